@@ -1,0 +1,54 @@
+"""Durations as people write them: ``"30s"``, ``"5m"``, ``"1h30m"``, ``timedelta`` or plain seconds."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+
+from fencepost.errors import InvalidDuration
+
+Duration = str | int | float | timedelta
+
+_UNIT_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_WHOLE = re.compile(rf"(?:{_PART.pattern}\s*)+")
+_HELP = 'write it as "30s", "500ms", "5m", "1h30m", or as a number of seconds'
+
+
+def seconds(value: Duration, *, what: str = "duration") -> float:
+    """Return `value` in seconds, or raise `InvalidDuration` naming `what` it was meant for."""
+    if isinstance(value, bool):
+        raise InvalidDuration(f"{what} {value!r} is no duration; {_HELP}")
+    if isinstance(value, timedelta):
+        result = value.total_seconds()
+    elif isinstance(value, int | float):
+        result = float(value)
+    else:
+        result = _parse(value, what)
+    if not math.isfinite(result) or result < 0:
+        raise InvalidDuration(f"{what} {value!r} must be zero or more, and finite")
+    return result
+
+
+def _parse(text: object, what: str) -> float:
+    stripped = text.strip().lower() if isinstance(text, str) else ""
+    if re.fullmatch(r"\d+(\.\d+)?", stripped):
+        return float(stripped)
+    if not _WHOLE.fullmatch(stripped):
+        raise InvalidDuration(f"{what} {text!r} is no duration; {_HELP}")
+    return sum(float(number) * _UNIT_S[unit] for number, unit in _PART.findall(stripped))
+
+
+def spelled(duration_s: float) -> str:
+    """Spell a number of seconds the way people write it: 90 → ``1m30s``, 0.25 → ``250ms``."""
+    if duration_s < 1:
+        return f"{duration_s * 1000:g}ms"
+    if duration_s != int(duration_s):
+        return f"{duration_s:g}s"
+    rest, parts = int(duration_s), []
+    for unit, size in (("d", 86400), ("h", 3600), ("m", 60), ("s", 1)):
+        count, rest = divmod(rest, size)
+        if count:
+            parts.append(f"{count}{unit}")
+    return "".join(parts)

@@ -1,0 +1,40 @@
+"""Names of locks and of holders.
+
+A lock's name is any printable text of 1 to 200 characters (800 bytes of UTF-8), compared exactly:
+case, spaces and accents count. Stores whose own names are narrower (a Kubernetes object, a ZooKeeper
+node) encode it; the user never sees the encoding.
+"""
+
+from __future__ import annotations
+
+from fencepost.errors import InvalidName
+
+LONGEST_NAME = 200
+LONGEST_NAME_BYTES = 800
+
+
+def lock_name(name: object) -> str:
+    """Return `name` if every store can keep it faithfully, else raise `InvalidName`."""
+    if not isinstance(name, str):
+        raise InvalidName(f"a lock's name is a text, not {type(name).__name__}")
+    if not name or name != name.strip():
+        raise InvalidName(f"lock name {_shown(name)} must not be empty or begin or end with white space")
+    if len(name) > LONGEST_NAME:
+        raise InvalidName(
+            f"lock name {_shown(name)} has {len(name)} characters; the limit is {LONGEST_NAME}: "
+            "shorten it, or use a hash of the long part"
+        )
+    if not name.isprintable():
+        raise InvalidName(f"lock name {_shown(name)} has characters that cannot be printed")
+    if len(name.encode()) > LONGEST_NAME_BYTES:
+        raise InvalidName(f"lock name {_shown(name)} is longer than {LONGEST_NAME_BYTES} bytes of UTF-8")
+    return name
+
+
+def holder_name(*, host: str, pid: int, start_id: str) -> str:
+    """Name one start of one process. Two processes of a host, or two starts of one, never share it."""
+    return f"{host}:{pid}:{start_id[:8]}"
+
+
+def _shown(name: str) -> str:
+    return repr(name if len(name) <= 40 else name[:37] + "…")

@@ -1,0 +1,112 @@
+"""Everything Fencepost raises, in one tree.
+
+::
+
+    FencepostError
+    ├── ConfigurationError        what you asked for cannot work; mend it and start again
+    │   ├── InvalidDuration       "5 parsecs"
+    │   ├── InvalidName           a lock name that is empty, too long or not printable
+    │   ├── InvalidTick           a due time without a time zone, or a cron that is none
+    │   ├── InvalidTimings        ttl, margin and renewal do not fit together
+    │   ├── InvalidUrl            a store URL with an unknown scheme or a bad part
+    │   ├── MissingExtra          the backend's driver is not installed
+    │   ├── StoreRefused          the server answered, and said no (credentials, rights, version)
+    │   └── UnsafeStore           the server works, but locks on it would not hold
+    ├── NotAcquired               you did not get the lock, for a known reason
+    │   ├── LockHeld              somebody else has it
+    │   └── TickDone              this due time has been done already
+    ├── LeaseLost                 you had it, and no longer have the right to act
+    └── StoreUnavailable          the outcome is unknown: no answer, or a broken one
+
+The branches differ by who can mend it: the programmer or operator (`ConfigurationError`), nobody,
+because it is the normal course of things (`NotAcquired`), the caller, by stopping (`LeaseLost`), or
+time (`StoreUnavailable`).
+"""
+
+from __future__ import annotations
+
+
+class FencepostError(Exception):
+    """Base of all errors of this package."""
+
+
+class ConfigurationError(FencepostError):
+    """What was asked for cannot work until somebody changes it."""
+
+
+class InvalidDuration(ConfigurationError, ValueError):
+    """A text or number that is no duration."""
+
+
+class InvalidName(ConfigurationError, ValueError):
+    """A lock name that no store could keep faithfully."""
+
+
+class InvalidTick(ConfigurationError, ValueError):
+    """A due time that is no instant, or a cron expression that is none."""
+
+
+class InvalidTimings(ConfigurationError, ValueError):
+    """Timings that contradict each other; the message names the inequality that fails."""
+
+
+class InvalidUrl(ConfigurationError, ValueError):
+    """A store URL that cannot be understood."""
+
+
+class MissingExtra(ConfigurationError, ImportError):
+    """The driver of a backend is not installed."""
+
+
+class StoreRefused(ConfigurationError):
+    """The server answered and said no: credentials, rights, or a version that is too old."""
+
+
+class UnsafeStore(ConfigurationError):
+    """The server works, but a lock kept there would not hold.
+
+    `risk` is the word with which an operator may accept it: ``accept_risk=<risk>``.
+    """
+
+    def __init__(self, risk: str, message: str) -> None:
+        super().__init__(f"{message} (to accept this knowingly: accept_risk={risk})")
+        self.risk = risk
+
+
+class NotAcquired(FencepostError):
+    """The lock was not taken, for a reason that is known."""
+
+
+class LockHeld(NotAcquired):
+    """Somebody else holds the lock."""
+
+    def __init__(self, name: str, holder: str | None, token: int | None = None) -> None:
+        by = f" by {holder}" if holder else ""
+        super().__init__(f"lock {name!r} is held{by}")
+        self.name = name
+        self.holder = holder
+        self.token = token
+
+
+class TickDone(NotAcquired):
+    """This due time has been done already, here or elsewhere."""
+
+    def __init__(self, name: str, tick: str, last: str) -> None:
+        super().__init__(f"lock {name!r}: tick {tick} is already done (last done: {last})")
+        self.name = name
+        self.tick = tick
+        self.last = last
+
+
+class LeaseLost(FencepostError):
+    """The lease is gone: stop, and write nothing more in its name."""
+
+    def __init__(self, name: str, token: int, reason: str) -> None:
+        super().__init__(f"lease on {name!r} (token {token}) is lost: {reason}")
+        self.name = name
+        self.token = token
+        self.reason = reason
+
+
+class StoreUnavailable(FencepostError):
+    """The store did not answer, or not in time. What was asked may or may not have happened."""

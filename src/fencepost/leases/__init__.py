@@ -1,0 +1,1 @@
+"""Leases: the store contract, the keeper that renews, locks and elections on top."""

@@ -1,0 +1,64 @@
+"""The one table of URL schemes: which file serves it, and which extra brings its driver."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import cast
+
+from fencepost.core.runtime import Runtime
+from fencepost.errors import InvalidUrl, MissingExtra
+from fencepost.leases.store import LeaseStore
+from fencepost.leases.urls import StoreUrl
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """Where a scheme's store lives. `extra` is the pip extra that installs its driver."""
+
+    module: str
+    extra: str | None = None
+
+
+SCHEMES = {
+    "memory": Scheme("memory"),
+    "sqlite": Scheme("sqlite"),
+    "postgresql": Scheme("postgres", "postgres"),
+    "postgresql+advisory": Scheme("postgres_advisory", "postgres"),
+    "mysql": Scheme("mysql", "mysql"),
+    "mariadb": Scheme("mysql", "mysql"),
+    "redis": Scheme("redis", "redis"),
+    "rediss": Scheme("redis", "redis"),
+    "redis+sentinel": Scheme("redis", "redis"),
+    "valkey": Scheme("redis", "redis"),
+    "etcd": Scheme("etcd", "etcd"),
+    "etcds": Scheme("etcd", "etcd"),
+    "zookeeper": Scheme("zookeeper", "zookeeper"),
+    "kubernetes": Scheme("kubernetes", "kubernetes"),
+}
+
+_ALIASES = {"postgres": "postgresql", "zk": "zookeeper", "k8s": "kubernetes"}
+
+
+def store_from_url(text: str, runtime: Runtime) -> LeaseStore:
+    """Build the store a URL names, without touching the server yet."""
+    url = StoreUrl.parse(text)
+    scheme = SCHEMES.get(_ALIASES.get(url.scheme, url.scheme))
+    if scheme is None:
+        raise InvalidUrl(f"there is no store for {url.scheme}://; there are: {', '.join(sorted(SCHEMES))}")
+    return _factory(scheme, url)(url, runtime)
+
+
+def _factory(scheme: Scheme, url: StoreUrl) -> Callable[[StoreUrl, Runtime], LeaseStore]:
+    """Import the store's module; it exports ``from_url(url, runtime)``."""
+    name = f"fencepost.leases.stores.{scheme.module}"
+    try:
+        module = importlib.import_module(name)
+    except ModuleNotFoundError as error:
+        if scheme.extra is None or (error.name or "").startswith("fencepost"):
+            raise
+        raise MissingExtra(
+            f"{url.scheme}:// needs the package {error.name!r}: pip install 'fencepost[{scheme.extra}]'"
+        ) from None
+    return cast("Callable[[StoreUrl, Runtime], LeaseStore]", module.from_url)

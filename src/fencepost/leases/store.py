@@ -1,0 +1,136 @@
+"""The contract of a lease store: what every backend promises, in seven verbs and a few for operators.
+
+**Promises of every store**
+
+- *Exclusion.* Of all sessions that are alive by the store's own clock, at most one holds a name.
+- *Sessions.* A session not renewed for its ttl is dead. Death is decided once, by compare-and-set on the
+  session itself, and only then are its names free; a dead session is never renewed.
+- *Tokens.* `core.grants.next_token`: strictly rising per name, changed only together with the holder, kept in a
+  record that outlives the hold.
+- *Grant ids.* `acquire` repeated with the same `grant_id` returns the same grant; `release` of a grant that
+  is not the current one changes nothing and returns False.
+- *Bounded calls.* Every call ends within the session's or the store's call timeout, if need be with
+  `StoreUnavailable`, which means *unknown*. Calls are made from several threads at once.
+- *Clocks.* Expiry is judged by the store's clock or, where it shows none, by the contender's own
+  monotonic clock after seeing the holder's session unchanged for a full ttl. Wall clocks of two machines
+  are never compared.
+
+**Not promised**: that two processes never *believe* they hold a name. See `Capabilities.grade` and each
+store's docstring for the faults it does not survive.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Protocol, runtime_checkable
+
+from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, PastGrant, Renewed, Session
+from fencepost.core.tick import Tick
+
+
+class Grade(StrEnum):
+    """How much a store's promise is worth when machines fail."""
+
+    CONSENSUS = "consensus"  # an acknowledged grant survives the loss of any minority of servers
+    DURABLE = "durable"  # survives a restart of the server; an asynchronous replica may lose the last moments
+    BEST_EFFORT = "best effort"  # may forget grants when it restarts or fails over; tokens still rise
+    PROCESS = "process"  # one process only
+
+
+@dataclass(frozen=True, slots=True)
+class Capabilities:
+    """What a store can and cannot do, for callers, for the docs and for the contract suite."""
+
+    grade: Grade
+    durable_token: bool
+    server_clock: bool
+    watch: bool
+    keeps_history: bool = False
+    renewal_sees_grants: bool = True
+    renewal_round_trips: str = "one"
+    smallest_ttl_s: float = 0.2
+    scope: str = "network"  # or "machine", "process"
+    loses: str = ""
+
+
+class LeaseStore(Protocol):
+    """A place where leases are kept."""
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def start(self) -> tuple[str, ...]:
+        """Connect, prepare what the store needs, and refuse where it would be unsafe.
+
+        Returns sentences an operator should read, one per reservation. Raises `StoreRefused`,
+        `UnsafeStore` or `StoreUnavailable`.
+        """
+        ...
+
+    def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
+        """Open a session that lives for `ttl_s` after each renewal. Renewal calls obey `call_timeout_s`."""
+        ...
+
+    def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
+        """Prolong the session and say which of `grants` no longer hang on it (see `renewal_sees_grants`)."""
+        ...
+
+    def acquire(
+        self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
+    ) -> Grant | Held | AlreadyDone:
+        """Take `name` if it is free, in one atomic step with the token and the tick."""
+        ...
+
+    def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
+        """Let go, if the grant is still the current one; False if it is not, and then nothing changed.
+
+        `done` marks the grant's tick as done. `keep_for_s` keeps the name closed to everybody for that long,
+        also if this process ends.
+        """
+        ...
+
+    def missing(self, grants: Collection[Grant]) -> frozenset[str]:
+        """Ask the store which of `grants` are not current any more (by `grant_id`)."""
+        ...
+
+    def close(self, session: Session) -> None:
+        """End the session; whatever still hangs on it is free at once."""
+        ...
+
+    def read(self, name: str) -> LeaseRecord | None:
+        """Return what is known of `name`, or None if it was never held."""
+        ...
+
+    def records(self) -> Iterator[LeaseRecord]:
+        """Return what is known of every name, in the order of names."""
+        ...
+
+    def revoke(self, record: LeaseRecord) -> bool:
+        """Take the name away from the holder seen in `record`, if it is still that grant. For operators."""
+        ...
+
+    def wait_change(self, held: Held, timeout_s: float) -> None:
+        """Return when `held` may no longer be true, or after `timeout_s`. A hint, never the truth.
+
+        A change between the refusal and this call is not slept through. Without a watch, a short sleep.
+        """
+        ...
+
+    def shutdown(self) -> None:
+        """Close all connections. Sessions that were not closed run out by themselves."""
+        ...
+
+    def forget_connections(self) -> None:
+        """Drop, without closing, every connection inherited through fork; called in the child."""
+        ...
+
+
+@runtime_checkable
+class KeepsHistory(Protocol):
+    """A store that remembers past grants."""
+
+    def history(self, name: str | None, *, limit: int) -> list[PastGrant]:
+        """Return the latest ended grants, newest first; of all names if `name` is None."""
+        ...

@@ -1,0 +1,82 @@
+"""Store URLs: ``scheme://user:password@host:port,host:port/path?option=value``."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from fencepost.core.duration import seconds
+from fencepost.errors import InvalidUrl
+
+DEFAULT_CALL_TIMEOUT_S = 3.0
+COMMON_OPTIONS = frozenset({"accept_risk", "call_timeout"})
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUrl:
+    """A parsed store URL. Its `str` and `repr` never show the password."""
+
+    scheme: str
+    hosts: tuple[tuple[str, int | None], ...] = ()
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    path: str = ""
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def parse(text: str) -> StoreUrl:
+        """Take a URL apart; `InvalidUrl` says which part is wrong without repeating a password."""
+        if "://" not in text:
+            raise InvalidUrl("a store URL looks like scheme://host:port/…, for example sqlite:///locks.db")
+        try:
+            parts = urlsplit(text)
+            options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+        except ValueError as error:
+            raise InvalidUrl(f"the store URL cannot be read: {error}") from None
+        account, _, places = parts.netloc.rpartition("@")
+        user, _, password = account.partition(":")
+        return StoreUrl(
+            scheme=parts.scheme.lower(),
+            hosts=tuple(_host_and_port(place) for place in places.split(",") if place),
+            user=unquote(user) or None,
+            password=unquote(password) or None,
+            path=unquote(parts.path),
+            options=options,
+        )
+
+    def __str__(self) -> str:
+        account = f"{self.user}{':***' if self.password else ''}@" if self.user or self.password else ""
+        places = ",".join(f"[{host}]" if ":" in host else host for host, _ in self.hosts)
+        if len(self.hosts) == 1 and self.hosts[0][1] is not None:
+            places += f":{self.hosts[0][1]}"
+        return f"{self.scheme}://{account}{places}{self.path}"
+
+    @property
+    def call_timeout_s(self) -> float:
+        """How long one call to the store may take, apart from renewals, which have their own limit."""
+        return seconds(self.options.get("call_timeout", DEFAULT_CALL_TIMEOUT_S), what="call_timeout")
+
+    def accepted_risks(self) -> frozenset[str]:
+        """Return the risks the operator named in ``accept_risk=a,b``."""
+        return frozenset(filter(None, self.options.get("accept_risk", "").split(",")))
+
+    def only_options(self, known: Collection[str]) -> None:
+        """Refuse options the store does not know: a misspelt one must not be ignored."""
+        unknown = sorted(set(self.options) - set(known) - COMMON_OPTIONS)
+        if unknown:
+            allowed = ", ".join(sorted(set(known) | COMMON_OPTIONS))
+            raise InvalidUrl(f"{self.scheme}:// does not know the option {unknown[0]!r}; it knows: {allowed}")
+
+
+def _host_and_port(place: str) -> tuple[str, int | None]:
+    host, bracket, rest = place.partition("]")
+    if bracket:
+        host, port = host.lstrip("["), rest.removeprefix(":")
+    else:
+        host, _, port = place.partition(":")
+    if not port:
+        return unquote(host), None
+    if not port.isdigit() or not 0 < int(port) < 65536:
+        raise InvalidUrl(f"port {port!r} of host {host!r} is no port number")
+    return unquote(host), int(port)
