@@ -157,6 +157,10 @@ class Server(ABC):
         self.close()
 
     @property
+    def address(self) -> str:
+        return f"{self.host}:{self.port}"
+
+    @property
     def pid(self) -> int | None:
         return None if self._process is None else self._process.pid
 
