@@ -3,16 +3,28 @@
 import contextlib
 import os
 import signal
+import socket
+import ssl
 import subprocess
 import sys
+import threading
+import time
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from testbed import keeper, wait
+from testbed.etcd import Etcd
+from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
+from testbed.proxy import Proxy
 from testbed.server import ServerFailed, free_port
+from testbed.valkey import Valkey
+from testbed.zookeeper import ZooKeeper
 
 psycopg = pytest.importorskip("psycopg")
 
@@ -58,6 +70,286 @@ class TestPostgres:
         with pytest.raises(ServerFailed, match="unrecognized configuration parameter"):
             server.start()
         server.close()
+
+
+class TestValkey:
+    def test_forgets_when_killed(self) -> None:
+        with Valkey() as server:
+            with server.client() as client:
+                client.set("key", "value")
+            server.kill()
+            server.restart()
+            with server.client() as client:
+                assert client.get("key") is None
+
+    def test_keeps_answered_writes_when_told_to_persist(self) -> None:
+        with Valkey(persist=True) as server:
+            with server.client() as client:
+                client.set("key", "value")
+            server.kill()
+            server.restart()
+            with server.client() as client:
+                assert client.get("key") == "value"
+
+    def test_demands_the_password(self) -> None:
+        import redis
+        from redis.backoff import NoBackoff
+        from redis.retry import Retry
+
+        with Valkey(password="secret", settings={"maxmemory": "100mb"}) as server:
+            with server.client() as client:
+                assert client.config_get("maxmemory") == {"maxmemory": str(100 * 2**20)}
+            stranger = redis.Redis(host=server.host, port=server.port, retry=Retry(NoBackoff(), 0))
+            with stranger, pytest.raises(redis.AuthenticationError):
+                stranger.ping()
+
+
+class TestEtcd:
+    def test_keeps_keys_when_killed(self) -> None:
+        with Etcd(settings={"heartbeat-interval": "20", "election-timeout": "200"}) as server:
+            server.call("kv/put", {"key": "a2V5", "value": "dmFsdWU="})
+            server.kill()
+            server.restart()
+            assert server.call("kv/range", {"key": "a2V5"})["kvs"][0]["value"] == "dmFsdWU="
+
+    def test_speaks_tls_and_demands_a_certificate(self) -> None:
+        with Etcd(mutual=True) as server:
+            assert server.endpoint.startswith("https:")
+            server.call("kv/put", {"key": "a2V5", "value": "dmFsdWU="})
+            stranger = ssl.create_default_context(cafile=server.ca_file)
+            with pytest.raises((ssl.SSLError, urllib.error.URLError, ConnectionError)):
+                urllib.request.urlopen(f"{server.endpoint}/health", context=stranger, timeout=5)
+
+    def test_lets_only_users_in(self) -> None:
+        with Etcd(users={"fencepost": "secret"}) as server:
+            assert server.url == f"etcd://fencepost:secret@127.0.0.1:{server.port}"
+            with pytest.raises(urllib.error.HTTPError):
+                server.call("kv/range", {"key": "a2V5"})
+            token = server.call("auth/authenticate", {"name": "fencepost", "password": "secret"})["token"]
+            assert "kvs" not in server.call("kv/range", {"key": "a2V5"}, token=token)
+
+
+class TestMariaDB:
+    def test_keeps_committed_rows_when_killed(self) -> None:
+        with MariaDB() as server:
+            with server.client() as connection, connection.cursor() as cursor:
+                cursor.execute("CREATE TABLE kept AS SELECT 42 AS answer")
+            server.kill()
+            server.restart()
+            with server.client() as connection, connection.cursor() as cursor:
+                cursor.execute("SELECT answer FROM kept")
+                assert cursor.fetchone() == (42,)
+
+
+class TestZooKeeper:
+    def test_keeps_nodes_when_killed_and_grants_short_sessions(self) -> None:
+        client = pytest.importorskip("kazoo.client")
+        with ZooKeeper() as server:
+            with session(client.KazooClient(server.address, timeout=1.0)) as zookeeper:
+                zookeeper.create("/kept", b"value")
+                assert zookeeper._session_timeout == 1000
+            server.kill()
+            server.restart()
+            with session(client.KazooClient(server.address, timeout=60.0)) as zookeeper:
+                assert zookeeper.get("/kept")[0] == b"value"
+                assert zookeeper._session_timeout == 60_000
+
+
+@contextlib.contextmanager
+def session(client: Any) -> Iterator[Any]:
+    client.start(timeout=10)
+    try:
+        yield client
+    finally:
+        client.stop()
+        client.close()
+
+
+class Echo:
+    """A server that remembers what it was sent and sends it back."""
+
+    def __init__(self) -> None:
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port: int = self.listener.getsockname()[1]
+        self.received = b""
+        self.closes = 0
+        threading.Thread(target=self.accept, daemon=True).start()
+
+    def accept(self) -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                threading.Thread(target=self.serve, args=self.listener.accept()[:1], daemon=True).start()
+
+    def serve(self, connection: socket.socket) -> None:
+        with connection, contextlib.suppress(OSError):
+            while data := connection.recv(65536):
+                self.received += data
+                connection.sendall(data)
+        self.closes += 1
+
+
+@pytest.fixture
+def echo() -> Iterator[Echo]:
+    server = Echo()
+    yield server
+    server.listener.shutdown(socket.SHUT_RDWR)
+    server.listener.close()
+
+
+@pytest.fixture
+def proxy(echo: Echo) -> Iterator[Proxy]:
+    with Proxy("127.0.0.1", echo.port) as proxy:
+        yield proxy
+
+
+def connect(proxy: Proxy) -> socket.socket:
+    return socket.create_connection((proxy.host, proxy.port), timeout=5)
+
+
+def ask(connection: socket.socket, data: bytes) -> bytes:
+    connection.sendall(data)
+    return connection.recv(65536)
+
+
+def is_mute(connection: socket.socket) -> bool:
+    connection.settimeout(0.05)
+    try:
+        return not connection.recv(1) and False
+    except TimeoutError:
+        return True
+    finally:
+        connection.settimeout(5)
+
+
+class TestProxy:
+    def test_passes_bytes_of_many_connections(self, proxy: Proxy) -> None:
+        with connect(proxy) as one, connect(proxy) as two:
+            assert ask(one, b"1") == b"1"
+            assert ask(two, b"2") == b"2"
+            assert proxy.connections == 2
+
+    def test_passes_more_than_the_buffers_hold(self, proxy: Proxy) -> None:
+        data = os.urandom(8 * 2**20)
+        with connect(proxy) as connection:
+            threading.Thread(target=connection.sendall, args=(data,), daemon=True).start()
+            received = b""
+            while len(received) < len(data):
+                received += connection.recv(2**20)
+        assert received == data
+
+    def test_swallows_without_closing(self, proxy: Proxy, echo: Echo) -> None:
+        with connect(proxy) as old:
+            assert ask(old, b"1") == b"1"
+            proxy.swallow()
+            with connect(proxy) as new:
+                old.sendall(b"lost")
+                new.sendall(b"lost")
+                wait.until(lambda: proxy.bytes_swallowed == 8)
+                assert is_mute(old)
+                assert is_mute(new)
+            assert echo.received == b"1"
+
+    def test_swallows_the_close_and_passes_it_on_when_flowing_again(self, proxy: Proxy, echo: Echo) -> None:
+        with connect(proxy) as connection:
+            assert ask(connection, b"1") == b"1"
+            proxy.swallow()
+        with connect(proxy) as mute:
+            assert is_mute(mute)
+            assert echo.closes == 0
+            proxy.flow()
+            wait.until(lambda: echo.closes == 1)
+            assert ask(mute, b"2") == b"2"  # it had lost nothing, so it goes on
+
+    def test_connection_that_lost_bytes_stays_mute(self, proxy: Proxy, echo: Echo) -> None:
+        with connect(proxy) as connection:
+            proxy.swallow()
+            connection.sendall(b"lost")
+            wait.until(lambda: proxy.bytes_swallowed == 4)
+            proxy.flow()
+            connection.sendall(b"after the gap")
+            assert is_mute(connection)
+        assert echo.received == b""
+
+    def test_loses_replies_alone(self, proxy: Proxy, echo: Echo) -> None:
+        with connect(proxy) as connection:
+            proxy.swallow_replies()
+            connection.sendall(b"request")
+            wait.until(lambda: echo.received == b"request" and proxy.bytes_swallowed == 7)
+            assert is_mute(connection)
+        wait.until(lambda: echo.closes == 1)
+
+    def test_holds_and_delivers_late(self, proxy: Proxy, echo: Echo) -> None:
+        with connect(proxy) as connection:
+            assert ask(connection, b"1") == b"1"
+            proxy.hold()
+            connection.sendall(b"late")
+            assert is_mute(connection)
+            assert echo.received == b"1"
+        proxy.flow()
+        wait.until(lambda: echo.received == b"1late" and echo.closes == 1)
+
+    def test_cuts_by_reset_and_serves_new_connections(self, proxy: Proxy) -> None:
+        with connect(proxy) as connection:
+            assert ask(connection, b"1") == b"1"
+            proxy.cut()
+            with pytest.raises(ConnectionResetError):
+                connection.recv(1)
+        with connect(proxy) as connection:
+            assert ask(connection, b"2") == b"2"
+
+    def test_refuses_new_connections_alone(self, proxy: Proxy) -> None:
+        with connect(proxy) as connection:
+            assert ask(connection, b"1") == b"1"
+            proxy.refuse()
+            with pytest.raises(ConnectionRefusedError):
+                connect(proxy)
+            assert ask(connection, b"2") == b"2"
+        proxy.flow()
+        with connect(proxy) as connection:
+            assert ask(connection, b"3") == b"3"
+
+    def test_delays_each_way(self, proxy: Proxy) -> None:
+        proxy.delay(0.1)
+        with connect(proxy) as connection:
+            started_at = time.monotonic()
+            assert ask(connection, b"1") == b"1"
+            assert time.monotonic() - started_at >= 0.2
+
+    def test_resets_when_the_server_is_down(self) -> None:
+        with (
+            Proxy("127.0.0.1", free_port()) as proxy,
+            connect(proxy) as connection,
+            pytest.raises(ConnectionResetError),
+        ):
+            connection.recv(1)
+
+    def test_stands_between_a_real_client_and_server(self, postgres: Postgres) -> None:
+        with Proxy(postgres.host, postgres.port) as proxy:
+            url = proxy.through(postgres.url)
+            with contextlib.closing(psycopg.connect(url)) as connection:
+                proxy.cut()
+                with pytest.raises(psycopg.OperationalError):
+                    connection.execute("SELECT 1")
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "postgresql://postgres@127.0.0.1:1000/postgres",
+            "redis://:secret@127.0.0.1:1000/0",
+            "redis+sentinel://127.0.0.1:999,127.0.0.1:1000,127.0.0.1:1001/mymaster/0",
+            "zookeeper://127.0.0.1:1000",
+        ],
+    )
+    def test_replaces_the_address_in_any_url(self, url: str) -> None:
+        proxy = Proxy("127.0.0.1", 1000)
+        assert proxy.through(url) == url.replace(":1000", f":{proxy.port}")
+        proxy.close()
+
+    def test_refuses_to_stand_before_another_server(self) -> None:
+        proxy = Proxy("127.0.0.1", 1000)
+        with pytest.raises(ValueError, match=r"127\.0\.0\.1:1000"):
+            proxy.through("redis://127.0.0.1:1001/0")
+        proxy.close()
 
 
 class TestKeeper:
