@@ -92,15 +92,22 @@ class LeaseMachine:
         return self.tick(now)
 
     def tick(self, now: float) -> Effect:
-        """Time has passed."""
+        """Time has passed: step down, renew, or sleep."""
+        effect = self.expire(now)
+        if isinstance(effect, StepDown) or self.phase is not Phase.HELD or self._in_flight:
+            return effect
+        if now >= self._renew_at:
+            self._in_flight = True
+            return Renew()
+        return WakeAt(min(self._renew_at, self.trusted_until))
+
+    def expire(self, now: float) -> StepDown | WakeAt:
+        """Time has passed, and only trust is asked about: for whoever watches while a renewal hangs."""
         if self.phase is not Phase.HELD:
             return WakeAt(float("inf"))
         if now >= self.trusted_until:
             return self._lose("trust ran out: the store did not confirm a renewal in time")
-        if now >= self._renew_at and not self._in_flight:
-            self._in_flight = True
-            return Renew()
-        return WakeAt(self.trusted_until if self._in_flight else min(self._renew_at, self.trusted_until))
+        return WakeAt(self.trusted_until)
 
     def renewed(self, *, sent_at: float, now: float) -> Effect:
         """Note that the store confirmed a renewal. After trust has run out it comes too late."""
@@ -126,12 +133,13 @@ class LeaseMachine:
         """End: the session was closed by its owner."""
         if self.phase is not Phase.LOST:
             self.phase = Phase.ENDED
+            self.reason = "released"
 
     def _extend(self, sent_at: float) -> None:
         self.trusted_until = max(self.trusted_until, sent_at + self.timings.trust_s)
         self._renew_at = sent_at + self.timings.renew_every_s
 
-    def _lose(self, reason: str) -> Effect:
+    def _lose(self, reason: str) -> StepDown:
         self.phase = Phase.LOST
         self.reason = reason
         return StepDown(reason)

@@ -1,0 +1,220 @@
+"""Election: a lease with callbacks. One of many candidates leads; the others stand by.
+
+::
+
+    STANDING BY ──got the lease──▶ LEADING ──resign()──▶ on_lost, release ──▶ STANDING BACK ──▶ STANDING BY
+        ▲                            │
+        └──────── on_lost ◀── lost ──┘
+
+**Promises.** `on_elected` is called after the lease was got, on a task of its own, so it may be the leader's
+whole work. `on_lost` is called once for each `on_elected`, when leadership ends for whatever reason; on
+`resign` it is called *before* the lease is released, so the work has been told to stop before anybody else
+begins. After a resignation the candidate stands back for a while and lets others go first.
+
+**Not promised.** That two processes never both believe to lead: one that is paused believes it until it wakes
+up. `lease.token` is what a fence needs. A leader saves work; correctness must not hang on it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import TracebackType
+from typing import Self
+
+from fencepost.core.events import Event, What
+from fencepost.core.grants import Held
+from fencepost.core.runtime import Runtime
+from fencepost.errors import FencepostError
+from fencepost.leases.keeper import Keeper
+from fencepost.leases.lease import Lease
+from fencepost.leases.store import LeaseStore
+
+Callback = Callable[..., object]
+_LONGEST_WATCH_S = 5.0
+_SHORTEST_PAUSE_S = 0.01
+
+
+class Election:
+    """One candidate in one election; campaigns in the background from the moment it is made until `stop`."""
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        keeper: Keeper,
+        store: LeaseStore,
+        runtime: Runtime,
+        emit: Callable[[Event], None],
+        on_elected: Callback | None = None,
+        on_lost: Callback | None = None,
+    ) -> None:
+        self.name = name
+        self._keeper = keeper
+        self._store = store
+        self._runtime = runtime
+        self._emit = emit
+        self._on_elected = _taking_a_lease(on_elected, "on_elected")
+        self._on_lost = _taking_a_lease(on_lost, "on_lost")
+        self._lease: Lease | None = None
+        self._known: tuple[str | None, int] | None = None
+        self._failures = 0
+        self._is_stopping = False
+        self._must_resign: str | None = None
+        self._news = runtime.event()
+        self._stopped = runtime.event()
+        self._task = runtime.spawn(f"fencepost-election-{name}", self._campaign)
+
+    @property
+    def is_leader(self) -> bool:
+        """Whether this candidate may act as leader now."""
+        lease = self._lease
+        return lease is not None and not lease.lost
+
+    @property
+    def lease(self) -> Lease | None:
+        """The lease while leading, else None."""
+        return self._lease if self.is_leader else None
+
+    @property
+    def leader(self) -> str | None:
+        """The holder seen last, by this candidate's own contact with the store."""
+        return self._known[0] if self._known else None
+
+    def resign(self, reason: str = "resigned") -> bool:
+        """Hand over at once: `on_lost`, then release. False if this candidate does not lead.
+
+        Returns when another can lead. The candidate stands by again after a ttl.
+        """
+        if not self.is_leader:
+            return False
+        lease = self._lease
+        self._must_resign = reason
+        self._news.set()
+        while self._lease is lease and self._task.is_alive():
+            self._task.join(_SHORTEST_PAUSE_S)
+        return True
+
+    def stop(self) -> None:
+        """Leave for good, handing over if leading. Returns when this candidate can no longer be elected."""
+        self._is_stopping = True
+        self._news.set()
+        self._stopped.set()
+        while self._task.is_alive() and self._lease is not None:
+            self._task.join(_SHORTEST_PAUSE_S)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.stop()
+
+    def _campaign(self) -> None:
+        while not self._is_stopping:
+            try:
+                outcome = self._keeper.acquire(self.name)
+                self._failures = 0
+            except Exception as error:  # noqa: BLE001 - a candidate survives whatever a driver throws
+                self._back_off(error)
+                continue
+            if isinstance(outcome, Lease):
+                self._lead(outcome)
+            elif isinstance(outcome, Held):
+                self._stand_by(outcome)
+
+    def _stand_by(self, held: Held) -> None:
+        self._note_leader(held.holder, held.token)
+        pause_s = min(_LONGEST_WATCH_S, max(held.free_in_s or _LONGEST_WATCH_S, _SHORTEST_PAUSE_S))
+        if self._is_stopping:
+            return
+        try:
+            self._store.wait_change(held, pause_s)
+        except FencepostError as error:
+            self._back_off(error)
+
+    def _lead(self, lease: Lease) -> None:
+        if self._is_stopping:  # stop() was called while the store was asked
+            lease.release()
+            return
+        self._must_resign = None
+        self._news.clear()
+        self._lease = lease
+        lease.on_lost(lambda _: self._news.set())
+        self._note_leader(lease.holder, lease.token)
+        self._tell(What.ELECTED, lease)
+        self._runtime.spawn(f"fencepost-leader-{self.name}", lambda: self._work(lease))
+        while not (lease.lost or self._is_asked_to_go()):
+            self._news.wait(1.0)
+            self._news.clear()
+        self._end_of_leadership(lease)
+
+    def _is_asked_to_go(self) -> bool:
+        return self._is_stopping or self._must_resign is not None
+
+    def _work(self, lease: Lease) -> None:
+        try:
+            self._on_elected(lease)
+        except Exception as error:  # noqa: BLE001 - a leader that cannot lead makes room for another
+            if self._lease is lease:
+                self._must_resign = f"on_elected raised {error!r}"
+                self._news.set()
+
+    def _end_of_leadership(self, lease: Lease) -> None:
+        try:
+            self._on_lost(lease)
+        except Exception as error:  # noqa: BLE001 - the hand-over goes on
+            self._emit(Event(What.OBSERVER_FAILED, lock=self.name, reason=f"on_lost raised {error!r}"))
+        was_lost = lease.lost
+        if not was_lost:
+            reason = self._must_resign or "stopped"
+            lease.release()
+            self._tell(What.RESIGNED, lease, reason=reason)
+        self._lease = None
+        if not was_lost and not self._is_stopping:
+            self._stopped.wait(self._keeper.timings.ttl_s)
+
+    def _note_leader(self, holder: str | None, token: int) -> None:
+        known = self._known
+        if holder is None or (known is not None and known[1] == token):
+            return
+        self._known = (holder, token)
+        self._emit(
+            Event(
+                What.LEADER_CHANGED,
+                lock=self.name,
+                holder=holder,
+                token=token,
+                previous_holder=known[0] if known else None,
+                previous_token=known[1] if known else None,
+            )
+        )
+
+    def _back_off(self, error: Exception) -> None:
+        """Wait longer after each failure, up to a third of the ttl, and never in step with others."""
+        self._failures += 1
+        self._emit(Event(What.STORE_WARNING, lock=self.name, reason=str(error) or repr(error)))
+        longest_s = max(self._keeper.timings.renew_every_s, 0.2)
+        pause_s = min(0.1 * 2 ** min(self._failures, 10), longest_s)
+        self._stopped.wait(pause_s * (0.5 + 0.5 * self._runtime.random()))
+
+    def _tell(self, what: What, lease: Lease, *, reason: str | None = None) -> None:
+        self._emit(
+            Event(what, lock=self.name, holder=lease.holder, token=lease.token, grant_id=lease.grant_id, reason=reason)
+        )
+
+
+def _taking_a_lease(callback: Callback | None, what: str) -> Callable[[Lease], object]:
+    """Accept callbacks with and without a parameter for the lease."""
+    if callback is None:
+        return lambda _: None
+    if inspect.iscoroutinefunction(callback):
+        raise TypeError(f"{what} runs on a thread and cannot be async; start your coroutine from a plain function")
+    try:
+        inspect.signature(callback).bind(None)
+    except TypeError:
+        return lambda _: callback()
+    except ValueError:  # a built-in without a signature
+        pass
+    return callback

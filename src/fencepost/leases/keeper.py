@@ -1,0 +1,107 @@
+"""The keeper: takes leases of one set of timings at one store, on a session that it opens when needed.
+
+A session serves all leases of the same timings, so a process with a thousand locks renews them in the one
+round trip (or pipeline) the store promises. When a session is lost, retired, or idle for a ttl, the next
+acquisition opens another.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fencepost.core.events import Event
+from fencepost.core.grants import AlreadyDone, Grant, Held
+from fencepost.core.runtime import Runtime
+from fencepost.core.tick import Tick
+from fencepost.core.timings import Timings
+from fencepost.errors import StoreUnavailable
+from fencepost.leases.kept_session import KeptSession
+from fencepost.leases.lease import Lease
+from fencepost.leases.store import LeaseStore
+
+
+class Keeper:
+    """Takes and keeps leases that share `timings`."""
+
+    def __init__(
+        self, *, store: LeaseStore, runtime: Runtime, timings: Timings, holder: str, emit: Callable[[Event], None]
+    ) -> None:
+        self.timings = timings
+        self._store = store
+        self._runtime = runtime
+        self._holder = holder
+        self._emit = emit
+        self._lock = runtime.lock()
+        self._kept: KeptSession | None = None
+        self._older: list[KeptSession] = []
+
+    def acquire(
+        self, name: str, *, tick: Tick | None = None, floor: int = 0, at_least_s: float = 0.0
+    ) -> Lease | Held | AlreadyDone:
+        """Ask the store once. `StoreUnavailable` leaves nothing behind: what was got unknowingly is given back."""
+        while True:
+            kept, grant_id = self._reserve(), self._runtime.new_id()
+            try:
+                outcome = self._store.acquire(kept.session, name, grant_id=grant_id, tick=tick, floor=floor)
+            except BaseException:
+                kept.unanswered(name, grant_id)
+                raise
+            if not isinstance(outcome, Grant):
+                kept.refused()
+                return outcome
+            lease = Lease(
+                grant=outcome,
+                kept=kept,
+                store=self._store,
+                runtime=self._runtime,
+                emit=self._emit,
+                at_least_s=at_least_s,
+            )
+            if kept.adopt(lease):
+                return lease
+            kept.owe_release(outcome, done=False, keep_for_s=0.0)
+
+    def close(self) -> None:
+        """End all sessions; what they held is free."""
+        with self._lock:
+            ended = [*self._older, *([self._kept] if self._kept else [])]
+            self._kept, self._older = None, []
+        for kept in ended:
+            kept.close()
+
+    def forget(self) -> None:
+        """In a forked child: the sessions are the parent's."""
+        self._lock = self._runtime.lock()
+        for kept in [*self._older, *([self._kept] if self._kept else [])]:
+            kept.forget()
+        self._kept, self._older = None, []
+
+    def _reserve(self) -> KeptSession:
+        """Return a session that takes leases, with one acquisition announced on it."""
+        kept = self._kept
+        if kept is not None and kept.begin():
+            return kept
+        with self._lock:
+            if self._kept is not None and self._kept.begin():  # somebody else has just opened one
+                return self._kept
+            if self._kept is not None:
+                self._older = [kept for kept in self._older if kept.is_trusted()] + [self._kept]
+            self._kept = kept = self._open()
+            if not kept.begin():
+                raise StoreUnavailable("the store took longer to open a session than its trust lasts")
+            return kept
+
+    def _open(self) -> KeptSession:
+        opened_at = self._runtime.monotonic()
+        session = self._store.open(self._holder, ttl_s=self.timings.ttl_s, call_timeout_s=self.timings.call_timeout_s)
+        shorter = session.ttl_s < self.timings.ttl_s
+        kept = KeptSession(
+            store=self._store,
+            runtime=self._runtime,
+            timings=Timings.of(session.ttl_s) if shorter else self.timings,
+            session=session,
+            opened_at=opened_at,
+            emit=self._emit,
+        )
+        kept.run()
+        return kept

@@ -1,0 +1,288 @@
+"""One session at a store, kept alive from its opening to its end, and the leases that hang on it.
+
+Two tasks serve it. The *renewer* carries out what `core.lease.LeaseMachine` asks for and may hang in a
+store call. The *watcher* never calls the store: it waits for trust to run out and then tells every lease,
+on time, although the renewer hangs. Whatever happens inside a task, it goes on or the session steps down;
+it never dies alone while leases believe in it.
+
+A session is *retired* when the outcome of a call on it is unknown (an acquisition or release that was not
+answered): something may hang on it that nobody knows of. It takes no new leases, repeats the releases
+that are owed, and is closed as soon as the last known lease has ended, which frees the unknown ones too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fencepost.core.events import Event, What
+from fencepost.core.grants import Grant, Lost, Session
+from fencepost.core.lease import Effect, LeaseMachine, Phase, Renew, StepDown, WakeAt
+from fencepost.core.runtime import Runtime
+from fencepost.core.timings import Timings
+from fencepost.errors import FencepostError, StoreUnavailable
+from fencepost.leases.lease import Lease
+from fencepost.leases.store import LeaseStore
+
+# Waits count on a clock that stops while the machine sleeps; so they are cut short and the real one is read.
+_LONGEST_NAP_S = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class _OwedRelease:
+    """A release the store has not confirmed yet."""
+
+    grant: Grant
+    done: bool
+    keep_for_s: float
+
+
+class KeptSession:
+    """Keeps `session` alive. Made by a `Keeper`; all methods may be called from any thread."""
+
+    def __init__(
+        self,
+        *,
+        store: LeaseStore,
+        runtime: Runtime,
+        timings: Timings,
+        session: Session,
+        opened_at: float,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self.session = session
+        self._store = store
+        self._runtime = runtime
+        self._emit = emit
+        self._lock = runtime.lock()
+        self._wake = runtime.event()
+        self._wake_watcher = runtime.event()
+        self._leases: dict[str, Lease] = {}
+        self._owed: list[_OwedRelease] = []
+        self._asking = 0
+        self._is_retired = False
+        self._is_closing = False
+        self._idle_since = opened_at
+        self._verified_at = opened_at
+        self._machine = LeaseMachine(timings)
+        self._machine.granted(sent_at=opened_at, now=opened_at)
+
+    def run(self) -> None:
+        """Start the two tasks."""
+        self._runtime.spawn("fencepost-renewer", self._renewer)
+        self._runtime.spawn("fencepost-watcher", self._watcher)
+
+    @property
+    def trusted_until(self) -> float:
+        """The monotonic reading at which the right to act ends, unless a renewal moves it."""
+        return self._machine.trusted_until
+
+    @property
+    def timings(self) -> Timings:
+        """The timings in force: those asked for, or shorter ones the store imposed."""
+        return self._machine.timings
+
+    def is_trusted(self) -> bool:
+        """Whether leases of this session may act now."""
+        return self._machine.is_trusted_at(self._runtime.monotonic())
+
+    def lost_reason(self) -> str:
+        """Say why the session can no longer be trusted."""
+        return self._machine.reason or "trust ran out: the store did not confirm a renewal in time"
+
+    def begin(self) -> bool:
+        """Reserve the session for one acquisition; False when it takes none any more."""
+        with self._lock:
+            if self._is_retired or self._is_closing or not self.is_trusted():
+                return False
+            self._asking += 1
+            return True
+
+    def adopt(self, lease: Lease) -> bool:
+        """End an acquisition with a grant; False when trust ran out in the meantime."""
+        with self._lock:
+            self._asking -= 1
+            if not self.is_trusted():
+                return False
+            self._leases[lease.grant.grant_id] = lease
+            return True
+
+    def refused(self) -> None:
+        """End an acquisition without a grant."""
+        with self._lock:
+            self._asking -= 1
+            self._idle_since = self._runtime.monotonic()
+
+    def unanswered(self, name: str, grant_id: str) -> None:
+        """End an acquisition whose outcome is unknown: whatever it got has to be given back."""
+        with self._lock:
+            self._asking -= 1
+        self._owe(_OwedRelease(Grant(name, self.session, grant_id, token=0), done=False, keep_for_s=0.0))
+
+    def drop(self, lease: Lease) -> bool:
+        """Forget a lease that its owner ends; False when it was gone already."""
+        with self._lock:
+            known = self._leases.pop(lease.grant.grant_id, None)
+            self._idle_since = self._runtime.monotonic()
+            return known is not None and self.is_trusted()
+
+    def owe_release(self, grant: Grant, *, done: bool, keep_for_s: float) -> None:
+        """Repeat a release in the background until the store answers."""
+        self._owe(_OwedRelease(grant, done, keep_for_s))
+
+    def close(self) -> None:
+        """End the session now; its leases are free at once. What the store does not answer, it lets expire."""
+        with self._lock:
+            was_live = self._machine.phase is Phase.HELD
+            self._machine.released()
+            leases = list(self._leases.values())
+            self._leases.clear()
+        self._wake.set()
+        self._wake_watcher.set()
+        for lease in leases:
+            lease.end("the store was closed")
+        if was_live:
+            try:
+                self._store.close(self.session)
+            except FencepostError:
+                return  # unknown: the session expires by itself
+
+    def forget(self) -> None:
+        """In a forked child: nothing here is ours any more, and no lock can be trusted to be free."""
+        self._lock = self._runtime.lock()
+        self._machine.refused("the process was forked; leases belong to the parent")
+        for lease in self._leases.values():
+            lease.end(self.lost_reason())
+        self._leases.clear()
+
+    # -- the renewer ---------------------------------------------------------------------------------------------
+
+    def _renewer(self) -> None:
+        try:
+            while self._machine.phase is Phase.HELD and not self._close_if_idle():
+                with self._lock:
+                    effect = self._machine.tick(self._runtime.monotonic())
+                self._carry_out(effect)
+        except Exception as error:
+            self._refuse(f"the renewer failed: {error!r}")
+            raise
+
+    def _carry_out(self, effect: Effect) -> None:
+        match effect:
+            case Renew():
+                self._renew()
+            case StepDown(reason):
+                self._step_down(reason)
+            case WakeAt(at):
+                self._wake.wait(min(max(at - self._runtime.monotonic(), 0.0), _LONGEST_NAP_S))
+                self._wake.clear()
+
+    def _renew(self) -> None:
+        with self._lock:
+            grants = [lease.grant for lease in self._leases.values()]
+        sent_at = self._runtime.monotonic()
+        try:
+            outcome = self._store.renew(self.session, grants)
+        except Exception as error:  # noqa: BLE001 - a heartbeat survives whatever a driver throws
+            self._unanswered_renewal(error)
+            return
+        if isinstance(outcome, Lost):
+            self._refuse(outcome.reason)
+            return
+        with self._lock:
+            effect = self._machine.renewed(sent_at=sent_at, now=self._runtime.monotonic())
+        self._wake_watcher.set()
+        self._emit(Event(What.RENEWED, holder=self.session.holder))
+        self._lose_gone(outcome.gone | self._verified(grants), among=grants)
+        if isinstance(effect, StepDown):
+            self._step_down(effect.reason)
+
+    def _unanswered_renewal(self, error: Exception) -> None:
+        with self._lock:
+            effect = self._machine.unknown(self._runtime.monotonic())
+        self._emit(Event(What.RENEWAL_UNANSWERED, holder=self.session.holder, reason=str(error) or repr(error)))
+        if isinstance(effect, StepDown):
+            self._step_down(effect.reason)
+
+    def _verified(self, grants: list[Grant]) -> frozenset[str]:
+        """Where a renewal says nothing of single grants, ask about them once per ttl."""
+        now = self._runtime.monotonic()
+        if self._store.capabilities.renewal_sees_grants or now < self._verified_at + self.session.ttl_s:
+            return frozenset()
+        self._verified_at = now
+        try:
+            return self._store.missing(grants) if grants else frozenset()
+        except StoreUnavailable:
+            return frozenset()
+
+    def _lose_gone(self, gone: frozenset[str], *, among: list[Grant]) -> None:
+        for grant in among:
+            if grant.grant_id in gone:
+                with self._lock:
+                    lease = self._leases.pop(grant.grant_id, None)
+                if lease is not None:
+                    lease.end("the store no longer knows this grant: it was revoked, deleted, or taken over")
+
+    def _close_if_idle(self) -> bool:
+        with self._lock:
+            if self._leases or self._asking or self._owed:
+                return False
+            idle_s = self._runtime.monotonic() - self._idle_since
+            if not self._is_retired and idle_s < self.session.ttl_s:
+                return False
+            self._is_closing = True
+        self.close()
+        return True
+
+    # -- the settler: a task that lives while releases are owed, so that they never delay a renewal ---------------
+
+    def _owe(self, owed: _OwedRelease) -> None:
+        with self._lock:
+            self._is_retired = True
+            self._owed.append(owed)
+            is_first = len(self._owed) == 1
+        if is_first:
+            self._runtime.spawn("fencepost-settler", self._settler)
+
+    def _settler(self) -> None:
+        while self._machine.phase is Phase.HELD:
+            with self._lock:
+                owed = self._owed[0]
+            try:
+                self._store.release(owed.grant, done=owed.done, keep_for_s=owed.keep_for_s)
+            except Exception:  # noqa: BLE001 - unknown, whatever it was; repeated until the session ends
+                self._runtime.sleep(self.timings.retry_every_s)
+                continue
+            with self._lock:
+                self._owed.pop(0)
+                is_settled = not self._owed
+            if is_settled:
+                self._wake.set()
+                return
+
+    # -- the watcher ---------------------------------------------------------------------------------------------
+
+    def _watcher(self) -> None:
+        while self._machine.phase is Phase.HELD:
+            with self._lock:
+                effect = self._machine.expire(self._runtime.monotonic())
+            if isinstance(effect, StepDown):
+                self._step_down(effect.reason)
+                return
+            self._wake_watcher.wait(min(max(effect.at - self._runtime.monotonic(), 0.0), _LONGEST_NAP_S))
+            self._wake_watcher.clear()
+
+    def _refuse(self, reason: str) -> None:
+        with self._lock:
+            effect = self._machine.refused(reason)
+        if isinstance(effect, StepDown):
+            self._step_down(effect.reason)
+
+    def _step_down(self, reason: str) -> None:
+        with self._lock:
+            leases = list(self._leases.values())
+            self._leases.clear()
+        self._wake.set()
+        self._wake_watcher.set()
+        for lease in leases:
+            lease.end(reason)

@@ -1,0 +1,192 @@
+"""A lease in the hands of its owner.
+
+`lost` is cheap and local: it turns True when trust ends, on time and for good, whether or not the store can be
+reached. `check()` asks the store. Neither replaces a fence: between the check and the write the process may
+be paused for longer than the ttl; give the `token` to whatever refuses older ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import TYPE_CHECKING, Self
+
+from fencepost.core.events import Event, What
+from fencepost.core.grants import Grant
+from fencepost.core.runtime import Runtime
+from fencepost.errors import LeaseLost, StoreUnavailable
+from fencepost.leases.current import entered, left
+
+if TYPE_CHECKING:
+    from contextvars import Token
+
+    from fencepost.leases.kept_session import KeptSession
+    from fencepost.leases.store import LeaseStore
+
+
+class Lease:
+    """An exclusive hold on a name, renewed in the background until released or lost."""
+
+    def __init__(
+        self,
+        *,
+        grant: Grant,
+        kept: KeptSession,
+        store: LeaseStore,
+        runtime: Runtime,
+        emit: Callable[[Event], None],
+        at_least_s: float = 0.0,
+    ) -> None:
+        self.grant = grant
+        self._kept = kept
+        self._store = store
+        self._runtime = runtime
+        self._emit = emit
+        self._at_least_s = at_least_s
+        self._acquired_at = runtime.monotonic()
+        self._lost_reason: str | None = None
+        self._is_released = False
+        self._ending = runtime.lock()
+        self._on_lost: list[Callable[[Lease], None]] = []
+        self._context: Token[Lease | None] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name that is held."""
+        return self.grant.name
+
+    @property
+    def token(self) -> int:
+        """The fencing number: larger than that of every earlier holder of the name."""
+        return self.grant.token
+
+    @property
+    def grant_id(self) -> str:
+        """What tells this hold from all others, also from one with an equal token."""
+        return self.grant.grant_id
+
+    @property
+    def holder(self) -> str:
+        """The name of this start of this process, as others see it."""
+        return self.grant.session.holder
+
+    @property
+    def trusted_until(self) -> float:
+        """The reading of CLOCK_BOOTTIME at which the right to act ends unless it is renewed before."""
+        return self._kept.trusted_until
+
+    @property
+    def lost(self) -> bool:
+        """Whether the right to act has ended without a release. Never turns back to False."""
+        if self._lost_reason is None and not self._is_released and not self._kept.is_trusted():
+            self.end(self._kept.lost_reason())
+        return self._lost_reason is not None
+
+    @property
+    def lost_reason(self) -> str | None:
+        """Why it was lost, or None."""
+        return self._lost_reason if self.lost else None
+
+    def check(self) -> None:
+        """Ask the store whether this is still the current grant; raise `LeaseLost` if it is not.
+
+        Raises `StoreUnavailable` when the store does not answer while trust still lasts: unknown.
+        """
+        self._raise_if_lost()
+        if self._is_released:
+            raise LeaseLost(self.name, self.token, "it was released")
+        try:
+            gone = self._store.missing([self.grant])
+        except StoreUnavailable:
+            self._raise_if_lost()
+            raise
+        if gone:
+            self._kept.drop(self)
+            self.end("the store no longer knows this grant: it was revoked, deleted, or taken over")
+        self._raise_if_lost()
+
+    def on_lost(self, call: Callable[[Lease], None]) -> None:
+        """Call `call(lease)` once when the lease is lost; at once if it is lost already. Must not block."""
+        with self._ending:
+            was_lost = self._lost_reason is not None
+            if not was_lost:
+                self._on_lost.append(call)
+        if was_lost:
+            call(self)
+
+    def release(self, *, done: bool = True) -> bool:
+        """Let go. `done` marks the tick, if there is one. False if the lease was lost before.
+
+        When the store does not answer, the release is repeated in the background until it does.
+        """
+        if self._is_released or self.lost:
+            return False
+        self._is_released = True
+        held_s = self._runtime.monotonic() - self._acquired_at
+        keep_for_s = max(self._at_least_s - held_s, 0.0)
+        if not self._kept.drop(self):
+            return self._lost_at_release()
+        try:
+            if not self._store.release(self.grant, done=done, keep_for_s=keep_for_s):
+                return self._lost_at_release()
+        except StoreUnavailable as error:
+            self._kept.owe_release(self.grant, done=done, keep_for_s=keep_for_s)
+            self._tell(What.RELEASE_UNANSWERED, reason=str(error), held_s=held_s)
+        else:
+            self._tell(What.RELEASED, held_s=held_s)
+        return True
+
+    def end(self, reason: str) -> None:
+        """Mark as lost. For the keeper; the owner calls `release`."""
+        with self._ending:
+            if self._lost_reason is not None:
+                return
+            self._lost_reason = reason
+            calls, self._on_lost = self._on_lost, []
+        self._tell(What.LOST, reason=reason, held_s=self._runtime.monotonic() - self._acquired_at)
+        for call in calls:
+            call(self)
+
+    def __enter__(self) -> Self:
+        self._context = entered(self)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Release; the tick is done only if the body ended well. A body that outlived its lease is told."""
+        if self._context is not None:
+            left(self._context)
+            self._context = None
+        if self._is_released:
+            return
+        self.release(done=kind is None)
+        if kind is None:
+            self._raise_if_lost()
+
+    def __repr__(self) -> str:
+        state = "lost" if self.lost else "released" if self._is_released else "held"
+        return f"<Lease {self.name!r} token={self.token} {state}>"
+
+    def _raise_if_lost(self) -> None:
+        if self.lost:
+            raise LeaseLost(self.name, self.token, self._lost_reason or "unknown")
+
+    def _lost_at_release(self) -> bool:
+        self.end("found gone when it was released: it was revoked, deleted, or taken over")
+        return False
+
+    def _tell(self, what: What, *, reason: str | None = None, held_s: float | None = None) -> None:
+        grant = self.grant
+        self._emit(
+            Event(
+                what,
+                lock=grant.name,
+                holder=grant.session.holder,
+                token=grant.token,
+                grant_id=grant.grant_id,
+                tick_us=grant.tick.at_us if grant.tick else None,
+                reason=reason,
+                held_s=held_s,
+            )
+        )

@@ -1,0 +1,221 @@
+"""A lock to be entered: ``with store.lock("name") as lease`` and ``async with``.
+
+The asynchronous face is the same code on a thread of its own; an event loop that user code blocks cannot
+starve a renewal. Inside ``async with`` the task is cancelled when the lease is lost, and the block then
+raises `LeaseLost`; a thread cannot be cancelled, so under plain ``with`` the loss shows in ``lease.lost`` and,
+at the end of the block, as `LeaseLost`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextvars import Token
+from dataclasses import dataclass
+from types import TracebackType
+from typing import TypeVar
+
+from fencepost.core.events import Event, What
+from fencepost.core.grants import AlreadyDone, Held
+from fencepost.core.runtime import Runtime
+from fencepost.core.tick import Tick, spelled_us
+from fencepost.errors import LeaseLost, LockHeld, StoreUnavailable, TickDone
+from fencepost.leases.current import entered, left
+from fencepost.leases.keeper import Keeper
+from fencepost.leases.lease import Lease
+from fencepost.leases.store import LeaseStore
+
+T = TypeVar("T")
+_LONGEST_WATCH_S = 5.0  # a watch that broke silently costs no more than this
+_SHORTEST_PAUSE_S = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a caller wants of a lock."""
+
+    name: str
+    wait_s: float = 0.0
+    at_least_s: float = 0.0
+    tick: Tick | None = None
+    floor: int = 0
+
+
+class Lock:
+    """One use of a lock: enter it once. Make another with ``store.lock`` for the next use."""
+
+    def __init__(
+        self, *, wish: Wish, keeper: Keeper, store: LeaseStore, runtime: Runtime, emit: Callable[[Event], None]
+    ) -> None:
+        self.name = wish.name
+        self._wish = wish
+        self._keeper = keeper
+        self._store = store
+        self._runtime = runtime
+        self._emit = emit
+        self._lease: Lease | None = None
+        self._cancelled: asyncio.Task[object] | None = None
+        self._context: Token[Lease | None] | None = None
+
+    def attempt(self) -> Lease | Held | AlreadyDone:
+        """Ask for the lock, wait for it as long as wished, and return what came of it."""
+        outcome = self._attempt()
+        if isinstance(outcome, Lease):
+            self._tell(What.ACQUIRED, outcome.holder, outcome.token, grant_id=outcome.grant_id)
+        elif isinstance(outcome, Held):
+            self._tell(What.REFUSED, outcome.holder, outcome.token, reason="held")
+        else:
+            self._tell(What.ALREADY_DONE, None, None, reason=f"last done: {spelled_us(outcome.last_tick_us)}")
+        return outcome
+
+    def acquire(self) -> Lease:
+        """Return the lease, or raise `LockHeld` or `TickDone`."""
+        return _lease_or_raise(self.attempt())
+
+    def __enter__(self) -> Lease:
+        self._refuse_second_use()
+        self._lease = self.acquire()
+        return self._lease.__enter__()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lease, self._lease = self._lease, None
+        if lease is not None:
+            lease.__exit__(kind, error, trace)
+
+    async def __aenter__(self) -> Lease:
+        self._refuse_second_use()
+        outcome = await in_thread(self._runtime, self.attempt, give_back=_give_back)
+        self._lease = lease = _lease_or_raise(outcome)
+        self._context = entered(lease)
+        loop, task = asyncio.get_running_loop(), asyncio.current_task()
+        lease.on_lost(lambda _: _cancel_from_outside(loop, self._cancel, task))
+        return lease
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        lease, self._lease = self._lease, None
+        if lease is None or self._context is None:
+            return
+        left(self._context)
+        await in_thread(self._runtime, lambda: lease.release(done=kind is None))
+        self._turn_cancellation_into_loss(lease, kind)
+
+    def _cancel(self, task: asyncio.Task[object] | None) -> None:
+        if task is not None and self._lease is not None:
+            self._cancelled = task
+            task.cancel(f"lease on {self.name!r} is lost")
+
+    def _turn_cancellation_into_loss(self, lease: Lease, kind: type[BaseException] | None) -> None:
+        """As `asyncio.timeout` does: our own cancellation becomes an error, anybody else's stays one."""
+        others = self._cancelled.uncancel() if self._cancelled is not None else 0
+        if lease.lost and (kind is None or (kind is asyncio.CancelledError and self._cancelled and not others)):
+            raise LeaseLost(lease.name, lease.token, lease.lost_reason or "unknown")
+
+    def _attempt(self) -> Lease | Held | AlreadyDone:
+        wish, now = self._wish, self._runtime.monotonic
+        give_up_at = now() + wish.wait_s
+        while True:
+            try:
+                outcome = self._keeper.acquire(wish.name, tick=wish.tick, floor=wish.floor, at_least_s=wish.at_least_s)
+            except StoreUnavailable:
+                if now() + _SHORTEST_PAUSE_S >= give_up_at:
+                    raise
+                self._runtime.sleep(min(0.2 + 0.3 * self._runtime.random(), max(give_up_at - now(), 0.0)))
+                continue
+            if not isinstance(outcome, Held) or now() >= give_up_at:
+                return outcome
+            self._wait(outcome, give_up_at - now())
+
+    def _wait(self, held: Held, left_s: float) -> None:
+        pause_s = min(left_s, _LONGEST_WATCH_S, max(held.free_in_s or _LONGEST_WATCH_S, _SHORTEST_PAUSE_S))
+        try:
+            self._store.wait_change(held, max(pause_s, 0.0))
+        except StoreUnavailable:
+            self._runtime.sleep(min(pause_s, 0.5))
+
+    def _refuse_second_use(self) -> None:
+        if self._lease is not None:
+            raise RuntimeError(f"this lock {self.name!r} is entered already; make one per use with store.lock(…)")
+
+    def _tell(
+        self,
+        what: What,
+        holder: str | None,
+        token: int | None,
+        *,
+        grant_id: str | None = None,
+        reason: str | None = None,
+    ) -> None:
+        tick = self._wish.tick
+        self._emit(
+            Event(
+                what,
+                lock=self.name,
+                holder=holder,
+                token=token,
+                grant_id=grant_id,
+                tick_us=tick.at_us if tick else None,
+                reason=reason,
+            )
+        )
+
+
+def _lease_or_raise(outcome: Lease | Held | AlreadyDone) -> Lease:
+    match outcome:
+        case Held():
+            raise LockHeld(outcome.name, outcome.holder, outcome.token)
+        case AlreadyDone():
+            raise TickDone(outcome.name, str(outcome.tick), spelled_us(outcome.last_tick_us))
+    return outcome
+
+
+def _give_back(outcome: object) -> None:
+    if isinstance(outcome, Lease):
+        outcome.release(done=False)
+
+
+def _cancel_from_outside(
+    loop: asyncio.AbstractEventLoop,
+    cancel: Callable[[asyncio.Task[object] | None], None],
+    task: asyncio.Task[object] | None,
+) -> None:
+    try:
+        loop.call_soon_threadsafe(cancel, task)
+    except RuntimeError:
+        return  # the loop is closed: nothing runs there any more
+
+
+async def in_thread(runtime: Runtime, work: Callable[[], T], *, give_back: Callable[[T], None] | None = None) -> T:
+    """Await `work` on a thread of its own (never the loop's shared pool, which user code may have filled).
+
+    If the caller is cancelled meanwhile, the work goes on and `give_back` gets its result.
+    """
+    loop = asyncio.get_running_loop()
+    done: asyncio.Future[T] = loop.create_future()
+
+    def deliver(result: T | None, error: BaseException | None) -> None:
+        if done.cancelled():
+            if error is None and give_back is not None:
+                runtime.spawn("fencepost-give-back", lambda: give_back(result))  # type: ignore[arg-type]
+        elif error is not None:
+            done.set_exception(error)
+        else:
+            done.set_result(result)  # type: ignore[arg-type]
+
+    def run() -> None:
+        result, error = None, None
+        try:
+            result = work()
+        except BaseException as raised:  # noqa: BLE001 - carried over to the awaiting task
+            error = raised
+        try:
+            loop.call_soon_threadsafe(deliver, result, error)
+        except RuntimeError:  # the loop was closed while we worked
+            if error is None and give_back is not None:
+                give_back(result)  # type: ignore[arg-type]
+
+    runtime.spawn("fencepost-async", run)
+    return await done
