@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from testbed import certificates
-from testbed.server import Missing, Server, find_program, free_port, require_program
+from testbed.server import Group, Missing, Server, find_program, free_port, require_program
 
 ROOT = "root"
 EVERYTHING = b64encode(b"\0").decode()
@@ -125,6 +125,21 @@ class Etcd(Server):
             self.call("auth/user/add", {"name": name, "password": password})
             self.call("auth/user/grant", {"user": name, "role": ROOT if name == ROOT else "everything"})
         self.call("auth/enable")
+
+
+class EtcdCluster(Group):
+    """Three members; two of them are enough to answer, one alone is not."""
+
+    def __init__(self, *, settings: Mapping[str, str] | None = None) -> None:
+        self.nodes = [Etcd(settings=settings) for _ in range(3)]
+        peers = {f"m{node.port}": f"http://{node.host}:{node.peer_port}" for node in self.nodes}
+        for node in self.nodes:
+            node.member, node.cluster = f"m{node.port}", peers
+        super().__init__(*self.nodes)
+
+    @property
+    def url(self) -> str:
+        return f"etcd://{','.join(node.address for node in self.nodes)}"
 
 
 def program(*, debian: bool | None = None) -> Path:

@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 
 from testbed import keeper, wait
-from testbed.etcd import Etcd
+from testbed.etcd import Etcd, EtcdCluster
 from testbed.mariadb import MariaDB
+from testbed.pgbouncer import PgBouncer
 from testbed.postgres import Postgres
 from testbed.proxy import Proxy
 from testbed.server import ServerFailed, free_port
-from testbed.valkey import Valkey
+from testbed.valkey import Sentinels, Valkey, ValkeyCluster
 from testbed.zookeeper import ZooKeeper
 
 psycopg = pytest.importorskip("psycopg")
@@ -104,6 +105,54 @@ class TestValkey:
                 stranger.ping()
 
 
+class TestSentinels:
+    def test_promote_the_replica_and_take_the_old_primary_back(self) -> None:
+        sentinel = pytest.importorskip("redis.sentinel")
+
+        with Sentinels() as servers:
+            with servers.primary.client() as client:
+                client.set("key", "value")
+                client.wait(1, 5000)
+            killed = servers.primary
+            servers.fail_over()
+            asked = sentinel.Sentinel([(server.host, server.port) for server in servers.sentinels], socket_timeout=2)
+            assert asked.discover_master("mymaster") == (servers.primary.host, servers.primary.port)
+            for connection in asked.sentinels:
+                connection.close()
+            with servers.primary.client() as client:
+                assert client.get("key") == "value"
+                client.set("key", "new")
+            assert servers.replica is killed
+            killed.restart()
+            with killed.client() as client:
+                wait.until(lambda: client.role()[0] == "slave" and client.get("key") == "new", 20)
+
+
+class TestValkeyCluster:
+    def test_serves_all_slots_and_comes_back_when_killed(self) -> None:
+        from redis.cluster import RedisCluster
+
+        with ValkeyCluster() as servers:
+            with RedisCluster.from_url(servers.url) as client:
+                client.mset_nonatomic({f"key{number}": number for number in range(30)})
+            servers.kill()
+            servers.start()
+            with RedisCluster.from_url(servers.url) as client:
+                assert client.get("key29") == b"29"
+
+
+class TestEtcdCluster:
+    def test_answers_while_one_member_is_down(self) -> None:
+        with EtcdCluster(settings={"heartbeat-interval": "20", "election-timeout": "200"}) as servers:
+            one, two, three = servers.nodes
+            one.call("kv/put", {"key": "a2V5", "value": "dmFsdWU="})
+            one.kill()
+            wait.until(two.answers, ignoring=(OSError,))
+            assert two.call("kv/range", {"key": "a2V5"})["kvs"][0]["value"] == "dmFsdWU="
+            assert three.address in servers.url
+            one.restart()
+
+
 class TestEtcd:
     def test_keeps_keys_when_killed(self) -> None:
         with Etcd(settings={"heartbeat-interval": "20", "election-timeout": "200"}) as server:
@@ -139,6 +188,40 @@ class TestMariaDB:
             with server.client() as connection, connection.cursor() as cursor:
                 cursor.execute("SELECT answer FROM kept")
                 assert cursor.fetchone() == (42,)
+
+    def test_shows_itself_as_a_galera_node(self) -> None:
+        with MariaDB(galera=True) as server:
+            server.kill()
+            server.restart()
+            with server.client() as connection, connection.cursor() as cursor:
+                cursor.execute("SELECT @@wsrep_on, @@wsrep_cluster_address")
+                assert cursor.fetchone() == (1, "gcomm://")
+                cursor.execute("SHOW STATUS LIKE 'wsrep_cluster_size'")
+                assert cursor.fetchone() == ("wsrep_cluster_size", "1")
+
+
+class TestPgBouncer:
+    def test_shares_a_server_connection_between_transactions_of_clients(self, postgres: Postgres) -> None:
+        with PgBouncer(postgres, pool_size=1) as server:
+            with contextlib.closing(psycopg.connect(server.url, autocommit=True)) as idle:
+                pid = idle.execute("SELECT pg_backend_pid()").fetchone()
+                assert backend_pid(server) == pid
+            server.kill()
+            server.restart()
+            assert backend_pid(server) != pid
+
+    def test_finds_its_upstream_again(self, postgres: Postgres) -> None:
+        with PgBouncer(postgres) as server:
+            postgres.kill()
+            with pytest.raises(psycopg.OperationalError):
+                server.answers()
+            postgres.restart()
+            wait.until(server.answers, ignoring=(psycopg.OperationalError,))
+
+
+def backend_pid(server: PgBouncer) -> object:
+    with psycopg.connect(server.url) as connection:
+        return connection.execute("SELECT pg_backend_pid()").fetchone()
 
 
 class TestZooKeeper:
