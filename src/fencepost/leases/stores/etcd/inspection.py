@@ -1,0 +1,83 @@
+"""Reading names for people and operators: records with their holders, and how long sessions still live."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from fencepost.core.grants import LeaseRecord
+from fencepost.leases.stores.etcd.client import Answer
+from fencepost.leases.stores.etcd.transactions import found, get, seen, to_known
+from fencepost.leases.stores.etcd.values import Keys, Known, Seen, after, decoded, encoded, to_hold
+
+_PAGE_LENGTH = 500
+
+Ask = Callable[[str, dict[str, Any], float], Answer]
+
+
+class Inspection:
+    """Questions that change nothing. `ask` is how a method of etcd is called, with a deadline."""
+
+    def __init__(self, ask: Ask, keys: Keys) -> None:
+        self._ask = ask
+        self._keys = keys
+
+    def read(self, name: str, deadline: float) -> LeaseRecord | None:
+        """Return what is known of `name`."""
+        gets = [get(self._keys.holder(name)), get(self._keys.record(name))]
+        now = seen(self._ask("kv/txn", {"success": gets}, deadline))
+        if now.hold is None and now.known.record is None:
+            return None
+        return _record(name, now, self.left_s(now.lease_id, deadline) if now.hold else None)
+
+    def records(self, new_deadline: Callable[[], float]) -> Iterator[LeaseRecord]:
+        """Yield what is known of every name, in order, a page at a time. Pages are not of one moment."""
+        start: str | None = ""
+        while start is not None:
+            names, start = self._page(start, new_deadline())
+            left_s: dict[str, float | None] = {}
+            for name, now in sorted(names.items()):
+                if now.hold is not None and now.lease_id not in left_s:
+                    left_s[now.lease_id] = self.left_s(now.lease_id, new_deadline())
+                yield _record(name, now, left_s.get(now.lease_id))
+
+    def left_s(self, lease_id: str, deadline: float) -> float | None:
+        """Return within how many seconds the etcd lease ends if nobody renews it; etcd rounds down, we up."""
+        left_s = int(self._ask("lease/timetolive", {"ID": lease_id}, deadline).body.get("TTL", 0))
+        return left_s + 1.0 if left_s >= 0 else None
+
+    def _page(self, start: str, deadline: float) -> tuple[dict[str, Seen], str | None]:
+        """Read the names from `start` on, also those of which only the holder is there; and where to go on."""
+        records = self._range(self._keys.records, start, None, deadline, limit=_PAGE_LENGTH)
+        is_last = len(records) < _PAGE_LENGTH
+        end = None if is_last else max(records) + "\0"
+        holders = self._range(self._keys.holders, start, end, deadline)
+        nobody = Known(0, 0, None)
+        names = {name: Seen(None, "0", 0, to_known(kv)) for name, kv in records.items()}
+        for name, kv in holders.items():
+            known = names[name].known if name in names else nobody
+            names[name] = Seen(to_hold(kv), kv.get("lease", "0"), int(kv["mod_revision"]), known)
+        return names, end
+
+    def _range(
+        self, prefix: str, start: str, end: str | None, deadline: float, *, limit: int = 0
+    ) -> dict[str, dict[str, Any]]:
+        until = after(prefix) if end is None else encoded(prefix + end)
+        part = get(encoded(prefix + start), until, limit)
+        kvs = found(self._ask("kv/txn", {"success": [part]}, deadline), 0)
+        return {decoded(kv["key"])[len(prefix) :]: kv for kv in kvs}
+
+
+def _record(name: str, now: Seen, left_s: float | None) -> LeaseRecord:
+    hold, last = now.hold, now.known.record
+    is_held = hold is not None and hold.grant_id is not None
+    return LeaseRecord(
+        name=name,
+        token=hold.token if hold is not None else now.known.token,
+        holder=hold.holder if hold is not None else None,
+        grant_id=hold.grant_id if hold is not None else None,
+        session_id=hold.session_id if hold is not None else None,
+        acquired_at_us=last.acquired_at_us if is_held and last is not None else None,
+        free_in_s=left_s,
+        last_tick_us=now.known.last_tick_us,
+    )

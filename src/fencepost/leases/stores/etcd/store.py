@@ -1,0 +1,307 @@
+"""The verbs of the lease store, as requests to etcd."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import replace
+from math import ceil
+from typing import Any
+
+from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, Renewed, Session, next_token
+from fencepost.core.runtime import Runtime
+from fencepost.core.tick import Tick
+from fencepost.errors import StoreUnavailable
+from fencepost.leases.store import Capabilities, Grade
+from fencepost.leases.stores.etcd import checks
+from fencepost.leases.stores.etcd.client import Answer, Client, EtcdRefused, Lane
+from fencepost.leases.stores.etcd.inspection import Inspection
+from fencepost.leases.stores.etcd.transactions import (
+    Part,
+    delete,
+    found,
+    get,
+    is_absent,
+    is_equal,
+    is_unchanged,
+    put,
+    seen,
+)
+from fencepost.leases.stores.etcd.values import Hold, Keys, Known, Record, Seen, hold_of, to_value
+from fencepost.leases.urls import StoreUrl
+
+DEFAULT_PREFIX = "/fencepost"
+_NOT_FOUND = 5
+_ALREADY_EXISTS = "lease already exists"
+_ATTEMPTS = 8
+_KNOWN_LIMIT = 10_000
+_GETS_AT_ONCE = 100  # etcd allows 128 parts in a transaction unless told otherwise
+_PAUSE_WITHOUT_WATCH_S = 0.2
+
+
+def from_url(url: StoreUrl, runtime: Runtime) -> EtcdStore:
+    """Build the store; nothing is sent yet."""
+    url.only_options(("ca", "cert", "key"))
+    return EtcdStore(url, runtime)
+
+
+class EtcdStore:
+    """Leases in etcd. See the package's docstring for what it promises."""
+
+    capabilities = Capabilities(
+        grade=Grade.CONSENSUS,
+        durable_token=True,
+        server_clock=True,
+        watch=True,
+        renewal_sees_grants=False,
+        smallest_ttl_s=2.0,
+        loses="what a restored backup does not know",
+    )
+
+    def __init__(self, url: StoreUrl, runtime: Runtime) -> None:
+        self._url = url
+        self._runtime = runtime
+        self._call_timeout_s = url.call_timeout_s
+        self._client = Client(url, runtime)
+        self._keys = Keys(url.path.rstrip("/") or DEFAULT_PREFIX)
+        self._inspection = Inspection(self._ask, self._keys)
+        self._known: dict[str, Known] = {}
+        self._renewal_timeout_s: dict[str, float] = {}
+        runtime.after_fork(self, self.forget_connections)
+
+    def start(self) -> tuple[str, ...]:
+        """Look at version, rights and size of the cluster."""
+        return checks.examine(self._client, self._keys, self._url, self._deadline())
+
+    def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
+        """Open a session: an etcd lease of whole seconds, rounded up."""
+        lease_id, granted_s = self._grant_lease(ttl_s, self._deadline())
+        self._renewal_timeout_s[lease_id] = call_timeout_s
+        return Session(lease_id, holder, granted_s)
+
+    def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
+        """Keep the etcd lease alive, on a connection of its own. What happened to `grants` shows only in `missing`."""
+        timeout_s = self._renewal_timeout_s.get(session.id, self._call_timeout_s)
+        deadline = self._runtime.monotonic() + timeout_s
+        answer = self._ask("lease/keepalive", {"ID": session.id}, deadline, self._client.renewals)
+        if "result" not in answer.body:
+            raise StoreUnavailable(f"etcd could not renew the session: {answer.body.get('error')}")
+        if int(answer.body["result"].get("TTL", 0)) <= 0:
+            return Lost("the session expired, or was closed")
+        return Renewed()
+
+    def acquire(
+        self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
+    ) -> Grant | Held | AlreadyDone:
+        """Take the name: one transaction if it is free and the record is as we remember it."""
+        deadline = self._deadline()
+        wanted = Grant(name, session, grant_id, 0, tick)
+        known = self._known.get(name)
+        now = self._look(name, deadline) if known is None or known.has_done(tick) else Seen(None, "0", 0, known)
+        for _ in range(_ATTEMPTS):
+            if (answer := self._judge(now, wanted, deadline)) is not None:
+                return answer
+            token = next_token(previous=now.known.token, floor=floor, store_time_us=self._client.clock.now_us())
+            grant = replace(wanted, token=token)
+            if (stands_there := self._take(grant, now.known, deadline)) is None:
+                return grant
+            now = stands_there
+        return Held(name, None, now.known.token, None, 0.0)  # others were faster every single time
+
+    def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
+        """Let go, in one transaction; to keep the name closed takes an etcd lease more."""
+        deadline = self._deadline()
+        holder_key = self._keys.holder(grant.name)
+        record = self._record_after(grant, deadline) if done and grant.tick is not None else None
+        kept_lease, success = None, delete(holder_key)
+        if keep_for_s > 0:
+            kept_lease, kept_s = self._grant_lease(keep_for_s, deadline)
+            success = put(holder_key, to_value(Hold(grant.token, None, None, None, kept_s)), kept_lease)
+        body = {
+            "compare": [is_equal(holder_key, to_value(hold_of(grant)))],
+            "success": [success] if record is None else [success, self._put_record(grant.name, record)],
+            "failure": self._gets(grant.name),
+        }
+        answer = self._txn(body, deadline)
+        if not answer.body.get("succeeded"):
+            if kept_lease is not None:
+                self._revoke_lease(kept_lease, deadline)
+            return answer.repeated and _left_by(grant, seen(answer))
+        if record is not None:
+            self._remember(grant.name, Known(answer.revision, record.token, record))
+        return True
+
+    def missing(self, grants: Collection[Grant]) -> frozenset[str]:
+        """Compare holder keys with the grants, a hundred in one round trip."""
+        deadline = self._deadline()
+        asked = list(grants)
+        gone: set[str] = set()
+        for start in range(0, len(asked), _GETS_AT_ONCE):
+            some = asked[start : start + _GETS_AT_ONCE]
+            answer = self._txn({"success": [get(self._keys.holder(grant.name)) for grant in some]}, deadline)
+            for index, grant in enumerate(some):
+                if [kv["value"] for kv in found(answer, index)] != [to_value(hold_of(grant))]:
+                    gone.add(grant.grant_id)
+        return frozenset(gone)
+
+    def close(self, session: Session) -> None:
+        """Revoke the etcd lease; etcd deletes the holder keys that hang on it."""
+        self._renewal_timeout_s.pop(session.id, None)
+        self._revoke_lease(session.id, self._deadline())
+
+    def read(self, name: str) -> LeaseRecord | None:
+        """Read one name, and what is left of the holder's session."""
+        return self._inspection.read(name, self._deadline())
+
+    def records(self) -> Iterator[LeaseRecord]:
+        """Read all names, page by page."""
+        return self._inspection.records(self._deadline)
+
+    def revoke(self, record: LeaseRecord) -> bool:
+        """Delete the holder key, if it is still that grant's."""
+        deadline = self._deadline()
+        now = self._look(record.name, deadline)
+        if record.grant_id is None or now.hold is None or now.hold.grant_id != record.grant_id:
+            return False
+        key = self._keys.holder(record.name)
+        answer = self._txn({"compare": [is_unchanged(key, now.hold_revision)], "success": [delete(key)]}, deadline)
+        return bool(answer.body.get("succeeded"))
+
+    def wait_change(self, held: Held, timeout_s: float) -> None:
+        """Look, and watch from the revision of that look on: what happens in between is in the watch."""
+        deadline = self._runtime.monotonic() + timeout_s
+        try:
+            answer = self._ask("kv/txn", {"success": self._gets(held.name)}, min(deadline, self._deadline()))
+            if _is_still(held, seen(answer)):
+                self._watch(held.name, answer.revision + 1, deadline)
+        except StoreUnavailable:
+            left_s = deadline - self._runtime.monotonic()
+            self._runtime.sleep(max(0.0, min(left_s, _PAUSE_WITHOUT_WATCH_S)))
+
+    def shutdown(self) -> None:
+        """Close all connections."""
+        self._client.close()
+
+    def forget_connections(self) -> None:
+        """Leave all connections to the parent process."""
+        self._client.forget()
+
+    def _deadline(self) -> float:
+        return self._runtime.monotonic() + self._call_timeout_s
+
+    def _look(self, name: str, deadline: float) -> Seen:
+        return self._noted(name, self._txn({"success": self._gets(name)}, deadline))
+
+    def _noted(self, name: str, answer: Answer) -> Seen:
+        now = seen(answer)
+        self._remember(name, now.known if now.known.revision else None)
+        return now
+
+    def _take(self, grant: Grant, known: Known, deadline: float) -> Seen | None:
+        """Try to become the holder; return None for success, or what stands there instead."""
+        tick = grant.tick
+        marks = tick is not None and tick.at_most_once
+        record = Record(
+            token=grant.token,
+            last_tick_us=tick.at_us if tick is not None and marks else known.last_tick_us,
+            holder=grant.session.holder,
+            grant_id=grant.grant_id,
+            acquired_at_us=self._client.clock.wall_us(),
+        )
+        holder_key, record_key = self._keys.holder(grant.name), self._keys.record(grant.name)
+        body = {
+            "compare": [is_absent(holder_key), is_unchanged(record_key, known.revision)],
+            "success": [put(record_key, to_value(record)), put(holder_key, to_value(hold_of(grant)), grant.session.id)],
+            "failure": [get(holder_key), get(record_key)],
+        }
+        answer = self._txn(body, deadline)
+        if not answer.body.get("succeeded"):
+            return self._noted(grant.name, answer)
+        self._remember(grant.name, Known(answer.revision, grant.token, record))
+        return None
+
+    def _judge(self, now: Seen, wanted: Grant, deadline: float) -> Grant | Held | AlreadyDone | None:
+        """Say what the state of a name means for who wants it, or None if it can be taken."""
+        hold, name, tick = now.hold, wanted.name, wanted.tick
+        if hold is not None and hold.grant_id == wanted.grant_id:
+            return replace(wanted, token=hold.token)
+        if hold is not None and hold.grant_id is None:
+            return Held(name, None, hold.token, None, self._inspection.left_s(now.lease_id, deadline) or 1.0)
+        if hold is not None:
+            return Held(name, hold.holder, hold.token, hold.grant_id, hold.ttl_s)
+        if tick is not None and now.known.has_done(tick):
+            return AlreadyDone(name, tick, now.known.last_tick_us or 0)
+        return None
+
+    def _record_after(self, grant: Grant, deadline: float) -> Record:
+        """Return the grant's own record with its tick marked. While the grant is current nobody else writes it."""
+        known = self._known.get(grant.name)
+        if known is None or known.token != grant.token:
+            known = self._look(grant.name, deadline).known
+        record = known.record or Record(grant.token, None, grant.session.holder, grant.grant_id, 0)
+        at_us = grant.tick.at_us if grant.tick is not None else 0
+        return record._replace(last_tick_us=max(at_us, record.last_tick_us or at_us))
+
+    def _put_record(self, name: str, record: Record) -> Part:
+        return put(self._keys.record(name), to_value(record))
+
+    def _gets(self, name: str) -> list[Part]:
+        return [get(self._keys.holder(name)), get(self._keys.record(name))]
+
+    def _remember(self, name: str, known: Known | None) -> None:
+        if known is None:
+            self._known.pop(name, None)
+            return
+        if len(self._known) >= _KNOWN_LIMIT:
+            self._known.clear()  # each forgotten name costs one round trip more, once
+        self._known[name] = known
+
+    def _grant_lease(self, ttl_s: float, deadline: float) -> tuple[str, float]:
+        """Get an etcd lease. We choose its id, so asking twice makes one."""
+        lease_id = str(int(self._runtime.new_id(), 16) >> 66 | 1)
+        wanted_s = ceil(ttl_s)
+        try:
+            answer = self._client.call("lease/grant", {"ID": lease_id, "TTL": wanted_s}, deadline)
+        except EtcdRefused as error:
+            if str(error).endswith(_ALREADY_EXISTS):  # our own, from a request whose answer was lost
+                return lease_id, float(wanted_s)
+            raise StoreUnavailable(f"etcd refused a lease: {error}") from error
+        return lease_id, float(answer.body["TTL"])
+
+    def _revoke_lease(self, lease_id: str, deadline: float) -> None:
+        try:
+            self._client.call("lease/revoke", {"ID": lease_id}, deadline)
+        except EtcdRefused as error:
+            if error.code != _NOT_FOUND:
+                raise StoreUnavailable(f"etcd refused to revoke a lease: {error}") from error
+
+    def _watch(self, name: str, revision: int, deadline: float) -> None:
+        request = {"create_request": {"key": self._keys.holder(name), "start_revision": revision}}
+        for message in self._client.stream("watch", request, deadline):
+            result = message.get("result", {})
+            if result.get("events"):
+                return
+            if "error" in message or result.get("canceled"):
+                raise StoreUnavailable("etcd ended the watch")
+        if self._runtime.monotonic() < deadline:
+            raise StoreUnavailable("etcd closed the watch")
+
+    def _txn(self, body: dict[str, Any], deadline: float) -> Answer:
+        return self._ask("kv/txn", body, deadline)
+
+    def _ask(self, method: str, body: dict[str, Any], deadline: float, lane: Lane | None = None) -> Answer:
+        try:
+            return self._client.call(method, body, deadline, lane)
+        except EtcdRefused as error:
+            if error.code == _NOT_FOUND:
+                raise StoreUnavailable("the session has ended: etcd does not know its lease any more") from error
+            raise StoreUnavailable(f"etcd refused: {error}") from error
+
+
+def _left_by(grant: Grant, now: Seen) -> bool:
+    """Whether the state of the name is what a release of `grant` leaves, if nobody came after."""
+    is_open = now.hold is None or now.hold.grant_id is None
+    return is_open and now.known.token == grant.token
+
+
+def _is_still(held: Held, now: Seen) -> bool:
+    return now.hold is not None and now.hold.grant_id == held.grant_id and now.hold.token == held.token

@@ -1,0 +1,136 @@
+"""What stands in etcd: keys, and JSON values under them, both in base64 as the gateway wants them."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from fencepost.core.grants import Grant
+from fencepost.core.tick import Tick
+from fencepost.errors import StoreUnavailable
+
+
+class Record(NamedTuple):
+    """What stays of a name: the last token, the last tick done, and the last grant."""
+
+    token: int
+    last_tick_us: int | None
+    holder: str
+    grant_id: str
+    acquired_at_us: int
+
+
+class Hold(NamedTuple):
+    """What the holder key says. Without a `grant_id` nobody holds the name: it is kept closed for a while.
+
+    It holds nothing that is not in the `Grant`, so a grant can be compared with it byte by byte.
+    """
+
+    token: int
+    holder: str | None
+    grant_id: str | None
+    session_id: str | None
+    ttl_s: float
+
+
+class Known(NamedTuple):
+    """The record at a revision of its key; 0 if there is none, and then `token` is a bound from the clock."""
+
+    revision: int
+    token: int
+    record: Record | None
+
+    def has_done(self, tick: Tick | None) -> bool:
+        """Whether `tick` is at or below the last one done."""
+        return tick is not None and self.last_tick_us is not None and tick.at_us <= self.last_tick_us
+
+    @property
+    def last_tick_us(self) -> int | None:
+        """The last tick done."""
+        return self.record.last_tick_us if self.record else None
+
+
+class Seen(NamedTuple):
+    """A name as it was at one moment: who holds it, on which etcd lease, since which revision, and the record."""
+
+    hold: Hold | None
+    lease_id: str
+    hold_revision: int
+    known: Known
+
+
+class Keys:
+    """The keys of the store."""
+
+    def __init__(self, prefix: str) -> None:
+        self.records = f"{prefix}/lease/"
+        self.holders = f"{prefix}/holder/"
+
+    def record(self, name: str) -> str:
+        """Return the key of a name's record."""
+        return encoded(self.records + name)
+
+    def holder(self, name: str) -> str:
+        """Return the key of a name's holder."""
+        return encoded(self.holders + name)
+
+
+def encoded(text: str) -> str:
+    """Encode for the gateway."""
+    return b64encode(text.encode()).decode()
+
+
+def decoded(text: str) -> str:
+    """Decode what the gateway gave."""
+    return b64decode(text).decode()
+
+
+def after(key: str) -> str:
+    """Return the end of the range that holds all keys beginning with `key`."""
+    return encoded(key[:-1] + chr(ord(key[-1]) + 1))
+
+
+def hold_of(grant: Grant) -> Hold:
+    """Say what the holder key says while `grant` is current."""
+    return Hold(grant.token, grant.session.holder, grant.grant_id, grant.session.id, grant.session.ttl_s)
+
+
+def to_value(value: Record | Hold) -> str:
+    """Encode a value; equal values are equal texts."""
+    return encoded(json.dumps(value._asdict()))
+
+
+def to_record(kv: Mapping[str, Any]) -> Record:
+    """Decode a record."""
+    fields = _fields(kv)
+    tick = fields.get("last_tick_us")
+    return Record(
+        token=int(fields["token"]),
+        last_tick_us=None if tick is None else int(tick),
+        holder=str(fields.get("holder", "")),
+        grant_id=str(fields.get("grant_id", "")),
+        acquired_at_us=int(fields.get("acquired_at_us", 0)),
+    )
+
+
+def to_hold(kv: Mapping[str, Any]) -> Hold:
+    """Decode what a holder key says."""
+    fields = _fields(kv)
+    return Hold(
+        token=int(fields["token"]),
+        holder=fields.get("holder"),
+        grant_id=fields.get("grant_id"),
+        session_id=fields.get("session_id"),
+        ttl_s=float(fields.get("ttl_s", 0.0)),
+    )
+
+
+def _fields(kv: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        fields = json.loads(b64decode(kv.get("value", "")))
+        int(fields["token"])
+    except (ValueError, KeyError, TypeError):
+        raise StoreUnavailable(f"the value of etcd's key {decoded(kv['key'])!r} is not Fencepost's") from None
+    return dict(fields)
