@@ -202,7 +202,7 @@ class TestMariaDB:
 
 class TestPgBouncer:
     def test_shares_a_server_connection_between_transactions_of_clients(self, postgres: Postgres) -> None:
-        with PgBouncer(postgres, pool_size=1) as server:
+        with PgBouncer(postgres, settings={"default_pool_size": "1"}) as server:
             with contextlib.closing(psycopg.connect(server.url, autocommit=True)) as idle:
                 pid = idle.execute("SELECT pg_backend_pid()").fetchone()
                 assert backend_pid(server) == pid
@@ -211,12 +211,12 @@ class TestPgBouncer:
             assert backend_pid(server) != pid
 
     def test_finds_its_upstream_again(self, postgres: Postgres) -> None:
-        with PgBouncer(postgres) as server:
+        with PgBouncer(postgres, settings={"query_wait_timeout": "1"}) as server:
             postgres.kill()
             with pytest.raises(psycopg.OperationalError):
-                server.answers()
+                backend_pid(server)
             postgres.restart()
-            wait.until(server.answers, ignoring=(psycopg.OperationalError,))
+            wait.until(lambda: backend_pid(server), ignoring=(psycopg.OperationalError,))
 
 
 def backend_pid(server: PgBouncer) -> object:
