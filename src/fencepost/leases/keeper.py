@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fencepost.core.events import Event
-from fencepost.core.grants import AlreadyDone, Grant, Held
+from fencepost.core.grants import AlreadyDone, Grant, Held, Lost
 from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
 from fencepost.core.timings import Timings
@@ -46,6 +46,9 @@ class Keeper:
             except BaseException:
                 kept.unanswered(name, grant_id)
                 raise
+            if isinstance(outcome, Lost):
+                kept.found_dead(outcome.reason)
+                continue
             if not isinstance(outcome, Grant):
                 kept.refused()
                 return outcome

@@ -113,6 +113,11 @@ class KeptSession:
             self._asking -= 1
             self._idle_since = self._runtime.monotonic()
 
+    def found_dead(self, reason: str) -> None:
+        """End an acquisition that met a store which no longer knows the session."""
+        self.refused()
+        self._refuse(reason)
+
     def unanswered(self, name: str, grant_id: str) -> None:
         """End an acquisition whose outcome is unknown: whatever it got has to be given back."""
         with self._lock:

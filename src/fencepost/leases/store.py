@@ -79,8 +79,11 @@ class LeaseStore(Protocol):
 
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
-    ) -> Grant | Held | AlreadyDone:
-        """Take `name` if it is free, in one atomic step with the token and the tick."""
+    ) -> Grant | Held | AlreadyDone | Lost:
+        """Take `name` if it is free, in one atomic step with the token and the tick.
+
+        `Lost` when the store sees that the session itself is dead or unknown: a grant must never hang on nothing.
+        """
         ...
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:

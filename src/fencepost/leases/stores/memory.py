@@ -87,9 +87,11 @@ class MemoryStore:
 
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
-    ) -> Grant | Held | AlreadyDone:
+    ) -> Grant | Held | AlreadyDone | Lost:
         """Take the name."""
         with self._lock:
+            if not self._is_alive(session.id):
+                return Lost("the session expired")
             entry = self._entries.get(name, _Entry())
             if entry.grant is not None and entry.grant.grant_id == grant_id:
                 return entry.grant
