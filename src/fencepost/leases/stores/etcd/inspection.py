@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from fencepost.core.grants import LeaseRecord
@@ -70,14 +71,18 @@ class Inspection:
 
 def _record(name: str, now: Seen, left_s: float | None) -> LeaseRecord:
     hold, last = now.hold, now.known.record
-    is_held = hold is not None and hold.grant_id is not None
-    return LeaseRecord(
+    record = LeaseRecord(
         name=name,
         token=hold.token if hold is not None else now.known.token,
-        holder=hold.holder if hold is not None else None,
-        grant_id=hold.grant_id if hold is not None else None,
-        session_id=hold.session_id if hold is not None else None,
-        acquired_at_us=last.acquired_at_us if is_held and last is not None else None,
         free_in_s=left_s,
         last_tick_us=now.known.last_tick_us,
+    )
+    if hold is None or not hold.grant_id:
+        return record
+    return replace(
+        record,
+        holder=hold.holder,
+        grant_id=hold.grant_id,
+        session_id=hold.session_id,
+        acquired_at_us=last.acquired_at_us if last is not None else None,
     )

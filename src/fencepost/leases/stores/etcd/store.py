@@ -21,12 +21,22 @@ from fencepost.leases.stores.etcd.transactions import (
     found,
     get,
     is_absent,
-    is_equal,
+    is_held_by,
     is_unchanged,
     put,
     seen,
 )
-from fencepost.leases.stores.etcd.values import Hold, Keys, Known, Record, Seen, hold_of, to_value
+from fencepost.leases.stores.etcd.values import (
+    Hold,
+    Keys,
+    Known,
+    Record,
+    Seen,
+    grant_id_in,
+    hold_of,
+    hold_value,
+    record_value,
+)
 from fencepost.leases.urls import StoreUrl
 
 DEFAULT_PREFIX = "/fencepost"
@@ -115,9 +125,9 @@ class EtcdStore:
         kept_lease, success = None, delete(holder_key)
         if keep_for_s > 0:
             kept_lease, kept_s = self._grant_lease(keep_for_s, deadline)
-            success = put(holder_key, to_value(Hold(grant.token, None, None, None, kept_s)), kept_lease)
+            success = put(holder_key, hold_value(Hold("", grant.token, None, None, kept_s)), kept_lease)
         body = {
-            "compare": [is_equal(holder_key, to_value(hold_of(grant)))],
+            "compare": is_held_by(holder_key, grant.grant_id),
             "success": [success] if record is None else [success, self._put_record(grant.name, record)],
             "failure": self._gets(grant.name),
         }
@@ -139,7 +149,7 @@ class EtcdStore:
             some = asked[start : start + _GETS_AT_ONCE]
             answer = self._txn({"success": [get(self._keys.holder(grant.name)) for grant in some]}, deadline)
             for index, grant in enumerate(some):
-                if [kv["value"] for kv in found(answer, index)] != [to_value(hold_of(grant))]:
+                if grant.grant_id not in map(grant_id_in, found(answer, index)):
                     gone.add(grant.grant_id)
         return frozenset(gone)
 
@@ -210,7 +220,10 @@ class EtcdStore:
         holder_key, record_key = self._keys.holder(grant.name), self._keys.record(grant.name)
         body = {
             "compare": [is_absent(holder_key), is_unchanged(record_key, known.revision)],
-            "success": [put(record_key, to_value(record)), put(holder_key, to_value(hold_of(grant)), grant.session.id)],
+            "success": [
+                put(record_key, record_value(record)),
+                put(holder_key, hold_value(hold_of(grant)), grant.session.id),
+            ],
             "failure": [get(holder_key), get(record_key)],
         }
         answer = self._txn(body, deadline)
@@ -224,7 +237,7 @@ class EtcdStore:
         hold, name, tick = now.hold, wanted.name, wanted.tick
         if hold is not None and hold.grant_id == wanted.grant_id:
             return replace(wanted, token=hold.token)
-        if hold is not None and hold.grant_id is None:
+        if hold is not None and not hold.grant_id:
             return Held(name, None, hold.token, None, self._inspection.left_s(now.lease_id, deadline) or 1.0)
         if hold is not None:
             return Held(name, hold.holder, hold.token, hold.grant_id, hold.ttl_s)
@@ -242,7 +255,7 @@ class EtcdStore:
         return record._replace(last_tick_us=max(at_us, record.last_tick_us or at_us))
 
     def _put_record(self, name: str, record: Record) -> Part:
-        return put(self._keys.record(name), to_value(record))
+        return put(self._keys.record(name), record_value(record))
 
     def _gets(self, name: str) -> list[Part]:
         return [get(self._keys.holder(name)), get(self._keys.record(name))]
@@ -299,9 +312,9 @@ class EtcdStore:
 
 def _left_by(grant: Grant, now: Seen) -> bool:
     """Whether the state of the name is what a release of `grant` leaves, if nobody came after."""
-    is_open = now.hold is None or now.hold.grant_id is None
+    is_open = now.hold is None or not now.hold.grant_id
     return is_open and now.known.token == grant.token
 
 
 def _is_still(held: Held, now: Seen) -> bool:
-    return now.hold is not None and now.hold.grant_id == held.grant_id and now.hold.token == held.token
+    return now.hold is not None and now.hold.grant_id == (held.grant_id or "") and now.hold.token == held.token

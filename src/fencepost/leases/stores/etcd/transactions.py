@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fencepost.leases.stores.etcd.client import Answer
-from fencepost.leases.stores.etcd.values import Known, Seen, to_hold, to_record
+from fencepost.leases.stores.etcd.values import Known, Seen, encoded, to_hold, to_record
 
 Part = dict[str, Any]
 
@@ -21,9 +21,12 @@ def is_unchanged(key: str, revision: int) -> Part:
     return {"target": "MOD", "key": key, "mod_revision": revision}
 
 
-def is_equal(key: str, value: str) -> Part:
-    """Compare: the key has this very value."""
-    return {"target": "VALUE", "key": key, "value": value}
+def is_held_by(key: str, grant_id: str) -> list[Part]:
+    """Compare: the holder key's value begins with this grant id and the space after it."""
+    return [
+        {"target": "VALUE", "result": "GREATER", "key": key, "value": encoded(f"{grant_id} ")},
+        {"target": "VALUE", "result": "LESS", "key": key, "value": encoded(f"{grant_id}!")},
+    ]
 
 
 def never(key: str) -> Part:

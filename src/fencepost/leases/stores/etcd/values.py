@@ -25,12 +25,13 @@ class Record(NamedTuple):
 class Hold(NamedTuple):
     """What the holder key says. Without a `grant_id` nobody holds the name: it is kept closed for a while.
 
-    It holds nothing that is not in the `Grant`, so a grant can be compared with it byte by byte.
+    In etcd the grant id comes first, then a space, then the rest as JSON. So etcd itself can compare the grant id
+    alone, which is all that a release of unknown outcome knows.
     """
 
+    grant_id: str
     token: int
     holder: str | None
-    grant_id: str | None
     session_id: str | None
     ttl_s: float
 
@@ -94,17 +95,28 @@ def after(key: str) -> str:
 
 def hold_of(grant: Grant) -> Hold:
     """Say what the holder key says while `grant` is current."""
-    return Hold(grant.token, grant.session.holder, grant.grant_id, grant.session.id, grant.session.ttl_s)
+    return Hold(grant.grant_id, grant.token, grant.session.holder, grant.session.id, grant.session.ttl_s)
 
 
-def to_value(value: Record | Hold) -> str:
-    """Encode a value; equal values are equal texts."""
-    return encoded(json.dumps(value._asdict()))
+def record_value(record: Record) -> str:
+    """Encode a record."""
+    return encoded(json.dumps(record._asdict()))
+
+
+def hold_value(hold: Hold) -> str:
+    """Encode what a holder key says."""
+    fields = hold._asdict()
+    return encoded(f"{fields.pop('grant_id')} {json.dumps(fields)}")
+
+
+def grant_id_in(kv: Mapping[str, Any]) -> str:
+    """Return the grant id in a holder key's value."""
+    return b64decode(kv.get("value", "")).partition(b" ")[0].decode(errors="replace")
 
 
 def to_record(kv: Mapping[str, Any]) -> Record:
     """Decode a record."""
-    fields = _fields(kv)
+    fields = _fields(kv, b64decode(kv.get("value", "")))
     tick = fields.get("last_tick_us")
     return Record(
         token=int(fields["token"]),
@@ -117,19 +129,19 @@ def to_record(kv: Mapping[str, Any]) -> Record:
 
 def to_hold(kv: Mapping[str, Any]) -> Hold:
     """Decode what a holder key says."""
-    fields = _fields(kv)
+    fields = _fields(kv, b64decode(kv.get("value", "")).partition(b" ")[2])
     return Hold(
+        grant_id=grant_id_in(kv),
         token=int(fields["token"]),
         holder=fields.get("holder"),
-        grant_id=fields.get("grant_id"),
         session_id=fields.get("session_id"),
         ttl_s=float(fields.get("ttl_s", 0.0)),
     )
 
 
-def _fields(kv: Mapping[str, Any]) -> dict[str, Any]:
+def _fields(kv: Mapping[str, Any], text: bytes) -> dict[str, Any]:
     try:
-        fields = json.loads(b64decode(kv.get("value", "")))
+        fields = json.loads(text)
         int(fields["token"])
     except (ValueError, KeyError, TypeError):
         raise StoreUnavailable(f"the value of etcd's key {decoded(kv['key'])!r} is not Fencepost's") from None
