@@ -1,0 +1,81 @@
+"""The API server's clock, as far as its answers show it. No input, no output.
+
+Every answer carries a ``Date`` header in whole seconds, and nothing finer. Two things are made of it:
+
+- *bounds* on the server's time now. An answer dated S that was asked for at `sent_at` and here at `received_at`
+  (monotonic readings) was written between S and S + 1 s of the server's time, so the difference between the two clocks
+  lies in ``[S − received_at, S + 1 − sent_at]``. Many answers cut that second down to milliseconds. Bounds that
+  contradict each other mean that a clock was set, or that another API server with another clock answered: then the
+  newest answer alone counts.
+- `store_time_us`, the time that goes into tokens.
+"""
+
+from __future__ import annotations
+
+from email.utils import parsedate_to_datetime
+
+_SECOND_US = 1_000_000
+_WRITES_PER_SECOND_MAX = 20_000  # more than an etcd takes
+
+
+def store_time_us(date_s: int, version: str) -> int:
+    """Return a time in µs that rises with every write, although the server shows whole seconds only.
+
+    Resource versions are etcd revisions: each write to the cluster has a larger one. Their last six digits stand in
+    for the missing microseconds. A version that is no number leaves the whole second.
+    """
+    return date_s * _SECOND_US + (int(version) % _SECOND_US if version.isdecimal() else 0)
+
+
+def may_have_begun_again(version: str) -> bool:
+    """Whether the last six digits may have begun again from zero within this second.
+
+    Then `store_time_us` may be smaller than it was a moment ago, and whoever has nothing else to go by (a record that
+    was deleted) has to wait for the next second.
+    """
+    if not version.isdecimal():
+        return True
+    return int(version) >= _SECOND_US and int(version) % _SECOND_US < _WRITES_PER_SECOND_MAX
+
+
+class ServerClock:
+    """What is known of the server's time. Safe to be told by several threads: a lost note costs precision only."""
+
+    __slots__ = ("_bounds", "_header", "_seen_s", "date_s")
+
+    def __init__(self) -> None:
+        self.date_s = 0
+        """The largest date seen, in seconds since 1970; 0 before the first answer."""
+        self._header, self._seen_s = "", 0
+        self._bounds = (float("-inf"), float("inf"))
+
+    def note(self, header: str, *, sent_at: float, received_at: float) -> None:
+        """Take in the ``Date`` of an answer. A header that is no date is passed over."""
+        if header != self._header:
+            try:
+                self._seen_s = int(parsedate_to_datetime(header).timestamp())
+            except ValueError:
+                return
+            self._header = header
+            self.date_s = max(self.date_s, self._seen_s)
+        self._narrow(self._seen_s - received_at, self._seen_s + 1 - sent_at)
+
+    def _narrow(self, low: float, high: float) -> None:
+        known_low, known_high = self._bounds
+        if low > known_high or high < known_low:
+            self._bounds = (low, high)
+        else:
+            self._bounds = (max(low, known_low), min(high, known_high))
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any answer was dated."""
+        return self.date_s > 0
+
+    def earliest_us(self, now: float) -> int:
+        """Return what the server's clock shows at least, at the monotonic reading `now`."""
+        return int((self._bounds[0] + now) * _SECOND_US) if self.is_known else 0
+
+    def latest_us(self, now: float) -> int:
+        """Return what the server's clock shows at most."""
+        return int((self._bounds[1] + now) * _SECOND_US) + 1 if self.is_known else 0

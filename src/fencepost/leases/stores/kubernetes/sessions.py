@@ -1,0 +1,185 @@
+"""Sessions: one Lease each, renewed by one small patch however many locks hang on it, ended by its deletion.
+
+**When a session is dead.** The API server shows no clock by which to judge, so a contender uses its own: it has to see
+the session's Lease with an unchanged resource version for a full ttl, counted from when it *first* saw that version.
+The holder's trust began before the write that made the version, so it has ended by then. Then the contender kills:
+a DELETE that names the uid and the version it saw. A renewal in between makes it fail, and the session lives. Only
+after that are the session's locks free. A holder that could not renew for a full ttl by its own clock kills its
+session itself.
+
+**Not promised**: that a contender who looks only once can tell a dead session from a living one. It cannot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from fencepost.core.grants import Lost, Renewed, Session
+from fencepost.core.runtime import Runtime
+from fencepost.errors import StoreUnavailable
+from fencepost.leases.stores.kubernetes.clock import ServerClock
+from fencepost.leases.stores.kubernetes.objects import (
+    Json,
+    SessionObject,
+    new_session,
+    read_session,
+    renewal,
+    session_object_name,
+)
+from fencepost.leases.stores.kubernetes.requests import Leases
+
+_SIGHTINGS_MAX = 2000
+_KILLS_PER_SWEEP = 10
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A session as this process last saw it, and since when it has looked like that."""
+
+    session: SessionObject
+    first_seen_at: float
+
+    def alive_until(self) -> float:
+        """Return when it may be killed, if it still looks like that."""
+        return self.first_seen_at + self.session.ttl_s
+
+
+class Sightings:
+    """What this process has seen of sessions. No input, no output."""
+
+    def __init__(self) -> None:
+        self._by_id: dict[str, Sighting] = {}
+
+    def note(self, session: SessionObject, now: float) -> Sighting:
+        """Take in what was just read; the count begins anew when the version has changed."""
+        known = self._by_id.get(session.id)
+        if known is not None and (known.session.uid, known.session.version) == (session.uid, session.version):
+            return known
+        if len(self._by_id) >= _SIGHTINGS_MAX:
+            self._by_id.clear()  # costs the waiters one more ttl, never a wrong kill
+        self._by_id[session.id] = Sighting(session, now)
+        return self._by_id[session.id]
+
+    def forget(self, session_id: str) -> None:
+        """Take in that it is gone."""
+        self._by_id.pop(session_id, None)
+
+
+@dataclass(slots=True)
+class _Own:
+    """A session this process opened."""
+
+    uid: str | None
+    call_timeout_s: float
+    renewed_at: float
+    renewals: int = 0
+
+
+class Sessions:
+    """The sessions of a store: its own, and those of others as far as it has seen them."""
+
+    def __init__(self, leases: Leases, heartbeat: Leases, runtime: Runtime, clock: ServerClock) -> None:
+        self._leases = leases
+        self._heartbeat = heartbeat
+        self._runtime = runtime
+        self._clock = clock
+        self._sightings = Sightings()
+        self._own: dict[str, _Own] = {}
+
+    def open(self, session: Session, *, call_timeout_s: float, until: float) -> None:
+        """Create the session's Lease."""
+        self._sweep(until)
+        sent_at = self._runtime.monotonic()
+        body = new_session(self._leases.prefix, session, now_us=self._clock.earliest_us(sent_at))
+        lease = self._leases.create(body, until=until)
+        if lease is None:  # ours: the reply to a first try was lost, and nobody else has this id
+            lease = self._leases.get(self._object_name(session.id), until=until)
+        self._own[session.id] = _Own(lease["metadata"]["uid"] if lease else None, call_timeout_s, sent_at)
+
+    def renew(self, session: Session) -> Renewed | Lost:
+        """Touch the session's Lease, if it is still the one we created."""
+        sent_at = self._runtime.monotonic()
+        own = self._own.get(session.id) or self._adopt(session, sent_at)
+        until = sent_at + own.call_timeout_s
+        if self.has_lapsed(session):
+            self._kill_own(session, own, until)
+            return Lost("it was not renewed for a full ttl")
+        own.renewals += 1
+        patch = renewal(own.uid, renewals=own.renewals, now_us=self._clock.earliest_us(sent_at))
+        lease = self._heartbeat.patch(self._object_name(session.id), patch, until=until)
+        if lease is None or (alive := read_session(lease)) is None:
+            self._own.pop(session.id, None)
+            return Lost("its Lease was deleted: it expired and somebody took over, or it was closed")
+        own.uid, own.renewed_at = alive.uid, sent_at
+        return Renewed()
+
+    def close(self, session: Session, *, until: float) -> None:
+        """Delete the session's Lease."""
+        own = self._own.pop(session.id, None)
+        self._leases.delete(self._object_name(session.id), uid=own.uid if own else None, until=until)
+        self._sweep(until)
+
+    def has_lapsed(self, session: Session) -> bool:
+        """Whether one of our own went unrenewed for a full ttl, by our own clock."""
+        own = self._own.get(session.id)
+        return own is not None and self._runtime.monotonic() - own.renewed_at >= session.ttl_s
+
+    def is_gone(self, session: Session, *, until: float) -> bool:
+        """Whether a session of ours has ended. Asks the server only where our own clock cannot say no."""
+        if session.id in self._own and not self.has_lapsed(session):
+            return False
+        return self.has_lapsed(session) or self.look(session.id, until=until) is None
+
+    def look(self, session_id: str, *, until: float) -> Sighting | None:
+        """Read a session, and kill it if it has been unchanged for its ttl. None: it is dead."""
+        lease = self._leases.get(self._object_name(session_id), until=until)
+        sighting = self.note(session_id, lease)
+        if sighting is None or self._runtime.monotonic() < sighting.alive_until():
+            return sighting
+        if self._kill(sighting, until):
+            return None
+        return self.note(session_id, self._leases.get(self._object_name(session_id), until=until))
+
+    def note(self, session_id: str, lease: Json | None) -> Sighting | None:
+        """Take in a session's Lease as it was just read; None if there is none."""
+        session = None if lease is None else read_session(lease)
+        if session is None:
+            self._sightings.forget(session_id)
+            return None
+        return self._sightings.note(session, self._runtime.monotonic())
+
+    def note_all(self, leases: Iterable[Json]) -> dict[str, Sighting]:
+        """Take in a list of sessions; return the living by id."""
+        seen = (read_session(lease) for lease in leases)
+        now = self._runtime.monotonic()
+        return {session.id: self._sightings.note(session, now) for session in seen if session is not None}
+
+    def _kill(self, sighting: Sighting, until: float) -> bool:
+        seen = sighting.session
+        is_dead = self._leases.delete(self._object_name(seen.id), uid=seen.uid, version=seen.version, until=until)
+        if is_dead:
+            self._sightings.forget(seen.id)
+        return is_dead
+
+    def _kill_own(self, session: Session, own: _Own, until: float) -> None:
+        """Hurry what contenders will do by themselves."""
+        with contextlib.suppress(StoreUnavailable):
+            self._heartbeat.delete(self._object_name(session.id), uid=own.uid, until=until)
+
+    def _sweep(self, until: float) -> None:
+        """Delete sessions that crashed processes left behind, by the rule of this module and a few at a time."""
+        with contextlib.suppress(StoreUnavailable):
+            seen = self.note_all(self._leases.page(kind="session", until=until))
+            now = self._runtime.monotonic()
+            dead = [sighting for sighting in seen.values() if sighting.alive_until() <= now]
+            for sighting in dead[:_KILLS_PER_SWEEP]:
+                self._kill(sighting, until)
+
+    def _adopt(self, session: Session, now: float) -> _Own:
+        """Renew a session another store object opened: without its uid, and trusting the server alone."""
+        return self._own.setdefault(session.id, _Own(None, self._leases.call_timeout_s, now))
+
+    def _object_name(self, session_id: str) -> str:
+        return session_object_name(self._leases.prefix, session_id)
