@@ -11,7 +11,9 @@ since 1970 in UTC; nothing that decides about a lease reads them.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Protocol, TypeVar
 
@@ -43,6 +45,42 @@ class Task(Protocol):
     def is_alive(self) -> bool: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How a guarded program ended: its exit code, or minus the number of the signal it died of.
+
+    `forced` says why it was ended from outside; None means that it ended by itself, or by a signal somebody sent it.
+    """
+
+    status: int
+    forced: str | None = None
+
+
+class GuardedProcess(Protocol):
+    """A program in a process group of its own, which a guardian process ends unless its trust is extended.
+
+    The guardian sends SIGTERM to the whole group at `term_at` and SIGKILL at `kill_at` (monotonic readings), also when
+    this process is paused, and at once when this process is gone. One thread waits; `extend` and `signal` may be called from any.
+    """
+
+    @property
+    def pid(self) -> int:
+        """The program's process id, which is its process group's too."""
+        ...
+
+    def extend(self, *, term_at: float, kill_at: float) -> None:
+        """Set when the program is to be ended. A `term_at` that has passed ends it now, and for good."""
+        ...
+
+    def signal(self, number: int) -> None:
+        """Send a signal to the program's process group."""
+        ...
+
+    def wait(self, timeout: float) -> Ended | None:
+        """Return how the program ended, or None if it has not within `timeout` seconds."""
+        ...
+
+
 class Runtime(Protocol):
     """The impure world."""
 
@@ -69,4 +107,26 @@ class Runtime(Protocol):
 
     def at_exit(self, owner: object, close: Callable[[], None]) -> None:
         """Call the bound method `close` when the process ends in good order, as long as `owner` lives."""
+        ...
+
+    def guarded(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        term_at: float,
+        kill_at: float,
+        foreground: bool = False,
+    ) -> GuardedProcess:
+        """Start a program under a guardian; `OSError` says why it could not be started.
+
+        With `foreground`, and if this process has its terminal's foreground, the program gets it while it runs.
+        """
+        ...
+
+    def on_signals(self, names: Collection[str], call: Callable[[int], None]) -> AbstractContextManager[None]:
+        """Call `call(number)` on the main thread for these signals (``"TERM"``, …), as long as the context lasts.
+
+        One that this process was started to ignore (``nohup``) stays ignored.
+        """
         ...

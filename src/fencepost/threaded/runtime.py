@@ -10,7 +10,8 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from fencepost.core import runtime
@@ -66,6 +67,24 @@ class ThreadedRuntime:
         callback = _weakly(close)
         atexit.register(callback)
         weakref.finalize(owner, atexit.unregister, callback).atexit = False
+
+    def guarded(
+        self,
+        argv: Sequence[str],
+        *,
+        env: Mapping[str, str],
+        term_at: float,
+        kill_at: float,
+        foreground: bool = False,
+    ) -> runtime.GuardedProcess:
+        from fencepost.threaded.guarded import start  # noqa: PLC0415 - most who use locks start no program
+
+        return start(argv, env=env, term_at=term_at, kill_at=kill_at, foreground=foreground)
+
+    def on_signals(self, names: Collection[str], call: Callable[[int], None]) -> AbstractContextManager[None]:
+        from fencepost.threaded.signals import on_signals  # noqa: PLC0415 - as above
+
+        return on_signals(names, call)
 
 
 def _weakly(method: Callable[[], None]) -> Callable[[], None]:

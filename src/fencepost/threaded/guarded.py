@@ -1,0 +1,185 @@
+"""A guarded program as its supervisor sees it: the other end of `fencepost.threaded.guardian`'s pipes.
+
+The guardian does the killing. Only when it is gone, or did not act by `kill_at`, does this end kill the group itself.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from fencepost.core.runtime import Ended
+from fencepost.threaded import guardian
+
+_GONE_WITHIN_S = 0.2  # what was killed needs no longer, unless nobody reaps it
+
+
+def start(
+    argv: Sequence[str], *, env: Mapping[str, str], term_at: float, kill_at: float, foreground: bool
+) -> GuardedProgram:
+    """Start `argv` under a guardian of its own; `OSError` says why the program could not be started."""
+    guardian.occupy_standard_streams()
+    has_foreground = foreground and _have_foreground()
+    orders, control = os.pipe()
+    reports, status = os.pipe()
+    numbers = [str(orders), str(status), str(int(has_foreground)), repr(term_at), repr(kill_at)]
+    try:
+        process = subprocess.Popen(  # noqa: S603 - to run what it was given is its purpose
+            [sys.executable, "-I", "-S", guardian.__file__, *numbers, *argv],
+            env=env,
+            pass_fds=(orders, status),
+            process_group=0,  # not a new session: the program has to keep its terminal
+        )
+    except BaseException:
+        os.close(control)
+        os.close(reports)
+        raise
+    finally:
+        os.close(orders)  # held here, they would hide the guardian's end and ours
+        os.close(status)
+    program = GuardedProgram(process, control=control, reports=reports, kill_at=kill_at, has_foreground=has_foreground)
+    program.await_start(argv[0])
+    return program
+
+
+class GuardedProgram:
+    """A program that was started, and its guardian."""
+
+    def __init__(
+        self, process: subprocess.Popen[bytes], *, control: int, reports: int, kill_at: float, has_foreground: bool
+    ) -> None:
+        self._guardian = process
+        self._control = control
+        self._reports = _Reports(reports)
+        self._kill_at = kill_at
+        self._has_foreground = has_foreground
+        self._ended: Ended | None = None
+        self._pid = 0
+        self._closing = threading.RLock()  # a signal handler may come in while its own thread has it
+        os.set_blocking(control, False)  # a guardian that is stopped must not stop us
+
+    @property
+    def pid(self) -> int:
+        return self._pid
+
+    def await_start(self, program: str) -> None:
+        """Return when the program runs; raise `OSError` if it could not be started."""
+        report = self._reports.next(max(self._kill_at - guardian.now(), 0.0))
+        match report:
+            case ["started", pid]:
+                self._pid = int(pid)
+            case ["ended", *_]:
+                self._close(_ended(report))
+            case ["failed", number]:
+                self._close(Ended(127))
+                raise OSError(int(number), os.strerror(int(number)), program)
+            case _:
+                self._guardian.kill()
+                self._close(Ended(127))
+                raise ChildProcessError(f"the guardian of {program!r} ended before it could start it")
+
+    def extend(self, *, term_at: float, kill_at: float) -> None:
+        self._kill_at = kill_at
+        self._order(f"extend {term_at!r} {kill_at!r}\n")
+
+    def signal(self, number: int) -> None:
+        self._order(f"signal {int(number)}\n")
+
+    def wait(self, timeout: float) -> Ended | None:
+        if self._ended is not None:
+            return self._ended
+        report = self._reports.next(timeout)
+        if report is None and guardian.now() >= self._kill_at:
+            self._kill_group()  # the guardian does so too, if it can
+            report = self._reports.next(_GONE_WITHIN_S)
+        if report:
+            self._close(_ended(report))
+        elif report is not None or guardian.now() >= self._kill_at:
+            self._close(self._end_without_guardian())
+        return self._ended
+
+    def _order(self, line: str) -> None:
+        with self._closing, suppress(BlockingIOError, BrokenPipeError):  # stopped or dead: `wait` deals with it
+            if self._ended is None:
+                os.write(self._control, line.encode())
+
+    def _end_without_guardian(self) -> Ended:
+        self._guardian.kill()
+        give_up_at = guardian.now() + _GONE_WITHIN_S
+        while self._kill_group() and guardian.now() < give_up_at:
+            time.sleep(0.01)
+        return Ended(-signal.SIGKILL, "its guardian died or did not act")
+
+    def _kill_group(self) -> bool:
+        try:
+            os.killpg(self._pid, signal.SIGKILL)
+        except OSError:
+            return False
+        return True
+
+    def _close(self, ended: Ended) -> None:
+        with self._closing:
+            self._ended = ended
+            os.close(self._control)
+            self._reports.close()
+        with suppress(subprocess.TimeoutExpired):
+            self._guardian.wait(_GONE_WITHIN_S)
+        if self._has_foreground:
+            _take_foreground_back(self._pid)
+
+
+class _Reports:
+    """The lines on the status pipe."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+        self._unread = b""
+        self._poll = select.poll()
+        self._poll.register(descriptor, select.POLLIN)
+
+    def next(self, timeout: float) -> list[str] | None:
+        """Return the next report in words, nothing but an empty list at the end of file, or None for none yet."""
+        give_up_at = guardian.now() + timeout
+        while b"\n" not in self._unread:
+            if not self._poll.poll(1000 * max(give_up_at - guardian.now(), 0.0)):
+                return None
+            if not (received := os.read(self._descriptor, 4096)):
+                return []
+            self._unread += received
+        line, _, self._unread = self._unread.partition(b"\n")
+        return line.decode().split()
+
+    def close(self) -> None:
+        os.close(self._descriptor)
+
+
+def _ended(report: list[str]) -> Ended:
+    _, status, *reason = report
+    return Ended(int(status), " ".join(reason) or None)
+
+
+def _have_foreground() -> bool:
+    """Whether standard input is a terminal, and we are what it talks to."""
+    try:
+        return os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
+    except OSError:
+        return False
+
+
+def _take_foreground_back(program_group: int) -> None:
+    """Become the terminal's foreground again, unless somebody else than the program has it by now."""
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})  # or asking from the background stops us
+    try:
+        if os.tcgetpgrp(0) == program_group:
+            os.tcsetpgrp(0, os.getpgrp())
+    except OSError:
+        return  # the terminal is gone
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)

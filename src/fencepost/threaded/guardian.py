@@ -1,0 +1,246 @@
+"""The guardian: a dead-man's switch in a process of its own.
+
+It is the parent of one program and ends the program's whole process group unless somebody alive keeps saying that it
+may go on. It runs as ``python -I -S guardian.py …``, imports nothing but a few small modules of the standard library,
+has one thread and never calls a store, so nothing that pauses or hogs the supervisor reaches it::
+
+    supervisor ──control pipe──▶ guardian ──fork, exec──▶ program (and its descendants: one process group)
+               ◀──status pipe──
+
+               extend: later deadlines
+                  ┌────────┐
+                  ▼        │   term_at passed, or end of file     kill_at passed
+    (start) ──▶ RUNNING ───┴──────────▶ ENDING [TERM] ──────────────▶ [KILL]
+                  │                        │ group is gone              │
+                  ▼ program ended          ▼                            ▼
+                report                   report                       report
+
+**Promises.** The group gets SIGTERM at `term_at` and SIGKILL at `kill_at`, both readings of CLOCK_BOOTTIME, which all
+processes share and which counts while the machine sleeps. When the supervisor is gone (end of file on the control
+pipe) it gets SIGTERM at once and SIGKILL a second later at the latest. What has begun to end is not spared by a late
+extension. If the guardian itself is killed, the kernel kills the program (PR_SET_PDEATHSIG, on Linux) and the
+supervisor, which sees end of file on the status pipe, the rest of its group.
+
+**Not promised.** Processes that left the group (``setsid``) or that run as a user we may not signal are not reached. A
+program that ended by itself leaves its background children alone.
+
+Control, one line each: ``extend TERM_AT KILL_AT``, ``signal NUMBER``. Status: ``started PID``, then ``ended STATUS
+REASON…``, where no reason means that the program ended by itself; or only ``failed ERRNO``.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+
+CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+ORPHAN_GRACE_S = 1.0
+_LONGEST_NAP_S = 1.0  # poll counts on a clock that stops while the machine sleeps: wake up and read the real one
+_ENDING_NAP_S = 0.02
+_PR_SET_PDEATHSIG = 1
+_IGNORED = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "TSTP", "TTIN", "TTOU", "PIPE", "XFSZ")
+_PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
+
+_Dispositions = dict[signal.Signals, "signal.Handlers | None"]
+
+
+class Guardian:
+    """Watches one program that has been started. `run` returns when it is gone and that has been reported."""
+
+    def __init__(self, *, control: int, status: int, wakeup: int, pid: int, term_at: float, kill_at: float) -> None:
+        self._control = control
+        self._status = status
+        self._wakeup = wakeup
+        self._pid = pid
+        self._term_at = term_at
+        self._kill_at = kill_at
+        self._exit_code: int | None = None
+        self._reason = ""
+        self._is_killed = False
+        self._unread = b""
+        self._poll = select.poll()
+        for descriptor in (control, wakeup):
+            self._poll.register(descriptor, select.POLLIN)
+
+    def run(self) -> None:
+        while not self._is_over():
+            self._sleep()
+            self._act_on_time()
+        tell(self._status, f"ended {self._exit_code} {self._reason}")
+
+    def _is_over(self) -> bool:
+        if self._exit_code is None:
+            pid, status = os.waitpid(self._pid, os.WNOHANG)
+            if pid:
+                self._exit_code = os.waitstatus_to_exitcode(status)
+        if self._exit_code is None:
+            return False
+        return not self._reason or self._is_killed or not self._signal_group(0)
+
+    def _sleep(self) -> None:
+        next_at = self._kill_at if self._reason else self._term_at
+        longest_s = _ENDING_NAP_S if self._reason else _LONGEST_NAP_S
+        for descriptor, _ in self._poll.poll(1000 * max(min(next_at - now(), longest_s), 0.0)):
+            if descriptor == self._control:
+                self._listen()
+            else:
+                os.read(self._wakeup, 4096)
+
+    def _listen(self) -> None:
+        received = os.read(self._control, 65536)
+        if not received:
+            self._poll.unregister(self._control)
+            self._end("the supervisor is gone", kill_at=min(self._kill_at, now() + ORPHAN_GRACE_S))
+            return
+        *lines, self._unread = (self._unread + received).split(b"\n")
+        for line in lines:
+            self._obey(line.split())
+            self._act_on_time()  # after each one: an order to end now must not be undone by the next line
+
+    def _obey(self, words: list[bytes]) -> None:
+        if words[0] == b"signal":
+            self._signal_group(int(words[1]))
+        elif words[0] == b"extend" and not self._reason:
+            self._term_at, self._kill_at = float(words[1]), float(words[2])
+
+    def _act_on_time(self) -> None:
+        if not self._reason and now() >= self._term_at:
+            self._end("its trust was not extended", kill_at=self._kill_at)
+        if self._reason and not self._is_killed and now() >= self._kill_at:
+            self._signal_group(signal.SIGKILL)
+            self._is_killed = True
+
+    def _end(self, reason: str, *, kill_at: float) -> None:
+        self._kill_at = kill_at
+        if self._reason:
+            return
+        self._reason = reason
+        self._signal_group(signal.SIGTERM)
+        self._signal_group(signal.SIGCONT)  # a stopped process heeds SIGTERM only when it goes on
+
+    def _signal_group(self, number: int) -> bool:
+        """Signal the group; False if nobody is left in it (or nobody whom we may signal)."""
+        try:
+            os.killpg(self._pid, number)
+        except OSError:
+            return False
+        return True
+
+
+def main(argv: list[str]) -> None:
+    """Start the program named after the five numbers (two pipes, foreground or not, two deadlines), and guard it."""
+    control, status, foreground = int(argv[0]), int(argv[1]), argv[2] == "1"
+    term_at, kill_at = float(argv[3]), float(argv[4])
+    occupy_standard_streams()
+    for descriptor in (control, status):
+        os.set_inheritable(descriptor, False)
+    before, wakeup = _ignore_signals(), _wake_when_a_child_ends()
+    if now() >= term_at:
+        tell(status, "ended 0 its trust ended before it was started")
+        return
+    pid, errno = _start(argv[5:], before=before, foreground=foreground)
+    if errno:
+        tell(status, f"failed {errno}")
+        return
+    tell(status, f"started {pid}")
+    _leave_standard_streams()
+    Guardian(control=control, status=status, wakeup=wakeup, pid=pid, term_at=term_at, kill_at=kill_at).run()
+
+
+def now() -> float:
+    return time.clock_gettime(CLOCK)
+
+
+def tell(status: int, line: str) -> None:
+    """Report to the supervisor, if there is one left."""
+    try:
+        os.write(status, line.strip().encode() + b"\n")
+    except OSError:
+        return
+
+
+def occupy_standard_streams() -> None:
+    """Put something in the place of a closed standard stream, lest a pipe of ours be taken for it.
+
+    It is closed on exec, so the program finds the stream closed, as we did.
+    """
+    for descriptor in (0, 1, 2):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # the lowest free number, which is `descriptor`
+
+
+def _leave_standard_streams() -> None:
+    """Let go of the streams: whoever reads the program's output waits for the program's end, not for ours."""
+    null = os.open(os.devnull, os.O_RDWR)
+    for descriptor in (0, 1, 2):
+        os.dup2(null, descriptor, inheritable=False)
+    os.close(null)
+
+
+def _ignore_signals() -> _Dispositions:
+    """Ignore what a terminal or a service manager sends to everybody; return what the program shall start with."""
+    before: _Dispositions = {}
+    for name in _IGNORED:
+        number = signal.Signals[f"SIG{name}"]
+        was_ignored = signal.signal(number, signal.SIG_IGN) is signal.SIG_IGN and number not in _PYTHON_IGNORES
+        before[number] = signal.SIG_IGN if was_ignored else signal.SIG_DFL
+    return before
+
+
+def _wake_when_a_child_ends() -> int:
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    return reader
+
+
+def _start(program: list[str], *, before: _Dispositions, foreground: bool) -> tuple[int, int]:
+    """Fork and exec; return the pid, and zero or the error number for which exec failed."""
+    reader, writer = os.pipe()  # closed by an exec that succeeds
+    guardian = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        try:
+            _become(program, guardian=guardian, before=before, foreground=foreground)
+        except OSError as error:
+            os.write(writer, str(error.errno).encode())
+        finally:
+            os._exit(127)
+    os.close(writer)
+    errno = int(os.read(reader, 16) or 0)
+    os.close(reader)
+    return pid, errno
+
+
+def _become(program: list[str], *, guardian: int, before: _Dispositions, foreground: bool) -> None:
+    """Turn this fresh child into the program."""
+    os.setpgid(0, 0)
+    if foreground:
+        os.tcsetpgrp(0, os.getpid())  # SIGTTOU is still ignored here, so this does not stop us
+        before = before | {signal.SIGTSTP: signal.SIG_IGN}  # a stopped program would go on holding the lock
+    _die_with_parent()
+    if os.getppid() != guardian:  # it died before the kernel was told to tell us
+        os._exit(127)
+    for number, disposition in before.items():
+        signal.signal(number, disposition)
+    os.execvp(program[0], program)  # noqa: S606 - to run what it was given is its purpose
+
+
+def _die_with_parent() -> None:
+    """Ask Linux to kill this process when its parent dies. Where that is unknown, the supervisor's eyes must do."""
+    try:
+        import ctypes  # noqa: PLC0415 - here, after the fork, it costs the guardian no memory
+
+        ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
+    except (ImportError, AttributeError, OSError):
+        return
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

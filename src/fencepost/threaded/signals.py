@@ -1,0 +1,23 @@
+"""Signals of this process, handed to a function while a context lasts."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def on_signals(names: Collection[str], call: Callable[[int], None]) -> Iterator[None]:
+    """Call `call(number)` for each of these signals; only from the main thread.
+
+    A signal that was ignored when we came stays so: whoever started us with ``nohup`` meant it.
+    """
+    numbers = [signal.Signals[f"SIG{name}"] for name in names]
+    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, lambda received, _: call(received)) for number in heeded}
+    try:
+        yield
+    finally:
+        for number, previous in before.items():
+            signal.signal(number, previous)
