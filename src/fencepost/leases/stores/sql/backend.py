@@ -1,0 +1,170 @@
+"""What a database brings to `SqlLeaseStore`: a connection with a deadline, and names for its errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any, Generic, Protocol, TypeVar
+
+from fencepost.core.duration import spelled
+from fencepost.core.runtime import Runtime
+from fencepost.errors import FencepostError
+from fencepost.leases.stores.sql.statements import NEVER, Statements
+
+Row = tuple[Any, ...]
+T = TypeVar("T")
+
+
+class CallTimedOut(Exception):
+    """The deadline of a call passed. The connection is in an unknown state and must be thrown away."""
+
+
+class Trouble(Enum):
+    """What a driver's error means for the call that met it."""
+
+    BROKEN = "the connection is gone"  # the call may be repeated on a fresh one
+    CONFLICT = "a deadlock or a serialization failure"  # nothing happened; repeat
+    LATE = "no answer in time"
+    OTHER = "the server said no"
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """One grant that is to end. With `session_id` only if that session is alive, without it in any case."""
+
+    name: str
+    grant_id: str
+    token: int
+    why: str
+    session_id: str | None = None
+    keep_us: int = 0
+    done_tick_us: int = NEVER
+
+    @property
+    def parameters(self) -> tuple[Any, ...]:
+        """The parameters of `Statements.end` or, without a session, of `Statements.end_any`."""
+        session = () if self.session_id is None else (self.session_id,)
+        return (int(self.keep_us > 0), self.keep_us, self.done_tick_us, self.name, self.grant_id, *session)
+
+
+class Connection(Protocol):
+    """One connection, used by one call at a time. Every method ends at `deadline`, a monotonic reading."""
+
+    deadline: float
+    repeats: bool  # the call is being made again because the first connection broke: it may have happened already
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]: ...
+
+    def change(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Execute and return the number of rows changed."""
+        ...
+
+    def number(self, sql: str, parameters: Sequence[Any] = ()) -> int | None:
+        """Execute a change of one row and return the number it yields, or None if no row was changed."""
+        ...
+
+    def end_grant(self, ending: Ending) -> tuple[bool, bool]:
+        """End one grant and write its history, as one transaction.
+
+        Returns whether the grant was current and has ended, and whether somebody waits for the name.
+        """
+        ...
+
+    def begin(self) -> None: ...
+    def commit(self) -> None: ...
+    def rollback(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Backend(Protocol):
+    """A kind of database."""
+
+    @property
+    def product(self) -> str:
+        """Return the server's name and place, for messages: ``PostgreSQL at db1``."""
+        ...
+
+    @property
+    def sql(self) -> Statements: ...
+
+    @property
+    def driver_errors(self) -> tuple[type[Exception], ...]: ...
+
+    def connect(self, timeout_s: float) -> Connection: ...
+
+    def trouble(self, error: Exception) -> Trouble: ...
+
+    def refusal(self, error: Exception) -> FencepostError | None:
+        """Return what an operator must mend, if that is what the driver's `error` at the start means."""
+        ...
+
+    def prepare(self, connection: Connection) -> tuple[str, ...]:
+        """Make the tables if they are missing; refuse an unsafe server; return warnings."""
+        ...
+
+    def announce(self, connection: Connection, names: Sequence[str]) -> None:
+        """Wake those who wait for `names`, where the database can; inside a transaction, when it commits."""
+        ...
+
+    def forget(self, idle: Sequence[Connection], *, in_use: int) -> None:
+        """Come to terms, in a forked child, with connections that belong to the parent."""
+        ...
+
+
+@contextmanager
+def transaction(connection: Connection) -> Iterator[None]:
+    """Commit at the end, roll back on any error."""
+    connection.begin()
+    try:
+        yield
+    except BaseException:
+        with suppress(Exception):
+            connection.rollback()
+        raise
+    connection.commit()
+
+
+def within(runtime: Runtime, timeout_s: float, connect: Callable[[], T], close: Callable[[T], None]) -> T:
+    """Call `connect` beside us and give up after `timeout_s`.
+
+    Drivers connect with blocking calls, some of which know no timeout at all: resolving a host name, reading the
+    greeting of a mute server. A connection that comes too late is closed again.
+    """
+    attempt: _Attempt[T] = _Attempt(runtime, connect, close)
+    runtime.spawn("fencepost-connect", attempt.run)
+    return attempt.result(timeout_s)
+
+
+class _Attempt(Generic[T]):
+    def __init__(self, runtime: Runtime, connect: Callable[[], T], close: Callable[[T], None]) -> None:
+        self._connect = connect
+        self._close = close
+        self._lock = runtime.lock()
+        self._done = runtime.event()
+        self._outcome: list[T] = []
+        self._error: Exception | None = None
+        self._abandoned = False
+
+    def run(self) -> None:
+        try:
+            connection = self._connect()
+        except Exception as error:  # noqa: BLE001 - handed to the caller, in its own thread
+            self._error = error
+        else:
+            with self._lock:
+                self._outcome.append(connection)
+                if self._abandoned:
+                    self._close(connection)
+        self._done.set()
+
+    def result(self, timeout_s: float) -> T:
+        if not self._done.wait(max(timeout_s, 0.0)):
+            with self._lock:
+                self._abandoned = not self._done.is_set() and not self._outcome
+            if self._abandoned:
+                raise CallTimedOut(f"no connection within {spelled(round(timeout_s, 3))}")
+        if self._error is not None:
+            raise self._error
+        return self._outcome[0]

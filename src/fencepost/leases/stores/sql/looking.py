@@ -1,0 +1,74 @@
+"""What one look at a lease tells: free, held, kept closed, or hanging on a session that is dead."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from fencepost.core.grants import Held, LeaseRecord
+from fencepost.leases.stores.sql.backend import Row
+from fencepost.leases.stores.sql.statements import NEVER
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A lease row beside its session, and the store's clock when they were read."""
+
+    name: str
+    token: int
+    holder: str
+    grant_id: str | None
+    session_id: str | None
+    acquired_at_us: int
+    kept_until: int
+    last_tick: int
+    expires_at: int | None
+    now: int
+
+    @staticmethod
+    def of(row: Row) -> Look:
+        """Read a row of `Statements.look`."""
+        name = row[0]
+        return Look(name.decode() if isinstance(name, bytes) else name, *row[1:])
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a live session holds the name."""
+        return self.session_id is not None and self.expires_at is not None and self.expires_at > self.now
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether the name hangs on a session that has expired or is gone."""
+        return self.session_id is not None and not self.is_held
+
+    @property
+    def free_in_s(self) -> float | None:
+        """When it is worth asking again, or None if that is now."""
+        until = self.expires_at if self.is_held else self.kept_until
+        return (until - self.now) / 1_000_000 if until is not None and until > self.now else None
+
+    def held(self) -> Held | None:
+        """Return the refusal this look amounts to, if it is one."""
+        if self.free_in_s is None:
+            return None
+        by_session = self.is_held
+        return Held(
+            self.name,
+            self.holder if by_session else None,
+            self.token,
+            self.grant_id if by_session else None,
+            self.free_in_s,
+        )
+
+    def record(self) -> LeaseRecord:
+        """Return it as operators see it."""
+        by_session = self.is_held
+        return LeaseRecord(
+            name=self.name,
+            token=self.token,
+            holder=self.holder if by_session else None,
+            grant_id=self.grant_id if by_session else None,
+            session_id=self.session_id if by_session else None,
+            acquired_at_us=self.acquired_at_us if by_session else None,
+            free_in_s=self.free_in_s,
+            last_tick_us=None if self.last_tick == NEVER else self.last_tick,
+        )

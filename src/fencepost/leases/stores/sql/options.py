@@ -1,0 +1,47 @@
+"""The URL options that all SQL stores share."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from fencepost.core.duration import seconds
+from fencepost.errors import InvalidUrl
+from fencepost.leases.urls import StoreUrl
+
+SHARED_OPTIONS = frozenset({"prefix", "history"})
+_IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,39}")
+_DEFAULT_HISTORY = "90d"
+
+
+@dataclass(frozen=True, slots=True)
+class Tables:
+    """The names of the three tables, safe to stand in SQL, and how long history is kept."""
+
+    session: str
+    lease: str
+    history: str
+    index: str  # how names of indexes begin
+    history_us: int
+
+    @staticmethod
+    def of(url: StoreUrl) -> Tables:
+        """Read ``prefix=``, ``schema=`` and ``history=``; identifiers are restricted so that they need no quotes."""
+        prefix = identifier(url.options.get("prefix", "fencepost_"), what="prefix")
+        schema = url.options.get("schema")
+        place = f"{identifier(schema, what='schema')}." if schema else ""
+        history_s = seconds(url.options.get("history", _DEFAULT_HISTORY), what="history")
+        return Tables(
+            session=f"{place}{prefix}session",
+            lease=f"{place}{prefix}lease",
+            history=f"{place}{prefix}lease_history",
+            index=f"{prefix}lease",
+            history_us=int(history_s * 1_000_000),
+        )
+
+
+def identifier(text: str, *, what: str) -> str:
+    """Return `text` if it can stand in SQL as a name, without quotes, in every database."""
+    if not _IDENTIFIER.fullmatch(text):
+        raise InvalidUrl(f"{what}={text!r}: use lower-case letters, digits and underscores, at most 40, no digit first")
+    return text

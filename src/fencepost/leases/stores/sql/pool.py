@@ -1,0 +1,108 @@
+"""A bounded pool of connections, whose every wait has a deadline."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from fencepost.core.runtime import Event, Runtime
+from fencepost.leases.stores.sql.backend import CallTimedOut, Connection
+
+
+@dataclass(slots=True, eq=False)
+class _Ticket:
+    """Somebody in the queue. Served with a connection, or with leave to make one."""
+
+    served: Event
+    connection: Connection | None = None
+
+
+class Pool:
+    """At most `limit` connections, made when needed. Who comes too many waits in line."""
+
+    def __init__(self, runtime: Runtime, connect: Callable[[float], Connection], *, limit: int) -> None:
+        self._runtime = runtime
+        self._connect = connect
+        self._limit = limit
+        self._reset()
+
+    def _reset(self) -> None:
+        self._lock = self._runtime.lock()
+        self._idle: list[Connection] = []
+        self._queue: deque[_Ticket] = deque()
+        self._made = 0
+
+    def take(self, deadline: float) -> tuple[Connection, bool]:
+        """Return a connection, and whether it was used before."""
+        ticket = None
+        with self._lock:
+            if self._idle:
+                return self._idle.pop(), True
+            if self._made < self._limit:
+                self._made += 1
+            else:
+                ticket = _Ticket(self._runtime.event())
+                self._queue.append(ticket)
+        if ticket is not None and (connection := self._stand_in_line(ticket, deadline)) is not None:
+            return connection, True
+        return self._new(deadline), False
+
+    def give(self, connection: Connection) -> None:
+        """Put a connection back that is in good order."""
+        with self._lock:
+            if self._queue:
+                ticket = self._queue.popleft()
+                ticket.connection = connection
+                ticket.served.set()
+            else:
+                self._idle.append(connection)
+
+    def drop(self, connection: Connection) -> None:
+        """Throw away a connection that is not."""
+        _close(connection)
+        with self._lock:
+            self._free_place()
+
+    def drop_idle(self) -> None:
+        """Throw away all that are not in use: where one broke, the others are likely broken, too."""
+        with self._lock:
+            idle, self._idle = self._idle, []
+            for _ in idle:
+                self._free_place()
+        for connection in idle:
+            _close(connection)
+
+    def forget(self) -> tuple[list[Connection], int]:
+        """Start anew after a fork. Return the idle connections of the parent, and how many were in use."""
+        idle, in_use = self._idle, self._made - len(self._idle)
+        self._reset()
+        return idle, in_use
+
+    def _new(self, deadline: float) -> Connection:
+        try:
+            return self._connect(deadline - self._runtime.monotonic())
+        except BaseException:
+            with self._lock:
+                self._free_place()
+            raise
+
+    def _free_place(self) -> None:
+        if self._queue:
+            self._queue.popleft().served.set()
+        else:
+            self._made -= 1
+
+    def _stand_in_line(self, ticket: _Ticket, deadline: float) -> Connection | None:
+        if not ticket.served.wait(max(deadline - self._runtime.monotonic(), 0.0)):
+            with self._lock:
+                if ticket in self._queue:
+                    self._queue.remove(ticket)
+                    raise CallTimedOut("all connections were busy")
+        return ticket.connection
+
+
+def _close(connection: Connection) -> None:
+    with suppress(Exception):
+        connection.close()

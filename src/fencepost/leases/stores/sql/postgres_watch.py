@@ -1,0 +1,61 @@
+# ruff: noqa: S608 - table names are checked identifiers (see options), all values are parameters
+"""Waiting on PostgreSQL: by LISTEN where the connection is ours alone, by polling behind a pooler."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import psycopg
+
+from fencepost.core.grants import Held
+from fencepost.core.runtime import Runtime
+from fencepost.leases.stores.sql.calls import Calls
+from fencepost.leases.stores.sql.listening import Listening
+from fencepost.leases.stores.sql.options import Tables
+from fencepost.leases.stores.sql.postgres_backend import WORDS, PostgresBackend
+from fencepost.leases.stores.sql.waiting import Polling, Read, Watch
+
+_POLL_S = 0.1
+_SLACK_US = 1_000_000
+
+
+class PostgresWatch:
+    """Chooses the way of waiting by what stood at the other end when the store started."""
+
+    def __init__(
+        self, runtime: Runtime, backend: PostgresBackend, tables: Tables, *, calls: Calls, read: Read, timeout_s: float
+    ) -> None:
+        self._backend = backend
+        self._calls = calls
+        self._timeout_s = timeout_s
+        self._mark_sql = (
+            f"UPDATE {tables.lease} SET waiting_until = {WORDS.now} + %s "
+            f"WHERE name = %s AND waiting_until < {WORDS.now} + %s"
+        )
+        self._polling = Polling(runtime, read, interval_s=_POLL_S)
+        self._listening = Listening(runtime, dial=self._dial, mark=self._mark, read=read)
+
+    def wait(self, held: Held, timeout_s: float) -> None:
+        """Return when the name may be free."""
+        way: Watch = self._polling if self._backend.is_proxied else self._listening
+        way.wait(held, timeout_s)
+
+    def shutdown(self) -> None:
+        """End the listener."""
+        self._listening.shutdown()
+
+    def forget(self) -> None:
+        """Leave the listener to the parent."""
+        self._listening.forget()
+
+    def _dial(self) -> psycopg.Connection[Any]:
+        try:
+            return self._backend.dial_listening(self._timeout_s)
+        except self._calls.expected as error:
+            raise self._calls.unavailable(error, self._timeout_s) from error
+
+    def _mark(self, name: str, timeout_s: float) -> None:
+        """Mark the row, so that who ends the grant notifies. Others' marks that reach as far will do as well."""
+        wait_us = round(timeout_s * 1_000_000)
+        parameters = (wait_us + _SLACK_US, name, wait_us)
+        self._calls.run(self._timeout_s, lambda c: c.change(self._mark_sql, parameters))

@@ -1,0 +1,128 @@
+# ruff: noqa: S608 - table names are checked identifiers (see options), all values are parameters
+"""The SQL of a lease store. Written once, with a few words that differ from database to database.
+
+Instants are whole microseconds. `now` is the clock that judges expiry, `wall` the clock that makes tokens and
+timestamps; they differ only on SQLite. A lease without a done tick has `NEVER` as its last one, and an acquisition
+without a tick comes with `ALWAYS`, so that no statement needs to speak of NULL.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from fencepost.leases.stores.sql.options import Tables
+
+NEVER = -(2**62)
+ALWAYS = 2**62
+# Renewal compares the sum of the tokens, modulo this prime, with the sum over the grants the caller believes in.
+TOKEN_SUM_PRIME = 2_147_483_647
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """Where the databases differ."""
+
+    now: str
+    wall: str
+    greatest: str = "GREATEST"
+    big: str = "bigint"
+    for_update: str = " FOR UPDATE"
+    by_name: str = "l.name"
+    # How a statement hands out the number it wrote: by RETURNING, or by MySQL's LAST_INSERT_ID.
+    returning: str = " RETURNING token"
+    noted: Callable[[str], str] = lambda expression: expression
+    unless_there: str = " ON CONFLICT (name) DO NOTHING"
+
+
+@dataclass(frozen=True, slots=True)
+class Statements:
+    """The statements of one store, parameters marked by ``%s``."""
+
+    renew: str
+    take: str
+    insert: str
+    end: str
+    end_any: str
+    past: str
+    has_ended: str
+    open: str
+    close: str
+    bury: str
+    is_there: str
+    free: str
+    leases_of: str
+    grants_of: str
+    look: str
+    records: str
+    current: str
+    history: str
+    history_of: str
+    prune: str
+    expired: str
+
+
+def statements(words: Words, tables: Tables) -> Statements:
+    """Build the statements for one database and one set of tables."""
+    now, wall, greatest = words.now, words.wall, words.greatest
+    session, lease, history = tables.session, tables.lease, tables.history
+    token = words.noted(f"{greatest}(token + 1, %s, {wall})")
+    first_token = words.noted(f"{greatest}(%s, {wall})")
+    seen = (
+        "l.name, l.token, l.holder, l.grant_id, l.session_id, l.acquired_at, l.kept_until, l.last_tick, "
+        f"s.expires_at, {now} FROM {lease} l LEFT JOIN {session} s ON s.id = l.session_id"
+    )
+    past_columns = "name, holder, token, acquired_at, ended_at, why"
+    ended = (
+        f"UPDATE {lease} SET session_id = NULL, grant_id = NULL, kept_until = %s * ({now} + %s), "
+        f"last_tick = {greatest}(last_tick, %s) WHERE name = %s AND grant_id = %s"
+    )
+    oldest = f"SELECT id FROM {history} ORDER BY id LIMIT 500"
+    return Statements(
+        renew=_renewal(words, tables),
+        take=f"UPDATE {lease} SET token = {token}, session_id = %s, grant_id = %s, holder = %s, "
+        f"acquired_at = {wall}, last_tick = {greatest}(last_tick, %s) WHERE name = %s AND session_id IS NULL "
+        f"AND kept_until <= {now} AND last_tick < %s{words.returning}",
+        insert=f"INSERT INTO {lease} (token, session_id, grant_id, holder, acquired_at, last_tick, name, kept_until) "
+        f"VALUES ({first_token}, %s, %s, %s, {wall}, %s, %s, 0){words.unless_there}{words.returning}",
+        end=f"{ended} AND EXISTS (SELECT 1 FROM {session} s WHERE s.id = %s AND s.expires_at > {now})",
+        end_any=ended,
+        past=f"INSERT INTO {history} ({past_columns}) SELECT name, holder, token, acquired_at, {wall}, %s FROM {lease}",
+        has_ended=f"SELECT 1 FROM {history} WHERE name = %s AND token = %s AND why = %s",
+        open=f"INSERT INTO {session} (id, holder, ttl_us, opened_at, expires_at) "
+        f"VALUES (%s, %s, %s, {wall}, {now} + %s)",
+        close=f"DELETE FROM {session} WHERE id = %s",
+        bury=f"DELETE FROM {session} WHERE id = %s AND expires_at <= {now}",
+        is_there=f"SELECT 1 FROM {session} WHERE id = %s",
+        free=f"UPDATE {lease} SET session_id = NULL, grant_id = NULL",
+        leases_of=f"SELECT name FROM {lease} WHERE session_id = %s ORDER BY name{words.for_update}",
+        grants_of=f"SELECT grant_id FROM {lease} WHERE session_id = %s",
+        look=f"SELECT {seen} WHERE l.name = %s",
+        records=f"SELECT {seen} ORDER BY {words.by_name}",
+        current=f"SELECT l.grant_id FROM {lease} l JOIN {session} s ON s.id = l.session_id "
+        f"WHERE s.expires_at > {now} AND l.name IN ",
+        history=f"SELECT {past_columns} FROM {history} ORDER BY id DESC LIMIT %s",
+        history_of=f"SELECT {past_columns} FROM {history} WHERE name = %s ORDER BY id DESC LIMIT %s",
+        prune=f"DELETE FROM {history} WHERE ended_at < {wall} - %s AND id <= (SELECT max(id) FROM ({oldest}) oldest)",
+        expired=f"SELECT id FROM {session} WHERE expires_at <= {now} - %s LIMIT 100",
+    )
+
+
+def _renewal(words: Words, tables: Tables) -> str:
+    """Prolong a session and yield the sum of the tokens that hang on it, in one statement.
+
+    Parameters: the ttl, and the session's id twice.
+    """
+    total = (
+        f"(SELECT CAST(COALESCE(SUM(l.token %% {TOKEN_SUM_PRIME}), 0) AS {words.big}) "
+        f"FROM {tables.lease} l WHERE l.session_id = %s)"
+    )
+    alive = f"WHERE id = %s AND expires_at > {words.now}"
+    if words.returning:
+        return f"UPDATE {tables.session} SET expires_at = {words.now} + %s {alive} RETURNING {total}"
+    return f"UPDATE {tables.session} SET expires_at = {words.now} + %s + 0 * {words.noted(total)} {alive}"
+
+
+def marks(count: int) -> str:
+    """Return ``(%s, %s, …)``."""
+    return "(" + ", ".join(["%s"] * count) + ")"

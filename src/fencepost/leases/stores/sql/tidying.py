@@ -1,0 +1,64 @@
+"""Small housekeeping: history past its time, and sessions that died with nobody waiting for their locks."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+from fencepost.core.runtime import Runtime
+from fencepost.errors import StoreUnavailable
+from fencepost.leases.stores.sql.backend import Connection
+from fencepost.leases.stores.sql.calls import Calls
+from fencepost.leases.stores.sql.endings import Endings
+from fencepost.leases.stores.sql.statements import Statements
+
+EVERY_S = 600.0
+_BATCHES = 20
+_DEAD_FOR_US = 60_000_000
+
+
+class Tidying:
+    """Tidies at most every ten minutes, beside the caller, in small batches; failures wait for the next time."""
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        calls: Calls,
+        *,
+        sql: Statements,
+        endings: Endings,
+        timeout_s: float,
+        history_us: int,
+    ) -> None:
+        self._runtime = runtime
+        self._calls = calls
+        self._sql = sql
+        self._endings = endings
+        self._timeout_s = timeout_s
+        self._history_us = history_us
+        self._next_at = float("-inf")
+
+    def now_and_then(self) -> None:
+        """Tidy, if it is time. A renewal must not wait for it, hence a task of its own."""
+        now = self._runtime.monotonic()
+        if now >= self._next_at:
+            self._next_at = now + EVERY_S
+            self._runtime.spawn("fencepost-tidy", self.tidy)
+
+    def forget(self) -> None:
+        """Let a forked child tidy in its own time."""
+        self._next_at = float("-inf")
+
+    def tidy(self) -> None:
+        """Bury the long dead, prune history."""
+        with suppress(StoreUnavailable):
+            for row in self._calls.run(self._timeout_s, lambda c: c.rows(self._sql.expired, (_DEAD_FOR_US,))):
+                self._bury(row[0])
+            for _ in range(_BATCHES):
+                if not self._calls.run(self._timeout_s, self._prune):
+                    break
+
+    def _bury(self, session_id: str) -> None:
+        self._calls.run(self._timeout_s, lambda c: self._endings.bury(c, session_id))
+
+    def _prune(self, connection: Connection) -> int:
+        return connection.change(self._sql.prune, (self._history_us,))
