@@ -1,0 +1,1 @@
+"""The command ``fencepost``: thin verbs over the library."""

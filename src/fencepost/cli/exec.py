@@ -1,0 +1,185 @@
+"""``fencepost exec``: run a program while holding a lock.
+
+The order is what makes it safe: take the lock → start the program under a guardian that already has its deadlines →
+move the deadlines as long as the lock is renewed → let go only after the program ended. Whatever happens to this
+process in between, the guardian ends the program before somebody else can have the lock.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Sequence
+from logging import ERROR, INFO, WARNING
+
+from fencepost.cli import speech
+from fencepost.cli.exec_options import ExecOptions, parse
+from fencepost.cli.exec_tick import tick_of
+from fencepost.cli.exits import Exit, exit_code
+from fencepost.cli.relay import FORWARDED, Relay
+from fencepost.core.duration import seconds, spelled
+from fencepost.core.events import Event, What
+from fencepost.core.grants import AlreadyDone, Held
+from fencepost.core.names import lock_name
+from fencepost.core.runtime import Ended, Runtime
+from fencepost.core.tick import Tick, spelled_us
+from fencepost.core.timings import Timings
+from fencepost.errors import StoreUnavailable
+from fencepost.leases.guard import Deadlines, guard, timings_of
+from fencepost.leases.lease import Lease
+from fencepost.leases.locks import Locks
+from fencepost.locks import connect
+from fencepost.threaded import ThreadedRuntime
+
+
+def main(words: Sequence[str]) -> int:
+    """Do what ``fencepost exec`` is asked to do, and return its exit code."""
+    options = parse(words)
+    speech.configure(log_format=options.log_format, verbosity=options.verbosity)
+    return Execution(options, ThreadedRuntime()).run()
+
+
+class Execution:
+    """One execution of one program under one lock."""
+
+    def __init__(self, options: ExecOptions, runtime: Runtime) -> None:
+        """Check all that can be checked without the store."""
+        self._options = options
+        self._runtime = runtime
+        self._relay = Relay()
+        self._name = lock_name(options.lock)
+        self._timings = Timings.of(options.ttl)
+        self._wait_s = seconds(options.wait, what="wait")
+        self._at_least_s = seconds(options.at_least, what="at-least")
+        self._tick = tick_of(options, runtime)
+        self._is_release_unanswered = False
+
+    def run(self) -> int:
+        """Take the lock, run the program, let go."""
+        if (missing := self._program_is_missing()) is not None:
+            return missing
+        with (
+            self._runtime.on_signals(FORWARDED, self._relay.receive),
+            connect(self._options.store, observers=[self._note], runtime=self._runtime) as locks,
+        ):
+            return self._run_with(locks)
+
+    def _run_with(self, locks: Locks) -> int:
+        lock = locks.lock(
+            self._name, ttl=self._timings.ttl_s, wait=self._wait_s, at_least=self._at_least_s, tick=self._tick
+        )
+        outcome = lock.attempt()
+        match outcome:
+            case Held():
+                return self._say_held(outcome, locks)
+            case AlreadyDone():
+                return self._say_done(outcome)
+        self._relay.keep()
+        return self._run_under(outcome, locks)
+
+    def _run_under(self, lease: Lease, locks: Locks) -> int:
+        try:
+            ended = self._guarded(lease)
+        except OSError as error:
+            lease.release(done=False)
+            return self._say_not_started(error)
+        if ended.forced is not None or lease.lost:
+            return self._say_lost(lease, ended)
+        if not lease.release(done=ended.status == 0):
+            return self._say_lost(lease, ended)
+        if self._is_release_unanswered:
+            self._await_release(lease, locks)
+        return exit_code(ended.status)
+
+    def _guarded(self, lease: Lease) -> Ended:
+        timings = timings_of(lease, self._timings)
+        deadlines = Deadlines.of(lease, timings)
+        program = self._runtime.guarded(
+            self._options.program,
+            env=environment(os.environ, lease, self._tick),
+            term_at=deadlines.term_at,
+            kill_at=deadlines.kill_at,
+            foreground=True,
+        )
+        self._relay.forward_to(program)
+        return guard(program, lease, timings=timings, runtime=self._runtime)
+
+    def _program_is_missing(self) -> int | None:
+        """Look for the program before taking the lock, so that a misspelt one uses up no tick."""
+        program = self._options.program[0]
+        if shutil.which(program) is not None:
+            return None
+        error = (
+            PermissionError(13, "Permission denied") if os.path.exists(program) else FileNotFoundError(2, "not found")
+        )
+        return self._say_not_started(error)
+
+    # -- the end of a release that the store did not answer ----------------------------------------------------------
+
+    def _note(self, event: Event) -> None:
+        if event.what is What.RELEASE_UNANSWERED:
+            self._is_release_unanswered = True
+
+    def _await_release(self, lease: Lease, locks: Locks) -> None:
+        """Stay while the release is repeated in the background: it carries the news that the tick is done."""
+        while self._runtime.monotonic() < lease.trusted_until:
+            try:
+                record = locks.read(self._name)
+            except StoreUnavailable:
+                self._runtime.sleep(self._timings.retry_every_s)
+                continue
+            if record is None or record.grant_id != lease.grant_id:
+                return
+            self._runtime.sleep(self._timings.retry_every_s)
+        and_the_tick = f", and tick {self._tick} may be done again" if self._tick else ""
+        self._say(WARNING, f"the store did not confirm the release of {self._name!r}; it frees itself{and_the_tick}")
+
+    # -- what is said ------------------------------------------------------------------------------------------------
+
+    def _say_held(self, held: Held, locks: Locks) -> int:
+        since = self._held_since(held, locks)
+        if held.holder is None:
+            for_s = f" for another {spelled(round(held.free_in_s, 1))}" if held.free_in_s else ""
+            self._say(WARNING, f"lock {self._name!r} is kept closed{for_s} (token {held.token})", token=held.token)
+        else:
+            by = f"by {held.holder} (token {held.token}{f', since {since}' if since else ''})"
+            message = f"lock {self._name!r} is held {by}"
+            self._say(WARNING, message, holder=held.holder, token=held.token, since=since)
+        return Exit.HELD
+
+    def _held_since(self, held: Held, locks: Locks) -> str | None:
+        try:
+            record = locks.read(self._name)
+        except StoreUnavailable:
+            return None
+        if record is None or record.token != held.token or record.acquired_at_us is None:
+            return None
+        return spelled_us(record.acquired_at_us)
+
+    def _say_done(self, done: AlreadyDone) -> int:
+        last = spelled_us(done.last_tick_us)
+        self._say(INFO, f"lock {self._name!r}: tick {done.tick} is already done (last done: {last})", last=last)
+        return Exit.OK
+
+    def _say_lost(self, lease: Lease, ended: Ended) -> int:
+        why = lease.lost_reason or ended.forced or "unknown"
+        program = self._options.program[0]
+        fate = f"{program} was stopped" if ended.forced else f"{program} had ended with {exit_code(ended.status)}"
+        message = f"lost lock {self._name!r} (token {lease.token}): {why}; {fate}"
+        self._say(ERROR, message, token=lease.token, reason=why, forced=ended.forced)
+        return Exit.LOST
+
+    def _say_not_started(self, error: OSError) -> int:
+        is_absent = isinstance(error, FileNotFoundError)
+        self._say(ERROR, f"cannot run {self._options.program[0]!r}: {error.strerror or error}")
+        return Exit.NOT_FOUND if is_absent else Exit.NOT_EXECUTABLE
+
+    def _say(self, level: int, message: str, **fields: object) -> None:
+        speech.say(level, message, lock=self._name, tick=str(self._tick) if self._tick else None, **fields)
+
+
+def environment(inherited: os._Environ[str], lease: Lease, tick: Tick | None) -> dict[str, str]:
+    """Return the program's environment: ours, and what tells it under which lock it runs."""
+    known = {name: value for name, value in inherited.items() if name != "FENCEPOST_TICK"}
+    known |= {"FENCEPOST_LOCK": lease.name, "FENCEPOST_TOKEN": str(lease.token), "FENCEPOST_GRANT": lease.grant_id}
+    return known | ({"FENCEPOST_TICK": str(tick)} if tick else {})

@@ -1,0 +1,121 @@
+"""The options of ``fencepost exec``.
+
+Read by argparse and not by typer, which alone would take longer to import than the rest of the command to start: cron
+runs it every minute on every machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+from fencepost.errors import ConfigurationError
+
+STORE_VARIABLE = "FENCEPOST_STORE"
+
+_DESCRIPTION = """\
+Run a program while holding a lock, on one machine of many.
+
+The lock is renewed while the program runs. If it is lost, the program's whole process group is stopped (SIGTERM, then
+SIGKILL) before anybody else can get the lock: also when this command itself is killed or paused.
+"""
+
+_EPILOG = """\
+the program finds in its environment:
+  FENCEPOST_LOCK    the name of the lock
+  FENCEPOST_TOKEN   the fencing token: hand it to whatever refuses older ones
+  FENCEPOST_GRANT   what tells this hold from all others
+  FENCEPOST_TICK    the due time, if there is one
+
+exit codes:
+  the program's own (128+n if it died of signal n), or
+  0    the tick has been done already; the program did not run
+  2    bad input, or the store cannot be reached
+  74   the lock was lost, and the program was stopped
+  75   somebody else holds the lock
+  126  the program cannot be executed
+  127  the program was not found
+
+examples:
+  fencepost exec --store postgresql://db/app --lock nightly -- ./nightly.sh
+  fencepost exec --store redis://cache --lock report --wait 5s --at-least 30s -- ./report.sh
+  FENCEPOST_STORE=etcd://etcd fencepost exec --lock settle --tick 'auto:*/5 * * * *' -- ./settle.sh
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecOptions:
+    """What the user asked for, not yet checked beyond its form."""
+
+    store: str
+    lock: str
+    ttl: str
+    wait: str
+    at_least: str
+    tick: str | None
+    zone: str
+    at_most_once: bool
+    log_format: str
+    verbosity: int
+    program: tuple[str, ...]
+
+
+def parse(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> ExecOptions:
+    """Take the words after ``exec`` apart; `ConfigurationError` says what is wrong."""
+    if "--" in words:
+        split = list(words).index("--")
+        options, program = words[:split], tuple(words[split + 1 :])
+    else:
+        options, program = words, ()
+    found = _parser().parse_args(options)
+    store = found.store or environment.get(STORE_VARIABLE, "")
+    if not store:
+        raise ConfigurationError(f"exec needs a store: give --store URL or set {STORE_VARIABLE}")
+    if not program:
+        raise ConfigurationError("exec needs a program: write it last, after --, as in: exec --lock NAME -- ./job.sh")
+    return ExecOptions(
+        store=store,
+        lock=found.lock,
+        ttl=found.ttl,
+        wait=found.wait,
+        at_least=found.at_least,
+        tick=found.tick,
+        zone=found.tz,
+        at_most_once=found.at_most_once,
+        log_format=found.log_format,
+        verbosity=-1 if found.quiet else found.verbose,
+        program=program,
+    )
+
+
+class _Parser(argparse.ArgumentParser):
+    def error(self, message: str) -> NoReturn:
+        """Say it in one line, as for all bad input, instead of printing the usage."""
+        raise ConfigurationError(f"exec: {message} (see fencepost exec --help)")
+
+
+def _parser() -> _Parser:
+    parser = _Parser(
+        prog="fencepost exec",
+        usage="fencepost exec --store URL --lock NAME [options] -- program args…",
+        description=_DESCRIPTION,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        allow_abbrev=False,
+    )
+    add = parser.add_argument
+    add("--store", metavar="URL", help=f"where the lock is kept; default: ${STORE_VARIABLE}, which ps does not show")
+    add("--lock", metavar="NAME", required=True, help="the name of the lock")
+    add("--ttl", default="30s", metavar="TIME", help="how long others wait after a crash of ours (default 30s)")
+    add("--wait", default="0s", metavar="TIME", help="how long to wait for a lock that is held (default: not at all)")
+    add("--at-least", default="0s", metavar="TIME", help="keep the lock closed at least this long after taking it")
+    add("--tick", metavar="TIME", help="the due time this run is for, 2026-01-01T00:00Z, or auto:CRON for the latest")
+    add("--tz", default="UTC", metavar="ZONE", help="the time zone of auto:CRON (default UTC)")
+    add("--at-most-once", action="store_true", help="a tick counts as done when it starts, not when it ends with 0")
+    add("--log-format", choices=("text", "json"), default="text", help="how to write to standard error (default text)")
+    add("-v", "--verbose", action="count", default=0, help="say what happens to the lock; twice: also each renewal")
+    add("-q", "--quiet", action="store_true", help="say nothing but errors")
+    return parser

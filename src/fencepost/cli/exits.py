@@ -1,0 +1,24 @@
+"""What the exit codes mean. Where `sysexits.h` has a number for it, we use that one."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+
+class Exit(IntEnum):
+    """Exit codes of ``fencepost``; ``fencepost exec`` otherwise returns those of its program."""
+
+    OK = 0
+    UNKNOWN_LOCK = 1
+    BAD_INPUT = 2  # also: the store cannot be reached
+    LOST = 74  # EX_IOERR: the lease was lost and the program was ended
+    HELD = 75  # EX_TEMPFAIL: somebody else has the lock
+    NOT_EXECUTABLE = 126
+    NOT_FOUND = 127
+    SIGNALLED = 128  # plus the number of the signal
+    INTERRUPTED = 130
+
+
+def exit_code(status: int) -> int:
+    """Turn a process's status (minus the signal it died of) into what a shell would report."""
+    return status if status >= 0 else Exit.SIGNALLED - status

@@ -1,0 +1,139 @@
+"""``fencepost locks``: look at locks, and take one away by force. Looking takes no lock and makes none."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from fencepost.cli import tables
+from fencepost.cli.exec_options import STORE_VARIABLE
+from fencepost.cli.exits import Exit
+from fencepost.core.grants import LeaseRecord
+from fencepost.core.names import lock_name
+from fencepost.errors import ConfigurationError
+from fencepost.leases.locks import Locks
+from fencepost.locks import connect
+
+app = typer.Typer(help="Look at locks, and take one away by force.", no_args_is_help=True)
+
+_Store = Annotated[str, typer.Option("--store", metavar="URL", envvar=STORE_VARIABLE, help="Where the locks are kept.")]
+_Json = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
+_Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the lock.")]
+
+
+@app.command("list")
+def list_(store: _Store = "", as_json: _Json = False) -> int:
+    """Show every lock: who holds it, with which token, since when.
+
+    Example: fencepost locks list --store postgresql://db/app
+    """
+    with _connected(store) as locks:
+        records = list(locks.records())
+    if as_json:
+        tables.print_json([tables.record_fields(record) for record in records])
+    elif records:
+        tables.print_records(records)
+    else:
+        print("no lock has been taken here yet")
+    return Exit.OK
+
+
+@app.command()
+def show(name: _Name, store: _Store = "", as_json: _Json = False) -> int:
+    """Show one lock.
+
+    Example: fencepost locks show nightly --store postgresql://db/app --json
+    """
+    lock_name(name)
+    with _connected(store) as locks:
+        record = locks.read(name)
+    if record is None:
+        return _unknown(name)
+    if as_json:
+        tables.print_json(tables.record_fields(record))
+    else:
+        tables.print_record(record)
+    return Exit.OK
+
+
+@app.command()
+def history(
+    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One lock only.", show_default=False)] = None,
+    store: _Store = "",
+    limit: Annotated[int, typer.Option(min=1, help="How many of the latest to show.")] = 100,
+    as_json: _Json = False,
+) -> int:
+    """Show who held which lock, with which token, from when until when, and why it ended; newest first.
+
+    Example: fencepost locks history nightly --store sqlite:///locks.db
+    """
+    if name is not None:
+        lock_name(name)
+    with _connected(store) as locks:
+        past = locks.history(name, limit=limit)
+    if past is None:
+        print("fencepost: this store keeps no history", file=sys.stderr)
+    if as_json:
+        tables.print_json([tables.past_fields(grant) for grant in past or ()])
+    elif past:
+        tables.print_history(past)
+    elif past is not None:
+        print("no grant has ended here yet")
+    return Exit.OK
+
+
+@app.command()
+def release(
+    name: _Name,
+    store: _Store = "",
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    as_json: _Json = False,
+) -> int:
+    """Take a lock away from whoever holds it, by force.
+
+    The holder learns of it with its next heartbeat (a third of its ttl); until then only a fence stops its writes.
+    Better, if you can: end the holder, and its lock goes with it.
+
+    Example: fencepost locks release nightly --store postgresql://db/app --yes
+    """
+    lock_name(name)
+    with _connected(store) as locks:
+        record = locks.read(name)
+        if record is None:
+            return _unknown(name)
+        if record.is_held and not yes:
+            _confirm(record)
+        taken = locks.revoke(name) if record.is_held else None
+    if as_json:
+        tables.print_json({"released": taken is not None, **tables.record_fields(taken or record)})
+    else:
+        print(_what_was_done(name, taken))
+    return Exit.OK
+
+
+def _connected(store: str) -> Locks:
+    if not store:
+        raise ConfigurationError(f"which store? Give --store URL or set {STORE_VARIABLE}")
+    return connect(store)
+
+
+def _unknown(name: str) -> int:
+    print(f"fencepost: there is no lock {name!r} here", file=sys.stderr)
+    return Exit.UNKNOWN_LOCK
+
+
+def _confirm(record: LeaseRecord) -> None:
+    if not sys.stdin or not sys.stdin.isatty():
+        raise ConfigurationError("to take a lock away without being asked, which takes a terminal, add --yes")
+    typer.confirm(f"Take {record.name!r} away from {tables.holder_of(record)} (token {record.token})?", abort=True)
+
+
+def _what_was_done(name: str, taken: LeaseRecord | None) -> str:
+    if taken is None:
+        return f"nobody holds {name!r}; nothing was done"
+    return (
+        f"took {name!r} away from {tables.holder_of(taken)} (token {taken.token}); "
+        "until its next heartbeat only a fence stops its writes"
+    )

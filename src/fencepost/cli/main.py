@@ -1,0 +1,40 @@
+"""The entry point: finds the verb, and turns errors into one sentence and an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+from fencepost.cli.exits import Exit
+from fencepost.errors import FencepostError
+from fencepost.threaded.guardian import occupy_standard_streams
+
+
+def main(words: Sequence[str] | None = None) -> int:
+    """Run ``fencepost`` with `words`, by default those of the command line, and return the exit code."""
+    occupy_standard_streams()  # before a store opens a file that would then be taken for standard input
+    try:
+        return _run(list(sys.argv[1:] if words is None else words))
+    except FencepostError as error:
+        print(f"fencepost: {_in_one_line(error)}", file=sys.stderr)
+        return Exit.BAD_INPUT
+    except KeyboardInterrupt:
+        return Exit.INTERRUPTED
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains about it once more at exit
+        return Exit.OK
+
+
+def _run(words: list[str]) -> int:
+    if words[:1] == ["exec"]:
+        from fencepost.cli import exec as verb  # noqa: PLC0415 - what cron starts every minute must not load the rest
+
+        return verb.main(words[1:])
+    from fencepost.cli import app  # noqa: PLC0415
+
+    return app.main(words)
+
+
+def _in_one_line(error: BaseException) -> str:
+    return " ".join(str(error).split()) or type(error).__name__
