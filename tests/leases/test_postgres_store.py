@@ -1,0 +1,520 @@
+"""PostgreSQL tables as a lease store: what the contract suite does not ask of every store."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from fencepost.core.grants import AlreadyDone, Grant, Held, Lost, Renewed
+from fencepost.core.tick import Tick
+from fencepost.errors import InvalidUrl, StoreRefused, StoreUnavailable
+from fencepost.leases.schemes import store_from_url
+from fencepost.leases.stores import postgres as postgres_store
+from fencepost.leases.stores.sql.store import SqlLeaseStore
+from fencepost.leases.urls import StoreUrl
+from testbed import wait
+from testbed.pgbouncer import PgBouncer
+from testbed.postgres import Postgres
+from testbed.proxy import Proxy
+from testbed.server import free_port
+from tests.leases.sql_store import RUNTIME, Counted, expired, opened, started, taken
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Postgres]:
+    with Postgres() as postgres:
+        yield postgres
+
+
+@pytest.fixture(scope="module")
+def bouncer(server: Postgres) -> Iterator[PgBouncer]:
+    with PgBouncer(server, settings={"default_pool_size": "2"}) as bouncer:
+        yield bouncer
+
+
+@pytest.fixture
+def store(server: Postgres) -> Iterator[SqlLeaseStore]:
+    with started(server.url) as store:
+        yield store
+
+
+@pytest.fixture
+def name(request: pytest.FixtureRequest) -> str:
+    return f"{request.node.name}/{RUNTIME.new_id()[:8]}"
+
+
+def run(server: Postgres, sql: str, *parameters: Any) -> list[Any]:
+    with psycopg.connect(server.url, autocommit=True) as connection:
+        cursor = connection.execute(sql, parameters)
+        return cursor.fetchall() if cursor.description else []
+
+
+def database(url: str, name: str) -> str:
+    return f"{url.removesuffix('postgres')}{name}"
+
+
+class TestStart:
+    def test_tables_are_made_once_by_many_at_once(self, server: Postgres) -> None:
+        run(server, "CREATE SCHEMA race")
+        errors: list[Exception] = []
+
+        def start() -> None:
+            try:
+                with started(f"{server.url}?schema=race&prefix=many_"):
+                    pass
+            except Exception as error:  # noqa: BLE001 - whatever it is, the test shows it
+                errors.append(error)
+
+        threads = [threading.Thread(target=start) for _ in range(6)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert errors == []
+        assert run(server, "SELECT count(*) FROM race.many_lease") == [(0,)]
+
+    def test_prefix_and_schema_keep_stores_apart(self, server: Postgres, store: SqlLeaseStore, name: str) -> None:
+        with started(f"{server.url}?schema=elsewhere&prefix=x_") as other:
+            assert taken(store, opened(store), name)
+            assert taken(other, opened(other), name)
+
+    @pytest.mark.parametrize("option", ["prefix=a;drop", "schema=A", "prefix=1a", "prefix="])
+    def test_identifiers_that_need_quotes_are_refused(self, server: Postgres, option: str) -> None:
+        with pytest.raises(InvalidUrl):
+            store_from_url(f"{server.url}?{option}", RUNTIME)
+
+    def test_missing_rights_are_refused_with_the_script_to_run(self, server: Postgres) -> None:
+        run(server, "CREATE ROLE poor LOGIN")
+        run(server, "CREATE DATABASE bare")
+        url = database(server.url.replace("postgres@", "poor@"), "bare")
+        store = store_from_url(url, RUNTIME)
+        with pytest.raises(StoreRefused, match="CREATE TABLE") as refusal:
+            store.start()
+        script = postgres_store.schema_sql(StoreUrl.parse(url))
+        assert script in str(refusal.value)
+        with psycopg.connect(database(server.url, "bare"), autocommit=True) as admin:
+            admin.execute(script)
+            admin.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO poor")
+        with started(url) as store:
+            grant = taken(store, opened(store), "now it works")
+            assert store.release(grant)
+
+    def test_wrong_database_is_refused(self, server: Postgres) -> None:
+        with pytest.raises(StoreRefused, match='"nowhere" does not exist'):
+            store_from_url(database(server.url, "nowhere"), RUNTIME).start()
+
+    def test_wrong_user_is_refused(self, server: Postgres) -> None:
+        with pytest.raises(StoreRefused, match='"nobody" does not exist'):
+            store_from_url(server.url.replace("postgres@", "nobody@"), RUNTIME).start()
+
+    def test_wrong_password_is_refused_and_not_repeated(self) -> None:
+        with Postgres() as own:
+            run(own, "CREATE ROLE app LOGIN PASSWORD 'right'")
+            hba = own.data / "pg_hba.conf"
+            hba.write_text("host all app 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n")
+            run(own, "SELECT pg_reload_conf()")
+            url = own.url.replace("postgres@", "app:S3CRET@")
+            wait.until(lambda: _is_refused(url), 5, what="the new pg_hba.conf is in force")
+            with pytest.raises(StoreRefused, match="password") as refusal:
+                store_from_url(url, RUNTIME).start()
+            assert "S3CRET" not in str(refusal.value)
+
+    def test_nobody_there_is_unavailable(self) -> None:
+        store = store_from_url(f"postgresql://postgres@127.0.0.1:{free_port()}/postgres", RUNTIME)
+        with pytest.raises(StoreUnavailable):
+            store.start()
+
+    def test_read_only_server_is_refused(self) -> None:
+        settings = {"default_transaction_read_only": "on"}
+        with Postgres(settings=settings) as own, pytest.raises(StoreRefused, match="read-only"):
+            store_from_url(own.url, RUNTIME).start()
+
+    def test_forgetful_server_is_reported(self) -> None:
+        with Postgres(settings={"synchronous_commit": "off", "fsync": "off"}) as own:
+            store = store_from_url(own.url, RUNTIME)
+            warnings = store.start()
+            assert [word for word in ("synchronous_commit", "fsync") if not any(word in w for w in warnings)] == []
+            store.shutdown()
+
+
+def _is_refused(url: str) -> bool:
+    try:
+        psycopg.connect(url, connect_timeout=2).close()
+    except psycopg.OperationalError:
+        return True
+    return False
+
+
+class TestRoundTrips:
+    def test_free_lock_costs_one_statement_to_take_and_one_to_release(self, store: SqlLeaseStore, name: str) -> None:
+        session, counted, grants = opened(store), Counted(store), []
+        taken_by = counted.during(lambda: grants.append(taken(store, session, f"{name}/{len(grants)}")))
+        assert len(taken_by) == 3  # a name never seen: try, look, insert
+        for grant in grants:
+            assert store.release(grant)
+
+        def again() -> None:
+            assert store.release(taken(store, session, f"{name}/0"))
+
+        assert [statement.split()[0] for statement in counted.during(again)] == ["number", "end_grant"]
+
+    def test_thousand_grants_are_renewed_by_one_statement(self, store: SqlLeaseStore, name: str) -> None:
+        session = opened(store)
+        grants = [taken(store, session, f"{name}/{each}") for each in range(1000)]
+        counted = Counted(store)
+        statements = counted.during(lambda: store.renew(session, grants))
+        assert len(statements) == 1
+        assert store.renew(session, grants) == Renewed()
+        store.close(session)
+
+    def test_renewal_names_what_is_gone_even_if_another_lock_came(
+        self, server: Postgres, store: SqlLeaseStore, name: str
+    ) -> None:
+        session = opened(store)
+        one, two = (taken(store, session, f"{name}/{each}") for each in range(2))
+        run(server, "DELETE FROM fencepost_lease WHERE name = %s", one.name)
+        taken(store, session, f"{name}/new, and not yet known to the renewal")
+        assert store.renew(session, [one, two]) == Renewed(frozenset({one.grant_id}))
+
+
+class TestDeath:
+    def test_expired_session_is_never_renewed(self, store: SqlLeaseStore, name: str) -> None:
+        grant = expired(store, name)
+        assert isinstance(store.renew(grant.session, [grant]), Lost)
+        assert not store.release(grant)
+
+    def test_takeover_buries_the_session_with_all_its_leases(
+        self, server: Postgres, store: SqlLeaseStore, name: str
+    ) -> None:
+        mortal = opened(store, "mortal", ttl_s=0.3)
+        old = [taken(store, mortal, f"{name}/{each}") for each in range(3)]
+        wait.until(lambda: len(store.missing(old)) == 3, 5)
+        new = taken(store, opened(store, "heir"), old[0].name)
+        assert new.token > old[0].token
+        assert run(server, "SELECT 1 FROM fencepost_session WHERE id = %s", mortal.id) == []
+        for grant in old:
+            [past] = store.history(grant.name, limit=5)
+            assert (past.holder, past.token, past.why) == ("mortal", grant.token, "expired")
+
+    def test_renewal_that_comes_first_saves_the_session_from_burial(
+        self, server: Postgres, store: SqlLeaseStore, name: str
+    ) -> None:
+        """A taker has seen the session expired and waits for its row, which a renewal has locked."""
+        grant = expired(store, name)
+        with psycopg.connect(server.url) as renewer:
+            renewer.execute(
+                "UPDATE fencepost_session SET expires_at = expires_at + 60000000 WHERE id = %s", (grant.session.id,)
+            )
+            outcome: list[Any] = []
+            heir = opened(store, "heir")
+            taker = threading.Thread(
+                target=lambda: outcome.append(store.acquire(heir, name, grant_id=RUNTIME.new_id()))
+            )
+            taker.start()
+            wait.until(lambda: _waits_for_a_lock(server), 5, what="the taker waits for the row")
+            renewer.commit()
+            taker.join()
+        assert isinstance(outcome[0], Held)
+        assert store.missing([grant]) == frozenset()
+
+    def test_burial_that_comes_first_is_final(self, server: Postgres, store: SqlLeaseStore, name: str) -> None:
+        """A renewal has passed its look at the clock and waits for the row, which a burial has locked."""
+        session = opened(store)
+        grant = taken(store, session, name)
+        with psycopg.connect(server.url) as burier:
+            burier.execute("DELETE FROM fencepost_session WHERE id = %s", (session.id,))
+            outcome: list[Any] = []
+            renewer = threading.Thread(target=lambda: outcome.append(store.renew(session, [grant])))
+            renewer.start()
+            wait.until(lambda: _waits_for_a_lock(server), 5, what="the renewal waits for the row")
+            burier.commit()
+            renewer.join()
+        assert isinstance(outcome[0], Lost)
+
+    def test_fresh_lease_of_a_fresh_session_is_not_taken_for_a_dead_one(
+        self, server: Postgres, store: SqlLeaseStore, name: str
+    ) -> None:
+        """A statement that waits for a lease's row must not judge its new session by a snapshot older than it."""
+        assert store.release(taken(store, opened(store), name))
+        with psycopg.connect(server.url) as winner:
+            winner.execute("SELECT 1 FROM fencepost_lease WHERE name = %s FOR UPDATE", (name,))
+            outcome: list[Any] = []
+            loser = opened(store, "loser")
+            thread = threading.Thread(
+                target=lambda: outcome.append(store.acquire(loser, name, grant_id=RUNTIME.new_id()))
+            )
+            thread.start()
+            wait.until(lambda: _waits_for_a_lock(server), 5)
+            winner.execute(
+                "INSERT INTO fencepost_session SELECT 'fresh', 'fresh', 1, 1, expires_at FROM fencepost_session "
+                "WHERE id = %s",
+                (loser.id,),
+            )
+            winner.execute(
+                "UPDATE fencepost_lease SET session_id = 'fresh', grant_id = 'g', holder = 'fresh' WHERE name = %s",
+                (name,),
+            )
+            winner.commit()
+            thread.join()
+        assert isinstance(outcome[0], Held)
+        assert outcome[0].holder == "fresh"
+
+    def test_process_that_falls_silent_in_a_transaction_blocks_nobody_for_long(
+        self, server: Postgres, name: str
+    ) -> None:
+        with started(f"{server.url}?call_timeout=500ms") as stalled, started(server.url) as other:
+            grant = expired(other, name)
+            connection, _ = stalled._calls.pool.take(RUNTIME.monotonic() + 5)
+            connection.deadline = RUNTIME.monotonic() + 5
+            connection.begin()
+            assert connection.change(stalled._sql.bury, (grant.session.id,)) == 1  # and then nothing more
+            assert taken(other, opened(other), name)
+            stalled._calls.pool.drop(connection)
+
+
+def _waits_for_a_lock(server: Postgres) -> bool:
+    return bool(run(server, "SELECT 1 FROM pg_stat_activity WHERE wait_event_type = 'Lock'"))
+
+
+class TestRecords:
+    def test_record_deleted_by_hand_comes_back_with_a_higher_token(
+        self, server: Postgres, store: SqlLeaseStore, name: str
+    ) -> None:
+        session = opened(store)
+        old = taken(store, session, name)
+        run(server, "DELETE FROM fencepost_lease WHERE name = %s", name)
+        new = taken(store, session, name)
+        assert new.token > old.token
+        assert store.missing([old, new]) == {old.grant_id}
+
+    def test_session_deleted_by_hand_frees_its_leases(self, server: Postgres, store: SqlLeaseStore, name: str) -> None:
+        grant = taken(store, opened(store), name)
+        run(server, "DELETE FROM fencepost_session WHERE id = %s", grant.session.id)
+        assert taken(store, opened(store), name).token > grant.token
+        assert isinstance(store.renew(grant.session, [grant]), Lost)
+
+    def test_every_end_is_in_the_history(self, store: SqlLeaseStore, name: str) -> None:
+        session = opened(store, "me")
+        assert store.release(taken(store, session, name))
+        revoked = taken(store, session, name)
+        record = store.read(name)
+        assert record is not None
+        assert store.revoke(record)
+        assert not store.revoke(record)
+        closed = taken(store, session, name)
+        store.close(session)
+        expired(store, name)
+        last = taken(store, opened(store), name)
+        assert [past.why for past in store.history(name, limit=9)] == [
+            "expired",
+            "session closed",
+            "revoked",
+            "released",
+        ]
+        assert [past.token for past in store.history(name, limit=3)][1:] == [closed.token, revoked.token]
+        assert all(past.acquired_at_us <= past.ended_at_us for past in store.history(None, limit=100))
+        assert last.token > closed.token
+
+    def test_old_history_is_pruned_and_the_rest_stays(self, server: Postgres, name: str) -> None:
+        with started(f"{server.url}?prefix=pruned_&history=30d") as store:
+            session = opened(store)
+            for _ in range(3):
+                store.release(taken(store, session, name))
+            run(
+                server,
+                "UPDATE pruned_lease_history SET ended_at = ended_at - 31 * 86400000000::bigint WHERE id = "
+                "(SELECT min(id) FROM pruned_lease_history)",
+            )
+            store._tidying.tidy()
+            assert len(store.history(name, limit=9)) == 2
+
+    def test_long_dead_sessions_are_buried(self, server: Postgres, store: SqlLeaseStore, name: str) -> None:
+        grant = taken(store, opened(store), name)
+        run(server, "UPDATE fencepost_session SET expires_at = 0 WHERE id = %s", grant.session.id)
+        store._tidying.tidy()
+        assert [past.why for past in store.history(name, limit=9)] == ["expired"]
+
+    def test_kept_closed_name_names_nobody(self, store: SqlLeaseStore, name: str) -> None:
+        session = opened(store)
+        grant = taken(store, session, name)
+        assert store.release(grant, keep_for_s=60)
+        held = store.acquire(session, name, grant_id=RUNTIME.new_id())
+        assert isinstance(held, Held)
+        assert (held.holder, held.grant_id, held.token) == (None, None, grant.token)
+        assert held.free_in_s is not None
+        assert 55 < held.free_in_s <= 60
+
+    def test_last_tick_only_rises(self, store: SqlLeaseStore, name: str) -> None:
+        session = opened(store)
+        late, early = Tick(2_000_000), Tick(1_000_000)
+        first = taken(store, session, name, tick=late)
+        assert isinstance(store.acquire(session, name, grant_id="x", tick=late), Held)
+        assert store.release(first, done=True)
+        assert isinstance(store.acquire(session, name, grant_id="x", tick=early), AlreadyDone)
+        assert store.acquire(session, name, grant_id="x", tick=late) == AlreadyDone(name, late, 2_000_000)
+        record = store.read(name)
+        assert record is not None
+        assert record.last_tick_us == 2_000_000
+
+
+class TestTrouble:
+    def test_restart_of_the_server_is_not_noticed_between_calls(self, name: str) -> None:
+        with Postgres() as own, started(own.url) as store:
+            session = opened(store)
+            grant = taken(store, session, name)
+            assert store.renew(session, [grant]) == Renewed()
+            own.kill()
+            own.restart()
+            assert store.renew(session, [grant]) == Renewed()
+            assert store.release(grant)
+
+    def test_release_whose_reply_was_lost_is_known_to_have_happened(
+        self, server: Postgres, store: SqlLeaseStore, name: str
+    ) -> None:
+        """The connection breaks after the statement was done: the repeat finds it in the history."""
+        grant = taken(store, opened(store), name)
+        _break_after_next_statement(store)
+        assert store.release(grant)
+        assert [past.why for past in store.history(name, limit=5)] == ["released"]
+
+    def test_acquire_whose_reply_was_lost_returns_the_grant(self, store: SqlLeaseStore, name: str) -> None:
+        session = opened(store)
+        _break_after_next_statement(store)
+        grant = store.acquire(session, name, grant_id="the one")
+        assert isinstance(grant, Grant)
+        assert store.missing([grant]) == frozenset()
+
+    def test_mute_server_ends_every_call_in_time(self, server: Postgres, store: SqlLeaseStore, name: str) -> None:
+        with (
+            Proxy(server.host, server.port) as proxy,
+            started(f"{proxy.through(server.url)}?call_timeout=600ms") as far,
+        ):
+            session = far.open("far", ttl_s=60, call_timeout_s=0.3)
+            grant = taken(far, session, name)
+            far.renew(session, [grant])
+            proxy.swallow()
+            for limit_s, call in (
+                (0.3, lambda: far.renew(session, [grant])),
+                (0.6, lambda: far.release(grant)),
+                (0.6, lambda: far.acquire(session, f"{name}/2", grant_id="x")),
+                (0.6, lambda: far.read(name)),
+                (0.6, lambda: far.close(session)),
+            ):
+                began = time.monotonic()
+                with pytest.raises(StoreUnavailable, match="did not answer within"):
+                    call()
+                assert time.monotonic() - began < limit_s + 0.3
+
+    def test_calls_beyond_the_pool_wait_in_line_and_give_up_in_time(self, server: Postgres, name: str) -> None:
+        with started(f"{server.url}?call_timeout=300ms") as store:
+            taken_away = [store._calls.pool.take(RUNTIME.monotonic() + 5)[0] for _ in range(8)]
+            with pytest.raises(StoreUnavailable):
+                store.read(name)
+            threading.Timer(0.1, lambda: [store._calls.pool.give(each) for each in taken_away]).start()
+            assert store.read(name) is None
+
+
+def _break_after_next_statement(store: SqlLeaseStore) -> None:
+    """Close the one idle connection right after it has executed its next statement."""
+    connection, _ = store._calls.pool.take(RUNTIME.monotonic() + 5)
+    store._calls.pool.drop_idle()
+    raw: Any = connection
+    execute = raw._execute
+
+    def broken(*arguments: Any) -> None:
+        execute(*arguments)
+        raw.raw.close()
+        raise psycopg.OperationalError("the connection was reset")
+
+    raw._execute = broken
+    store._calls.pool.give(connection)
+
+
+class TestWaiting:
+    def test_release_wakes_a_waiter_of_another_process_at_once(self, server: Postgres, name: str) -> None:
+        with started(server.url) as one, started(server.url) as other:
+            lags = []
+            for turn in range(5):
+                grant = taken(one, opened(one), f"{name}/{turn}")
+                held = other.acquire(opened(other), grant.name, grant_id="x")
+                assert isinstance(held, Held)
+                lags.append(_lag(one, other, grant, held))
+            assert sorted(lags)[2] < 0.1, lags
+
+    def test_release_without_waiters_notifies_nobody(self, store: SqlLeaseStore, name: str) -> None:
+        grant = taken(store, opened(store), name)
+        counted = Counted(store)
+        assert store.release(grant)
+        assert len(counted.statements) == 1
+
+    def test_change_before_waiting_is_not_slept_through(self, store: SqlLeaseStore, name: str) -> None:
+        session = opened(store)
+        grant = taken(store, session, name)
+        held = store.acquire(session, name, grant_id="x")
+        assert isinstance(held, Held)
+        store.release(grant)
+        began = time.monotonic()
+        store.wait_change(held, 30)
+        assert time.monotonic() - began < 5
+
+    def test_lost_listener_is_caught_up_within_seconds(self, server: Postgres, name: str) -> None:
+        with started(server.url) as one, started(server.url) as other:
+            grant = taken(one, opened(one), name)
+            held = other.acquire(opened(other), name, grant_id="x")
+            assert isinstance(held, Held)
+            done = threading.Event()
+            waiter = threading.Thread(target=lambda: (other.wait_change(held, 30), done.set()))
+            waiter.start()
+            wait.until(lambda: run(server, "SELECT 1 FROM fencepost_lease WHERE name = %s AND waiting_until > 0", name))
+            run(server, "UPDATE fencepost_lease SET waiting_until = 0 WHERE name = %s", name)  # nobody will notify
+            one.release(grant)
+            assert done.wait(5)
+            waiter.join()
+
+
+def _lag(one: SqlLeaseStore, other: SqlLeaseStore, grant: Grant, held: Held) -> float:
+    woken: list[float] = []
+    waiter = threading.Thread(target=lambda: (other.wait_change(held, 20), woken.append(time.monotonic())))
+    waiter.start()
+    wait.until(lambda: other._watch._listening._ear and other._watch._listening._ear._waiting, 5)  # type: ignore[attr-defined]
+    time.sleep(0.05)  # let it come to rest; the test below measures only what follows
+    released = time.monotonic()
+    assert one.release(grant)
+    waiter.join()
+    return woken[0] - released
+
+
+class TestBehindPgBouncer:
+    def test_leases_work_and_waiting_polls(self, bouncer: PgBouncer, store: SqlLeaseStore, name: str) -> None:
+        with started(bouncer.url) as pooled:
+            session = opened(pooled)
+            for _ in range(20):  # more often than psycopg takes to prepare a statement
+                grant = taken(pooled, session, name)
+                assert pooled.renew(session, [grant]) == Renewed()
+                assert isinstance(store.acquire(opened(store), name, grant_id="x"), Held)
+                assert pooled.release(grant)
+            direct = taken(store, opened(store), name)
+            held = pooled.acquire(session, name, grant_id="x")
+            assert isinstance(held, Held)
+            threading.Timer(0.2, lambda: store.release(direct)).start()
+            began = time.monotonic()
+            pooled.wait_change(held, 30)
+            assert time.monotonic() - began < 5
+
+    def test_takeover_works(self, bouncer: PgBouncer, name: str) -> None:
+        with started(bouncer.url) as pooled:
+            old = expired(pooled, name)
+            assert taken(pooled, opened(pooled), name).token > old.token
+
+    def test_nothing_is_set_on_connections_that_others_share(self, bouncer: PgBouncer, name: str) -> None:
+        with started(bouncer.url) as pooled:
+            expired(pooled, name)
+            taken(pooled, opened(pooled), name)
+        with psycopg.connect(bouncer.url, autocommit=True) as other:
+            for _ in range(4):
+                assert other.execute("SHOW statement_timeout").fetchone() == ("0",)
