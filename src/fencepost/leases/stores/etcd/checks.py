@@ -5,6 +5,7 @@ from __future__ import annotations
 from fencepost.errors import StoreRefused, StoreUnavailable
 from fencepost.leases.stores.etcd import transactions
 from fencepost.leases.stores.etcd.client import Client, EtcdRefused, TlsTrouble
+from fencepost.leases.stores.etcd.connection import BROKE
 from fencepost.leases.stores.etcd.values import Keys, encoded
 from fencepost.leases.urls import StoreUrl
 
@@ -27,7 +28,12 @@ def examine(client: Client, keys: Keys, url: StoreUrl, deadline: float) -> tuple
 
 
 def _version(client: Client, deadline: float) -> tuple[int, ...]:
-    text = client.version(deadline)
+    try:
+        text = client.version(deadline)
+    except StoreUnavailable as error:
+        if not str(error).endswith(BROKE):
+            raise
+        raise StoreUnavailable(f"{error}; if it wants TLS, the URL begins with etcds://") from error
     version = tuple(int(part) for part in text.partition("-")[0].split(".") if part.isdigit())
     if not version:
         raise StoreRefused(

@@ -19,6 +19,7 @@ from urllib3.response import HTTPResponse
 
 from fencepost.core.runtime import Runtime
 
+BROKE = "the connection broke"
 _IDLE_LIMIT = 16
 _BROKEN = (ProtocolError, ConnectionError, HTTPException)
 
@@ -80,7 +81,7 @@ class Member:
         except (TimeoutError, ReadTimeoutError) as error:
             raise NotAnswered("no answer in time") from error
         except (*_BROKEN, HTTPError, OSError) as error:
-            raise NotAnswered("the connection broke") from error
+            raise NotAnswered(BROKE) from error
 
     def stream(self, question: Question, connect_s: float) -> Iterator[bytes]:
         """Ask on a connection of its own and yield the answer in pieces until the deadline, then hang up."""
@@ -94,7 +95,7 @@ class Member:
         except (TimeoutError, ReadTimeoutError):
             return
         except (*_BROKEN, HTTPError, OSError) as error:
-            raise NotAnswered("the connection broke") from error
+            raise NotAnswered(BROKE) from error
         finally:
             connection.close()
 
