@@ -57,7 +57,7 @@ def build() -> Path:
 @contextmanager
 def _lock() -> Iterator[None]:
     path().parent.mkdir(parents=True, exist_ok=True)
-    with path().with_suffix(".lock").open("w") as file:
+    with path().with_name(f"{path().name}.lock").open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

@@ -27,7 +27,7 @@ class MariaDB(Server):
     def __init__(self, *, galera: bool = False, settings: Mapping[str, str] | None = None) -> None:
         """``settings`` are those of the server's command line, such as ``{"sync-binlog": "1"}``."""
         super().__init__()
-        self.program = require_program("mariadbd", "mysqld")
+        self.program = program()
         self.settings = (_galera_settings(self.host) if galera else {}) | dict(settings or {})
         self.is_galera = galera
         self.data = self.directory / "data"
@@ -37,7 +37,7 @@ class MariaDB(Server):
         return f"mysql://root@{self.host}:{self.port}/{DATABASE}"
 
     def prepare(self) -> None:
-        install = require_program("mariadb-install-db", "mysql_install_db")
+        install = require_program("mariadb-install-db")
         options = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", *_as_root()]
         self.run([install, "--no-defaults", f"--datadir={self.data}", *options])
 
@@ -69,6 +69,10 @@ class MariaDB(Server):
         return pymysql.connect(
             host=self.host, port=self.port, user="root", database=database, connect_timeout=2, read_timeout=5
         )
+
+
+def program() -> Path:
+    return require_program("mariadbd")
 
 
 def _as_root() -> list[str]:

@@ -7,6 +7,7 @@ clients may still connect, and their queries wait: for 120 s as shipped, ``query
 
 import contextlib
 from collections.abc import Mapping
+from pathlib import Path
 from typing import ClassVar
 
 from testbed.postgres import Postgres
@@ -22,7 +23,7 @@ class PgBouncer(Server):
     ) -> None:
         """``upstream`` is started and closed by its owner; ``settings`` are those of the section ``[pgbouncer]``."""
         super().__init__()
-        self.program = require_program("pgbouncer")
+        self.program = program()
         self.upstream = upstream
         self.settings = {"pool_mode": pool_mode, **(settings or {})}
 
@@ -57,3 +58,7 @@ class PgBouncer(Server):
         console = f"postgresql://postgres@{self.address}/pgbouncer"
         with contextlib.closing(psycopg.connect(console, autocommit=True, connect_timeout=2)) as connection:
             return connection.execute("SHOW VERSION").fetchone() is not None
+
+
+def program() -> Path:
+    return require_program("pgbouncer")

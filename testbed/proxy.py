@@ -125,7 +125,7 @@ class Proxy:
         self._directory = self._directory or keeper.make_directory("proxy")
         copy = self._directory / "kubeconfig"
         copy.write_text(self._replace_address(Path(query["kubeconfig"][0]).read_text()))
-        return urlunsplit(parts._replace(query=urlencode(query | {"kubeconfig": str(copy)}, doseq=True)))
+        return urlunsplit(parts._replace(query=urlencode(query | {"kubeconfig": str(copy)}, doseq=True, safe="/")))
 
     def _replace_address(self, text: str) -> str:
         address = "{}:{}".format(*self.server)

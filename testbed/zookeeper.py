@@ -1,4 +1,4 @@
-"""ZooKeeper from Debian's ``zookeeper`` (3.8 in Debian 12), on whatever Java there is.
+"""ZooKeeper from Debian's ``libzookeeper-java`` (3.8 in Debian 12), on whatever Java there is.
 
 Ready in about 0.8 s, durable as shipped. Sessions may last from two ticks (0.4 s by default) to one minute; the server
 ends them at the next tick boundary, so a short tick makes short sessions exact.
@@ -10,7 +10,8 @@ from typing import ClassVar
 
 from testbed.server import Missing, Server, require_program
 
-JARS = Path("/usr/share/java")
+SERVER_JAR = Path("/usr/share/java/zookeeper.jar")
+LOGGING_JAR = Path("/usr/share/java/slf4j-simple.jar")
 MAIN_CLASS = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 
 
@@ -41,7 +42,7 @@ class ZooKeeper(Server):
         (self.directory / "zoo.cfg").write_text(lines)
 
     def command(self) -> list[str]:
-        classes = f"{self.directory}:{jar()}:{JARS / 'slf4j-simple.jar'}"
+        classes = f"{self.directory}:{program()}:{LOGGING_JAR}"
         # Little heap and no optimising compiler: many instances, short lives.
         options = ["-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
         return [str(require_program("java")), *options, "-cp", classes, MAIN_CLASS, str(self.directory / "zoo.cfg")]
@@ -56,8 +57,10 @@ class ZooKeeper(Server):
             return b"".join(iter(lambda: connection.recv(65536), b""))
 
 
-def jar() -> Path:
-    path = JARS / "zookeeper.jar"
-    if not path.exists():
-        raise Missing("zookeeper is not installed; try: python -m testbed.provision")
-    return path
+def program() -> Path:
+    """The server's jar, if Java and all that it takes are there."""
+    require_program("java")
+    for jar in (SERVER_JAR, LOGGING_JAR):
+        if not jar.exists():
+            raise Missing(f"{jar} does not exist; try: python -m testbed.provision")
+    return SERVER_JAR

