@@ -6,7 +6,7 @@ fail over in 2 s; a ``ValkeyCluster`` is ready in 2 s. The former keep their dat
 asynchronous, had not carried over when the primary was killed.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Self
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 MASTER = "mymaster"
 QUORUM = 2
 SLOTS = 16384
+DEADLINE_S = 30.0
 PERSISTENT = {"appendonly": "yes", "appendfsync": "always"}
 
 
@@ -128,15 +129,15 @@ class Sentinels(Group):
 
     def start(self) -> Self:
         super().start()
-        wait.until(self._is_replicating, 20, what="the replica follows the primary")
-        wait.until(self._know_each_other, 20, what="the sentinels have found each other and the replica")
+        _wait_until(self._is_replicating, what="the replica follows the primary")
+        _wait_until(self._know_each_other, what="the sentinels have found each other and the replica")
         return self
 
     def fail_over(self) -> None:
         """Kill the primary; return when all sentinels name the replica as the new one and it takes writes."""
-        wait.until(self._is_replicating, 20, what="the replica follows the primary")
+        _wait_until(self._is_replicating, what="the replica follows the primary")
         self.primary.kill()
-        wait.until(self._is_replica_promoted, 30, what="the sentinels have promoted the replica")
+        _wait_until(self._is_replica_promoted, what="the sentinels have promoted the replica")
         self.primary, self.replica = self.replica, self.primary
 
     def _is_replicating(self) -> bool:
@@ -174,7 +175,7 @@ class ValkeyCluster(Group):
         if not self._is_joined:
             self._join()
             self._is_joined = True
-        wait.until(self._is_complete, 20, what="all nodes see a whole cluster")
+        _wait_until(self._is_complete, what="all nodes see a whole cluster")
         return self
 
     def _join(self) -> None:
@@ -189,6 +190,13 @@ class ValkeyCluster(Group):
 
     def _is_complete(self) -> bool:
         return all(_sees_whole_cluster(node, len(self.nodes)) for node in self.nodes)
+
+
+def _wait_until(condition: Callable[[], bool], *, what: str) -> None:
+    """Wait, although servers drop their clients when they change their role."""
+    from redis.exceptions import RedisError
+
+    wait.until(condition, DEADLINE_S, what=what, ignoring=(RedisError,))
 
 
 def _cluster_settings(bus_port: int, node_timeout_ms: int) -> dict[str, str]:

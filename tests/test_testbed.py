@@ -145,8 +145,12 @@ class TestSentinels:
                 client.set("key", "new")
             assert servers.replica is killed
             killed.restart()
-            with killed.client() as client:
-                wait.until(lambda: client.role()[0] == "slave" and client.get("key") == "new", 20)
+            wait.until(lambda: follows_with(killed, "new"), 20, ignoring=(sentinel.ConnectionError,))
+
+
+def follows_with(server: Valkey, value: str) -> bool:
+    with server.client() as client:
+        return bool(client.role()[0] == "slave" and client.get("key") == value)
 
 
 @needs("valkey")
