@@ -65,7 +65,8 @@ def _refusal(cause: BaseException | None) -> str | None:
     """Say what to mend, if the server's no is one that time does not mend."""
     if isinstance(cause, AuthenticationError):
         return "wrong user or password"
-    if isinstance(cause, NoPermissionError):
+    # Inside a script the server calls it by another name.
+    if isinstance(cause, NoPermissionError) or "ACL failure in script" in str(cause):
         return "give the user the rights listed in the documentation of this store"
     if isinstance(cause, UnknownPrimary):
         return "the URL's path begins with the name that 'sentinel monitor' gives to the primary"

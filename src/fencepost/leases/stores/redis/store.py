@@ -143,7 +143,7 @@ class RedisStore:
 
         def listen(wire: Wire) -> None:
             wire.subscribe(channel)
-            look = WAITING.call(key, held.token, held.grant_id or "", _microseconds(timeout_s))
+            look = WAITING.call(key, held.grant_id or "", _microseconds(timeout_s))
             free_in_us = self._calls.ask(look, self._timeout_s)
             if free_in_us > 0:
                 wire.answer_by = min(wait_until, self._runtime.monotonic() + free_in_us / 1e6)
