@@ -130,17 +130,18 @@ class Sessions:
         """Whether a session of ours has ended. Asks the server only where our own clock cannot say no."""
         if session.id in self._own and not self.has_lapsed(session):
             return False
-        return self.has_lapsed(session) or self.look(session.id, until=until) is None
+        return self.has_lapsed(session) or self.see(session.id, until=until) is None
 
-    def look(self, session_id: str, *, until: float) -> Sighting | None:
+    def see(self, session_id: str, *, until: float) -> Sighting | None:
+        """Read a session. None: it is dead."""
+        return self.note(session_id, self._leases.get(self._object_name(session_id), until=until))
+
+    def see_or_kill(self, session_id: str, *, until: float) -> Sighting | None:
         """Read a session, and kill it if it has been unchanged for its ttl. None: it is dead."""
-        lease = self._leases.get(self._object_name(session_id), until=until)
-        sighting = self.note(session_id, lease)
+        sighting = self.see(session_id, until=until)
         if sighting is None or self._runtime.monotonic() < sighting.alive_until():
             return sighting
-        if self._kill(sighting, until):
-            return None
-        return self.note(session_id, self._leases.get(self._object_name(session_id), until=until))
+        return None if self._kill(sighting, until) else self.see(session_id, until=until)
 
     def note(self, session_id: str, lease: Json | None) -> Sighting | None:
         """Take in a session's Lease as it was just read; None if there is none."""

@@ -120,7 +120,7 @@ class KubernetesStore:
         """Answer by what was just read; None: the name is free, take it."""
         if lock.grant_id == wish.grant_id:
             return Grant(lock.name, wish.session, wish.grant_id, lock.token, wish.tick)
-        if (held := self._held(lock, self._holder(lock, until))) is not None:
+        if (held := self._held(lock, self._holder_or_kill(lock, until))) is not None:
             return held
         if wish.tick is not None and lock.last_tick_us is not None and wish.is_done_in(lock):
             return AlreadyDone(lock.name, wish.tick, lock.last_tick_us)
@@ -285,10 +285,16 @@ class KubernetesStore:
         """Return the living session that has the lock, if there is one."""
         if lock.grant_id is None or lock.session_id is None:
             return None
-        return self._sessions.look(lock.session_id, until=until)
+        return self._sessions.see(lock.session_id, until=until)
+
+    def _holder_or_kill(self, lock: LockObject, until: float) -> Sighting | None:
+        """Return the same, for one who wants the lock: a session that is due to die dies now."""
+        if lock.grant_id is None or lock.session_id is None:
+            return None
+        return self._sessions.see_or_kill(lock.session_id, until=until)
 
     def _is_alive(self, session: Session, until: float) -> bool:
-        return not self._sessions.has_lapsed(session) and self._sessions.look(session.id, until=until) is not None
+        return not self._sessions.has_lapsed(session) and self._sessions.see(session.id, until=until) is not None
 
     def _held(self, lock: LockObject, holder: Sighting | None) -> Held | None:
         if holder is not None:
