@@ -264,6 +264,15 @@ class TestSentinel:
         with pytest.raises(StoreRefused, match="mistyped"):
             connect(sentinels.url.replace("mymaster", "mistyped")).start()
 
+    def test_sentinels_may_want_a_password_of_their_own(self, connect: Connect, sentinels: Sentinels) -> None:
+        for sentinel in sentinels.sentinels:
+            with sentinel.client() as client:
+                client.execute_command("ACL", "SETUSER", "asker", "on", f">{SECRET}", "+@all")
+        account = f"{sentinels.url}?sentinel_user=asker&sentinel_password="
+        connect(account + SECRET).start()
+        with pytest.raises(StoreRefused, match="wrong user or password"):
+            connect(account + "wrong-secret").start()
+
     def test_no_sentinel_answers(self, connect: Connect) -> None:
         with pytest.raises(StoreUnavailable, match="sentinels"):
             connect(f"redis+sentinel://127.0.0.1:{free_port()}/mymaster/0").start()

@@ -54,7 +54,7 @@ class Wire(Connection):
         answers = [self._answer_or_error() for _ in commands]
         for number, answer in enumerate(answers):
             if isinstance(answer, NoScriptError):  # the first repetition teaches the script, the others use it
-                answers[number] = self.ask(spelled_out(commands[number]))
+                answers[number] = self.ask(commands[number])
             elif isinstance(answer, ResponseError):
                 raise answer
         return answers
