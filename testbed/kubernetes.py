@@ -1,8 +1,8 @@
 """A Kubernetes API server on an etcd of its own, without nodes or controllers; built by ``testbed.apiserver``.
 
-Ready in about 3 s, 260 MB; a restart takes 2 s. RBAC is on. There are two users: ``admin``, who may do everything, and ``powerless``, who
-may do nothing (403). A request without a valid token is answered 401. ``kill``, ``stop`` and ``restart`` are about the
-API server alone; its etcd goes on, reachable as ``etcd``, until ``close``.
+Ready in about 3 s, 260 MB; a restart takes 2 s. RBAC is on. There are two users: ``admin``, who may do everything, and
+``powerless``, who may do nothing (403). A request without a valid token is answered 401. ``kill``, ``stop`` and
+``restart`` are about the API server alone; its etcd goes on, reachable as ``etcd``, until ``close``.
 """
 
 import json

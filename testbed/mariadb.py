@@ -1,7 +1,7 @@
 """MariaDB from Debian's ``mariadb-server`` (10.11 in Debian 12).
 
-Durable as shipped. Ready in about 1 s, most of it for filling the data folder; a restart takes 0.2 s. The user ``root`` has no password and
-may come by TCP; there is a database ``fencepost``.
+Durable as shipped. Ready in about 1 s, most of it for filling the data folder; a restart takes 0.2 s. The user ``root``
+has no password and may come by TCP; there is a database ``fencepost``.
 
 ``MariaDB(galera=True)`` is a single bootstrapped node of a Galera cluster: enough to be recognised as one and refused.
 """
