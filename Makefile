@@ -1,0 +1,52 @@
+# Two commands matter: `make demo` and `make test`. Both set up what they need.
+
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+UV := $(shell command -v uv 2>/dev/null)
+PYTEST_ARGS ?=
+
+.DEFAULT_GOAL := help
+.PHONY: help setup servers demo test check format bench clean
+
+help:  ## list the targets
+	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: $(READY)  ## make .venv with everything in it
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Fencepost needs Python 3.11 or later; set PYTHON=python3.x")'
+ifdef UV
+	@test -x $(BIN)/python || uv venv --quiet --python $(PYTHON) $(VENV)
+	@uv pip install --quiet --python $(BIN)/python -c constraints.txt -e '.[all,testing]' --group dev
+else
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --upgrade -c constraints.txt pip
+	@$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[all,testing]' --group dev
+endif
+	@touch $@
+
+servers: $(READY)  ## fetch or build the real servers that the tests need
+	@$(BIN)/python -m testbed.provision
+
+demo: $(READY)  ## three nodes on SQLite: one leads, is killed, another takes over
+	@$(BIN)/python examples/three_nodes.py
+
+test: $(READY) servers  ## all tests, against real servers
+	@$(BIN)/python -m pytest -n 3 --dist loadfile $(PYTEST_ARGS)
+
+check: $(READY)  ## format, lint, types, direction of imports
+	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports
+
+format: $(READY)  ## put the code into shape
+	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
+
+bench: $(READY) servers  ## leases and takeover, measured side by side with the barest equivalent
+	@$(BIN)/python bench/leases.py
+	@$(BIN)/python bench/takeover.py
+
+clean:  ## remove .venv and caches
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis
