@@ -1,4 +1,4 @@
-"""What is Kubernetes' own: refusals, what stands in it, how expiry is judged, how it fails. The contract has the rest."""
+"""What is Kubernetes' own: refusals, what stands in it, how expiry is judged, how it fails. The rest: contract."""
 
 import json
 import os
@@ -319,6 +319,19 @@ class TestByHand:
             assert node.missing([grant]) == {grant.grant_id}
             assert node.release(grant) is False
 
+    def test_new_name_waits_where_the_version_tells_nothing(
+        self, store: KubernetesStore, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = session_of(store)
+        monkeypatch.setattr("fencepost.leases.stores.kubernetes.store.may_have_begun_again", lambda version: True)
+        before_s = store._clock.date_s
+        grant = take(store, session, name)
+        assert grant.token >= (before_s + 1) * 1_000_000
+        assert store.release(grant)
+        before = store.requests
+        assert take(store, session, name).token > grant.token
+        assert store.requests == before + 1, "only a record without a token has to wait"
+
     def test_deleted_session_frees_its_locks_at_once(
         self, server: Kubernetes, store: KubernetesStore, other: KubernetesStore, name: str
     ) -> None:
@@ -476,6 +489,38 @@ class TestRefusals:
         (tmp_path / "moved").write_text(moved)
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             store_at(f"kubernetes://default?kubeconfig={tmp_path}/moved").start()
+
+
+class TestExecPlugin:
+    def url(self, server: Kubernetes, folder: Path, script: str) -> str:
+        """A kubeconfig whose token comes from a program."""
+        program = folder / "plugin"
+        program.write_text(f"#!/bin/sh\n{script}\n")
+        program.chmod(0o755)
+        written = json.loads(server.kubeconfig.read_text())
+        plugin = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": str(program)}
+        written["users"][0]["user"] = {"exec": plugin}
+        (folder / "kubeconfig").write_text(json.dumps(written))
+        return f"kubernetes://default?kubeconfig={folder}/kubeconfig&call_timeout=1s"
+
+    def test_its_token_is_used_and_kept(self, server: Kubernetes, tmp_path: Path, name: str) -> None:
+        answer = json.dumps({"status": {"token": server.token}})
+        store = store_at(self.url(server, tmp_path, f"echo once >> {tmp_path}/runs; echo '{answer}'"))
+        assert store.start() == ()
+        assert store.release(take(store, session_of(store), name))
+        assert (tmp_path / "runs").read_text() == "once\n"
+        store.shutdown()
+
+    def test_one_that_fails_is_a_refusal(self, server: Kubernetes, tmp_path: Path) -> None:
+        with pytest.raises(StoreRefused, match="credentials"):
+            store_at(self.url(server, tmp_path, "exit 3")).start()
+
+    def test_one_that_hangs_does_not_hang_the_call(self, server: Kubernetes, tmp_path: Path) -> None:
+        store = store_at(self.url(server, tmp_path, "exec sleep 4"))
+        began_at = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="did not end in time"):
+            store.start()
+        assert time.monotonic() - began_at <= 1.5
 
 
 class TestInAPod:

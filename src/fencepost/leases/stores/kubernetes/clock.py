@@ -41,24 +41,25 @@ def may_have_begun_again(version: str) -> bool:
 class ServerClock:
     """What is known of the server's time. Safe to be told by several threads: a lost note costs precision only."""
 
-    __slots__ = ("_bounds", "_header", "_seen_s", "date_s")
+    __slots__ = ("_bounds", "_last", "date_s")
 
     def __init__(self) -> None:
         self.date_s = 0
         """The largest date seen, in seconds since 1970; 0 before the first answer."""
-        self._header, self._seen_s = "", 0
+        self._last = ("", 0)
         self._bounds = (float("-inf"), float("inf"))
 
     def note(self, header: str, *, sent_at: float, received_at: float) -> None:
         """Take in the ``Date`` of an answer. A header that is no date is passed over."""
-        if header != self._header:
+        last_header, seen_s = self._last
+        if header != last_header:
             try:
-                self._seen_s = int(parsedate_to_datetime(header).timestamp())
+                seen_s = int(parsedate_to_datetime(header).timestamp())
             except ValueError:
                 return
-            self._header = header
-            self.date_s = max(self.date_s, self._seen_s)
-        self._narrow(self._seen_s - received_at, self._seen_s + 1 - sent_at)
+            self._last = (header, seen_s)
+            self.date_s = max(self.date_s, seen_s)
+        self._narrow(seen_s - received_at, seen_s + 1 - sent_at)
 
     def _narrow(self, low: float, high: float) -> None:
         known_low, known_high = self._bounds

@@ -13,6 +13,7 @@ session itself.
 from __future__ import annotations
 
 import contextlib
+from collections import OrderedDict
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -50,7 +51,7 @@ class Sightings:
     """What this process has seen of sessions. No input, no output."""
 
     def __init__(self) -> None:
-        self._by_id: dict[str, Sighting] = {}
+        self._by_id: OrderedDict[str, Sighting] = OrderedDict()
 
     def note(self, session: SessionObject, now: float) -> Sighting:
         """Take in what was just read; the count begins anew when the version has changed."""
@@ -58,7 +59,7 @@ class Sightings:
         if known is not None and (known.session.uid, known.session.version) == (session.uid, session.version):
             return known
         if len(self._by_id) >= _SIGHTINGS_MAX:
-            self._by_id.clear()  # costs the waiters one more ttl, never a wrong kill
+            self._by_id.popitem(last=False)  # may cost a waiter one more ttl, never a wrong kill
         self._by_id[session.id] = Sighting(session, now)
         return self._by_id[session.id]
 
