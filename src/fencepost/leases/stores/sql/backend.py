@@ -55,6 +55,10 @@ class Connection(Protocol):
     deadline: float
     repeats: bool  # the call is being made again because the first connection broke: it may have happened already
 
+    def begin_call(self) -> None:
+        """Look, before a call, whether the connection is still what it was, where that is cheap."""
+        ...
+
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]: ...
 
     def change(self, sql: str, parameters: Sequence[Any] = ()) -> int:

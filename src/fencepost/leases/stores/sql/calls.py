@@ -48,6 +48,7 @@ class Calls:
             connection.deadline = deadline
             connection.repeats = repeats
             try:
+                connection.begin_call()
                 result = work(connection)
             except BaseException as error:
                 match self._trouble(error):

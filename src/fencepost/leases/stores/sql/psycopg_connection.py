@@ -77,6 +77,9 @@ class PsycopgConnection:
     def deadline(self, at: float) -> None:
         self.raw.deadline = at
 
+    def begin_call(self) -> None:
+        """Nothing: a broken connection shows itself soon enough."""
+
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Execute and fetch all."""
         return self._execute(sql, parameters).fetchall()

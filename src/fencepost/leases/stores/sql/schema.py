@@ -32,3 +32,23 @@ def postgres(tables: Tables) -> tuple[str, ...]:
   token bigint NOT NULL, acquired_at bigint NOT NULL, ended_at bigint NOT NULL, why text NOT NULL)""",
         f"CREATE INDEX IF NOT EXISTS {tables.index}_history_name ON {tables.history} (name, id)",
     )
+
+
+def sqlite(tables: Tables, boot_table: str) -> tuple[str, ...]:
+    """Tables for SQLite. `expires_at` and `kept_until` count from the boot that `boot_table` names."""
+    return (
+        f"""CREATE TABLE IF NOT EXISTS {tables.session} (
+  id TEXT PRIMARY KEY, holder TEXT NOT NULL, ttl_us INTEGER NOT NULL,
+  opened_at INTEGER NOT NULL, expires_at INTEGER NOT NULL) WITHOUT ROWID""",
+        f"""CREATE TABLE IF NOT EXISTS {tables.lease} (
+  name TEXT PRIMARY KEY, token INTEGER NOT NULL, session_id TEXT, grant_id TEXT, holder TEXT NOT NULL,
+  acquired_at INTEGER NOT NULL, kept_until INTEGER NOT NULL,
+  last_tick INTEGER NOT NULL DEFAULT {NEVER}) WITHOUT ROWID""",
+        f"CREATE INDEX IF NOT EXISTS {tables.index}_session ON {tables.lease} (session_id) "
+        "WHERE session_id IS NOT NULL",
+        f"""CREATE TABLE IF NOT EXISTS {tables.history} (
+  id INTEGER PRIMARY KEY, name TEXT NOT NULL, holder TEXT NOT NULL,
+  token INTEGER NOT NULL, acquired_at INTEGER NOT NULL, ended_at INTEGER NOT NULL, why TEXT NOT NULL)""",
+        f"CREATE INDEX IF NOT EXISTS {tables.index}_history_name ON {tables.history} (name, id)",
+        f"CREATE TABLE IF NOT EXISTS {boot_table} (id TEXT PRIMARY KEY)",
+    )

@@ -1,0 +1,120 @@
+"""A connection to the file of leases. Reads never wait in WAL; writes wait for each other, up to the deadline."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from fencepost.core.runtime import Runtime
+from fencepost.leases.stores.sql.backend import CallTimedOut, Ending, Row
+from fencepost.leases.stores.sql.statements import Statements
+
+_PATIENCE_STEP_MS = 20
+
+
+class FileReplacedError(sqlite3.OperationalError):
+    """The file was deleted or replaced under an open connection: what is written there, others would not see."""
+
+
+class SqliteConnection:
+    """The seam's connection on `sqlite3`."""
+
+    def __init__(self, path: Path, sql: Statements, runtime: Runtime, *, timeout_s: float) -> None:
+        self.repeats = False
+        self._path = path
+        self._sql = sql
+        self._clock = runtime.monotonic
+        self._deadline = self._clock() + timeout_s
+        self._patience_ms = round(timeout_s * 1000)
+        self.raw = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+        self.raw.create_function("fencepost_now", 0, lambda: round(runtime.monotonic() * 1_000_000))
+        self.raw.create_function("fencepost_wall", 0, runtime.wall_us)
+        self._execute = self.raw.execute
+        self._identity: tuple[int, int] | None = None
+
+    def settle(self) -> None:
+        """Set what every connection needs, and remember which file this is."""
+        self._execute("PRAGMA journal_mode = WAL").fetchall()
+        self._execute("PRAGMA synchronous = FULL")
+        self._identity = self._identity_of_path()
+
+    @property
+    def deadline(self) -> float:
+        """When the call under way must end."""
+        return self._deadline
+
+    @deadline.setter
+    def deadline(self, at: float) -> None:
+        self._deadline = at
+
+    def begin_call(self) -> None:
+        """Make sure that the path still leads to the file that is open."""
+        if self._identity_of_path() != self._identity:
+            raise FileReplacedError(f"{self._path} was deleted or replaced while it was in use")
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Execute and fetch all."""
+        return self._execute(_qmark(sql), parameters).fetchall()
+
+    def change(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Execute and count."""
+        self._be_patient()
+        return self._execute(_qmark(sql), parameters).rowcount
+
+    def number(self, sql: str, parameters: Sequence[Any] = ()) -> int | None:
+        """Execute and fetch the one number it returns."""
+        self._be_patient()
+        rows = self._execute(_qmark(sql), parameters).fetchall()
+        return rows[0][0] if rows else None
+
+    def end_grant(self, ending: Ending) -> tuple[bool, bool]:
+        """End and record in one transaction. Who waits here polls, so nobody needs to be woken."""
+        sql = self._sql.end_any if ending.session_id is None else self._sql.end
+        self.begin()
+        has_ended = self._execute(_qmark(sql), ending.parameters).rowcount == 1
+        if has_ended:
+            self._execute(_qmark(f"{self._sql.past} WHERE name = %s"), (ending.why, ending.name))
+        self.commit()
+        return has_ended, False
+
+    def begin(self) -> None:
+        """Begin as a writer, so that nothing read can change before it is acted on."""
+        self._be_patient()
+        self._execute("BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        """Commit; on the disk when this returns."""
+        self._execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Roll back, if there is anything to roll back."""
+        if self.raw.in_transaction:
+            self._execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close the file."""
+        self.raw.close()
+
+    def _be_patient(self) -> None:
+        """Let SQLite wait for other writers as long as the deadline allows."""
+        left_ms = round((self._deadline - self._clock()) * 1000)
+        if left_ms <= 0:
+            raise CallTimedOut
+        if abs(left_ms - self._patience_ms) > _PATIENCE_STEP_MS:
+            self._execute(f"PRAGMA busy_timeout = {left_ms}")
+            self._patience_ms = left_ms
+
+    def _identity_of_path(self) -> tuple[int, int] | None:
+        try:
+            status = self._path.stat()
+        except OSError:
+            return None
+        return status.st_dev, status.st_ino
+
+
+@lru_cache(maxsize=512)
+def _qmark(sql: str) -> str:
+    return sql.replace("%s", "?").replace("%%", "%")

@@ -1,0 +1,94 @@
+"""Leases in a SQLite file, for the processes of one machine.
+
+URL: ``sqlite:///relative.db`` or ``sqlite:////absolute/path.db``, the application's own database. The leases live in a
+second file beside it (``app.db`` → ``app.leases.db``), so that no transaction of the application delays a heartbeat.
+Options: ``prefix=fencepost_`` for the tables, ``history=90d`` for how long ended grants are remembered,
+``call_timeout=3s`` for how long a call waits for other writers.
+
+Grade: *durable*, on one machine. Expiry is counted by the clock that goes on while the machine sleeps, together with
+the boot's id: after a reboot everything is free. Tokens follow the wall clock and rise in any case.
+
+Survives: the death of any process at any moment; loss of power (WAL, synchronous=FULL); the file's deletion (whoever
+held a lock is told at the next renewal, and tokens rise on).
+
+Does not survive: a network file system, which is refused at the start (``accept_risk=network-filesystem``); two kernels
+sharing the file, such as virtual machines with a shared folder; a disk that lies about flushing. A process that is
+stopped in the few microseconds of a write transaction blocks all others until it goes on.
+
+Settings to make: none. All processes must see the file at one path, on one kernel (containers with a shared volume of
+one host are fine), and with the right to write to the folder.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from fencepost.core.runtime import Runtime
+from fencepost.errors import InvalidUrl
+from fencepost.leases.store import Capabilities, Grade
+from fencepost.leases.stores.sql import schema
+from fencepost.leases.stores.sql.options import SHARED_OPTIONS, Tables
+from fencepost.leases.stores.sql.sqlite_backend import RISK, SqliteBackend
+from fencepost.leases.stores.sql.store import SqlLeaseStore
+from fencepost.leases.stores.sql.waiting import Polling
+from fencepost.leases.urls import StoreUrl
+
+CAPABILITIES = Capabilities(
+    grade=Grade.DURABLE,
+    durable_token=True,
+    server_clock=True,
+    watch=False,
+    keeps_history=True,
+    renewal_round_trips="none",
+    scope="machine",
+    loses="everything, with the file",
+)
+_POLL_S = 0.025
+
+
+class SqliteStore(SqlLeaseStore):
+    """Leases in one file."""
+
+    backend: SqliteBackend
+
+    def start(self) -> tuple[str, ...]:
+        """Refuse a bad place first; then open the file and make the tables."""
+        return self.backend.check_place() + super().start()
+
+
+def from_url(url: StoreUrl, runtime: Runtime) -> SqliteStore:
+    """Build the store; the file is first touched in `start`."""
+    url.only_options(SHARED_OPTIONS)
+    tables = Tables.of(url)
+    backend = SqliteBackend(lease_file(url), tables, runtime, accepts_network=RISK in url.accepted_risks())
+    store = SqliteStore(
+        runtime,
+        backend,
+        capabilities=CAPABILITIES,
+        call_timeout_s=url.call_timeout_s,
+        history_us=tables.history_us,
+        watch=lambda read, _: Polling(runtime, read, interval_s=_POLL_S),
+    )
+    store.backend = backend
+    return store
+
+
+def lease_file(url: StoreUrl) -> Path:
+    """Return the absolute path of the second file: ``app.leases.db`` beside ``app.db``."""
+    text = url.path.removeprefix("/")
+    if url.hosts:
+        raise InvalidUrl(
+            f"sqlite://{url.hosts[0][0]}… names a host; a file is written with three slashes: sqlite:///app.db"
+        )
+    if not text or text == ":memory:":
+        raise InvalidUrl("sqlite:// needs a file: sqlite:///app.db; for locks within one process there is memory://")
+    if text.endswith("/"):
+        raise InvalidUrl(f"sqlite:///{text} names a folder; add the name of a file")
+    given = Path(text).absolute()
+    return given.with_name(f"{given.stem}.leases{given.suffix}")
+
+
+def schema_sql(url: StoreUrl) -> str:
+    """Return the script that makes the tables. SQLite never needs it: the tables are made with the file."""
+    tables = Tables.of(url)
+    return schema.text(schema.sqlite(tables, f"{tables.index}_boot"))

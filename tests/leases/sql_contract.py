@@ -1,0 +1,140 @@
+"""Tests that every SQL lease store passes. Derive from them, with fixtures `store`, `name`, `url` and `run`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fencepost.core.grants import AlreadyDone, Held, Lost, Renewed
+from fencepost.core.tick import Tick
+from fencepost.leases.stores.sql.store import SqlLeaseStore
+from testbed import wait
+from tests.leases.sql_store import RUNTIME, Counted, expired, opened, started, taken
+
+Run = Callable[..., list[Any]]
+
+
+class RoundTrips:
+    def test_known_free_lock_costs_one_call_to_take_and_one_to_release(self, store: SqlLeaseStore, name: str) -> None:
+        session, counted = opened(store), Counted(store)
+        assert store.release(taken(store, session, name))
+
+        def again() -> None:
+            assert store.release(taken(store, session, name))
+
+        assert [statement.split()[0] for statement in counted.during(again)] == ["number", "end_grant"]
+
+    def test_thousand_grants_are_renewed_by_one_statement(self, store: SqlLeaseStore, name: str) -> None:
+        session = opened(store)
+        grants = [taken(store, session, f"{name}/{each}") for each in range(1000)]
+        counted = Counted(store)
+        assert len(counted.during(lambda: store.renew(session, grants))) == 1
+        assert store.renew(session, grants) == Renewed()
+        store.close(session)
+
+    def test_renewal_names_what_is_gone_even_if_another_lock_came(
+        self, run: Run, store: SqlLeaseStore, name: str
+    ) -> None:
+        session = opened(store)
+        one, two = (taken(store, session, f"{name}/{each}") for each in range(2))
+        run("DELETE FROM fencepost_lease WHERE name = %s", one.name)
+        taken(store, session, f"{name}/new, and not yet known to the renewal")
+        assert store.renew(session, [one, two]) == Renewed(frozenset({one.grant_id}))
+
+
+class Deaths:
+    def test_expired_session_is_never_renewed(self, store: SqlLeaseStore, name: str) -> None:
+        grant = expired(store, name)
+        assert isinstance(store.renew(grant.session, [grant]), Lost)
+        assert not store.release(grant)
+
+    def test_takeover_buries_the_session_with_all_its_leases(self, run: Run, store: SqlLeaseStore, name: str) -> None:
+        mortal = opened(store, "mortal", ttl_s=0.3)
+        old = [taken(store, mortal, f"{name}/{each}") for each in range(3)]
+        wait.until(lambda: len(store.missing(old)) == 3, 5)
+        new = taken(store, opened(store, "heir"), old[0].name)
+        assert new.token > old[0].token
+        assert run("SELECT 1 FROM fencepost_session WHERE id = %s", mortal.id) == []
+        for grant in old:
+            [past] = store.history(grant.name, limit=5)
+            assert (past.holder, past.token, past.why) == ("mortal", grant.token, "expired")
+
+
+class Records:
+    def test_record_deleted_by_hand_comes_back_with_a_higher_token(
+        self, run: Run, store: SqlLeaseStore, name: str
+    ) -> None:
+        session = opened(store)
+        old = taken(store, session, name)
+        run("DELETE FROM fencepost_lease WHERE name = %s", name)
+        new = taken(store, session, name)
+        assert new.token > old.token
+        assert store.missing([old, new]) == {old.grant_id}
+
+    def test_session_deleted_by_hand_frees_its_leases(self, run: Run, store: SqlLeaseStore, name: str) -> None:
+        grant = taken(store, opened(store), name)
+        run("DELETE FROM fencepost_session WHERE id = %s", grant.session.id)
+        assert taken(store, opened(store), name).token > grant.token
+        assert isinstance(store.renew(grant.session, [grant]), Lost)
+
+    def test_every_end_is_in_the_history(self, store: SqlLeaseStore, name: str) -> None:
+        session = opened(store, "me")
+        assert store.release(taken(store, session, name))
+        revoked = taken(store, session, name)
+        record = store.read(name)
+        assert record is not None
+        assert store.revoke(record)
+        assert not store.revoke(record)
+        closed = taken(store, session, name)
+        store.close(session)
+        expired(store, name)
+        last = taken(store, opened(store), name)
+        assert [past.why for past in store.history(name, limit=9)] == [
+            "expired",
+            "session closed",
+            "revoked",
+            "released",
+        ]
+        assert [past.token for past in store.history(name, limit=3)][1:] == [closed.token, revoked.token]
+        assert all(past.acquired_at_us <= past.ended_at_us for past in store.history(None, limit=100))
+        assert last.token > closed.token
+
+    def test_old_history_is_pruned_and_the_rest_stays(self, run: Run, url: str, name: str) -> None:
+        with started(f"{url}?prefix=pruned_&history=30d") as store:
+            session = opened(store)
+            for _ in range(3):
+                store.release(taken(store, session, name))
+            run(
+                "UPDATE pruned_lease_history SET ended_at = ended_at - 2678400000000 WHERE id = "
+                "(SELECT * FROM (SELECT min(id) FROM pruned_lease_history) oldest)",
+            )
+            store._tidying.tidy()
+            assert len(store.history(name, limit=9)) == 2
+
+    def test_long_dead_sessions_are_buried(self, run: Run, store: SqlLeaseStore, name: str) -> None:
+        grant = taken(store, opened(store), name)
+        run("UPDATE fencepost_session SET expires_at = 0 WHERE id = %s", grant.session.id)
+        store._tidying.tidy()
+        assert [past.why for past in store.history(name, limit=9)] == ["expired"]
+
+    def test_kept_closed_name_names_nobody(self, store: SqlLeaseStore, name: str) -> None:
+        session = opened(store)
+        grant = taken(store, session, name)
+        assert store.release(grant, keep_for_s=60)
+        held = store.acquire(session, name, grant_id=RUNTIME.new_id())
+        assert isinstance(held, Held)
+        assert (held.holder, held.grant_id, held.token) == (None, None, grant.token)
+        assert held.free_in_s is not None
+        assert 55 < held.free_in_s <= 60
+
+    def test_last_tick_only_rises(self, store: SqlLeaseStore, name: str) -> None:
+        session = opened(store)
+        late, early = Tick(2_000_000), Tick(1_000_000)
+        first = taken(store, session, name, tick=late)
+        assert isinstance(store.acquire(session, name, grant_id="x", tick=late), Held)
+        assert store.release(first, done=True)
+        assert isinstance(store.acquire(session, name, grant_id="x", tick=early), AlreadyDone)
+        assert store.acquire(session, name, grant_id="x", tick=late) == AlreadyDone(name, late, 2_000_000)
+        record = store.read(name)
+        assert record is not None
+        assert record.last_tick_us == 2_000_000
