@@ -45,9 +45,9 @@ class Sqlite:
 
     def try_acquire(self) -> bool:
         got = self._db.execute(
-            "INSERT INTO bare VALUES (?, ?, unixepoch('subsec') + ?) ON CONFLICT (name) DO UPDATE "
-            "SET by = excluded.by, until = excluded.until WHERE until < unixepoch('subsec') RETURNING 1",
-            (self._name, self._me, TTL_S),
+            "INSERT INTO bare VALUES (?, ?, julianday('now') + ?) ON CONFLICT (name) DO UPDATE "
+            "SET by = excluded.by, until = excluded.until WHERE until < julianday('now') RETURNING 1",
+            (self._name, self._me, TTL_S / 86400),
         )
         return got.fetchone() is not None
 

@@ -2,7 +2,7 @@
 
     python bench/takeover.py [--json] [--store redis …] [--kills 20] [--ttl 3]
 
-- *kill*: a process holds a lock and renews it; another process waits for it; the first is killed. Several such pairs run
+- *kill*: a process holds a lock and renews it; another process waits for it; the first is killed. Several pairs run
   at a time, on locks of their own. Promise: p99 ≤ ttl + 1 s on every store. (The memory store's holder is a thread that
   is stopped for good: it has no processes that could die.)
 - *resign*: an elected leader resigns; the other candidate leads. *release*: a lock is released and another node waits

@@ -1,0 +1,62 @@
+"""House rules as tests, so that breaking one is noticed by whoever does it."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import fencepost
+from fencepost import errors, locks
+from fencepost.leases.schemes import SCHEMES
+
+ROOT = Path(__file__).parent.parent
+SOURCES = sorted((ROOT / "src").rglob("*.py"))
+
+
+@pytest.mark.parametrize("module", ["time", "threading", "random", "subprocess", "secrets", "queue", "uuid", "signal"])
+def test_lint_refuses_impure_modules_outside_the_threaded_runtime(module: str) -> None:
+    def codes(path: str) -> str:
+        command = [sys.executable, "-m", "ruff", "check", "--output-format=concise", "--stdin-filename", path, "-"]
+        return subprocess.run(
+            command, input=f"import {module}\n\n{module}.x()\n", capture_output=True, text=True, cwd=ROOT, check=False
+        ).stdout
+
+    assert "TID251" in codes("src/fencepost/leases/keeper.py")
+    assert "TID251" in codes("src/fencepost/core/lease.py")
+    assert "TID251" in codes("src/fencepost/cli/main.py")
+    assert "TID251" not in codes("src/fencepost/threaded/runtime.py")
+
+
+@pytest.mark.parametrize("module", [fencepost, locks], ids=lambda module: module.__name__)
+def test_all_is_exact(module: object) -> None:
+    names = module.__all__  # type: ignore[attr-defined]
+    assert sorted(names) == sorted(set(names))
+    assert all(hasattr(module, name) for name in names)
+
+
+def test_every_error_is_in_the_tree_of_the_docstring() -> None:
+    classes = [name for name, value in vars(errors).items() if isinstance(value, type)]
+    assert [name for name in classes if name not in (errors.__doc__ or "")] == []
+
+
+def test_every_store_has_its_page() -> None:
+    pages = {path.stem for path in (ROOT / "docs" / "stores").glob("*.md")}
+    named = {"postgres": "postgresql", "postgres_advisory": "postgresql-advisory"}
+    wanted = {named.get(scheme.module, scheme.module) for scheme in SCHEMES.values()}
+    assert wanted <= pages
+
+
+def test_nothing_is_unpickled_or_evaluated() -> None:
+    for path in SOURCES:
+        tree = ast.parse(path.read_text())
+        names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+        imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names}
+        assert not names & {"eval", "exec"}, path
+        assert not imported & {"pickle", "marshal", "shelve"}, path
+
+
+def test_the_version_is_stated_once() -> None:
+    assert fencepost.__version__
+    assert "version" not in (ROOT / "pyproject.toml").read_text().split("[project]")[1].split("dynamic")[0]

@@ -1,0 +1,46 @@
+"""The demo and the benchmarks run: smoke versions of what `make demo` and `make bench` do at length."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parent.parent
+
+
+def run(*arguments: str, **environment: str) -> str:
+    ended = subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=environment or None, capture_output=True, text=True, check=False
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    return ended.stdout
+
+
+def last_line(output: str) -> dict[str, Any]:
+    result: dict[str, Any] = json.loads(output.strip().splitlines()[-1])
+    return result
+
+
+def test_demo_runs_each_due_time_once_through_a_kill_and_a_pause() -> None:
+    output = run("examples/three_nodes.py", DEMO_SECONDS="14", PATH="/usr/bin:/bin")
+    assert "kill -9 node-" in output
+    assert "lost its lease, wrote nothing" in output
+    assert "twice 0 · missed 0 · tokens rose with every holder" in output
+
+
+def test_bench_leases_prints_ratios_as_its_last_line() -> None:
+    stores = ["--store", "sqlite", "--store", "redis"]
+    output = run("bench/leases.py", "--json", "--seconds", "0.05", "--rounds", "1", *stores)
+    redis = last_line(output)["stores"]["redis"]
+    assert redis["ratio"] > 0
+    assert redis["ratio_contended"] > 0
+    assert redis["renew_1000_round_trips"] == 1
+    assert redis["vs_driver_lock"] > 0
+
+
+def test_bench_takeover_keeps_its_promise() -> None:
+    output = run("bench/takeover.py", "--json", "--kills", "2", "--store", "redis")
+    redis = last_line(output)["stores"]["redis"]
+    assert redis["kept"] is True
+    assert 0 < redis["kill_p99_s"] <= 4
