@@ -1,0 +1,214 @@
+"""A kazoo client with deadlines.
+
+kazoo answers when it can: it queues requests while it reconnects, and reconnects for as long as it takes. Here every
+question has a deadline. A connection that let one pass is dropped, and kazoo makes another, if need be to another
+server, for the same ZooKeeper session. A question that was cut off is asked once more; all of this store's may be.
+
+A question whose deadline passed may still be carried out later: unknown means unknown.
+"""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from kazoo.client import KazooClient
+from kazoo.exceptions import (
+    BadVersionError,
+    ConnectionLoss,
+    KazooException,
+    NoAuthError,
+    NodeExistsError,
+    NoNodeError,
+    SessionExpiredError,
+)
+from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
+from kazoo.protocol.connection import ConnectionHandler
+from kazoo.protocol.states import KazooState
+from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL
+
+from fencepost.core.runtime import Runtime
+from fencepost.errors import StoreUnavailable
+
+logging.getLogger("kazoo").addHandler(logging.NullHandler())
+
+Request = Callable[[Any], Any]
+ANSWERS = (NoNodeError, NodeExistsError, BadVersionError)
+_NEGOTIATED_PER_READ_TIMEOUT = 1.5
+
+
+class NoRights(StoreUnavailable):
+    """The user may not do that."""
+
+
+class SessionEnded(StoreUnavailable):
+    """The ZooKeeper session has expired or was closed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the servers are, and as whom we come."""
+
+    hosts: str
+    login: str | None
+    connect_s: float
+
+
+class Answers(NamedTuple):
+    """An answer to each request (an exception, where it says no), and whether they were asked twice."""
+
+    values: list[Any]
+    repeated: bool = False
+
+
+class Link:
+    """A ZooKeeper session of our own making, and questions on it."""
+
+    def __init__(self, place: Place, runtime: Runtime, *, timeout_s: float, is_renewed_by_us: bool) -> None:
+        self._place = place
+        self._runtime = runtime
+        self._is_renewed_by_us = is_renewed_by_us
+        self.has_ended = False
+        handler = _Handler(place.connect_s)
+        self._kazoo = KazooClient(
+            hosts=place.hosts,
+            timeout=timeout_s,
+            handler=handler,
+            auth_data=[("digest", place.login)] if place.login else None,
+            default_acl=CREATOR_ALL_ACL if place.login else None,
+            connection_retry=KazooRetry(max_tries=-1, delay=0.05, max_delay=1.0, sleep_func=handler.sleep_func),
+        )
+        self._connection = _Connection(self._kazoo, is_renewed_by_us=is_renewed_by_us)
+        self._kazoo._connection = self._connection
+        self._kazoo.add_listener(self._note_state)
+
+    @property
+    def negotiated_s(self) -> float:
+        """The session timeout the server granted. Known once a question was answered."""
+        return self._connection.negotiated_s
+
+    def start(self, deadline: float) -> None:
+        """Connect, or raise `StoreUnavailable`."""
+        is_connected = self._kazoo.start_async()
+        if not is_connected.wait(max(0.0, deadline - self._runtime.monotonic())):
+            self.abandon()
+            raise StoreUnavailable(f"ZooKeeper at {self._place.hosts} cannot be reached: no connection in time")
+
+    def ask(self, request: Request, deadline: float) -> Any:
+        """Ask one question; *no such node*, *exists already* and *other version* are raised as kazoo's exceptions."""
+        value = self.ask_all([request], deadline).values[0]
+        if isinstance(value, Exception):
+            raise value
+        return value
+
+    def ask_all(self, requests: Sequence[Request], deadline: float) -> Answers:
+        """Ask questions in one go; their answers come in the same order."""
+        for repeated in (False, True):
+            self._ensure_alive()
+            results = [request(self._kazoo) for request in requests]
+            try:
+                return Answers([self._answer(result, deadline) for result in results], repeated)
+            except ConnectionLoss:
+                continue
+            except SessionExpiredError:
+                if self._is_renewed_by_us:
+                    self.has_ended = True
+        self._ensure_alive()
+        raise StoreUnavailable(f"ZooKeeper at {self._place.hosts}: the connection broke")
+
+    def server_says(self, word: bytes) -> str:
+        """Return the server's answer to a four-letter word, or nothing if it gives none."""
+        try:
+            return str(self._kazoo.command(word))
+        except (KazooException, OSError):
+            return ""
+
+    def stop(self) -> Callable[[float], bool]:
+        """Begin to end the ZooKeeper session; the function returned waits for that, and says if it was confirmed."""
+        self.has_ended = True
+        done = self._runtime.event()
+
+        def stop() -> None:
+            with suppress(Exception):  # whatever it is, nobody waits for this link any more
+                self._kazoo.stop()
+                self._kazoo.close()
+            done.set()
+
+        self._runtime.spawn("fencepost-zookeeper-stop", stop)
+        return done.wait
+
+    def abandon(self) -> None:
+        """End it without waiting."""
+        self.stop()
+        self._connection.drop()
+
+    def forget(self) -> None:
+        """In a forked child: kazoo's threads are not here, and the connection is the parent's."""
+        self.has_ended = True
+        atexit.unregister(self._kazoo.handler.stop)
+
+    def _ensure_alive(self) -> None:
+        if self.has_ended:
+            raise SessionEnded("the ZooKeeper session has ended")
+
+    def _answer(self, result: Any, deadline: float) -> Any:
+        try:
+            return result.get(timeout=max(0.0, deadline - self._runtime.monotonic()))
+        except ANSWERS as error:
+            return error
+        except KazooTimeoutError as error:
+            self._connection.drop()
+            raise StoreUnavailable(f"ZooKeeper at {self._place.hosts}: no answer in time") from error
+        except NoAuthError as error:
+            raise NoRights("ZooKeeper says that we have no right to do that") from error
+        except (ConnectionLoss, SessionExpiredError):
+            raise
+        except KazooException as error:
+            raise StoreUnavailable(f"ZooKeeper refused: {type(error).__name__}") from error
+
+    def _note_state(self, state: str) -> None:
+        """Hear of a change, in kazoo's own thread. It would replace a lost session by a new one; we must not."""
+        if state == KazooState.LOST and self._is_renewed_by_us and not self.has_ended:
+            self.stop()
+
+
+class _Connection(ConnectionHandler):  # type: ignore[misc]
+    """kazoo's connection; it can be dropped, knows what was negotiated, and need not send heartbeats."""
+
+    def __init__(self, client: Any, *, is_renewed_by_us: bool) -> None:
+        super().__init__(client, client._conn_retry.copy(), logger=client.logger)
+        self.negotiated_s = 0.0
+        self._is_renewed_by_us = is_renewed_by_us
+
+    def drop(self) -> None:
+        """Cut the connection; kazoo notices and makes another."""
+        if (connected := self._socket) is not None:
+            with suppress(OSError):
+                connected.shutdown(socket.SHUT_RDWR)
+
+    def _connect(self, *args: Any) -> tuple[float, float]:
+        read_timeout_ms, connect_timeout_ms = super()._connect(*args)
+        self.negotiated_s = read_timeout_ms * _NEGOTIATED_PER_READ_TIMEOUT / 1000
+        return read_timeout_ms, connect_timeout_ms
+
+    def _send_ping(self, connect_timeout: float) -> None:
+        if not self._is_renewed_by_us:
+            super()._send_ping(connect_timeout)
+
+
+class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
+    """kazoo's threads; a server that does not take connections is given up in time to try another."""
+
+    def __init__(self, connect_s: float) -> None:
+        super().__init__()
+        self._connect_s = connect_s
+
+    def create_connection(self, *args: Any, **options: Any) -> Any:
+        options["timeout"] = min(options.get("timeout") or self._connect_s, self._connect_s)
+        return super().create_connection(*args, **options)

@@ -1,0 +1,135 @@
+"""What stands in ZooKeeper: paths, and JSON in the nodes."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+from urllib.parse import quote, unquote
+
+from fencepost.core.grants import Grant
+from fencepost.core.tick import Tick
+from fencepost.errors import StoreUnavailable
+
+
+class Paths:
+    """The nodes of the store. A name's node is its percent-encoding, dots and slashes included."""
+
+    def __init__(self, root: str) -> None:
+        self.leases = f"{root}/leases"
+        self.sessions = f"{root}/sessions"
+
+    def record(self, name: str) -> str:
+        """Return the path of a name's record."""
+        return f"{self.leases}/{quote(name, safe='').replace('.', '%2E')}"
+
+    def holder(self, name: str) -> str:
+        """Return the path of a name's holder."""
+        return f"{self.record(name)}/holder"
+
+    def era(self, name: str, era: str) -> str:
+        """Return the path of the node that lives as long as the record does."""
+        return f"{self.record(name)}/era-{era}"
+
+    def session(self, session_id: str) -> str:
+        """Return the path of a session's own node."""
+        return f"{self.sessions}/{session_id}"
+
+    @staticmethod
+    def name(node: str) -> str:
+        """Return the name of a record's node."""
+        return unquote(node)
+
+
+class Known(NamedTuple):
+    """A record at a version. If it was never granted, `token` is a bound from the time of its creation."""
+
+    era: str
+    version: int
+    token: int
+    last_tick_us: int | None
+    kept_until_us: int
+    is_granted: bool
+
+    def has_done(self, tick: Tick | None) -> bool:
+        """Whether `tick` is at or below the last one done."""
+        return tick is not None and self.last_tick_us is not None and tick.at_us <= self.last_tick_us
+
+    def to_json(self) -> bytes:
+        """Encode what the node holds."""
+        fields = {
+            "era": self.era,
+            "token": self.token,
+            "last_tick_us": self.last_tick_us,
+            "kept_until_us": self.kept_until_us,
+        }
+        return json.dumps(fields).encode()
+
+
+class Hold(NamedTuple):
+    """What the holder's node says."""
+
+    grant_id: str
+    token: int
+    holder: str
+    session_id: str
+    ttl_s: float
+    acquired_at_us: int
+
+
+class Seen(NamedTuple):
+    """A name as it was at one moment: who holds it, and the record, if there is one."""
+
+    hold: Hold | None
+    known: Known | None
+
+
+def new_record(era: str) -> bytes:
+    """Encode a record that was never granted."""
+    return json.dumps({"era": era}).encode()
+
+
+def to_known(content: bytes, stat: Any) -> Known:
+    """Decode a record.
+
+    A record is created empty. Tokens given before are from before its creation, and so are below the millisecond
+    after it, by the same clock: that is the bound for its first token.
+    """
+    fields = _fields(content, "era")
+    tick = fields.get("last_tick_us")
+    return Known(
+        era=str(fields["era"]),
+        version=int(stat.version),
+        token=int(fields.get("token", (stat.ctime + 1) * 1000 - 1)),
+        last_tick_us=None if tick is None else int(tick),
+        kept_until_us=int(fields.get("kept_until_us", 0)),
+        is_granted="token" in fields,
+    )
+
+
+def hold_of(grant: Grant, acquired_at_us: int) -> bytes:
+    """Encode what the holder's node says while `grant` is current."""
+    session = grant.session
+    hold = Hold(grant.grant_id, grant.token, session.holder, session.id, session.ttl_s, acquired_at_us)
+    return json.dumps(hold._asdict()).encode()
+
+
+def to_hold(content: bytes) -> Hold:
+    """Decode what a holder's node says."""
+    fields = _fields(content, "token")
+    return Hold(
+        grant_id=str(fields.get("grant_id", "")),
+        token=int(fields["token"]),
+        holder=str(fields.get("holder", "")),
+        session_id=str(fields.get("session_id", "")),
+        ttl_s=float(fields.get("ttl_s", 0.0)),
+        acquired_at_us=int(fields.get("acquired_at_us", 0)),
+    )
+
+
+def _fields(content: bytes, needed: str) -> dict[str, Any]:
+    try:
+        fields = json.loads(content)
+        _ = fields[needed]
+    except (ValueError, KeyError, TypeError):
+        raise StoreUnavailable("what stands in a node of ZooKeeper is not Fencepost's") from None
+    return dict(fields)

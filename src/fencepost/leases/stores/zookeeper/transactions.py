@@ -1,0 +1,80 @@
+"""Multis: all of their parts happen, or none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from kazoo.exceptions import NoAuthError, NoNodeError, RolledBackError, RuntimeInconsistency
+
+from fencepost.errors import StoreUnavailable
+from fencepost.leases.stores.zookeeper.link import ANSWERS, Link, NoRights
+
+Part = Callable[[Any], None]
+_ANY_VERSION = -1
+
+
+class Outcome(NamedTuple):
+    """What each part came to. `failed` is the number of the part that said no, with `error`, or None."""
+
+    values: list[Any]
+    failed: int | None
+    error: Exception | None
+    repeated: bool
+
+    @property
+    def is_done(self) -> bool:
+        """Whether all parts happened."""
+        return self.failed is None
+
+    def is_missing(self, part: int) -> bool:
+        """Whether it failed because the node of this part is not there."""
+        return self.failed == part and isinstance(self.error, NoNodeError)
+
+
+def exists(path: str) -> Part:
+    """Check that a node is there."""
+    return lambda multi: multi.check(path, _ANY_VERSION)
+
+
+def is_unchanged(path: str, version: int) -> Part:
+    """Check a node's version."""
+    return lambda multi: multi.check(path, version)
+
+
+def write(path: str, content: bytes, version: int) -> Part:
+    """Write a node that is at `version`."""
+    return lambda multi: multi.set_data(path, content, version)
+
+
+def create(path: str, content: bytes = b"", *, ephemeral: bool = False) -> Part:
+    """Create a node."""
+    return lambda multi: multi.create(path, content, ephemeral=ephemeral)
+
+
+def delete(path: str) -> Part:
+    """Delete a node."""
+    return lambda multi: multi.delete(path)
+
+
+def commit(link: Link, parts: list[Part], deadline: float) -> Outcome:
+    """Carry out the parts in one round trip."""
+
+    def request(client: Any) -> Any:
+        multi = client.transaction()
+        for part in parts:
+            part(multi)
+        return multi.commit_async()
+
+    answers = link.ask_all([request], deadline)
+    values = answers.values[0]
+    if isinstance(values, Exception):
+        return Outcome([], 0, values, answers.repeated)
+    for number, value in enumerate(values):
+        if isinstance(value, ANSWERS):
+            return Outcome(values, number, value, answers.repeated)
+        if isinstance(value, NoAuthError):
+            raise NoRights("ZooKeeper says that we have no right to do that")
+        if isinstance(value, Exception) and not isinstance(value, RolledBackError | RuntimeInconsistency):
+            raise StoreUnavailable(f"ZooKeeper refused: {type(value).__name__}")
+    return Outcome(values, None, None, answers.repeated)

@@ -1,0 +1,43 @@
+"""Waiting for the holder of a name to go, with one ZooKeeper watch per name however many wait."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fencepost.core.runtime import Event, Runtime
+
+
+class Watches:
+    """Who waits for which path. kazoo cannot take a watch back, so one function per path serves all who come."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._lock = runtime.lock()
+        self._waiting: dict[str, set[Event]] = {}
+        self._callbacks: dict[str, Callable[[Any], None]] = {}
+
+    def join(self, path: str) -> tuple[Event, Callable[[Any], None]]:
+        """Return an event that is set when `path` changes, and the function to give to kazoo as its watch."""
+        changed = self._runtime.event()
+        with self._lock:
+            self._waiting.setdefault(path, set()).add(changed)
+            return changed, self._callbacks.setdefault(path, partial(self._changed, path))
+
+    def leave(self, path: str, changed: Event, *, is_watched: bool) -> None:
+        """Wait no longer. `is_watched`: whether kazoo has the function, and will call it one day."""
+        with self._lock:
+            waiting = self._waiting.get(path, set())
+            waiting.discard(changed)
+            if not waiting:
+                self._waiting.pop(path, None)
+                if not is_watched:
+                    self._callbacks.pop(path, None)
+
+    def _changed(self, path: str, _: Any) -> None:
+        with self._lock:
+            self._callbacks.pop(path, None)
+            waiting = self._waiting.pop(path, set())
+        for changed in waiting:
+            changed.set()
