@@ -10,6 +10,7 @@ from fencepost.core.duration import seconds
 from fencepost.errors import InvalidUrl
 
 DEFAULT_CALL_TIMEOUT_S = 3.0
+_ENCODE = "write / ? # @ and the like in a user name or password as %2F %3F %23 %40"
 COMMON_OPTIONS = frozenset({"accept_risk", "call_timeout"})
 
 
@@ -32,13 +33,13 @@ class StoreUrl:
         try:
             parts = urlsplit(text)
             options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-        except ValueError as error:
-            raise InvalidUrl(f"the store URL cannot be read: {error}") from None
+        except ValueError:  # its text would repeat what may be part of a password
+            raise InvalidUrl(f"the store URL cannot be read; {_ENCODE}") from None
         account, _, places = parts.netloc.rpartition("@")
         user, _, password = account.partition(":")
         return StoreUrl(
             scheme=parts.scheme.lower(),
-            hosts=tuple(_host_and_port(place) for place in places.split(",") if place),
+            hosts=_hosts(places, what_follows=text.partition(parts.netloc)[2]),
             user=unquote(user) or None,
             password=unquote(password) or None,
             path=unquote(parts.path),
@@ -67,6 +68,16 @@ class StoreUrl:
         if unknown:
             allowed = ", ".join(sorted(set(known) | COMMON_OPTIONS))
             raise InvalidUrl(f"{self.scheme}:// does not know the option {unknown[0]!r}; it knows: {allowed}")
+
+
+def _hosts(places: str, *, what_follows: str) -> tuple[tuple[str, int | None], ...]:
+    try:
+        return tuple(_host_and_port(place) for place in places.split(",") if place)
+    except InvalidUrl:
+        if "@" not in what_follows:
+            raise
+        # What looks like a port is the beginning of a password that has a / ? or # in it: not to be repeated.
+        raise InvalidUrl(f"the store URL cannot be read; {_ENCODE}") from None
 
 
 def _host_and_port(place: str) -> tuple[str, int | None]:
