@@ -21,6 +21,7 @@ app = typer.Typer(
     epilog="fencepost exec --help and fencepost locks --help say more, with examples.",
     add_completion=False,
     no_args_is_help=True,
+    pretty_exceptions_enable=False,  # its tracebacks may show what a variable holds, such as a URL with its password
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 app.add_typer(locks.app, name="locks")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 
+from fencepost.core.events import What
 from fencepost.observe.logs import JsonFormatter
 
 _LEVELS = {-1: logging.ERROR, 0: logging.INFO, 1: logging.INFO, 2: logging.DEBUG}
@@ -16,6 +17,8 @@ def configure(*, log_format: str, verbosity: int) -> None:
     degree = max(-1, min(verbosity, 2))
     to_stderr = logging.StreamHandler()
     to_stderr.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter("fencepost: %(message)s"))
+    if degree <= 0:
+        to_stderr.addFilter(_is_not_said_anyway)
     root = logging.getLogger("fencepost")
     root.handlers[:] = [to_stderr]
     root.propagate = False
@@ -27,3 +30,8 @@ def say(level: int, message: str, **fields: object) -> None:
     """Say a sentence; `fields` go along for machines."""
     known = {name: value for name, value in fields.items() if value is not None}
     _logger.log(level, "%s", message, extra={"fencepost": {"message": message, **known}})
+
+
+def _is_not_said_anyway(record: logging.LogRecord) -> bool:
+    """Leave out the event of a loss, which the command reports in a sentence of its own."""
+    return getattr(record, "fencepost", {}).get("event") != What.LOST

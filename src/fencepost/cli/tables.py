@@ -72,7 +72,8 @@ def print_history(past: Sequence[PastGrant]) -> None:
     """Draw one row per ended grant."""
     table = _table("name", "holder", "token", "from", "until", "why")
     for grant in past:
-        _add(table, *(str(value) for value in past_fields(grant).values()))
+        from_to = (_to_the_second(grant.acquired_at_us), _to_the_second(grant.ended_at_us))
+        _add(table, grant.name, grant.holder, str(grant.token), *from_to, grant.why)
     _draw(table)
 
 
@@ -81,7 +82,7 @@ def _cells(record: LeaseRecord) -> dict[str, str]:
         "name": record.name,
         "holder": holder_of(record),
         "token": str(record.token),
-        "since": (_at(record.acquired_at_us) or "") if record.is_held else "",
+        "since": _to_the_second(record.acquired_at_us if record.is_held else None),
         "free in": _free_in(record),
         "last tick": _at(record.last_tick_us) or "",
     }
@@ -95,6 +96,10 @@ def _free_in(record: LeaseRecord) -> str:
 
 def _at(at_us: int | None) -> str | None:
     return None if at_us is None else spelled_us(at_us)
+
+
+def _to_the_second(at_us: int | None) -> str:
+    return "" if at_us is None else spelled_us(at_us - at_us % 1_000_000)
 
 
 def _table(*columns: str) -> Table:
@@ -117,4 +122,6 @@ def _draw(table: Table) -> None:
     from rich.console import Console  # noqa: PLC0415
 
     console = Console()
-    console.print(table, width=None if console.is_terminal else _WIDE)
+    if not console.is_terminal:
+        console.width = _WIDE
+    console.print(table)
