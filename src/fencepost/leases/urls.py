@@ -39,7 +39,7 @@ class StoreUrl:
         user, _, password = account.partition(":")
         return StoreUrl(
             scheme=parts.scheme.lower(),
-            hosts=_hosts(places, what_follows=text.partition(parts.netloc)[2]),
+            hosts=_hosts(places, what_follows=f"{parts.path}?{parts.query}#{parts.fragment}"),
             user=unquote(user) or None,
             password=unquote(password) or None,
             path=unquote(parts.path),
