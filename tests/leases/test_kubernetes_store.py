@@ -640,6 +640,22 @@ class TestFaults:
                 store.read("x")
             assert time.monotonic() - began_at <= 0.8
 
+    def test_watch_that_is_cut_off_at_once_is_unavailable(self) -> None:
+        import socket
+
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+
+            def hang_up() -> None:
+                connection, _ = listener.accept()
+                with connection:
+                    connection.recv(65536)
+
+            threading.Thread(target=hang_up, daemon=True).start()
+            find = config.ApiAddress("127.0.0.1", listener.getsockname()[1], "", "ns", None, config.Credentials(None))
+            store = KubernetesStore(lambda: find, RUNTIME, prefix="fencepost", call_timeout_s=5)
+            with pytest.raises(StoreUnavailable, match="broke the connection"):
+                store._leases.watch("1", id="x", for_s=1, until=RUNTIME.monotonic() + 5)
+
     def test_broken_idle_connections_are_not_noticed(self, server: Kubernetes, name: str) -> None:
         with Proxy(server.host, server.port) as proxy:
             store = store_at(proxy.through(server.url))

@@ -85,6 +85,9 @@ class ApiServer:
         connection = self._connect(until)
         try:
             response = self._send(connection, self._request("GET", path, b"", "", self._authorization(until)), until)
+        except _Broken as broken:
+            connection.close()
+            raise StoreUnavailable(f"the Kubernetes API server broke the connection: {broken}") from None
         except BaseException:
             connection.close()
             raise
