@@ -80,8 +80,9 @@ class GuardedProgram:
             case ["failed", number]:
                 self._close(Ended(127))
                 raise OSError(int(number), os.strerror(int(number)), program)
+            case None:  # too late already; when the pipe closes, the guardian ends what it may have started
+                self._close(Ended(-signal.SIGKILL, "its trust ended before it was started"))
             case _:
-                self._guardian.kill()
                 self._close(Ended(127))
                 raise ChildProcessError(f"the guardian of {program!r} ended before it could start it")
 
