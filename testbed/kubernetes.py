@@ -82,8 +82,12 @@ class Kubernetes(Server):
 
     def get(self, path: str, *, token: str | None = None) -> bytes:
         """The body of the answer to a GET, by default the admin's; raises on any status that is not a success."""
+        return self.ask("GET", path, token=token)
+
+    def ask(self, method: str, path: str, *, token: str | None = None) -> bytes:
+        """The same for any method without a body."""
         headers = {"Authorization": f"Bearer {token or self.token}"}
-        request = urllib.request.Request(f"https://{self.address}{path}", headers=headers)
+        request = urllib.request.Request(f"https://{self.address}{path}", headers=headers, method=method)
         context = ssl.create_default_context(cafile=self.ca_file)
         with urllib.request.urlopen(request, timeout=5, context=context) as answer:
             body: bytes = answer.read()
