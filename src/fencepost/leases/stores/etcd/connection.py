@@ -65,6 +65,7 @@ class Member:
         self._tls = tls
         self._runtime = runtime
         self._idle: list[HTTPConnection] = []
+        self._is_closed = False
 
     def ask(self, question: Question, connect_s: float) -> Reply:
         """Ask and read the whole answer. Raises `NotConnected`, `NotAnswered` or `NotTrusted`."""
@@ -100,9 +101,10 @@ class Member:
             connection.close()
 
     def close(self) -> None:
-        """Close the idle connections."""
-        while self._idle:
-            self._idle.pop().close()
+        """Close the idle connections, and from now on every other after its use."""
+        self._is_closed = True
+        while (connection := self._take_idle()) is not None:
+            connection.close()
 
     def forget(self) -> None:
         """Leave the connections to the process that opened them."""
@@ -141,7 +143,7 @@ class Member:
         except BaseException:
             connection.close()
             raise
-        if connection.sock is not None and len(self._idle) < _IDLE_LIMIT:
+        if connection.sock is not None and len(self._idle) < _IDLE_LIMIT and not self._is_closed:
             self._idle.append(connection)
         else:
             connection.close()
