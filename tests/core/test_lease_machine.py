@@ -109,3 +109,10 @@ def test_whatever_happens_trust_never_outlives_the_last_answered_request(
         assert machine.trusted_until <= last_sent_at + TIMINGS.trust_s
         assert not (was_untrusted and machine.is_trusted_at(now)), "trust came back"
         was_untrusted = was_untrusted or not machine.is_trusted_at(now)
+
+
+def test_an_answer_that_took_longer_than_the_interval_begins_no_renewal_that_nobody_sends() -> None:
+    machine = held()
+    assert machine.tick(10.0) == Renew()
+    assert machine.renewed(sent_at=10.0, now=21.0) == WakeAt(20.0)  # in the past: look again at once
+    assert machine.tick(21.0) == Renew()

@@ -83,23 +83,21 @@ class LeaseMachine:
         """When work that takes its time to end has to be told, so that it is dead when trust ends."""
         return self.trusted_until - self.timings.stop_s
 
-    def granted(self, *, sent_at: float, now: float) -> Effect:
+    def granted(self, *, sent_at: float, now: float) -> StepDown | WakeAt:
         """Begin: the store opened the session, in answer to a request sent at `sent_at`."""
         if self.phase is not Phase.NEW:
             raise RuntimeError(f"granted in phase {self.phase.value}")
         self.phase = Phase.HELD
         self._extend(sent_at)
-        return self.tick(now)
+        return self._outlook(now)
 
     def tick(self, now: float) -> Effect:
         """Time has passed: step down, renew, or sleep."""
-        effect = self.expire(now)
-        if isinstance(effect, StepDown) or self.phase is not Phase.HELD or self._in_flight:
-            return effect
-        if now >= self._renew_at:
+        effect = self._outlook(now)
+        if self.phase is Phase.HELD and not self._in_flight and now >= self._renew_at:
             self._in_flight = True
             return Renew()
-        return WakeAt(min(self._renew_at, self.trusted_until))
+        return effect
 
     def expire(self, now: float) -> StepDown | WakeAt:
         """Time has passed, and only trust is asked about: for whoever watches while a renewal hangs."""
@@ -109,18 +107,18 @@ class LeaseMachine:
             return self._lose("trust ran out: the store did not confirm a renewal in time")
         return WakeAt(self.trusted_until)
 
-    def renewed(self, *, sent_at: float, now: float) -> Effect:
+    def renewed(self, *, sent_at: float, now: float) -> StepDown | WakeAt:
         """Note that the store confirmed a renewal. After trust has run out it comes too late."""
         self._in_flight = False
         if self.is_trusted_at(now):
             self._extend(sent_at)
-        return self.tick(now)
+        return self._outlook(now)
 
-    def unknown(self, now: float) -> Effect:
+    def unknown(self, now: float) -> StepDown | WakeAt:
         """Note that a renewal was not answered, or with an error: try again soon."""
         self._in_flight = False
         self._renew_at = now + self.timings.retry_every_s
-        return self.tick(now)
+        return self._outlook(now)
 
     def refused(self, reason: str) -> Effect:
         """Note that the store says the session is no longer ours."""
@@ -134,6 +132,13 @@ class LeaseMachine:
         if self.phase is not Phase.LOST:
             self.phase = Phase.ENDED
             self.reason = "released"
+
+    def _outlook(self, now: float) -> StepDown | WakeAt:
+        """Say what comes next without beginning it: only `tick` begins a renewal, for only its caller sends one."""
+        effect = self.expire(now)
+        if isinstance(effect, StepDown) or self.phase is not Phase.HELD or self._in_flight:
+            return effect
+        return WakeAt(min(self._renew_at, self.trusted_until))
 
     def _extend(self, sent_at: float) -> None:
         self.trusted_until = max(self.trusted_until, sent_at + self.timings.trust_s)

@@ -1,0 +1,55 @@
+"""What keeps a lease, at its edges: slow answers, failing callbacks, interruptions, forks, and threads that cross."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fencepost.core.events import Event, What
+from fencepost.core.grants import Lost, Renewed, Session
+from fencepost.leases.locks import Locks
+from fencepost.leases.stores.memory import MemoryStore
+from fencepost.testing import until
+from fencepost.threaded import ThreadedRuntime
+
+RUNTIME = ThreadedRuntime()
+
+
+@pytest.fixture
+def memory() -> MemoryStore:
+    return MemoryStore(RUNTIME)
+
+
+@pytest.fixture
+def heard() -> list[Event]:
+    return []
+
+
+@pytest.fixture
+def store(memory: MemoryStore, heard: list[Event]) -> Iterator[Locks]:
+    connected = Locks(memory, runtime=RUNTIME, observers=[heard.append])
+    yield connected
+    connected.close()
+
+
+def count(heard: list[Event], what: What) -> int:
+    return sum(event.what is what for event in heard)
+
+
+# -- renewal -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_renewal_that_took_longer_than_the_renewal_interval_is_followed_by_another(
+    store: Locks, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, heard: list[Event]
+) -> None:
+    renew = memory.renew
+
+    def slow(session: Session, grants: Any) -> Renewed | Lost:
+        outcome = renew(session, grants)
+        RUNTIME.sleep(0.3)
+        return outcome
+
+    monkeypatch.setattr(memory, "renew", slow)
+    with store.lock("a", ttl=1.5, renew_every=0.2, call_timeout=0.5) as lease:
+        until(lambda: count(heard, What.RENEWED) >= 6 or lease.lost, 5, "it is renewed again and again")
+        assert not lease.lost
