@@ -252,31 +252,42 @@ class TestTrouble:
 
 
 class TestFork:
-    def test_child_that_outlives_its_parent_keeps_its_own_lock(self, tmp_path: Path, name: str) -> None:
-        """The child must have locks of its own on the file: else the last one out would clear it away under it."""
+    def test_child_that_outlives_its_parent_still_writes_where_others_read(self, tmp_path: Path, name: str) -> None:
+        """The child needs locks of its own on the file: else the last one out clears the log away under it."""
         url = f"sqlite:///{tmp_path}/app.db"
-        os.mkfifo(tmp_path / "end")
-        go, said = os.pipe()
-        middle = os.fork()
-        if middle == 0:  # the parent in question
+        go, end = tmp_path / "go", tmp_path / "end"
+        os.mkfifo(go)
+        os.mkfifo(end)
+        told, tell = os.pipe()
+        if (parent := os.fork()) == 0:
             with started(url) as store:
                 taken(store, opened(store, "parent"), f"{name}/parent")
                 if os.fork() == 0:
-                    store.forget_connections()
-                    taken(store, opened(store, "child"), name)
-                    os.write(said, b"held")
-                    os.read(os.open(tmp_path / "end", os.O_RDONLY), 1)
-                    os._exit(0)
-                os.read(go, 4)
-            os._exit(0)  # its connections are closed in good order
-        assert os.waitpid(middle, 0)[1] == 0
+                    try:
+                        store.forget_connections()
+                        session = opened(store, "child")
+                        taken(store, session, f"{name}/early")
+                        os.write(tell, b"1")
+                        go.read_bytes()
+                        taken(store, session, f"{name}/late")
+                        os.write(tell, b"2")
+                        end.read_bytes()
+                    finally:
+                        os.write(tell, b"0")  # so that nobody waits for a child that failed
+                        os._exit(0)
+                os.read(told, 1)
+            os._exit(0)  # after its connections were closed in good order
+        assert os.waitpid(parent, 0)[1] == 0
         with started(url) as other:
-            refusal = other.acquire(opened(other), name, grant_id="x")
-            assert isinstance(refusal, Held)
-            assert refusal.holder == "child"
-        (tmp_path / "end").write_bytes(b"x")
-        os.close(go)
-        os.close(said)
+            go.write_bytes(b"x")
+            assert os.read(told, 1) == b"2"
+            for lock in ("early", "late"):
+                refusal = other.acquire(opened(other), f"{name}/{lock}", grant_id="x")
+                assert isinstance(refusal, Held), lock
+                assert refusal.holder == "child"
+        end.write_bytes(b"x")
+        os.close(told)
+        os.close(tell)
 
     def test_child_forked_in_the_middle_of_a_call_is_told_so(self, store: SqlLeaseStore) -> None:
         store._calls.pool.take(RUNTIME.monotonic() + 1)
