@@ -7,6 +7,7 @@ import pytest
 
 from fencepost.core.events import Event, What
 from fencepost.core.grants import Lost, Renewed, Session
+from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
 from fencepost.leases.stores.memory import MemoryStore
 from fencepost.testing import until
@@ -53,3 +54,35 @@ def test_a_renewal_that_took_longer_than_the_renewal_interval_is_followed_by_ano
     with store.lock("a", ttl=1.5, renew_every=0.2, call_timeout=0.5) as lease:
         until(lambda: count(heard, What.RENEWED) >= 6 or lease.lost, 5, "it is renewed again and again")
         assert not lease.lost
+
+
+# -- callbacks ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("error", [ValueError, SystemExit])
+def test_a_callback_that_raises_keeps_nobody_else_from_being_told(
+    store: Locks, memory: MemoryStore, heard: list[Event], error: type[BaseException]
+) -> None:
+    def broken(_: Lease) -> None:
+        raise error("no")
+
+    told: list[str] = []
+    for name in ("a", "b", "c"):
+        lease = store.lock(name, ttl=0.6).acquire()
+        lease.on_lost(broken)
+        lease.on_lost(lambda lost: told.append(lost.name))
+    memory.wipe()
+    until(lambda: len(told) == 3, 3, "all are told")
+    until(lambda: count(heard, What.LOST) == 3, 3, "each loss is an event")
+    assert count(heard, What.OBSERVER_FAILED) == 3
+
+
+def test_closing_frees_everything_although_a_callback_raises(store: Locks, memory: MemoryStore) -> None:
+    def broken(_: Lease) -> None:
+        raise ValueError("no")
+
+    store.lock("a").acquire().on_lost(broken)
+    store.close()
+    record = memory.read("a")
+    assert record is not None
+    assert not record.is_held

@@ -20,7 +20,7 @@ from fencepost.core.grants import Grant, Lost, Session
 from fencepost.core.lease import Effect, LeaseMachine, Phase, Renew, StepDown, WakeAt
 from fencepost.core.runtime import Runtime
 from fencepost.core.timings import Timings
-from fencepost.errors import FencepostError, StoreUnavailable
+from fencepost.errors import StoreUnavailable
 from fencepost.leases.lease import Lease
 from fencepost.leases.store import LeaseStore
 
@@ -88,6 +88,8 @@ class KeptSession:
 
     def lost_reason(self) -> str:
         """Say why the session can no longer be trusted."""
+        if self._machine.phase is Phase.ENDED:
+            return "the store was closed"
         return self._machine.reason or "trust ran out: the store did not confirm a renewal in time"
 
     def begin(self) -> bool:
@@ -140,17 +142,12 @@ class KeptSession:
         with self._lock:
             was_live = self._machine.phase is Phase.HELD
             self._machine.released()
-            leases = list(self._leases.values())
-            self._leases.clear()
-        self._wake.set()
-        self._wake_watcher.set()
-        for lease in leases:
-            lease.end("the store was closed")
+        self._step_down(self.lost_reason())
         if was_live:
             try:
                 self._store.close(self.session)
-            except FencepostError:
-                return  # unknown: the session expires by itself
+            except Exception:  # noqa: BLE001 - unknown, whatever it was: the session expires by itself
+                return
 
     def forget(self) -> None:
         """In a forked child: nothing here is ours any more, and no lock can be trusted to be free."""
@@ -272,10 +269,10 @@ class KeptSession:
             with self._lock:
                 effect = self._machine.expire(self._runtime.monotonic())
             if isinstance(effect, StepDown):
-                self._step_down(effect.reason)
-                return
+                break
             self._wake_watcher.wait(min(max(effect.at - self._runtime.monotonic(), 0.0), _LONGEST_NAP_S))
             self._wake_watcher.clear()
+        self._step_down(self.lost_reason())  # whoever found out first may have been interrupted while telling
 
     def _refuse(self, reason: str) -> None:
         with self._lock:
@@ -284,10 +281,14 @@ class KeptSession:
             self._step_down(effect.reason)
 
     def _step_down(self, reason: str) -> None:
-        with self._lock:
-            leases = list(self._leases.values())
-            self._leases.clear()
+        """Tell every lease. Each is taken out only when it is told, so that an interruption leaves none untold."""
         self._wake.set()
         self._wake_watcher.set()
-        for lease in leases:
+        while (lease := self._any_lease()) is not None:
             lease.end(reason)
+            with self._lock:
+                self._leases.pop(lease.grant.grant_id, None)
+
+    def _any_lease(self) -> Lease | None:
+        with self._lock:
+            return next(iter(self._leases.values()), None)

@@ -145,7 +145,10 @@ class Lease:
             calls, self._on_lost = self._on_lost, []
         self._tell(What.LOST, reason=reason, held_s=self._runtime.monotonic() - self._acquired_at)
         for call in calls:
-            call(self)
+            try:
+                call(self)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - whoever else has to be told is told
+                self._tell(What.OBSERVER_FAILED, reason=f"on_lost raised {error!r}")
 
     def __enter__(self) -> Self:
         self._context = entered(self)
