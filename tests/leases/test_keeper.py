@@ -1,6 +1,8 @@
 """What keeps a lease, at its edges: slow answers, failing callbacks, interruptions, forks, and threads that cross."""
 
-from collections.abc import Iterator
+import asyncio
+import contextvars
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -86,3 +88,31 @@ def test_closing_frees_everything_although_a_callback_raises(store: Locks, memor
     record = memory.read("a")
     assert record is not None
     assert not record.is_held
+
+
+# -- the current lease -------------------------------------------------------------------------------------------------
+
+
+def test_a_lock_left_in_another_context_than_it_was_entered_is_free(store: Locks) -> None:
+    lock = store.lock("a")
+    contextvars.copy_context().run(lock.__enter__)
+    lock.__exit__(None, None, None)
+    assert store.try_lock("a") is not None
+
+
+def test_an_async_lock_left_in_another_context_than_it_was_entered_is_free(store: Locks) -> None:
+    async def ticks() -> AsyncIterator[int]:
+        async with store.lock("a"):
+            yield 1
+
+    async def main() -> None:
+        generator = ticks()
+
+        async def first() -> None:
+            await anext(generator)
+
+        await asyncio.create_task(first())
+        await generator.aclose()  # type: ignore[attr-defined]
+
+    asyncio.run(main())
+    assert store.try_lock("a") is not None

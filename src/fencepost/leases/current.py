@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from contextvars import ContextVar, Token
 from typing import TYPE_CHECKING
 
@@ -22,5 +23,10 @@ def entered(lease: Lease) -> Token[Lease | None]:
 
 
 def left(token: Token[Lease | None]) -> None:
-    """Go back to what was current before."""
-    _current.reset(token)
+    """Go back to what was current before, unless this is another context than the one that entered.
+
+    So it is for a generator that somebody else finishes, and for a dependency that a web framework leaves on another
+    thread. What the other context shows is not ours to change, and the lease has to be released all the same.
+    """
+    with suppress(ValueError):
+        _current.reset(token)
