@@ -498,6 +498,25 @@ class TestStart:
         with pytest.raises(StoreUnavailable, match=rf"127\.0\.0\.1:{one},127\.0\.0\.1:{two} cannot be reached"):
             store_at(f"zookeeper://127.0.0.1:{one},127.0.0.1:{two}?call_timeout=500ms").start()
         assert time.monotonic() - asked_at < 1.5
+        wait.until(lambda: not any("zookeeper" in thread.name for thread in threading.enumerate()))
+
+    def test_callers_do_not_queue_for_a_server_that_is_away(self) -> None:
+        store = store_at(f"zookeeper://127.0.0.1:{free_port()}?call_timeout=500ms")
+        took_s: list[float] = []
+
+        def call() -> None:
+            asked_at = time.monotonic()
+            with pytest.raises(StoreUnavailable, match="cannot be reached"):
+                store.read("x")
+            took_s.append(time.monotonic() - asked_at)
+
+        callers = [threading.Thread(target=call) for _ in range(6)]
+        for caller in callers:
+            caller.start()
+        for caller in callers:
+            caller.join()
+        assert len(took_s) == 6
+        assert max(took_s) < 1.0
 
     def test_lone_server_is_warned_of(self, store: ZooKeeperStore) -> None:
         assert any("runs alone" in warning for warning in store.start())

@@ -101,7 +101,10 @@ class Client:
         payload = json.dumps(body).encode()
         for piece in self.calls.stream(Question(f"/v3/{method}", payload, self._headers, deadline)):
             *lines, rest = (rest + piece).split(b"\n")
-            yield from (json.loads(line) for line in lines if line)
+            try:
+                yield from [json.loads(line) for line in lines if line]
+            except ValueError as error:
+                raise StoreUnavailable("etcd's answer is no JSON: is it a proxy's?") from error
 
     def close(self) -> None:
         """Close all connections."""

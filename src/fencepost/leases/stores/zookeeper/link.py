@@ -29,7 +29,7 @@ from kazoo.exceptions import (
 )
 from kazoo.handlers.threading import KazooTimeoutError, SequentialThreadingHandler
 from kazoo.protocol.connection import ConnectionHandler
-from kazoo.protocol.states import KazooState
+from kazoo.protocol.states import KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
@@ -40,6 +40,7 @@ logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
 Request = Callable[[Any], Any]
 ANSWERS = (NoNodeError, NodeExistsError, BadVersionError)
+_GIVEN_UP = (KeeperState.CLOSED, KeeperState.AUTH_FAILED)
 _NEGOTIATED_PER_READ_TIMEOUT = 1.5
 
 
@@ -74,6 +75,7 @@ class Link:
         self._place = place
         self._runtime = runtime
         self._is_renewed_by_us = is_renewed_by_us
+        self._has_connected = False
         self.has_ended = False
         handler = _Handler(place.connect_s)
         self._kazoo = KazooClient(
@@ -93,12 +95,22 @@ class Link:
         """The session timeout the server granted. Known once a question was answered."""
         return self._connection.negotiated_s
 
-    def start(self, deadline: float) -> None:
-        """Connect, or raise `StoreUnavailable`."""
-        is_connected = self._kazoo.start_async()
-        if not is_connected.wait(max(0.0, deadline - self._runtime.monotonic())):
-            self.abandon()
+    @property
+    def is_dead(self) -> bool:
+        """Whether kazoo has given up, and will never connect again."""
+        return self.has_ended or (self._has_connected and self._kazoo.client_state in _GIVEN_UP)
+
+    def start(self) -> None:
+        """Begin to connect."""
+        self._is_connected = self._kazoo.start_async()
+
+    def wait_connected(self, deadline: float) -> None:
+        """Wait for the first connection, or raise `StoreUnavailable`; kazoo goes on trying then."""
+        if self._has_connected:
+            return
+        if not self._is_connected.wait(max(0.0, deadline - self._runtime.monotonic())):
             raise StoreUnavailable(f"ZooKeeper at {self._place.hosts} cannot be reached: no connection in time")
+        self._has_connected = True
 
     def ask(self, request: Request, deadline: float) -> Any:
         """Ask one question; *no such node*, *exists already* and *other version* are raised as kazoo's exceptions."""

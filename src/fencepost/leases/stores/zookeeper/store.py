@@ -89,7 +89,13 @@ class ZooKeeperStore:
     def start(self) -> tuple[str, ...]:
         """Connect, create the root, and try our rights."""
         deadline = self._deadline()
-        return checks.examine(self._shared(deadline), self._paths, self._runtime.new_id(), self._url, deadline)
+        try:
+            return checks.examine(self._shared(deadline), self._paths, self._runtime.new_id(), self._url, deadline)
+        except BaseException:
+            if self._shared_link is not None:  # no thread is left behind that goes on trying
+                self._shared_link.abandon()
+            self._shared_link = None
+            raise
 
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
         """Open a ZooKeeper session on a connection of its own, with a node that stands for it."""
@@ -97,8 +103,9 @@ class ZooKeeperStore:
         session_id = self._runtime.new_id()
         link = Link(self._place, self._runtime, timeout_s=ttl_s, is_renewed_by_us=True)
         opened = _OpenSession(link, self._paths.session(session_id), call_timeout_s)
-        link.start(deadline)
+        link.start()
         try:
+            link.wait_connected(deadline)
             self._create_session_node(opened, holder, deadline)
         except BaseException:
             link.abandon()
@@ -218,8 +225,9 @@ class ZooKeeperStore:
         self._sessions.clear()
         self._shared_link = None
         deadline = self._deadline()
-        for confirmed in [link.stop() for link in links]:
-            confirmed(max(0.0, deadline - self._runtime.monotonic()))
+        for link, confirmed in [(link, link.stop()) for link in links]:
+            if not confirmed(max(0.0, deadline - self._runtime.monotonic())):
+                link.abandon()
 
     def forget_connections(self) -> None:
         """Leave all connections to the parent process."""
@@ -238,14 +246,15 @@ class ZooKeeperStore:
     def _shared(self, deadline: float) -> Link:
         """Return the connection for all that needs no session of its own."""
         link = self._shared_link
-        if link is not None:
-            return link
-        with self._lock:
-            if self._shared_link is None:
-                link = Link(self._place, self._runtime, timeout_s=_SHARED_SESSION_S, is_renewed_by_us=False)
-                link.start(deadline)
-                self._shared_link = link
-            return self._shared_link
+        if link is None or link.is_dead:
+            with self._lock:  # held for no longer than it takes to start a thread: nobody waits for a server here
+                link = self._shared_link
+                if link is None or link.is_dead:
+                    link = Link(self._place, self._runtime, timeout_s=_SHARED_SESSION_S, is_renewed_by_us=False)
+                    link.start()
+                    self._shared_link = link
+        link.wait_connected(deadline)
+        return link
 
     def _opened(self, session: Session) -> _OpenSession:
         opened = self._sessions.get(session.id)
