@@ -9,6 +9,8 @@ from collections.abc import Iterable
 
 import pytest
 
+pytest.register_assert_rewrite("fencepost.testing.lease_contract")
+
 _KEY = "lease contract"
 _MARKS = {"passed": "✓", "failed": "✗", "error": "✗", "skipped": "left out"}
 

@@ -1,0 +1,26 @@
+"""What every lease store must do, as tests against its real server.
+
+Derive a class per store, name it in `store_name`, and provide a fixture `server` that yields a `StoreUnderTest`::
+
+    @pytest.fixture(scope="module")
+    def server(): ...
+
+    class TestRedis(LeaseStoreContract):
+        store_name = "redis"
+
+Every test states one promise. Contenders are processes that are really killed and stopped (threads, for a store
+that lives in one process). Nothing waits by sleeping: tests wait for what they expect, with a deadline.
+"""
+
+from __future__ import annotations
+
+from fencepost.testing.lease_contract.deaths import Deaths
+from fencepost.testing.lease_contract.exclusion import Exclusion
+from fencepost.testing.lease_contract.operation import Operation
+from fencepost.testing.lease_contract.repeats import Repeats
+from fencepost.testing.lease_contract.ticks import Ticks
+from fencepost.testing.lease_contract.tokens import Tokens
+
+
+class LeaseStoreContract(Exclusion, Tokens, Repeats, Deaths, Ticks, Operation):
+    """Derive from it; see the module's docstring."""

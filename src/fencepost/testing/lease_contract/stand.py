@@ -1,0 +1,102 @@
+"""What the cases stand on: connections, contenders and unrenewed sessions that end with the test."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any, ClassVar
+
+import pytest
+
+from fencepost.core.events import Event
+from fencepost.core.grants import Grant, Session
+from fencepost.errors import StoreUnavailable
+from fencepost.leases.locks import Locks
+from fencepost.leases.schemes import store_from_url
+from fencepost.leases.store import LeaseStore
+from fencepost.testing.contenders import Contender, ProcessContender, ThreadContender
+from fencepost.testing.under_test import StoreUnderTest
+from fencepost.threaded import ThreadedRuntime
+
+RUNTIME = ThreadedRuntime()
+HOUR_S = 3600.0
+RACERS = 8
+
+Connect = Callable[..., Locks]
+Contend = Callable[..., Contender]
+
+
+class Stand:
+    """Fixtures and small steps that all cases share."""
+
+    store_name: ClassVar[str]
+    ttl_s: ClassVar[float] = 3.0
+    rounds_per_racer: ClassVar[int] = 12
+    slack_s: ClassVar[float] = 2.0  # how late a loaded machine may be; never how early
+
+    @pytest.fixture
+    def name(self, request: pytest.FixtureRequest) -> str:
+        """Return a lock name nobody has used."""
+        return f"{request.node.name}/{RUNTIME.new_id()[:8]}"
+
+    @pytest.fixture
+    def store(self, server: StoreUnderTest) -> Iterator[LeaseStore]:
+        """Yield the bare store, with no keeper that renews."""
+        store = store_from_url(server.url, RUNTIME)
+        store.start()
+        yield store
+        store.shutdown()
+
+    @pytest.fixture
+    def connect(self, server: StoreUnderTest) -> Iterator[Connect]:
+        """Yield a function that connects as one more node; all are closed at the end."""
+        with ExitStack() as stack:
+
+            def connect(store: LeaseStore | None = None, observer: Callable[[Event], None] | None = None) -> Locks:
+                locks = Locks(
+                    store or store_from_url(server.url, RUNTIME),
+                    runtime=RUNTIME,
+                    observers=[observer] if observer else [],
+                )
+                stack.callback(locks.close)
+                locks.start()
+                return locks
+
+            yield connect
+
+    @pytest.fixture
+    def contend(self, server: StoreUnderTest, store: LeaseStore) -> Iterator[Contend]:
+        """Yield a function that starts a contender; none survives the test."""
+        kind = ThreadContender if store.capabilities.scope == "process" else ProcessContender
+        with ExitStack() as stack:
+
+            def contend(**options: Any) -> Contender:
+                contender = kind(server.url, **options)
+                stack.callback(contender.end)
+                return contender
+
+            yield contend
+
+    def open(self, store: LeaseStore, holder: str = "somebody") -> Session:
+        """Open a session that nobody renews."""
+        return store.open(holder, ttl_s=self.ttl_s, call_timeout_s=self.ttl_s / 3)
+
+    def take(self, store: LeaseStore, session: Session, name: str, **wishes: Any) -> Grant:
+        """Acquire, expecting to get it."""
+        outcome = store.acquire(session, name, grant_id=RUNTIME.new_id(), **wishes)
+        assert isinstance(outcome, Grant), outcome
+        return outcome
+
+    @staticmethod
+    def answer(store: LeaseStore, session: Session, name: str, grant_id: str) -> object:
+        """Ask once; None when there was no answer."""
+        try:
+            return store.acquire(session, name, grant_id=grant_id)
+        except StoreUnavailable:
+            return None
+
+    @classmethod
+    def granted(cls, store: LeaseStore, session: Session, name: str, grant_id: str) -> Grant | None:
+        """Ask once; None unless it was granted."""
+        outcome = cls.answer(store, session, name, grant_id)
+        return outcome if isinstance(outcome, Grant) else None

@@ -1,0 +1,77 @@
+"""Tokens rise, whatever the server goes through."""
+
+from __future__ import annotations
+
+from fencepost.errors import LeaseLost, StoreUnavailable
+from fencepost.leases.store import LeaseStore
+from fencepost.testing.lease_contract.stand import Connect, Stand
+from fencepost.testing.under_test import StoreUnderTest
+from fencepost.testing.waiting import until
+
+
+class Tokens(Stand):
+    """Tokens rise, whatever the server goes through."""
+
+    def test_token_rises_over_a_thousand_grants(self, connect: Connect, name: str) -> None:
+        one, other = connect(), connect()
+        last = 0
+        for turn in range(1000):
+            with (one, other)[turn % 2].lock(name, ttl=10 * self.ttl_s) as lease:
+                assert lease.token > last
+                last = lease.token
+        assert last < 2**53
+
+    def test_token_rises_over_deletion_of_the_record(self, server: StoreUnderTest, connect: Connect, name: str) -> None:
+        one, other = connect(), connect()
+        last = 0
+        for turn in range(30):
+            with (one, other)[turn % 2].lock(name, ttl=10 * self.ttl_s) as lease:
+                assert lease.token > last
+                last = lease.token
+            if turn % 3 == 2:
+                server.forget(name)
+
+    def test_token_rises_over_a_crash_of_the_server(self, server: StoreUnderTest, connect: Connect, name: str) -> None:
+        locks = connect()
+        with locks.lock(name, ttl=10 * self.ttl_s) as lease:
+            before = lease.token
+        server.restart()
+        fresh = connect()
+        with fresh.lock(name, ttl=10 * self.ttl_s, wait=30) as lease:
+            assert lease.token > before
+            before = lease.token
+        with locks.lock(name, ttl=10 * self.ttl_s, wait=30) as lease:  # the old connection mends itself
+            assert lease.token > before
+
+    def test_holder_survives_a_crash_of_the_server_or_is_told(
+        self, server: StoreUnderTest, connect: Connect, name: str
+    ) -> None:
+        locks = connect()
+        lease = locks.lock(name, ttl=10 * self.ttl_s).acquire()
+        server.restart()
+
+        def answered() -> str | None:
+            try:
+                lease.check()
+            except LeaseLost:
+                return "lost"
+            except StoreUnavailable:
+                return None
+            return "held"
+
+        verdict = until(answered, 10 * self.ttl_s, "the store answers again")
+        successor = connect().try_lock(name, ttl=10 * self.ttl_s)
+        assert (verdict == "held") == (successor is None)
+        assert lease.lost == (verdict == "lost")
+        if successor is not None:
+            assert successor.token > lease.token
+
+    def test_floor_lifts_the_token(self, store: LeaseStore, name: str) -> None:
+        session = self.open(store)
+        first = self.take(store, session, name)
+        assert store.release(first)
+        lifted = self.take(store, session, name, floor=first.token + 10**9)
+        assert lifted.token == first.token + 10**9
+        assert store.release(lifted)
+        assert self.take(store, session, name).token == lifted.token + 1
+        store.close(session)
