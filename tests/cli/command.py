@@ -104,6 +104,10 @@ def parent_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
 
 
+def children_of(pid: int) -> list[int]:
+    return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
 def read_lock(store: str, name: str) -> dict[str, object]:
     outcome = fencepost("locks", "show", name, "--json", "--store", store)
     assert outcome.returncode == 0, outcome.stderr

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from testbed.postgres import Postgres
+from testbed.proxy import Proxy
 from testbed.wait import until
 from tests.cli.command import FENCEPOST, LONG_S, executing, fencepost, read_lock, script, shell
 
@@ -132,6 +134,20 @@ class TestTicks:
     def test_a_misspelt_program_uses_up_no_tick(self, sqlite_url: str) -> None:
         assert run(sqlite_url, "--tick", DUE, "--at-most-once", "--", "no-such-program").returncode == 127
         assert run(sqlite_url, "--tick", DUE, "--at-most-once", "--", "sh", "-c", "exit 9").returncode == 9
+
+    def test_the_news_that_a_tick_is_done_outlives_an_outage(self, postgres: Postgres, tmp_path: Path) -> None:
+        prefix = "?prefix=outage_"
+        with Proxy(postgres.host, postgres.port) as proxy:
+            store = proxy.through(postgres.url) + prefix
+            body = "until [ -e $D/go ]; do sleep 0.05; done"
+            with executing(store, tmp_path / "p", "--ttl", "30s", "--tick", DUE, body=body) as running:
+                running.says("pid")
+                proxy.swallow()
+                (tmp_path / "p" / "go").touch()
+                assert any("release unanswered" in line for line in running.process.stderr)
+                proxy.flow()
+                assert running.ends() == 0, running.stderr()
+        assert "already done" in run(postgres.url + prefix, "--tick", DUE, "--", "true").stderr
 
     @pytest.mark.parametrize(("zone", "due"), [("UTC", "T03:00:00Z"), ("Asia/Seoul", "T18:00:00Z")])
     def test_auto_is_the_latest_due_time_of_the_cron(self, sqlite_url: str, zone: str, due: str) -> None:

@@ -60,7 +60,8 @@ class GuardedProcess(Protocol):
     """A program in a process group of its own, which a guardian process ends unless its trust is extended.
 
     The guardian sends SIGTERM to the whole group at `term_at` and SIGKILL at `kill_at` (monotonic readings), also when
-    this process is paused, and at once when this process is gone. One thread waits; `extend` and `signal` may be called from any.
+    this process is paused, and at once when this process is gone. One thread waits; `extend` and `signal` may be
+    called from any.
     """
 
     @property
