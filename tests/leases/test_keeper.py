@@ -2,7 +2,8 @@
 
 import asyncio
 import contextvars
-from collections.abc import AsyncIterator, Iterator
+import gc
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 import pytest
@@ -116,3 +117,75 @@ def test_an_async_lock_left_in_another_context_than_it_was_entered_is_free(store
 
     asyncio.run(main())
     assert store.try_lock("a") is not None
+
+
+# -- async -------------------------------------------------------------------------------------------------------------
+
+
+def is_free(memory: MemoryStore, name: str) -> bool:
+    record = memory.read(name)
+    return record is not None and not record.is_held
+
+
+def test_a_lock_got_in_the_moment_of_cancellation_is_given_back(
+    store: Locks, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The result is there, the task has not resumed yet, and then it is cancelled: it never sees the result."""
+
+    async def enter() -> None:
+        async with store.lock("a"):
+            pytest.fail("it was cancelled")
+
+    async def main() -> None:
+        task = asyncio.create_task(enter())
+        loop = asyncio.get_running_loop()
+        call_soon_threadsafe = loop.call_soon_threadsafe
+
+        def and_cancel(call: Callable[..., object], *arguments: Any) -> object:
+            def both() -> None:
+                call(*arguments)
+                task.cancel()
+
+            return call_soon_threadsafe(both)
+
+        monkeypatch.setattr(loop, "call_soon_threadsafe", and_cancel)
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        monkeypatch.undo()
+
+    asyncio.run(main())
+    until(lambda: is_free(memory, "a"), 3, "the lock is given back")
+
+
+def test_a_lock_got_when_the_loop_is_closed_is_given_back(
+    store: Locks, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loop takes the result and is closed before it delivers it."""
+
+    async def enter() -> None:
+        async with store.lock("a"):
+            pytest.fail("the loop was closed")
+
+    loop = asyncio.new_event_loop()
+    monkeypatch.setattr(loop, "call_soon_threadsafe", lambda *_: None)
+    task = loop.create_task(enter())
+    loop.run_until_complete(asyncio.sleep(0.2))
+    loop.close()
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    del task
+    gc.collect()
+    until(lambda: is_free(memory, "a"), 3, "the lock is given back")
+
+
+def test_a_lock_that_is_given_back_was_never_held_at_least(store: Locks) -> None:
+    async def main() -> None:
+        first = store.lock("a").acquire()
+        task = asyncio.create_task(store.lock("a", wait=20, at_least=60).__aenter__())
+        await asyncio.sleep(0.05)
+        task.cancel()
+        first.release()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(main())
+    store.lock("a", wait=3).acquire()

@@ -136,6 +136,11 @@ class Lease:
             self._tell(What.RELEASED, held_s=held_s)
         return True
 
+    def give_back(self) -> None:
+        """Release what nobody has used: no tick is done, and the name is not kept closed for `at_least`."""
+        self._at_least_s = 0.0
+        self.release(done=False)
+
     def end(self, reason: str) -> None:
         """Mark as lost. For the keeper; the owner calls `release`."""
         with self._ending:

@@ -9,11 +9,12 @@ at the end of the block, as `LeaseLost`.
 from __future__ import annotations
 
 import asyncio
+import functools
 from collections.abc import Callable
 from contextvars import Token
 from dataclasses import dataclass
 from types import TracebackType
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 from fencepost.core.events import Event, What
 from fencepost.core.grants import AlreadyDone, Held
@@ -174,7 +175,7 @@ def _lease_or_raise(outcome: Lease | Held | AlreadyDone) -> Lease:
 
 def _give_back(outcome: object) -> None:
     if isinstance(outcome, Lease):
-        outcome.release(done=False)
+        outcome.give_back()
 
 
 def _cancel_from_outside(
@@ -188,34 +189,71 @@ def _cancel_from_outside(
         return  # the loop is closed: nothing runs there any more
 
 
+class _Handover(Generic[T]):
+    """A result on its way from a thread to a task that may be gone when it arrives: it is taken, or given back once."""
+
+    def __init__(self, runtime: Runtime, give_back: Callable[[T], None] | None) -> None:
+        self._lock = runtime.lock()
+        self._runtime = runtime
+        self._give_back = give_back
+        self._results: list[T] = []
+        self._is_left = False
+
+    def arrive(self, result: T) -> None:
+        """Note, on the thread, that the result is there."""
+        with self._lock:
+            self._results.append(result)
+            is_left = self._is_left
+        if is_left:
+            self._return()
+
+    def leave(self, *, on_loop: bool) -> None:
+        """Note that nobody takes the result any more."""
+        with self._lock:
+            self._is_left = True
+            is_there = bool(self._results)
+        if is_there and on_loop:  # giving back asks the store, which a loop must not wait for
+            self._runtime.spawn("fencepost-give-back", self._return)
+        elif is_there:
+            self._return()
+
+    def _return(self) -> None:
+        with self._lock:
+            results, self._results = self._results, []
+        for result in results:
+            if self._give_back is not None:
+                self._give_back(result)
+
+
 async def in_thread(runtime: Runtime, work: Callable[[], T], *, give_back: Callable[[T], None] | None = None) -> T:
     """Await `work` on a thread of its own (never the loop's shared pool, which user code may have filled).
 
-    If the caller is cancelled meanwhile, the work goes on and `give_back` gets its result.
+    If the caller is cancelled before it has the result, or its loop is closed, the work goes on and `give_back` gets
+    what comes of it.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
+    handover = _Handover(runtime, give_back)
 
-    def deliver(result: T | None, error: BaseException | None) -> None:
-        if done.cancelled():
-            if error is None and give_back is not None:
-                runtime.spawn("fencepost-give-back", lambda: give_back(result))  # type: ignore[arg-type]
-        elif error is not None:
-            done.set_exception(error)
-        else:
-            done.set_result(result)  # type: ignore[arg-type]
+    def deliver(settle: Callable[[], None]) -> None:
+        if not done.done():
+            settle()
 
     def run() -> None:
-        result, error = None, None
         try:
             result = work()
+            handover.arrive(result)
+            settle: Callable[[], None] = functools.partial(done.set_result, result)
         except BaseException as raised:  # noqa: BLE001 - carried over to the awaiting task
-            error = raised
+            settle = functools.partial(done.set_exception, raised)
         try:
-            loop.call_soon_threadsafe(deliver, result, error)
+            loop.call_soon_threadsafe(deliver, settle)
         except RuntimeError:  # the loop was closed while we worked
-            if error is None and give_back is not None:
-                give_back(result)  # type: ignore[arg-type]
+            handover.leave(on_loop=False)
 
     runtime.spawn("fencepost-async", run)
-    return await done
+    try:
+        return await done
+    except BaseException:  # cancelled while waiting, or in the moment between the result and our turn
+        handover.leave(on_loop=True)
+        raise
