@@ -3,6 +3,7 @@
 import asyncio
 import contextvars
 import gc
+import threading
 from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
@@ -189,3 +190,17 @@ def test_a_lock_that_is_given_back_was_never_held_at_least(store: Locks) -> None
 
     asyncio.run(main())
     store.lock("a", wait=3).acquire()
+
+
+def test_a_cancelled_waiter_stops_waiting(store: Locks) -> None:
+    def waiters() -> int:
+        return sum(thread.name == "fencepost-async" for thread in threading.enumerate())
+
+    async def main() -> None:
+        store.lock("a").acquire()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1), store.lock("a", wait="1h"):
+                pytest.fail("it is held")
+
+    asyncio.run(main())
+    until(lambda: waiters() == 0, 8, "its thread ends")

@@ -58,9 +58,9 @@ class Lock:
         self._cancelled: asyncio.Task[object] | None = None
         self._context: Token[Lease | None] | None = None
 
-    def attempt(self) -> Lease | Held | AlreadyDone:
-        """Ask for the lock, wait for it as long as wished, and return what came of it."""
-        outcome = self._attempt()
+    def attempt(self, is_wanted: Callable[[], bool] = lambda: True) -> Lease | Held | AlreadyDone:
+        """Ask for the lock, wait for it as long as wished and wanted, and return what came of it."""
+        outcome = self._attempt(is_wanted)
         if isinstance(outcome, Lease):
             self._tell(What.ACQUIRED, outcome.holder, outcome.token, grant_id=outcome.grant_id)
         elif isinstance(outcome, Held):
@@ -87,7 +87,11 @@ class Lock:
 
     async def __aenter__(self) -> Lease:
         self._refuse_second_use()
-        outcome = await in_thread(self._runtime, self.attempt, give_back=_give_back)
+        is_wanted = True
+        try:
+            outcome = await in_thread(self._runtime, lambda: self.attempt(lambda: is_wanted), give_back=_give_back)
+        finally:
+            is_wanted = False  # so that the thread of a waiter that was cancelled does not wait on in its stead
         self._lease = lease = _lease_or_raise(outcome)
         self._context = entered(lease)
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
@@ -115,20 +119,22 @@ class Lock:
         if lease.lost and (kind is None or (kind is asyncio.CancelledError and self._cancelled and not others)):
             raise LeaseLost(lease.name, lease.token, lease.lost_reason or "unknown")
 
-    def _attempt(self) -> Lease | Held | AlreadyDone:
+    def _attempt(self, is_wanted: Callable[[], bool]) -> Lease | Held | AlreadyDone:
         wish, now = self._wish, self._runtime.monotonic
         give_up_at = now() + wish.wait_s
         while True:
             try:
                 outcome = self._keeper.acquire(wish.name, tick=wish.tick, floor=wish.floor, at_least_s=wish.at_least_s)
             except StoreUnavailable:
-                if now() + _SHORTEST_PAUSE_S >= give_up_at:
+                if now() + _SHORTEST_PAUSE_S >= give_up_at or not is_wanted():
                     raise
                 self._runtime.sleep(min(0.2 + 0.3 * self._runtime.random(), max(give_up_at - now(), 0.0)))
                 continue
             if not isinstance(outcome, Held) or now() >= give_up_at:
                 return outcome
             self._wait(outcome, give_up_at - now())
+            if not is_wanted():
+                return outcome
 
     def _wait(self, held: Held, left_s: float) -> None:
         pause_s = min(left_s, _LONGEST_WATCH_S, max(held.free_in_s or _LONGEST_WATCH_S, _SHORTEST_PAUSE_S))
