@@ -11,6 +11,7 @@ import pytest
 
 from fencepost.core.events import Event, What
 from fencepost.core.grants import Lost, Renewed, Session
+from fencepost.errors import LeaseLost
 from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
 from fencepost.leases.stores.memory import MemoryStore
@@ -204,3 +205,44 @@ def test_a_cancelled_waiter_stops_waiting(store: Locks) -> None:
 
     asyncio.run(main())
     until(lambda: waiters() == 0, 8, "its thread ends")
+
+
+def test_loss_is_told_as_such_in_a_task_that_was_cancelled_before(store: Locks) -> None:
+    async def clean_up() -> str:
+        try:
+            await asyncio.sleep(30)
+        except asyncio.CancelledError:
+            try:
+                async with store.lock("a", ttl=0.6):
+                    store.revoke("a")
+                    await asyncio.sleep(30)
+            except LeaseLost:
+                return "told"
+        return "not told"
+
+    async def main() -> str:
+        task = asyncio.create_task(clean_up())
+        await asyncio.sleep(0)
+        task.cancel()
+        return await task
+
+    assert asyncio.run(main()) == "told"
+
+
+def test_an_outer_timeout_is_told_as_such_although_the_lease_was_lost_meanwhile(
+    store: Locks, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> None:
+        async with asyncio.timeout(None) as timeout:
+            async with store.lock("a", ttl=0.6) as lease:
+                await asyncio.sleep(0)
+                slow = lease.release
+                monkeypatch.setattr(lease, "release", lambda **given: (RUNTIME.sleep(0.5), slow(**given))[1])
+                try:
+                    store.revoke("a")
+                    await asyncio.sleep(30)
+                finally:  # the loss has cancelled us; the timeout comes while the lock is left
+                    timeout.reschedule(asyncio.get_running_loop().time() + 0.1)
+
+    with pytest.raises(TimeoutError):
+        asyncio.run(main())

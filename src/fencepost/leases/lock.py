@@ -56,6 +56,7 @@ class Lock:
         self._emit = emit
         self._lease: Lease | None = None
         self._cancelled: asyncio.Task[object] | None = None
+        self._cancellations_before = 0
         self._context: Token[Lease | None] | None = None
 
     def attempt(self, is_wanted: Callable[[], bool] = lambda: True) -> Lease | Held | AlreadyDone:
@@ -95,7 +96,8 @@ class Lock:
         self._lease = lease = _lease_or_raise(outcome)
         self._context = entered(lease)
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        lease.on_lost(lambda _: _cancel_from_outside(loop, self._cancel, task))
+        self._cancelled, self._cancellations_before = None, task.cancelling() if task is not None else 0
+        lease.on_lost(lambda lost: _call_from_outside(loop, lambda: self._cancel(task, lost)))
         return lease
 
     async def __aexit__(
@@ -105,19 +107,22 @@ class Lock:
         if lease is None or self._context is None:
             return
         left(self._context)
-        await in_thread(self._runtime, lambda: lease.release(done=kind is None))
-        self._turn_cancellation_into_loss(lease, kind)
+        try:
+            await in_thread(self._runtime, lambda: lease.release(done=kind is None))
+        finally:  # also when somebody else cancels us here: theirs must then be the only one that counts
+            was_only_ours = self._take_back_cancellation()
+        if lease.lost and (kind is None or (kind is asyncio.CancelledError and was_only_ours)):
+            raise LeaseLost(lease.name, lease.token, lease.lost_reason or "unknown")
 
-    def _cancel(self, task: asyncio.Task[object] | None) -> None:
-        if task is not None and self._lease is not None:
+    def _cancel(self, task: asyncio.Task[object] | None, lease: Lease) -> None:
+        if task is not None and self._lease is lease:
             self._cancelled = task
             task.cancel(f"lease on {self.name!r} is lost")
 
-    def _turn_cancellation_into_loss(self, lease: Lease, kind: type[BaseException] | None) -> None:
+    def _take_back_cancellation(self) -> bool:
         """As `asyncio.timeout` does: our own cancellation becomes an error, anybody else's stays one."""
-        others = self._cancelled.uncancel() if self._cancelled is not None else 0
-        if lease.lost and (kind is None or (kind is asyncio.CancelledError and self._cancelled and not others)):
-            raise LeaseLost(lease.name, lease.token, lease.lost_reason or "unknown")
+        task, self._cancelled = self._cancelled, None
+        return task is not None and task.uncancel() <= self._cancellations_before
 
     def _attempt(self, is_wanted: Callable[[], bool]) -> Lease | Held | AlreadyDone:
         wish, now = self._wish, self._runtime.monotonic
@@ -184,13 +189,9 @@ def _give_back(outcome: object) -> None:
         outcome.give_back()
 
 
-def _cancel_from_outside(
-    loop: asyncio.AbstractEventLoop,
-    cancel: Callable[[asyncio.Task[object] | None], None],
-    task: asyncio.Task[object] | None,
-) -> None:
+def _call_from_outside(loop: asyncio.AbstractEventLoop, call: Callable[[], None]) -> None:
     try:
-        loop.call_soon_threadsafe(cancel, task)
+        loop.call_soon_threadsafe(call)
     except RuntimeError:
         return  # the loop is closed: nothing runs there any more
 
