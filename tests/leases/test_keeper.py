@@ -246,3 +246,32 @@ def test_an_outer_timeout_is_told_as_such_although_the_lease_was_lost_meanwhile(
 
     with pytest.raises(TimeoutError):
         asyncio.run(main())
+
+
+def test_a_lock_object_that_two_share_gives_neither_the_lease_of_the_other(store: Locks, memory: MemoryStore) -> None:
+    shared = store.lock("a", wait=20)
+    with shared:
+        thread_error: list[BaseException] = []
+
+        def enter() -> None:
+            try:
+                shared.__enter__()
+            except RuntimeError as error:
+                thread_error.append(error)
+
+        thread = threading.Thread(target=enter, daemon=True)
+        thread.start()
+        thread.join(2)
+        assert thread_error
+    waiting = store.lock("a", wait=5)
+    first = store.lock("a").acquire()
+    thread = threading.Thread(target=waiting.__enter__, daemon=True)
+    thread.start()
+    until(lambda: memory._waiters.get("a"), 2, "it waits")
+    with pytest.raises(RuntimeError, match="entered already"):  # it is being waited for
+        waiting.__enter__()
+    first.release()
+    thread.join(5)
+    waiting.__exit__(None, None, None)
+    with waiting:  # one after the other is no harm
+        pass

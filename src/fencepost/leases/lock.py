@@ -55,6 +55,8 @@ class Lock:
         self._runtime = runtime
         self._emit = emit
         self._lease: Lease | None = None
+        self._uses = runtime.lock()
+        self._is_in_use = False
         self._cancelled: asyncio.Task[object] | None = None
         self._cancellations_before = 0
         self._context: Token[Lease | None] | None = None
@@ -75,25 +77,31 @@ class Lock:
         return _lease_or_raise(self.attempt())
 
     def __enter__(self) -> Lease:
-        self._refuse_second_use()
-        self._lease = self.acquire()
-        return self._lease.__enter__()
+        self._begin_use()
+        try:
+            self._lease = lease = self.acquire()
+            return lease.__enter__()
+        except BaseException:
+            self._give_up_use()
+            raise
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        lease, self._lease = self._lease, None
+        lease = self._end_use()
         if lease is not None:
             lease.__exit__(kind, error, trace)
 
     async def __aenter__(self) -> Lease:
-        self._refuse_second_use()
+        self._begin_use()
         is_wanted = True
         try:
             outcome = await in_thread(self._runtime, lambda: self.attempt(lambda: is_wanted), give_back=_give_back)
-        finally:
+            self._lease = lease = _lease_or_raise(outcome)
+        except BaseException:
             is_wanted = False  # so that the thread of a waiter that was cancelled does not wait on in its stead
-        self._lease = lease = _lease_or_raise(outcome)
+            self._give_up_use()
+            raise
         self._context = entered(lease)
         loop, task = asyncio.get_running_loop(), asyncio.current_task()
         self._cancelled, self._cancellations_before = None, task.cancelling() if task is not None else 0
@@ -103,7 +111,7 @@ class Lock:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        lease, self._lease = self._lease, None
+        lease = self._end_use()
         if lease is None or self._context is None:
             return
         left(self._context)
@@ -148,9 +156,22 @@ class Lock:
         except StoreUnavailable:
             self._runtime.sleep(min(pause_s, 0.5))
 
-    def _refuse_second_use(self) -> None:
-        if self._lease is not None:
-            raise RuntimeError(f"this lock {self.name!r} is entered already; make one per use with store.lock(…)")
+    def _begin_use(self) -> None:
+        """Refuse a second use, also while the first still waits: one of them would release the lease of the other."""
+        with self._uses:
+            if self._is_in_use:
+                raise RuntimeError(f"this lock {self.name!r} is entered already; make one per use with store.lock(…)")
+            self._is_in_use = True
+
+    def _end_use(self) -> Lease | None:
+        lease, self._lease = self._lease, None
+        self._is_in_use = False
+        return lease
+
+    def _give_up_use(self) -> None:
+        """End a use that came to nothing, also if it was interrupted after the lease was got."""
+        if (lease := self._end_use()) is not None:
+            lease.give_back()
 
     def _tell(
         self,
