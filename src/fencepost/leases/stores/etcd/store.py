@@ -54,6 +54,10 @@ def from_url(url: StoreUrl, runtime: Runtime) -> EtcdStore:
     return EtcdStore(url, runtime)
 
 
+class _SessionEnded(StoreUnavailable):
+    """etcd does not know the lease that was to carry a key."""
+
+
 class EtcdStore:
     """Leases in etcd. See the package's docstring for what it promises."""
 
@@ -101,8 +105,16 @@ class EtcdStore:
 
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
-    ) -> Grant | Held | AlreadyDone:
+    ) -> Grant | Held | AlreadyDone | Lost:
         """Take the name: one transaction if it is free and the record is as we remember it."""
+        try:
+            return self._acquire(session, name, grant_id, tick, floor)
+        except _SessionEnded as ended:
+            return Lost(str(ended))
+
+    def _acquire(
+        self, session: Session, name: str, grant_id: str, tick: Tick | None, floor: int
+    ) -> Grant | Held | AlreadyDone:
         deadline = self._deadline()
         wanted = Grant(name, session, grant_id, 0, tick)
         known = self._known.get(name)
@@ -306,7 +318,7 @@ class EtcdStore:
             return self._client.call(method, body, deadline, lane)
         except EtcdRefused as error:
             if error.code == _NOT_FOUND:
-                raise StoreUnavailable("the session has ended: etcd does not know its lease any more") from error
+                raise _SessionEnded("the session has ended: etcd does not know its lease any more") from error
             raise StoreUnavailable(f"etcd refused: {error}") from error
 
 

@@ -100,9 +100,11 @@ class KubernetesStore:
 
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
-    ) -> Grant | Held | AlreadyDone:
+    ) -> Grant | Held | AlreadyDone | Lost:
         """Take the name: one request if it is free and was seen before."""
         wish, until = _Wish(session, grant_id, tick, floor), self._until()
+        if self._sessions.is_gone(session, until=until):
+            return Lost("the session was closed, or not renewed for a full ttl")
         lock = self._known.get(name)
         if lock is None or not self._is_open(lock) or wish.is_done_in(lock):
             lock = None

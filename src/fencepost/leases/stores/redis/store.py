@@ -68,10 +68,9 @@ class RedisStore:
 
     def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
         """Prolong the grants that are still current, in one pipeline."""
-        known = self._sessions.get(session)
-        sent_at = self._runtime.monotonic()
+        known, sent_at = self._sessions.get(session), self._runtime.monotonic()
         if known is None or sent_at >= known.alive_until:
-            return Lost("the session was closed" if known is None else "the session was not renewed for its ttl")
+            return _lost(known)
         listed = {grant.grant_id: grant.name for grant in grants}
         gone = self._gone(known, known.to_renew(listed), ttl_us=_microseconds(session.ttl_s))
         known.alive_until = sent_at + session.ttl_s
@@ -79,21 +78,20 @@ class RedisStore:
 
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
-    ) -> Grant | Held | AlreadyDone:
+    ) -> Grant | Held | AlreadyDone | Lost:
         """Take the name, in one round trip."""
         known = self._sessions.get(session)
-        if known is not None:
-            known.asking(grant_id, name)
+        if known is None or self._runtime.monotonic() >= known.alive_until:
+            return _lost(known)
+        known.asking(grant_id, name)
         try:
             answer = self._calls.ask(self._acquisition(session, name, grant_id, tick, floor), self._timeout_s)
         except BaseException:
-            if known is not None:
-                known.unanswered(grant_id)
+            known.unanswered(grant_id)
             raise
         if answer[0] == b"granted":
             return Grant(name, session, grant_id, answer[1], tick)
-        if known is not None:
-            known.refused(grant_id)
+        known.refused(grant_id)
         if answer[0] == b"done" and tick is not None:
             return AlreadyDone(name, tick, answer[1])
         return _held(name, answer)
@@ -217,6 +215,10 @@ class RedisStore:
             scan = ("SCAN", cursor, "MATCH", self._keys.pattern, "COUNT", 1000)
             cursor, keys = self._calls.ask(scan, self._timeout_s)
             yield from (key.decode() for key in keys)
+
+
+def _lost(known: OpenSession | None) -> Lost:
+    return Lost("the session was closed" if known is None else "the session was not renewed for its ttl")
 
 
 def _held(name: str, answer: Sequence[Any]) -> Held:

@@ -130,8 +130,16 @@ class ZooKeeperStore:
 
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
-    ) -> Grant | Held | AlreadyDone:
+    ) -> Grant | Held | AlreadyDone | Lost:
         """Take the name: one multi if it is free and the record is as we remember it."""
+        try:
+            return self._acquire(session, name, grant_id, tick, floor)
+        except SessionEnded as ended:
+            return Lost(str(ended))
+
+    def _acquire(
+        self, session: Session, name: str, grant_id: str, tick: Tick | None, floor: int
+    ) -> Grant | Held | AlreadyDone:
         deadline = self._deadline()
         opened = self._opened(session)
         wanted = Grant(name, session, grant_id, 0, tick)
@@ -259,7 +267,7 @@ class ZooKeeperStore:
     def _opened(self, session: Session) -> _OpenSession:
         opened = self._sessions.get(session.id)
         if opened is None:
-            raise StoreUnavailable("the session has ended: it was closed, lost, or is another process's")
+            raise SessionEnded("the session has ended: it was closed, lost, or is another process's")
         return opened
 
     def _create_session_node(self, opened: _OpenSession, holder: str, deadline: float) -> None:
@@ -318,7 +326,7 @@ class ZooKeeperStore:
             opened.granted[grant.grant_id] = record
             return None
         if outcome.is_missing(0):
-            raise StoreUnavailable("the session has ended")
+            raise SessionEnded("the session has ended: its node is gone")
         now = self._look(opened.link, name, deadline)
         if outcome.is_missing(1) and now.known is not None:
             self._mended(opened.link, name, now.known, deadline)
