@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from fencepost.core.events import Event, What
-from fencepost.core.grants import Lost, Renewed, Session
+from fencepost.core.grants import Grant, Lost, Renewed, Session
 from fencepost.errors import LeaseLost
 from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
 from fencepost.leases.stores.memory import MemoryStore
-from fencepost.testing import until
+from fencepost.testing import FaultyStore, until
 from fencepost.threaded import ThreadedRuntime
 
 RUNTIME = ThreadedRuntime()
@@ -275,3 +275,110 @@ def test_a_lock_object_that_two_share_gives_neither_the_lease_of_the_other(store
     waiting.__exit__(None, None, None)
     with waiting:  # one after the other is no harm
         pass
+
+
+# -- release and check, crossed and interrupted ------------------------------------------------------------------------
+
+
+def test_two_releases_at_once_are_one_release_and_no_loss(
+    store: Locks, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, heard: list[Event]
+) -> None:
+    lease = store.lock("a").acquire()
+    release, second = memory.release, list[bool]()
+
+    def crossed(grant: Grant, **given: Any) -> bool:
+        thread = threading.Thread(target=lambda: second.append(lease.release()))
+        thread.start()
+        thread.join()
+        return release(grant, **given)
+
+    monkeypatch.setattr(memory, "release", crossed)
+    assert lease.release()
+    assert second == [False]
+    assert not lease.lost
+    assert count(heard, What.LOST) == 0
+    assert count(heard, What.RELEASED) == 1
+
+
+def test_two_releases_are_one_although_both_begin_before_either_goes_on(
+    memory: MemoryStore, heard: list[Event]
+) -> None:
+    """Both threads look at the clock at the same moment, in the middle of `release`."""
+
+    class Crossing(ThreadedRuntime):
+        barrier: threading.Barrier | None = None
+
+        def monotonic(self) -> float:
+            if self.barrier is not None and threading.current_thread().name.startswith("releaser"):
+                try:
+                    self.barrier.wait(0.3)
+                except threading.BrokenBarrierError:
+                    self.barrier = None
+            return super().monotonic()
+
+    runtime = Crossing()
+    with Locks(memory, runtime=runtime, observers=[heard.append]) as store:
+        lease = store.lock("a").acquire()
+        runtime.barrier = threading.Barrier(2)
+        answers: list[bool] = []
+        threads = [
+            threading.Thread(target=lambda: answers.append(lease.release()), name=f"releaser-{each}")
+            for each in range(2)
+        ]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert sorted(answers) == [False, True]
+        assert not lease.lost
+        assert count(heard, What.LOST) == 0
+
+
+def test_a_check_crossed_by_a_release_is_no_loss(
+    store: Locks, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, heard: list[Event]
+) -> None:
+    lease = store.lock("a").acquire()
+    missing = memory.missing
+
+    def late(grants: Any) -> frozenset[str]:
+        lease.release()
+        return missing(grants)
+
+    monkeypatch.setattr(memory, "missing", late)
+    with pytest.raises(LeaseLost, match="released"):
+        lease.check()
+    assert not lease.lost
+    assert count(heard, What.LOST) == 0
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, OSError])
+def test_a_release_that_ends_with_any_exception_is_repeated(
+    store: Locks, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch, error: type[BaseException]
+) -> None:
+    other = store.lock("b").acquire()  # keeps the session alive
+    lease = store.lock("a").acquire()
+    release, errors = memory.release, [error("in the middle")]
+
+    def interrupted(grant: Grant, **given: Any) -> bool:
+        if errors:
+            raise errors.pop()
+        return release(grant, **given)
+
+    monkeypatch.setattr(memory, "release", interrupted)
+    with pytest.raises(error):
+        lease.release()
+    until(lambda: is_free(memory, "a"), 3, "the release is repeated")
+    assert not other.lost
+
+
+def test_an_owed_release_keeps_the_name_closed_no_longer_than_was_asked(memory: MemoryStore) -> None:
+    faulty = FaultyStore(memory, call_timeout_s=0.1)
+    with Locks(faulty, runtime=RUNTIME) as store:
+        lease = store.lock("a", ttl=6, at_least=1.5).acquire()
+        got_at = RUNTIME.monotonic()
+        faulty.hang()
+        lease.release()
+        RUNTIME.sleep(1.0)
+        faulty.heal()
+        store.lock("a", ttl=6, wait=5).acquire()
+        assert 1.4 <= RUNTIME.monotonic() - got_at <= 2.2

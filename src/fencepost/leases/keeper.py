@@ -62,7 +62,7 @@ class Keeper:
             )
             if kept.adopt(lease):
                 return lease
-            kept.owe_release(outcome, done=False, keep_for_s=0.0)
+            kept.owe_release(outcome, done=False, keep_until=0.0)
 
     def close(self) -> None:
         """End all sessions; what they held is free."""

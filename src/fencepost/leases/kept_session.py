@@ -34,7 +34,7 @@ class _OwedRelease:
 
     grant: Grant
     done: bool
-    keep_for_s: float
+    keep_until: float
 
 
 class KeptSession:
@@ -124,7 +124,7 @@ class KeptSession:
         """End an acquisition whose outcome is unknown: whatever it got has to be given back."""
         with self._lock:
             self._asking -= 1
-        self._owe(_OwedRelease(Grant(name, self.session, grant_id, token=0), done=False, keep_for_s=0.0))
+        self._owe(_OwedRelease(Grant(name, self.session, grant_id, token=0), done=False, keep_until=0.0))
 
     def drop(self, lease: Lease) -> bool:
         """Forget a lease that its owner ends; False when it was gone already."""
@@ -133,9 +133,9 @@ class KeptSession:
             self._idle_since = self._runtime.monotonic()
             return known is not None and self.is_trusted()
 
-    def owe_release(self, grant: Grant, *, done: bool, keep_for_s: float) -> None:
+    def owe_release(self, grant: Grant, *, done: bool, keep_until: float) -> None:
         """Repeat a release in the background until the store answers."""
-        self._owe(_OwedRelease(grant, done, keep_for_s))
+        self._owe(_OwedRelease(grant, done, keep_until))
 
     def close(self) -> None:
         """End the session now; its leases are free at once. What the store does not answer, it lets expire."""
@@ -241,6 +241,7 @@ class KeptSession:
     def _owe(self, owed: _OwedRelease) -> None:
         with self._lock:
             self._is_retired = True
+            self._leases.pop(owed.grant.grant_id, None)
             self._owed.append(owed)
             is_first = len(self._owed) == 1
         if is_first:
@@ -250,8 +251,9 @@ class KeptSession:
         while self._machine.phase is Phase.HELD:
             with self._lock:
                 owed = self._owed[0]
+            keep_for_s = max(owed.keep_until - self._runtime.monotonic(), 0.0)
             try:
-                self._store.release(owed.grant, done=owed.done, keep_for_s=owed.keep_for_s)
+                self._store.release(owed.grant, done=owed.done, keep_for_s=keep_for_s)
             except Exception:  # noqa: BLE001 - unknown, whatever it was; repeated until the session ends
                 self._runtime.sleep(self.timings.retry_every_s)
                 continue

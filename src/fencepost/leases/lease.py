@@ -92,18 +92,15 @@ class Lease:
 
         Raises `StoreUnavailable` when the store does not answer while trust still lasts: unknown.
         """
-        self._raise_if_lost()
-        if self._is_released:
-            raise LeaseLost(self.name, self.token, "it was released")
+        self._raise_unless_held()
         try:
             gone = self._store.missing([self.grant])
         except StoreUnavailable:
-            self._raise_if_lost()
+            self._raise_unless_held()
             raise
-        if gone:
-            self._kept.drop(self)
+        if gone and self._kept.drop(self):  # else it was released while we asked, or trust has run out
             self.end("the store no longer knows this grant: it was revoked, deleted, or taken over")
-        self._raise_if_lost()
+        self._raise_unless_held()
 
     def on_lost(self, call: Callable[[Lease], None]) -> None:
         """Call `call(lease)` once when the lease is lost; at once if it is lost already. Must not block."""
@@ -119,21 +116,22 @@ class Lease:
 
         When the store does not answer, the release is repeated in the background until it does.
         """
-        if self._is_released or self.lost:
-            return False
-        self._is_released = True
         held_s = self._runtime.monotonic() - self._acquired_at
-        keep_for_s = max(self._at_least_s - held_s, 0.0)
-        if not self._kept.drop(self):
-            return self._lost_at_release()
+        if self.lost or not self._begin_release():
+            return False
         try:
-            if not self._store.release(self.grant, done=done, keep_for_s=keep_for_s):
-                return self._lost_at_release()
-        except StoreUnavailable as error:
-            self._kept.owe_release(self.grant, done=done, keep_for_s=keep_for_s)
-            self._tell(What.RELEASE_UNANSWERED, reason=str(error), held_s=held_s)
-        else:
-            self._tell(What.RELEASED, held_s=held_s)
+            keep_for_s = max(self._at_least_s - held_s, 0.0)
+            was_ours = self._kept.drop(self) and self._store.release(self.grant, done=done, keep_for_s=keep_for_s)
+        except BaseException as error:
+            self._kept.owe_release(self.grant, done=done, keep_until=self._acquired_at + self._at_least_s)
+            self._tell(What.RELEASE_UNANSWERED, reason=str(error) or repr(error), held_s=held_s)
+            if not isinstance(error, StoreUnavailable):  # the caller's to know; it is repeated all the same
+                raise
+            return True
+        if not was_ours:
+            self.end("found gone when it was released: it was revoked, deleted, or taken over")
+            return False
+        self._tell(What.RELEASED, held_s=held_s)
         return True
 
     def give_back(self) -> None:
@@ -180,9 +178,17 @@ class Lease:
         if self.lost:
             raise LeaseLost(self.name, self.token, self._lost_reason or "unknown")
 
-    def _lost_at_release(self) -> bool:
-        self.end("found gone when it was released: it was revoked, deleted, or taken over")
-        return False
+    def _raise_unless_held(self) -> None:
+        self._raise_if_lost()
+        if self._is_released:
+            raise LeaseLost(self.name, self.token, "it was released")
+
+    def _begin_release(self) -> bool:
+        """Of several who release at once, let one: the others would take its success for a loss."""
+        with self._ending:
+            was_held = self._lost_reason is None and not self._is_released
+            self._is_released = self._is_released or was_held
+        return was_held
 
     def _tell(self, what: What, *, reason: str | None = None, held_s: float | None = None) -> None:
         grant = self.grant
