@@ -211,11 +211,6 @@ class TestStreams:
         done = run(store, "--", "ls", "/proc/self/fd")
         assert done.stdout.split() == ["0", "1", "2", "3"]  # 3 is the folder that ls reads
 
-    def test_output_ends_with_the_program(self, sqlite_url: str) -> None:
-        """A reader of the output is not kept waiting by a guardian that holds it open."""
-        done = shell(f"{FENCEPOST} exec --store {sqlite_url} --lock x -- echo hello | cat")
-        assert done.stdout == "hello\n"
-
 
 class TestTerminal:
     def test_program_has_the_terminal_and_control_c_reaches_it_alone(self, sqlite_url: str, tmp_path: Path) -> None:

@@ -175,6 +175,12 @@ def test_guardian_is_small_and_the_programs_parent(sqlite_url: str, tmp_path: Pa
         assert int(words["VmRSS"].split()[0]) < 16_000
 
 
+def test_guardian_lets_go_of_the_streams_so_that_output_ends_with_the_program(sqlite_url: str, tmp_path: Path) -> None:
+    with executing(sqlite_url, tmp_path / "p", *TTL) as running:
+        streams = [Path(f"/proc/{running.guardian}/fd/{number}") for number in (0, 1, 2)]
+        until(lambda: {os.readlink(stream) for stream in streams} == {os.devnull}, LONG_S)
+
+
 def test_background_children_outlive_a_program_that_ended_by_itself(sqlite_url: str, tmp_path: Path) -> None:
     with executing(sqlite_url, tmp_path / "p", *TTL, body="sleep 60 & say child $!; exit 0") as running:
         assert running.ends() == 0
