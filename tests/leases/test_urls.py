@@ -32,6 +32,8 @@ def test_a_password_is_never_shown() -> None:
         ("redis://h:port/0", "is no port number"),
         ("memory://?colour=red", "does not know the option 'colour'"),
         ("redis://[::1", "cannot be read"),
+        ("sqlite:///a#b.db", "write # as %23"),
+        ("redis://u:pa#ss@h:1/0", "cannot be read"),
     ],
 )
 def test_bad_urls_are_refused_in_one_sentence(text: str, says: str) -> None:

@@ -35,6 +35,8 @@ class StoreUrl:
             options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
         except ValueError:  # its text would repeat what may be part of a password
             raise InvalidUrl(f"the store URL cannot be read; {_ENCODE}") from None
+        if "#" in text and "@" not in parts.fragment:
+            raise InvalidUrl("a store URL has no part behind #; write # as %23")
         account, _, places = parts.netloc.rpartition("@")
         user, _, password = account.partition(":")
         return StoreUrl(
