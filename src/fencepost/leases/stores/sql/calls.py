@@ -56,7 +56,7 @@ class Calls:
                         repeats = True
                         self.pool.drop(connection)
                         self.pool.drop_idle()
-                    case Trouble.CONFLICT if conflicts < _CONFLICTS_BORNE:
+                    case Trouble.CONFLICT if conflicts < _CONFLICTS_BORNE and self._clock() < deadline:
                         conflicts += 1
                         self._roll_back(connection)
                     case _:

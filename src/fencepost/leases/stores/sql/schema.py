@@ -52,3 +52,23 @@ def sqlite(tables: Tables, boot_table: str) -> tuple[str, ...]:
         f"CREATE INDEX IF NOT EXISTS {tables.index}_history_name ON {tables.history} (name, id)",
         f"CREATE TABLE IF NOT EXISTS {boot_table} (id TEXT PRIMARY KEY)",
     )
+
+
+def mysql(tables: Tables) -> tuple[str, ...]:
+    """Tables for MySQL and MariaDB. Names are bytes, so that no collation makes two of them one."""
+    number = "BIGINT NOT NULL"
+    reference = "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin"
+    end = "ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4"
+    return (
+        f"""CREATE TABLE IF NOT EXISTS {tables.session} (
+  id {reference} NOT NULL PRIMARY KEY, holder VARCHAR(500) NOT NULL, ttl_us {number},
+  opened_at {number}, expires_at {number}) {end}""",
+        f"""CREATE TABLE IF NOT EXISTS {tables.lease} (
+  name VARBINARY(800) NOT NULL PRIMARY KEY, token {number}, session_id {reference}, grant_id {reference},
+  holder VARCHAR(500) NOT NULL, acquired_at {number}, kept_until {number},
+  last_tick {number} DEFAULT {NEVER}, KEY {tables.index}_session (session_id)) {end}""",
+        f"""CREATE TABLE IF NOT EXISTS {tables.history} (
+  id BIGINT NOT NULL AUTO_INCREMENT PRIMARY KEY, name VARBINARY(800) NOT NULL, holder VARCHAR(500) NOT NULL,
+  token {number}, acquired_at {number}, ended_at {number}, why VARCHAR(40) NOT NULL,
+  KEY {tables.index}_history_name (name, id)) {end}""",
+    )

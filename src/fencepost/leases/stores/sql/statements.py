@@ -53,6 +53,7 @@ class Statements:
     free: str
     leases_of: str
     grants_of: str
+    look_for: str
     look: str
     records: str
     current: str
@@ -70,8 +71,10 @@ def statements(words: Words, tables: Tables) -> Statements:
     first_token = words.noted(f"{greatest}(%s, {wall})")
     seen = (
         "l.name, l.token, l.holder, l.grant_id, l.session_id, l.acquired_at, l.kept_until, l.last_tick, "
-        f"s.expires_at, {now} FROM {lease} l LEFT JOIN {session} s ON s.id = l.session_id"
+        f"s.expires_at, {now}"
     )
+    whole = f"{lease} l LEFT JOIN {session} s ON s.id = l.session_id"
+    alive = f"SELECT 1 FROM {session} s WHERE s.id = %s AND s.expires_at > {now}"
     past_columns = "name, holder, token, acquired_at, ended_at, why"
     ended = (
         f"UPDATE {lease} SET session_id = NULL, grant_id = NULL, kept_until = %s * ({now} + %s), "
@@ -82,10 +85,11 @@ def statements(words: Words, tables: Tables) -> Statements:
         renew=_renewal(words, tables),
         take=f"UPDATE {lease} SET token = {token}, session_id = %s, grant_id = %s, holder = %s, "
         f"acquired_at = {wall}, last_tick = {greatest}(last_tick, %s) WHERE name = %s AND session_id IS NULL "
-        f"AND kept_until <= {now} AND last_tick < %s{words.returning}",
+        f"AND kept_until <= {now} AND last_tick < %s AND EXISTS ({alive}){words.returning}",
         insert=f"INSERT INTO {lease} (token, session_id, grant_id, holder, acquired_at, last_tick, name, kept_until) "
-        f"VALUES ({first_token}, %s, %s, %s, {wall}, %s, %s, 0){words.unless_there}{words.returning}",
-        end=f"{ended} AND EXISTS (SELECT 1 FROM {session} s WHERE s.id = %s AND s.expires_at > {now})",
+        f"SELECT {first_token}, %s, %s, %s, {wall}, %s, %s, 0 FROM {session} s "
+        f"WHERE s.id = %s AND s.expires_at > {now}{words.unless_there}{words.returning}",
+        end=f"{ended} AND EXISTS ({alive})",
         end_any=ended,
         past=f"INSERT INTO {history} ({past_columns}) SELECT name, holder, token, acquired_at, {wall}, %s FROM {lease}",
         has_ended=f"SELECT 1 FROM {history} WHERE name = %s AND token = %s AND why = %s",
@@ -97,8 +101,11 @@ def statements(words: Words, tables: Tables) -> Statements:
         free=f"UPDATE {lease} SET session_id = NULL, grant_id = NULL",
         leases_of=f"SELECT name FROM {lease} WHERE session_id = %s ORDER BY name{words.for_update}",
         grants_of=f"SELECT grant_id FROM {lease} WHERE session_id = %s",
-        look=f"SELECT {seen} WHERE l.name = %s",
-        records=f"SELECT {seen} ORDER BY {words.by_name}",
+        # Always one row: whether the asking session is alive, and the lease, or NULLs if there is none.
+        look_for=f"SELECT (SELECT 1 FROM {session} me WHERE me.id = %s AND me.expires_at > {now}), {seen} "
+        f"FROM (SELECT 1 AS one) one LEFT JOIN {lease} l ON l.name = %s LEFT JOIN {session} s ON s.id = l.session_id",
+        look=f"SELECT {seen} FROM {whole} WHERE l.name = %s",
+        records=f"SELECT {seen} FROM {whole} ORDER BY {words.by_name}",
         current=f"SELECT l.grant_id FROM {lease} l JOIN {session} s ON s.id = l.session_id "
         f"WHERE s.expires_at > {now} AND l.name IN ",
         history=f"SELECT {past_columns} FROM {history} ORDER BY id DESC LIMIT %s",

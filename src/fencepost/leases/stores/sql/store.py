@@ -37,15 +37,16 @@ class Wanted:
     floor: int
 
     @property
-    def at(self) -> int:
-        """What the last tick must lie below."""
-        return ALWAYS if self.tick is None else self.tick.at_us
+    def to_insert(self) -> tuple[object, ...]:
+        """The parameters of `Statements.insert`."""
+        mark = self.tick.at_us if self.tick is not None and self.tick.at_most_once else NEVER
+        return (self.floor, self.session.id, self.grant_id, self.session.holder, mark, self.name, self.session.id)
 
     @property
-    def parameters(self) -> tuple[object, ...]:
-        """What both statements need; `take` wants `at` as well."""
-        mark = self.tick.at_us if self.tick is not None and self.tick.at_most_once else NEVER
-        return (self.floor, self.session.id, self.grant_id, self.session.holder, mark, self.name)
+    def to_take(self) -> tuple[object, ...]:
+        """The parameters of `Statements.take`."""
+        *most, session_id = self.to_insert
+        return (*most, ALWAYS if self.tick is None else self.tick.at_us, session_id)
 
     def granted(self, token: int) -> Grant:
         """Return the grant it became."""
@@ -139,7 +140,7 @@ class SqlLeaseStore:
 
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
-    ) -> Grant | Held | AlreadyDone:
+    ) -> Grant | Held | AlreadyDone | Lost:
         """Take the name: one statement if it is free."""
         wanted = Wanted(session, name, grant_id, tick, floor)
         return self._calls.run(self._timeout_s, lambda c: self._acquire(c, wanted))
@@ -206,31 +207,38 @@ class SqlLeaseStore:
             idle, in_use = calls.pool.forget()
             self._backend.forget(idle, in_use=in_use)
 
-    def _acquire(self, connection: Connection, wanted: Wanted) -> Grant | Held | AlreadyDone:
+    def _acquire(self, connection: Connection, wanted: Wanted) -> Grant | Held | AlreadyDone | Lost:
         found: Look | None = None
-        parameters = wanted.parameters
         for _ in range(_ROUNDS):
-            token = connection.number(self._sql.take, (*parameters, wanted.at))
-            if token is None and (found := self._look(connection, wanted.name)) is None:
-                token = connection.number(self._sql.insert, parameters)
+            token = connection.number(self._sql.take, wanted.to_take)
             if token is not None:
                 return wanted.granted(token)
-            if found is not None and found.grant_id == wanted.grant_id:
-                return wanted.granted(found.token)
-            if found is not None and (refusal := self._refusal(connection, found, wanted.tick)) is not None:
-                return refusal
+            [(is_alive, *row)] = connection.rows(self._sql.look_for, (wanted.session.id, wanted.name))
+            if is_alive is None:
+                return Lost("the session expired, was closed, or its row was deleted")
+            found = None if row[0] is None else Look.of(tuple(row))
+            outcome = self._insert(connection, wanted) if found is None else self._judge(connection, found, wanted)
+            if outcome is not None:
+                return outcome
         # Others were quicker every time: it is busy rather than free.
         return Held(wanted.name, None, found.token if found else 0, None, _BUSY_S)
 
-    def _refusal(self, connection: Connection, found: Look, tick: Tick | None) -> Held | AlreadyDone | None:
+    def _insert(self, connection: Connection, wanted: Wanted) -> Grant | None:
+        """Take a name that has no record yet; None if it has one by now."""
+        token = connection.number(self._sql.insert, wanted.to_insert)
+        return None if token is None else wanted.granted(token)
+
+    def _judge(self, connection: Connection, found: Look, wanted: Wanted) -> Grant | Held | AlreadyDone | None:
         """Say why the name was not taken; None if it is worth another try."""
+        if found.grant_id == wanted.grant_id:
+            return wanted.granted(found.token)
         if found.is_dead and found.session_id is not None:
             self._endings.bury(connection, found.session_id)
             return None
         if (held := found.held()) is not None:
             return held
-        if tick is not None and tick.at_us <= found.last_tick:
-            return AlreadyDone(found.name, tick, found.last_tick)
+        if wanted.tick is not None and wanted.tick.at_us <= found.last_tick:
+            return AlreadyDone(found.name, wanted.tick, found.last_tick)
         return None
 
     def _look(self, connection: Connection, name: str) -> Look | None:

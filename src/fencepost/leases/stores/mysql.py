@@ -1,0 +1,61 @@
+"""Leases in tables of a MySQL or MariaDB database.
+
+URL: ``mysql://user:password@host:3306/database`` or ``mariadb://…``, which mean the same. Options:
+``prefix=fencepost_`` for the tables, ``history=90d`` for how long ended grants are remembered, ``call_timeout=3s``,
+``ssl_ca``, ``ssl_cert``, ``ssl_key`` (files; with ``ssl_ca`` the server's name and certificate are verified),
+``unix_socket``.
+
+Grade: *durable*. The tables are made at the first start if they are missing.
+
+Survives: a restart or crash of the server; loss of any client at any moment; a server that hangs (every call ends in
+time); deadlocks (repeated a few times).
+
+Does not survive: failover to an asynchronous replica that lacks the last transactions: a grant lost with them may be
+given out again while its holder still trusts it; tokens rise all the same, by the clock, and fences hold. A Galera
+cluster is refused (``accept_risk=galera``), and so is a group with several primaries (``accept_risk=multi-primary``).
+A server clock that leaps forward ends sessions early. A client that is stopped in the middle of a takeover holds up
+that one name: on MariaDB for the call timeout, on MySQL for a minute.
+
+Settings to make: ``innodb_flush_log_at_trx_commit=1``; a binary log, if there is one, in ROW or MIXED format; a clock
+that is slewed, not stepped.
+"""
+
+from __future__ import annotations
+
+from fencepost.core.runtime import Runtime
+from fencepost.leases.store import Capabilities, Grade
+from fencepost.leases.stores.sql import schema
+from fencepost.leases.stores.sql.mysql_backend import PASSED_TO_DRIVER, MysqlBackend
+from fencepost.leases.stores.sql.options import SHARED_OPTIONS, Tables
+from fencepost.leases.stores.sql.store import SqlLeaseStore
+from fencepost.leases.stores.sql.waiting import Polling
+from fencepost.leases.urls import StoreUrl
+
+CAPABILITIES = Capabilities(
+    grade=Grade.DURABLE,
+    durable_token=True,
+    server_clock=True,
+    watch=False,
+    keeps_history=True,
+    loses="what an asynchronous replica had not received when it takes over",
+)
+_POLL_S = 0.1
+
+
+def from_url(url: StoreUrl, runtime: Runtime) -> SqlLeaseStore:
+    """Build the store; the server is first asked in `start`."""
+    url.only_options(SHARED_OPTIONS | PASSED_TO_DRIVER)
+    tables = Tables.of(url)
+    return SqlLeaseStore(
+        runtime,
+        MysqlBackend(url, tables, runtime),
+        capabilities=CAPABILITIES,
+        call_timeout_s=url.call_timeout_s,
+        history_us=tables.history_us,
+        watch=lambda read, _: Polling(runtime, read, interval_s=_POLL_S),
+    )
+
+
+def schema_sql(url: StoreUrl) -> str:
+    """Return the script that makes the tables, for an administrator to run."""
+    return schema.text(schema.mysql(Tables.of(url)))

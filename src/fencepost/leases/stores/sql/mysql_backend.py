@@ -1,0 +1,213 @@
+"""MySQL and MariaDB as a `Backend`: connecting, recognising their errors, checking the server, making the tables."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pymysql
+from pymysql.constants import CR, ER
+
+from fencepost.core.runtime import Runtime
+from fencepost.errors import FencepostError, InvalidUrl, StoreRefused, UnsafeStore
+from fencepost.leases.stores.sql import schema
+from fencepost.leases.stores.sql.backend import Connection, Trouble, within
+from fencepost.leases.stores.sql.calls import first_line
+from fencepost.leases.stores.sql.options import Tables
+from fencepost.leases.stores.sql.pymysql_connection import FLAGS, BoundedConnection, PymysqlConnection
+from fencepost.leases.stores.sql.statements import Statements, Words, statements
+from fencepost.leases.urls import StoreUrl
+
+PASSED_TO_DRIVER = frozenset(("ssl_ca", "ssl_cert", "ssl_key", "unix_socket"))
+GALERA = "galera"
+MULTI_PRIMARY = "multi-primary"
+
+_NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
+WORDS = Words(
+    now=_NOW,
+    wall=_NOW,
+    big="UNSIGNED",
+    returning="",
+    noted=lambda expression: f"LAST_INSERT_ID({expression})",
+    unless_there="",
+)
+
+_IDLE_S = 60
+_RECORD_CHANGED = 1020
+_CONFLICTS = frozenset((ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, _RECORD_CHANGED))
+_GONE = frozenset((0, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, ER.SERVER_SHUTDOWN))
+_KILLED = frozenset((1927, 4031, 3169))  # killed, closed for being idle (MySQL), session killed
+_SAID_NO = frozenset((ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1698, 1130, 1862))
+_LACKS_RIGHTS = frozenset((ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR))
+
+
+class MysqlBackend:
+    """One database on one server."""
+
+    driver_errors: tuple[type[Exception], ...] = (pymysql.err.MySQLError,)
+
+    def __init__(self, url: StoreUrl, tables: Tables, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._timeout_s = url.call_timeout_s
+        self._accepted = url.accepted_risks()
+        self._login = _login(url)
+        self._tables = tables
+        self._inherited: list[Sequence[Connection]] = []
+        self.sql: Statements = statements(WORDS, tables)
+        self.product = f"{url.scheme.replace('mysql', 'MySQL').replace('mariadb', 'MariaDB')} at {self._login['host']}"
+
+    def connect(self, timeout_s: float) -> PymysqlConnection:
+        """Connect within `timeout_s` and set what every connection needs."""
+        deadline = self._runtime.monotonic() + timeout_s
+        raw = within(self._runtime, timeout_s, lambda: self._dial(timeout_s), BoundedConnection.close)
+        end_sql = (_end_sql(self.sql.end, self.sql.past), _end_sql(self.sql.end_any, self.sql.past))
+        connection = PymysqlConnection(raw, clock=self._runtime.monotonic, end_sql=end_sql)
+        connection.deadline = deadline
+        try:
+            connection.change(self._settings(raw))
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def trouble(self, error: Exception) -> Trouble:
+        """Tell a broken connection from a silent one, a conflict and a refusal."""
+        code = _code(error)
+        if isinstance(error.__context__, TimeoutError):
+            return Trouble.LATE
+        if code in _CONFLICTS:
+            return Trouble.CONFLICT
+        if code in _GONE or code in _KILLED:
+            return Trouble.BROKEN
+        return Trouble.OTHER
+
+    def refusal(self, error: Exception) -> FencepostError | None:
+        """Recognise what time will not mend."""
+        code = _code(error)
+        if code == ER.BAD_FIELD_ERROR:
+            return StoreRefused(f"{self.product}: the tables are of another version: {first_line(error)}")
+        if code in _LACKS_RIGHTS:
+            return StoreRefused(
+                f"{self.product}: {first_line(error)}. Grant SELECT, INSERT, UPDATE, DELETE on the tables, or, if they "
+                f"are not there yet, let an administrator run:\n{schema.text(schema.mysql(self._tables))}"
+            )
+        return StoreRefused(f"{self.product} refuses: {first_line(error)}") if code in _SAID_NO else None
+
+    def prepare(self, connection: Connection) -> tuple[str, ...]:
+        """Check the server, then the tables."""
+        variables: dict[str, str] = dict(connection.rows(_VARIABLES))
+        warnings = (*self._check_cluster(variables), *self._check_server(variables))
+        self._ensure_tables(connection)
+        self._check_engine(connection)
+        return warnings
+
+    def announce(self, connection: Connection, names: Sequence[str]) -> None:
+        """Nobody needs to be told: who waits, polls."""
+
+    def forget(self, idle: Sequence[Connection], *, in_use: int) -> None:
+        """Keep the parent's connections, unused, so that nothing closes them."""
+        self._inherited.append(idle)
+
+    def _dial(self, timeout_s: float) -> BoundedConnection:
+        limit_s = max(timeout_s, 0.001)
+        limits = {"connect_timeout": limit_s, "read_timeout": limit_s, "write_timeout": limit_s}
+        options: dict[str, Any] = self._login | limits
+        return BoundedConnection(**options, charset="utf8mb4", autocommit=True, client_flag=FLAGS)
+
+    def _settings(self, raw: BoundedConnection) -> str:
+        """Return what every connection sets. A client that falls silent is cut off, and its transaction rolled back."""
+        lock_s = max(1, math.floor(self._timeout_s))
+        settings = f"innodb_lock_wait_timeout = {lock_s}, wait_timeout = {_IDLE_S}, sql_mode = 'STRICT_ALL_TABLES'"
+        if "MariaDB" in str(getattr(raw, "server_version", "")):
+            settings += f", idle_write_transaction_timeout = {math.ceil(self._timeout_s)}"
+        return f"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION {settings}"
+
+    def _check_cluster(self, variables: Mapping[str, str]) -> tuple[str, ...]:
+        """Refuse clusters where any node takes writes."""
+        warnings = []
+        if variables.get("wsrep_on") == "ON":
+            sentence = (
+                f"{self.product} is a node of a Galera cluster: row locks hold on one node only, and two nodes may "
+                "give out one lock until certification refuses one of them; that is not tested here"
+            )
+            warnings.append(self._risk(GALERA, sentence))
+        is_group = variables.get("group_replication_group_name", "")
+        if is_group and variables.get("group_replication_single_primary_mode") == "OFF":
+            sentence = f"{self.product} is a node of a multi-primary group: row locks hold on one node only"
+            warnings.append(self._risk(MULTI_PRIMARY, sentence))
+        return tuple(warnings)
+
+    def _risk(self, risk: str, sentence: str) -> str:
+        if risk not in self._accepted:
+            raise UnsafeStore(risk, sentence)
+        return sentence
+
+    def _check_server(self, variables: Mapping[str, str]) -> tuple[str, ...]:
+        if "ON" in (variables.get("read_only"), variables.get("super_read_only")):
+            raise StoreRefused(f"{self.product} is read-only: leases need the primary")
+        if variables.get("log_bin") == "ON" and variables.get("binlog_format") == "STATEMENT":
+            raise StoreRefused(f"{self.product} has binlog_format=STATEMENT; READ COMMITTED needs ROW or MIXED")
+        if variables.get("innodb_flush_log_at_trx_commit") != "1":
+            return (
+                f"{self.product} has innodb_flush_log_at_trx_commit="
+                f"{variables.get('innodb_flush_log_at_trx_commit')}: a crash may forget grants of the last second, "
+                "and two may hold one lock; set it to 1",
+            )
+        return ()
+
+    def _ensure_tables(self, connection: Connection) -> None:
+        try:
+            self._touch(connection)
+        except pymysql.err.ProgrammingError as error:
+            if _code(error) != ER.NO_SUCH_TABLE:
+                raise
+            for statement in schema.mysql(self._tables):
+                connection.change(statement)
+            self._touch(connection)
+
+    def _touch(self, connection: Connection) -> None:
+        connection.rows(self.sql.look, ("",))
+        connection.rows(self.sql.history, (0,))
+
+    def _check_engine(self, connection: Connection) -> None:
+        names = (self._tables.session, self._tables.lease, self._tables.history)
+        for name, engine in connection.rows(
+            "SELECT table_name, engine FROM information_schema.tables "
+            "WHERE table_schema = DATABASE() AND table_name IN (%s, %s, %s)",
+            names,
+        ):
+            if engine != "InnoDB":
+                raise StoreRefused(
+                    f"{self.product}: table {name} uses {engine}, which has no transactions; "
+                    f"run: ALTER TABLE {name} ENGINE=InnoDB"
+                )
+
+
+_VARIABLES = (
+    "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'read_only', 'super_read_only', 'log_bin', "
+    "'binlog_format', 'innodb_flush_log_at_trx_commit', 'group_replication_group_name', "
+    "'group_replication_single_primary_mode')"
+)
+
+
+def _end_sql(ended: str, past: str) -> str:
+    """Return the transaction that ends a grant and, only if it did, records it."""
+    return f"BEGIN; {ended}; {past} WHERE name = %s AND ROW_COUNT() = 1; COMMIT"
+
+
+def _code(error: Exception) -> int:
+    return error.args[0] if error.args and isinstance(error.args[0], int) else -1
+
+
+def _login(url: StoreUrl) -> dict[str, Any]:
+    if len(url.hosts) > 1:
+        raise InvalidUrl(f"{url.scheme}:// takes one host; let a proxy or a virtual address lead to the primary")
+    if not url.path.strip("/"):
+        raise InvalidUrl(f"{url.scheme}:// needs a database: {url.scheme}://user@host/database")
+    host, port = url.hosts[0] if url.hosts else ("localhost", None)
+    passed: dict[str, Any] = {name: value for name, value in url.options.items() if name in PASSED_TO_DRIVER}
+    if "ssl_ca" in passed:
+        passed |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
+    login = {"host": host, "port": port or 3306, "user": url.user, "password": url.password or ""}
+    return login | {"database": url.path.strip("/")} | passed

@@ -1,0 +1,101 @@
+"""A PyMySQL connection whose every read and write ends at a deadline."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pymysql
+from pymysql.constants import CLIENT, ER
+from pymysql.cursors import Cursor
+
+from fencepost.leases.stores.sql.backend import CallTimedOut, Ending, Row
+
+FLAGS = CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS
+_STEPS_PER_S = 64
+
+
+if TYPE_CHECKING:
+    _Base = pymysql.connections.Connection[Cursor]  # generic only to type checkers
+else:
+    _Base = pymysql.connections.Connection
+
+
+class BoundedConnection(_Base):
+    """PyMySQL fixes its timeouts at connecting; here they follow the deadline of the call."""
+
+    def limit(self, timeout_s: float) -> None:
+        """Let reads and writes from now on take at most `timeout_s`."""
+        self._read_timeout = timeout_s
+        self._write_timeout = timeout_s
+
+
+class PymysqlConnection:
+    """The seam's connection on PyMySQL."""
+
+    def __init__(self, raw: BoundedConnection, *, clock: Callable[[], float], end_sql: tuple[str, str]) -> None:
+        self.raw = raw
+        self.repeats = False
+        self.deadline = math.inf
+        self._clock = clock
+        self._cursor = raw.cursor()
+        self._end_sql, self._end_any_sql = end_sql
+        self._limit_s = 0.0
+
+    def begin_call(self) -> None:
+        """Nothing: a broken connection shows itself soon enough."""
+
+    def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
+        """Execute and fetch all."""
+        self._execute(sql, parameters)
+        return list(self._cursor.fetchall())
+
+    def change(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        """Execute and count: rows found, that is, also those that were as they should be already."""
+        return self._execute(sql, parameters)
+
+    def number(self, sql: str, parameters: Sequence[Any] = ()) -> int | None:
+        """Execute and return what the statement has put into LAST_INSERT_ID; None if the row was there already."""
+        try:
+            count = self._execute(sql, parameters)
+        except pymysql.err.IntegrityError as error:
+            if error.args[0] != ER.DUP_ENTRY:
+                raise
+            return None
+        return self._cursor.lastrowid if count else None
+
+    def end_grant(self, ending: Ending) -> tuple[bool, bool]:
+        """End and record in one transaction, sent as one packet. Who waits here polls: nobody needs to be woken."""
+        sql = self._end_any_sql if ending.session_id is None else self._end_sql
+        self._execute(sql, (*ending.parameters, ending.why, ending.name))
+        counts = []
+        while self._cursor.nextset():
+            counts.append(self._cursor.rowcount)
+        return counts[0] == 1, False
+
+    def begin(self) -> None:
+        """Begin a transaction."""
+        self._execute("BEGIN")
+
+    def commit(self) -> None:
+        """Commit."""
+        self._execute("COMMIT")
+
+    def rollback(self) -> None:
+        """Roll back, if there is anything to roll back."""
+        self._execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Close at once."""
+        self.raw.close()
+
+    def _execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
+        # In steps, because changing the limit costs a system call.
+        left_s = math.floor((self.deadline - self._clock()) * _STEPS_PER_S) / _STEPS_PER_S
+        if left_s != self._limit_s:
+            if left_s <= 0:
+                raise CallTimedOut
+            self.raw.limit(left_s)
+            self._limit_s = left_s
+        return self._cursor.execute(sql, tuple(parameters))
