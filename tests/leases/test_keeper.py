@@ -3,15 +3,17 @@
 import asyncio
 import contextvars
 import gc
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from types import FrameType
 from typing import Any
 
 import pytest
 
 from fencepost.core.events import Event, What
 from fencepost.core.grants import Grant, Lost, Renewed, Session
-from fencepost.errors import LeaseLost
+from fencepost.errors import LeaseLost, StoreUnavailable
 from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
 from fencepost.leases.stores.memory import MemoryStore
@@ -382,3 +384,55 @@ def test_an_owed_release_keeps_the_name_closed_no_longer_than_was_asked(memory: 
         faulty.heal()
         store.lock("a", ttl=6, wait=5).acquire()
         assert 1.4 <= RUNTIME.monotonic() - got_at <= 2.2
+
+
+# -- interruptions, and stores that keep nothing -----------------------------------------------------------------------
+
+
+class _Interrupt:
+    """Raises KeyboardInterrupt at the nth call of a function of ours: where CPython looks for signals."""
+
+    def __init__(self, nth: int) -> None:
+        self._left = nth
+        self.at = ""
+
+    def __call__(self, frame: FrameType, what: str, _: object) -> None:
+        code = frame.f_code
+        if "/fencepost/leases/" not in code.co_filename or what != "call":
+            return
+        self._left -= 1
+        if self._left == 0:
+            sys.settrace(None)
+            self.at = code.co_qualname
+            raise KeyboardInterrupt
+
+
+def test_an_interruption_at_any_call_leaves_no_lock_behind(store: Locks, memory: MemoryStore) -> None:
+    other = store.lock("other").acquire()  # keeps the session alive, and with it all that hangs on it
+    before, nth = sys.gettrace(), 0
+    points: list[str] = []
+    while not points or points[-1]:
+        nth += 1
+        interrupt = _Interrupt(nth)
+        sys.settrace(interrupt)
+        try:
+            with store.lock("a", wait=3):
+                pass
+        except KeyboardInterrupt:
+            pass
+        finally:
+            sys.settrace(before)
+        points.append(interrupt.at)
+        if interrupt.at == "Lock.__exit__":  # before its first line: no context manager can help that
+            assert store.revoke("a")
+        until(lambda: not (record := memory.read("a")) or not record.is_held, 3, f"free after {interrupt.at}")
+    assert len(points) > 30
+    assert not other.lost
+
+
+def test_a_store_that_keeps_no_session_is_not_asked_for_ever(
+    store: Locks, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "acquire", lambda *_, **__: Lost("never heard of it"))
+    with pytest.raises(StoreUnavailable, match="in a row"):
+        store.lock("a").acquire()

@@ -19,6 +19,8 @@ from fencepost.leases.kept_session import KeptSession
 from fencepost.leases.lease import Lease
 from fencepost.leases.store import LeaseStore
 
+_SESSIONS_TRIED = 3
+
 
 class Keeper:
     """Takes and keeps leases that share `timings`."""
@@ -39,30 +41,41 @@ class Keeper:
         self, name: str, *, tick: Tick | None = None, floor: int = 0, at_least_s: float = 0.0
     ) -> Lease | Held | AlreadyDone:
         """Ask the store once. `StoreUnavailable` leaves nothing behind: what was got unknowingly is given back."""
-        while True:
-            kept, grant_id = self._reserve(), self._runtime.new_id()
+        for _ in range(_SESSIONS_TRIED):
+            grant_id = self._runtime.new_id()
+            kept = self._reserve(grant_id)
             try:
                 outcome = self._store.acquire(kept.session, name, grant_id=grant_id, tick=tick, floor=floor)
-            except BaseException:
+                answer = self._answer(kept, grant_id, outcome, at_least_s)
+            except BaseException:  # no answer, or interrupted before the caller has it
                 kept.unanswered(name, grant_id)
                 raise
-            if isinstance(outcome, Lost):
-                kept.found_dead(outcome.reason)
-                continue
-            if not isinstance(outcome, Grant):
-                kept.refused()
-                return outcome
-            lease = Lease(
-                grant=outcome,
-                kept=kept,
-                store=self._store,
-                runtime=self._runtime,
-                emit=self._emit,
-                at_least_s=at_least_s,
-            )
-            if kept.adopt(lease):
-                return lease
-            kept.owe_release(outcome, done=False, keep_until=0.0)
+            if answer is not None:
+                return answer
+        raise StoreUnavailable(f"the store ended {_SESSIONS_TRIED} sessions in a row before a lock could hang on one")
+
+    def _answer(
+        self, kept: KeptSession, grant_id: str, outcome: Grant | Held | AlreadyDone | Lost, at_least_s: float
+    ) -> Lease | Held | AlreadyDone | None:
+        """Return what the caller gets; None when the session ended meanwhile."""
+        if isinstance(outcome, Lost):
+            kept.found_dead(grant_id, outcome.reason)
+            return None
+        if not isinstance(outcome, Grant):
+            kept.refused(grant_id)
+            return outcome
+        lease = Lease(
+            grant=outcome,
+            kept=kept,
+            store=self._store,
+            runtime=self._runtime,
+            emit=self._emit,
+            at_least_s=at_least_s,
+        )
+        if kept.adopt(lease):
+            return lease
+        kept.owe_release(outcome, done=False, keep_until=0.0)
+        return None
 
     def close(self) -> None:
         """End all sessions; what they held is free."""
@@ -79,18 +92,19 @@ class Keeper:
             kept.forget()
         self._kept, self._older = None, []
 
-    def _reserve(self) -> KeptSession:
+    def _reserve(self, grant_id: str) -> KeptSession:
         """Return a session that takes leases, with one acquisition announced on it."""
         kept = self._kept
-        if kept is not None and kept.begin():
+        if kept is not None and kept.begin(grant_id):
             return kept
         with self._lock:
-            if self._kept is not None and self._kept.begin():  # somebody else has just opened one
+            if self._kept is not None and self._kept.begin(grant_id):  # somebody else has just opened one
                 return self._kept
             if self._kept is not None:
                 self._older = [kept for kept in self._older if kept.is_trusted()] + [self._kept]
+                self._kept = None  # opening may fail, and must not find it here a second time
             self._kept = kept = self._open()
-            if not kept.begin():
+            if not kept.begin(grant_id):
                 raise StoreUnavailable("the store took longer to open a session than its trust lasts")
             return kept
 

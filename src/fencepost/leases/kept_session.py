@@ -59,7 +59,7 @@ class KeptSession:
         self._wake_watcher = runtime.event()
         self._leases: dict[str, Lease] = {}
         self._owed: list[_OwedRelease] = []
-        self._asking = 0
+        self._asking: set[str] = set()
         self._is_retired = False
         self._is_closing = False
         self._idle_since = opened_at
@@ -92,38 +92,38 @@ class KeptSession:
             return "the store was closed"
         return self._machine.reason or "trust ran out: the store did not confirm a renewal in time"
 
-    def begin(self) -> bool:
+    def begin(self, grant_id: str) -> bool:
         """Reserve the session for one acquisition; False when it takes none any more."""
         with self._lock:
             if self._is_retired or self._is_closing or not self.is_trusted():
                 return False
-            self._asking += 1
+            self._asking.add(grant_id)
             return True
 
     def adopt(self, lease: Lease) -> bool:
         """End an acquisition with a grant; False when trust ran out in the meantime."""
         with self._lock:
-            self._asking -= 1
+            self._asking.discard(lease.grant.grant_id)
             if not self.is_trusted():
                 return False
             self._leases[lease.grant.grant_id] = lease
             return True
 
-    def refused(self) -> None:
+    def refused(self, grant_id: str) -> None:
         """End an acquisition without a grant."""
         with self._lock:
-            self._asking -= 1
+            self._asking.discard(grant_id)
             self._idle_since = self._runtime.monotonic()
 
-    def found_dead(self, reason: str) -> None:
+    def found_dead(self, grant_id: str, reason: str) -> None:
         """End an acquisition that met a store which no longer knows the session."""
-        self.refused()
+        self.refused(grant_id)
         self._refuse(reason)
 
     def unanswered(self, name: str, grant_id: str) -> None:
-        """End an acquisition whose outcome is unknown: whatever it got has to be given back."""
+        """End an acquisition whose outcome is unknown, or unseen: whatever it got has to be given back."""
         with self._lock:
-            self._asking -= 1
+            self._asking.discard(grant_id)
         self._owe(_OwedRelease(Grant(name, self.session, grant_id, token=0), done=False, keep_until=0.0))
 
     def drop(self, lease: Lease) -> bool:

@@ -116,13 +116,15 @@ class Lease:
 
         When the store does not answer, the release is repeated in the background until it does.
         """
-        held_s = self._runtime.monotonic() - self._acquired_at
-        if self.lost or not self._begin_release():
-            return False
+        held_s = 0.0
         try:
+            if self.lost or not self._begin_release():
+                return False
+            held_s = self._runtime.monotonic() - self._acquired_at
             keep_for_s = max(self._at_least_s - held_s, 0.0)
             was_ours = self._kept.drop(self) and self._store.release(self.grant, done=done, keep_for_s=keep_for_s)
         except BaseException as error:
+            self._is_released = True
             self._kept.owe_release(self.grant, done=done, keep_until=self._acquired_at + self._at_least_s)
             self._tell(What.RELEASE_UNANSWERED, reason=str(error) or repr(error), held_s=held_s)
             if not isinstance(error, StoreUnavailable):  # the caller's to know; it is repeated all the same
@@ -161,13 +163,15 @@ class Lease:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Release; the tick is done only if the body ended well. A body that outlived its lease is told."""
-        if self._context is not None:
-            left(self._context)
-            self._context = None
-        if self._is_released:
-            return
-        self.release(done=kind is None)
-        if kind is None:
+        context, self._context = self._context, None
+        was_released = self._is_released
+        try:
+            if not was_released:
+                self.release(done=kind is None)
+        finally:
+            if context is not None:
+                left(context)
+        if kind is None and not was_released:
             self._raise_if_lost()
 
     def __repr__(self) -> str:

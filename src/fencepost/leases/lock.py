@@ -64,17 +64,21 @@ class Lock:
     def attempt(self, is_wanted: Callable[[], bool] = lambda: True) -> Lease | Held | AlreadyDone:
         """Ask for the lock, wait for it as long as wished and wanted, and return what came of it."""
         outcome = self._attempt(is_wanted)
-        if isinstance(outcome, Lease):
-            self._tell(What.ACQUIRED, outcome.holder, outcome.token, grant_id=outcome.grant_id)
-        elif isinstance(outcome, Held):
-            self._tell(What.REFUSED, outcome.holder, outcome.token, reason="held")
-        else:
-            self._tell(What.ALREADY_DONE, None, None, reason=f"last done: {spelled_us(outcome.last_tick_us)}")
+        try:
+            self._tell_outcome(outcome)
+        except BaseException:
+            _give_back(outcome)
+            raise
         return outcome
 
     def acquire(self) -> Lease:
         """Return the lease, or raise `LockHeld` or `TickDone`."""
-        return _lease_or_raise(self.attempt())
+        outcome = self.attempt()
+        try:
+            return _lease_or_raise(outcome)
+        except BaseException:  # interrupted: nobody will have it
+            _give_back(outcome)
+            raise
 
     def __enter__(self) -> Lease:
         self._begin_use()
@@ -88,9 +92,15 @@ class Lock:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        lease = self._end_use()
-        if lease is not None:
+        lease, self._lease = self._lease, None
+        self._is_in_use = False
+        if lease is None:
+            return
+        try:
             lease.__exit__(kind, error, trace)
+        except BaseException:  # it may have been interrupted before it began
+            lease.release(done=False)
+            raise
 
     async def __aenter__(self) -> Lease:
         self._begin_use()
@@ -172,6 +182,14 @@ class Lock:
         """End a use that came to nothing, also if it was interrupted after the lease was got."""
         if (lease := self._end_use()) is not None:
             lease.give_back()
+
+    def _tell_outcome(self, outcome: Lease | Held | AlreadyDone) -> None:
+        if isinstance(outcome, Lease):
+            self._tell(What.ACQUIRED, outcome.holder, outcome.token, grant_id=outcome.grant_id)
+        elif isinstance(outcome, Held):
+            self._tell(What.REFUSED, outcome.holder, outcome.token, reason="held")
+        else:
+            self._tell(What.ALREADY_DONE, None, None, reason=f"last done: {spelled_us(outcome.last_tick_us)}")
 
     def _tell(
         self,
