@@ -192,7 +192,7 @@ class TestDeath(Deaths):
 
     def test_burial_that_comes_first_is_final(self, server: Postgres, store: SqlLeaseStore, name: str) -> None:
         """A renewal has passed its look at the clock and waits for the row, which a burial has locked."""
-        session = opened(store)
+        session = store.open("patient", ttl_s=60, call_timeout_s=8)
         grant = taken(store, session, name)
         with psycopg.connect(server.url) as burier:
             burier.execute("DELETE FROM fencepost_session WHERE id = %s", (session.id,))

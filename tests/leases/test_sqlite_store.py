@@ -256,8 +256,6 @@ class TestFork:
         """The child needs locks of its own on the file: else the last one out clears the log away under it."""
         url = f"sqlite:///{tmp_path}/app.db"
         go, end = tmp_path / "go", tmp_path / "end"
-        os.mkfifo(go)
-        os.mkfifo(end)
         told, tell = os.pipe()
         if (parent := os.fork()) == 0:
             with started(url) as store:
@@ -268,10 +266,10 @@ class TestFork:
                         session = opened(store, "child")
                         taken(store, session, f"{name}/early")
                         os.write(tell, b"1")
-                        go.read_bytes()
+                        wait.until(go.exists, 20)
                         taken(store, session, f"{name}/late")
                         os.write(tell, b"2")
-                        end.read_bytes()
+                        wait.until(end.exists, 20)
                     finally:
                         os.write(tell, b"0")  # so that nobody waits for a child that failed
                         os._exit(0)
@@ -279,13 +277,13 @@ class TestFork:
             os._exit(0)  # after its connections were closed in good order
         assert os.waitpid(parent, 0)[1] == 0
         with started(url) as other:
-            go.write_bytes(b"x")
+            go.touch()
             assert os.read(told, 1) == b"2"
             for lock in ("early", "late"):
                 refusal = other.acquire(opened(other), f"{name}/{lock}", grant_id="x")
                 assert isinstance(refusal, Held), lock
                 assert refusal.holder == "child"
-        end.write_bytes(b"x")
+        end.touch()
         os.close(told)
         os.close(tell)
 

@@ -32,21 +32,22 @@ class Trouble(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """One grant that is to end. With `session_id` only if that session is alive, without it in any case."""
+    """One grant that is to end.
+
+    Whether its session still lives is not asked: while the row shows the grant, nobody else has the name.
+    """
 
     name: str
     grant_id: str
     token: int
     why: str
-    session_id: str | None = None
     keep_us: int = 0
     done_tick_us: int = NEVER
 
     @property
     def parameters(self) -> tuple[Any, ...]:
-        """The parameters of `Statements.end` or, without a session, of `Statements.end_any`."""
-        session = () if self.session_id is None else (self.session_id,)
-        return (int(self.keep_us > 0), self.keep_us, self.done_tick_us, self.name, self.grant_id, *session)
+        """The parameters of `Statements.end`."""
+        return (int(self.keep_us > 0), self.keep_us, self.done_tick_us, self.name, self.grant_id)
 
 
 class Connection(Protocol):

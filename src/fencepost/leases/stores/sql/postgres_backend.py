@@ -138,7 +138,7 @@ class PostgresBackend:
             settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in limits)
             raw.execute(f"SELECT {settings}")
         local = "".join(f"; SET LOCAL {name} = {value}" for name, value in limits) if is_proxied else ""
-        end_sql = _end_sql(self.sql.end, self._tables), _end_sql(self.sql.end_any, self._tables)
+        end_sql = _end_sql(self.sql.end, self._tables)
         return PsycopgConnection(raw, end_sql=end_sql, begin_sql=f"BEGIN{local}", is_proxied=is_proxied)
 
     def _limits(self) -> list[tuple[str, int]]:

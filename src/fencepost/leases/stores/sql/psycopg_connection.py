@@ -59,13 +59,13 @@ def _ready(events: int) -> Ready:
 class PsycopgConnection:
     """The seam's connection on psycopg. `is_proxied`: a pooler stands between us and the server."""
 
-    def __init__(self, raw: BoundedConnection, *, end_sql: tuple[str, str], begin_sql: str, is_proxied: bool) -> None:
+    def __init__(self, raw: BoundedConnection, *, end_sql: str, begin_sql: str, is_proxied: bool) -> None:
         self.raw = raw
         self.repeats = False
         self.is_proxied = is_proxied
         self._cursor = raw.cursor()
         self._execute = self._cursor.execute
-        self._end_sql, self._end_any_sql = end_sql
+        self._end_sql = end_sql
         self._begin_sql = begin_sql
 
     @property
@@ -95,8 +95,7 @@ class PsycopgConnection:
 
     def end_grant(self, ending: Ending) -> tuple[bool, bool]:
         """End and record by one statement: a data-modifying WITH."""
-        sql = self._end_any_sql if ending.session_id is None else self._end_sql
-        row = self._execute(sql, (*ending.parameters, ending.why)).fetchone()
+        row = self._execute(self._end_sql, (*ending.parameters, ending.why)).fetchone()
         return (False, False) if row is None else (True, row[0])
 
     def begin(self) -> None:

@@ -34,13 +34,13 @@ class BoundedConnection(_Base):
 class PymysqlConnection:
     """The seam's connection on PyMySQL."""
 
-    def __init__(self, raw: BoundedConnection, *, clock: Callable[[], float], end_sql: tuple[str, str]) -> None:
+    def __init__(self, raw: BoundedConnection, *, clock: Callable[[], float], end_sql: str) -> None:
         self.raw = raw
         self.repeats = False
         self.deadline = math.inf
         self._clock = clock
         self._cursor = raw.cursor()
-        self._end_sql, self._end_any_sql = end_sql
+        self._end_sql = end_sql
         self._limit_s = 0.0
 
     def begin_call(self) -> None:
@@ -67,12 +67,10 @@ class PymysqlConnection:
 
     def end_grant(self, ending: Ending) -> tuple[bool, bool]:
         """End and record in one transaction, sent as one packet. Who waits here polls: nobody needs to be woken."""
-        sql = self._end_any_sql if ending.session_id is None else self._end_sql
-        self._execute(sql, (*ending.parameters, ending.why, ending.name))
-        counts = []
+        changed = self._execute(self._end_sql, (*ending.parameters, ending.why, ending.name))
         while self._cursor.nextset():
-            counts.append(self._cursor.rowcount)
-        return counts[0] == 1, False
+            changed += self._cursor.rowcount
+        return changed > 0, False
 
     def begin(self) -> None:
         """Begin a transaction."""

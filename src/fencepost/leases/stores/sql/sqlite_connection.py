@@ -72,9 +72,8 @@ class SqliteConnection:
 
     def end_grant(self, ending: Ending) -> tuple[bool, bool]:
         """End and record in one transaction. Who waits here polls, so nobody needs to be woken."""
-        sql = self._sql.end_any if ending.session_id is None else self._sql.end
         self.begin()
-        has_ended = self._execute(_qmark(sql), ending.parameters).rowcount == 1
+        has_ended = self._execute(_qmark(self._sql.end), ending.parameters).rowcount == 1
         if has_ended:
             self._execute(_qmark(f"{self._sql.past} WHERE name = %s"), (ending.why, ending.name))
         self.commit()

@@ -43,7 +43,6 @@ class Statements:
     take: str
     insert: str
     end: str
-    end_any: str
     past: str
     has_ended: str
     open: str
@@ -89,8 +88,7 @@ def statements(words: Words, tables: Tables) -> Statements:
         insert=f"INSERT INTO {lease} (token, session_id, grant_id, holder, acquired_at, last_tick, name, kept_until) "
         f"SELECT {first_token}, %s, %s, %s, {wall}, %s, %s, 0 FROM {session} s "
         f"WHERE s.id = %s AND s.expires_at > {now}{words.unless_there}{words.returning}",
-        end=f"{ended} AND EXISTS ({alive})",
-        end_any=ended,
+        end=ended,
         past=f"INSERT INTO {history} ({past_columns}) SELECT name, holder, token, acquired_at, {wall}, %s FROM {lease}",
         has_ended=f"SELECT 1 FROM {history} WHERE name = %s AND token = %s AND why = %s",
         open=f"INSERT INTO {session} (id, holder, ttl_us, opened_at, expires_at) "

@@ -116,7 +116,8 @@ class SqlLeaseStore:
 
         session = Session(self._calls.run(self._timeout_s, insert), holder, ttl_s)
         self._renewal_timeout_s[session.id] = call_timeout_s
-        self._tidying.now_and_then()
+        # On a local file it is quick, and a task of its own could be in the middle of it when the process forks.
+        self._tidying.now_and_then(beside=self._capabilities.scope == "network")
         return session
 
     def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
@@ -134,7 +135,7 @@ class SqlLeaseStore:
                 return Lost("the session expired, was closed, or its row was deleted")
             return Renewed() if found == expected else Renewed(self._gone(connection, session, grants))
 
-        self._tidying.now_and_then()
+        self._tidying.now_and_then(beside=True)
         timeout_s = self._renewal_timeout_s.get(session.id, self._timeout_s)
         return self._heartbeats.run(timeout_s, prolong)
 
@@ -152,7 +153,6 @@ class SqlLeaseStore:
             grant_id=grant.grant_id,
             token=grant.token,
             why="released",
-            session_id=grant.session.id,
             keep_us=_micros(keep_for_s),
             done_tick_us=grant.tick.at_us if done and grant.tick is not None else NEVER,
         )

@@ -17,7 +17,7 @@ _DEAD_FOR_US = 60_000_000
 
 
 class Tidying:
-    """Tidies at most every ten minutes, beside the caller, in small batches; failures wait for the next time."""
+    """Tidies at most every ten minutes, in small batches; failures wait for the next time."""
 
     def __init__(
         self,
@@ -37,12 +37,16 @@ class Tidying:
         self._history_us = history_us
         self._next_at = float("-inf")
 
-    def now_and_then(self) -> None:
-        """Tidy, if it is time. A renewal must not wait for it, hence a task of its own."""
+    def now_and_then(self, *, beside: bool) -> None:
+        """Tidy, if it is time; `beside` the caller or before returning to it."""
         now = self._runtime.monotonic()
-        if now >= self._next_at:
-            self._next_at = now + EVERY_S
+        if now < self._next_at:
+            return
+        self._next_at = now + EVERY_S
+        if beside:
             self._runtime.spawn("fencepost-tidy", self.tidy)
+        else:
+            self.tidy()
 
     def forget(self) -> None:
         """Let a forked child tidy in its own time."""
