@@ -66,6 +66,10 @@ class Calls:
                 self.pool.give(connection)
                 return result
 
+    def is_broken(self, error: Exception) -> bool:
+        """Whether the connection is gone, as against slow or refusing."""
+        return self._trouble(error) is Trouble.BROKEN
+
     def _trouble(self, error: BaseException) -> Trouble:
         if isinstance(error, CallTimedOut):
             return Trouble.LATE

@@ -20,8 +20,8 @@ from fencepost.leases.stores.sql.tidying import Tidying
 from fencepost.leases.stores.sql.waiting import Read, Watch
 
 _CONNECTIONS = 8
-_ROUNDS = 8
-_BUSY_S = 0.05
+ROUNDS = 8
+BUSY_S = 0.05
 
 WatchMaker = Callable[[Read, Calls], Watch]
 
@@ -107,7 +107,7 @@ class SqlLeaseStore:
 
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
         """Insert a session. If the reply is lost, another is opened and the first runs out by itself."""
-        ttl_us = _micros(ttl_s)
+        ttl_us = micros(ttl_s)
 
         def insert(connection: Connection) -> str:
             session_id = self._runtime.new_id()
@@ -126,7 +126,7 @@ class SqlLeaseStore:
         The statement also yields a sum over the tokens that hang on the session. Only if it is not the sum of
         `grants` is a second statement needed, to see which of them are gone.
         """
-        parameters = (_micros(session.ttl_s), session.id, session.id)
+        parameters = (micros(session.ttl_s), session.id, session.id)
         expected = sum(grant.token % TOKEN_SUM_PRIME for grant in grants)
 
         def prolong(connection: Connection) -> Renewed | Lost:
@@ -153,7 +153,7 @@ class SqlLeaseStore:
             grant_id=grant.grant_id,
             token=grant.token,
             why="released",
-            keep_us=_micros(keep_for_s),
+            keep_us=micros(keep_for_s),
             done_tick_us=grant.tick.at_us if done and grant.tick is not None else NEVER,
         )
         return self._end(ending)
@@ -209,7 +209,7 @@ class SqlLeaseStore:
 
     def _acquire(self, connection: Connection, wanted: Wanted) -> Grant | Held | AlreadyDone | Lost:
         found: Look | None = None
-        for _ in range(_ROUNDS):
+        for _ in range(ROUNDS):
             token = connection.number(self._sql.take, wanted.to_take)
             if token is not None:
                 return wanted.granted(token)
@@ -221,7 +221,7 @@ class SqlLeaseStore:
             if outcome is not None:
                 return outcome
         # Others were quicker every time: it is busy rather than free.
-        return Held(wanted.name, None, found.token if found else 0, None, _BUSY_S)
+        return Held(wanted.name, None, found.token if found else 0, None, BUSY_S)
 
     def _insert(self, connection: Connection, wanted: Wanted) -> Grant | None:
         """Take a name that has no record yet; None if it has one by now."""
@@ -277,7 +277,8 @@ class SqlLeaseStore:
         return frozenset(grant.grant_id for grant in grants if grant.grant_id not in there)
 
 
-def _micros(duration_s: float) -> int:
+def micros(duration_s: float) -> int:
+    """Return whole microseconds."""
     return round(duration_s * 1_000_000)
 
 

@@ -1,0 +1,73 @@
+"""One session of the advisory store: a connection that holds locks, used by one call at a time.
+
+The connection *is* the session. It is never replaced: when it breaks, or a call on it does not end in time, the server
+lets go of its locks, and the session is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from hashlib import sha256
+from typing import TypeVar
+
+from fencepost.core.runtime import Runtime
+from fencepost.leases.stores.sql.pool import Pool
+from fencepost.leases.stores.sql.psycopg_connection import PsycopgConnection
+
+T = TypeVar("T")
+
+
+class SessionGoneError(Exception):
+    """The session's connection is closed, and its locks are free."""
+
+
+class AdvisorySession:
+    """A connection, the keys it has locked, and the line of those who want to use it."""
+
+    def __init__(self, runtime: Runtime, connection: PsycopgConnection, *, timeout_s: float) -> None:
+        self.timeout_s = timeout_s
+        self.keys: dict[int, str] = {}  # which lock this session holds for which name; guarded by its turn
+        self._runtime = runtime
+        self._connection: PsycopgConnection | None = connection
+        self._turn = Pool(runtime, self._only_once, limit=1)
+
+    def run(self, timeout_s: float, work: Callable[[PsycopgConnection], T]) -> T:
+        """Do `work` when it is our turn. Whatever it raises ends the session, for the outcome is unknown."""
+        deadline = self._runtime.monotonic() + timeout_s
+        connection, _ = self._turn.take(deadline)
+        if not isinstance(connection, PsycopgConnection):
+            raise TypeError(type(connection))
+        connection.deadline = deadline
+        try:
+            result = work(connection)
+        except BaseException:
+            self._turn.drop(connection)
+            raise
+        self._turn.give(connection)
+        return result
+
+    def end(self) -> None:
+        """Close the connection, unless a call is under way on it."""
+        self._turn.drop_idle()
+        if (unused := self._connection) is not None:
+            self._connection = None
+            unused.close()
+
+    def _only_once(self, timeout_s: float) -> PsycopgConnection:
+        connection, self._connection = self._connection, None
+        if connection is None:
+            raise SessionGoneError
+        return connection
+
+
+def key_of(name: str) -> int:
+    """Return the key under which PostgreSQL locks `name`: 64 bits of a hash, as a signed integer.
+
+    Two names may share a key. Then one of them is refused while the other is held: a nuisance, never two holders.
+    """
+    return int.from_bytes(sha256(b"fencepost:" + name.encode()).digest()[:8], "big", signed=True)
+
+
+def halves(key: int) -> tuple[int, int]:
+    """Return the key as pg_locks shows it: high and low half, unsigned."""
+    return (key >> 32) & 0xFFFFFFFF, key & 0xFFFFFFFF

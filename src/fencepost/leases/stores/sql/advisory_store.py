@@ -1,0 +1,327 @@
+"""The lease contract on advisory locks: a lock that hangs on a connection, beside a row that remembers.
+
+A name is held if its advisory lock is; the row says by whom and under which token. The session row is kept as well, so
+that those who know only the tables see the lease as held. Order at taking: lock, then row. At releasing: row, then lock.
+So whoever has the lock and finds a row that says "held" by an advisory session knows that its holder is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from psycopg import errors
+
+from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, Renewed, Session
+from fencepost.core.runtime import Runtime
+from fencepost.core.tick import Tick
+from fencepost.errors import StoreRefused, StoreUnavailable, UnsafeStore
+from fencepost.leases.store import Capabilities
+from fencepost.leases.stores.sql.advisory_session import AdvisorySession, SessionGoneError, halves, key_of
+from fencepost.leases.stores.sql.advisory_statements import LOCKED, UNLOCK, advisory_statements
+from fencepost.leases.stores.sql.backend import Connection, Ending
+from fencepost.leases.stores.sql.looking import Look
+from fencepost.leases.stores.sql.options import Tables
+from fencepost.leases.stores.sql.pooling import sessions_are_shared
+from fencepost.leases.stores.sql.postgres_backend import PostgresBackend
+from fencepost.leases.stores.sql.psycopg_connection import PsycopgConnection
+from fencepost.leases.stores.sql.statements import NEVER, TOKEN_SUM_PRIME
+from fencepost.leases.stores.sql.store import BUSY_S, ROUNDS, SqlLeaseStore, Wanted, micros
+from fencepost.leases.stores.sql.waiting import Polling
+from fencepost.leases.urls import StoreUrl
+
+T = TypeVar("T")
+
+RISK = "pooled-sessions"
+PREFIX = "adv-"  # how the ids of sessions begin whose leases are advisory locks
+_POLL_S = 0.1
+_CONFLICTS = (errors.LockNotAvailable, errors.DeadlockDetected, errors.SerializationFailure, errors.QueryCanceled)
+_GONE = Lost("the connection that held the locks is gone")
+
+
+class AdvisoryStore(SqlLeaseStore):
+    """Leases on connections."""
+
+    def __init__(
+        self, runtime: Runtime, backend: PostgresBackend, tables: Tables, url: StoreUrl, *, capabilities: Capabilities
+    ) -> None:
+        super().__init__(
+            runtime,
+            backend,
+            capabilities=capabilities,
+            call_timeout_s=url.call_timeout_s,
+            history_us=tables.history_us,
+            watch=lambda read, _: Polling(runtime, read, interval_s=_POLL_S),
+        )
+        self._postgres = backend
+        self._accepts_pooling = RISK in url.accepted_risks()
+        self._advisory = advisory_statements(backend.sql, tables)
+        self._sessions: dict[str, AdvisorySession] = {}
+        self._inherited: list[AdvisorySession] = []
+
+    def start(self) -> tuple[str, ...]:
+        """Start as the tables do; then see whether sessions last."""
+        warnings = super().start()
+        [(version,)] = self._calls.run(
+            self._timeout_s, lambda c: c.rows("SELECT current_setting('server_version_num')::int")
+        )
+        if version < 140000:
+            raise StoreRefused(f"{self._backend.product}: advisory leases need PostgreSQL 14 (idle_session_timeout)")
+        return warnings + self._check_pooling()
+
+    def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
+        """Open a connection that the server closes when it has been idle for the ttl, and insert the session."""
+        until = self._runtime.monotonic() + self._timeout_s
+        session = Session(f"{PREFIX}{self._runtime.new_id()}", holder, ttl_s)
+        try:
+            connection = self._postgres.connect(self._timeout_s)
+            connection.deadline = until
+            self._prepare(connection, session, call_timeout_s)
+        except self._calls.expected as error:
+            raise self._calls.unavailable(error, self._timeout_s) from error
+        self._sessions[session.id] = AdvisorySession(self._runtime, connection, timeout_s=call_timeout_s)
+        self._tidying.now_and_then(beside=True)
+        return session
+
+    def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
+        """Prolong the session by one statement on its own connection, and see whether the locks are still there."""
+        if (own := self._sessions.get(session.id)) is None:
+            return _GONE
+        outcome = self._on(own, own.timeout_s, lambda c: self._prolong(c, own, session, grants))
+        return outcome if outcome is not None else _GONE
+
+    def acquire(
+        self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
+    ) -> Grant | Held | AlreadyDone | Lost:
+        """Lock and write the row, in one statement if the name is free."""
+        if (own := self._sessions.get(session.id)) is None:
+            return _GONE
+        wanted = Wanted(session, name, grant_id, tick, floor)
+        outcome = self._on(own, self._timeout_s, lambda c: self._lock(c, own, wanted))
+        return outcome if outcome is not None else _GONE
+
+    def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
+        """Write the row and unlock, in one statement."""
+        if (own := self._sessions.get(grant.session.id)) is None:
+            return False
+        ending = Ending(
+            name=grant.name,
+            grant_id=grant.grant_id,
+            token=grant.token,
+            why="released",
+            session_id=grant.session.id,
+            keep_us=micros(keep_for_s),
+            done_tick_us=grant.tick.at_us if done and grant.tick is not None else NEVER,
+        )
+        return bool(self._on(own, self._timeout_s, lambda c: self._unlock(c, own, ending)))
+
+    def missing(self, grants: Collection[Grant]) -> frozenset[str]:
+        """Look whether the rows are current and the locks are there."""
+
+        def look(connection: Connection) -> frozenset[str]:
+            locked = self._locked(connection)
+            unlocked = {grant.grant_id for grant in grants if halves(key_of(grant.name)) not in locked}
+            return self._missing(connection, list(grants)) | unlocked
+
+        return self._calls.run(self._timeout_s, look)
+
+    def close(self, session: Session) -> None:
+        """Write the end of its leases, then let the connection go, and the locks with it."""
+        own = self._sessions.pop(session.id, None)
+        try:
+            super().close(session)
+        finally:
+            if own is not None:
+                own.end()
+
+    def read(self, name: str) -> LeaseRecord | None:
+        """Read the row, and whether the lock is held."""
+
+        def look(connection: Connection) -> LeaseRecord | None:
+            found = self._look(connection, name)
+            return None if found is None else _seen(found, self._locked(connection)).record()
+
+        return self._calls.run(self._timeout_s, look)
+
+    def records(self) -> Iterator[LeaseRecord]:
+        """Read all rows, and which locks are held."""
+
+        def look(connection: Connection) -> list[LeaseRecord]:
+            locked = self._locked(connection)
+            return [_seen(Look.of(row), locked).record() for row in connection.rows(self._sql.records)]
+
+        return iter(self._calls.run(self._timeout_s, look))
+
+    def shutdown(self) -> None:
+        """Close all connections, those of sessions as well."""
+        super().shutdown()
+        while self._sessions:
+            self._sessions.popitem()[1].end()
+
+    def forget_connections(self) -> None:
+        """Leave all connections to the parent; its sessions are not ours."""
+        super().forget_connections()
+        self._inherited.extend(self._sessions.values())
+        self._sessions = {}
+
+    def _check_pooling(self) -> tuple[str, ...]:
+        until = self._runtime.monotonic() + self._timeout_s
+
+        def connect() -> PsycopgConnection:
+            connection = self._postgres.connect(until - self._runtime.monotonic())
+            connection.deadline = until
+            return connection
+
+        try:
+            is_shared = sessions_are_shared(connect)
+        except self._calls.expected as error:
+            raise self._calls.unavailable(error, self._timeout_s) from error
+        if not is_shared:
+            return ()
+        sentence = (
+            f"{self._backend.product} is reached through a proxy that gives each transaction another session "
+            "(pool_mode=transaction): advisory locks would belong to whoever comes next"
+        )
+        if not self._accepts_pooling:
+            raise UnsafeStore(RISK, f"{sentence}; connect past the proxy, or use postgresql://, which works through it")
+        return (sentence,)
+
+    def _prepare(self, connection: PsycopgConnection, session: Session, call_timeout_s: float) -> None:
+        """Set the connection's own limits: short ones for row locks, because a renewal may be waiting its turn."""
+        limits = {
+            "idle_session_timeout": max(1, round(session.ttl_s * 1000)),
+            "lock_timeout": max(50, round(call_timeout_s * 250)),
+        }
+        try:
+            for name, value in limits.items():
+                connection.rows("SELECT set_config(%s, %s, false)", (name, str(value)))
+            ttl_us = micros(session.ttl_s)
+            connection.change(self._sql.open, (session.id, session.holder, ttl_us, ttl_us))
+        except BaseException:
+            connection.close()
+            raise
+
+    def _on(self, own: AdvisorySession, timeout_s: float, work: Callable[[PsycopgConnection], T]) -> T | None:
+        """Do `work` on the session's connection; None if that is gone, which ends the session."""
+        try:
+            return own.run(timeout_s, work)
+        except SessionGoneError:
+            return None
+        except self._calls.expected as error:
+            if self._calls.is_broken(error):
+                return None
+            raise self._calls.unavailable(error, timeout_s) from error
+
+    def _prolong(
+        self, connection: PsycopgConnection, own: AdvisorySession, session: Session, grants: Collection[Grant]
+    ) -> Renewed | Lost:
+        rows = connection.rows(self._advisory.renew, (micros(session.ttl_s), session.id, session.id))
+        if not rows:
+            return Lost("the session expired, was closed, or its row was deleted")
+        [(token_sum, locks)] = rows
+        if locks < len(own.keys):
+            return Lost("the server has let go of locks of this session")
+        if token_sum == sum(grant.token % TOKEN_SUM_PRIME for grant in grants):
+            return Renewed()
+        gone = self._gone(connection, session, grants)
+        for grant in grants:
+            if grant.grant_id in gone:
+                self._let_go(connection, own, grant.name)
+        return Renewed(gone)
+
+    def _lock(
+        self, connection: PsycopgConnection, own: AdvisorySession, wanted: Wanted
+    ) -> Grant | Held | AlreadyDone | Lost:
+        key = key_of(wanted.name)
+        if key in own.keys:
+            return self._locked_by_us(connection, wanted)
+        try:
+            [(got, token)] = connection.rows(self._advisory.lock, (key, *wanted.to_take))
+            if got:
+                own.keys[key] = wanted.name
+            outcome = self._write(connection, wanted) if got and token is None else None
+        except _CONFLICTS as error:
+            # The lock may have been taken before the statement failed; it does not go with the transaction.
+            self._unlock_key(connection, own, key)
+            raise StoreUnavailable(f"{self._backend.product}: the row of {wanted.name!r} is busy") from error
+        if token is not None:
+            return wanted.granted(token)
+        if isinstance(outcome, Grant):
+            return outcome
+        if got:
+            self._unlock_key(connection, own, key)
+        return outcome if outcome is not None else self._refused(connection, wanted)
+
+    def _write(self, connection: PsycopgConnection, wanted: Wanted) -> Grant | Held | AlreadyDone | Lost:
+        """Write the row of a name whose lock we have, once its last holder is seen off."""
+        for _ in range(ROUNDS):
+            [(is_alive, *row)] = connection.rows(self._sql.look_for, (wanted.session.id, wanted.name))
+            if is_alive is None:
+                return Lost("the session expired, was closed, or its row was deleted")
+            found = None if row[0] is None else Look.of(tuple(row))
+            outcome = self._insert(connection, wanted) if found is None else self._settle(connection, found, wanted)
+            if outcome is not None:
+                return outcome
+            if (token := connection.number(self._sql.take, wanted.to_take)) is not None:
+                return wanted.granted(token)
+        return Held(wanted.name, None, 0, None, BUSY_S)
+
+    def _settle(self, connection: PsycopgConnection, found: Look, wanted: Wanted) -> Grant | Held | AlreadyDone | None:
+        """See off the last holder: an advisory one is gone, for we have its lock; one of the tables may be alive."""
+        if found.session_id is None or not found.session_id.startswith(PREFIX) or found.grant_id is None:
+            return self._judge(connection, found, wanted)
+        connection.end_grant(Ending(name=found.name, grant_id=found.grant_id, token=found.token, why="expired"))
+        return None
+
+    def _locked_by_us(self, connection: PsycopgConnection, wanted: Wanted) -> Grant | Held | Lost:
+        """Answer for a key this session has locked already: PostgreSQL would let it in a second time."""
+        found = self._look(connection, wanted.name)
+        if found is not None and found.grant_id == wanted.grant_id:
+            return wanted.granted(found.token)
+        return self._refused(connection, wanted)
+
+    def _refused(self, connection: PsycopgConnection, wanted: Wanted) -> Held | Lost:
+        """Say by whom it is held, as far as the row knows: it may be about to be written, or be another's key."""
+        [(is_alive, *row)] = connection.rows(self._sql.look_for, (wanted.session.id, wanted.name))
+        if is_alive is None:
+            return Lost("the session expired, was closed, or its row was deleted")
+        if row[0] is None:
+            return Held(wanted.name, None, 0)
+        found = Look.of(tuple(row))
+        return found.held() or Held(wanted.name, None, found.token)
+
+    def _unlock(self, connection: PsycopgConnection, own: AdvisorySession, ending: Ending) -> bool:
+        key = key_of(ending.name)
+        if own.keys.get(key) != ending.name:
+            return False
+        has_ended = bool(connection.rows(self._advisory.unlock, (*ending.parameters, ending.why, key)))
+        if has_ended:
+            del own.keys[key]
+        elif not self._belongs_to_another_grant(connection, ending):
+            self._unlock_key(connection, own, key)
+        return has_ended
+
+    def _belongs_to_another_grant(self, connection: PsycopgConnection, ending: Ending) -> bool:
+        """Whether this session holds the name by now under another grant, so that its lock must stay."""
+        found = self._look(connection, ending.name)
+        return found is not None and found.session_id == ending.session_id and found.grant_id != ending.grant_id
+
+    def _let_go(self, connection: PsycopgConnection, own: AdvisorySession, name: str) -> None:
+        """Unlock a name whose grant was revoked or whose row was deleted."""
+        key = key_of(name)
+        if own.keys.get(key) == name:
+            self._unlock_key(connection, own, key)
+
+    def _unlock_key(self, connection: PsycopgConnection, own: AdvisorySession, key: int) -> None:
+        connection.rows(UNLOCK, (key,))
+        own.keys.pop(key, None)
+
+    def _locked(self, connection: Connection) -> frozenset[tuple[int, int]]:
+        return frozenset((high, low) for high, low in connection.rows(LOCKED))
+
+
+def _seen(found: Look, locked: Collection[tuple[int, int]]) -> Look:
+    """Correct a row by the lock: without it, an advisory session that the row names is gone."""
+    is_advisory = found.session_id is not None and found.session_id.startswith(PREFIX)
+    return replace(found, expires_at=None) if is_advisory and halves(key_of(found.name)) not in locked else found
