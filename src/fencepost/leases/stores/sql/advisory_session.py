@@ -1,7 +1,8 @@
 """One session of the advisory store: a connection that holds locks, used by one call at a time.
 
-The connection *is* the session. It is never replaced: when it breaks, or a call on it does not end in time, the server
-lets go of its locks, and the session is gone.
+The connection *is* the session, and is never replaced. When it breaks, the server lets go of its locks and the session
+is gone. When a call on it is not answered in time, it is *mute*: of no further use, but left open for one more ttl,
+because closing it would free locks that their holder may still trust.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from hashlib import sha256
 from typing import TypeVar
 
 from fencepost.core.runtime import Runtime
+from fencepost.leases.stores.sql.backend import CallTimedOut
 from fencepost.leases.stores.sql.pool import Pool
 from fencepost.leases.stores.sql.psycopg_connection import PsycopgConnection
 
@@ -21,11 +23,18 @@ class SessionGoneError(Exception):
     """The session's connection is closed, and its locks are free."""
 
 
+class SessionMuteError(Exception):
+    """A call on the session's connection was not answered; whether its locks are still held is unknown."""
+
+
 class AdvisorySession:
     """A connection, the keys it has locked, and the line of those who want to use it."""
 
-    def __init__(self, runtime: Runtime, connection: PsycopgConnection, *, timeout_s: float) -> None:
+    def __init__(self, runtime: Runtime, connection: PsycopgConnection, *, timeout_s: float, ttl_s: float) -> None:
         self.timeout_s = timeout_s
+        self._ttl_s = ttl_s
+        self._mute: PsycopgConnection | None = None
+        self._mute_until = float("inf")
         self.keys: dict[int, str] = {}  # which lock this session holds for which name; guarded by its turn
         self._runtime = runtime
         self._connection: PsycopgConnection | None = connection
@@ -33,6 +42,7 @@ class AdvisorySession:
 
     def run(self, timeout_s: float, work: Callable[[PsycopgConnection], T]) -> T:
         """Do `work` when it is our turn. Whatever it raises ends the session, for the outcome is unknown."""
+        self._check_mute()
         deadline = self._runtime.monotonic() + timeout_s
         connection, _ = self._turn.take(deadline)
         if not isinstance(connection, PsycopgConnection):
@@ -40,6 +50,9 @@ class AdvisorySession:
         connection.deadline = deadline
         try:
             result = work(connection)
+        except CallTimedOut:
+            self._mute, self._mute_until = connection, self._runtime.monotonic() + self._ttl_s
+            raise
         except BaseException:
             self._turn.drop(connection)
             raise
@@ -49,9 +62,23 @@ class AdvisorySession:
     def end(self) -> None:
         """Close the connection, unless a call is under way on it."""
         self._turn.drop_idle()
-        if (unused := self._connection) is not None:
-            self._connection = None
-            unused.close()
+        unused, self._connection = self._connection, None
+        for connection in (unused, self._mute):
+            if connection is not None:
+                connection.close()
+
+    @property
+    def is_mute(self) -> bool:
+        """Whether a call was not answered."""
+        return self._mute is not None
+
+    def _check_mute(self) -> None:
+        if self._mute is None:
+            return
+        if self._runtime.monotonic() < self._mute_until:
+            raise SessionMuteError
+        self.end()
+        raise SessionGoneError
 
     def _only_once(self, timeout_s: float) -> PsycopgConnection:
         connection, self._connection = self._connection, None

@@ -1,8 +1,8 @@
 """The lease contract on advisory locks: a lock that hangs on a connection, beside a row that remembers.
 
 A name is held if its advisory lock is; the row says by whom and under which token. The session row is kept as well, so
-that those who know only the tables see the lease as held. Order at taking: lock, then row. At releasing: row, then lock.
-So whoever has the lock and finds a row that says "held" by an advisory session knows that its holder is gone.
+that those who know only the tables see the lease as held. Order at taking: lock, then row. At releasing: row, then
+lock. So whoever has the lock and finds a row that says "held" by an advisory session knows that its holder is gone.
 """
 
 from __future__ import annotations
@@ -18,7 +18,13 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
 from fencepost.errors import StoreRefused, StoreUnavailable, UnsafeStore
 from fencepost.leases.store import Capabilities
-from fencepost.leases.stores.sql.advisory_session import AdvisorySession, SessionGoneError, halves, key_of
+from fencepost.leases.stores.sql.advisory_session import (
+    AdvisorySession,
+    SessionGoneError,
+    SessionMuteError,
+    halves,
+    key_of,
+)
 from fencepost.leases.stores.sql.advisory_statements import LOCKED, UNLOCK, advisory_statements
 from fencepost.leases.stores.sql.backend import Connection, Ending
 from fencepost.leases.stores.sql.looking import Look
@@ -34,6 +40,7 @@ from fencepost.leases.urls import StoreUrl
 T = TypeVar("T")
 
 RISK = "pooled-sessions"
+OLDEST_VERSION = 140000
 PREFIX = "adv-"  # how the ids of sessions begin whose leases are advisory locks
 _POLL_S = 0.1
 _CONFLICTS = (errors.LockNotAvailable, errors.DeadlockDetected, errors.SerializationFailure, errors.QueryCanceled)
@@ -63,12 +70,12 @@ class AdvisoryStore(SqlLeaseStore):
     def start(self) -> tuple[str, ...]:
         """Start as the tables do; then see whether sessions last."""
         warnings = super().start()
-        [(version,)] = self._calls.run(
-            self._timeout_s, lambda c: c.rows("SELECT current_setting('server_version_num')::int")
-        )
-        if version < 140000:
-            raise StoreRefused(f"{self._backend.product}: advisory leases need PostgreSQL 14 (idle_session_timeout)")
-        return warnings + self._check_pooling()
+        try:
+            self._check_version()
+            return warnings + self._check_pooling()
+        except BaseException:
+            self.shutdown()
+            raise
 
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
         """Open a connection that the server closes when it has been idle for the ttl, and insert the session."""
@@ -80,7 +87,7 @@ class AdvisoryStore(SqlLeaseStore):
             self._prepare(connection, session, call_timeout_s)
         except self._calls.expected as error:
             raise self._calls.unavailable(error, self._timeout_s) from error
-        self._sessions[session.id] = AdvisorySession(self._runtime, connection, timeout_s=call_timeout_s)
+        self._sessions[session.id] = AdvisorySession(self._runtime, connection, timeout_s=call_timeout_s, ttl_s=ttl_s)
         self._tidying.now_and_then(beside=True)
         return session
 
@@ -95,10 +102,12 @@ class AdvisoryStore(SqlLeaseStore):
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
     ) -> Grant | Held | AlreadyDone | Lost:
         """Lock and write the row, in one statement if the name is free."""
-        if (own := self._sessions.get(session.id)) is None:
+        if (own := self._sessions.get(session.id)) is None or own.is_mute:
             return _GONE
         wanted = Wanted(session, name, grant_id, tick, floor)
         outcome = self._on(own, self._timeout_s, lambda c: self._lock(c, own, wanted))
+        if isinstance(outcome, StoreUnavailable):
+            raise outcome
         return outcome if outcome is not None else _GONE
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
@@ -110,11 +119,10 @@ class AdvisoryStore(SqlLeaseStore):
             grant_id=grant.grant_id,
             token=grant.token,
             why="released",
-            session_id=grant.session.id,
             keep_us=micros(keep_for_s),
             done_tick_us=grant.tick.at_us if done and grant.tick is not None else NEVER,
         )
-        return bool(self._on(own, self._timeout_s, lambda c: self._unlock(c, own, ending)))
+        return bool(self._on(own, self._timeout_s, lambda c: self._unlock(c, own, ending, grant.session.id)))
 
     def missing(self, grants: Collection[Grant]) -> frozenset[str]:
         """Look whether the rows are current and the locks are there."""
@@ -165,6 +173,13 @@ class AdvisoryStore(SqlLeaseStore):
         self._inherited.extend(self._sessions.values())
         self._sessions = {}
 
+    def _check_version(self) -> None:
+        [(version,)] = self._calls.run(
+            self._timeout_s, lambda c: c.rows("SELECT current_setting('server_version_num')::int")
+        )
+        if version < OLDEST_VERSION:
+            raise StoreRefused(f"{self._backend.product}: advisory leases need PostgreSQL 14 (idle_session_timeout)")
+
     def _check_pooling(self) -> tuple[str, ...]:
         until = self._runtime.monotonic() + self._timeout_s
 
@@ -208,6 +223,8 @@ class AdvisoryStore(SqlLeaseStore):
             return own.run(timeout_s, work)
         except SessionGoneError:
             return None
+        except SessionMuteError as error:
+            raise StoreUnavailable(f"{self._backend.product} did not answer an earlier call of this session") from error
         except self._calls.expected as error:
             if self._calls.is_broken(error):
                 return None
@@ -232,7 +249,8 @@ class AdvisoryStore(SqlLeaseStore):
 
     def _lock(
         self, connection: PsycopgConnection, own: AdvisorySession, wanted: Wanted
-    ) -> Grant | Held | AlreadyDone | Lost:
+    ) -> Grant | Held | AlreadyDone | Lost | StoreUnavailable:
+        """Lock and write. A busy row is returned, not raised: what is raised here would end the session."""
         key = key_of(wanted.name)
         if key in own.keys:
             return self._locked_by_us(connection, wanted)
@@ -241,10 +259,10 @@ class AdvisoryStore(SqlLeaseStore):
             if got:
                 own.keys[key] = wanted.name
             outcome = self._write(connection, wanted) if got and token is None else None
-        except _CONFLICTS as error:
+        except _CONFLICTS:
             # The lock may have been taken before the statement failed; it does not go with the transaction.
             self._unlock_key(connection, own, key)
-            raise StoreUnavailable(f"{self._backend.product}: the row of {wanted.name!r} is busy") from error
+            return StoreUnavailable(f"{self._backend.product}: the row of {wanted.name!r} is busy")
         if token is not None:
             return wanted.granted(token)
         if isinstance(outcome, Grant):
@@ -291,21 +309,21 @@ class AdvisoryStore(SqlLeaseStore):
         found = Look.of(tuple(row))
         return found.held() or Held(wanted.name, None, found.token)
 
-    def _unlock(self, connection: PsycopgConnection, own: AdvisorySession, ending: Ending) -> bool:
+    def _unlock(self, connection: PsycopgConnection, own: AdvisorySession, ending: Ending, session_id: str) -> bool:
         key = key_of(ending.name)
         if own.keys.get(key) != ending.name:
             return False
         has_ended = bool(connection.rows(self._advisory.unlock, (*ending.parameters, ending.why, key)))
         if has_ended:
             del own.keys[key]
-        elif not self._belongs_to_another_grant(connection, ending):
+        elif not self._has_another_grant(connection, ending, session_id):
             self._unlock_key(connection, own, key)
         return has_ended
 
-    def _belongs_to_another_grant(self, connection: PsycopgConnection, ending: Ending) -> bool:
+    def _has_another_grant(self, connection: PsycopgConnection, ending: Ending, session_id: str) -> bool:
         """Whether this session holds the name by now under another grant, so that its lock must stay."""
         found = self._look(connection, ending.name)
-        return found is not None and found.session_id == ending.session_id and found.grant_id != ending.grant_id
+        return found is not None and found.session_id == session_id and found.grant_id != ending.grant_id
 
     def _let_go(self, connection: PsycopgConnection, own: AdvisorySession, name: str) -> None:
         """Unlock a name whose grant was revoked or whose row was deleted."""

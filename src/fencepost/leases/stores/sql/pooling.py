@@ -35,19 +35,20 @@ def sessions_are_shared(connect: Callable[[], PsycopgConnection]) -> bool:
 def _is_moved(first: PsycopgConnection, others: list[PsycopgConnection]) -> bool:
     home = _pid(first)
     try:
-        for other in others:
-            other.change("BEGIN")
-            # Looked at once it is in its transaction, and before `first` is asked again: with a pool of one it
-            # would wait for ever.
-            if _pid(other) == home:
-                return True
-        return _pid(first) != home
-    except psycopg.errors.FeatureNotSupported:  # not even transactions: a proxy that pools by statement
+        # Looked at once it is in its transaction, and before `first` is asked again: with a pool of one it would
+        # wait for ever.
+        return any(_begun(other) == home for other in others) or _pid(first) != home
+    except psycopg.errors.ProtocolViolation:  # not even transactions: a proxy that pools by statement
         return True
     finally:
         for other in others:
             with suppress(psycopg.Error):
                 other.rollback()
+
+
+def _begun(connection: PsycopgConnection) -> int:
+    connection.change("BEGIN")
+    return _pid(connection)
 
 
 def _pid(connection: PsycopgConnection) -> int:
