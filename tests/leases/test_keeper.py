@@ -3,6 +3,9 @@
 import asyncio
 import contextvars
 import gc
+import os
+import select
+import signal
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -436,3 +439,38 @@ def test_a_store_that_keeps_no_session_is_not_asked_for_ever(
     monkeypatch.setattr(memory, "acquire", lambda *_, **__: Lost("never heard of it"))
     with pytest.raises(StoreUnavailable, match="in a row"):
         store.lock("a").acquire()
+
+
+# -- forks, and owners that go before what they gave -------------------------------------------------------------------
+
+
+def in_child(work: Callable[[], object]) -> str:
+    """Fork, and return what `work` answers in the child; nothing if it does not within some seconds."""
+    reader, writer = os.pipe()
+    if (child := os.fork()) == 0:
+        os.write(writer, str(work()).encode())
+        os._exit(0)
+    os.close(writer)
+    has_answered = select.select([reader], [], [], 5)[0]
+    answer = os.read(reader, 1000).decode() if has_answered else ""
+    os.close(reader)
+    os.kill(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    return answer
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_forked_child_tells_nobody_of_a_loss_that_is_none(store: Locks, heard: list[Event]) -> None:
+    lease = store.lock("a").acquire()
+    told: list[str] = []
+    lease.on_lost(lambda lost: told.append(lost.name))
+    before = len(heard)
+    assert in_child(lambda: (lease.lost, told, len(heard) - before)) == str((True, [], 0))
+    assert not lease.lost
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_fork_while_another_thread_is_in_the_middle_of_a_lease_does_not_hang_the_child(store: Locks) -> None:
+    lease = store.lock("a").acquire()
+    with lease._ending:
+        assert in_child(lambda: lease.lost) == "True"

@@ -154,7 +154,7 @@ class KeptSession:
         self._lock = self._runtime.lock()
         self._machine.refused("the process was forked; leases belong to the parent")
         for lease in self._leases.values():
-            lease.end(self.lost_reason())
+            lease.forget(self.lost_reason())
         self._leases.clear()
 
     # -- the renewer ---------------------------------------------------------------------------------------------

@@ -155,6 +155,11 @@ class Lease:
             except (Exception, SystemExit) as error:  # noqa: BLE001 - whoever else has to be told is told
                 self._tell(What.OBSERVER_FAILED, reason=f"on_lost raised {error!r}")
 
+    def forget(self, reason: str) -> None:
+        """In a forked child: it is lost here, and nobody is told, for the parent still holds it."""
+        self._ending = self._runtime.lock()  # a thread that is not here any more may have held it
+        self._lost_reason, self._on_lost = self._lost_reason or reason, []
+
     def __enter__(self) -> Self:
         self._context = entered(self)
         return self
