@@ -8,6 +8,7 @@ import select
 import signal
 import sys
 import threading
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator
 from types import FrameType
 from typing import Any
@@ -474,3 +475,16 @@ def test_a_fork_while_another_thread_is_in_the_middle_of_a_lease_does_not_hang_t
     lease = store.lock("a").acquire()
     with lease._ending:
         assert in_child(lambda: lease.lost) == "True"
+
+
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+def test_a_lease_outlives_the_last_reference_to_its_store(memory: MemoryStore) -> None:
+    store = Locks(memory, runtime=RUNTIME)
+    gone = weakref.ref(store)
+    lease = store.lock("a").acquire()
+    del store
+    gc.collect()
+    assert in_child(lambda: lease.lost) == "True"
+    owner = gone()
+    assert owner is not None, "nobody is left to release at exit"
+    owner.close()

@@ -41,7 +41,7 @@ class Locks:
         self._store = store
         self._runtime = runtime
         self._label = holder
-        self._emit = Observers(observers)
+        self._observers = Observers(observers)
         self._lock = runtime.lock()
         self._keepers: dict[Timings, Keeper] = {}
         self._timings: dict[tuple[object, ...], Timings] = {}
@@ -62,7 +62,7 @@ class Locks:
 
     def observe(self, observer: Observer) -> None:
         """Call `observer` for every event from now on."""
-        self._emit.add(observer)
+        self._observers.add(observer)
 
     def lock(
         self,
@@ -189,6 +189,10 @@ class Locks:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+    def _emit(self, event: Event) -> None:
+        """Tell the observers. As a method it keeps this object alive with the leases that need it at fork and exit."""
+        self._observers(event)
 
     def _new_holder(self) -> str:
         runtime = self._runtime
