@@ -488,3 +488,42 @@ def test_a_lease_outlives_the_last_reference_to_its_store(memory: MemoryStore) -
     owner = gone()
     assert owner is not None, "nobody is left to release at exit"
     owner.close()
+
+
+# -- trust -------------------------------------------------------------------------------------------------------------
+
+
+class _Hesitant(ThreadedRuntime):
+    """A runtime whose renewer can be paused just after it has looked at the clock."""
+
+    def __init__(self) -> None:
+        self.pause_s = 0.0
+
+    def monotonic(self) -> float:
+        now = super().monotonic()
+        if self.pause_s and threading.current_thread().name == "fencepost-renewer":
+            pause_s, self.pause_s = self.pause_s, 0.0
+            self.sleep(pause_s)
+        return now
+
+
+def test_a_lease_that_was_seen_lost_does_not_stay_held(memory: MemoryStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The renewal is confirmed in time by a clock that was read just before trust ended, and noted after."""
+    runtime = _Hesitant()
+    renew = memory.renew
+
+    def and_pause(session: Session, grants: Any) -> Renewed | Lost:
+        outcome = renew(session, grants)
+        runtime.pause_s = 0.6
+        monkeypatch.setattr(memory, "renew", renew)
+        return outcome
+
+    with Locks(memory, runtime=runtime) as store:
+        lease = store.lock("a", ttl=0.9).acquire()
+        trusted_until = lease.trusted_until
+        monkeypatch.setattr(memory, "renew", and_pause)
+        until(lambda: RUNTIME.monotonic() > trusted_until, 3, "trust runs out unless the renewal counts")
+        was_lost = lease.lost
+        RUNTIME.sleep(1.5)
+        assert lease.lost == was_lost
+        assert is_free(memory, "a") == was_lost

@@ -86,6 +86,16 @@ class KeptSession:
         """Whether leases of this session may act now."""
         return self._machine.is_trusted_at(self._runtime.monotonic())
 
+    def has_ended(self) -> bool:
+        """Whether trust has ended, decided for all: a renewal that is being noted comes before or too late."""
+        if self.is_trusted():
+            return False
+        with self._lock:
+            self._machine.expire(self._runtime.monotonic())
+            has_ended = self._machine.phase is not Phase.HELD
+        self._wake_watcher.set()  # it tells the others
+        return has_ended
+
     def lost_reason(self) -> str:
         """Say why the session can no longer be trusted."""
         if self._machine.phase is Phase.ENDED:

@@ -78,7 +78,7 @@ class Lease:
     @property
     def lost(self) -> bool:
         """Whether the right to act has ended without a release. Never turns back to False."""
-        if self._lost_reason is None and not self._is_released and not self._kept.is_trusted():
+        if self._lost_reason is None and not self._is_released and self._kept.has_ended():
             self.end(self._kept.lost_reason())
         return self._lost_reason is not None
 
