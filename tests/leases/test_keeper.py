@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from fencepost.core.events import Event, What
-from fencepost.core.grants import Grant, Lost, Renewed, Session
+from fencepost.core.grants import AlreadyDone, Grant, Held, Lost, Renewed, Session
 from fencepost.errors import LeaseLost, StoreUnavailable
 from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
@@ -527,3 +527,63 @@ def test_a_lease_that_was_seen_lost_does_not_stay_held(memory: MemoryStore, monk
         RUNTIME.sleep(1.5)
         assert lease.lost == was_lost
         assert is_free(memory, "a") == was_lost
+
+
+# -- elections, and waiting --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("act", ["stop", "resign", "close"])
+def test_an_election_may_be_ended_from_its_own_on_lost(store: Locks, heard: list[Event], act: str) -> None:
+    returned: list[str] = []
+
+    def on_lost() -> None:
+        (store.close if act == "close" else getattr(election, act))()
+        returned.append(act)
+
+    election = store.election("planner", ttl=0.6, on_lost=on_lost)
+    until(lambda: election.is_leader, 3, "it leads")
+    election.resign()
+    assert returned == [act]
+    assert count(heard, What.OBSERVER_FAILED) == 0
+    election.stop()
+
+
+@pytest.mark.parametrize("error", [SystemExit, ValueError])
+def test_a_callback_that_raises_anything_leaves_the_leadership_free(
+    store: Locks, memory: MemoryStore, heard: list[Event], error: type[BaseException]
+) -> None:
+    def broken() -> None:
+        raise error("no")
+
+    election = store.election("planner", ttl=0.6, on_elected=broken, on_lost=broken)
+    until(lambda: (record := memory.read("planner")) and not record.is_held, 3, "it makes room")
+    until(lambda: count(heard, What.ELECTED) >= 2, 5, "it stands again")
+    election.stop()
+
+
+def test_a_candidate_survives_whatever_a_watch_throws(
+    store: Locks, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(held: Held, timeout_s: float) -> None:
+        raise OSError("driver bug")
+
+    monkeypatch.setattr(memory, "wait_change", broken)
+    with store.lock("planner"):
+        election = store.election("planner", ttl=0.6)
+        until(lambda: election.leader, 3, "it stands by")
+        RUNTIME.sleep(0.2)
+    until(lambda: election.is_leader, 5, "it leads")
+
+
+def test_a_refusal_that_says_free_now_is_asked_again_at_once(
+    store: Locks, memory: MemoryStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acquire, refusals = memory.acquire, [Held("a", None, 0, free_in_s=0.0)]
+
+    def faster(*asked: Any, **given: Any) -> Grant | Held | AlreadyDone | Lost:
+        return refusals.pop() if refusals else acquire(*asked, **given)
+
+    monkeypatch.setattr(memory, "acquire", faster)
+    asked_at = RUNTIME.monotonic()
+    store.lock("a", wait=20).acquire()
+    assert RUNTIME.monotonic() - asked_at < 2

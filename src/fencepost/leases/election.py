@@ -19,20 +19,21 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
+from contextvars import ContextVar
 from types import TracebackType
 from typing import Self
 
 from fencepost.core.events import Event, What
 from fencepost.core.grants import Held
 from fencepost.core.runtime import Runtime
-from fencepost.errors import FencepostError
 from fencepost.leases.keeper import Keeper
 from fencepost.leases.lease import Lease
+from fencepost.leases.lock import pause_until_free
 from fencepost.leases.store import LeaseStore
 
 Callback = Callable[..., object]
-_LONGEST_WATCH_S = 5.0
 _SHORTEST_PAUSE_S = 0.01
+_campaigning: ContextVar[Election | None] = ContextVar("fencepost_campaigning", default=None)
 
 
 class Election:
@@ -91,7 +92,7 @@ class Election:
         lease = self._lease
         self._must_resign = reason
         self._news.set()
-        while self._lease is lease and self._task.is_alive():
+        while self._lease is lease and self._is_someone_else_s():
             self._task.join(_SHORTEST_PAUSE_S)
         return True
 
@@ -100,7 +101,7 @@ class Election:
         self._is_stopping = True
         self._news.set()
         self._stopped.set()
-        while self._task.is_alive() and self._lease is not None:
+        while self._lease is not None and self._is_someone_else_s():
             self._task.join(_SHORTEST_PAUSE_S)
 
     def __enter__(self) -> Self:
@@ -111,7 +112,12 @@ class Election:
     ) -> None:
         self.stop()
 
+    def _is_someone_else_s(self) -> bool:
+        """Whether the campaign goes on beside the caller. A callback that it calls itself must not wait for it."""
+        return _campaigning.get() is not self and self._task.is_alive()
+
     def _campaign(self) -> None:
+        _campaigning.set(self)
         while not self._is_stopping:
             try:
                 outcome = self._keeper.acquire(self.name)
@@ -126,12 +132,11 @@ class Election:
 
     def _stand_by(self, held: Held) -> None:
         self._note_leader(held.holder, held.token)
-        pause_s = min(_LONGEST_WATCH_S, max(held.free_in_s or _LONGEST_WATCH_S, _SHORTEST_PAUSE_S))
         if self._is_stopping:
             return
         try:
-            self._store.wait_change(held, pause_s)
-        except FencepostError as error:
+            self._store.wait_change(held, pause_until_free(held))
+        except Exception as error:  # noqa: BLE001 - as above
             self._back_off(error)
 
     def _lead(self, lease: Lease) -> None:
@@ -156,7 +161,7 @@ class Election:
     def _work(self, lease: Lease) -> None:
         try:
             self._on_elected(lease)
-        except Exception as error:  # noqa: BLE001 - a leader that cannot lead makes room for another
+        except BaseException as error:  # noqa: BLE001 - a leader that cannot lead, or exits, makes room for another
             if self._lease is lease:
                 self._must_resign = f"on_elected raised {error!r}"
                 self._news.set()
@@ -164,7 +169,7 @@ class Election:
     def _end_of_leadership(self, lease: Lease) -> None:
         try:
             self._on_lost(lease)
-        except Exception as error:  # noqa: BLE001 - the hand-over goes on
+        except BaseException as error:  # noqa: BLE001 - the hand-over goes on
             self._emit(Event(What.OBSERVER_FAILED, lock=self.name, reason=f"on_lost raised {error!r}"))
         was_lost = lease.lost
         if not was_lost:

@@ -160,7 +160,7 @@ class Lock:
                 return outcome
 
     def _wait(self, held: Held, left_s: float) -> None:
-        pause_s = min(left_s, _LONGEST_WATCH_S, max(held.free_in_s or _LONGEST_WATCH_S, _SHORTEST_PAUSE_S))
+        pause_s = min(left_s, pause_until_free(held))
         try:
             self._store.wait_change(held, max(pause_s, 0.0))
         except StoreUnavailable:
@@ -212,6 +212,12 @@ class Lock:
                 reason=reason,
             )
         )
+
+
+def pause_until_free(held: Held) -> float:
+    """Return for how long to watch before asking again; a store that says "free now" is asked again at once."""
+    free_in_s = _LONGEST_WATCH_S if held.free_in_s is None else held.free_in_s
+    return min(_LONGEST_WATCH_S, max(free_in_s, _SHORTEST_PAUSE_S))
 
 
 def _lease_or_raise(outcome: Lease | Held | AlreadyDone) -> Lease:
