@@ -16,6 +16,7 @@
     │   ├── LockHeld              somebody else has it
     │   └── TickDone              this due time has been done already
     ├── LeaseLost                 you had it, and no longer have the right to act
+    ├── StoreClosed               you closed the store, and then asked it for something
     └── StoreUnavailable          the outcome is unknown: no answer, or a broken one
 
 The branches differ by who can mend it: the programmer or operator (`ConfigurationError`), nobody,
@@ -106,6 +107,13 @@ class LeaseLost(FencepostError):
         self.name = name
         self.token = token
         self.reason = reason
+
+
+class StoreClosed(FencepostError):
+    """The store was closed by its owner, and gives no more locks."""
+
+    def __init__(self) -> None:
+        super().__init__("this store was closed; connect again to take locks")
 
 
 class StoreUnavailable(FencepostError):

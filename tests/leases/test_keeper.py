@@ -17,7 +17,7 @@ import pytest
 
 from fencepost.core.events import Event, What
 from fencepost.core.grants import AlreadyDone, Grant, Held, Lost, Renewed, Session
-from fencepost.errors import LeaseLost, StoreUnavailable
+from fencepost.errors import InvalidDuration, LeaseLost, StoreClosed, StoreUnavailable
 from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
 from fencepost.leases.stores.memory import MemoryStore
@@ -587,3 +587,103 @@ def test_a_refusal_that_says_free_now_is_asked_again_at_once(
     asked_at = RUNTIME.monotonic()
     store.lock("a", wait=20).acquire()
     assert RUNTIME.monotonic() - asked_at < 2
+
+
+# -- what is owed, and what is over ------------------------------------------------------------------------------------
+
+
+class _LateStore(FaultyStore):
+    """An acquisition is given up by its caller and takes effect only after the release that was to undo it."""
+
+    def __init__(self) -> None:
+        super().__init__(MemoryStore(RUNTIME), call_timeout_s=0.2)
+        self.late: list[Callable[[], object]] = []
+
+    def acquire(self, session: Session, name: str, **wishes: Any) -> Any:
+        if name != "late":
+            return super().acquire(session, name, **wishes)
+        self.late.append(lambda: FaultyStore.acquire(self, session, name, **wishes))
+        raise StoreUnavailable("too slow")
+
+    def release(self, grant: Grant, **how: Any) -> bool:
+        was_held = super().release(grant, **how)
+        while grant.name == "late" and not was_held and self.late:
+            self.late.pop()()
+        return was_held
+
+
+def test_a_grant_that_arrives_after_its_release_does_not_stay() -> None:
+    store = _LateStore()
+    locks = Locks(store, runtime=RUNTIME)
+    with locks.lock("a lease that keeps the session alive", ttl=3):
+        with pytest.raises(StoreUnavailable):
+            locks.lock("late", ttl=3).acquire()
+        until(lambda: "late" in str(store.read("late")), 5, "the request arrives late")
+        until(lambda: not (record := store.read("late")) or not record.is_held, 5, "it is given back all the same")
+    locks.close()
+
+
+def test_closing_settles_what_is_owed_so_that_a_tick_stays_done() -> None:
+    store = FaultyStore(MemoryStore(RUNTIME), call_timeout_s=0.2)
+    locks = Locks(store, runtime=RUNTIME)
+    with locks.lock("a", ttl=30, tick="2026-01-01T00:00Z"):
+        store.hang()
+    store.heal()
+    locks.close()
+    record = store.read("a")
+    assert record is not None
+    assert record.last_tick_us is not None
+    assert not record.is_held
+
+
+def test_a_closed_store_gives_no_more_locks() -> None:
+    locks = Locks(MemoryStore(RUNTIME), runtime=RUNTIME)
+    before = locks.lock("a")
+    locks.close()
+    with pytest.raises(StoreClosed):
+        before.acquire()
+    with pytest.raises(StoreClosed):
+        locks.lock("a")
+
+
+def test_a_candidate_that_is_stopped_while_it_is_elected_does_not_lead() -> None:
+    store = FaultyStore(MemoryStore(RUNTIME))
+    locks = Locks(store, runtime=RUNTIME)
+    calls: list[str] = []
+    asked, may_answer = RUNTIME.event(), RUNTIME.event()
+    acquire = store.acquire
+
+    def slowly(*args: Any, **wishes: Any) -> Any:
+        outcome = acquire(*args, **wishes)
+        asked.set()
+        may_answer.wait(5)
+        return outcome
+
+    store.acquire = slowly  # type: ignore[method-assign]
+    election = locks.election("planner", on_elected=lambda: calls.append("elected"))
+    assert asked.wait(5)
+    election.stop()
+    may_answer.set()
+    until(lambda: not (record := store.read("planner")) or not record.is_held, 5, "it gives back what it got")
+    assert calls == []
+    locks.close()
+
+
+@pytest.mark.parametrize("turn", range(10))
+def test_on_lost_never_comes_before_on_elected(store: Locks, turn: int) -> None:
+    calls: list[str] = []
+    election = store.election(
+        "planner", on_elected=lambda: calls.append("elected"), on_lost=lambda: calls.append("lost")
+    )
+    until(lambda: election._lease, 5, "it is elected")
+    election.stop()
+    until(lambda: len(calls) == 2, 5, "both are called")
+    assert calls == ["elected", "lost"]
+
+
+@pytest.mark.parametrize("ttl", [True, [1]])
+def test_what_is_no_duration_is_refused_whatever_was_asked_before(ttl: object) -> None:
+    locks = Locks(MemoryStore(RUNTIME), runtime=RUNTIME)
+    locks.lock("a", ttl=1)
+    with pytest.raises(InvalidDuration):
+        locks.lock("a", ttl=ttl)  # type: ignore[arg-type]

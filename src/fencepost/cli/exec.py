@@ -25,7 +25,7 @@ from fencepost.core.runtime import Ended, Runtime
 from fencepost.core.tick import Tick, spelled_us
 from fencepost.core.timings import Timings
 from fencepost.errors import StoreUnavailable
-from fencepost.leases.guard import Deadlines, guard, timings_of
+from fencepost.leases.guard import Deadlines, guard
 from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
 from fencepost.locks import connect
@@ -92,8 +92,7 @@ class Execution:
         return exit_code(ended.status)
 
     def _guarded(self, lease: Lease) -> Ended:
-        timings = timings_of(lease, self._timings)
-        deadlines = Deadlines.of(lease, timings)
+        deadlines = Deadlines.of(lease)
         program = self._runtime.guarded(
             self._options.program,
             env=environment(os.environ, lease, self._tick),
@@ -102,7 +101,7 @@ class Execution:
             foreground=True,
         )
         self._relay.forward_to(program)
-        return guard(program, lease, timings=timings, runtime=self._runtime)
+        return guard(program, lease, runtime=self._runtime)
 
     def _program_is_missing(self) -> int | None:
         """Look for the program before taking the lock, so that a misspelt one uses up no tick."""

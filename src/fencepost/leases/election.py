@@ -25,6 +25,7 @@ from typing import Self
 
 from fencepost.core.events import Event, What
 from fencepost.core.grants import Held
+from fencepost.core.runtime import Event as WaitableEvent
 from fencepost.core.runtime import Runtime
 from fencepost.leases.keeper import Keeper
 from fencepost.leases.lease import Lease
@@ -60,6 +61,7 @@ class Election:
         self._lease: Lease | None = None
         self._known: tuple[str | None, int] | None = None
         self._failures = 0
+        self._lock = runtime.lock()
         self._is_stopping = False
         self._must_resign: str | None = None
         self._news = runtime.event()
@@ -98,7 +100,8 @@ class Election:
 
     def stop(self) -> None:
         """Leave for good, handing over if leading. Returns when this candidate can no longer be elected."""
-        self._is_stopping = True
+        with self._lock:  # whoever is being elected now is seen below, or sees this
+            self._is_stopping = True
         self._news.set()
         self._stopped.set()
         while self._lease is not None and self._is_someone_else_s():
@@ -140,16 +143,13 @@ class Election:
             self._back_off(error)
 
     def _lead(self, lease: Lease) -> None:
-        if self._is_stopping:  # stop() was called while the store was asked
-            lease.release()
+        if not self._accept(lease):
+            lease.give_back()
             return
-        self._must_resign = None
-        self._news.clear()
-        self._lease = lease
         lease.on_lost(lambda _: self._news.set())
         self._note_leader(lease.holder, lease.token)
         self._tell(What.ELECTED, lease)
-        self._runtime.spawn(f"fencepost-leader-{self.name}", lambda: self._work(lease))
+        self._begin_work(lease)
         while not (lease.lost or self._is_asked_to_go()):
             self._news.wait(1.0)
             self._news.clear()
@@ -158,7 +158,28 @@ class Election:
     def _is_asked_to_go(self) -> bool:
         return self._is_stopping or self._must_resign is not None
 
-    def _work(self, lease: Lease) -> None:
+    def _accept(self, lease: Lease) -> bool:
+        """Become the leader; False if stop() was called while the store was asked."""
+        with self._lock:
+            if self._is_stopping:
+                return False
+            self._must_resign = None
+            self._news.clear()
+            self._lease = lease
+            return True
+
+    def _begin_work(self, lease: Lease) -> None:
+        """Call `on_elected` on a task of its own, and go on when it has begun, so that `on_lost` never comes first."""
+        begun = self._runtime.event()
+        try:
+            self._runtime.spawn(f"fencepost-leader-{self.name}", lambda: self._work(lease, begun))
+        except RuntimeError as error:  # no more threads: let somebody lead who can
+            self._must_resign = f"on_elected could not be started: {error}"
+            return
+        begun.wait(self._keeper.timings.renew_every_s)
+
+    def _work(self, lease: Lease, begun: WaitableEvent) -> None:
+        begun.set()
         try:
             self._on_elected(lease)
         except BaseException as error:  # noqa: BLE001 - a leader that cannot lead, or exits, makes room for another

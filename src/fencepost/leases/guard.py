@@ -25,8 +25,9 @@ class Deadlines:
     kill_at: float
 
     @staticmethod
-    def of(lease: Lease, timings: Timings) -> Deadlines:
+    def of(lease: Lease) -> Deadlines:
         """Return what the lease's trust allows, unless it is renewed."""
+        timings = lease.timings
         return Deadlines(lease.trusted_until - timings.stop_s, lease.trusted_until - timings.kill_s)
 
     def now_at(self, now: float, timings: Timings) -> Deadlines:
@@ -34,24 +35,18 @@ class Deadlines:
         return Deadlines(now, min(self.kill_at, now + timings.term_grace_s))
 
 
-def timings_of(lease: Lease, asked: Timings) -> Timings:
-    """Return the timings in force: those asked for, or the shorter ones a store imposed."""
-    granted_s = lease.grant.session.ttl_s
-    return Timings.of(granted_s) if granted_s < asked.ttl_s else asked
-
-
-def guard(process: GuardedProcess, lease: Lease, *, timings: Timings, runtime: Runtime) -> Ended:
+def guard(process: GuardedProcess, lease: Lease, *, runtime: Runtime) -> Ended:
     """Let `process` run as long as `lease` lives, and return how it ended."""
 
     def end_now(_: Lease) -> None:
-        at_once = Deadlines.of(lease, timings).now_at(runtime.monotonic(), timings)
+        at_once = Deadlines.of(lease).now_at(runtime.monotonic(), lease.timings)
         process.extend(term_at=at_once.term_at, kill_at=at_once.kill_at)
 
     lease.on_lost(end_now)
     told: Deadlines | None = None
-    pause_s = min(timings.renew_every_s / _POLLS_PER_RENEWAL, _LONGEST_POLL_S)
+    pause_s = min(lease.timings.renew_every_s / _POLLS_PER_RENEWAL, _LONGEST_POLL_S)
     while True:
-        allowed = Deadlines.of(lease, timings)
+        allowed = Deadlines.of(lease)
         if allowed != told and not lease.lost:
             process.extend(term_at=allowed.term_at, kill_at=allowed.kill_at)
             told = allowed

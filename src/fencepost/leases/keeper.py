@@ -14,7 +14,7 @@ from fencepost.core.grants import AlreadyDone, Grant, Held, Lost
 from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
 from fencepost.core.timings import Timings
-from fencepost.errors import StoreUnavailable
+from fencepost.errors import StoreClosed, StoreUnavailable
 from fencepost.leases.kept_session import KeptSession
 from fencepost.leases.lease import Lease
 from fencepost.leases.store import LeaseStore
@@ -36,6 +36,7 @@ class Keeper:
         self._lock = runtime.lock()
         self._kept: KeptSession | None = None
         self._older: list[KeptSession] = []
+        self._is_closed = False
 
     def acquire(
         self, name: str, *, tick: Tick | None = None, floor: int = 0, at_least_s: float = 0.0
@@ -78,8 +79,9 @@ class Keeper:
         return None
 
     def close(self) -> None:
-        """End all sessions; what they held is free."""
+        """End all sessions, for good; what they held is free."""
         with self._lock:
+            self._is_closed = True
             ended = [*self._older, *([self._kept] if self._kept else [])]
             self._kept, self._older = None, []
         for kept in ended:
@@ -98,6 +100,8 @@ class Keeper:
         if kept is not None and kept.begin(grant_id):
             return kept
         with self._lock:
+            if self._is_closed:
+                raise StoreClosed
             if self._kept is not None and self._kept.begin(grant_id):  # somebody else has just opened one
                 return self._kept
             if self._kept is not None:

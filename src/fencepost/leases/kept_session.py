@@ -13,7 +13,6 @@ that are owed, and is closed as soon as the last known lease has ended, which fr
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from fencepost.core.events import Event, What
 from fencepost.core.grants import Grant, Lost, Session
@@ -22,19 +21,11 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.timings import Timings
 from fencepost.errors import StoreUnavailable
 from fencepost.leases.lease import Lease
+from fencepost.leases.settler import OwedRelease, Settler
 from fencepost.leases.store import LeaseStore
 
 # Waits count on a clock that stops while the machine sleeps; so they are cut short and the real one is read.
 _LONGEST_NAP_S = 1.0
-
-
-@dataclass(frozen=True, slots=True)
-class _OwedRelease:
-    """A release the store has not confirmed yet."""
-
-    grant: Grant
-    done: bool
-    keep_until: float
 
 
 class KeptSession:
@@ -58,7 +49,6 @@ class KeptSession:
         self._wake = runtime.event()
         self._wake_watcher = runtime.event()
         self._leases: dict[str, Lease] = {}
-        self._owed: list[_OwedRelease] = []
         self._asking: set[str] = set()
         self._is_retired = False
         self._is_closing = False
@@ -66,6 +56,13 @@ class KeptSession:
         self._verified_at = opened_at
         self._machine = LeaseMachine(timings)
         self._machine.granted(sent_at=opened_at, now=opened_at)
+        self._settler = Settler(
+            store=store,
+            runtime=runtime,
+            retry_every_s=timings.retry_every_s,
+            is_alive=lambda: self._machine.phase is Phase.HELD,
+            on_settled=self._wake.set,
+        )
 
     def run(self) -> None:
         """Start the two tasks."""
@@ -134,7 +131,8 @@ class KeptSession:
         """End an acquisition whose outcome is unknown, or unseen: whatever it got has to be given back."""
         with self._lock:
             self._asking.discard(grant_id)
-        self._owe(_OwedRelease(Grant(name, self.session, grant_id, token=0), done=False, keep_until=0.0))
+        doubtful_until = self._runtime.monotonic() + self.session.ttl_s
+        self._owe(OwedRelease(Grant(name, self.session, grant_id, token=0), doubtful_until=doubtful_until))
 
     def drop(self, lease: Lease) -> bool:
         """Forget a lease that its owner ends; False when it was gone already."""
@@ -145,7 +143,7 @@ class KeptSession:
 
     def owe_release(self, grant: Grant, *, done: bool, keep_until: float) -> None:
         """Repeat a release in the background until the store answers."""
-        self._owe(_OwedRelease(grant, done, keep_until))
+        self._owe(OwedRelease(grant, done, keep_until))
 
     def close(self) -> None:
         """End the session now; its leases are free at once. What the store does not answer, it lets expire."""
@@ -153,7 +151,7 @@ class KeptSession:
             was_live = self._machine.phase is Phase.HELD
             self._machine.released()
         self._step_down(self.lost_reason())
-        if was_live:
+        if was_live and self._settler.settle_now():
             try:
                 self._store.close(self.session)
             except Exception:  # noqa: BLE001 - unknown, whatever it was: the session expires by itself
@@ -237,7 +235,7 @@ class KeptSession:
 
     def _close_if_idle(self) -> bool:
         with self._lock:
-            if self._leases or self._asking or self._owed:
+            if self._leases or self._asking or self._settler.has_debts:
                 return False
             idle_s = self._runtime.monotonic() - self._idle_since
             if not self._is_retired and idle_s < self.session.ttl_s:
@@ -246,33 +244,12 @@ class KeptSession:
         self.close()
         return True
 
-    # -- the settler: a task that lives while releases are owed, so that they never delay a renewal ---------------
-
-    def _owe(self, owed: _OwedRelease) -> None:
+    def _owe(self, owed: OwedRelease) -> None:
+        """Something may hang on this session that nobody knows of: it takes nothing more."""
         with self._lock:
             self._is_retired = True
             self._leases.pop(owed.grant.grant_id, None)
-            self._owed.append(owed)
-            is_first = len(self._owed) == 1
-        if is_first:
-            self._runtime.spawn("fencepost-settler", self._settler)
-
-    def _settler(self) -> None:
-        while self._machine.phase is Phase.HELD:
-            with self._lock:
-                owed = self._owed[0]
-            keep_for_s = max(owed.keep_until - self._runtime.monotonic(), 0.0)
-            try:
-                self._store.release(owed.grant, done=owed.done, keep_for_s=keep_for_s)
-            except Exception:  # noqa: BLE001 - unknown, whatever it was; repeated until the session ends
-                self._runtime.sleep(self.timings.retry_every_s)
-                continue
-            with self._lock:
-                self._owed.pop(0)
-                is_settled = not self._owed
-            if is_settled:
-                self._wake.set()
-                return
+        self._settler.owe(owed)
 
     # -- the watcher ---------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Self
 from fencepost.core.events import Event, What
 from fencepost.core.grants import Grant
 from fencepost.core.runtime import Runtime
+from fencepost.core.timings import Timings
 from fencepost.errors import LeaseLost, StoreUnavailable
 from fencepost.leases.current import entered, left
 
@@ -74,6 +75,11 @@ class Lease:
     def trusted_until(self) -> float:
         """The reading of CLOCK_BOOTTIME at which the right to act ends unless it is renewed before."""
         return self._kept.trusted_until
+
+    @property
+    def timings(self) -> Timings:
+        """The timings in force: those asked for, or shorter ones that the store imposed."""
+        return self._kept.timings
 
     @property
     def lost(self) -> bool:

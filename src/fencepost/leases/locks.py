@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Hashable, Iterable, Iterator
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -14,7 +14,7 @@ from fencepost.core.names import holder_name, lock_name
 from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
 from fencepost.core.timings import DEFAULT_TTL_S, Timings
-from fencepost.errors import InvalidTimings
+from fencepost.errors import InvalidTimings, StoreClosed
 from fencepost.leases.election import Election
 from fencepost.leases.exclusive import Exclusive
 from fencepost.leases.keeper import Keeper
@@ -46,6 +46,7 @@ class Locks:
         self._keepers: dict[Timings, Keeper] = {}
         self._timings: dict[tuple[object, ...], Timings] = {}
         self._elections: list[Election] = []
+        self._is_closed = False
         self.holder = self._new_holder()
         runtime.after_fork(self, self._forget)
         runtime.at_exit(self, self.close)
@@ -172,7 +173,8 @@ class Locks:
         return record
 
     def close(self) -> None:
-        """End elections, release every lock, and close the connections."""
+        """End elections, release every lock, and close the connections; no more locks are given."""
+        self._is_closed = True
         elections, self._elections = self._elections, []
         for election in elections:
             election.stop()
@@ -204,6 +206,8 @@ class Locks:
         if keeper is not None:
             return keeper
         with self._lock:
+            if self._is_closed:
+                raise StoreClosed
             if timings not in self._keepers:
                 self._keepers[timings] = Keeper(
                     store=self._store,
@@ -216,7 +220,9 @@ class Locks:
 
     def _known_timings(self, ttl: Duration, changes: dict[str, Duration]) -> Timings:
         """Validate each combination once: this is on the path of every lock."""
-        key = (ttl, *sorted(changes.items()))
+        if not isinstance(ttl, Hashable):
+            return Timings.of(ttl, **changes)  # which says what is wrong with it
+        key = (type(ttl), ttl, *sorted(changes.items()))  # the type, because True is 1 and yet no duration
         timings = self._timings.get(key)
         if timings is None:
             timings = Timings.of(ttl, **changes)

@@ -28,7 +28,7 @@ def from_url(url: StoreUrl, runtime: Runtime) -> MemoryStore:
     if not name:
         return MemoryStore(runtime)
     if name not in _shared:
-        _shared[name] = MemoryStore(runtime)
+        _shared.setdefault(name, MemoryStore(runtime))  # of two threads that come at once, one wins
     return _shared[name]
 
 
