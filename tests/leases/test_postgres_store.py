@@ -349,6 +349,31 @@ class TestWaiting:
         store.wait_change(held, 30)
         assert time.monotonic() - began < 5
 
+    def test_waiters_on_a_mute_server_give_up_beside_each_other(self, server: Postgres, name: str) -> None:
+        with Proxy(server.host, server.port) as proxy, started(f"{proxy.through(server.url)}?call_timeout=1s") as far:
+            taken(far, opened(far), name)
+            held = far.acquire(opened(far), name, grant_id="x")
+            assert isinstance(held, Held)
+            proxy.swallow()
+            refused: list[StoreUnavailable] = []
+
+            def wait_in_vain() -> None:
+                try:
+                    far.wait_change(held, 30)
+                except StoreUnavailable as error:
+                    refused.append(error)
+
+            waiters = [threading.Thread(target=wait_in_vain) for _ in range(6)]
+            began = time.monotonic()
+            for waiter in waiters:
+                waiter.start()
+            far.shutdown()
+            assert time.monotonic() - began < 0.5
+            for waiter in waiters:
+                waiter.join()
+            assert time.monotonic() - began < 3
+            assert len(refused) == 6
+
     def test_lost_listener_is_caught_up_within_seconds(self, server: Postgres, name: str) -> None:
         with started(server.url) as one, started(server.url) as other:
             grant = taken(one, opened(one), name)

@@ -10,6 +10,7 @@ import psycopg
 
 from fencepost.core.grants import Held
 from fencepost.core.runtime import Event, Runtime
+from fencepost.errors import StoreUnavailable
 from fencepost.leases.stores.sql.waiting import Read, has_changed
 
 _LOOK_EVERY_S = 1.0
@@ -48,6 +49,8 @@ class Listening:
         told, ear = self._runtime.event(), self._listener()
         ear.add(held.name, told)
         try:
+            if not ear.listens_within(timeout_s):
+                return
             self._mark(held.name, timeout_s)
             while not has_changed(held, self._read(held.name)):
                 left_s = until - self._runtime.monotonic()
@@ -66,20 +69,32 @@ class Listening:
     def _listener(self) -> _Ear:
         with self._lock:
             if self._ear is None or self._ear.is_closed:
-                self._ear = _Ear(self._runtime, self._dial())
+                self._ear = _Ear(self._runtime, self._dial)
                 self._runtime.spawn("fencepost-listen", self._ear.listen)
             return self._ear
 
 
 class _Ear:
-    """The connection that listens, and who is to be told of which name."""
+    """The connection that listens, and who is to be told of which name.
 
-    def __init__(self, runtime: Runtime, connection: psycopg.Connection[Any]) -> None:
+    It connects in its own task, so that those who come meanwhile wait beside each other for it and not in line.
+    """
+
+    def __init__(self, runtime: Runtime, dial: Dial) -> None:
         self._lock = runtime.lock()
-        self._connection = connection
+        self._dial = dial
+        self._has_dialled = runtime.event()
+        self._failure: StoreUnavailable | None = None
         self._waiting: dict[str, list[Event]] = {}
         self._idle_rounds = 0
         self.is_closed = False
+
+    def listens_within(self, timeout_s: float) -> bool:
+        """Wait for the connection; `StoreUnavailable` if it could not be made."""
+        has_dialled = self._has_dialled.wait(timeout_s)
+        if self._failure is not None:
+            raise StoreUnavailable(str(self._failure)) from self._failure
+        return has_dialled
 
     def add(self, name: str, told: Event) -> None:
         with self._lock:
@@ -97,15 +112,24 @@ class _Ear:
         self.is_closed = True
 
     def listen(self) -> None:
-        """Pass notifications on until nobody has waited for a while, or the connection breaks."""
+        """Connect, and pass notifications on until nobody has waited for a while, or the connection breaks."""
+        try:
+            self._listen_on(self._dial())
+        except StoreUnavailable as error:
+            self._failure = error
+        finally:
+            self.is_closed = True
+            self._has_dialled.set()
+            self._tell_all()
+
+    def _listen_on(self, connection: psycopg.Connection[Any]) -> None:
+        self._has_dialled.set()
         with suppress(psycopg.Error, OSError):
             while self._is_wanted():
-                for notification in self._connection.notifies(timeout=_ROUND_S):
+                for notification in connection.notifies(timeout=_ROUND_S):
                     self._tell(notification.payload)
-        self.is_closed = True
         with suppress(Exception):
-            self._connection.close()
-        self._tell_all()
+            connection.close()
 
     def _is_wanted(self) -> bool:
         with self._lock:
