@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -304,6 +305,31 @@ class TestTrouble:
                 store.read(name)
             threading.Timer(0.1, lambda: [store._calls.pool.give(each) for each in taken_away]).start()
             assert store.read(name) is None
+
+    def test_who_is_interrupted_in_line_leaves_no_gap(self, server: Postgres, name: str) -> None:
+        """Ctrl-C while all connections are busy: the next one that is free must not be handed to nobody."""
+        with started(f"{server.url}?call_timeout=2s") as store:
+            taken_away = [store._calls.pool.take(RUNTIME.monotonic() + 5)[0] for _ in range(8)]
+            main = threading.get_ident()
+            threading.Timer(0.2, lambda: signal.pthread_kill(main, signal.SIGINT)).start()
+            with pytest.raises(KeyboardInterrupt):
+                store.read(name)
+            for each in taken_away:
+                store._calls.pool.give(each)
+            assert len(store._calls.pool._idle) == 8
+
+    def test_connection_in_use_at_shutdown_is_closed_when_its_call_ends(self, server: Postgres, name: str) -> None:
+        with started(f"{server.url}?application_name=in_use_at_shutdown") as store:
+            grant = taken(store, opened(store), name)
+            with psycopg.connect(server.url) as other:
+                other.execute("SELECT 1 FROM fencepost_lease WHERE name = %s FOR UPDATE", (name,))
+                releasing = threading.Thread(target=store.release, args=(grant,))
+                releasing.start()
+                wait.until(lambda: _waits_for_a_lock(server), 5)
+                store.shutdown()
+            releasing.join()
+            mine = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'in_use_at_shutdown'"
+            wait.until(lambda: not run(server, mine), 5, what="the connection is closed")
 
 
 def _break_after_next_statement(store: SqlLeaseStore) -> None:

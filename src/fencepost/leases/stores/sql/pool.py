@@ -33,6 +33,7 @@ class Pool:
         self._idle: list[Connection] = []
         self._queue: deque[_Ticket] = deque()
         self._made = 0
+        self._is_open = True
 
     def take(self, deadline: float) -> tuple[Connection, bool]:
         """Return a connection, and whether it was used before."""
@@ -56,8 +57,11 @@ class Pool:
                 ticket = self._queue.popleft()
                 ticket.connection = connection
                 ticket.served.set()
-            else:
+                return
+            if self._is_open:
                 self._idle.append(connection)
+                return
+        self.drop(connection)
 
     def drop(self, connection: Connection) -> None:
         """Throw away a connection that is not."""
@@ -73,6 +77,15 @@ class Pool:
                 self._free_place()
         for connection in idle:
             _close(connection)
+
+    def open(self) -> None:
+        """Keep connections from now on."""
+        self._is_open = True
+
+    def close(self) -> None:
+        """Throw away what is not in use now, and what is in use when it comes back."""
+        self._is_open = False
+        self.drop_idle()
 
     def forget(self) -> tuple[list[Connection], int]:
         """Start anew after a fork. Return the idle connections of the parent, and how many were in use."""
@@ -95,12 +108,29 @@ class Pool:
             self._made -= 1
 
     def _stand_in_line(self, ticket: _Ticket, deadline: float) -> Connection | None:
-        if not ticket.served.wait(max(deadline - self._runtime.monotonic(), 0.0)):
-            with self._lock:
-                if ticket in self._queue:
-                    self._queue.remove(ticket)
-                    raise CallTimedOut("all connections were busy")
+        try:
+            ticket.served.wait(max(deadline - self._runtime.monotonic(), 0.0))
+        except BaseException:  # a signal's: what is handed to us from now on, nobody would give back
+            if not self._is_withdrawn(ticket):
+                self._pass_on(ticket)
+            raise
+        if self._is_withdrawn(ticket):
+            raise CallTimedOut("all connections were busy")
         return ticket.connection
+
+    def _is_withdrawn(self, ticket: _Ticket) -> bool:
+        """Leave the line; False if it was our turn already."""
+        with self._lock:
+            if is_waiting := ticket in self._queue:
+                self._queue.remove(ticket)
+        return is_waiting
+
+    def _pass_on(self, ticket: _Ticket) -> None:
+        if ticket.connection is not None:
+            self.give(ticket.connection)
+            return
+        with self._lock:
+            self._free_place()
 
 
 def _close(connection: Connection) -> None:

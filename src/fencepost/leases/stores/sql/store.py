@@ -96,6 +96,8 @@ class SqlLeaseStore:
 
     def start(self) -> tuple[str, ...]:
         """Connect, make the tables if they are missing, refuse what is unsafe."""
+        for calls in (self._calls, self._heartbeats):
+            calls.pool.open()
         try:
             return self._calls.run_raw(self._timeout_s, self._backend.prepare)
         except self._backend.driver_errors as error:
@@ -194,10 +196,10 @@ class SqlLeaseStore:
         self._watch.wait(held, timeout_s)
 
     def shutdown(self) -> None:
-        """Close all connections that are not in use."""
+        """Close all connections; those in use as soon as their call ends."""
         self._watch.shutdown()
         for calls in (self._calls, self._heartbeats):
-            calls.pool.drop_idle()
+            calls.pool.close()
 
     def forget_connections(self) -> None:
         """Leave the parent's connections to the parent."""
