@@ -97,16 +97,16 @@ class TestGuard:
 
     def test_deadlines_leave_time_to_die_before_trust_ends(self, store: locks.Locks) -> None:
         lease = store.lock("x").acquire()
-        deadlines = Deadlines.of(lease, TIMINGS)
+        deadlines = Deadlines.of(lease)
         assert lease.trusted_until - deadlines.kill_at == pytest.approx(TIMINGS.kill_s)
         assert deadlines.kill_at - deadlines.term_at == pytest.approx(TIMINGS.term_grace_s)
 
     def test_a_lost_lease_ends_the_program_at_once(self, store: locks.Locks) -> None:
         lease = store.lock("x").acquire()
         process, ended = Recorded(), []
-        task = RUNTIME.spawn("guard", lambda: ended.append(_guard(process, lease, TIMINGS)))
+        task = RUNTIME.spawn("guard", lambda: ended.append(_guard(process, lease)))
         until(lambda: process.told, LONG_S)
-        assert process.told == [Deadlines.of(lease, TIMINGS)]
+        assert process.told == [Deadlines.of(lease)]
         lost_at = RUNTIME.monotonic()
         store.revoke("x")
         with pytest.raises(locks.LeaseLost):
@@ -117,10 +117,9 @@ class TestGuard:
         assert process.told[-1].kill_at == pytest.approx(process.told[-1].term_at + TIMINGS.term_grace_s)
 
     def test_every_renewal_moves_the_deadlines(self, store: locks.Locks) -> None:
-        timings = Timings.of("300ms")
         lease = store.lock("x", ttl="300ms").acquire()
         process = Recorded()
-        task = RUNTIME.spawn("guard", lambda: _guard(process, lease, timings))
+        task = RUNTIME.spawn("guard", lambda: _guard(process, lease))
         until(lambda: len(process.told) >= 4, LONG_S)
         lease.end("enough")
         task.join(LONG_S)
@@ -129,5 +128,5 @@ class TestGuard:
         assert len(set(extensions)) == len(extensions)
 
 
-def _guard(process: Recorded, lease: Lease, timings: Timings) -> Ended:
-    return guard(process, lease, timings=timings, runtime=RUNTIME)
+def _guard(process: Recorded, lease: Lease) -> Ended:
+    return guard(process, lease, runtime=RUNTIME)
