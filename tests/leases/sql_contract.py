@@ -5,8 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from fencepost.core.grants import AlreadyDone, Held, Lost, Renewed
 from fencepost.core.tick import Tick
+from fencepost.errors import StoreRefused
+from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from testbed import wait
 from tests.leases.sql_store import RUNTIME, Counted, expired, opened, started, taken
@@ -40,6 +44,15 @@ class RoundTrips:
         run("DELETE FROM fencepost_lease WHERE name = %s", one.name)
         taken(store, session, f"{name}/new, and not yet known to the renewal")
         assert store.renew(session, [one, two]) == Renewed(frozenset({one.grant_id}))
+
+
+class Shapes:
+    def test_tables_of_another_shape_are_refused_at_the_start(self, run: Run, url: str) -> None:
+        with started(f"{url}?prefix=shape_"):
+            pass
+        run("ALTER TABLE shape_session DROP COLUMN ttl_us")
+        with pytest.raises(StoreRefused, match="another version"):
+            store_from_url(f"{url}?prefix=shape_", RUNTIME).start()
 
 
 class Deaths:

@@ -20,7 +20,7 @@ from testbed import wait
 from testbed.mariadb import MariaDB
 from testbed.proxy import Proxy
 from testbed.server import free_port
-from tests.leases.sql_contract import Deaths, Records, RoundTrips, Run
+from tests.leases.sql_contract import Deaths, Records, RoundTrips, Run, Shapes
 from tests.leases.sql_store import RUNTIME, expired, opened, started, taken
 
 
@@ -66,6 +66,10 @@ class TestRecords(Records):
     pass
 
 
+class TestShapes(Shapes):
+    pass
+
+
 class TestStart:
     def test_galera_is_refused_unless_accepted(self) -> None:
         with MariaDB(galera=True) as cluster:
@@ -100,6 +104,15 @@ class TestStart:
         run(server, "ALTER TABLE isam_lease ENGINE=MyISAM")
         with pytest.raises(StoreRefused, match="ALTER TABLE isam_lease ENGINE=InnoDB"):
             store_from_url(f"{server.url}?prefix=isam_", RUNTIME).start()
+
+    def test_table_without_its_key_is_refused(self, server: MariaDB) -> None:
+        """As ``CREATE TABLE … AS SELECT`` makes it: two sessions at once would both insert the name."""
+        with started(f"{server.url}?prefix=keyed_"):
+            pass
+        for table in ("session", "lease", "lease_history"):
+            run(server, f"CREATE TABLE copied_{table} AS SELECT * FROM keyed_{table}")
+        with pytest.raises(StoreRefused, match="primary key"):
+            store_from_url(f"{server.url}?prefix=copied_", RUNTIME).start()
 
     def test_tables_are_transactional_whatever_the_default_is(self) -> None:
         with MariaDB(settings={"default-storage-engine": "MyISAM"}) as own, started(own.url):

@@ -22,7 +22,7 @@ from testbed.pgbouncer import PgBouncer
 from testbed.postgres import Postgres
 from testbed.proxy import Proxy
 from testbed.server import free_port
-from tests.leases.sql_contract import Deaths, Records, RoundTrips, Run
+from tests.leases.sql_contract import Deaths, Records, RoundTrips, Run, Shapes
 from tests.leases.sql_store import RUNTIME, Counted, expired, opened, started, taken
 
 
@@ -99,6 +99,10 @@ class TestStart:
         with pytest.raises(InvalidUrl):
             store_from_url(f"{server.url}?{option}", RUNTIME)
 
+    def test_schema_that_is_a_word_of_sql_is_refused(self, server: Postgres) -> None:
+        with pytest.raises(StoreRefused, match="schema=order"):
+            store_from_url(f"{server.url}?schema=order", RUNTIME).start()
+
     def test_missing_rights_are_refused_with_the_script_to_run(self, server: Postgres) -> None:
         run(server, "CREATE ROLE poor LOGIN")
         run(server, "CREATE DATABASE bare")
@@ -166,6 +170,10 @@ class TestRoundTrips(RoundTrips):
 
 
 class TestRecords(Records):
+    pass
+
+
+class TestShapes(Shapes):
     pass
 
 

@@ -1,3 +1,4 @@
+# ruff: noqa: S608 - table names are checked identifiers (see options), all values are parameters
 """MySQL and MariaDB as a `Backend`: connecting, recognising their errors, checking the server, making the tables."""
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ class MysqlBackend:
         warnings = (*self._check_cluster(variables), *self._check_server(variables))
         self._ensure_tables(connection)
         self._check_engine(connection)
+        self._check_keys(connection)
         return warnings
 
     def announce(self, connection: Connection, names: Sequence[str]) -> None:
@@ -169,6 +171,21 @@ class MysqlBackend:
     def _touch(self, connection: Connection) -> None:
         connection.rows(self.sql.look, ("",))
         connection.rows(self.sql.history, (0,))
+        connection.rows(f"SELECT holder, ttl_us, opened_at FROM {self._tables.session} LIMIT 0")
+
+    def _check_keys(self, connection: Connection) -> None:
+        """Refuse a copy made without its keys: nothing else keeps two first grants of a name apart."""
+        for table, key in ((self._tables.lease, "name"), (self._tables.session, "id")):
+            columns = connection.rows(
+                "SELECT column_name FROM information_schema.statistics "
+                "WHERE table_schema = DATABASE() AND table_name = %s AND index_name = 'PRIMARY'",
+                (table,),
+            )
+            if columns != [(key,)]:
+                raise StoreRefused(
+                    f"{self.product}: the primary key of table {table} is not {key}, and without it two may hold one "
+                    f"lock; drop the table, and it is made anew"
+                )
 
     def _check_engine(self, connection: Connection) -> None:
         names = (self._tables.session, self._tables.lease, self._tables.history)

@@ -94,6 +94,9 @@ class PostgresBackend:
         text = str(error).strip().splitlines()
         if isinstance(error, errors.UndefinedColumn):
             return StoreRefused(f"{self.product}: the tables {self._tables.lease}… are of another version: {text[0]}")
+        if isinstance(error, errors.SyntaxError) and "." in self._tables.lease:
+            schema_name = self._tables.lease.partition(".")[0]
+            return StoreRefused(f"schema={schema_name} is a word of SQL, which cannot stand there; name another")
         if isinstance(error, psycopg.OperationalError) and any(said in str(error) for said in _SAID_NO):
             return StoreRefused(f"{self.product} refuses the connection: {text[-1]}")
         if isinstance(error, errors.InsufficientPrivilege | errors.InvalidSchemaName):
@@ -177,6 +180,7 @@ class PostgresBackend:
         connection.rows(f"{self.sql.look} LIMIT 0", ("",))
         connection.rows(self.sql.history, (0,))
         connection.rows(f"SELECT waiting_until FROM {self._tables.lease} LIMIT 0")
+        connection.rows(f"SELECT holder, ttl_us, opened_at FROM {self._tables.session} LIMIT 0")
 
 
 def _reservations(product: str, synchronous_commit: str, fsync: str) -> tuple[str, ...]:
