@@ -382,7 +382,23 @@ class TestTrouble:
 
         store._client.call = answer_lost_and_repeated
         assert store.release(grant) is True
-        assert store.release(replace(grant, token=1)) is False
+
+    def test_release_that_was_repeated_after_another_came_is_unknown(self, store: EtcdStore, name: str) -> None:
+        session = session_of(store)
+        grant, call = take(store, session, name), store._client.call
+
+        def answer_lost_and_repeated(method, body, *rest):
+            store._client.call = call
+            call(method, body, *rest)
+            heir = take(store, session, name)
+            answer = replace(call(method, body, *rest), repeated=True)
+            assert store.missing([heir]) == frozenset()
+            return answer
+
+        store._client.call = answer_lost_and_repeated
+        with pytest.raises(StoreUnavailable, match="while lock"):
+            store.release(grant)
+        assert store.release(grant) is False
 
     def test_killed_server_comes_back_with_its_grants(self) -> None:
         with Etcd() as server:

@@ -710,6 +710,22 @@ class TestFaults:
         assert store.release(grant) is True
         assert store.release(grant) is False
 
+    def test_release_whose_reply_broke_off_is_recognised_although_another_came(
+        self, store: KubernetesStore, other: KubernetesStore, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        grant, rival = take(store, session_of(store), name), session_of(other)
+        call = store._leases.api.call
+
+        def twice(method, path, body=None, **limits):
+            if method == "PUT":
+                call(method, path, body, **limits)
+                take(other, rival, name)
+            return call(method, path, body, **limits)
+
+        monkeypatch.setattr(store._leases.api, "call", twice)
+        assert store.release(grant) is True
+        assert store.read(name).holder == rival.holder
+
     def test_api_server_crash_leaves_sessions_and_tokens(
         self, server: Kubernetes, store: KubernetesStore, other: KubernetesStore, name: str
     ) -> None:

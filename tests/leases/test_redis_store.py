@@ -6,6 +6,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fencepost.core.grants import AlreadyDone, Grant, Held, Lost, Renewed, Session
 from fencepost.core.tick import Tick
@@ -304,6 +305,23 @@ class TestExpiry:
         again = store.acquire(session, "a", grant_id=grant.grant_id)
         assert again == grant
         assert store.read("a").free_in_s > 29  # type: ignore[union-attr,operator]
+
+    def test_release_that_was_repeated_after_another_came_is_unknown(self, store: RedisStore, connect: Connect) -> None:
+        """The first try let go, its connection broke, somebody else took the name; then came the second try."""
+        session, other = open_session(store), connect()
+        grant = take(store, session, "a")
+        wire: Any = store._calls._idle[-1]
+        read_response = wire.read_response
+
+        def broken(*arguments: Any, **options: Any) -> None:
+            read_response(*arguments, **options)
+            take(other, open_session(other), "a")
+            raise RedisConnectionError("reset")
+
+        wire.read_response = broken
+        with pytest.raises(StoreUnavailable, match="while lock"):
+            store.release(grant)
+        assert store.release(grant) is False
 
     def test_only_the_servers_clock_counts(self, connect: Connect, store: RedisStore, session: Session) -> None:
         last = take(store, session, "a")

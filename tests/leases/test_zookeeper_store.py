@@ -454,6 +454,23 @@ class TestTrouble:
         link.ask_all = answer_lost_and_repeated
         assert store.release(grant) is True
 
+    def test_release_that_was_repeated_after_another_came_is_unknown(self, store: ZooKeeperStore, name: str) -> None:
+        session = session_of(store)
+        grant = take(store, session, name)
+        link = store._sessions[session.id].link
+        ask_all = link.ask_all
+
+        def answer_lost_and_repeated(*args):
+            link.ask_all = ask_all
+            ask_all(*args)
+            take(store, session, name)
+            return ask_all(*args)._replace(repeated=True)
+
+        link.ask_all = answer_lost_and_repeated
+        with pytest.raises(StoreUnavailable, match="while lock"):
+            store.release(grant)
+        assert store.release(grant) is False
+
     def test_killed_server_comes_back_with_sessions_and_grants(self) -> None:
         with ZooKeeper() as server:
             store = store_at(f"{server.url}?call_timeout=500ms")

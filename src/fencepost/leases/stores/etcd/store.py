@@ -147,7 +147,7 @@ class EtcdStore:
         if not answer.body.get("succeeded"):
             if kept_lease is not None:
                 self._revoke_lease(kept_lease, deadline)
-            return answer.repeated and _left_by(grant, seen(answer))
+            return answer.repeated and _was_let_go(grant, seen(answer))
         if record is not None:
             self._remember(grant.name, Known(answer.revision, record.token, record))
         return True
@@ -322,10 +322,16 @@ class EtcdStore:
             raise StoreUnavailable(f"etcd refused: {error}") from error
 
 
-def _left_by(grant: Grant, now: Seen) -> bool:
-    """Whether the state of the name is what a release of `grant` leaves, if nobody came after."""
+def _was_let_go(grant: Grant, now: Seen) -> bool:
+    """Say what became of a release that was sent twice, when the second found another state than it was for.
+
+    If nobody came after, the state is what the release leaves. If somebody did, it is unknown: the first may have let
+    go, or the grant had ended before.
+    """
     is_open = now.hold is None or not now.hold.grant_id
-    return is_open and now.known.token == grant.token
+    if is_open and now.known.token == grant.token:
+        return True
+    raise StoreUnavailable(f"the connection broke while lock {grant.name!r} was released, and it has changed since")
 
 
 def _is_still(held: Held, now: Seen) -> bool:

@@ -91,7 +91,7 @@ class LockObject:
     def granted(
         self, session: Session, *, grant_id: str, token: int, last_tick_us: int | None, now_us: int
     ) -> LockObject:
-        """Give it to `session`."""
+        """Give it to `session`. Who let go before stays noted: its reply may have been lost."""
         return LockObject(
             self.name,
             token,
@@ -103,6 +103,7 @@ class LockObject:
             last_tick_us=last_tick_us,
             acquired_at_us=now_us,
             transitions=self.transitions + 1,
+            released_id=self.released_id,
         )
 
     def freed(self, *, last_tick_us: int | None, kept_until_us: int = 0, released_id: str | None = None) -> LockObject:

@@ -8,6 +8,7 @@ from typing import Any
 from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, Renewed, Session
 from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
+from fencepost.errors import StoreUnavailable
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.stores.redis.checks import examine
 from fencepost.leases.stores.redis.records import Keys, record_from
@@ -107,6 +108,10 @@ class RedisStore:
         answer = self._calls.ask((*once, 0), self._timeout_s, repetition=(*once, 1))
         if known is not None:
             known.may_hold.pop(grant.grant_id, None)
+        if answer < 0:
+            raise StoreUnavailable(
+                f"the connection broke while lock {grant.name!r} was released, and it is another's now"
+            )
         return bool(answer)
 
     def missing(self, grants: Collection[Grant]) -> frozenset[str]:

@@ -171,7 +171,7 @@ class ZooKeeperStore:
             if known is None:
                 now = self._look(link, grant.name, deadline)
                 if now.known is None or now.hold is None or now.hold.grant_id != grant.grant_id:
-                    return repeated and now.hold is None and now.known is not None and now.known.token == grant.token
+                    return repeated and _was_let_go(grant, now)
                 known = self._mended(link, grant.name, now.known, deadline)
             after = self._after(grant, known, done=done, keep_for_s=keep_for_s)
             outcome = commit(link, self._release_parts(grant.name, known, after), deadline)
@@ -387,3 +387,14 @@ class ZooKeeperStore:
             return
         finally:
             self._watches.leave(path, changed, is_watched=is_watched)
+
+
+def _was_let_go(grant: Grant, now: Seen) -> bool:
+    """Say what became of a release that was sent twice, when the second found another state than it was for.
+
+    If nobody came after, the state is what the release leaves. If somebody did, it is unknown: the first may have let
+    go, or the grant had ended before.
+    """
+    if now.hold is None and now.known is not None and now.known.token == grant.token:
+        return True
+    raise StoreUnavailable(f"the connection broke while lock {grant.name!r} was released, and it has changed since")

@@ -1,9 +1,10 @@
 -- Let go of a name, if the grant is the current one.
 -- KEYS: the record. ARGV: grant id, µs to keep it closed, tick in µs to mark as done or '', ms to remember the record,
--- '1' if this is the second try of one call. Answers 1 if it was let go, else 0.
+-- '1' if this is the second try of one call. Answers 1 if it was let go, 0 if it was not current, and -1 if it is not
+-- now but may have been at the first try: it was let go then, and taken by somebody else, or it had ended before.
 local record = redis.call('HMGET', KEYS[1], 'grant_id', 'expires_at_us', 'last_tick_us', 'waiting_until_us')
 if record[1] ~= ARGV[1] then
-  return 0
+  return -tonumber(ARGV[5])
 end
 if not record[2] then
   return tonumber(ARGV[5])  -- let go before: by the first try, whose reply was lost, or by another call
