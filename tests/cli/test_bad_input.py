@@ -35,10 +35,10 @@ STORES = {
     "unwritable path": ("sqlite:////proc/no/such/folder/x.db", "/proc/no/such"),
     "not a database": ("sqlite:///{tmp}/text.db", ""),
     "nobody listens: postgresql": ("postgresql://user:s3cret@127.0.0.1:{port}/db", "127.0.0.1"),
-    "nobody listens: redis": ("redis://:s3cret@127.0.0.1:{port}", ""),
-    "nobody listens: etcd": ("etcd://user:s3cret@127.0.0.1:{port}", ""),
-    "nobody listens: mysql": ("mysql://user:s3cret@127.0.0.1:{port}/db", ""),
-    "nobody listens: zookeeper": ("zookeeper://127.0.0.1:{port}", ""),
+    "nobody listens: redis": ("redis://:s3cret@127.0.0.1:{port}", "is it running"),
+    "nobody listens: etcd": ("etcd://user:s3cret@127.0.0.1:{port}", "is it running"),
+    "nobody listens: mysql": ("mysql://user:s3cret@127.0.0.1:{port}/db", "is it running"),
+    "nobody listens: zookeeper": ("zookeeper://127.0.0.1:{port}", "is it running"),
     "no such host": ("postgresql://user:s3cret@no-such-host.invalid/db", "no-such-host.invalid"),
     "unreadable kubeconfig": ("kubernetes://default?kubeconfig={tmp}/no-such-file", "no-such-file"),
 }
@@ -69,8 +69,12 @@ EXEC = {
     "no cron": (["--tick", "auto:"], "cron"),
     "bad zone": (["--tick", "auto:* * * * *", "--tz", "Mars/Base"], "Mars/Base"),
     "zone as a path": (["--tick", "auto:* * * * *", "--tz", "../../etc/passwd"], "time zone"),
+    "zone of what": (["--tz", "Europe/Berlin"], "auto:"),
+    "zone of a tick that has one": (["--tick", "2026-01-01T00:00Z", "--tz", "Europe/Berlin"], "auto:"),
     "at most once of what": (["--at-most-once"], "--tick"),
     "unknown option": (["--color"], "--color"),
+    "misspelt store": (["--stor", "redis://:s3cret@host"], "'--stor'"),
+    "misspelt store with =": (["--stor=redis://:s3cret@host"], "'--stor'"),
     "bad log format": (["--log-format", "xml"], "xml"),
     "empty name": (["--lock", ""], "name"),
     "long name": (["--lock", LONG_NAME], "10240"),
@@ -94,6 +98,18 @@ def test_exec_without_what_it_needs(words: list[str]) -> None:
     assert_one_sentence(fencepost("exec", "--store", "memory://", *words))
 
 
+def test_program_without_the_dashes_before_it() -> None:
+    assert_one_sentence(fencepost("exec", "--store", "memory://", "--lock", "x", "sleep", "1"), "'sleep'", "after --")
+
+
+def test_empty_program() -> None:
+    assert_one_sentence(fencepost("exec", "--store", "memory://", "--lock", "x", "--", ""), "empty", "after --")
+
+
+def test_misspelt_lock_is_named() -> None:
+    assert_one_sentence(fencepost("exec", "--store", "memory://", "--lok", "x", "--", "true"), "'--lok'")
+
+
 def test_no_store_at_all() -> None:
     for words in (["exec", "--lock", "x", "--", "true"], ["locks", "list"]):
         assert_one_sentence(fencepost(*words, env={"FENCEPOST_STORE": ""}), "FENCEPOST_STORE")
@@ -108,6 +124,21 @@ def test_name_for_locks(name: str, verb: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("words", [["frob"], ["locks", "frob"], ["locks", "list", "--frob"], ["locks", "show"]])
 def test_unknown_words(words: list[str]) -> None:
     assert_one_sentence(fencepost(*words), "--help")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["URL"],
+        ["locks", "URL"],
+        ["locks", "list", "URL"],
+        ["exec", "URL", "--", "true"],
+        ["exec", "--lock", "x", "URL"],
+    ],
+)
+def test_url_in_the_wrong_place_keeps_its_password(words: list[str]) -> None:
+    url = "redis://user:s3cret/@host"
+    assert_one_sentence(fencepost(*(url if word == "URL" else word for word in words)), "redis://user:***@host")
 
 
 def test_wrong_credentials(postgres: Postgres) -> None:

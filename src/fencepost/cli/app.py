@@ -15,10 +15,12 @@ from fencepost.errors import ConfigurationError
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 _ClickError: type[Any] = typer.BadParameter.__mro__[2]
 
+_SUMMARY = "Locks and leases with fencing tokens, on nine stores: one of many runs it."
+
 app = typer.Typer(
     name="fencepost",
-    help="Leases and locks that tell the truth: one of many runs it, and a stale one cannot write.",
-    epilog="fencepost exec --help and fencepost locks --help say more, with examples.",
+    help=_SUMMARY,
+    epilog="fencepost exec --help and fencepost locks list --help, for example, say more.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # its tracebacks may show what a variable holds, such as a URL with its password
@@ -54,13 +56,13 @@ def _show_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=_SUMMARY)
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
     ] = False,
 ) -> None:
-    """Leases and locks that tell the truth: one of many runs it, and a stale one cannot write."""
+    """Stand for the options before the command; its help is that of the app."""
 
 
 @app.command(name="exec", add_help_option=False)

@@ -15,6 +15,7 @@ from typing import NoReturn
 from fencepost.errors import ConfigurationError
 
 STORE_VARIABLE = "FENCEPOST_STORE"
+_PROGRAM_LAST = "write it last, after --, as in: exec --lock NAME -- ./job.sh"
 
 _DESCRIPTION = """\
 Run a program while holding a lock, on one machine of many.
@@ -33,9 +34,9 @@ the program finds in its environment:
 exit codes:
   the program's own (128+n if it died of signal n), or
   0    the tick has been done already; the program did not run
-  2    bad input, or the store cannot be reached
+  2    bad input, or the store cannot be reached; the program did not run
   74   the lock was lost, and the program was stopped
-  75   somebody else holds the lock
+  75   somebody else holds the lock; the program did not run
   126  the program cannot be executed
   127  the program was not found
 
@@ -56,7 +57,7 @@ class ExecOptions:
     wait: str
     at_least: str
     tick: str | None
-    zone: str
+    zone: str | None
     at_most_once: bool
     log_format: str
     verbosity: int
@@ -70,12 +71,18 @@ def parse(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> 
         options, program = words[:split], tuple(words[split + 1 :])
     else:
         options, program = words, ()
-    found = _parser().parse_args(options)
+    found, unknown = _parser().parse_known_args(options)
+    if unknown:
+        raise ConfigurationError(_not_understood(unknown, has_program=bool(program)))
+    if found.lock is None:
+        raise ConfigurationError("exec needs the name of a lock: give --lock NAME (see fencepost exec --help)")
     store = found.store or environment.get(STORE_VARIABLE, "")
     if not store:
         raise ConfigurationError(f"exec needs a store: give --store URL or set {STORE_VARIABLE}")
     if not program:
-        raise ConfigurationError("exec needs a program: write it last, after --, as in: exec --lock NAME -- ./job.sh")
+        raise ConfigurationError(f"exec needs a program: {_PROGRAM_LAST}")
+    if not program[0]:
+        raise ConfigurationError(f"exec needs a program, and the word after -- is empty: {_PROGRAM_LAST}")
     return ExecOptions(
         store=store,
         lock=found.lock,
@@ -89,6 +96,14 @@ def parse(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> 
         verbosity=-1 if found.quiet else found.verbose,
         program=program,
     )
+
+
+def _not_understood(words: Sequence[str], *, has_program: bool) -> str:
+    """Name the first of the words: what follows it is its value, or the rest of a program."""
+    if not words[0].startswith("-"):
+        advice = "see fencepost exec --help" if has_program else f"if it is the program, {_PROGRAM_LAST}"
+        return f"exec does not know what to do with {words[0]!r}; {advice}"
+    return f"exec has no option {words[0].partition('=')[0]!r} (see fencepost exec --help)"
 
 
 class _Parser(argparse.ArgumentParser):
@@ -108,12 +123,12 @@ def _parser() -> _Parser:
     )
     add = parser.add_argument
     add("--store", metavar="URL", help=f"where the lock is kept; default: ${STORE_VARIABLE}, which ps does not show")
-    add("--lock", metavar="NAME", required=True, help="the name of the lock")
+    add("--lock", metavar="NAME", help="the name of the lock")
     add("--ttl", default="30s", metavar="TIME", help="how long others wait after a crash of ours (default 30s)")
     add("--wait", default="0s", metavar="TIME", help="how long to wait for a lock that is held (default: not at all)")
     add("--at-least", default="0s", metavar="TIME", help="keep the lock closed at least this long after taking it")
     add("--tick", metavar="TIME", help="the due time this run is for, 2026-01-01T00:00Z, or auto:CRON for the latest")
-    add("--tz", default="UTC", metavar="ZONE", help="the time zone of auto:CRON (default UTC)")
+    add("--tz", metavar="ZONE", help="the time zone of auto:CRON (default UTC)")
     add("--at-most-once", action="store_true", help="a tick counts as done when it starts, not when it ends with 0")
     add("--log-format", choices=("text", "json"), default="text", help="how to write to standard error (default text)")
     add("-v", "--verbose", action="count", default=0, help="say what happens to the lock; twice: also each renewal")

@@ -18,14 +18,17 @@ def tick_of(options: ExecOptions, runtime: Runtime) -> Tick | None:
     ``auto:CRON`` is the latest due time by this machine's clock: right for what cron starts at that time, on clocks
     that differ by less than the interval.
     """
+    is_auto = options.tick is not None and options.tick.startswith(_AUTO)
+    if options.zone is not None and not is_auto:
+        raise ConfigurationError("--tz is the time zone of --tick auto:CRON, and there is none; leave it out")
     if options.tick is None:
         if options.at_most_once:
             raise ConfigurationError("--at-most-once is about a tick: give one with --tick")
         return None
-    if not options.tick.startswith(_AUTO):
+    if not is_auto:
         return Tick.of(options.tick, at_most_once=options.at_most_once)
     now = instant(runtime.wall_us())
-    due = last_due(options.tick.removeprefix(_AUTO), now, _zone(options.zone))
+    due = last_due(options.tick.removeprefix(_AUTO), now, _zone(options.zone or "UTC"))
     return Tick.of(due, at_most_once=options.at_most_once)
 
 

@@ -16,7 +16,12 @@ from fencepost.errors import ConfigurationError
 from fencepost.leases.locks import Locks
 from fencepost.locks import connect
 
-app = typer.Typer(help="Look at locks, and take one away by force.", no_args_is_help=True)
+app = typer.Typer(
+    help="Look at locks, and take one away by force.",
+    epilog=f"The store is --store URL or ${STORE_VARIABLE}. Exit code 1: there is no such lock; 2: bad input, or the "
+    "store cannot be reached. fencepost locks list --help and the like have examples.",
+    no_args_is_help=True,
+)
 
 _Store = Annotated[str, typer.Option("--store", metavar="URL", envvar=STORE_VARIABLE, help="Where the locks are kept.")]
 _Json = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
@@ -93,7 +98,8 @@ def release(
 ) -> int:
     """Take a lock away from whoever holds it, by force.
 
-    The holder learns of it with its next heartbeat (a third of its ttl); until then only a fence stops its writes.
+    The holder learns of it at a renewal: after a third of its ttl at most, on etcd, ZooKeeper and Kubernetes after
+    about a ttl. Until then only a fence stops its writes.
     Better, if you can: end the holder, and its lock goes with it.
 
     Example: fencepost locks release nightly --store postgresql://db/app --yes
@@ -126,7 +132,9 @@ def _unknown(name: str) -> int:
 
 def _confirm(record: LeaseRecord) -> None:
     if not sys.stdin or not sys.stdin.isatty():
-        raise ConfigurationError("to take a lock away without being asked, which takes a terminal, add --yes")
+        raise ConfigurationError(
+            "release asks before it takes a lock away, and there is no terminal to ask on; add --yes"
+        )
     typer.confirm(f"Take {record.name!r} away from {tables.holder_of(record)} (token {record.token})?", abort=True)
 
 
@@ -135,5 +143,5 @@ def _what_was_done(name: str, taken: LeaseRecord | None) -> str:
         return f"nobody holds {name!r}; nothing was done"
     return (
         f"took {name!r} away from {tables.holder_of(taken)} (token {taken.token}); "
-        "until its next heartbeat only a fence stops its writes"
+        "until its next renewal only a fence stops its writes"
     )

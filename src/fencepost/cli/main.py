@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 
 from fencepost.cli.exits import Exit
-from fencepost.errors import FencepostError
+from fencepost.errors import FencepostError, StoreUnavailable
 from fencepost.threaded.guardian import occupy_standard_streams
+
+_PASSWORD = re.compile(r"(://[^\s:@/]*):\S*@")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -16,6 +19,11 @@ def main(words: Sequence[str] | None = None) -> int:
     occupy_standard_streams()  # before a store opens a file that would then be taken for standard input
     try:
         return _run(list(sys.argv[1:] if words is None else words))
+    except StoreUnavailable as error:
+        print(
+            f"fencepost: {_in_one_line(error).rstrip('.')}; is it running, and is the store URL right?", file=sys.stderr
+        )
+        return Exit.BAD_INPUT
     except FencepostError as error:
         print(f"fencepost: {_in_one_line(error)}", file=sys.stderr)
         return Exit.BAD_INPUT
@@ -37,4 +45,6 @@ def _run(words: list[str]) -> int:
 
 
 def _in_one_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+    """Return what to say. It may repeat a word of the command line that is a URL in the wrong place."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return _PASSWORD.sub(r"\1:***@", text)
