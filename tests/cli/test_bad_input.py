@@ -32,6 +32,7 @@ STORES = {
     "odd character in password": ("postgresql://user:s3cret\u2100@host/db", "URL"),
     "unknown option": ("sqlite:///x.db?colour=red", "colour"),
     "bad call timeout": ("sqlite:///x.db?call_timeout=soon", "soon"),
+    "no call timeout at all": ("sqlite:///x.db?call_timeout=0", "more than zero"),
     "unwritable path": ("sqlite:////proc/no/such/folder/x.db", "/proc/no/such"),
     "not a database": ("sqlite:///{tmp}/text.db", ""),
     "nobody listens: postgresql": ("postgresql://user:s3cret@127.0.0.1:{port}/db", "127.0.0.1"),
@@ -41,6 +42,7 @@ STORES = {
     "nobody listens: zookeeper": ("zookeeper://127.0.0.1:{port}", "is it running"),
     "no such host": ("postgresql://user:s3cret@no-such-host.invalid/db", "no-such-host.invalid"),
     "unreadable kubeconfig": ("kubernetes://default?kubeconfig={tmp}/no-such-file", "no-such-file"),
+    "kubeconfig that is none": ("kubernetes://default?kubeconfig={tmp}/text.leases.db", "?kubeconfig=PATH"),
 }
 
 

@@ -58,7 +58,10 @@ class StoreUrl:
     @property
     def call_timeout_s(self) -> float:
         """How long one call to the store may take, apart from renewals, which have their own limit."""
-        return seconds(self.options.get("call_timeout", DEFAULT_CALL_TIMEOUT_S), what="call_timeout")
+        timeout_s = seconds(self.options.get("call_timeout", DEFAULT_CALL_TIMEOUT_S), what="call_timeout")
+        if timeout_s <= 0:
+            raise InvalidUrl("call_timeout must be more than zero: no store answers in no time")
+        return timeout_s
 
     def accepted_risks(self) -> frozenset[str]:
         """Return the risks the operator named in ``accept_risk=a,b``."""

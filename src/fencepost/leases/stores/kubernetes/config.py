@@ -59,7 +59,7 @@ def _select(kubeconfig: str | None, context: str | None) -> SingleConfig:
         pod = _checked("service account", lambda: KubeConfig.from_service_account(SERVICE_ACCOUNT).get())
         return cast("SingleConfig", pod)
     path = Path(kubeconfig).expanduser() if kubeconfig else _default_kubeconfig()
-    config = _checked(f"kubeconfig {path}", lambda: KubeConfig.from_file(path))
+    config = _checked(f"kubeconfig {path}", lambda: KubeConfig.from_file(path), mend="; name another: ?kubeconfig=PATH")
     wanted = context or config.current_context
     if wanted not in config.contexts:
         there_are = ", ".join(sorted(config.contexts)) or "none"
@@ -85,16 +85,16 @@ def _default_kubeconfig() -> Path:
     )
 
 
-def _checked(what: str, read: Callable[[], Any]) -> Any:
+def _checked(what: str, read: Callable[[], Any], *, mend: str = "") -> Any:
     """Turn whatever reading raises into one sentence; contents stay out of it, for they may be secrets."""
     try:
         return read()
     except ConfigError as error:
-        raise StoreRefused(f"the {what} cannot be used: {error}") from None
+        raise StoreRefused(f"the {what} cannot be used: {error}{mend}") from None
     except OSError as error:
-        raise StoreRefused(f"the {what} cannot be read: {error.strerror or type(error).__name__}") from None
+        raise StoreRefused(f"the {what} cannot be read: {error.strerror or type(error).__name__}{mend}") from None
     except Exception as error:  # noqa: BLE001 - parsers of YAML, base64 and structures each raise their own
-        raise StoreRefused(f"the {what} cannot be understood ({type(error).__name__})") from None
+        raise StoreRefused(f"the {what} cannot be understood ({type(error).__name__}){mend}") from None
 
 
 def _tls(config: SingleConfig) -> ssl.SSLContext:

@@ -29,7 +29,7 @@ def examine(
         listeners.drop_idle()
     except StoreUnavailable as error:
         if (reason := _refusal(error.__cause__)) is not None:
-            raise StoreRefused(f"{error}; {reason}") from error
+            raise StoreRefused(f"{str(error).rstrip('.')}; {reason}") from error
         raise
     risks = tuple(_unless_accepted(risk, why, accepted_risks) for risk, why in _risks(facts))
     return (*risks, *_reservations(facts))
@@ -64,7 +64,7 @@ def _refuse_unfit(facts: Mapping[str, str]) -> None:
 def _refusal(cause: BaseException | None) -> str | None:
     """Say what to mend, if the server's no is one that time does not mend."""
     if isinstance(cause, AuthenticationError):
-        return "wrong user or password"
+        return "wrong user or password in the URL, or none where the server wants one"
     # Inside a script the server calls it by another name.
     if isinstance(cause, NoPermissionError) or "ACL failure in script" in str(cause):
         return "give the user the rights listed in the documentation of this store"
