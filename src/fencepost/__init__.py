@@ -1,6 +1,6 @@
-"""Fencepost: scheduled and batch jobs on many instances.
+"""Fencepost: for jobs on many instances, of which one at a time may run.
 
-Each due time is started once, effects land once, and a runner that lost its right to run cannot write.
+So far it has locks, elections and a command that runs a program under a lock: see `fencepost.locks`.
 """
 
 from fencepost import locks

@@ -15,7 +15,7 @@ from fencepost.core.tick import Tick
 class Session:
     """A process's liveness at a store. Every grant hangs on one, and ends with it.
 
-    `ttl_s` is what the store really granted, which may be more than was asked for (ZooKeeper rounds up).
+    `ttl_s` is what the store really granted, which may be more or less than was asked for (ZooKeeper has limits).
     Once a session has expired it is never renewed; the process opens another.
     """
 
