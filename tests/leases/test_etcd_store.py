@@ -2,6 +2,7 @@
 
 import json
 import os
+import socket
 import threading
 import time
 from base64 import b64decode, b64encode
@@ -382,6 +383,16 @@ class TestTrouble:
 
         store._client.call = answer_lost_and_repeated
         assert store.release(grant) is True
+
+    def test_slow_resolver_does_not_prolong_a_call(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Drivers resolve names without a timeout, and try each address of a name with the whole of it."""
+        resolver = threading.Event()
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolver.wait(5))
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="in time"):
+            store_at("etcd://slow.example?call_timeout=300ms").read("x")
+        assert time.monotonic() - began < 1
+        resolver.set()
 
     def test_release_that_was_repeated_after_another_came_is_unknown(self, store: EtcdStore, name: str) -> None:
         session = session_of(store)

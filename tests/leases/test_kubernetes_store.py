@@ -640,6 +640,19 @@ class TestFaults:
                 store.read("x")
             assert time.monotonic() - began_at <= 0.8
 
+    def test_slow_resolver_does_not_prolong_a_call(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        import socket
+
+        resolver = threading.Event()
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolver.wait(5))
+        find = config.ApiAddress("slow.example", 443, "", "ns", None, config.Credentials(None))
+        store = KubernetesStore(lambda: find, RUNTIME, prefix="fencepost", call_timeout_s=0.3)
+        began_at = time.monotonic()
+        with pytest.raises(StoreUnavailable, match="in time"):
+            store.read("x")
+        assert time.monotonic() - began_at < 1
+        resolver.set()
+
     def test_watch_that_is_cut_off_at_once_is_unavailable(self) -> None:
         import socket
 

@@ -1,5 +1,6 @@
 """What is particular to leases on Redis and Valkey, against the real server. The contract is tested elsewhere."""
 
+import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -305,6 +306,14 @@ class TestExpiry:
         again = store.acquire(session, "a", grant_id=grant.grant_id)
         assert again == grant
         assert store.read("a").free_in_s > 29  # type: ignore[union-attr,operator]
+
+    def test_slow_resolver_does_not_prolong_a_call(self, connect: Connect, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Drivers resolve names without a timeout, and try each address of a name with the whole of it."""
+        resolver = threading.Event()
+        monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolver.wait(5))
+        store = connect("redis://slow.example?call_timeout=300ms")
+        assert elapsed_s(lambda: unanswered(lambda: store.read("x"))) < 1
+        resolver.set()
 
     def test_release_that_was_repeated_after_another_came_is_unknown(self, store: RedisStore, connect: Connect) -> None:
         """The first try let go, its connection broke, somebody else took the name; then came the second try."""

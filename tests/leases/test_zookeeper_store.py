@@ -454,6 +454,28 @@ class TestTrouble:
         link.ask_all = answer_lost_and_repeated
         assert store.release(grant) is True
 
+    def test_session_is_closed_although_the_interpreter_begins_no_more_threads(
+        self, server: ZooKeeper, store: ZooKeeperStore, name: str
+    ) -> None:
+        """As Python 3.12 and later do when they run what was registered for the exit."""
+
+        class Ending(ThreadedRuntime):
+            is_ending = False
+
+            def spawn(self, name, work):
+                if self.is_ending:
+                    raise RuntimeError("can't create new thread at interpreter shutdown")
+                return super().spawn(name, work)
+
+        runtime = Ending()
+        ending = store_from_url(server.url, runtime)
+        session = ending.open("somebody", ttl_s=TTL_S, call_timeout_s=1)
+        take(ending, session, name)
+        runtime.is_ending = True
+        ending.close(session)
+        assert not store.read(name).is_held
+        ending.shutdown()
+
     def test_release_that_was_repeated_after_another_came_is_unknown(self, store: ZooKeeperStore, name: str) -> None:
         session = session_of(store)
         grant = take(store, session, name)

@@ -18,6 +18,7 @@ from urllib3.exceptions import HTTPError, ProtocolError, ReadTimeoutError
 from urllib3.response import HTTPResponse
 
 from fencepost.core.runtime import Runtime
+from fencepost.leases.stores.beside import within
 
 BROKE = "the connection broke"
 _IDLE_LIMIT = 16
@@ -119,16 +120,21 @@ class Member:
         return connection
 
     def _connect(self, connect_s: float) -> HTTPConnection:
+        try:
+            return within(self._runtime, connect_s, lambda: self._dialled(connect_s), HTTPConnection.close)
+        except ssl.SSLError as error:
+            raise NotTrusted(error.reason or "the handshake failed") from error
+        except (HTTPError, OSError) as error:
+            raise NotConnected(_reason(error)) from error
+
+    def _dialled(self, connect_s: float) -> HTTPConnection:
         connection = self._new()
         connection.timeout = connect_s
         try:
             connection.connect()
-        except ssl.SSLError as error:
+        except BaseException:
             connection.close()
-            raise NotTrusted(error.reason or "the handshake failed") from error
-        except (HTTPError, OSError) as error:
-            connection.close()
-            raise NotConnected(_reason(error)) from error
+            raise
         return connection
 
     def _new(self) -> HTTPConnection:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, Self, cast
 
 from fencepost.core.runtime import Lock, Runtime
 from fencepost.errors import StoreUnavailable
+from fencepost.leases.stores.beside import within
 from fencepost.leases.stores.kubernetes.clock import ServerClock
 from fencepost.leases.stores.kubernetes.config import ApiAddress
 from fencepost.leases.stores.kubernetes.objects import Json
@@ -193,7 +194,8 @@ class ApiServer:
 
     def _connect(self, until: float) -> _Connection:
         try:
-            return _Connection(self.address, self._runtime, until)
+            address, left_s = self.address, until - self._runtime.monotonic()
+            return within(self._runtime, left_s, lambda: _Connection(address, self._runtime, until), _Connection.close)
         except TimeoutError:
             raise StoreUnavailable(f"{self._place} did not answer in time") from None
         except ssl.SSLCertVerificationError as error:

@@ -10,8 +10,11 @@ from typing import Any, Protocol
 
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ReadOnlyError, RedisError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from fencepost.core.runtime import Runtime
 from fencepost.errors import InvalidUrl
+from fencepost.leases.stores.beside import within
 from fencepost.leases.stores.redis.wire import SecureWire, Wire
 from fencepost.leases.urls import StoreUrl
 
@@ -41,11 +44,23 @@ class Route(Protocol):
 class Dialer:
     """Opens connections with the same settings to whatever address."""
 
-    clock: Clock
+    runtime: Runtime
     settings: Mapping[str, Any]
     is_secure: bool = False
 
     def dial(self, address: Address, answer_by: float) -> Wire:
+        """Connect, or raise a `RedisError` in time."""
+        left_s = answer_by - self.clock()
+        try:
+            return within(self.runtime, left_s, lambda: self._dialled(address, answer_by), Wire.hang_up)
+        except TimeoutError:
+            raise RedisTimeoutError("no connection in time") from None
+
+    def clock(self) -> float:
+        """Return the monotonic reading."""
+        return self.runtime.monotonic()
+
+    def _dialled(self, address: Address, answer_by: float) -> Wire:
         """Connect. Half of the time is for TCP, half for TLS: redis-py counts both with the same timeout."""
         half_s = max((answer_by - self.clock()) / 2, 0.001)
         wire = (SecureWire if self.is_secure else Wire)(
@@ -128,20 +143,20 @@ class SentinelRoute:
         return None if found is None else (found[0].decode(), int(found[1]))
 
 
-def route_from_url(url: StoreUrl, clock: Clock) -> Route:
+def route_from_url(url: StoreUrl, runtime: Runtime) -> Route:
     """Understand the URL, apart from the prefix; `InvalidUrl` says what is wrong with it."""
     url.only_options(OPTIONS)
     if not url.hosts:
         raise InvalidUrl(f"{url.scheme}:// names no server; write {url.scheme}://host:port/…")
     if url.scheme == "redis+sentinel":
-        return _sentinel_route(url, clock)
+        return _sentinel_route(url, runtime)
     if len(url.hosts) > 1:
         raise InvalidUrl("several addresses are sentinels: write redis+sentinel://host:port,host:port/name-of-primary")
     if unfit := sorted(_SENTINEL_OPTIONS & set(url.options)):
         raise InvalidUrl(f"the option {unfit[0]!r} needs redis+sentinel://")
     settings = {**_account(url.user, url.password), "db": _database(url.path.strip("/"))}
     is_secure = url.scheme == "rediss"
-    dialer = Dialer(clock, {**settings, **_tls(url, is_secure)}, is_secure)
+    dialer = Dialer(runtime, {**settings, **_tls(url, is_secure)}, is_secure)
     return DirectRoute(dialer, (url.hosts[0][0], url.hosts[0][1] or SERVER_PORT))
 
 
@@ -151,15 +166,15 @@ def spelled(address: Address) -> str:
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
-def _sentinel_route(url: StoreUrl, clock: Clock) -> SentinelRoute:
+def _sentinel_route(url: StoreUrl, runtime: Runtime) -> SentinelRoute:
     _tls(url, is_secure=False)
     name, _, database = url.path.strip("/").partition("/")
     if not name:
         raise InvalidUrl("redis+sentinel:// needs the primary's name: redis+sentinel://host:port,host:port/name/0")
     options = url.options
     return SentinelRoute(
-        dialer=Dialer(clock, {**_account(url.user, url.password), "db": _database(database)}),
-        asking=Dialer(clock, _account(options.get("sentinel_user"), options.get("sentinel_password"))),
+        dialer=Dialer(runtime, {**_account(url.user, url.password), "db": _database(database)}),
+        asking=Dialer(runtime, _account(options.get("sentinel_user"), options.get("sentinel_password"))),
         sentinels=tuple((host, port or SENTINEL_PORT) for host, port in url.hosts),
         name=name,
     )

@@ -44,7 +44,7 @@ class RedisStore:
         self._timeout_s = url.call_timeout_s
         self._accepted_risks = url.accepted_risks()
         self._sessions = OpenSessions()
-        route = route_from_url(url, runtime.monotonic)
+        route = route_from_url(url, runtime)
         self._calls = Wires(route, runtime.monotonic)
         self._renewals = Wires(route, runtime.monotonic)  # of their own, so that nothing delays a heartbeat
         self._listeners = Wires(route, runtime.monotonic)

@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from fencepost.core.duration import spelled
 from fencepost.core.runtime import Runtime
 from fencepost.errors import FencepostError
+from fencepost.leases.stores import beside
 from fencepost.leases.stores.sql.statements import NEVER, Statements
 
 Row = tuple[Any, ...]
@@ -132,44 +133,8 @@ def transaction(connection: Connection) -> Iterator[None]:
 
 
 def within(runtime: Runtime, timeout_s: float, connect: Callable[[], T], close: Callable[[T], None]) -> T:
-    """Call `connect` beside us and give up after `timeout_s`.
-
-    Drivers connect with blocking calls, some of which know no timeout at all: resolving a host name, reading the
-    greeting of a mute server. A connection that comes too late is closed again.
-    """
-    attempt: _Attempt[T] = _Attempt(runtime, connect, close)
-    runtime.spawn("fencepost-connect", attempt.run)
-    return attempt.result(timeout_s)
-
-
-class _Attempt(Generic[T]):
-    def __init__(self, runtime: Runtime, connect: Callable[[], T], close: Callable[[T], None]) -> None:
-        self._connect = connect
-        self._close = close
-        self._lock = runtime.lock()
-        self._done = runtime.event()
-        self._outcome: list[T] = []
-        self._error: Exception | None = None
-        self._abandoned = False
-
-    def run(self) -> None:
-        try:
-            connection = self._connect()
-        except Exception as error:  # noqa: BLE001 - handed to the caller, in its own thread
-            self._error = error
-        else:
-            with self._lock:
-                self._outcome.append(connection)
-                if self._abandoned:
-                    self._close(connection)
-        self._done.set()
-
-    def result(self, timeout_s: float) -> T:
-        if not self._done.wait(max(timeout_s, 0.0)):
-            with self._lock:
-                self._abandoned = not self._done.is_set() and not self._outcome
-            if self._abandoned:
-                raise CallTimedOut(f"no connection within {spelled(round(timeout_s, 3))}")
-        if self._error is not None:
-            raise self._error
-        return self._outcome[0]
+    """Call `connect` beside us and give up after `timeout_s`; a connection that comes too late is closed again."""
+    try:
+        return beside.within(runtime, timeout_s, connect, close)
+    except TimeoutError:
+        raise CallTimedOut(f"no connection within {spelled(round(timeout_s, 3))}") from None

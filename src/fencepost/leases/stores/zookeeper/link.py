@@ -35,6 +35,7 @@ from kazoo.security import CREATOR_ALL_ACL
 
 from fencepost.core.runtime import Runtime
 from fencepost.errors import StoreUnavailable
+from fencepost.leases.stores.beside import begin
 
 logging.getLogger("kazoo").addHandler(logging.NullHandler())
 
@@ -152,7 +153,7 @@ class Link:
                 self._kazoo.close()
             done.set()
 
-        self._runtime.spawn("fencepost-zookeeper-stop", stop)
+        begin(self._runtime, "fencepost-zookeeper-stop", stop)
         return done.wait
 
     def abandon(self) -> None:
