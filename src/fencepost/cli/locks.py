@@ -65,7 +65,7 @@ def show(name: _Name, store: _Store = "", as_json: _Json = False) -> int:
 
 @app.command()
 def history(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="One lock only.", show_default=False)] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="One lock only.", show_default=False)] = None,
     store: _Store = "",
     limit: Annotated[int, typer.Option(min=1, help="How many of the latest to show.")] = 100,
     as_json: _Json = False,
@@ -98,8 +98,9 @@ def release(
 ) -> int:
     """Take a lock away from whoever holds it, by force.
 
-    The holder learns of it at a renewal: after a third of its ttl at most, on etcd, ZooKeeper and Kubernetes after
-    about a ttl. Until then only a fence stops its writes.
+    The holder learns of it at a renewal, within a third of its ttl;
+    on etcd, ZooKeeper and Kubernetes within about a ttl.
+    Until then only a fence stops its writes.
     Better, if you can: end the holder, and its lock goes with it.
 
     Example: fencepost locks release nightly --store postgresql://db/app --yes

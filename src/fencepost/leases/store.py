@@ -4,7 +4,8 @@
 
 - *Exclusion.* Of all sessions that are alive by the store's own clock, at most one holds a name.
 - *Sessions.* A session not renewed for its ttl is dead. Death is decided once, by compare-and-set on the
-  session itself, and only then are its names free; a dead session is never renewed.
+  session itself, and only then are its names free; a dead session is never renewed. (Redis keeps no sessions: there
+  the same holds of each grant. An advisory lock ends with its connection, if that breaks before the ttl is over.)
 - *Tokens.* `core.grants.next_token`: strictly rising per name, changed only together with the holder, kept in a
   record that outlives the hold.
 - *Grant ids.* `acquire` repeated with the same `grant_id` returns the same grant; `release` of a grant that
