@@ -6,6 +6,7 @@ import pytest
 
 from testbed.postgres import Postgres
 from testbed.server import free_port
+from testbed.valkey import Valkey
 from tests.cli.command import fencepost
 
 LONG_NAME = "x" * 10_240
@@ -146,6 +147,13 @@ def test_url_in_the_wrong_place_keeps_its_password(words: list[str]) -> None:
 def test_wrong_credentials(postgres: Postgres) -> None:
     url = f"postgresql://nobody:s3cret@{postgres.address}/postgres"
     assert_one_sentence(fencepost("exec", "--store", url, "--lock", "x", "--", "true"), "nobody")
+
+
+@pytest.mark.parametrize("account", [":s3cret@", "nobody:s3cret@", ""])
+def test_wrong_password(account: str) -> None:
+    with Valkey(password="right") as server:
+        url = f"redis://{account}{server.address}/0"
+        assert_one_sentence(fencepost("exec", "--store", url, "--lock", "x", "--", "true"), "password in the URL")
 
 
 def test_missing_extra(tmp_path: Path) -> None:
