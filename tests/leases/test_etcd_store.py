@@ -17,6 +17,7 @@ from fencepost.errors import InvalidUrl, StoreRefused, StoreUnavailable
 from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores.etcd import EtcdStore
 from fencepost.leases.stores.etcd.client import Client
+from fencepost.leases.stores.etcd.clock import StoreClock
 from fencepost.leases.urls import StoreUrl
 from fencepost.threaded import ThreadedRuntime
 from testbed import wait
@@ -383,6 +384,19 @@ class TestTrouble:
 
         store._client.call = answer_lost_and_repeated
         assert store.release(grant) is True
+
+    def test_answers_without_a_date_do_not_set_the_clock_back(
+        self, server: Etcd, store: EtcdStore, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        session = session_of(store)
+        grant = take(store, session, name)
+        read = StoreClock.read
+        monkeypatch.setattr(StoreClock, "read", lambda self, date, revision: read(self, "", revision))
+        delete(server, f"/fencepost/holder/{name}")
+        delete(server, f"/fencepost/lease/{name}")
+        assert abs(take(store, session, name).token - grant.token) < 60_000_000
+        with pytest.raises(StoreRefused, match="Date"):
+            store_at(server.url).start()
 
     def test_slow_resolver_does_not_prolong_a_call(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Drivers resolve names without a timeout, and try each address of a name with the whole of it."""

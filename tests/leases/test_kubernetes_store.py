@@ -22,6 +22,7 @@ from fencepost.core.tick import Tick
 from fencepost.errors import StoreRefused, StoreUnavailable
 from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores.kubernetes import KubernetesStore, config, objects
+from fencepost.leases.stores.kubernetes.clock import ServerClock
 from fencepost.threaded import ThreadedRuntime
 from testbed import wait
 from testbed.kubernetes import Kubernetes
@@ -489,6 +490,15 @@ class TestRefusals:
         (tmp_path / "moved").write_text(moved)
         with pytest.raises(StoreUnavailable, match="cannot be reached"):
             store_at(f"kubernetes://default?kubeconfig={tmp_path}/moved").start()
+
+    def test_server_that_shows_no_clock_is_refused(self, server: Kubernetes, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Tokens would begin at the version, and a name kept closed would stay so for ever."""
+        note = ServerClock.note
+        monkeypatch.setattr(ServerClock, "note", lambda self, header, **readings: note(self, "", **readings))
+        store = store_from_url(server.url, RUNTIME)
+        with pytest.raises(StoreRefused, match="Date"):
+            store.start()
+        store.shutdown()
 
 
 class TestExecPlugin:

@@ -36,10 +36,15 @@ class StoreClock:
         self._latest = (0, 0, 0.0)
 
     def read(self, date: str, revision: int) -> int:
-        """Take the reading of an answer that just came, and return the store's time in µs."""
+        """Take the reading of an answer that just came, and return the store's time in µs.
+
+        An answer without a date, which something between has stripped, is none: it is estimated, or 0 at first.
+        """
         text, second = self._parsed
         if date != text:
             second = _seconds(date)
+            if not second:
+                return self.now_us() if self._latest[0] else 0
             self._parsed = (date, second)
         self._latest = (second, revision, self._runtime.monotonic())
         return second * _SECOND_US + revision % _SECOND_US

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, Renewed, Session, next_token
 from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
-from fencepost.errors import StoreUnavailable
+from fencepost.errors import StoreRefused, StoreUnavailable
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.stores.kubernetes.api import ApiServer
 from fencepost.leases.stores.kubernetes.clock import ServerClock, may_have_begun_again, store_time_us
@@ -80,8 +80,13 @@ class KubernetesStore:
         return self._api.requests + self._heartbeat_api.requests
 
     def start(self) -> tuple[str, ...]:
-        """Check credentials, rights and namespace."""
+        """Check credentials, rights and namespace, and that the server shows its clock."""
         check_rights(self._api, prefix=self._prefix, until=self._until())
+        if not self._clock.is_known:
+            raise StoreRefused(
+                "the Kubernetes API server's answers carry no Date header; something between strips it, and tokens and "
+                "the time for which a lock is kept closed need it"
+            )
         return ()
 
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
