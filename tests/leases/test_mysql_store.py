@@ -14,6 +14,7 @@ from fencepost.core.grants import Grant, Held, Lost, Renewed
 from fencepost.errors import InvalidUrl, StoreRefused, StoreUnavailable, UnsafeStore
 from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores import mysql as mysql_store
+from fencepost.leases.stores.sql.pymysql_connection import PymysqlConnection
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from fencepost.leases.urls import StoreUrl
 from testbed import wait
@@ -320,3 +321,17 @@ def _break_after_next_statement(store: SqlLeaseStore) -> None:
 
     raw._execute = broken
     store._calls.pool.give(connection)
+
+
+def test_a_statement_that_is_no_longer_prepared_is_spelt_out(store: SqlLeaseStore, name: str) -> None:
+    session = opened(store)
+    first = taken(store, session, name)
+    assert store.release(first)
+    idle = [each for each in store._calls.pool._idle if isinstance(each, PymysqlConnection)]
+    assert sorted(len(each._prepared) for each in idle)[-1] == 2
+    for connection in idle:
+        for number in range(len(connection._prepared)):  # as a proxy does that gives us another server's session
+            connection.change(f"DEALLOCATE PREPARE fencepost_{number}")
+    second = taken(store, session, name)
+    assert second.token > first.token
+    assert store.release(second)

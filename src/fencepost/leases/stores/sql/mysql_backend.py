@@ -62,8 +62,7 @@ class MysqlBackend:
         """Connect within `timeout_s` and set what every connection needs."""
         deadline = self._runtime.monotonic() + timeout_s
         raw = within(self._runtime, timeout_s, lambda: self._dial(timeout_s), BoundedConnection.close)
-        end_sql = _end_sql_mariadb if _is_mariadb(raw) else _end_sql
-        connection = PymysqlConnection(raw, clock=self._runtime.monotonic, end_sql=end_sql(self.sql.end, self.sql.past))
+        connection = self._wrapped(raw)
         connection.deadline = deadline
         try:
             connection.change(self._settings(raw))
@@ -71,6 +70,14 @@ class MysqlBackend:
             connection.close()
             raise
         return connection
+
+    def _wrapped(self, raw: BoundedConnection) -> PymysqlConnection:
+        """Choose how to end a grant, and what to prepare; only MariaDB executes with values rather than variables."""
+        clock, ended, past = self._runtime.monotonic, self.sql.end, self.sql.past
+        if not _is_mariadb(raw):
+            return PymysqlConnection(raw, clock=clock, end_sql=_end_sql(ended, past))
+        end_sql = _end_sql_mariadb(ended, past)
+        return PymysqlConnection(raw, clock=clock, end_sql=end_sql, prepares=frozenset((self.sql.take, end_sql)))
 
     def trouble(self, error: Exception) -> Trouble:
         """Tell a broken connection from a silent one, a conflict and a refusal."""

@@ -13,6 +13,7 @@ from pymysql.cursors import Cursor
 from fencepost.leases.stores.sql.backend import CallTimedOut, Ending, Row
 
 FLAGS = CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS
+_NOT_PREPARED = 1243
 _STEPS_PER_S = 64
 
 
@@ -34,13 +35,22 @@ class BoundedConnection(_Base):
 class PymysqlConnection:
     """The seam's connection on PyMySQL."""
 
-    def __init__(self, raw: BoundedConnection, *, clock: Callable[[], float], end_sql: str) -> None:
+    def __init__(
+        self,
+        raw: BoundedConnection,
+        *,
+        clock: Callable[[], float],
+        end_sql: str,
+        prepares: frozenset[str] = frozenset(),
+    ) -> None:
         self.raw = raw
         self.repeats = False
         self.deadline = math.inf
         self._clock = clock
         self._cursor = raw.cursor()
         self._end_sql = end_sql
+        self._prepares = prepares
+        self._prepared: dict[str, str] = {}
         self._limit_s = 0.0
 
     def begin_call(self) -> None:
@@ -96,4 +106,19 @@ class PymysqlConnection:
                 raise CallTimedOut
             self.raw.limit(left_s)
             self._limit_s = left_s
-        return self._cursor.execute(sql, tuple(parameters))
+        if sql not in self._prepares:
+            return self._cursor.execute(sql, tuple(parameters))
+        try:
+            return self._cursor.execute(self._prepared.get(sql) or self._prepare(sql), tuple(parameters))
+        except pymysql.err.MySQLError as error:
+            if not error.args or error.args[0] != _NOT_PREPARED:
+                raise
+            self._prepares = frozenset()  # a proxy gives us another server's session now and then: spell it out
+            return self._cursor.execute(sql, tuple(parameters))
+
+    def _prepare(self, sql: str) -> str:
+        """Prepare a statement on first use, and return what executes it: the server need not parse it each time."""
+        name = f"fencepost_{len(self._prepared)}"
+        self._cursor.execute(f"PREPARE {name} FROM %s", (sql.replace("%s", "?").replace("%%", "%"),))
+        self._prepared[sql] = f"EXECUTE {name} USING {', '.join(['%s'] * sql.count('%s'))}"
+        return self._prepared[sql]
