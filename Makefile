@@ -30,7 +30,7 @@ endif
 servers: $(READY)  ## fetch or build the real servers that the tests need
 	@$(BIN)/python -m testbed.provision
 
-demo: $(READY)  ## three nodes on SQLite: one leads, is killed, another takes over
+demo: $(READY)  ## three nodes on SQLite: one is killed, one is paused; nothing runs twice
 	@$(BIN)/python examples/three_nodes.py
 
 test: $(READY) servers  ## all tests, against real servers
