@@ -7,6 +7,8 @@ node) encode it; the user never sees the encoding.
 
 from __future__ import annotations
 
+import functools
+
 from fencepost.errors import InvalidName
 
 LONGEST_NAME = 200
@@ -17,6 +19,11 @@ def lock_name(name: object) -> str:
     """Return `name` if every store can keep it faithfully, else raise `InvalidName`."""
     if not isinstance(name, str):
         raise InvalidName(f"a lock's name is a text, not {type(name).__name__}")
+    return _faithful(name)
+
+
+@functools.lru_cache(maxsize=1024)
+def _faithful(name: str) -> str:
     if not name or name != name.strip():
         raise InvalidName(f"lock name {_shown(name)} must not be empty or begin or end with white space")
     if len(name) > LONGEST_NAME:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from datetime import datetime
 from types import TracebackType
 from typing import Self
@@ -44,7 +44,7 @@ class Locks:
         self._observers = Observers(observers)
         self._lock = runtime.lock()
         self._keepers: dict[Timings, Keeper] = {}
-        self._timings: dict[tuple[object, ...], Timings] = {}
+        self._known: dict[tuple[object, ...], Keeper] = {}
         self._elections: list[Election] = []
         self._is_closed = False
         self.holder = self._new_holder()
@@ -93,7 +93,9 @@ class Locks:
                 scaled from the ttl unless given, and validated together.
         """
         due = tick if tick is None or isinstance(tick, Tick) else Tick.of(tick, at_most_once=at_most_once)
-        wish = Wish(lock_name(name), seconds(wait, what="wait"), seconds(at_least, what="at_least"), due, floor)
+        wait_s = seconds(wait, what="wait") if wait != 0 else 0.0
+        at_least_s = seconds(at_least, what="at_least") if at_least != 0 else 0.0
+        wish = Wish(lock_name(name), wait_s, at_least_s, due, floor)
         return Lock(
             wish=wish, keeper=self._keeper(ttl, timings), store=self._store, runtime=self._runtime, emit=self._emit
         )
@@ -179,7 +181,7 @@ class Locks:
         for election in elections:
             election.stop()
         with self._lock:
-            keepers, self._keepers = list(self._keepers.values()), {}
+            keepers, self._keepers, self._known = list(self._keepers.values()), {}, {}
         for keeper in keepers:
             keeper.close()
         self._store.shutdown()
@@ -201,10 +203,15 @@ class Locks:
         return holder_name(host=self._label or runtime.host(), pid=runtime.process_id(), start_id=runtime.new_id())
 
     def _keeper(self, ttl: Duration, changes: dict[str, Duration]) -> Keeper:
-        timings = self._known_timings(ttl, changes)
-        keeper = self._keepers.get(timings)
-        if keeper is not None:
+        """Find the keeper of these timings; each way to write them is validated once, for this is a hot path."""
+        key = (type(ttl), ttl, *sorted(changes.items()))  # the type, because True is 1 and yet no duration
+        try:
+            return self._known[key]
+        except (KeyError, TypeError):  # TypeError: it cannot even be a key, and what follows says why
+            keeper = self._known[key] = self._keeper_of(self._timings(ttl, changes))
             return keeper
+
+    def _keeper_of(self, timings: Timings) -> Keeper:
         with self._lock:
             if self._is_closed:
                 raise StoreClosed
@@ -218,24 +225,17 @@ class Locks:
                 )
             return self._keepers[timings]
 
-    def _known_timings(self, ttl: Duration, changes: dict[str, Duration]) -> Timings:
-        """Validate each combination once: this is on the path of every lock."""
-        if not isinstance(ttl, Hashable):
-            return Timings.of(ttl, **changes)  # which says what is wrong with it
-        key = (type(ttl), ttl, *sorted(changes.items()))  # the type, because True is 1 and yet no duration
-        timings = self._timings.get(key)
-        if timings is None:
-            timings = Timings.of(ttl, **changes)
-            smallest_s = self._store.capabilities.smallest_ttl_s
-            if timings.ttl_s < smallest_s:
-                raise InvalidTimings(f"ttl {spelled(timings.ttl_s)} must be ≥ {spelled(smallest_s)} on this store")
-            self._timings[key] = timings
+    def _timings(self, ttl: Duration, changes: dict[str, Duration]) -> Timings:
+        timings = Timings.of(ttl, **changes)
+        smallest_s = self._store.capabilities.smallest_ttl_s
+        if timings.ttl_s < smallest_s:
+            raise InvalidTimings(f"ttl {spelled(timings.ttl_s)} must be ≥ {spelled(smallest_s)} on this store")
         return timings
 
     def _forget(self) -> None:
         self._lock = self._runtime.lock()
         for keeper in self._keepers.values():
             keeper.forget()
-        self._keepers, self._elections = {}, []
+        self._keepers, self._known, self._elections = {}, {}, []
         self.holder = self._new_holder()
         self._store.forget_connections()

@@ -2,7 +2,7 @@
 
 redis-py's own client is left out: it costs as much as the round trip itself, tries again in ways that we do
 not want, and its timeouts count anew with every step of connecting and reading. Its `Connection` does what
-is needed: addresses, TLS, credentials, packing and parsing (by hiredis, where installed).
+is needed: addresses, TLS, credentials and parsing (by hiredis, where installed).
 """
 
 from __future__ import annotations
@@ -37,12 +37,11 @@ class Wire(Connection):
 
     def send(self, *commands: Command) -> None:
         """Send without waiting for an answer."""
-        packed = self.pack_commands(commands)  # type: ignore[no-untyped-call]
-        self.send_packed_command(packed, check_health=False)  # type: ignore[no-untyped-call]
+        self.send_packed_command([b"".join(map(_packed, commands))], check_health=False)  # type: ignore[no-untyped-call]
 
     def ask(self, command: Command) -> Any:
         """Send one command and return its answer: one round trip, unless the server has to learn a script."""
-        self.send_packed_command(self.pack_command(*command), check_health=False)  # type: ignore[no-untyped-call]
+        self.send_packed_command([_packed(command)], check_health=False)  # type: ignore[no-untyped-call]
         try:
             return self.read_response()
         except NoScriptError:
@@ -92,6 +91,15 @@ class Wire(Connection):
             return self.read_response()
         except ResponseError as error:
             return error
+
+
+def _packed(command: Command) -> bytes:
+    """Pack plain words. redis-py's own packing also joins, splits and converts, which costs a tenth of a lock."""
+    parts = [b"*%d\r\n" % len(command)]
+    for word in command:
+        coded = word if isinstance(word, bytes) else str(word).encode()
+        parts.append(b"$%d\r\n%b\r\n" % (len(coded), coded))
+    return b"".join(parts)
 
 
 class SecureWire(Wire, SSLConnection):
