@@ -37,6 +37,8 @@ class StoreUrl:
             raise InvalidUrl(f"the store URL cannot be read; {_ENCODE}") from None
         if "#" in text and "@" not in parts.fragment:
             raise InvalidUrl("a store URL has no part behind #; write # as %23")
+        if "@" in parts.netloc and "@" in parts.path:  # the "host" is the middle of a password
+            raise InvalidUrl(f"the store URL cannot be read; {_ENCODE}")
         account, _, places = parts.netloc.rpartition("@")
         user, _, password = account.partition(":")
         return StoreUrl(
