@@ -1,6 +1,6 @@
 """How fast are locks? Acquire+release pairs per second, side by side with the barest equivalent.
 
-    python bench/leases.py [--json] [--store redis …] [--seconds 0.4] [--rounds 7]
+    python bench/leases.py [--json] [--store redis …] [--seconds 0.1] [--rounds 41]
 
 All contestants of a store take turns in one run on one server, and what is printed is the median of the ratios of the
 turns: this machine may be noisy, but it is noisy for all of them. `ratio` is Fencepost's rate over the bare one's with
@@ -53,7 +53,7 @@ def main() -> None:
 
 def measure(place: Place, options: argparse.Namespace) -> dict[str, Any]:
     single = take_turns(contestants(place), options.rounds, options.seconds)
-    contended = take_turns(contended_contestants(place, options.seconds * 4), 3, None)
+    contended = take_turns(contended_contestants(place, options.contended_seconds), 3, None)
     ours, bare = single["fencepost"], single["bare"]
     result: dict[str, Any] = {
         "ratio": _ratio(ours, bare),
@@ -210,8 +210,11 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true", help="print the result as the last line, as JSON")
     parser.add_argument("--store", action="append", choices=NAMES, help="only this store; may be repeated")
-    parser.add_argument("--seconds", type=float, default=0.5, help="how long each contestant's turn lasts")
-    parser.add_argument("--rounds", type=int, default=7, help="how many turns each has")
+    parser.add_argument("--seconds", type=float, default=0.1, help="how long each contestant's turn lasts")
+    parser.add_argument(
+        "--rounds", type=int, default=41, help="how many turns each has; many short ones even out noise"
+    )
+    parser.add_argument("--contended-seconds", type=float, default=2.0, help="the same for eight clients, three turns")
     return parser.parse_args()
 
 

@@ -31,7 +31,9 @@ def test_demo_runs_each_due_time_once_through_a_kill_and_a_pause() -> None:
 
 def test_bench_leases_prints_ratios_as_its_last_line() -> None:
     stores = ["--store", "sqlite", "--store", "redis"]
-    output = run("bench/leases.py", "--json", "--seconds", "0.05", "--rounds", "1", *stores)
+    output = run(
+        "bench/leases.py", "--json", "--seconds", "0.05", "--rounds", "1", "--contended-seconds", "0.2", *stores
+    )
     redis = last_line(output)["stores"]["redis"]
     assert redis["ratio"] > 0
     assert redis["ratio_contended"] > 0
