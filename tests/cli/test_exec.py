@@ -38,15 +38,15 @@ HEEDING = """
 import os, signal, sys
 from pathlib import Path
 folder, number = Path(sys.argv[1]), signal.Signals["SIG" + sys.argv[2]]
-heard = lambda name: lambda *_: (folder / name).touch() or os._exit(5)
+signal.pthread_sigmask(signal.SIG_BLOCK, [number])  # it is kept until we wait for it, so none is missed
 child = os.fork()
+me = "parent" if child else "child"
+(folder / (me + "_ready")).touch()
+signal.sigwait([number])
 if child:
-    signal.signal(number, lambda *_: os.waitpid(child, 0) and heard("parent_heard")())
-else:
-    signal.signal(number, heard("child_heard"))
-(folder / ("parent_ready" if child else "child_ready")).touch()
-while True:
-    signal.pause()
+    os.waitpid(child, 0)
+(folder / (me + "_heard")).touch()
+os._exit(5)
 """
 
 
