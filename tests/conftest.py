@@ -1,6 +1,7 @@
 """What all tests share: servers that are not there are left out, plainly; and the table of the lease contract."""
 
 import os
+import signal
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +9,11 @@ import pytest
 from testbed.server import Missing
 
 pytest_plugins = ["fencepost.testing.table"]
+
+for _name in ("HUP", "QUIT"):  # whoever runs us in the background may ignore them, and children would inherit that
+    signal.signal(signal.Signals[f"SIG{_name}"], signal.SIG_DFL)
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(wrapper=True)

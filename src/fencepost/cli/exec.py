@@ -27,6 +27,7 @@ from fencepost.core.timings import Timings
 from fencepost.errors import StoreUnavailable
 from fencepost.leases.guard import Deadlines, guard
 from fencepost.leases.lease import Lease
+from fencepost.leases.lock import give_back
 from fencepost.leases.locks import Locks
 from fencepost.locks import connect
 from fencepost.threaded import ThreadedRuntime
@@ -68,7 +69,10 @@ class Execution:
         lock = locks.lock(
             self._name, ttl=self._timings.ttl_s, wait=self._wait_s, at_least=self._at_least_s, tick=self._tick
         )
-        outcome = lock.attempt()
+        outcome = lock.attempt(self._relay.is_wanted)
+        if self._relay.ended_by is not None:
+            give_back(outcome)
+            return Exit.SIGNALLED + self._relay.ended_by
         match outcome:
             case Held():
                 return self._say_held(outcome, locks)

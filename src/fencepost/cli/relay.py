@@ -14,6 +14,7 @@ class Relay:
     def __init__(self) -> None:
         self._program: GuardedProcess | None = None
         self._waiting: list[int] | None = None
+        self.ended_by: int | None = None
 
     def receive(self, number: int) -> None:
         """Pass one signal on."""
@@ -22,7 +23,12 @@ class Relay:
         elif self._waiting is not None:
             self._waiting.append(number)
         else:
+            self.ended_by = number  # noted as well: what is raised in the middle of a driver may be swallowed there
             raise SystemExit(Exit.SIGNALLED + number)
+
+    def is_wanted(self) -> bool:
+        """Whether nobody has ended this command yet."""
+        return self.ended_by is None
 
     def keep(self) -> None:
         """Keep signals from now on: there will be a program to take them."""

@@ -18,7 +18,12 @@ from fencepost.leases.stores.sql.statements import Statements, Words, statements
 
 RISK = "network-filesystem"
 WORDS = Words(
-    now="fencepost_now()", wall="fencepost_wall()", greatest="max", big="INTEGER", for_update="", by_name="l.name"
+    now="CAST(fencepost_now() * 1000000 AS INTEGER)",
+    wall="fencepost_wall()",
+    greatest="max",
+    big="INTEGER",
+    for_update="",
+    by_name="l.name",
 )
 OLDEST_VERSION = (3, 35, 0)
 _MOUNTINFO = Path("/proc/self/mountinfo")

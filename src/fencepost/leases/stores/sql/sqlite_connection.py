@@ -30,7 +30,8 @@ class SqliteConnection:
         self._deadline = self._clock() + timeout_s
         self._patience_ms = round(timeout_s * 1000)
         self.raw = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
-        self.raw.create_function("fencepost_now", 0, lambda: round(runtime.monotonic() * 1_000_000))
+        # As it is, with no Python around it: what a signal handler raises inside a function that SQLite calls is lost.
+        self.raw.create_function("fencepost_now", 0, runtime.monotonic)
         self.raw.create_function("fencepost_wall", 0, runtime.wall_us)
         self._execute = self.raw.execute
         self._identity: tuple[int, int] | None = None
