@@ -1,0 +1,1 @@
+"""What users import: the application and its jobs."""

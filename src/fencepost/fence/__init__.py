@@ -1,0 +1,1 @@
+"""Refusing stale tokens at the resource that is written."""

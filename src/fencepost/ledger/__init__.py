@@ -1,0 +1,1 @@
+"""The SQL database of schedules, runs and all that happened."""
