@@ -5,7 +5,10 @@
     FencepostError
     ├── ConfigurationError        what you asked for cannot work; mend it and start again
     │   ├── InvalidDuration       "5 parsecs"
-    │   ├── InvalidName           a lock name that is empty, too long or not printable
+    │   ├── InvalidJob            a function that cannot be a job
+    │   ├── InvalidName           a name that is empty, too long or has odd characters
+    │   ├── InvalidParameters     parameters that do not fit the job's function, or are no JSON
+    │   ├── InvalidPolicy         a policy with an unknown name or an impossible value
     │   ├── InvalidTick           a due time without a time zone, or a cron that is none
     │   ├── InvalidTimings        ttl, margin and renewal do not fit together
     │   ├── InvalidUrl            a store URL with an unknown scheme or a bad part
@@ -15,6 +18,7 @@
     ├── NotAcquired               you did not get the lock, for a known reason
     │   ├── LockHeld              somebody else has it
     │   └── TickDone              this due time has been done already
+    ├── IllegalMove               a run cannot go that way from its state
     ├── LeaseLost                 you had it, and no longer have the right to act
     ├── StoreClosed               you closed the store, and then asked it for something
     └── StoreUnavailable          the outcome is unknown: no answer, or a broken one
@@ -39,8 +43,20 @@ class InvalidDuration(ConfigurationError, ValueError):
     """A text or number that is no duration."""
 
 
+class InvalidJob(ConfigurationError, TypeError):
+    """A function that cannot be a job, such as one whose parameters have no names."""
+
+
 class InvalidName(ConfigurationError, ValueError):
-    """A lock name that no store could keep faithfully."""
+    """A name that no store could keep faithfully."""
+
+
+class InvalidParameters(ConfigurationError, ValueError):
+    """Parameters that do not fit the job's function, or that are no JSON; the message names each of them."""
+
+
+class InvalidPolicy(ConfigurationError, ValueError):
+    """A policy with an unknown name or an impossible value."""
 
 
 class InvalidTick(ConfigurationError, ValueError):
@@ -97,6 +113,16 @@ class TickDone(NotAcquired):
         self.name = name
         self.tick = tick
         self.last = last
+
+
+class IllegalMove(FencepostError):
+    """A run cannot go that way from its state; nothing was changed."""
+
+    def __init__(self, state: str, move: str, to: str | None = None) -> None:
+        super().__init__(f"a run that is {state!r} cannot {move!r}{f' to {to!r}' if to else ''}")
+        self.state = state
+        self.move = move
+        self.to = to
 
 
 class LeaseLost(FencepostError):

@@ -1,0 +1,179 @@
+"""The states of a run, and the one table of ways between them.
+
+A run is recorded once (planned from a tick, or enqueued on request), may wait and be claimed several times,
+and ends once. `diagram()` draws the table; the picture in the docs is made from it.
+
+- `waiting`: cannot be claimed. Something else has to happen first (`WaitsFor`): another run has to give up
+  the exclusive key, a time beyond the planning horizon has to come near, or a person has to decide.
+- `queued`: may be claimed once its `available_at` has come. A retry's back-off is such a time.
+- `running`: a node has claimed it. Only this state has an attempt.
+- `succeeded`, `dead`, `cancelled`, `skipped`, `misfired`: terminal and final. Doing a finished run again
+  makes a new run that points to the old one.
+
+**Promises.** Nothing leaves a terminal state. Every way is a move with a name of its own, and every move
+that ends an attempt says with which outcome.
+
+**Not promised.** That a move succeeds: this module knows the table, not the rows. Each move is a
+compare-and-set in the ledger, and who comes late changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from types import MappingProxyType
+
+from fencepost.errors import IllegalMove
+
+
+class RunState(StrEnum):
+    """Where a run stands, as the ledger stores it."""
+
+    WAITING = "waiting"
+    QUEUED = "queued"
+    RUNNING = "running"
+    SUCCEEDED = "succeeded"
+    DEAD = "dead"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    MISFIRED = "misfired"
+
+
+class WaitsFor(StrEnum):
+    """What a waiting run waits for."""
+
+    KEY = "key"
+    TIME = "time"
+    PERSON = "person"
+
+
+class AttemptOutcome(StrEnum):
+    """How an attempt ended. A claim that was handed back unstarted leaves no attempt, so has no outcome."""
+
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    TIMED_OUT = "timed_out"
+    CANCELLED = "cancelled"
+    LOST = "lost"
+
+
+class Move(StrEnum):
+    """What can happen to a run: one verb for each."""
+
+    PLAN = "plan"  # a tick became a run
+    MISFIRE = "misfire"  # a tick came too late, and its policy says not to run it any more
+    ENQUEUE = "enqueue"  # somebody asked for it
+    BLOCK = "block"  # its exclusive key is taken
+    PROMOTE = "promote"  # the key is free, or the time has come near
+    RELEASE = "release"  # a person let a held run go on
+    CLAIM = "claim"
+    HAND_BACK = "hand_back"  # claimed, and returned before it was started
+    SUCCEED = "succeed"
+    RETRY = "retry"
+    FAIL = "fail"
+    TIME_OUT_AND_RETRY = "time_out_and_retry"
+    TIME_OUT_AND_FAIL = "time_out_and_fail"
+    SKIP = "skip"  # by overlap, by a paused schedule, or by the job's own word
+    CANCEL = "cancel"
+    LOSE_AND_RERUN = "lose_and_rerun"
+    LOSE_AND_FAIL = "lose_and_fail"
+    LOSE_AND_HOLD = "lose_and_hold"
+    LOSE_AND_CANCEL = "lose_and_cancel"  # its node died while it was being cancelled
+
+
+_WAITING, _QUEUED, _RUNNING = RunState.WAITING, RunState.QUEUED, RunState.RUNNING
+_AGAIN = frozenset({_QUEUED, _WAITING})
+
+State = RunState | None
+"""None is the state of what is not recorded yet."""
+
+TRANSITIONS: Mapping[tuple[State, Move], frozenset[RunState]] = MappingProxyType(
+    {
+        (None, Move.PLAN): _AGAIN,
+        (None, Move.ENQUEUE): _AGAIN,
+        (None, Move.MISFIRE): frozenset({RunState.MISFIRED}),
+        (None, Move.SKIP): frozenset({RunState.SKIPPED}),
+        (_WAITING, Move.PROMOTE): frozenset({_QUEUED}),
+        (_WAITING, Move.RELEASE): frozenset({_QUEUED}),
+        (_WAITING, Move.SKIP): frozenset({RunState.SKIPPED}),
+        (_WAITING, Move.MISFIRE): frozenset({RunState.MISFIRED}),
+        (_WAITING, Move.CANCEL): frozenset({RunState.CANCELLED}),
+        (_QUEUED, Move.BLOCK): frozenset({_WAITING}),
+        (_QUEUED, Move.CLAIM): frozenset({_RUNNING}),
+        (_QUEUED, Move.SKIP): frozenset({RunState.SKIPPED}),
+        (_QUEUED, Move.MISFIRE): frozenset({RunState.MISFIRED}),
+        (_QUEUED, Move.CANCEL): frozenset({RunState.CANCELLED}),
+        (_RUNNING, Move.HAND_BACK): frozenset({_QUEUED}),
+        (_RUNNING, Move.SUCCEED): frozenset({RunState.SUCCEEDED}),
+        (_RUNNING, Move.RETRY): _AGAIN,
+        (_RUNNING, Move.FAIL): frozenset({RunState.DEAD}),
+        (_RUNNING, Move.TIME_OUT_AND_RETRY): _AGAIN,
+        (_RUNNING, Move.TIME_OUT_AND_FAIL): frozenset({RunState.DEAD}),
+        (_RUNNING, Move.SKIP): frozenset({RunState.SKIPPED}),
+        (_RUNNING, Move.CANCEL): frozenset({RunState.CANCELLED}),
+        (_RUNNING, Move.LOSE_AND_RERUN): _AGAIN,
+        (_RUNNING, Move.LOSE_AND_FAIL): frozenset({RunState.DEAD}),
+        (_RUNNING, Move.LOSE_AND_HOLD): frozenset({_WAITING}),
+        (_RUNNING, Move.LOSE_AND_CANCEL): frozenset({RunState.CANCELLED}),
+    }
+)
+
+TERMINAL: frozenset[RunState] = frozenset(RunState) - {_WAITING, _QUEUED, _RUNNING}
+
+# A job that raises Skip or Cancel called its attempt off; it neither did its work nor failed at it.
+_OUTCOMES: Mapping[Move, AttemptOutcome] = {
+    Move.SUCCEED: AttemptOutcome.SUCCEEDED,
+    Move.RETRY: AttemptOutcome.FAILED,
+    Move.FAIL: AttemptOutcome.FAILED,
+    Move.TIME_OUT_AND_RETRY: AttemptOutcome.TIMED_OUT,
+    Move.TIME_OUT_AND_FAIL: AttemptOutcome.TIMED_OUT,
+    Move.SKIP: AttemptOutcome.CANCELLED,
+    Move.CANCEL: AttemptOutcome.CANCELLED,
+    Move.LOSE_AND_RERUN: AttemptOutcome.LOST,
+    Move.LOSE_AND_FAIL: AttemptOutcome.LOST,
+    Move.LOSE_AND_HOLD: AttemptOutcome.LOST,
+    Move.LOSE_AND_CANCEL: AttemptOutcome.LOST,
+}
+
+
+def is_terminal(state: RunState) -> bool:
+    """Whether a run in `state` is finished for good."""
+    return state in TERMINAL
+
+
+def next_state(state: State, move: Move, to: RunState | None = None) -> RunState:
+    """Return the state that `move` leads to, or raise `IllegalMove`.
+
+    Where a move may end in two states (a retry is queued, or waits for its key), `to` says in which; without
+    it the run is queued.
+    """
+    targets = TRANSITIONS.get((state, move), frozenset())
+    chosen = to or (_QUEUED if _QUEUED in targets else next(iter(targets), None))
+    if chosen not in targets or chosen is None:
+        raise IllegalMove(str(state or "new"), move.value, to.value if to else None)
+    return chosen
+
+
+def states_before(move: Move) -> frozenset[RunState]:
+    """Return the recorded states in which `move` is possible: what its compare-and-set has to ask for."""
+    return frozenset(state for state, verb in TRANSITIONS if verb is move and state is not None)
+
+
+def outcome_of(move: Move) -> AttemptOutcome | None:
+    """Return how the attempt ended when `move` ended it; None for a claim that was handed back."""
+    return _OUTCOMES.get(move)
+
+
+def diagram() -> str:
+    """Draw the table as mermaid text, one line per way."""
+    return "\n".join(
+        ["stateDiagram-v2", *_arrows(), *(f"    {state} --> [*]" for state in RunState if is_terminal(state))]
+    )
+
+
+def _arrows() -> list[str]:
+    verbs: dict[tuple[str, RunState], list[str]] = {}
+    for (state, move), targets in TRANSITIONS.items():
+        for target in (each for each in RunState if each in targets):
+            verbs.setdefault((state or "[*]", target), []).append(move.replace("_", " "))
+    return [f"    {start} --> {end}: {', '.join(names)}" for (start, end), names in verbs.items()]
