@@ -89,9 +89,8 @@ def test_compare_and_set_asks_for_the_states_of_the_table() -> None:
 
 
 def test_terminal_states_are_the_five_ends() -> None:
-    assert {state for state in RunState if is_terminal(state)} == set(
-        ["succeeded", "dead", "cancelled", "skipped", "misfired"]
-    )
+    ends = {"succeeded", "dead", "cancelled", "skipped", "misfired"}
+    assert {state for state in RunState if is_terminal(state)} == ends
 
 
 def test_the_picture_shows_every_way() -> None:

@@ -1,0 +1,128 @@
+"""What makes two things the same: names, the keys under which a run is recorded once, and fingerprints.
+
+An *origin key* is unique in the ledger, so that whatever asks twice gets one run::
+
+    tick:<schedule>:<due µs>                    a due time, whichever node planned it
+    backfill:<schedule>:<due µs>:<backfill>     the same window run again on purpose, once per back-fill
+    request:<key>                               a request, under the key its sender chose
+
+**Promises.** Every key fits into 191 characters, the longest that every ledger can index. A text that is
+longer, or that some database would not keep or compare exactly (unprintable characters, white space at its
+ends), is replaced by its beginning and a SHA-256 of the whole; different texts then still have different keys.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import json
+import re
+import unicodedata
+from collections.abc import Mapping
+from typing import Any
+
+from fencepost.core.names import holder_name
+from fencepost.errors import InvalidName
+
+LONGEST_KEY = 191
+LONGEST_NAME = 120
+LONGEST_SCHEDULE_ID = 160
+_HASH_LENGTH = 64
+_WORD = re.compile(r"\w[\w.\-]*")
+_WORD_OF_SCHEDULE = re.compile(r"\w[\w.\-:]*")
+
+
+def job_name(name: object) -> str:
+    """Return `name` if a job can have it, else raise `InvalidName`."""
+    return _checked(name, what="job name")
+
+
+def schedule_id(name: object) -> str:
+    """Return `name` if a schedule can have it, else raise `InvalidName`. It may also have colons: ``report:42``."""
+    return _checked(name, what="schedule id")
+
+
+def queue_name(name: object) -> str:
+    """Return `name` if a queue can have it, else raise `InvalidName`."""
+    return _checked(name, what="queue name")
+
+
+def node_name(*, host: str, pid: int, start_id: str) -> str:
+    """Name one start of one process. `start_id` is random: in containers host and pid may return unchanged."""
+    shown = re.sub(r"[^\w.\-]", "-", host)[:LONGEST_NAME] or "host"
+    return holder_name(host=shown, pid=pid, start_id=start_id)
+
+
+def tick_key(schedule: str, due_us: int) -> str:
+    """Return the origin key of a schedule's due time."""
+    return fitted(f"tick:{schedule}:{due_us}")
+
+
+def backfill_key(schedule: str, due_us: int, backfill_id: str) -> str:
+    """Return the origin key of a due time within one back-fill; another back-fill may run the same one again."""
+    return fitted(f"backfill:{schedule}:{due_us}:{backfill_id}")
+
+
+def request_key(key: str) -> str:
+    """Return the origin key of a request that its sender called `key`."""
+    if not isinstance(key, str) or not key:
+        raise InvalidName(f"a request's key is a text of at least one character, not {key!r}")
+    return fitted(f"request:{key}")
+
+
+def params_hash(job: str, params: Mapping[str, Any]) -> str:
+    """Return the fingerprint of a job's parameters; the order in which they were given does not matter."""
+    return _fingerprint(["params", job, params])
+
+
+def request_hash(
+    job: str,
+    params: Mapping[str, Any],
+    *,
+    window_us: tuple[int, int] | None = None,
+    available_at_us: int | None = None,
+) -> str:
+    """Return the fingerprint of what a request asks for: under one key, another fingerprint is another request."""
+    return _fingerprint(["request", job, params, window_us, available_at_us])
+
+
+def canonical_json(value: object) -> str:
+    """Write `value` as JSON in the one way that fingerprints are taken of."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def fitted(text: str) -> str:
+    """Return `text`, or its beginning and a hash, so that every ledger keeps and compares it exactly."""
+    if len(text) <= LONGEST_KEY and text.isprintable() and text == text.strip():
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    start = "".join(each if each.isprintable() else "?" for each in text[: LONGEST_KEY - _HASH_LENGTH - 1])
+    return f"{start.strip()}#{digest}"
+
+
+def _fingerprint(value: object) -> str:
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+def _checked(name: object, *, what: str) -> str:
+    if not isinstance(name, str):
+        raise InvalidName(f"a {what} is a text, not {type(name).__name__}")
+    return _well_formed(name, what)
+
+
+@functools.lru_cache(maxsize=4096)
+def _well_formed(name: str, what: str) -> str:
+    is_schedule = what == "schedule id"
+    word, longest = (_WORD_OF_SCHEDULE, LONGEST_SCHEDULE_ID) if is_schedule else (_WORD, LONGEST_NAME)
+    shown = repr(name if len(name) <= 40 else name[:37] + "…")
+    if not 1 <= len(name) <= longest:
+        raise InvalidName(f"{what} {shown} has {len(name)} characters; it must have 1 to {longest}")
+    # Each part between slashes begins with a letter, so none is empty, "." or "..": names appear in URLs.
+    if not all(word.fullmatch(part) for part in name.split("/")):
+        raise InvalidName(
+            f"{what} {shown} must consist of letters, digits and _ . {': ' if is_schedule else ''}- "
+            "with / between parts, and each part must begin with a letter, a digit or _"
+        )
+    if not unicodedata.is_normalized("NFC", name):
+        raise InvalidName(f"{what} {shown} has accents written apart from their letters; write it in Unicode form NFC")
+    return name
