@@ -1,0 +1,51 @@
+"""What a run needs of its surroundings while it executes: whether it may go on, and the way to the ledger.
+
+Each runner brings its own `Standing` (a flag per thread, a word of shared memory per worker process); the rest is the
+same everywhere, and made by the application.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+from fencepost.core.runs import StopReason
+from fencepost.core.runtime import Runtime
+
+if TYPE_CHECKING:
+    from fencepost.ledger.ledger import Ledger
+
+
+class Standing(Protocol):
+    """What a runner knows of whether the runs it executes may go on."""
+
+    def stopped(self, run_id: int, token: int) -> StopReason | None:
+        """Return why this run has to stop, or None while it may go on. Local, cheap, and asked often.
+
+        `StopReason.LOST` also once the node's trust has run out, whether or not anybody said so.
+        """
+        ...
+
+
+class Unstopped:
+    """The standing of what nobody can stop, as in tests."""
+
+    def stopped(self, run_id: int, token: int) -> StopReason | None:
+        """Never."""
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class RunContext:
+    """The surroundings of every run that one runner executes.
+
+    `ledger` opens the ledger when it is first asked for: most runs never do, and worker processes then need no
+    connection. `ttl_s` bounds how long a fenced transaction may stand idle.
+    """
+
+    node: str
+    runtime: Runtime
+    ledger: Callable[[], Ledger]
+    standing: Standing = Unstopped()
+    ttl_s: float = 30.0
