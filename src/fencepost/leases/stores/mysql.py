@@ -23,13 +23,13 @@ that is slewed, not stepped.
 from __future__ import annotations
 
 from fencepost.core.runtime import Runtime
+from fencepost.core.urls import PASSED_TO_PYMYSQL, StoreUrl
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.stores.sql import schema
-from fencepost.leases.stores.sql.mysql_backend import PASSED_TO_DRIVER, MysqlBackend
+from fencepost.leases.stores.sql.mysql_backend import MysqlBackend
 from fencepost.leases.stores.sql.options import SHARED_OPTIONS, Tables
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from fencepost.leases.stores.sql.waiting import Polling
-from fencepost.leases.urls import StoreUrl
 
 CAPABILITIES = Capabilities(
     grade=Grade.DURABLE,
@@ -44,7 +44,7 @@ _POLL_S = 0.1
 
 def from_url(url: StoreUrl, runtime: Runtime) -> SqlLeaseStore:
     """Build the store; the server is first asked in `start`."""
-    url.only_options(SHARED_OPTIONS | PASSED_TO_DRIVER)
+    url.only_options(SHARED_OPTIONS | PASSED_TO_PYMYSQL)
     tables = Tables.of(url)
     return SqlLeaseStore(
         runtime,

@@ -22,13 +22,13 @@ promotion); a clock that is slewed, not stepped.
 from __future__ import annotations
 
 from fencepost.core.runtime import Runtime
+from fencepost.core.urls import PASSED_TO_LIBPQ, StoreUrl
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.stores.sql import schema
 from fencepost.leases.stores.sql.options import SHARED_OPTIONS, Tables
-from fencepost.leases.stores.sql.postgres_backend import PASSED_TO_LIBPQ, PostgresBackend
+from fencepost.leases.stores.sql.postgres_backend import PostgresBackend
 from fencepost.leases.stores.sql.postgres_watch import PostgresWatch
 from fencepost.leases.stores.sql.store import SqlLeaseStore
-from fencepost.leases.urls import StoreUrl
 
 CAPABILITIES = Capabilities(
     grade=Grade.DURABLE,

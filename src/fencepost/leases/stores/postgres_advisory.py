@@ -23,11 +23,11 @@ Settings to make: as for ``postgresql://``; a connection per process that holds 
 from __future__ import annotations
 
 from fencepost.core.runtime import Runtime
+from fencepost.core.urls import PASSED_TO_LIBPQ, StoreUrl
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.stores.sql.advisory_store import AdvisoryStore
 from fencepost.leases.stores.sql.options import SHARED_OPTIONS, Tables
-from fencepost.leases.stores.sql.postgres_backend import PASSED_TO_LIBPQ, PostgresBackend
-from fencepost.leases.urls import StoreUrl
+from fencepost.leases.stores.sql.postgres_backend import PostgresBackend
 
 CAPABILITIES = Capabilities(
     grade=Grade.BEST_EFFORT,

@@ -11,6 +11,7 @@ import pymysql
 from pymysql.constants import CR, ER
 
 from fencepost.core.runtime import Runtime
+from fencepost.core.urls import PASSED_TO_PYMYSQL, StoreUrl
 from fencepost.errors import FencepostError, InvalidUrl, StoreRefused, UnsafeStore
 from fencepost.leases.stores.sql import schema
 from fencepost.leases.stores.sql.backend import Connection, Trouble, within
@@ -18,9 +19,7 @@ from fencepost.leases.stores.sql.calls import first_line
 from fencepost.leases.stores.sql.options import Tables
 from fencepost.leases.stores.sql.pymysql_connection import FLAGS, BoundedConnection, PymysqlConnection
 from fencepost.leases.stores.sql.statements import Statements, Words, statements
-from fencepost.leases.urls import StoreUrl
 
-PASSED_TO_DRIVER = frozenset(("ssl_ca", "ssl_cert", "ssl_key", "unix_socket"))
 GALERA = "galera"
 MULTI_PRIMARY = "multi-primary"
 
@@ -240,7 +239,7 @@ def _login(url: StoreUrl) -> dict[str, Any]:
     if not url.path.strip("/"):
         raise InvalidUrl(f"{url.scheme}:// needs a database: {url.scheme}://user@host/database")
     host, port = url.hosts[0] if url.hosts else ("localhost", None)
-    passed: dict[str, Any] = {name: value for name, value in url.options.items() if name in PASSED_TO_DRIVER}
+    passed: dict[str, Any] = {name: value for name, value in url.options.items() if name in PASSED_TO_PYMYSQL}
     if "ssl_ca" in passed:
         passed |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
     login = {"host": host, "port": port or 3306, "user": url.user, "password": url.password or ""}

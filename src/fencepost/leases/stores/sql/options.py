@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from fencepost.core.duration import seconds
-from fencepost.errors import InvalidUrl
-from fencepost.leases.urls import StoreUrl
+from fencepost.core.urls import StoreUrl, identifier
 
 SHARED_OPTIONS = frozenset({"prefix", "history"})
-_IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 _DEFAULT_HISTORY = "90d"
 
 
@@ -38,10 +35,3 @@ class Tables:
             index=f"{prefix}lease",
             history_us=int(history_s * 1_000_000),
         )
-
-
-def identifier(text: str, *, what: str) -> str:
-    """Return `text` if it can stand in SQL as a name, without quotes, in every database."""
-    if not _IDENTIFIER.fullmatch(text):
-        raise InvalidUrl(f"{what}={text!r}: use lower-case letters, digits and underscores, at most 40, no digit first")
-    return text

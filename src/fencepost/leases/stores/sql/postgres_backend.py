@@ -11,17 +11,14 @@ import psycopg
 from psycopg import errors
 
 from fencepost.core.runtime import Runtime
+from fencepost.core.urls import PASSED_TO_LIBPQ, StoreUrl
 from fencepost.errors import FencepostError, StoreRefused
 from fencepost.leases.stores.sql import schema
 from fencepost.leases.stores.sql.backend import Connection, Trouble, transaction, within
 from fencepost.leases.stores.sql.options import Tables
 from fencepost.leases.stores.sql.psycopg_connection import BoundedConnection, PsycopgConnection
 from fencepost.leases.stores.sql.statements import Statements, Words, statements
-from fencepost.leases.urls import StoreUrl
 
-_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "channel_binding")
-_LOGIN = ("require_auth", "gssencmode", "krbsrvname", "passfile")
-PASSED_TO_LIBPQ = frozenset(("host", "application_name", "target_session_attrs", *_TLS, *_LOGIN))
 OLDEST_VERSION = 120000
 
 _NOW = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"

@@ -1,0 +1,114 @@
+"""URLs of lease stores and ledgers: ``scheme://user:password@host:port,host:port/path?option=value``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from fencepost.core.duration import seconds
+from fencepost.errors import InvalidUrl
+
+DEFAULT_CALL_TIMEOUT_S = 3.0
+_ENCODE = "write / ? # @ and the like in a user name or password as %2F %3F %23 %40"
+COMMON_OPTIONS = frozenset({"accept_risk", "call_timeout"})
+_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "channel_binding")
+_LOGIN = ("require_auth", "gssencmode", "krbsrvname", "passfile")
+# What is handed on to the drivers as it is.
+PASSED_TO_LIBPQ = frozenset(("host", "application_name", "target_session_attrs", *_TLS, *_LOGIN))
+PASSED_TO_PYMYSQL = frozenset(("ssl_ca", "ssl_cert", "ssl_key", "unix_socket"))
+_IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,39}")
+
+
+@dataclass(frozen=True, slots=True)
+class StoreUrl:
+    """A parsed store URL. Its `str` and `repr` never show the password."""
+
+    scheme: str
+    hosts: tuple[tuple[str, int | None], ...] = ()
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    path: str = ""
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @staticmethod
+    def parse(text: str) -> StoreUrl:
+        """Take a URL apart; `InvalidUrl` says which part is wrong without repeating a password."""
+        if "://" not in text:
+            raise InvalidUrl("a store URL looks like scheme://host:port/…, for example sqlite:///locks.db")
+        try:
+            parts = urlsplit(text)
+            options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
+        except ValueError:  # its text would repeat what may be part of a password
+            raise InvalidUrl(f"the store URL cannot be read; {_ENCODE}") from None
+        if "#" in text and "@" not in parts.fragment:
+            raise InvalidUrl("a store URL has no part behind #; write # as %23")
+        if "@" in parts.netloc and "@" in parts.path:  # the "host" is the middle of a password
+            raise InvalidUrl(f"the store URL cannot be read; {_ENCODE}")
+        account, _, places = parts.netloc.rpartition("@")
+        user, _, password = account.partition(":")
+        return StoreUrl(
+            scheme=parts.scheme.lower(),
+            hosts=_hosts(places, what_follows=f"{parts.path}?{parts.query}#{parts.fragment}"),
+            user=unquote(user) or None,
+            password=unquote(password) or None,
+            path=unquote(parts.path),
+            options=options,
+        )
+
+    def __str__(self) -> str:
+        account = f"{self.user}{':***' if self.password else ''}@" if self.user or self.password else ""
+        places = ",".join(f"[{host}]" if ":" in host else host for host, _ in self.hosts)
+        if len(self.hosts) == 1 and self.hosts[0][1] is not None:
+            places += f":{self.hosts[0][1]}"
+        return f"{self.scheme}://{account}{places}{self.path}"
+
+    @property
+    def call_timeout_s(self) -> float:
+        """How long one call to the store may take, apart from renewals, which have their own limit."""
+        timeout_s = seconds(self.options.get("call_timeout", DEFAULT_CALL_TIMEOUT_S), what="call_timeout")
+        if timeout_s <= 0:
+            raise InvalidUrl("call_timeout must be more than zero: no store answers in no time")
+        return timeout_s
+
+    def accepted_risks(self) -> frozenset[str]:
+        """Return the risks the operator named in ``accept_risk=a,b``."""
+        return frozenset(filter(None, self.options.get("accept_risk", "").split(",")))
+
+    def only_options(self, known: Collection[str]) -> None:
+        """Refuse options the store does not know: a misspelt one must not be ignored."""
+        unknown = sorted(set(self.options) - set(known) - COMMON_OPTIONS)
+        if unknown:
+            allowed = ", ".join(sorted(set(known) | COMMON_OPTIONS))
+            raise InvalidUrl(f"{self.scheme}:// does not know the option {unknown[0]!r}; it knows: {allowed}")
+
+
+def _hosts(places: str, *, what_follows: str) -> tuple[tuple[str, int | None], ...]:
+    try:
+        return tuple(_host_and_port(place) for place in places.split(",") if place)
+    except InvalidUrl:
+        if "@" not in what_follows:
+            raise
+        # What looks like a port is the beginning of a password that has a / ? or # in it: not to be repeated.
+        raise InvalidUrl(f"the store URL cannot be read; {_ENCODE}") from None
+
+
+def _host_and_port(place: str) -> tuple[str, int | None]:
+    host, bracket, rest = place.partition("]")
+    if bracket:
+        host, port = host.lstrip("["), rest.removeprefix(":")
+    else:
+        host, _, port = place.partition(":")
+    if not port:
+        return unquote(host), None
+    if not port.isdigit() or not 0 < int(port) < 65536:
+        raise InvalidUrl(f"port {port!r} of host {host!r} is no port number")
+    return unquote(host), int(port)
+
+
+def identifier(text: str, *, what: str) -> str:
+    """Return `text` if it can stand in SQL as a name, without quotes, in every database."""
+    if not _IDENTIFIER.fullmatch(text):
+        raise InvalidUrl(f"{what}={text!r}: use lower-case letters, digits and underscores, at most 40, no digit first")
+    return text
