@@ -9,6 +9,8 @@
     │   ├── InvalidName           a name that is empty, too long or has odd characters
     │   ├── InvalidParameters     parameters that do not fit the job's function, or are no JSON
     │   ├── InvalidPolicy         a policy with an unknown name or an impossible value
+    │   ├── InvalidSchedule       a bad cron, an unknown time zone, a schedule that is never due
+    │   ├── InvalidSetting        a setting with an unknown name or a bad value, and where it stands
     │   ├── InvalidTick           a due time without a time zone, or a cron that is none
     │   ├── InvalidTimings        ttl, margin and renewal do not fit together
     │   ├── InvalidUrl            a store URL with an unknown scheme or a bad part
@@ -57,6 +59,14 @@ class InvalidParameters(ConfigurationError, ValueError):
 
 class InvalidPolicy(ConfigurationError, ValueError):
     """A policy with an unknown name or an impossible value."""
+
+
+class InvalidSchedule(ConfigurationError, ValueError):
+    """A schedule that cannot be understood, or that would never be due."""
+
+
+class InvalidSetting(ConfigurationError, ValueError):
+    """A setting with an unknown name or a bad value; the message begins with where it stands."""
 
 
 class InvalidTick(ConfigurationError, ValueError):

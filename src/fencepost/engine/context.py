@@ -36,6 +36,9 @@ class Unstopped:
         return None
 
 
+UNSTOPPED = Unstopped()
+
+
 @dataclass(frozen=True, slots=True)
 class RunContext:
     """The surroundings of every run that one runner executes.
@@ -47,5 +50,5 @@ class RunContext:
     node: str
     runtime: Runtime
     ledger: Callable[[], Ledger]
-    standing: Standing = Unstopped()
+    standing: Standing = UNSTOPPED
     ttl_s: float = 30.0

@@ -1,0 +1,229 @@
+"""Settings: from a file, from the environment, from arguments. Each later one outweighs the earlier.
+
+- The file is ``fencepost.toml``, or the table ``[tool.fencepost]`` of ``pyproject.toml``, in the working directory; or
+  the one that ``FENCEPOST_CONFIG`` or ``App(config=…)`` names.
+- Each setting has a variable of its name: ``FENCEPOST_URL``, ``FENCEPOST_TTL``, ``FENCEPOST_QUEUES=mail,default``. An
+  empty one counts as not set.
+- Arguments are those of ``App(…)``.
+
+::
+
+    url = "postgresql://db/app"
+    ttl = "20s"
+
+    [jobs.settle]               # outweighs what the code says: for operators
+    timeout = "10m"
+
+**Promises.** Nothing is ignored: a setting that is not known is refused with the one most like it. Every refusal names
+where the value stands. No password is shown.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+
+from fencepost.core.duration import seconds, spelled
+from fencepost.core.identity import job_name, queue_name
+from fencepost.core.nearest import suggestion
+from fencepost.core.timings import DEFAULT_TTL_S, Timings
+from fencepost.core.urls import StoreUrl
+from fencepost.errors import ConfigurationError, InvalidDuration, InvalidSetting
+
+DEFAULT_URL = "sqlite:///fencepost.db"
+CONFIG_VARIABLE = "FENCEPOST_CONFIG"
+_BY_DEFAULT = "default"
+
+
+def _nothing() -> Mapping[str, Any]:
+    return MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Everything an application can be told from outside, and where each value came from."""
+
+    url: str = field(default=DEFAULT_URL, repr=False)
+    leases: str | None = field(default=None, repr=False)
+    name: str | None = None
+    ttl_s: float = DEFAULT_TTL_S
+    slots: int | None = None  # None: as many as suit the runner
+    queues: tuple[str, ...] = ("default",)
+    generation: int = 0
+    leader: bool = False
+    jobs: Mapping[str, Mapping[str, Any]] = field(default_factory=_nothing)
+    sources: Mapping[str, str] = field(default_factory=_nothing, compare=False)
+
+    @property
+    def timings(self) -> Timings:
+        """The timings of the node's session, scaled to the ttl."""
+        return Timings.of(self.ttl_s)
+
+    def source_of(self, name: str) -> str:
+        """Return where the value of a setting came from: a file, a variable, an argument, or ``default``."""
+        return self.sources.get(name, _BY_DEFAULT)
+
+    def shown(self) -> list[tuple[str, str, str]]:
+        """Return every setting as (name, value, source), fit to be shown to anybody."""
+        return [(name, kind.show(getattr(self, kind.field)), self.source_of(name)) for name, kind in KINDS.items()]
+
+
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """One setting: its field in `Settings`, how it is read, and how it is shown."""
+
+    field: str
+    read: Callable[[Any], Any]
+    show: Callable[[Any], str] = str
+
+
+def read_settings(
+    arguments: Mapping[str, Any],
+    *,
+    config: str | os.PathLike[str] | None = None,
+    environ: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> Settings:
+    """Collect the settings; an argument that is None counts as not given."""
+    variables = os.environ if environ is None else environ
+    named = config or variables.get(CONFIG_VARIABLE) or None
+    path, table = _table(Path(named) if named else None, directory or Path.cwd())
+    values: dict[str, Any] = {}
+    sources: dict[str, str] = {}
+    for name, source, value in (*_of_file(path, table), *_of_environment(variables), *_of_arguments(arguments)):
+        values[KINDS[name].field], sources[name] = _read(name, source, value), source
+    return Settings(**values, jobs=_jobs(path, table), sources=MappingProxyType(sources))
+
+
+def _of_file(path: Path | None, table: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
+    for name in table:
+        if name not in KINDS and name != "jobs":
+            raise InvalidSetting(f"{path}: there is no setting {name!r}; {suggestion(name, [*KINDS, 'jobs'])}")
+    return [(name, f"{name} in {path}", value) for name, value in table.items() if name != "jobs"]
+
+
+def _of_environment(variables: Mapping[str, str]) -> list[tuple[str, str, Any]]:
+    named = ((name, f"FENCEPOST_{name.upper()}") for name in KINDS)
+    return [(name, variable, variables[variable]) for name, variable in named if variables.get(variable)]
+
+
+def _of_arguments(arguments: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
+    return [(name, f"App({name}=…)", value) for name, value in arguments.items() if value is not None]
+
+
+def _read(name: str, source: str, value: Any) -> Any:
+    try:
+        return KINDS[name].read(value)
+    except InvalidDuration as error:
+        raise InvalidSetting(f"{source}: {str(error).removeprefix('duration ')}") from None
+    except (ConfigurationError, ValueError) as error:
+        raise InvalidSetting(f"{source}: {error}") from None
+
+
+def _table(path: Path | None, directory: Path) -> tuple[Path | None, Mapping[str, Any]]:
+    """Find the file and return what it says of us; without a file, nothing."""
+    if path is not None:
+        return path, _section(path, _parsed(path))
+    own, shared = directory / "fencepost.toml", directory / "pyproject.toml"
+    if own.is_file():
+        return own, _parsed(own)
+    if shared.is_file() and (table := _section(shared, _parsed(shared))):
+        return shared, table
+    return None, {}
+
+
+def _section(path: Path, content: Mapping[str, Any]) -> Mapping[str, Any]:
+    if path.name != "pyproject.toml":
+        return content
+    table = content.get("tool", {}).get("fencepost", {})
+    if not isinstance(table, Mapping):
+        raise InvalidSetting(f"{path}: tool.fencepost is no table")
+    return table
+
+
+def _parsed(path: Path) -> Mapping[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise InvalidSetting(f"{path}: the settings cannot be read: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise InvalidSetting(f"{path}: this is no TOML: {error}") from None
+
+
+def _jobs(path: Path | None, table: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
+    """Return ``[jobs.<name>]``. What stands there is judged with the job's policy, when the job is known."""
+    jobs = table.get("jobs", {})
+    if not isinstance(jobs, Mapping) or not all(isinstance(each, Mapping) for each in jobs.values()):
+        raise InvalidSetting(f'{path}: write the settings of a job as [jobs.<name>], as in [jobs.settle] timeout="10m"')
+    try:
+        return MappingProxyType({job_name(name): MappingProxyType(dict(each)) for name, each in jobs.items()})
+    except ConfigurationError as error:
+        raise InvalidSetting(f"{path}: [jobs]: {error}") from None
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidSetting(f"{value!r} is no text")
+    return value.strip()
+
+
+def _url(value: Any) -> str:
+    if not isinstance(value, str):  # what was given instead may hold a password, and is not repeated
+        raise InvalidSetting("a URL is a text, such as postgresql://host/database")
+    StoreUrl.parse(value.strip())
+    return value.strip()
+
+
+def _url_shown(value: str | None) -> str:
+    return "" if value is None else str(StoreUrl.parse(value))
+
+
+def _ttl(value: Any) -> float:
+    if not isinstance(value, str | int | float) and not hasattr(value, "total_seconds"):
+        raise InvalidSetting(f"{value!r} is no duration")
+    return Timings.of(seconds(value)).ttl_s
+
+
+def _number(value: Any, *, least: int) -> int:
+    number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
+    if isinstance(number, bool) or not isinstance(number, int) or not least <= number < 2**31:
+        raise InvalidSetting(f"{value!r} is no whole number of at least {least}")
+    return number
+
+
+def _flag(value: Any) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    flag = words.get(value.strip().lower()) if isinstance(value, str) else value
+    if not isinstance(flag, bool):
+        raise InvalidSetting(f"{value!r} is neither true nor false")
+    return flag
+
+
+def _queues(value: Any) -> tuple[str, ...]:
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple | set | frozenset):
+        raise InvalidSetting(f"{value!r} is no list of queues; write it as mail,default")
+    names = [part.strip() if isinstance(part, str) else part for part in parts]
+    queues = tuple(dict.fromkeys(queue_name(name) for name in names if name))
+    if not queues:
+        raise InvalidSetting("name at least one queue; a node without queues would never claim anything")
+    return queues
+
+
+KINDS: Mapping[str, _Kind] = MappingProxyType(
+    {
+        "url": _Kind("url", _url, _url_shown),
+        "leases": _Kind("leases", _url, _url_shown),
+        "name": _Kind("name", _text, lambda value: value or ""),
+        "ttl": _Kind("ttl_s", _ttl, spelled),
+        "slots": _Kind("slots", lambda value: _number(value, least=1), lambda value: str(value or "auto")),
+        "queues": _Kind("queues", _queues, ",".join),
+        "generation": _Kind("generation", lambda value: _number(value, least=0)),
+        "leader": _Kind("leader", _flag, lambda value: str(value).lower()),
+    }
+)

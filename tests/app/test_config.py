@@ -1,0 +1,132 @@
+"""Settings: which of three sources counts, and what is said of a bad one."""
+
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.config import KINDS, Settings, read_settings
+from fencepost.errors import InvalidSetting
+
+
+@pytest.fixture
+def read(tmp_path: Path) -> Any:
+    def read(*, file: str | None = None, name: str = "fencepost.toml", env: Any = None, **arguments: Any) -> Settings:
+        if file is not None:
+            (tmp_path / name).write_text(file)
+        return read_settings(arguments, environ=env or {}, directory=tmp_path)
+
+    return read
+
+
+def test_without_any_source_the_ledger_is_a_file_here(read: Any) -> None:
+    settings = read()
+    assert settings.url == "sqlite:///fencepost.db"
+    assert settings.source_of("url") == "default"
+
+
+def test_the_environment_outweighs_the_file_and_an_argument_outweighs_both(read: Any) -> None:
+    file = 'ttl = "10s"\nslots = 1\ngeneration = 1'
+    settings = read(file=file, env={"FENCEPOST_SLOTS": "2", "FENCEPOST_GENERATION": "2"}, generation=3)
+    assert (settings.ttl_s, settings.slots, settings.generation) == (10.0, 2, 3)
+    assert settings.source_of("ttl").endswith("fencepost.toml")
+    assert settings.source_of("slots") == "FENCEPOST_SLOTS"
+    assert settings.source_of("generation") == "App(generation=…)"
+
+
+def test_the_table_of_pyproject_counts_where_there_is_no_file_of_our_own(read: Any) -> None:
+    assert read(file="[tool.fencepost]\nslots = 7\n[tool.other]\nx = 1", name="pyproject.toml").slots == 7
+    assert read(file="slots = 8").slots == 8
+
+
+def test_a_pyproject_that_does_not_speak_of_us_is_no_source(read: Any) -> None:
+    assert read(file="[project]\nname = 'x'", name="pyproject.toml") == Settings()
+
+
+def test_a_file_can_be_named_by_a_variable_and_must_then_be_there(read: Any, tmp_path: Path) -> None:
+    (tmp_path / "other.toml").write_text("slots = 3")
+    assert read(env={"FENCEPOST_CONFIG": str(tmp_path / "other.toml")}).slots == 3
+    with pytest.raises(InvalidSetting, match=r"nowhere\.toml: the settings cannot be read"):
+        read(env={"FENCEPOST_CONFIG": str(tmp_path / "nowhere.toml")})
+
+
+def test_an_empty_variable_counts_as_not_set(read: Any) -> None:
+    assert read(env={"FENCEPOST_URL": "", "FENCEPOST_SLOTS": ""}) == Settings()
+
+
+def test_queues_and_flags_are_written_as_words_in_the_environment(read: Any) -> None:
+    settings = read(env={"FENCEPOST_QUEUES": "mail, default,mail", "FENCEPOST_LEADER": "yes"})
+    assert settings.queues == ("mail", "default")
+    assert settings.leader
+
+
+def test_a_ttl_may_be_a_timedelta(read: Any) -> None:
+    assert read(ttl=timedelta(seconds=6)).ttl_s == 6.0
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "says"),
+    [
+        ("FENCEPOST_TTL", "5 parsecs", "FENCEPOST_TTL: '5 parsecs' is no duration; write it as"),
+        ("FENCEPOST_TTL", "1ms", "FENCEPOST_TTL: ttl 1ms must lie between"),
+        ("FENCEPOST_SLOTS", "0", "FENCEPOST_SLOTS: '0' is no whole number of at least 1"),
+        ("FENCEPOST_SLOTS", "many", "FENCEPOST_SLOTS: 'many' is no whole number"),
+        ("FENCEPOST_GENERATION", "-1", "FENCEPOST_GENERATION: '-1' is no whole number of at least 0"),
+        ("FENCEPOST_QUEUES", ",", "FENCEPOST_QUEUES: name at least one queue"),
+        ("FENCEPOST_QUEUES", "a b", "FENCEPOST_QUEUES: queue name 'a b'"),
+        ("FENCEPOST_LEADER", "perhaps", "FENCEPOST_LEADER: 'perhaps' is neither true nor false"),
+        ("FENCEPOST_URL", "postgres", "FENCEPOST_URL: a store URL looks like"),
+    ],
+)
+def test_a_bad_value_is_refused_with_where_it_stands(read: Any, variable: str, value: str, says: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        read(env={variable: value})
+    assert str(refused.value).startswith(says)
+
+
+@pytest.mark.parametrize(
+    ("file", "says"),
+    [
+        ("quees = ['a']", "there is no setting 'quees'; did you mean 'queues'?"),
+        ("ttl = 'x'", "ttl in "),
+        ("ttl = [", "this is no TOML"),
+        ("slots = true", "True is no whole number"),
+        ("url = 5", "a URL is a text"),
+        ("[jobs]\nsettle = 5", "[jobs.settle]"),
+        ("[jobs.'not a name']\ntimeout = '1m'", "[jobs]: job name 'not a name'"),
+    ],
+)
+def test_a_bad_file_is_refused_with_its_path_and_what_was_meant(read: Any, file: str, says: str) -> None:
+    with pytest.raises(InvalidSetting) as refused:
+        read(file=file)
+    assert says in str(refused.value)
+    assert "fencepost.toml" in str(refused.value)
+
+
+def test_a_file_that_is_not_text_is_refused(read: Any, tmp_path: Path) -> None:
+    (tmp_path / "fencepost.toml").write_bytes(b"\xff\xfe")
+    with pytest.raises(InvalidSetting, match="no TOML"):
+        read()
+
+
+def test_the_settings_of_single_jobs_are_kept_for_them(read: Any) -> None:
+    settings = read(file='[jobs.settle]\ntimeout = "10m"\n[jobs."a/b"]\nretries = 3')
+    assert {name: dict(each) for name, each in settings.jobs.items()} == {
+        "settle": {"timeout": "10m"},
+        "a/b": {"retries": 3},
+    }
+
+
+def test_no_password_is_shown_or_repeated(read: Any) -> None:
+    settings = read(url="postgresql://me:s3cret@db/app", leases="redis://:s3cret@cache")
+    assert "s3cret" not in repr(settings)
+    assert "s3cret" not in str(settings.shown())
+    assert ("url", "postgresql://me:***@db/app", "App(url=…)") in settings.shown()
+    with pytest.raises(InvalidSetting) as refused:
+        read(env={"FENCEPOST_URL": "postgresql://me:s3/cret@db/app"})
+    assert "cret" not in str(refused.value).replace("secret", "")
+
+
+def test_every_setting_is_shown(read: Any) -> None:
+    assert [name for name, _, _ in read().shown()] == list(KINDS)
