@@ -1,0 +1,270 @@
+"""How a job is run: five batch types, each with its defaults, every one of which a job may change.
+
+================  =======  =======  ===============  =====  =======  ============
+type              timeout  retries  isolation        chunk  overlap  back-off
+================  =======  =======  ===============  =====  =======  ============
+scheduled         30 min   1        read committed   500    forbid   30 s..10 min
+event             5 min    5        read committed   200    allow    1 s..1 min
+manual            2 h      0        repeatable read  1000   allow    10 s..5 min
+bulk              6 h      2        repeatable read  2000   forbid   1 min..30 min
+near-real-time    2 min    3        read committed   100    forbid   1 s..15 s
+================  =======  =======  ===============  =====  =======  ============
+
+`effects` declares how the job's effects land once, and so what may happen to it while nobody knows whether
+its node still has the right to run:
+
+- ``unfenced`` (default): its writes are not checked, so in doubt it is stopped.
+- ``fenced``: every write carries its token and is refused when stale, so in doubt it is suspended and may go on.
+- ``idempotent``: two at once do no harm. No exclusive key is taken unless `overlap` or `exclusive` asks for one.
+
+**Promises.** A policy that exists is valid: `Policy.of` refuses unknown names and impossible values with a
+sentence. What a newer release stored is read as far as this release knows it.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from string import Formatter
+from typing import Any, TypeVar
+
+from fencepost.core.duration import seconds, spelled
+from fencepost.core.identity import canonical_json, queue_name
+from fencepost.core.nearest import suggestion
+from fencepost.core.retry import Backoff
+from fencepost.errors import InvalidPolicy
+
+LONGEST_TIMEOUT_S = 366 * 86400.0
+LONGEST_EXCLUSIVE = 191
+E = TypeVar("E", bound=StrEnum)
+
+
+class BatchType(StrEnum):
+    """What kind of work a job is."""
+
+    SCHEDULED = "scheduled"
+    EVENT = "event"
+    MANUAL = "manual"
+    BULK = "bulk"
+    NEAR_REAL_TIME = "near-real-time"
+
+
+class Isolation(StrEnum):
+    """The isolation level of `run.transaction()`."""
+
+    READ_COMMITTED = "read committed"
+    REPEATABLE_READ = "repeatable read"
+    SERIALIZABLE = "serializable"
+
+
+class Overlap(StrEnum):
+    """What happens to a run while another one has its exclusive key."""
+
+    FORBID = "forbid"
+    QUEUE = "queue"
+    REPLACE = "replace"
+    ALLOW = "allow"
+
+
+class OnCrash(StrEnum):
+    """What happens to a run whose node or worker was lost."""
+
+    RERUN = "rerun"
+    FAIL = "fail"
+    HOLD = "hold"
+
+
+class Effects(StrEnum):
+    """How the job's effects land once."""
+
+    UNFENCED = "unfenced"
+    FENCED = "fenced"
+    IDEMPOTENT = "idempotent"
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """How a job is run. Build it with `Policy.of`, which validates."""
+
+    type: BatchType
+    timeout_s: float
+    retries: int  # how many more attempts after the first failure
+    isolation: Isolation
+    chunk: int
+    overlap: Overlap
+    backoff: Backoff
+    sla_s: float | None = None  # from its due time, or from when it was asked for, to its end
+    misfire: str = "once"
+    grace_s: float | None = None
+    on_crash: OnCrash = OnCrash.RERUN
+    crash_limit: int = 3  # given up when it has been lost this many times
+    exclusive: str | None = None  # a template such as "account:{account}"
+    priority: int = 0
+    queue: str = "default"
+    effects: Effects = Effects.UNFENCED
+
+    @staticmethod
+    def of(type: str = "scheduled", **changes: Any) -> Policy:
+        """Take the defaults of a batch type and apply `changes` as users spell them; None means the default.
+
+        >>> Policy.of("bulk", timeout="10m", backoff="10s..5m").timeout_s
+        600.0
+        """
+        batch = _choice(BatchType)(type, "type")
+        values: dict[str, Any] = {**_DEFAULTS[batch], "type": batch}
+        for name, value in changes.items():
+            if name not in _READERS:
+                raise InvalidPolicy(f"a policy has no {name!r}; {suggestion(name, ('type', *_READERS))}")
+            if value is not None:
+                field, read = _READERS[name]
+                values[field] = read(value, name)
+        if values.get("effects") is Effects.IDEMPOTENT and changes.get("overlap") is None:
+            values["overlap"] = Overlap.ALLOW
+        return Policy(**values)
+
+    @property
+    def stops_in_doubt(self) -> bool:
+        """Whether a run is stopped, not suspended, while its node does not know that it may go on."""
+        return self.effects is not Effects.FENCED
+
+    def to_json(self) -> str:
+        """Write it for the ledger: every value, in the spelling of `of`, always in the same order."""
+        values = {name: getattr(self, field) for name, (field, _) in _READERS.items()}
+        return canonical_json({**values, "type": self.type, "backoff": self.backoff.to_json()})
+
+    @staticmethod
+    def from_json(text: str) -> Policy:
+        """Read what `to_json` wrote. Names that this release does not know are passed over."""
+        return _from_json(text)
+
+
+def template_parameters(template: str) -> tuple[str, ...]:
+    """Return the names of the parameters that an `exclusive` template asks for."""
+    return tuple(name for _, name, _, _ in Formatter().parse(template) if name is not None)
+
+
+@functools.lru_cache(maxsize=1024)
+def _from_json(text: str) -> Policy:
+    try:
+        stored = json.loads(text)
+        known = {name: value for name, value in stored.items() if name in _READERS}
+        return Policy.of(stored.get("type", BatchType.SCHEDULED), **known)
+    except (AttributeError, ValueError) as error:
+        raise InvalidPolicy(f"a stored policy cannot be read: {error}") from error
+
+
+Reader = Callable[[Any, str], Any]
+
+
+def _choice(kind: type[E]) -> Callable[[object, str], E]:
+    choices = {_folded(member): member for member in kind}
+
+    def read(value: object, name: str) -> E:
+        found = choices.get(_folded(value)) if isinstance(value, str) else None
+        if found is None:
+            raise InvalidPolicy(f"{name} {value!r} is unknown; {suggestion(str(value), kind)}")
+        return found
+
+    return read
+
+
+def _folded(word: str) -> str:
+    return re.sub(r"[\s_-]+", " ", word.strip().lower())
+
+
+def _whole(least: int, most: int) -> Reader:
+    def read(value: Any, name: str) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+            raise InvalidPolicy(f"{name} {value!r} must be a whole number from {least} to {most}")
+        return value
+
+    return read
+
+
+def _positive(value: Any, name: str) -> float:
+    duration_s = seconds(value, what=name)
+    if not 0 < duration_s <= LONGEST_TIMEOUT_S:
+        raise InvalidPolicy(f"{name} {value!r} must be more than zero and at most {spelled(LONGEST_TIMEOUT_S)}")
+    return duration_s
+
+
+def _any_duration(value: Any, name: str) -> float:
+    return seconds(value, what=name)
+
+
+def _backoff(value: Any, _: str) -> Backoff:
+    return Backoff.of(value)
+
+
+def _queue(value: Any, _: str) -> str:
+    return queue_name(value)
+
+
+def _misfire(value: Any, name: str) -> str:
+    found = re.fullmatch(r"(once|skip|all)(?::(\d+))?", value) if isinstance(value, str) else None
+    if found is None or (found[2] and (found[1] != "all" or int(found[2]) < 1)):
+        raise InvalidPolicy(f'{name} {value!r} is unknown; it is "once", "skip", or "all:100" for at most 100')
+    return "all:100" if value == "all" else str(value)
+
+
+def _exclusive(value: Any, name: str) -> str:
+    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_EXCLUSIVE:
+        raise InvalidPolicy(f"{name} {value!r} must be a text of 1 to {LONGEST_EXCLUSIVE} characters")
+    try:
+        parts = list(Formatter().parse(value))
+    except ValueError as error:
+        raise InvalidPolicy(f"{name} {value!r} is no template: {error}; write {{{{ for a brace") from None
+    for _, field, spec, conversion in parts:
+        if field is not None and (not field.isidentifier() or spec or conversion):
+            raise InvalidPolicy(
+                f"{name} {value!r}: {{{field}}} is no name of a parameter; write it plainly, as in account:{{account}}"
+            )
+    return value
+
+
+_READERS: Mapping[str, tuple[str, Reader]] = {
+    "timeout": ("timeout_s", _positive),
+    "retries": ("retries", _whole(0, 10_000)),
+    "isolation": ("isolation", _choice(Isolation)),
+    "chunk": ("chunk", _whole(1, 1_000_000)),
+    "overlap": ("overlap", _choice(Overlap)),
+    "backoff": ("backoff", _backoff),
+    "sla": ("sla_s", _positive),
+    "misfire": ("misfire", _misfire),
+    "grace": ("grace_s", _any_duration),
+    "on_crash": ("on_crash", _choice(OnCrash)),
+    "crash_limit": ("crash_limit", _whole(1, 1000)),
+    "exclusive": ("exclusive", _exclusive),
+    "priority": ("priority", _whole(-1000, 1000)),
+    "queue": ("queue", _queue),
+    "effects": ("effects", _choice(Effects)),
+}
+
+
+def _defaults(
+    timeout: str, retries: int, isolation: Isolation, *, chunk: int, overlap: Overlap, backoff: str
+) -> dict[str, Any]:
+    return {
+        "timeout_s": seconds(timeout),
+        "retries": retries,
+        "isolation": isolation,
+        "chunk": chunk,
+        "overlap": overlap,
+        "backoff": Backoff.of(backoff),
+    }
+
+
+_COMMITTED, _REPEATABLE = Isolation.READ_COMMITTED, Isolation.REPEATABLE_READ
+_FORBID, _ALLOW = Overlap.FORBID, Overlap.ALLOW
+
+_DEFAULTS: Mapping[BatchType, Mapping[str, Any]] = {
+    BatchType.SCHEDULED: _defaults("30m", 1, _COMMITTED, chunk=500, overlap=_FORBID, backoff="30s..10m"),
+    BatchType.EVENT: _defaults("5m", 5, _COMMITTED, chunk=200, overlap=_ALLOW, backoff="1s..1m"),
+    BatchType.MANUAL: _defaults("2h", 0, _REPEATABLE, chunk=1000, overlap=_ALLOW, backoff="10s..5m"),
+    BatchType.BULK: _defaults("6h", 2, _REPEATABLE, chunk=2000, overlap=_FORBID, backoff="1m..30m"),
+    BatchType.NEAR_REAL_TIME: _defaults("2m", 3, _COMMITTED, chunk=100, overlap=_FORBID, backoff="1s..15s"),
+}
