@@ -14,13 +14,21 @@
     │   ├── InvalidTick           a due time without a time zone, or a cron that is none
     │   ├── InvalidTimings        ttl, margin and renewal do not fit together
     │   ├── InvalidUrl            a store URL with an unknown scheme or a bad part
+    │   ├── LedgerRefused         the ledger's database answered, and said no (credentials, rights, version)
+    │   │   └── SchemaMismatch    its tables are missing, too old or too new for this node
     │   ├── MissingExtra          the backend's driver is not installed
     │   ├── StoreRefused          the server answered, and said no (credentials, rights, version)
     │   └── UnsafeStore           the server works, but locks on it would not hold
     ├── NotAcquired               you did not get the lock, for a known reason
     │   ├── LockHeld              somebody else has it
     │   └── TickDone              this due time has been done already
+    ├── DuplicateRequest          this key was used before, for something else
     ├── IllegalMove               a run cannot go that way from its state
+    ├── LedgerUnavailable         the outcome is unknown: no answer, or a broken one
+    ├── NotInLedger               what was named is not on record
+    │   ├── NoSuchJob             no node has registered it
+    │   ├── NoSuchRun             it never was, or was pruned
+    │   └── NoSuchSchedule        it never was, or was deleted
     ├── LeaseLost                 you had it, and no longer have the right to act
     ├── StoreClosed               you closed the store, and then asked it for something
     └── StoreUnavailable          the outcome is unknown: no answer, or a broken one
@@ -79,6 +87,14 @@ class InvalidTimings(ConfigurationError, ValueError):
 
 class InvalidUrl(ConfigurationError, ValueError):
     """A store URL that cannot be understood."""
+
+
+class LedgerRefused(ConfigurationError):
+    """The ledger's database answered and said no: credentials, rights, or something it cannot do."""
+
+
+class SchemaMismatch(LedgerRefused):
+    """The ledger's tables are missing, or of another version than this node can work with."""
 
 
 class MissingExtra(ConfigurationError, ImportError):
@@ -154,3 +170,48 @@ class StoreClosed(FencepostError):
 
 class StoreUnavailable(FencepostError):
     """The store did not answer, or not in time. What was asked may or may not have happened."""
+
+
+class LedgerUnavailable(FencepostError):
+    """The ledger's database did not answer, or not in time. What was asked may or may not have happened."""
+
+
+class DuplicateRequest(FencepostError):
+    """The key of a request was used before, for another job or with other parameters. Nothing was enqueued."""
+
+    def __init__(self, origin_key: str, *, run_id: int, job: str) -> None:
+        super().__init__(
+            f"{origin_key!r} already stands for run {run_id} of job {job!r}, which asked for something else; "
+            "use another key, or the same parameters"
+        )
+        self.origin_key = origin_key
+        self.run_id = run_id
+        self.job = job
+
+
+class NotInLedger(FencepostError, LookupError):
+    """What was named is not on record in the ledger."""
+
+
+class NoSuchRun(NotInLedger):
+    """There is no run with this id: it never was, or it was pruned."""
+
+    def __init__(self, run_id: int) -> None:
+        super().__init__(f"there is no run {run_id}; it never was, or it has been pruned")
+        self.run_id = run_id
+
+
+class NoSuchJob(NotInLedger):
+    """No node has registered a job of this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no job {name!r} in the ledger; a job is registered when a node that has it starts")
+        self.name = name
+
+
+class NoSuchSchedule(NotInLedger):
+    """There is no schedule with this id: it never was, or it was deleted."""
+
+    def __init__(self, schedule_id: str) -> None:
+        super().__init__(f"there is no schedule {schedule_id!r}; it never was, or it has been deleted")
+        self.schedule_id = schedule_id

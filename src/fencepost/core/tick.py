@@ -17,7 +17,7 @@ from cronsim import CronSim, CronSimError
 from fencepost.errors import InvalidTick
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ALIASES = {
+CRON_ALIASES = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",
     "@midnight": "0 0 * * *",
@@ -66,7 +66,7 @@ def spelled_us(at_us: int) -> str:
 
 def last_due(expression: str, now: datetime, zone: tzinfo = UTC) -> datetime:
     """Return the latest time at or before `now` at which the cron `expression` was due, in `zone`."""
-    text = _ALIASES.get(expression.strip().lower(), expression)
+    text = CRON_ALIASES.get(expression.strip().lower(), expression)
     try:
         due = next(CronSim(text, now.astimezone(zone) + timedelta(microseconds=1), reverse=True))
     except StopIteration:
