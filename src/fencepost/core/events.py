@@ -1,4 +1,4 @@
-"""One vocabulary for all that happens to leases; logs, metrics and history are written from it."""
+"""One vocabulary for all that happens to leases, nodes and runs; logs, metrics and history are written from it."""
 
 from __future__ import annotations
 
@@ -25,6 +25,20 @@ class What(StrEnum):
     LEADER_CHANGED = "leader changed"
     STORE_WARNING = "store warning"
     OBSERVER_FAILED = "observer failed"
+    NODE_JOINED = "node joined"
+    NODE_LEFT = "node left"
+    NODE_LOST = "node lost"  # this process lost its own session
+    NODE_DIED = "node died"  # this process declared another node dead
+    RUN_SKIPPED = "run skipped"
+    RUN_FAILED = "run failed"  # an attempt; the run may be tried again
+    RUN_DEAD = "run dead"
+    RUN_LOST = "run lost"  # its node or its worker was lost
+    RUN_CANCELLED = "run cancelled"
+    RUN_REFUSED = "run refused"  # it ended, and was no longer ours
+    LEDGER_TROUBLE = "ledger trouble"
+    LEDGER_BACK = "ledger back"
+    CLOCK_LEAPT = "clock leapt"
+    PROCESS_PAUSED = "process paused"
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +55,10 @@ class Event:
     previous_holder: str | None = None
     previous_token: int | None = None
     held_s: float | None = None
+    node: str | None = None
+    job: str | None = None
+    run_id: int | None = None
+    attempt: int | None = None
 
 
 Observer = Callable[[Event], None]

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from datetime import datetime
 from types import TracebackType
 from typing import Self
 
 from fencepost.core.duration import Duration, seconds, spelled
 from fencepost.core.events import Event, Observer, What
-from fencepost.core.grants import LeaseRecord, PastGrant
+from fencepost.core.grants import Grant, LeaseRecord, PastGrant
 from fencepost.core.names import holder_name, lock_name
 from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
@@ -153,6 +153,10 @@ class Locks:
         if isinstance(self._store, KeepsHistory):
             return self._store.history(lock_name(name) if name is not None else None, limit=limit)
         return None
+
+    def missing(self, grants: Collection[Grant]) -> frozenset[str]:
+        """Ask the store which of these grants, of whatever holder, are not current any more (by grant id)."""
+        return self._store.missing(grants)
 
     def revoke(self, name: str) -> LeaseRecord | None:
         """Take a lock away from whoever holds it; return what was taken, or None if nobody held it.

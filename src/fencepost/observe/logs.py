@@ -1,6 +1,6 @@
 """Events as structured log records.
 
-Each becomes one record of the logger ``fencepost.leases``: a readable line of ``key=value`` pairs, and the same
+Each becomes one record of the logger ``fencepost.leases`` or, if it is of a node or a run, ``fencepost.engine``: a readable line of ``key=value`` pairs, and the same
 fields on the record as ``record.fencepost`` for formatters that want structure. `JsonFormatter` writes them as one JSON
 object per line.
 """
@@ -23,18 +23,29 @@ _LEVELS = {
     What.REVOKED: logging.WARNING,
     What.STORE_WARNING: logging.WARNING,
     What.OBSERVER_FAILED: logging.ERROR,
+    What.NODE_LOST: logging.ERROR,
+    What.NODE_DIED: logging.WARNING,
+    What.RUN_FAILED: logging.WARNING,
+    What.RUN_DEAD: logging.ERROR,
+    What.RUN_LOST: logging.WARNING,
+    What.RUN_REFUSED: logging.WARNING,
+    What.LEDGER_TROUBLE: logging.WARNING,
+    What.CLOCK_LEAPT: logging.CRITICAL,
+    What.PROCESS_PAUSED: logging.WARNING,
 }
 _FIELDS = tuple(field.name for field in fields(Event) if field.name != "what")
-_logger = logging.getLogger("fencepost.leases")
+_leases = logging.getLogger("fencepost.leases")
+_engine = logging.getLogger("fencepost.engine")
 
 
 def log_event(event: Event) -> None:
     """Write `event` to the log."""
     level = _LEVELS.get(event.what, logging.INFO)
-    if _logger.isEnabledFor(level):
+    logger = _engine if event.node or event.job else _leases
+    if logger.isEnabledFor(level):
         known = fields_of(event)
         text = " ".join(f"{name}={_quoted(value)}" for name, value in known.items())
-        _logger.log(level, "%s %s", event.what, text, extra={"fencepost": {"event": str(event.what), **known}})
+        logger.log(level, "%s %s", event.what, text, extra={"fencepost": {"event": str(event.what), **known}})
 
 
 def fields_of(event: Event) -> dict[str, object]:
