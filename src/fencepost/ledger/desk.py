@@ -1,0 +1,182 @@
+"""A desk: the one connection that a loop of the engine, or a call of a user's thread, works with.
+
+Opened when first needed, opened anew after it broke, closed by `rest` when there is nothing to do. A desk is used by
+one thread at a time and knows no nesting.
+
+::
+
+    with desk.transaction() as cursor:   # the driver's own cursor, in a transaction that commits at the end
+        cursor.execute(...)
+    with desk.autocommit() as cursor:    # the same without a transaction: for single statements
+        cursor.execute(...)
+    desk.write(lambda cursor: ...)       # a transaction, repeated after a deadlock
+    desk.read(lambda cursor: ...)        # no transaction, repeated once if the connection turns out broken
+
+**Promises.** Whatever the driver raises becomes `LedgerUnavailable` (nobody knows whether it happened) or
+`LedgerRefused` (it did not, and will not). Every wait ends: statements after the URL's call_timeout. A transaction that
+did not reach its COMMIT has changed nothing. A connection that was inherited through a fork is never used.
+
+**Not promised.** That a commit whose answer was lost did not happen: who repeats must be able to tell.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext, suppress
+from typing import Any, TypeVar
+
+from fencepost.core.duration import spelled
+from fencepost.errors import FencepostError, LedgerRefused, LedgerUnavailable
+from fencepost.ledger.dialects import Connection, Cursor, Dialect, Trouble
+from fencepost.ledger.dialects.dialect import first_line
+from fencepost.ledger.turns import Turns
+
+T = TypeVar("T")
+
+CONFLICTS_BORNE = 5
+
+
+class Desk:
+    """A connection and its manners. `writer` is the turn that writers of a SQLite file take within this process."""
+
+    def __init__(self, name: str, dialect: Dialect, *, writer: Turns | None = None) -> None:
+        self.name = name
+        self.dialect = dialect
+        self._writer = writer
+        self._expected: tuple[type[Exception], ...] = (*dialect.errors, OSError)
+        self._connection: Any = None
+        self._cursor: Any = None
+        self.is_busy = False
+
+    @contextmanager
+    def transaction(self) -> Iterator[Cursor]:
+        """Begin; commit at the end; roll back on any error. The driver's errors become the ledger's."""
+        with self._working(), self._turn(), self._translated():
+            cursor = self._begun()
+            try:
+                yield cursor
+                cursor.execute("COMMIT")
+            except BaseException as error:
+                self._undo(error)
+                raise
+
+    @contextmanager
+    def autocommit(self) -> Iterator[Cursor]:
+        """Lend the cursor; each statement stands for itself."""
+        with self._working(), self._translated():
+            try:
+                yield self._opened()
+            except BaseException as error:
+                self._undo(error)
+                raise
+
+    def write(self, work: Callable[[Cursor], T]) -> T:
+        """Do `work` in a transaction, and again after a deadlock or serialization failure, a few times."""
+        for _ in range(CONFLICTS_BORNE):
+            try:
+                with self.transaction() as cursor:
+                    return work(cursor)
+            except LedgerUnavailable as error:
+                if not self._is_conflict(error):
+                    raise
+        with self.transaction() as cursor:
+            return work(cursor)
+
+    def read(self, work: Callable[[Cursor], T]) -> T:
+        """Do `work`, which changes nothing; once more, on a fresh connection, if the one it was done on was broken."""
+        is_used = self._connection is not None
+        try:
+            with self.autocommit() as cursor:
+                return work(cursor)
+        except LedgerUnavailable as error:
+            if not is_used or self._trouble(error.__cause__) is not Trouble.BROKEN:
+                raise
+        with self.autocommit() as cursor:
+            return work(cursor)
+
+    def rest(self) -> None:
+        """Close the connection; the next use opens another."""
+        connection, self._connection, self._cursor = self._connection, None, None
+        if connection is not None:
+            with suppress(Exception):
+                connection.close()
+
+    def forget(self) -> Connection | None:
+        """Give up, in a forked child, the parent's connection without closing it; return it."""
+        connection, self._connection, self._cursor = self._connection, None, None
+        self.is_busy = False
+        inherited: Connection | None = connection
+        return inherited
+
+    def _turn(self) -> Any:
+        return nullcontext() if self._writer is None else self._writer.turn(self.dialect.timeout_s)
+
+    @contextmanager
+    def _working(self) -> Iterator[None]:
+        if self.is_busy:
+            raise RuntimeError(f"desk {self.name!r} is in use: it has one connection, and one transaction at a time")
+        self.is_busy = True
+        try:
+            yield
+        finally:
+            self.is_busy = False
+
+    @contextmanager
+    def _translated(self) -> Iterator[None]:
+        try:
+            yield
+        except self._expected as error:
+            raise self.translated(error) from error
+
+    def translated(self, error: Exception) -> FencepostError:
+        """Put a failure of the driver into words that tell an operator enough, and nobody a secret."""
+        match self._trouble(error):
+            case Trouble.REFUSED:
+                return LedgerRefused(self.dialect.refusal(error))
+            case Trouble.LATE:
+                limit = spelled(round(self.dialect.timeout_s, 3))
+                return LedgerUnavailable(f"{self.dialect.product} did not answer within {limit}")
+            case _:
+                return LedgerUnavailable(f"{self.dialect.product}: {first_line(error)}")
+
+    def _trouble(self, error: BaseException | None) -> Trouble:
+        return self.dialect.trouble(error) if isinstance(error, self.dialect.errors) else Trouble.OTHER
+
+    def _is_conflict(self, error: LedgerUnavailable) -> bool:
+        return self._trouble(error.__cause__) is Trouble.CONFLICT
+
+    def _opened(self) -> Cursor:
+        if self._connection is not None and self.dialect.is_stale(self._connection):
+            self.rest()
+        if self._connection is None:
+            self._connection = self.dialect.dial()
+            self._cursor = self._connection.cursor()
+        cursor: Cursor = self._cursor
+        return cursor
+
+    def _begun(self) -> Cursor:
+        """Begin; if the connection has broken since it was last used, nothing is lost by beginning on another."""
+        is_used = self._connection is not None
+        cursor = self._opened()
+        try:
+            self.dialect.begin(self._connection, cursor)
+        except self.dialect.errors as error:
+            is_broken = self._trouble(error) is Trouble.BROKEN
+            self.rest()
+            if not is_used or not is_broken:
+                raise
+            cursor = self._opened()
+            self.dialect.begin(self._connection, cursor)
+        return cursor
+
+    def _undo(self, error: BaseException) -> None:
+        """Roll back; throw the connection away unless the server has just shown that it is well."""
+        is_well = not isinstance(error, Exception) or not isinstance(error, self._expected)
+        is_well = is_well or self._trouble(error) in (Trouble.CONFLICT, Trouble.REFUSED)
+        if not is_well or not isinstance(error, Exception):  # a signal may have cut a statement in half
+            self.rest()
+            return
+        try:
+            self._connection.rollback()
+        except Exception:  # noqa: BLE001 - whatever it is, another connection will do
+            self.rest()

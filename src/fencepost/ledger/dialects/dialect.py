@@ -1,0 +1,150 @@
+"""What the databases differ in, as far as all of the ledger needs to know. One subclass per kind of database.
+
+SQLAlchemy writes most statements; the driver itself executes them, on one connection with explicit transactions.
+So hot statements, written by hand, and all others share a connection and its one way of beginning and ending.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from enum import Enum
+from typing import Any, Protocol
+
+from sqlalchemy import ColumnElement
+from sqlalchemy.engine import Dialect as SqlWords
+from sqlalchemy.sql import ClauseElement
+
+from fencepost.core.runtime import Runtime
+from fencepost.ledger.urls import LedgerUrl
+
+Row = tuple[Any, ...]
+Parameters = Sequence[Any] | Mapping[str, Any]
+
+
+class Cursor(Protocol):
+    """A DBAPI cursor, as the drivers have it. Rows are tuples."""
+
+    @property
+    def rowcount(self) -> int: ...
+    @property
+    def lastrowid(self) -> Any: ...
+    @property
+    def description(self) -> Any: ...
+    def execute(self, sql: Any, parameters: Any = ..., /) -> Any: ...
+    def executemany(self, sql: Any, parameters: Any, /) -> Any: ...
+    def fetchone(self) -> Any: ...
+    def fetchall(self) -> Any: ...
+
+
+class Connection(Protocol):
+    """A DBAPI connection, in autocommit mode: transactions begin and end by statements of ours."""
+
+    def cursor(self) -> Any: ...
+    def commit(self) -> None: ...
+    def rollback(self) -> None: ...
+    def close(self) -> None: ...
+
+
+class Trouble(Enum):
+    """What a driver's error means for the one who met it."""
+
+    BROKEN = "the connection is gone"  # before the first change: repeat on a fresh one
+    CONFLICT = "a deadlock or a serialization failure"  # nothing happened: repeat
+    LATE = "no answer in time"
+    REFUSED = "the database said no, and will again"
+    OTHER = "something else, which time may mend"
+
+
+class Dialect(ABC):
+    """One database, its driver and its SQL. Holds no connection."""
+
+    name: str  # "sqlite", "postgresql", "mysql" (which is MariaDB, too)
+    errors: tuple[type[Exception], ...]  # all that the driver raises
+    words: SqlWords
+    mark: str  # how a parameter is written
+    for_update: str = " FOR UPDATE"
+    skip_locked: str = " FOR UPDATE SKIP LOCKED"
+    share: str = " FOR SHARE"
+    has_one_writer: bool = False
+
+    def __init__(self, url: LedgerUrl, runtime: Runtime) -> None:
+        self.url = url
+        self.runtime = runtime
+        self.timeout_s = url.timeout_s
+
+    @property
+    @abstractmethod
+    def product(self) -> str:
+        """The database's kind and place, for messages: ``PostgreSQL at db1``."""
+
+    @property
+    @abstractmethod
+    def now_sql(self) -> str:
+        """The ledger's time in µs, as SQL. On SQLite a number, made anew at each reading."""
+
+    @abstractmethod
+    def now(self) -> ColumnElement[int]:
+        """Return the ledger's time in µs, to stand in a statement of SQLAlchemy."""
+
+    @abstractmethod
+    def dial(self, timeout_s: float | None = None) -> Connection:
+        """Connect. Connecting and every statement end after `timeout_s` (if not given: the URL's call_timeout)."""
+
+    @abstractmethod
+    def begin(self, connection: Any, cursor: Cursor) -> None:
+        """Begin a transaction: READ COMMITTED, on SQLite as the only writer."""
+
+    @abstractmethod
+    def trouble(self, error: Exception) -> Trouble:
+        """Classify an error of the driver."""
+
+    @abstractmethod
+    def refusal(self, error: Exception) -> str:
+        """Say what an operator must mend, where `trouble` is REFUSED."""
+
+    @abstractmethod
+    def json_table(self, alias: str, columns: Mapping[str, str]) -> str:
+        """Return a table to select from, made of one parameter: the text of a JSON list of lists.
+
+        `columns` are the names and kinds (``int``, ``float``, ``text``) of the inner lists' members, in their order.
+        """
+
+    @abstractmethod
+    def unless_there(self, table: str, key: str) -> str:
+        """Return the end of an INSERT that leaves out rows that some unique key has already; `key` is one of them."""
+
+    def now_us(self, cursor: Cursor) -> int:
+        """Ask what time it is in the ledger."""
+        cursor.execute(f"SELECT {self.now_sql}")
+        return int(cursor.fetchone()[0])
+
+    def is_stale(self, connection: Any) -> bool:
+        """Whether an idle connection leads nowhere any more, where that can be seen without asking the server."""
+        return False
+
+    def forget(self, connections: Sequence[Connection], *, in_use: int) -> None:
+        """Come to terms, in a forked child, with connections that belong to the parent: keep them, closing none."""
+        _INHERITED.extend(connections)
+
+    def execute(self, cursor: Cursor, statement: ClauseElement) -> Cursor:
+        """Execute what SQLAlchemy has put together, on the driver's own cursor."""
+        sql, parameters = self.written(statement)
+        cursor.execute(sql, parameters)
+        return cursor
+
+    def written(self, statement: ClauseElement) -> tuple[str, Parameters]:
+        """Return a statement's SQL and its parameters in the driver's manner."""
+        compiled = statement.compile(dialect=self.words, compile_kwargs={"render_postcompile": True})
+        values = dict(compiled.params or {})
+        order: list[str] | None = compiled.positiontup  # type: ignore[attr-defined]
+        return str(compiled), values if order is None else tuple(values[name] for name in order)
+
+
+_INHERITED: list[Connection] = []
+
+
+def first_line(error: BaseException) -> str:
+    """Return the first line of a driver's message, which tells enough; the rest may show the statement."""
+    lines = str(error.args[-1] if error.args else error).strip().splitlines()
+    return lines[0][:300] if lines and lines[0] else type(error).__name__

@@ -1,0 +1,199 @@
+"""PostgreSQL through psycopg."""
+
+from __future__ import annotations
+
+import math
+import select
+from collections.abc import Callable, Generator, Mapping
+from typing import Any, TypeVar
+
+import psycopg
+from psycopg import errors
+from psycopg.waiting import Ready, Wait
+from sqlalchemy import BigInteger, ColumnElement, literal_column
+from sqlalchemy.dialects.postgresql.psycopg import dialect as postgres_words
+
+from fencepost.core.urls import PASSED_TO_LIBPQ
+from fencepost.ledger.dialects.dialect import Cursor, Dialect, Row, Trouble, first_line
+from fencepost.ledger.urls import LedgerUrl
+
+RV = TypeVar("RV")
+OLDEST_VERSION = 120000
+_NOW = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_TYPES = {"int": "bigint", "float": "double precision", "text": "text"}
+_CONFLICTS = (errors.DeadlockDetected, errors.SerializationFailure)
+_LATE = (errors.QueryCanceled, errors.LockNotAvailable, errors.IdleInTransactionSessionTimeout)
+_LACKS_TABLES = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName)
+_SAID_NO = (
+    "authentication failed",
+    "no pg_hba.conf entry",
+    "does not exist",
+    "no password supplied",
+    "permission denied",
+    "is not permitted to log in",
+    "certificate verify failed",
+    "server does not support SSL",
+)
+
+
+class StatementTimedOut(psycopg.OperationalError):
+    """The server did not answer in time. The connection is in an unknown state and must be thrown away."""
+
+
+class BoundedConnection(psycopg.Connection[Row]):
+    """A connection on which every statement ends within `timeout_s`, also if the server falls silent.
+
+    psycopg has no read timeout. It drives generators that say what they wait for; here our own poll drives them.
+    """
+
+    timeout_s: float = math.inf
+    clock: Callable[[], float]
+    begin_sql: str = _BEGIN
+
+    def wait(self, gen: Generator[Any, Any, RV], interval: float = 0.1, timeout: float | None = None) -> RV:
+        """Drive `gen` until it is done or the time is up."""
+        descriptor = self.pgconn.socket
+        poll = select.poll()
+        deadline = self.clock() + self.timeout_s
+        try:
+            wanted = next(gen)
+            while True:
+                poll.register(descriptor, _EVENTS[wanted])
+                left_s = deadline - self.clock()
+                ready = poll.poll(left_s * 1000) if left_s > 0 else []
+                if not ready:
+                    raise StatementTimedOut("no answer in time")
+                wanted = gen.send(_ready(ready[0][1]))
+        except StopIteration as stop:
+            answer: RV = stop.value
+            return answer
+
+
+_EVENTS = {
+    Wait.R: select.POLLIN,
+    Wait.W: select.POLLOUT,
+    Wait.RW: select.POLLIN | select.POLLOUT,
+}
+
+
+def _ready(events: int) -> Ready:
+    """Translate; an error or a hang-up is something to read."""
+    writable = events & select.POLLOUT
+    readable = events & ~select.POLLOUT
+    return Ready.RW if readable and writable else Ready.W if writable else Ready.R
+
+
+class PostgresDialect(Dialect):
+    """A ledger in a PostgreSQL database."""
+
+    name = "postgresql"
+    errors = (psycopg.Error,)
+    words = postgres_words()  # type: ignore[no-untyped-call]
+    mark = "%s"
+    now_sql = _NOW
+
+    @property
+    def product(self) -> str:
+        """The server."""
+        return f"PostgreSQL at {', '.join(host for host, _ in self.url.store.hosts) or 'the local socket'}"
+
+    def now(self) -> ColumnElement[int]:
+        """Return the server's time at the moment it is read, not at the transaction's begin."""
+        return literal_column(_NOW, BigInteger())
+
+    def dial(self, timeout_s: float | None = None) -> BoundedConnection:
+        """Connect, look who is at the other end, and set the server's own time limits."""
+        limit_s = self.timeout_s if timeout_s is None else timeout_s
+        connection = BoundedConnection.connect(**conninfo(self.url, limit_s))
+        connection.clock = self.runtime.monotonic
+        connection.timeout_s = limit_s
+        try:
+            self._greet(connection, limit_s)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _greet(self, connection: BoundedConnection, limit_s: float) -> None:
+        # A proxy makes up the process id it announces at connecting; the server's own answer is true.
+        row = connection.execute("SELECT pg_backend_pid()").fetchone()
+        limits = [(name, math.ceil(limit_s * 1000)) for name in _LIMITS]
+        if row is None or row[0] != connection.info.backend_pid:
+            # What is set or prepared on a pooled connection may reach others, or not be there the next time.
+            connection.prepare_threshold = None
+            local = "".join(f"; SET LOCAL {name} = {value}" for name, value in limits)
+            connection.begin_sql = f"{_BEGIN}{local}"
+        else:
+            settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in limits)
+            connection.execute(f"SELECT {settings}")
+
+    def begin(self, connection: Any, cursor: Cursor) -> None:
+        """Begin."""
+        cursor.execute(connection.begin_sql)
+
+    def trouble(self, error: Exception) -> Trouble:
+        """Tell a broken connection from a silent one, a conflict and a refusal."""
+        if isinstance(error, _CONFLICTS):
+            return Trouble.CONFLICT
+        if isinstance(error, (StatementTimedOut, errors.ConnectionTimeout, *_LATE)):
+            return Trouble.LATE
+        if isinstance(error, psycopg.OperationalError) and any(said in str(error) for said in _SAID_NO):
+            return Trouble.REFUSED
+        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
+            return Trouble.BROKEN
+        is_refused = isinstance(error, psycopg.ProgrammingError | psycopg.IntegrityError | psycopg.DataError)
+        return Trouble.REFUSED if is_refused or isinstance(error, errors.ReadOnlySqlTransaction) else Trouble.OTHER
+
+    def refusal(self, error: Exception) -> str:
+        """Say what an operator must mend."""
+        if isinstance(error, _LACKS_TABLES):
+            return f"{self.product} lacks what the ledger needs ({first_line(error)}): run: fencepost migrate"
+        if isinstance(error, errors.InsufficientPrivilege):
+            return (
+                f"{self.product}: {first_line(error)}. Grant SELECT, INSERT, UPDATE, DELETE on the tables and USAGE on "
+                "their schema; to make them, let somebody who may CREATE there run: fencepost migrate"
+            )
+        if isinstance(error, psycopg.OperationalError):
+            return f"{self.product} refuses the connection: {str(error).strip().splitlines()[-1]}"
+        return f"{self.product} refuses: {first_line(error)}"
+
+    def json_table(self, alias: str, columns: Mapping[str, str]) -> str:
+        """Take the list apart with jsonb_array_elements."""
+        chosen = ", ".join(
+            f"(e.value->>{place})::{_TYPES[kind]} AS {name}" for place, (name, kind) in enumerate(columns.items())
+        )
+        source = "json_array_elements(%s::json) WITH ORDINALITY AS e(value, n)"
+        return f"(SELECT {chosen} FROM {source} ORDER BY n) AS {alias}"  # noqa: S608 - names of ours
+
+    def unless_there(self, table: str, key: str) -> str:
+        """Return ON CONFLICT DO NOTHING."""
+        return " ON CONFLICT DO NOTHING"
+
+
+_LIMITS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+
+
+def conninfo(url: LedgerUrl, timeout_s: float) -> dict[str, Any]:
+    """Return what libpq wants to know. Several hosts are tried in turn until one takes writes."""
+    limit_s = max(2, math.ceil(timeout_s))
+    store = url.store
+    known: dict[str, Any] = {
+        "host": ",".join(host for host, _ in store.hosts) or None,
+        "port": ",".join(str(port or 5432) for _, port in store.hosts) or None,
+        "user": store.user,
+        "password": store.password,
+        "dbname": url.database or None,
+        "target_session_attrs": "read-write" if len(store.hosts) > 1 else None,
+        "application_name": "fencepost",
+    }
+    passed = {name: value for name, value in store.options.items() if name in PASSED_TO_LIBPQ}
+    given = {name: value for name, value in (known | passed).items() if value is not None}
+    return given | {
+        "connect_timeout": limit_s,
+        "keepalives_idle": limit_s,
+        "keepalives_interval": limit_s,
+        "keepalives_count": 3,
+        "tcp_user_timeout": limit_s * 2000,
+        "autocommit": True,
+    }

@@ -1,0 +1,292 @@
+"""The ledger's tables, as SQLAlchemy Core sees them.
+
+All instants are whole microseconds since 1970 in UTC, by the clock of the database (on SQLite: of the machine). JSON is
+kept as text: it is made and read by Python alone. A token is the number that a run's writes are compared by.
+
+These are the tables as they are now. How a database gets there is told, step by step, by `ledger/migrations`; a test
+compares the two on every database.
+
+What may surprise:
+
+- A `waiting` run says what it waits for (`waits_for`: key, time or person); all others have NULL there.
+- The attempt under way is in the run's own row (`attempts` is its number); a row of `attempt` is written when it ends.
+- `exclusive` has a row for every exclusive key ever used. `run_id` NULL means free; `token` never falls.
+- `schedule.planned_through` only rises, also when a schedule is deleted (which leaves a tombstone) and made again.
+- Indexes are partial where the database has such: each costs at every claim and every finish.
+- Keys are compared byte by byte, in the same order by every database and by Python.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Float,
+    Identity,
+    Index,
+    Integer,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+    text,
+)
+from sqlalchemy.dialects.mysql import LONGTEXT
+from sqlalchemy.dialects.postgresql import VARCHAR
+from sqlalchemy.engine import Dialect
+from sqlalchemy.types import TypeEngine
+
+JOB_LENGTH = 120
+SCHEDULE_LENGTH = 160
+KEY_LENGTH = 191
+NODE_LENGTH = 32
+
+_WHOLE = ("mysql", "mariadb")
+
+
+def _has_whole_indexes(*_: Any, dialect: Dialect, **__: Any) -> bool:
+    return dialect.name in _WHOLE
+
+
+def _has_partial_indexes(*_: Any, dialect: Dialect, **__: Any) -> bool:
+    return dialect.name not in _WHOLE
+
+
+def _key(length: int) -> TypeEngine[str]:
+    """Return a text that is compared byte by byte (on MySQL by the table's collation)."""
+    return String(length).with_variant(VARCHAR(length, collation="C"), "postgresql")
+
+
+def _text() -> TypeEngine[str]:
+    return Text().with_variant(LONGTEXT(), *_WHOLE)
+
+
+def _number() -> TypeEngine[int]:
+    return BigInteger()
+
+
+def _identity() -> Column[int]:
+    return Column("id", BigInteger().with_variant(Integer(), "sqlite"), Identity(always=False), primary_key=True)
+
+
+class Tables:
+    """The seven tables under one prefix, on PostgreSQL also in a schema of their own. `version` is Alembic's."""
+
+    def __init__(self, prefix: str = "fencepost_", schema: str | None = None) -> None:
+        self.prefix = prefix
+        self.schema = schema
+        self.metadata = MetaData(schema=schema)
+        self.version = f"{prefix}version"
+        self.node = self._table("node", *_node())
+        self.job = self._table("job", *_job())
+        self.schedule = self._table("schedule", *_schedule())
+        self.run = self._table("run", *_run(), sqlite_autoincrement=True)
+        self.attempt = self._table("attempt", *_attempt())
+        self.exclusive = self._table("exclusive", *_exclusive())
+        self.journal = self._table("journal", *_journal(), sqlite_autoincrement=True)
+        self._index_schedules()
+        self._index_runs()
+        self._index_journal()
+
+    @property
+    def all(self) -> tuple[Table, ...]:
+        """Every table but Alembic's."""
+        return (self.node, self.job, self.schedule, self.run, self.attempt, self.exclusive, self.journal)
+
+    def name(self, table: str) -> str:
+        """Return the full name of a table for handwritten SQL; prefix and schema are checked identifiers."""
+        return f"{self.schema}.{self.prefix}{table}" if self.schema else f"{self.prefix}{table}"
+
+    def _table(self, name: str, *columns: Column[Any], sqlite_autoincrement: bool = False) -> Table:
+        return Table(
+            f"{self.prefix}{name}",
+            self.metadata,
+            *columns,
+            sqlite_autoincrement=sqlite_autoincrement,
+            mysql_engine="InnoDB",
+            mysql_charset="utf8mb4",
+            mysql_collate="utf8mb4_bin",
+            mariadb_engine="InnoDB",
+            mariadb_charset="utf8mb4",
+            mariadb_collate="utf8mb4_bin",
+        )
+
+    def _index_schedules(self) -> None:
+        self._index("schedule_due", self.schedule.c.next_due_at, where="next_due_at IS NOT NULL")
+
+    def _index_runs(self) -> None:
+        c = self.run.c
+        urgent = c.priority.desc()
+        self._index("run_origin", c.origin_key, where="origin_key IS NOT NULL", unique=True)
+        self._index("run_claim", c.queue, urgent, c.available_at, c.id, where="state = 'queued'", whole=(c.state,))
+        self._index(
+            "run_time", c.available_at, where="state = 'waiting' AND waits_for = 'time'", whole=(c.state, c.waits_for)
+        )
+        self._index(
+            "run_key",
+            c.exclusive_key,
+            urgent,
+            c.id,
+            where="state = 'waiting' AND waits_for = 'key'",
+            whole=(c.state, c.waits_for),
+        )
+        self._index("run_node", c.node, where="state = 'running'", whole=(c.state,))
+        self._index("run_dead", c.id, where="state = 'dead'", whole=(c.state,))
+        self._index("run_job", c.job, c.id)
+        self._index("run_tick", c.schedule, c.due_at, where="schedule IS NOT NULL")
+
+    def _index_journal(self) -> None:
+        c = self.journal.c
+        self._index("journal_job", c.job, c.id, where="job IS NOT NULL")
+        self._index("journal_run", c.run_id, where="run_id IS NOT NULL")
+
+    def _index(
+        self, name: str, *columns: Any, where: str = "", unique: bool = False, whole: tuple[Any, ...] = ()
+    ) -> None:
+        """Make an index of the rows that matter; where indexes are whole, `whole` leads, so that those are together."""
+        full = f"{self.prefix}{name}"
+        if not where:
+            Index(full, *columns, unique=unique)
+            return
+        partial = text(where)
+        here = Index(full, *columns, unique=unique, postgresql_where=partial, sqlite_where=partial)
+        here.ddl_if(callable_=_has_partial_indexes)
+        Index(full, *whole, *columns, unique=unique).ddl_if(callable_=_has_whole_indexes)
+
+
+def _node() -> tuple[Column[Any], ...]:
+    return (
+        Column("id", _key(NODE_LENGTH), primary_key=True),
+        Column("name", _text(), nullable=False),
+        Column("grant_id", String(64)),
+        Column("token", _number()),
+        Column("generation", _number(), nullable=False),
+        Column("version", String(40), nullable=False),
+        Column("slots", Integer(), nullable=False),
+        Column("queues", _text(), nullable=False),
+        Column("jobs", _text(), nullable=False),
+        Column("started_at", _number(), nullable=False),
+        Column("left_at", _number()),
+        Column("dead_at", _number()),
+        Column("dead_why", _text()),
+        Column("longest_pause_us", _number()),
+        Column("pauses_at", _number()),
+    )
+
+
+def _job() -> tuple[Column[Any], ...]:
+    return (
+        Column("name", _key(JOB_LENGTH), primary_key=True),
+        Column("type", String(20), nullable=False),
+        Column("policy", _text(), nullable=False),
+        Column("signature", _text(), nullable=False),
+        Column("doc", _text()),
+        Column("generation", _number(), nullable=False),
+        Column("seen_at", _number(), nullable=False),
+    )
+
+
+def _schedule() -> tuple[Column[Any], ...]:
+    return (
+        Column("id", _key(SCHEDULE_LENGTH), primary_key=True),
+        Column("job", _key(JOB_LENGTH), nullable=False),
+        Column("spec", _text(), nullable=False),
+        Column("params", _text(), nullable=False),
+        Column("origin", String(8), nullable=False),
+        Column("generation", _number(), nullable=False),
+        Column("paused_at", _number()),
+        Column("paused_by", _text()),
+        Column("pause_reason", _text()),
+        Column("deleted_at", _number()),
+        Column("planned_through", _number(), nullable=False),
+        Column("next_due_at", _number()),
+        Column("created_at", _number(), nullable=False),
+        Column("updated_at", _number(), nullable=False),
+    )
+
+
+def _run() -> tuple[Column[Any], ...]:
+    return (
+        _identity(),
+        Column("job", _key(JOB_LENGTH), nullable=False),
+        Column("type", String(20), nullable=False),
+        Column("state", _key(10), nullable=False),
+        Column("waits_for", _key(8)),
+        Column("schedule", _key(SCHEDULE_LENGTH)),
+        Column("origin_key", _key(KEY_LENGTH)),
+        Column("first_due_at", _number()),
+        Column("due_at", _number()),
+        Column("ticks", Integer(), nullable=False),
+        Column("window_start", _number()),
+        Column("window_end", _number()),
+        Column("params", _text(), nullable=False),
+        Column("params_hash", String(64), nullable=False),
+        Column("requested_by", _text()),
+        Column("reason", _text()),
+        Column("priority", SmallInteger(), nullable=False),
+        Column("queue", _key(JOB_LENGTH), nullable=False),
+        Column("exclusive_key", _key(KEY_LENGTH)),
+        Column("attempts", Integer(), nullable=False),
+        Column("failures", Integer(), nullable=False),
+        Column("crashes", Integer(), nullable=False),
+        Column("node", _key(NODE_LENGTH)),
+        Column("token", _number(), nullable=False),
+        Column("created_at", _number(), nullable=False),
+        Column("available_at", _number(), nullable=False),
+        Column("started_at", _number()),
+        Column("ended_at", _number()),
+        Column("cancel_requested_at", _number()),
+        Column("cancel_by", _text()),
+        Column("error_code", _text()),
+        Column("error", _text()),
+        Column("result", _text()),
+        Column("progress", Float(53)),
+        Column("progress_note", _text()),
+        Column("sla_at", _number()),
+        Column("retry_of", _number()),
+        Column("generation", _number(), nullable=False),
+        Column("why", _text()),
+    )
+
+
+def _attempt() -> tuple[Column[Any], ...]:
+    return (
+        Column("run_id", _number(), primary_key=True, autoincrement=False),
+        Column("number", Integer(), primary_key=True, autoincrement=False),
+        Column("node", _key(NODE_LENGTH)),
+        Column("token", _number(), nullable=False),
+        Column("started_at", _number()),
+        Column("ended_at", _number(), nullable=False),
+        Column("took_us", _number()),
+        Column("outcome", String(12), nullable=False),
+        Column("error_code", _text()),
+        Column("error", _text()),
+        Column("trace", _text()),
+    )
+
+
+def _exclusive() -> tuple[Column[Any], ...]:
+    return (
+        Column("key", _key(KEY_LENGTH), primary_key=True),
+        Column("run_id", _number()),
+        Column("token", _number(), nullable=False),
+    )
+
+
+def _journal() -> tuple[Column[Any], ...]:
+    return (
+        _identity(),
+        Column("at", _number(), nullable=False),
+        Column("what", String(60), nullable=False),
+        Column("job", _key(JOB_LENGTH)),
+        Column("run_id", _number()),
+        Column("schedule", _key(SCHEDULE_LENGTH)),
+        Column("node", _key(NODE_LENGTH)),
+        Column("token", _number()),
+        Column("by", _text()),
+        Column("reason", _text()),
+        Column("detail", _text()),
+    )

@@ -1,0 +1,128 @@
+"""The ledger's URL: ``sqlite:///app.db``, ``postgresql://user@host/database``, ``mysql://…`` or ``mariadb://…``.
+
+It is the URL of the lease store in the same database: the same options with the same meaning (``prefix=``, ``schema=``
+on PostgreSQL, ``call_timeout=``, those of the driver); ``history=`` is the lease store's alone and left to it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import sqlalchemy
+
+from fencepost.core.urls import PASSED_TO_LIBPQ, PASSED_TO_PYMYSQL, StoreUrl, identifier
+from fencepost.errors import InvalidUrl
+
+DEFAULT_TIMEOUT_S = 10.0
+_SHARED = frozenset({"prefix", "history"})
+_KINDS = {
+    "sqlite": "sqlite",
+    "postgresql": "postgresql",
+    "postgres": "postgresql",
+    "postgresql+psycopg": "postgresql",
+    "mysql": "mysql",
+    "mysql+pymysql": "mysql",
+    "mariadb": "mysql",
+    "mariadb+pymysql": "mysql",
+}
+_KNOWN = {
+    "sqlite": _SHARED,
+    "postgresql": _SHARED | PASSED_TO_LIBPQ | {"schema"},
+    "mysql": _SHARED | PASSED_TO_PYMYSQL,
+}
+_DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerUrl:
+    """A URL that was understood. `kind` is ``sqlite``, ``postgresql`` or ``mysql``. Shows no password."""
+
+    kind: str
+    store: StoreUrl
+    prefix: str
+    schema: str | None
+    timeout_s: float
+    text: str = field(repr=False)
+
+    @staticmethod
+    def parse(text: str) -> LedgerUrl:
+        """Read the URL; `InvalidUrl` says what is wrong with it."""
+        store = StoreUrl.parse(text)
+        kind = _KINDS.get(store.scheme)
+        if kind is None:
+            raise InvalidUrl(
+                f"a ledger cannot be kept in {store.scheme}://; it can in: sqlite, postgresql, mysql, mariadb"
+            )
+        store.only_options(_KNOWN[kind])
+        schema = store.options.get("schema")
+        url = LedgerUrl(
+            kind=kind,
+            store=store,
+            prefix=identifier(store.options.get("prefix", "fencepost_"), what="prefix"),
+            schema=identifier(schema, what="schema") if schema else None,
+            timeout_s=store.call_timeout_s if "call_timeout" in store.options else DEFAULT_TIMEOUT_S,
+            text=text,
+        )
+        url._check_place()
+        return url
+
+    def __str__(self) -> str:
+        return str(self.store)
+
+    @property
+    def path(self) -> Path:
+        """The absolute path of the SQLite file."""
+        return Path(self.store.path.removeprefix("/")).absolute()
+
+    @property
+    def database(self) -> str:
+        """The name of the database on a server."""
+        return self.store.path.strip("/")
+
+    def sqlalchemy(self) -> sqlalchemy.URL:
+        """Return the URL for an engine of SQLAlchemy; our own options are left out, those of the driver stay."""
+        if self.kind == "sqlite":
+            return sqlalchemy.URL.create("sqlite", database=str(self.path))
+        passed = PASSED_TO_LIBPQ | PASSED_TO_PYMYSQL
+        query: dict[str, str | tuple[str, ...]] = {
+            name: value for name, value in self.store.options.items() if name in passed
+        }
+        host, port = self.store.hosts[0] if len(self.store.hosts) == 1 else (None, None)
+        if len(self.store.hosts) > 1:
+            query["host"] = tuple(f"{each}:{number or 5432}" for each, number in self.store.hosts)
+        return sqlalchemy.URL.create(
+            _DRIVERS[self.kind],
+            username=self.store.user,
+            password=self.store.password,
+            host=host,
+            port=port,
+            database=self.database or None,
+            query=query,
+        )
+
+    def lease_url(self) -> str:
+        """Return the URL of the lease store in the same database (on SQLite: in the file beside it)."""
+        scheme, rest = self.text.split("://", 1)
+        return f"{scheme.partition('+')[0]}://{rest}"
+
+    def _check_place(self) -> None:
+        if self.kind == "sqlite":
+            self._check_file()
+        elif self.kind == "mysql" and len(self.store.hosts) > 1:
+            raise InvalidUrl(f"{self.store.scheme}:// takes one host; let a proxy lead to the primary")
+        elif self.kind == "mysql" and not self.database:
+            raise InvalidUrl(f"{self.store.scheme}:// needs a database: {self.store.scheme}://user@host/database")
+
+    def _check_file(self) -> None:
+        text = self.store.path.removeprefix("/")
+        if self.store.hosts:
+            host = self.store.hosts[0][0]
+            raise InvalidUrl(f"sqlite://{host}… names a host; a file is written with three slashes: sqlite:///app.db")
+        if not text or text == ":memory:" or text.endswith("/"):
+            raise InvalidUrl("sqlite:// needs a file: sqlite:///app.db")
+
+
+def lease_url(ledger_url: str) -> str:
+    """Return the URL of the lease store that lives in the ledger's own database."""
+    return LedgerUrl.parse(ledger_url).lease_url()

@@ -1,0 +1,75 @@
+"""Desks: what a connection to the ledger promises, on each database."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from fencepost.errors import LedgerRefused
+from fencepost.ledger.ledger import Ledger
+
+Opened = Callable[[str], Ledger]
+
+
+@pytest.fixture
+def ledger(bare_url: str, opened: Opened) -> Ledger:
+    ledger = opened(bare_url)
+    table = ledger.tables.name("probe")
+    ledger.write(lambda cursor: cursor.execute(f"CREATE TABLE {table} (n INTEGER PRIMARY KEY, t VARCHAR(20))"))
+    return ledger
+
+
+def numbers(ledger: Ledger) -> list[int]:
+    def ask(cursor):
+        cursor.execute(f"SELECT n FROM {ledger.tables.name('probe')} ORDER BY n")
+        return [n for (n,) in cursor.fetchall()]
+
+    return ledger.read(ask)
+
+
+def insert(ledger: Ledger, cursor, n: int) -> None:
+    cursor.execute(f"INSERT INTO {ledger.tables.name('probe')} (n) VALUES ({ledger.dialect.mark})", (n,))
+
+
+def test_what_raises_within_a_transaction_leaves_nothing(ledger: Ledger) -> None:
+    desk = ledger.desk("test")
+    with pytest.raises(ZeroDivisionError), desk.transaction() as cursor:
+        insert(ledger, cursor, 1)
+        1 / 0
+    with desk.transaction() as cursor:
+        insert(ledger, cursor, 2)
+    assert numbers(ledger) == [2]
+    desk.rest()
+
+
+def test_a_driver_error_is_told_as_a_refusal_and_the_desk_goes_on(ledger: Ledger) -> None:
+    desk = ledger.desk("test")
+    with pytest.raises(LedgerRefused, match="fencepost migrate"), desk.transaction() as cursor:
+        insert(ledger, cursor, 1)
+        cursor.execute("SELECT 1 FROM nowhere_to_be_found")
+    with desk.transaction() as cursor:
+        insert(ledger, cursor, 2)
+    assert numbers(ledger) == [2]
+    desk.rest()
+
+
+def test_a_desk_used_twice_at_once_says_so(ledger: Ledger) -> None:
+    desk = ledger.desk("test")
+    with desk.transaction(), pytest.raises(RuntimeError, match="in use"), desk.transaction():
+        pass
+    desk.rest()
+
+
+def test_json_becomes_rows_of_the_right_kinds(ledger: Ledger) -> None:
+    source = ledger.dialect.json_table("x", {"a": "int", "b": "text", "c": "float"})
+
+    def ask(cursor):
+        cursor.execute(f"SELECT a, b, c FROM {source}", ('[[1, "é\\"x", 0.5], [9007199254740991, null, null]]',))
+        return [tuple(row) for row in cursor.fetchall()]
+
+    assert ledger.read(ask) == [(1, 'é"x', 0.5), (9007199254740991, None, None)]
+
+
+def test_the_ledgers_time_is_about_now(ledger: Ledger) -> None:
+    assert abs(ledger.now_us() - ledger.runtime.wall_us()) < 60_000_000
