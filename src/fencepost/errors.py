@@ -31,6 +31,8 @@
     │   └── NoSuchSchedule        it never was, or was deleted
     ├── LeaseLost                 you had it, and no longer have the right to act
     ├── StoreClosed               you closed the store, and then asked it for something
+    ├── TransactionConflict       a fenced transaction met another change of its run; nothing was written, try again
+    ├── TransactionTooLong        a transaction kept a SQLite ledger from everybody else, and was rolled back
     └── StoreUnavailable          the outcome is unknown: no answer, or a broken one
 
 The branches differ by who can mend it: the programmer or operator (`ConfigurationError`), nobody,
@@ -215,3 +217,11 @@ class NoSuchSchedule(NotInLedger):
     def __init__(self, schedule_id: str) -> None:
         super().__init__(f"there is no schedule {schedule_id!r}; it never was, or it has been deleted")
         self.schedule_id = schedule_id
+
+
+class TransactionConflict(FencepostError):
+    """The run's row was changed while a fenced transaction ran; nothing was written, and it may be tried again."""
+
+
+class TransactionTooLong(FencepostError):
+    """A transaction kept everybody else from writing to a SQLite ledger for too long, and was rolled back."""
