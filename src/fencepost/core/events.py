@@ -35,6 +35,8 @@ class What(StrEnum):
     RUN_LOST = "run lost"  # its node or its worker was lost
     RUN_CANCELLED = "run cancelled"
     RUN_REFUSED = "run refused"  # it ended, and was no longer ours
+    RUN_ABANDONED = "run abandoned"  # it was stopped and reported, but what executes it has not ended
+    RUNNER_WARNING = "runner warning"
     LEDGER_TROUBLE = "ledger trouble"
     LEDGER_BACK = "ledger back"
     CLOCK_LEAPT = "clock leapt"
