@@ -99,7 +99,7 @@ def test_long_texts_that_differ_only_at_their_end_have_different_keys() -> None:
 @pytest.mark.parametrize("key", ["", None, 7])
 def test_a_request_key_is_a_text(key: object) -> None:
     with pytest.raises(InvalidName, match="request's key"):
-        request_key(key)  # type: ignore[arg-type]
+        request_key(key)
 
 
 @given(st.dictionaries(st.text(), JSON, max_size=4))

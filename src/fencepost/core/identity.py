@@ -63,7 +63,7 @@ def backfill_key(schedule: str, due_us: int, backfill_id: str) -> str:
     return fitted(f"backfill:{schedule}:{due_us}:{backfill_id}")
 
 
-def request_key(key: str) -> str:
+def request_key(key: object) -> str:
     """Return the origin key of a request that its sender called `key`."""
     if not isinstance(key, str) or not key:
         raise InvalidName(f"a request's key is a text of at least one character, not {key!r}")

@@ -1,0 +1,374 @@
+"""What a parameter may be: a few kinds, each with its way into the ledger and back.
+
+The ledger keeps JSON. A kind checks a value and turns it into JSON (`store`), reads what was typed at a command
+line (`read`), and turns JSON back into what the function expects (`load`). Dates, datetimes, decimals and UUIDs are
+kept as text, members of an enumeration by their value (or by their name where a value is no JSON).
+
+**Not promised.** A datetime keeps its offset from UTC, not the name of its zone. Of a union the first member that
+fits is taken, so what went in as one may come out as another.
+"""
+
+from __future__ import annotations
+
+import collections.abc
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from decimal import Decimal, InvalidOperation
+from enum import Enum
+from typing import Any, NoReturn, Protocol
+from uuid import UUID  # noqa: TID251 - the type alone; making one is the Runtime's
+
+from fencepost.core.texts import shown
+from fencepost.errors import InvalidParameters
+
+Json = None | bool | int | float | str | list[Any] | dict[str, Any]
+DEEPEST = 64
+LARGEST_BITS = 4096  # of a whole number: Python refuses to spell out much larger ones
+
+
+class Kind(Protocol):
+    """What one parameter may be."""
+
+    @property
+    def spelled(self) -> str:
+        """What it is, in a sentence: "a whole number"."""
+        ...
+
+    @property
+    def converts(self) -> bool:
+        """Whether `load` does anything."""
+        ...
+
+    def store(self, value: object, path: str) -> Json:
+        """Turn a value, or the JSON of one, into JSON; else raise `InvalidParameters` naming its `path`."""
+        ...
+
+    def read(self, text: str, path: str) -> Json:
+        """Turn what was typed into JSON."""
+        ...
+
+    def load(self, stored: Any) -> Any:
+        """Turn JSON into what the function expects."""
+        ...
+
+    def to_json(self) -> Json:
+        """Describe the kind, for whoever has not imported the function."""
+        ...
+
+
+def _refuse(path: str, kind: Kind, value: object) -> NoReturn:
+    raise InvalidParameters(f"{path} must be {kind.spelled}, not {shown(value)}")
+
+
+def json_value(value: object, path: str, depth: int = 0) -> Json:
+    """Return `value` as plain JSON, or raise `InvalidParameters` naming the place that is none."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return str.__str__(value)
+    if isinstance(value, int) and value.bit_length() <= LARGEST_BITS:
+        return int(value)
+    if isinstance(value, float) and math.isfinite(value):
+        return float(value)
+    if depth >= DEEPEST:
+        raise InvalidParameters(f"{path} is nested more than {DEEPEST} deep")
+    if isinstance(value, list | tuple):
+        return [json_value(each, f"{path}[{index}]", depth + 1) for index, each in enumerate(value)]
+    if isinstance(value, dict):
+        return {_key(key, path): json_value(each, f"{path}[{key!r}]", depth + 1) for key, each in value.items()}
+    hint = "; annotate the parameter with its type" if isinstance(value, date | Decimal | UUID | Enum) else ""
+    raise InvalidParameters(f"{path} is no JSON: {shown(value)} ({type(value).__name__}){hint}")
+
+
+def _key(key: object, path: str) -> str:
+    if not isinstance(key, str):
+        raise InvalidParameters(f"{path} is no JSON: its key {shown(key)} is no text")
+    return str.__str__(key)
+
+
+def parsed(text: str) -> Json:
+    """Read JSON, or raise ValueError; what only Python calls JSON (NaN) is none."""
+
+    def refuse(constant: str) -> NoReturn:
+        raise ValueError(f"{constant} is no JSON")
+
+    try:
+        value: Json = json.loads(text, parse_constant=refuse)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+    return value
+
+
+@dataclass(frozen=True, slots=True)
+class Anything:
+    """Whatever is JSON: for parameters without an annotation, or with one that is not known here."""
+
+    spelled: str = "JSON"
+    converts: bool = False
+
+    def store(self, value: object, path: str) -> Json:
+        return json_value(value, path)
+
+    def read(self, text: str, path: str) -> Json:
+        """Nobody knows what was meant: JSON if it is JSON, else text."""
+        try:
+            return parsed(text)
+        except ValueError:
+            return text
+
+    def load(self, stored: Any) -> Any:
+        return stored
+
+    def to_json(self) -> Json:
+        return "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Plain:
+    """What is JSON by itself: numbers, texts, truth values, nothing."""
+
+    name: str
+    spelled: str
+    accepts: Callable[[object], bool] = field(repr=False)
+    from_text: Callable[[str], Json] = field(repr=False)
+    converts: bool = False
+
+    def store(self, value: object, path: str) -> Json:
+        return json_value(value, path) if self.accepts(value) else _refuse(path, self, value)
+
+    def read(self, text: str, path: str) -> Json:
+        try:
+            return self.store(self.from_text(text), path)
+        except (ValueError, KeyError):
+            _refuse(path, self, text)
+
+    def load(self, stored: Any) -> Any:
+        return stored
+
+    def to_json(self) -> Json:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What is kept as text, and made from it again when the function is called."""
+
+    name: str
+    spelled: str
+    of: Callable[[Any], Any] = field(repr=False)  # from the value itself, or from a text
+    write: Callable[[Any], str] = field(repr=False)
+    converts: bool = True
+
+    def store(self, value: object, path: str) -> Json:
+        try:
+            return self.write(self.of(value))
+        except (TypeError, ValueError, InvalidOperation):
+            _refuse(path, self, value)
+
+    def read(self, text: str, path: str) -> Json:
+        return self.store(text.strip(), path)
+
+    def load(self, stored: Any) -> Any:
+        return self.of(stored)
+
+    def to_json(self) -> Json:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class OneOf:
+    """One of a few values: those of a `Literal`, or the members of an enumeration under their names."""
+
+    choices: tuple[tuple[str, Json], ...]  # each with its name, or the text of it, and what is kept
+    enum: type[Enum] | None = None
+    is_enum: bool = False
+    by_name: bool = False
+
+    @property
+    def spelled(self) -> str:
+        return "one of " + ", ".join(repr(kept) for _, kept in self.choices)
+
+    @property
+    def converts(self) -> bool:
+        return self.enum is not None
+
+    def store(self, value: object, path: str) -> Json:
+        is_member = self.enum is not None and isinstance(value, self.enum)
+        for name, kept in self.choices:
+            # Types are compared because True equals 1.
+            if getattr(value, "name", None) == name if is_member else (kept == value and type(kept) is type(value)):
+                return kept
+        _refuse(path, self, value)
+
+    def read(self, text: str, path: str) -> Json:
+        """Take a value as it is written; else, the name of one."""
+        for _, kept in self.choices:
+            if text == (kept if isinstance(kept, str) else json.dumps(kept)):
+                return kept
+        for name, kept in self.choices:
+            if text == name:
+                return kept
+        _refuse(path, self, text)
+
+    def load(self, stored: Any) -> Any:
+        if self.enum is None:
+            return stored
+        return self.enum[stored] if self.by_name else self.enum(stored)
+
+    def to_json(self) -> Json:
+        return {"enum" if self.is_enum else "literal": [list(each) for each in self.choices]}
+
+
+@dataclass(frozen=True, slots=True)
+class ListOf:
+    """A list, each item of one kind."""
+
+    item: Kind
+    spelled: str = "a list"
+
+    @property
+    def converts(self) -> bool:
+        return self.item.converts
+
+    def store(self, value: object, path: str) -> Json:
+        if not isinstance(value, list | tuple):
+            _refuse(path, self, value)
+        return [self.item.store(each, f"{path}[{index}]") for index, each in enumerate(value)]
+
+    def read(self, text: str, path: str) -> Json:
+        """Read JSON, or what stands between commas."""
+        if text.lstrip().startswith("["):
+            return self.store(_parsed_as(self, text, path), path)
+        words = text.split(",") if text.strip() else []
+        return [self.item.read(word.strip(), f"{path}[{index}]") for index, word in enumerate(words)]
+
+    def load(self, stored: Any) -> Any:
+        return [self.item.load(each) for each in stored]
+
+    def to_json(self) -> Json:
+        return {"list": self.item.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class DictOf:
+    """A dictionary with texts as keys, each value of one kind."""
+
+    value: Kind
+    spelled: str = "a dictionary"
+
+    @property
+    def converts(self) -> bool:
+        return self.value.converts
+
+    def store(self, value: object, path: str) -> Json:
+        if not isinstance(value, collections.abc.Mapping):
+            _refuse(path, self, value)
+        return {_key(key, path): self.value.store(each, f"{path}[{key!r}]") for key, each in value.items()}
+
+    def read(self, text: str, path: str) -> Json:
+        return self.store(_parsed_as(self, text, path), path)
+
+    def load(self, stored: Any) -> Any:
+        return {key: self.value.load(each) for key, each in stored.items()}
+
+    def to_json(self) -> Json:
+        return {"dict": self.value.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class Either:
+    """A union: the first of its kinds that fits."""
+
+    kinds: tuple[Kind, ...]
+
+    @property
+    def spelled(self) -> str:
+        return " or ".join(kind.spelled for kind in self.kinds)
+
+    @property
+    def converts(self) -> bool:
+        return any(kind.converts for kind in self.kinds)
+
+    def store(self, value: object, path: str) -> Json:
+        stored: Json = self._first(lambda kind: kind.store(value, path), self.kinds, path, value)
+        return stored
+
+    def read(self, text: str, path: str) -> Json:
+        """Try text last, for every word is one."""
+        in_order = sorted(self.kinds, key=lambda kind: kind is TEXT)
+        stored: Json = self._first(lambda kind: kind.read(text, path), in_order, path, text)
+        return stored
+
+    def load(self, stored: Any) -> Any:
+        return self._first(lambda kind: kind.load(kind.store(stored, "")), self.kinds, "the stored value", stored)
+
+    def to_json(self) -> Json:
+        return {"either": [kind.to_json() for kind in self.kinds]}
+
+    def _first(self, attempt: Callable[[Kind], Any], kinds: Iterable[Kind], path: str, value: object) -> Any:
+        for kind in kinds:
+            try:
+                return attempt(kind)
+            except InvalidParameters:
+                continue
+        _refuse(path, self, value)
+
+
+def _parsed_as(kind: Kind, text: str, path: str) -> Json:
+    try:
+        return parsed(text)
+    except ValueError:
+        raise InvalidParameters(f"{path} must be {kind.spelled}, written as JSON, not {shown(text)}") from None
+
+
+def _date(value: Any) -> date:
+    if isinstance(value, datetime):
+        raise TypeError("a datetime is no date")
+    return value if isinstance(value, date) else date.fromisoformat(value)
+
+
+def _datetime(value: Any) -> datetime:
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value)
+
+
+def _decimal(value: Any) -> Decimal:
+    if isinstance(value, bool) or not isinstance(value, Decimal | int | float | str):
+        raise TypeError("no number")
+    number = Decimal(repr(value) if isinstance(value, float) else value)
+    if not number.is_finite():
+        raise ValueError("not finite")
+    return number
+
+
+def _uuid(value: Any) -> UUID:
+    if not isinstance(value, UUID | str):
+        raise TypeError("no UUID")
+    return value if isinstance(value, UUID) else UUID(value)
+
+
+def _int(text: str) -> int:
+    if not text.strip().lstrip("+-").isdigit():  # int() would take 1_000
+        raise ValueError("no whole number")
+    return int(text)
+
+
+def _is_finite(value: object) -> bool:
+    return isinstance(value, float) and math.isfinite(value)
+
+
+_TRUTHS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no": False, "off": False, "0": False}
+_NOTHING = {"null": None}
+
+ANYTHING = Anything()
+WHOLE = Plain("int", "a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool), _int)
+NUMBER = Plain("float", "a number", lambda value: WHOLE.accepts(value) or _is_finite(value), float)
+TEXT = Plain("str", "a text", lambda value: isinstance(value, str), lambda text: text)
+TRUTH = Plain("bool", "true or false", lambda value: isinstance(value, bool), lambda text: _TRUTHS[text.lower()])
+NOTHING = Plain("null", "null", lambda value: value is None, lambda text: _NOTHING[text.lower()])
+DATE = Written("date", "a date such as 2026-01-31", _date, date.isoformat)
+DATETIME = Written("datetime", "a time such as 2026-01-31T09:00:00Z", _datetime, datetime.isoformat)
+DECIMAL = Written("decimal", "a decimal number", _decimal, str)
+IDENTIFIER = Written("uuid", "a UUID", _uuid, str)

@@ -1,0 +1,234 @@
+"""A job's parameters, checked against its function's signature before anything is recorded.
+
+A `Signature` is taken from the function once. It is kept in the ledger as well, so that a command line can say what
+is wrong without importing the application.
+
+**Promises.** What `validate` returns is JSON, and calling the function with what `bind` makes of it fits its
+signature. Parameters that are not given are not recorded: the function's own defaults apply when it is called.
+
+**Not promised.** That the function is still the same when the run starts: a deploy may lie in between. Then the call
+fails, and the run says why.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import typing
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import SimpleNamespace
+from typing import Any
+
+from fencepost.core.annotations import kind_from_json, kind_of
+from fencepost.core.identity import canonical_json
+from fencepost.core.kinds import ANYTHING, Kind
+from fencepost.core.nearest import suggestion
+from fencepost.errors import InvalidJob, InvalidParameters
+
+LONGEST_PARAMETERS = 60_000
+RUN = "run"
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One parameter that a job takes."""
+
+    name: str
+    kind: Kind
+    is_required: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """What a job's function takes: its parameters, whether it wants the run, and whether it is asynchronous."""
+
+    parameters: tuple[Parameter, ...] = ()
+    run_name: str | None = None  # under which name it wants the run
+    is_async: bool = False
+    takes_more: bool = False  # **kwargs: parameters of any other name
+    _by_name: dict[str, Parameter] = field(init=False, repr=False, compare=False)
+    _loads: tuple[tuple[str, Callable[[Any], Any]], ...] = field(init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_by_name", {each.name: each for each in self.parameters})
+        loads = tuple((each.name, each.kind.load) for each in self.parameters if each.kind.converts)
+        object.__setattr__(self, "_loads", loads)
+
+    @staticmethod
+    def of(function: Callable[..., Any]) -> Signature:
+        """Read a function's signature, or raise `InvalidJob` if no job can be made of it."""
+        found = _inspected(function)
+        hints = {name: _hint(function, parameter) for name, parameter in found.items()}
+        run_name = _run_name(found, hints)
+        named = [each for each in found.values() if each.name != run_name and each.kind in _BY_NAME]
+        return Signature(
+            parameters=tuple(
+                Parameter(each.name, kind_of(hints[each.name]), each.default is each.empty) for each in named
+            ),
+            run_name=run_name,
+            is_async=_is_async(function),
+            takes_more=any(each.kind is each.VAR_KEYWORD for each in found.values()),
+        )
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the parameters."""
+        return tuple(self._by_name)
+
+    def validate(self, params: Mapping[str, Any], *, job: str | None = None) -> dict[str, Any]:
+        """Return `params` as JSON values, or raise `InvalidParameters` with all that is wrong with them."""
+        stored: dict[str, Any] = {}
+        wrong: list[str] = []
+        for name, value in params.items():
+            try:
+                stored[name] = self._kind(name).store(value, f"parameter {name!r}")
+            except InvalidParameters as error:
+                wrong.append(str(error))
+        missing = [each.name for each in self.parameters if each.is_required and each.name not in params]
+        if missing:
+            wrong.append(f"{_counted('parameter', missing)} {', '.join(map(repr, missing))} must be given")
+        if wrong:
+            raise InvalidParameters(_of_job(job) + "; ".join(wrong))
+        if stored:
+            _refuse_too_long(stored, job)
+        return stored
+
+    def coerce_text(self, params: Mapping[str, str], *, job: str | None = None) -> dict[str, Any]:
+        """Return typed texts (``-p days=3``) as JSON values, each as its parameter's kind says.
+
+        A parameter without an annotation is read as JSON if it is JSON, else as text.
+        """
+        read: dict[str, Any] = {}
+        wrong: list[str] = []
+        for name, text in params.items():
+            try:
+                read[name] = self._kind(name).read(text, f"parameter {name!r}")
+            except InvalidParameters as error:
+                wrong.append(str(error))
+        if wrong:
+            raise InvalidParameters(_of_job(job) + "; ".join(wrong))
+        return read
+
+    def bind(self, params: dict[str, Any], run: object = None) -> dict[str, Any]:
+        """Return the keyword arguments for a call. With nothing to convert and no run wanted, `params` itself."""
+        if not self._loads or not params:
+            return params if self.run_name is None else {**params, self.run_name: run}
+        bound = params.copy()
+        for name, load in self._loads:
+            if name in bound:
+                bound[name] = _loaded(load, bound[name], name)
+        if self.run_name is not None:
+            bound[self.run_name] = run
+        return bound
+
+    def to_json(self) -> str:
+        """Describe it for the ledger."""
+        parameters = [
+            {"name": each.name, "kind": each.kind.to_json(), "required": each.is_required} for each in self.parameters
+        ]
+        return canonical_json(
+            {"parameters": parameters, "run": self.run_name, "async": self.is_async, "more": self.takes_more}
+        )
+
+    @staticmethod
+    def from_json(text: str) -> Signature:
+        """Read what `to_json` wrote. It checks like the original; `bind` needs the original."""
+        try:
+            stored = json.loads(text)
+            parameters = tuple(
+                Parameter(str(each["name"]), kind_from_json(each.get("kind")), bool(each.get("required")))
+                for each in stored.get("parameters", [])
+            )
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            raise InvalidParameters(f"a stored signature cannot be read: {error!r}") from error
+        return Signature(parameters, stored.get("run"), bool(stored.get("async")), bool(stored.get("more")))
+
+    def _kind(self, name: object) -> Kind:
+        if not isinstance(name, str):
+            raise InvalidParameters(f"parameter {name!r} has no text as its name")
+        parameter = self._by_name.get(name)
+        if parameter is not None:
+            return parameter.kind
+        if self.takes_more and name != self.run_name:
+            return ANYTHING
+        raise InvalidParameters(f"there is no parameter {name!r}; {suggestion(name, self._by_name)}")
+
+
+_BY_NAME = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+
+
+def _inspected(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    name = getattr(function, "__qualname__", repr(function))
+    try:
+        found = inspect.signature(function).parameters
+    except (TypeError, ValueError):
+        raise InvalidJob(f"{name} cannot be a job: it is no function, or its parameters are not known") from None
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise InvalidJob(f"{name} cannot be a job: it yields, so calling it would run none of it")
+    for parameter in found.values():
+        if parameter.kind is parameter.POSITIONAL_ONLY:
+            raise InvalidJob(
+                f"{name} cannot be a job: parameters are passed by name, and {parameter.name!r} stands before a /"
+            )
+    return found
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(getattr(function, "__call__", None))  # noqa: B004
+
+
+def _hint(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
+    """Resolve one annotation. One at a time, so that a name imported for type checkers alone spoils no other."""
+    if parameter.annotation is parameter.empty:
+        return parameter.empty
+    alone = SimpleNamespace(__annotations__={"it": parameter.annotation})
+    try:
+        return typing.get_type_hints(alone, globalns=_globals(function))["it"]
+    except Exception:  # noqa: BLE001 - an annotation may be anything; one that cannot be resolved is not checked
+        return parameter.annotation
+
+
+def _globals(function: Any) -> dict[str, Any]:
+    """Return the names among which a function's annotations were written, also for a partial or a callable object."""
+    inner = inspect.unwrap(getattr(function, "func", function))
+    names: dict[str, Any] = getattr(inner, "__globals__", None) or getattr(inner.__call__, "__globals__", {})
+    return names
+
+
+def _run_name(found: Mapping[str, inspect.Parameter], hints: Mapping[str, Any]) -> str | None:
+    """The first parameter is the run if it is annotated so, or is called so and not annotated as something else."""
+    first = next(iter(found.values()), None)
+    if first is None or first.kind not in _BY_NAME:
+        return None
+    hint = hints[first.name]
+    spelled = hint if isinstance(hint, str) else getattr(hint, "__name__", "")
+    if spelled.rpartition(".")[2].strip("\"' ") == "Run":
+        return first.name
+    return first.name if first.name == RUN and kind_of(hint) is ANYTHING else None
+
+
+def _loaded(load: Callable[[Any], Any], stored: Any, name: str) -> Any:
+    try:
+        return load(stored)
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
+        raise InvalidParameters(
+            f"parameter {name!r} was recorded in a form that the function no longer takes: {error}"
+        ) from error
+
+
+def _refuse_too_long(stored: dict[str, Any], job: str | None) -> None:
+    length = len(canonical_json(stored))
+    if length > LONGEST_PARAMETERS:
+        raise InvalidParameters(
+            f"{_of_job(job)}the parameters take {length} characters of JSON; the limit is {LONGEST_PARAMETERS}: "
+            "keep what is large elsewhere, and pass where it is"
+        )
+
+
+def _of_job(job: str | None) -> str:
+    return f"job {job!r}: " if job else ""
+
+
+def _counted(word: str, things: list[str]) -> str:
+    return word if len(things) == 1 else f"{word}s"

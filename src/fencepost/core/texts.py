@@ -1,0 +1,50 @@
+"""Texts that may be kept and shown: without passwords, of a bounded length, in characters every database takes."""
+
+from __future__ import annotations
+
+import re
+
+_MASK = "***"
+# Up to the last @ of the word: a password that was not encoded may itself have an @ or a slash. A port followed by a
+# path with an @ is masked too; that costs a reader less than a password would.
+_IN_URL = re.compile(r"(://[^\s:/?#@]{0,200}):\S{0,1000}@")
+_IN_SETTINGS = re.compile(
+    r"""(?ix) \b ([a-z_]*(?:password|passwd|pwd)) (\s*=\s*|["']\s*:\s*)
+    ('[^']{1,1000}' | "[^"]{1,1000}" | [^\s&,;)'"]{1,1000})"""
+)
+
+
+def scrub(text: str) -> str:
+    """Mask the passwords in URLs and in settings such as ``password=…``.
+
+    >>> scrub("cannot reach redis://app:s3cret@cache:6379/0")
+    'cannot reach redis://app:***@cache:6379/0'
+    """
+    return _IN_SETTINGS.sub(rf"\1\2{_MASK}", _IN_URL.sub(rf"\1:{_MASK}@", text))
+
+
+def storable(text: str) -> str:
+    """Spell out what some database refuses in a text: NUL, and halves of surrogate pairs."""
+    return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
+
+
+def beginning(text: str, longest: int) -> str:
+    """Return a text fit to be kept: clean, and cut at its end to at most `longest` characters."""
+    # Cut roughly first, for scrubbing takes time; cut finely last, lest a cut hide the @ that shows a password.
+    clean = storable(scrub(text[: longest * 4]))
+    return clean if len(clean) <= longest else clean[: longest - 1] + "…"
+
+
+def end(text: str, longest: int) -> str:
+    """Return a text fit to be kept: clean, and cut at its beginning to at most `longest` characters."""
+    clean = storable(scrub(text[-longest * 4 :]))
+    return clean if len(clean) <= longest else "…" + clean[len(clean) - longest + 1 :]
+
+
+def shown(value: object) -> str:
+    """Show a value in a sentence: short, and without passwords."""
+    try:
+        text = repr(value)
+    except Exception:  # noqa: BLE001 - a value that cannot even be shown is no reason to fail otherwise
+        text = f"a {type(value).__name__}"
+    return beginning(text, 60)
