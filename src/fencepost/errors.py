@@ -35,6 +35,9 @@
     ├── TransactionTooLong        a transaction kept a SQLite ledger from everybody else, and was rolled back
     └── StoreUnavailable          the outcome is unknown: no answer, or a broken one
 
+    Stopped                       raised inside a job that has to stop: let it pass. No `Exception`, so that
+                                  ``except Exception`` does not swallow it
+
 The branches differ by who can mend it: the programmer or operator (`ConfigurationError`), nobody,
 because it is the normal course of things (`NotAcquired`), the caller, by stopping (`LeaseLost`), or
 time (`StoreUnavailable`).
@@ -225,3 +228,14 @@ class TransactionConflict(FencepostError):
 
 class TransactionTooLong(FencepostError):
     """A transaction kept everybody else from writing to a SQLite ledger for too long, and was rolled back."""
+
+
+class Stopped(BaseException):
+    """Raised inside a job that has to stop: it was cancelled, is out of time, or its node shuts down. Let it pass.
+
+    `reason` is a `fencepost.core.runs.StopReason`, as text.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"this run has to stop: {reason}")
+        self.reason = reason
