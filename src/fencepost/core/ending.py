@@ -1,0 +1,137 @@
+"""What an attempt's end means for its run: the job's policy decides, here, once, for every runner.
+
+=============  =========================================  ==================
+it             and so the run is                          the attempt was
+=============  =========================================  ==================
+succeeded      succeeded                                  succeeded
+failed, retry  queued again after its back-off, or dead   failed
+timed out      queued again after its back-off, or dead   timed_out
+skipped        skipped                                    cancelled
+cancelled      cancelled                                  cancelled
+crashed        queued again, dead, or held for a person   lost
+returned       queued again                               none: it never began
+lost           left alone: the reaper answers for it
+=============  =========================================  ==================
+
+**Promises.** Every pair of run state and attempt outcome that leaves here is in the table of `core.states`. The same
+arguments give the same ending: the random number is one of them.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+from fencepost.core.duration import spelled
+from fencepost.core.policy import Policy
+from fencepost.core.retry import Fail, GiveUp, Hold, after_failure, after_loss
+from fencepost.core.runs import Claim, Ending
+from fencepost.core.states import Move, RunState, next_state, outcome_of
+
+
+class Ended(Protocol):
+    """What a runner says of an attempt's end."""
+
+    @property
+    def how(self) -> str: ...
+    @property
+    def took_us(self) -> int: ...
+    @property
+    def result(self) -> str | None: ...
+    @property
+    def error_code(self) -> str | None: ...
+    @property
+    def error(self) -> str | None: ...
+    @property
+    def trace(self) -> str | None: ...
+    @property
+    def reason(self) -> str | None: ...
+    @property
+    def retry_after_us(self) -> int | None: ...
+
+
+class Fate(NamedTuple):
+    """What becomes of a run, apart from the texts that are kept of its attempt."""
+
+    state: str
+    outcome: str | None
+    delay_us: int = 0
+    error_code: str | None = None  # where the policy knows better than the attempt
+    why: str | None = None
+    is_held: bool = False  # waits for a person
+
+
+def ending_of(policy: Policy, claim: Claim, ended: Ended, *, random: float) -> Ending | None:
+    """Return what the ledger is told of an attempt's end; None if it is to be told nothing.
+
+    `claim` counts the failures and crashes before this one; `random` lies in [0, 1).
+    """
+    if ended.how == "succeeded":  # nearly all of them, and no decision to be made
+        fate = _SUCCEEDED
+    elif ended.how == "lost":
+        return None
+    else:
+        fate = _fate(policy, claim, ended, random)
+    return Ending(
+        claim.run_id,
+        claim.attempt,
+        claim.token,
+        fate.state,
+        fate.outcome,
+        fate.delay_us,
+        ended.took_us,
+        fate.error_code or ended.error_code,
+        ended.error or (fate.why if fate.error_code else None),
+        ended.trace,
+        ended.result,
+        fate.why or ended.reason,
+        claim.exclusive_key,
+    )
+
+
+def fate_of_lost(policy: Policy, *, crashes: int, is_cancel_requested: bool = False) -> Fate:
+    """Decide about a run whose node or worker is gone. `crashes` are those before this one."""
+    if is_cancel_requested:
+        return _fated(Move.LOSE_AND_CANCEL, why="its node or worker was lost while it was being cancelled")
+    decision = after_loss(policy, crashes=crashes + 1)
+    if isinstance(decision, Fail):
+        return _fated(Move.LOSE_AND_FAIL, error_code=decision.code, why=decision.reason)
+    if isinstance(decision, Hold):
+        return _fated(Move.LOSE_AND_HOLD, error_code="crashed", why=decision.reason, is_held=True)
+    return _fated(Move.LOSE_AND_RERUN, why="its node or worker was lost; it runs again")
+
+
+def _fated(
+    move: Move, *, delay_us: int = 0, error_code: str | None = None, why: str | None = None, is_held: bool = False
+) -> Fate:
+    outcome = outcome_of(move)
+    # Plain texts: drivers treat members of an enumeration as something else.
+    state = next_state(RunState.RUNNING, move).value
+    return Fate(state, outcome and outcome.value, delay_us, error_code, why, is_held)
+
+
+_SUCCEEDED = _fated(Move.SUCCEED)
+_SIMPLE = {"skipped": _fated(Move.SKIP), "cancelled": _fated(Move.CANCEL), "returned": _fated(Move.HAND_BACK)}
+
+
+def _fate(policy: Policy, claim: Claim, ended: Ended, random: float) -> Fate:
+    if ended.how in _SIMPLE:
+        return _SIMPLE[ended.how]
+    if ended.how == "crashed":
+        return fate_of_lost(policy, crashes=claim.crashes)
+    if ended.how in ("failed", "retry", "timed out"):
+        return _fate_of_failed(policy, claim, ended, random)
+    raise ValueError(f"run {claim.run_id} of job {claim.job!r} ended in an unknown way: {ended.how!r}")
+
+
+def _fate_of_failed(policy: Policy, claim: Claim, ended: Ended, random: float) -> Fate:
+    failed, is_timeout = claim.failures + 1, ended.how == "timed out"
+    after_s = None if ended.retry_after_us is None else ended.retry_after_us / 1_000_000
+    decision = after_failure(policy, attempts_failed=failed, random=random, retry_after_s=after_s)
+    code = "timeout" if is_timeout else None
+    took = f"took longer than its timeout of {spelled(policy.timeout_s)}; " if is_timeout else ""
+    if isinstance(decision, GiveUp):
+        move = Move.TIME_OUT_AND_FAIL if is_timeout else Move.FAIL
+        return _fated(move, error_code=code, why=f"{took}{decision.reason}")
+    move = Move.TIME_OUT_AND_RETRY if is_timeout else Move.RETRY
+    why = f"{took}failure {failed} of {policy.retries + 1}; again in {spelled(round(decision.delay_s, 1))}"
+    return _fated(move, delay_us=round(decision.delay_s * 1_000_000), error_code=code, why=why)

@@ -1,0 +1,123 @@
+"""What is kept of an attempt: its result, or its error, as texts that any ledger takes.
+
+A report is made where the job's function was called, and crosses to whoever decides what becomes of the run.
+
+**Promises.** Making a report never fails, whatever was returned or raised. Texts are bounded, and without the
+passwords of URLs.
+
+A result that is no JSON, or too long, does not spoil a success: the work is done, and doing it again because of what it
+returned would be worse. The result is then missing, and a note says why. Dates, decimals, UUIDs and members of
+enumerations are kept as text.
+"""
+
+from __future__ import annotations
+
+import json
+import traceback
+from datetime import date, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from pathlib import PurePath
+from types import TracebackType
+from typing import Any, NamedTuple
+from uuid import UUID  # noqa: TID251 - the type alone; making one is the Runtime's
+
+from fencepost.core.texts import beginning, end
+from fencepost.core.verdicts import Cancel, Retry, Skip
+
+LONGEST_ERROR = 4_000
+LONGEST_TRACE = 16_000
+LONGEST_RESULT = 60_000
+LONGEST_CODE = 191
+
+
+class Report(NamedTuple):
+    """How an attempt came to its end, in the words of the runners' outcomes."""
+
+    how: str
+    result: str | None = None
+    error_code: str | None = None
+    error: str | None = None
+    trace: str | None = None
+    reason: str | None = None
+    retry_after_us: int | None = None
+
+
+SUCCEEDED = Report("succeeded")
+
+
+def report_of_result(result: object) -> Report:
+    """Report that the function returned `result`."""
+    if result is None:
+        return SUCCEEDED
+    try:
+        text = json.dumps(result, separators=(",", ":"), allow_nan=False, default=_as_text)
+    except Exception as error:  # noqa: BLE001 - whatever a return value does, the work is done
+        return Report(
+            "succeeded", reason=beginning(f"the result is not kept, for it is no JSON: {error}", LONGEST_ERROR)
+        )
+    if len(text) > LONGEST_RESULT:
+        why = f"the result is not kept, for it takes {len(text)} characters of JSON; the limit is {LONGEST_RESULT}"
+        return Report("succeeded", reason=why)
+    return Report("succeeded", text)
+
+
+def report_of_error(error: BaseException) -> Report:
+    """Report that the function raised `error`: one of our verdicts, an exit, or a failure."""
+    if isinstance(error, Retry):
+        after_us = None if error.after_s is None else round(error.after_s * 1_000_000)
+        cause = None if error.__cause__ is None else trace_of(error)
+        return Report("retry", None, "retry", _message(error) or "the job asked for a retry", cause, None, after_us)
+    if isinstance(error, Skip):
+        return Report("skipped", reason=_message(error) or "the job said so")
+    if isinstance(error, Cancel):
+        return Report("cancelled", reason=_message(error) or "the job said so")
+    if isinstance(error, SystemExit) and error.code in (None, 0):
+        return SUCCEEDED  # a script that became a job may still end with sys.exit()
+    return Report("failed", None, code_of(error), _message(error) or code_of(error), trace_of(error))
+
+
+def code_of(error: BaseException) -> str:
+    """Return the name of an error's class, with its module unless it is Python's own."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return beginning(name, LONGEST_CODE)
+
+
+def trace_of(error: BaseException) -> str:
+    """Return the traceback's text, from the first frame that is not ours."""
+    try:
+        lines = traceback.format_exception(type(error), error, _beyond_us(error.__traceback__))
+        return end("".join(lines), LONGEST_TRACE)
+    except Exception:  # noqa: BLE001 - an error that cannot be shown is still an error, and has to be reported
+        return f"{code_of(error)}: its traceback cannot be shown"
+
+
+def _beyond_us(trace: TracebackType | None) -> TracebackType | None:
+    inner = trace
+    while inner is not None and inner.tb_frame.f_globals.get("__name__", "").startswith("fencepost."):
+        inner = inner.tb_next
+    return inner or trace
+
+
+def _message(error: BaseException) -> str:
+    if isinstance(error, SystemExit) and isinstance(error.code, int):
+        return f"exited with status {error.code}"
+    try:
+        return beginning(str(error), LONGEST_ERROR)
+    except Exception:  # noqa: BLE001 - as above
+        return f"{code_of(error)}: its message cannot be shown"
+
+
+def _as_text(value: Any) -> Any:
+    if isinstance(value, date | time):
+        return value.isoformat()
+    if isinstance(value, Enum):
+        return value.value
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, Decimal | UUID | PurePath):
+        return str(value)
+    if isinstance(value, set | frozenset):
+        return list(value)
+    raise TypeError(f"{type(value).__name__} is no JSON")
