@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.ledger import migrations
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.threaded import ThreadedRuntime
 from testbed.mariadb import MariaDB
@@ -54,3 +55,11 @@ def opened() -> Iterator[Callable[[str], Ledger]]:
     yield open_one
     for ledger in ledgers:
         ledger.close()
+
+
+@pytest.fixture
+def ledger(bare_url: str, opened: Callable[[str], Ledger]) -> Ledger:
+    """A ledger with fresh tables."""
+    ledger = opened(bare_url)
+    migrations.migrate(ledger)
+    return ledger

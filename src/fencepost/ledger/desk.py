@@ -25,10 +25,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
-from fencepost.core.duration import spelled
-from fencepost.errors import FencepostError, LedgerRefused, LedgerUnavailable
+from fencepost.errors import LedgerUnavailable
 from fencepost.ledger.dialects import Connection, Cursor, Dialect, Trouble
-from fencepost.ledger.dialects.dialect import first_line
 from fencepost.ledger.turns import Turns
 
 T = TypeVar("T")
@@ -126,21 +124,10 @@ class Desk:
         try:
             yield
         except self._expected as error:
-            raise self.translated(error) from error
-
-    def translated(self, error: Exception) -> FencepostError:
-        """Put a failure of the driver into words that tell an operator enough, and nobody a secret."""
-        match self._trouble(error):
-            case Trouble.REFUSED:
-                return LedgerRefused(self.dialect.refusal(error))
-            case Trouble.LATE:
-                limit = spelled(round(self.dialect.timeout_s, 3))
-                return LedgerUnavailable(f"{self.dialect.product} did not answer within {limit}")
-            case _:
-                return LedgerUnavailable(f"{self.dialect.product}: {first_line(error)}")
+            raise self.dialect.translated(error) from error
 
     def _trouble(self, error: BaseException | None) -> Trouble:
-        return self.dialect.trouble(error) if isinstance(error, self.dialect.errors) else Trouble.OTHER
+        return self.dialect.trouble_of(error)
 
     def _is_conflict(self, error: LedgerUnavailable) -> bool:
         return self._trouble(error.__cause__) is Trouble.CONFLICT

@@ -68,7 +68,10 @@ class LedgerUrl:
         return url
 
     def __str__(self) -> str:
-        return str(self.store)
+        given = "&".join(
+            f"{name}={self.store.options[name]}" for name in ("prefix", "schema") if name in self.store.options
+        )
+        return f"{self.store}?{given}" if given else str(self.store)
 
     @property
     def path(self) -> Path:

@@ -15,7 +15,9 @@ from sqlalchemy import ColumnElement
 from sqlalchemy.engine import Dialect as SqlWords
 from sqlalchemy.sql import ClauseElement
 
+from fencepost.core.duration import spelled
 from fencepost.core.runtime import Runtime
+from fencepost.errors import FencepostError, LedgerRefused, LedgerUnavailable
 from fencepost.ledger.urls import LedgerUrl
 
 Row = tuple[Any, ...]
@@ -100,6 +102,10 @@ class Dialect(ABC):
         """Classify an error of the driver."""
 
     @abstractmethod
+    def lacks_tables(self, error: BaseException | None) -> bool:
+        """Whether this error of the driver means that a table or a column is not there."""
+
+    @abstractmethod
     def refusal(self, error: Exception) -> str:
         """Say what an operator must mend, where `trouble` is REFUSED."""
 
@@ -113,6 +119,20 @@ class Dialect(ABC):
     @abstractmethod
     def unless_there(self, table: str, key: str) -> str:
         """Return the end of an INSERT that leaves out rows that some unique key has already; `key` is one of them."""
+
+    def trouble_of(self, error: BaseException | None) -> Trouble:
+        """Classify any error."""
+        return self.trouble(error) if isinstance(error, self.errors) else Trouble.OTHER
+
+    def translated(self, error: Exception) -> FencepostError:
+        """Put a failure of the driver into words that tell an operator enough, and nobody a secret."""
+        match self.trouble_of(error):
+            case Trouble.REFUSED:
+                return LedgerRefused(self.refusal(error))
+            case Trouble.LATE:
+                return LedgerUnavailable(f"{self.product} did not answer within {spelled(round(self.timeout_s, 3))}")
+            case _:
+                return LedgerUnavailable(f"{self.product}: {first_line(error)}")
 
     def now_us(self, cursor: Cursor) -> int:
         """Ask what time it is in the ledger."""

@@ -79,12 +79,15 @@ class MysqlDialect(Dialect):
         is_refused = is_refused or code in _SAID_NO or code in _LACKS_RIGHTS or code in _LACKS_TABLES
         return Trouble.REFUSED if is_refused else Trouble.OTHER
 
+    def lacks_tables(self, error: BaseException | None) -> bool:
+        """Whether a table or a column is not there."""
+        return error is not None and _code(error) in _LACKS_TABLES
+
     def refusal(self, error: Exception) -> str:
         """Say what an operator must mend."""
-        code = _code(error)
-        if code in _LACKS_TABLES:
+        if self.lacks_tables(error):
             return f"{self.product} lacks what the ledger needs ({first_line(error)}): run: fencepost migrate"
-        if code in _LACKS_RIGHTS:
+        if _code(error) in _LACKS_RIGHTS:
             return (
                 f"{self.product}: {first_line(error)}. Grant SELECT, INSERT, UPDATE, DELETE on the tables; to make "
                 "them, let somebody who may CREATE, ALTER and INDEX run: fencepost migrate"
@@ -112,7 +115,7 @@ def _settings(connection: Any, timeout_s: float) -> list[str]:
     return ["SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", f"SET SESSION {settings}"]
 
 
-def _code(error: Exception) -> int:
+def _code(error: BaseException) -> int:
     return error.args[0] if error.args and isinstance(error.args[0], int) else -1
 
 

@@ -145,9 +145,13 @@ class PostgresDialect(Dialect):
         is_refused = isinstance(error, psycopg.ProgrammingError | psycopg.IntegrityError | psycopg.DataError)
         return Trouble.REFUSED if is_refused or isinstance(error, errors.ReadOnlySqlTransaction) else Trouble.OTHER
 
+    def lacks_tables(self, error: BaseException | None) -> bool:
+        """Whether a table, a column or the schema is not there."""
+        return isinstance(error, _LACKS_TABLES)
+
     def refusal(self, error: Exception) -> str:
         """Say what an operator must mend."""
-        if isinstance(error, _LACKS_TABLES):
+        if self.lacks_tables(error):
             return f"{self.product} lacks what the ledger needs ({first_line(error)}): run: fencepost migrate"
         if isinstance(error, errors.InsufficientPrivilege):
             return (

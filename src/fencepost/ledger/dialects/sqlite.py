@@ -114,12 +114,17 @@ class SqliteDialect(Dialect):
             return Trouble.BROKEN
         if code in _BUSY:
             return Trouble.LATE
-        is_refused = code in _REFUSED or _lacks_tables(error)
+        is_refused = code in _REFUSED or self.lacks_tables(error)
         return Trouble.REFUSED if is_refused or isinstance(error, sqlite3.IntegrityError) else Trouble.OTHER
+
+    def lacks_tables(self, error: BaseException | None) -> bool:
+        """Whether a table or a column is not there."""
+        text = str(error)
+        return text.startswith(("no such table", "no such column")) or "has no column named" in text
 
     def refusal(self, error: Exception) -> str:
         """Say what is wrong with the file."""
-        if _lacks_tables(error):
+        if self.lacks_tables(error):
             return f"{self.url.path} lacks tables of the ledger ({error}): run: fencepost migrate"
         meaning = _REFUSED.get(_code(error))
         return f"{self.url.path} {meaning}: {error}" if meaning else f"{self.product}: {error}"
@@ -136,10 +141,6 @@ class SqliteDialect(Dialect):
 
 def _code(error: Exception) -> int:
     return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
-
-
-def _lacks_tables(error: Exception) -> bool:
-    return str(error).startswith(("no such table", "no such column")) or "has no column named" in str(error)
 
 
 def _identity(path: Path) -> tuple[int, int] | None:

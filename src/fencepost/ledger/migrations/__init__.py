@@ -1,0 +1,93 @@
+"""Bringing a database to the tables this version works with, and refusing one that is not there.
+
+::
+
+    migrate(ledger)          run the steps that are missing, under a lock: two at once are safe
+    migration_sql(url)       the same as a script, for somebody who may, without connecting
+    check_schema(ledger)     refuse tables that are missing, older or newer, with a sentence that helps
+    ready_schema(ledger)     what a node does at its start: check; on SQLite also migrate
+
+Steps only add, until no node that needs the old is left (expand, then contract); so nodes of the version before go on
+while the steps run. Steps stand in `versions/`; a step that was released is never changed.
+"""
+
+from __future__ import annotations
+
+from fencepost.errors import LedgerRefused, SchemaMismatch
+from fencepost.ledger.database import Database
+from fencepost.ledger.dialects import Cursor
+
+REVISIONS = ("0001",)  # oldest first; a test compares them with versions/
+OLDEST, NEWEST = REVISIONS[0], REVISIONS[-1]  # what this version can work with
+
+
+def migrate(database: Database) -> tuple[str, ...]:
+    """Run the steps that are missing and return their names; none if the tables are as they should be."""
+    revision = current_revision(database)
+    if revision == NEWEST:
+        return ()
+    _refuse_newer(database, revision)
+    from fencepost.ledger.migrations import running  # noqa: PLC0415 - Alembic is slow to import, and rarely needed
+
+    return running.migrate(database)
+
+
+def migration_sql(url: str) -> str:
+    """Return all steps as an SQL script for the database that `url` names, without connecting to it."""
+    from fencepost.ledger.migrations import running  # noqa: PLC0415 - as above
+
+    return running.migration_sql(url)
+
+
+def ready_schema(database: Database) -> None:
+    """Make sure that the tables are there; make them only on SQLite, where there is nobody else to do it."""
+    if database.dialect.name == "sqlite":
+        migrate(database)
+    check_schema(database)
+
+
+def check_schema(database: Database) -> None:
+    """Raise `SchemaMismatch` unless the tables are such as this version works with."""
+    revision = current_revision(database)
+    if revision is None:
+        raise SchemaMismatch(
+            f"{database.dialect.product} has no tables of a ledger yet{_where(database)}; {_run(database)}"
+        )
+    _refuse_newer(database, revision)
+    if REVISIONS.index(revision) < REVISIONS.index(OLDEST):
+        raise SchemaMismatch(
+            f"the ledger's tables in {database.dialect.product} are of revision {revision}, and this node needs "
+            f"{OLDEST} or later; {_run(database)}"
+        )
+
+
+def current_revision(database: Database) -> str | None:
+    """Return the revision that the database has; None if it has none."""
+    try:
+        return database.read(lambda cursor: _revision(cursor, database.tables.name("version")))
+    except LedgerRefused as error:
+        if database.dialect.lacks_tables(error.__cause__):
+            return None
+        raise
+
+
+def _revision(cursor: Cursor, table: str) -> str | None:
+    cursor.execute(f"SELECT version_num FROM {table}")  # noqa: S608 - a checked identifier
+    row = cursor.fetchone()
+    return None if row is None else str(row[0])
+
+
+def _refuse_newer(database: Database, revision: str | None) -> None:
+    if revision is not None and revision not in REVISIONS:
+        raise SchemaMismatch(
+            f"this database was migrated by a newer Fencepost (revision {revision}); this node knows up to {NEWEST}: "
+            f"deploy the newer version here, or let this node use another database ({database.dialect.product})"
+        )
+
+
+def _where(database: Database) -> str:
+    return f" under prefix={database.tables.prefix}" if database.tables.prefix != "fencepost_" else ""
+
+
+def _run(database: Database) -> str:
+    return f"run: fencepost migrate --ledger '{database.url}'"

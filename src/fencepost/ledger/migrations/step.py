@@ -1,0 +1,52 @@
+"""What the steps of migration are written with: tables and indexes under a prefix, alike on all databases.
+
+MySQL and MariaDB commit after every statement of this kind, so a step may have been cut in half. There each statement
+first looks whether its work is done; elsewhere a step is one transaction.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import sqlalchemy as sa
+from alembic.operations import Operations
+
+_MYSQL_TABLE = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
+
+
+class Step:
+    """One step, under way on one database, or being written down for it (`--sql`)."""
+
+    def __init__(self, operations: Operations, *, prefix: str, schema: str | None) -> None:
+        self._operations = operations
+        self._context = operations.get_context()
+        self._prefix = prefix
+        self._schema = schema
+        self._is_mysql = self._context.dialect.name in ("mysql", "mariadb")
+
+    def create_table(self, name: str, *columns: sa.Column[Any], **options: Any) -> None:
+        """Create a table; its name gets the prefix."""
+        full = f"{self._prefix}{name}"
+        if self._looks() and self._inspector().has_table(full):
+            return
+        mysql: dict[str, Any] = {
+            f"{kind}_{option}": value for kind in ("mysql", "mariadb") for option, value in _MYSQL_TABLE.items()
+        }
+        self._operations.create_table(full, *columns, schema=self._schema, **mysql, **options)
+
+    def create_index(
+        self, table: str, name: str, *columns: Any, where: str = "", whole: tuple[str, ...] = (), unique: bool = False
+    ) -> None:
+        """Create an index of the rows that matter; on MySQL, which has no such indexes, `whole` leads instead."""
+        full, on = f"{self._prefix}{table}_{name}", f"{self._prefix}{table}"
+        if self._looks() and any(index["name"] == full for index in self._inspector().get_indexes(on)):
+            return
+        parts = [*(whole if self._is_mysql else ()), *columns]
+        partial: dict[str, Any] = {f"{kind}_where": sa.text(where) for kind in ("postgresql", "sqlite") if where}
+        self._operations.create_index(full, on, parts, schema=self._schema, unique=unique, **partial)
+
+    def _looks(self) -> bool:
+        return self._is_mysql and not self._context.as_sql
+
+    def _inspector(self) -> sa.Inspector:
+        return sa.inspect(self._operations.get_bind())
