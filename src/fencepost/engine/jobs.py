@@ -1,0 +1,202 @@
+"""Jobs: a function, or a program, and how it is to be run.
+
+A `Job` knows all that can be known before it runs: its name, its policy, what its parameters must look like, when it is
+due. `Jobs` holds those of one application, each name once.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencepost.core.identity import job_name, schedule_id
+from fencepost.core.nearest import suggestion
+from fencepost.core.parameters import Signature
+from fencepost.core.policy import Policy, template_parameters
+from fencepost.core.schedule import Schedule
+from fencepost.errors import InvalidJob, InvalidParameters, InvalidPolicy
+
+SYNC, ASYNC, COMMAND = "sync", "async", "command"
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredSchedule:
+    """A schedule that stands in the code. The first of a job has the job's name, the others a number behind it."""
+
+    id: str
+    schedule: Schedule
+    params: Mapping[str, Any] = field(default_factory=dict)  # as JSON values
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A job. Build it with `Job.of`, which validates; `place` is where it stands in the code."""
+
+    name: str
+    function: Callable[..., Any]
+    policy: Policy
+    signature: Signature
+    schedules: tuple[DeclaredSchedule, ...] = ()
+    kind: str = SYNC  # or ASYNC, COMMAND: which runner executes it
+    doc: str = ""
+    place: str = ""
+    argv: tuple[str, ...] = ()  # of a command
+
+    @staticmethod
+    def of(
+        function: Callable[..., Any],
+        *,
+        policy: Policy,
+        name: str | None = None,
+        schedules: Sequence[Schedule] = (),
+        params: Mapping[str, Any] | None = None,
+    ) -> Job:
+        """Make a job of a function, or raise a `ConfigurationError` that says why it cannot be one."""
+        named = job_name(name) if name is not None else _name_of(function)
+        signature = Signature.of(function)
+        _refuse_method(function, signature)
+        _check_exclusive(named, policy, signature)
+        return Job(
+            name=named,
+            function=function,
+            policy=policy,
+            signature=signature,
+            schedules=_declared(named, schedules, signature, params),
+            kind=ASYNC if signature.is_async else SYNC,
+            doc=inspect.getdoc(function) or "",
+            place=place_of(function),
+        )
+
+    @staticmethod
+    def of_command(
+        argv: Sequence[str],
+        *,
+        name: str,
+        policy: Policy,
+        schedules: Sequence[Schedule] = (),
+        params: Mapping[str, Any] | None = None,
+        place: str = "",
+    ) -> Job:
+        """Make a job of a program. It takes any parameters, and finds them in its environment."""
+        _check_argv(name, argv)
+        signature = Signature(takes_more=True)
+        return Job(
+            name=job_name(name),
+            function=_not_a_function,
+            policy=policy,
+            signature=signature,
+            schedules=_declared(name, schedules, signature, params),
+            kind=COMMAND,
+            doc=" ".join(argv)[:500],
+            place=place,
+            argv=tuple(argv),
+        )
+
+    def __repr__(self) -> str:
+        return f"<Job {self.name!r} ({self.policy.type}) at {self.place or 'an unknown place'}>"
+
+
+class Jobs(Mapping[str, Job]):
+    """The jobs of one application by name, in the order in which they were declared."""
+
+    def __init__(self, jobs: Sequence[Job] = ()) -> None:
+        self._jobs: dict[str, Job] = {}
+        for job in jobs:
+            self.add(job)
+
+    def add(self, job: Job) -> None:
+        """Take a job in, or refuse a name that is taken."""
+        first = self._jobs.get(job.name)
+        if first is not None:
+            raise InvalidJob(
+                f"there are two jobs named {job.name!r}: one at {first.place or 'an unknown place'}, one at "
+                f"{job.place or 'an unknown place'}; give one of them another name, as in @app.job(name=…)"
+            )
+        self._jobs[job.name] = job
+
+    def __getitem__(self, name: str) -> Job:
+        try:
+            return self._jobs[name]
+        except KeyError:
+            raise KeyError(f"there is no job {name!r}; {suggestion(str(name), self._jobs)}") from None
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._jobs
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._jobs)
+
+    def __len__(self) -> int:
+        return len(self._jobs)
+
+    def __repr__(self) -> str:
+        return f"<Jobs {', '.join(self._jobs) or 'none'}>"
+
+
+def place_of(function: Callable[..., Any]) -> str:
+    """Say where a function stands: ``app/jobs.py:12 (settle)``."""
+    inner = inspect.unwrap(getattr(function, "func", function))
+    code = getattr(inner, "__code__", None)
+    name = getattr(inner, "__qualname__", type(inner).__qualname__)
+    return f"{code.co_filename}:{code.co_firstlineno} ({name})" if code is not None else name
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    name = getattr(function, "__name__", None)
+    if not isinstance(name, str) or name == "<lambda>" or inspect.ismethod(function):
+        raise InvalidJob(
+            f"{place_of(function)} has no name that would tell it from others; name it, as in @app.job(name='settle')"
+        )
+    return job_name(name)
+
+
+def _refuse_method(function: Callable[..., Any], signature: Signature) -> None:
+    """Refuse a function in the body of a class: nobody would hand it its object."""
+    owner = getattr(function, "__qualname__", "").rpartition(".")[0]
+    is_in_class = bool(owner) and not owner.endswith("<locals>")
+    if is_in_class and not inspect.ismethod(function) and signature.names[:1] in (("self",), ("cls",)):
+        raise InvalidJob(
+            f"{place_of(function)} is a method, and a run has no object to call it on; make it a function, or "
+            "register the method of one object: app.job(name=…)(billing.settle)"
+        )
+
+
+def _check_exclusive(name: str, policy: Policy, signature: Signature) -> None:
+    if policy.exclusive is None or signature.takes_more:
+        return
+    for wanted in template_parameters(policy.exclusive):
+        if wanted not in signature.names:
+            raise InvalidPolicy(
+                f"job {name!r}: exclusive {policy.exclusive!r} asks for a parameter {wanted!r}, which the function "
+                f"does not take; {suggestion(wanted, signature.names)}"
+            )
+
+
+def _check_argv(name: str, argv: object) -> None:
+    if not isinstance(argv, list | tuple) or not argv or not argv[0]:
+        raise InvalidJob(f'command {name!r}: give the program and its arguments as a list, as in ["./report", "-v"]')
+    if not all(isinstance(each, str) and "\0" not in each for each in argv):
+        raise InvalidJob(f"command {name!r}: every argument is a text, without NUL")
+
+
+def _declared(
+    name: str, schedules: Sequence[Schedule], signature: Signature, params: Mapping[str, Any] | None
+) -> tuple[DeclaredSchedule, ...]:
+    if not schedules:
+        if params:
+            raise InvalidJob(f"job {name!r}: params are those of its schedules, and it has none")
+        return ()
+    try:
+        stored = signature.validate(params or {}, job=name)
+    except InvalidParameters as error:
+        raise InvalidParameters(f"{error} (for a job with a schedule: params={{…}})") from None
+    return tuple(
+        DeclaredSchedule(schedule_id(name if number == 1 else f"{name}:{number}"), schedule, stored)
+        for number, schedule in enumerate(schedules, start=1)
+    )
+
+
+def _not_a_function(**_: Any) -> None:
+    raise InvalidJob("this job is a program; only the command runner can execute it")

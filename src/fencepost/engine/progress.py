@@ -1,0 +1,90 @@
+"""How far a run is, on its way to the ledger: the latest value, about twice a second, by a task of its own.
+
+Progress is for people who watch. It never makes the job wait, and a ledger that does not answer costs a value, not the
+run. The last value lands: what was shown since the last sending is sent after a pause, and at the latest when the
+function returns.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from fencepost.core.texts import beginning
+from fencepost.engine.context import RunContext
+from fencepost.errors import FencepostError
+
+EVERY_S = 0.5
+LONGEST_NOTE = 500
+
+
+class Progress:
+    """The progress of one run. `show` may be called from any thread."""
+
+    def __init__(self, context: RunContext, run_id: int, token: int) -> None:
+        self._context = context
+        self._run_id = run_id
+        self._token = token
+        self._lock = context.runtime.lock()
+        self._shown: tuple[float, str | None] | None = None
+        self._is_sending = False
+        self._sent_at = float("-inf")
+        self._holders = 0
+
+    def show(self, fraction: float, note: str | None = None) -> None:
+        """Note the value; it is sent when its time has come."""
+        number = float(fraction)
+        if not math.isfinite(number):
+            raise ValueError(f"progress {fraction!r} is no fraction; give a number from 0 to 1")
+        with self._lock:
+            self._shown = (min(max(number, 0.0), 1.0), None if note is None else beginning(str(note), LONGEST_NOTE))
+        self._begin()
+
+    def hold(self) -> Callable[[], None]:
+        """Send nothing until the returned function is called."""
+        with self._lock:
+            self._holders += 1
+        return self._let_go
+
+    def settle(self) -> None:
+        """Send what is left, now."""
+        self._send()
+
+    def _let_go(self) -> None:
+        with self._lock:
+            self._holders -= 1
+        self._begin()
+
+    def _begin(self) -> None:
+        """Start the sender, unless it is at work or there is nothing for it to do."""
+        with self._lock:
+            if self._is_sending or self._shown is None or self._holders:
+                return
+            self._is_sending = True
+        self._context.runtime.spawn("fencepost-progress", self._send_in_time)
+
+    def _send_in_time(self) -> None:
+        runtime = self._context.runtime
+        while self._is_wanted():
+            pause_s = self._sent_at + EVERY_S - runtime.monotonic()
+            if pause_s > 0:
+                runtime.sleep(pause_s)
+            self._send()
+
+    def _is_wanted(self) -> bool:
+        with self._lock:
+            self._is_sending = self._shown is not None and not self._holders
+            return self._is_sending
+
+    def _send(self) -> None:
+        with self._lock:
+            if self._holders:
+                return
+            shown, self._shown = self._shown, None
+            self._sent_at = self._context.runtime.monotonic()
+        if shown is None:
+            return
+        try:
+            self._context.ledger().progress(self._run_id, self._token, shown[0], shown[1])
+        except FencepostError:
+            return  # nobody has been harmed, and the next value says more

@@ -1,0 +1,248 @@
+"""The run, as the job's function sees it: what it is for, and whether it may go on.
+
+::
+
+    @app.job(cron("*/5 * * * *"))
+    def settle(run):
+        with run.transaction() as tx:
+            tx.execute(text("UPDATE account SET …"))
+        run.progress(0.5, "half way")
+
+**Promises.** A run that was told to stop, or whose right to run is gone, raises at its next call: `LeaseLost` when the
+right is gone, `Stopped` when somebody cancelled it or its time is over. What it writes through `transaction` after
+that is refused.
+
+**Not promised.** That `lost` is True the moment another node takes the run over: this process may be cut off. The fence
+is what refuses its writes.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, MutableMapping
+from contextvars import ContextVar
+from datetime import datetime, tzinfo
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fencepost.core.policy import Policy
+from fencepost.core.runs import Claim, StopReason
+from fencepost.core.tick import instant
+from fencepost.engine.context import RunContext
+from fencepost.engine.jobs import Job
+from fencepost.engine.progress import Progress
+from fencepost.errors import LeaseLost, Stopped
+
+if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from sqlalchemy import Connection, Engine
+
+
+class Window(NamedTuple):
+    """The stretch of time a run answers for: after `start`, up to and including `end`. Both in UTC."""
+
+    start: datetime
+    end: datetime
+
+    def astimezone(self, zone: tzinfo) -> Window:
+        """Return the same window in the words of another zone."""
+        return Window(self.start.astimezone(zone), self.end.astimezone(zone))
+
+
+class Run:
+    """One attempt at a run, in the hands of its job."""
+
+    __slots__ = ("_claim", "_context", "_job", "_log", "_params", "_progress", "has_ended", "started_at")
+
+    def __init__(self, job: Job, claim: Claim, context: RunContext) -> None:
+        self._job = job
+        self._claim = claim
+        self._context = context
+        self._params: Mapping[str, Any] | None = None
+        self._log: RunLog | None = None
+        self._progress: Progress | None = None
+        self.started_at = context.runtime.monotonic()
+        self.has_ended = False  # within a transaction of its own: whatever it does now, it has succeeded
+
+    def __repr__(self) -> str:
+        return f"<Run {self.id} of {self.job!r}, attempt {self.attempt}, token {self.token}>"
+
+    @property
+    def id(self) -> int:
+        """The number of the run."""
+        return self._claim.run_id
+
+    @property
+    def job(self) -> str:
+        """The name of the job."""
+        return self._claim.job
+
+    @property
+    def attempt(self) -> int:
+        """Which try this is, from 1."""
+        return self._claim.attempt
+
+    @property
+    def token(self) -> int:
+        """The fencing number: larger than that of every earlier attempt, and of every earlier holder of its key."""
+        return self._claim.token
+
+    @property
+    def node(self) -> str:
+        """The node that executes it."""
+        return self._context.node
+
+    @property
+    def schedule(self) -> str | None:
+        """The id of the schedule it was planned from; None if somebody asked for it."""
+        return self._claim.schedule
+
+    @property
+    def ticks(self) -> int:
+        """How many due times this run stands for: more than one if late ones were put together."""
+        return self._claim.ticks
+
+    @property
+    def requested_by(self) -> str | None:
+        """Who asked for it, if somebody did."""
+        return self._claim.requested_by
+
+    @property
+    def due_at(self) -> datetime:
+        """When it was due; for one that was asked for, from when on it might run."""
+        claim = self._claim
+        return instant(claim.available_at_us if claim.due_at_us is None else claim.due_at_us)
+
+    @property
+    def window(self) -> Window:
+        """The stretch of time it answers for. Empty, at `due_at`, for one that was asked for without any."""
+        claim = self._claim
+        end = self.due_at if claim.window_end_us is None else instant(claim.window_end_us)
+        return Window(end if claim.window_start_us is None else instant(claim.window_start_us), end)
+
+    @property
+    def params(self) -> Mapping[str, Any]:
+        """The parameters, as the function gets them; those it was not given are not among them."""
+        if self._params is None:
+            bound = self._job.signature.bind(json.loads(self._claim.params), self)
+            self._params = {name: value for name, value in bound.items() if value is not self}
+        return self._params
+
+    @property
+    def log(self) -> RunLog:
+        """A logger whose records tell of which run, attempt, token and node they are."""
+        if self._log is None:
+            self._log = RunLog(self)
+        return self._log
+
+    @property
+    def lost(self) -> bool:
+        """Whether the right to run is gone, as far as this process knows. Cheap; ask as often as you like."""
+        return self._context.standing.stopped(self.id, self.token) is StopReason.LOST
+
+    def check(self, *, ask_ledger: bool = False) -> None:
+        """Raise `LeaseLost` if the right to run is gone, `Stopped` if the run was cancelled or is out of time.
+
+        For loops that do not otherwise call the run. With `ask_ledger` the ledger is asked too (a round trip):
+        `LedgerUnavailable` then means that nobody knows.
+        """
+        self._raise_if_stopped()
+        if ask_ledger and not self._context.ledger().check(self.id, self.token):
+            raise self._lost("the ledger has given it to somebody else, or ended it")
+
+    def progress(self, fraction: float, note: str | None = None) -> None:
+        """Show how far it is, from 0 to 1. Never waits: the ledger gets the latest value about twice a second.
+
+        >>> run.progress(0.5, "half way")  # doctest: +SKIP
+        """
+        self._raise_if_stopped()
+        if self._progress is None:
+            self._progress = Progress(self._context, self.id, self.token)
+        self._progress.show(fraction, note)
+
+    def transaction(
+        self, source: Engine | Connection | None = None, *, final: bool = False
+    ) -> AbstractContextManager[Connection]:
+        """Open a transaction in the ledger's own database that is committed only while this run is still ours.
+
+        ::
+
+            with run.transaction() as tx:          # a SQLAlchemy connection
+                tx.execute(text("INSERT …"), {…})  # committed at the end of the block, or LeaseLost
+
+        Args:
+            source: a SQLAlchemy engine or connection of yours to the same database; without it, one of ours.
+            final: end the run as succeeded within this transaction, so that its effects and its end are one. What
+                the function returns is then not recorded.
+        """
+        from fencepost.engine.transactions import transaction  # noqa: PLC0415 - most runs open none
+
+        return transaction(self, self._context, source, final=final)
+
+    @property
+    def shows_progress(self) -> bool:
+        """Whether there may be progress that is not sent yet."""
+        return self._progress is not None
+
+    def settle(self) -> None:
+        """Send what progress is still on its way. For whoever invokes the function, when it has returned."""
+        if self._progress is not None:
+            self._progress.settle()
+
+    def hold_progress(self) -> Callable[[], None]:
+        """Send no progress until the returned function is called: a transaction that compares the row is open."""
+        if self._progress is None:
+            self._progress = Progress(self._context, self.id, self.token)
+        return self._progress.hold()
+
+    def _raise_if_stopped(self) -> None:
+        why = self._context.standing.stopped(self._claim.run_id, self._claim.token)
+        if why is StopReason.LOST:
+            raise self._lost("this node is no longer trusted, or the run was taken over")
+        if why is not None:
+            raise Stopped(str(why))
+
+    def _lost(self, why: str) -> LeaseLost:
+        return LeaseLost(self.label, self.token, why)
+
+    @property
+    def policy(self) -> Policy:
+        """How its job is run."""
+        return self._job.policy
+
+    @property
+    def exclusive_key(self) -> str | None:
+        """The key under which it excludes others, if it has one."""
+        return self._claim.exclusive_key
+
+    def took_us(self) -> int:
+        """How long it has been executing."""
+        return int((self._context.runtime.monotonic() - self.started_at) * 1_000_000)
+
+    @property
+    def label(self) -> str:
+        """What to call it in a sentence."""
+        return f"run {self.id} of {self.job!r}"
+
+
+class RunLog(logging.LoggerAdapter[logging.Logger]):
+    """The logger ``fencepost.jobs.<job>``; its records have `run`, `attempt`, `token`, `node` and `job`."""
+
+    def __init__(self, run: Run) -> None:
+        fields = {"job": run.job, "run": run.id, "attempt": run.attempt, "token": run.token, "node": run.node}
+        super().__init__(logging.getLogger(f"fencepost.jobs.{run.job}"), fields)
+
+    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
+        """Add the fields, beside those of the caller."""
+        known = dict(self.extra or {})
+        kwargs["extra"] = {**(kwargs.get("extra") or {}), **known, "fencepost": known}
+        return msg, kwargs
+
+
+current: ContextVar[Run | None] = ContextVar("fencepost_current_run", default=None)
+
+
+def current_run() -> Run | None:
+    """Return the run that the calling code is part of, or None outside of any."""
+    return current.get()

@@ -1,0 +1,115 @@
+"""`run.transaction()`: the fence, the ledger and the run put together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+import sqlalchemy
+from sqlalchemy import Connection, Engine
+
+from fencepost.core.runs import Ending
+from fencepost.core.states import Move, RunState, next_state, outcome_of
+from fencepost.errors import FencepostError
+from fencepost.fence.ledger_transaction import LedgerTransaction
+from fencepost.fence.run_row import RunRow, Terms
+
+if TYPE_CHECKING:
+    from fencepost.engine.context import RunContext
+    from fencepost.engine.run import Run
+    from fencepost.ledger.ledger import Ledger
+
+REFUSED_WRITE = "refused write"
+_MOST_CONNECTIONS = 100
+
+
+@contextmanager
+def transaction(
+    run: Run, context: RunContext, source: Engine | Connection | None, *, final: bool
+) -> Iterator[Connection]:
+    """Begin, hand out the connection, and commit behind the fence."""
+    ledger = context.ledger()
+    terms = Terms(
+        runtime=context.runtime,
+        isolation=str(run.policy.isolation),
+        ttl_s=context.ttl_s,
+        check_trust=run.check,
+        refused=lambda why: _record_refusal(run, ledger, why),
+        finish=_finish(run, ledger) if final else None,
+    )
+    row = RunRow(ledger.tables.name("run"), run.id, run.token, run.label)
+    # Whatever else changes the row while the transaction is open would end it under repeatable read.
+    send_progress_again = run.hold_progress()
+    try:
+        with LedgerTransaction(source if source is not None else engine_of(ledger), row, terms) as connection:
+            yield connection
+        run.has_ended = run.has_ended or final
+    finally:
+        send_progress_again()
+
+
+def _record_refusal(run: Run, ledger: Ledger, why: str) -> None:
+    """Put on record, in a transaction of its own, that a stale writer was turned away."""
+    run.log.warning("a write of %s was refused: %s", run.label, why)
+    with suppress(FencepostError):  # the log has it, and the writer is turned away in any case
+        ledger.note(what=REFUSED_WRITE, job=run.job, run_id=run.id, node=run.node, token=run.token, reason=why)
+
+
+def _finish(run: Run, ledger: Ledger) -> Callable[[Connection], bool]:
+    state, outcome = next_state(RunState.RUNNING, Move.SUCCEED), outcome_of(Move.SUCCEED)
+    ending = Ending(
+        run.id,
+        run.attempt,
+        run.token,
+        state=state.value,
+        outcome=outcome and outcome.value,
+        took_us=run.took_us(),
+        exclusive_key=run.exclusive_key,
+    )
+    return lambda connection: not ledger.finish_within(connection.connection.cursor(), [ending]).refused
+
+
+_engines: WeakKeyDictionary[Ledger, tuple[int, Engine]] = WeakKeyDictionary()
+_inherited: list[Engine] = []  # a forked child must not close what is its parent's
+
+
+def engine_of(ledger: Ledger) -> Engine:
+    """Return an engine for users' transactions in the ledger's database: one per process, made when first needed."""
+    process = ledger.runtime.process_id()
+    found = _engines.get(ledger)
+    if found is not None and found[0] == process:
+        return found[1]
+    if found is not None:
+        found[1].dispose(close=False)
+        _inherited.append(found[1])
+    engine = _new_engine(ledger)
+    _engines[ledger] = (process, engine)
+    return engine
+
+
+def _new_engine(ledger: Ledger) -> Engine:
+    """Make an engine that keeps one connection at hand, and opens as many more as there are transactions at once."""
+    timeout_s = ledger.url.timeout_s
+    is_file = ledger.url.kind == "sqlite"
+    arguments: dict[str, Any] = (
+        {"timeout": timeout_s, "isolation_level": None, "check_same_thread": False}
+        if is_file
+        else {"connect_timeout": max(round(timeout_s), 1)}
+    )
+    engine = sqlalchemy.create_engine(
+        ledger.url.sqlalchemy(),
+        connect_args=arguments,
+        poolclass=sqlalchemy.QueuePool,
+        pool_size=1,
+        max_overflow=_MOST_CONNECTIONS,
+        pool_pre_ping=not is_file,
+    )
+    if is_file:
+        sqlalchemy.event.listen(engine, "connect", _make_durable)
+    return engine
+
+
+def _make_durable(connection: Any, _: object) -> None:
+    connection.execute("PRAGMA synchronous = FULL")
