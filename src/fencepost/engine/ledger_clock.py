@@ -1,0 +1,58 @@
+"""From the ledger's time to this node's monotonic clock: when to wake for what is due there.
+
+Each answer of the ledger says what time it was. The difference to the monotonic reading taken right after it is an
+upper bound of when that moment is here, late by at most the answer's way back.
+"""
+
+from __future__ import annotations
+
+from fencepost.core.clock_gate import ClockGate, Leap
+from fencepost.core.contact import Contact
+from fencepost.core.runtime import Runtime
+
+
+class LedgerClock:
+    """What this node knows of the ledger's time. Read and told by all its loops."""
+
+    def __init__(self, runtime: Runtime, *, longest_gap_s: float) -> None:
+        self._runtime = runtime
+        self._lock = runtime.lock()
+        self._gate = ClockGate()
+        self._contact = Contact(longest_gap_s=longest_gap_s)
+        self._ahead_us = 0
+
+    def told(self, ledger_us: int) -> Leap | None:
+        """Note an answer of the ledger; return the leap if its clock is not to be believed."""
+        now = self._runtime.monotonic()
+        with self._lock:
+            self._ahead_us = ledger_us - round(now * 1_000_000)
+            self._contact.answered(now)
+            return self._gate.observe(ledger_us=ledger_us, now=now)
+
+    def unanswered(self) -> None:
+        """Note that a call was not answered."""
+        with self._lock:
+            self._contact.unanswered()
+
+    @property
+    def is_believed(self) -> bool:
+        """Whether the ledger's clock advances as ours does."""
+        return self._gate.is_open
+
+    @property
+    def leap(self) -> Leap | None:
+        """The leap, while there is one."""
+        return self._gate.leap
+
+    def contact_s(self) -> float:
+        """How long contact has been unbroken."""
+        with self._lock:
+            return self._contact.lasted_s(self._runtime.monotonic())
+
+    def here(self, ledger_us: int) -> float:
+        """Return the monotonic reading at which it will be `ledger_us` in the ledger."""
+        return (ledger_us - self._ahead_us) / 1_000_000
+
+    def there_us(self) -> int:
+        """Return the ledger's time now, as far as this node can tell."""
+        return round(self._runtime.monotonic() * 1_000_000) + self._ahead_us

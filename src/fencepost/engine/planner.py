@@ -1,0 +1,105 @@
+"""The planner: due schedules become runs, a little ahead of time.
+
+A tick is planned up to a horizon before it is due, and its run is queued with the due time as the moment from which
+it may be claimed. So the arithmetic of schedules is done when nobody waits for it, and at the due time nodes only
+claim. Every node plans; whoever comes second finds the schedule's row locked or `planned_through` moved on.
+
+What was missed while nobody planned is decided here, by the job's misfire policy. A due time never vanishes: it
+becomes a run of its own, part of a coalesced one, or a row that says `misfired` with its range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fencepost.core.events import Event, What
+from fencepost.engine.ledger_clock import LedgerClock
+from fencepost.engine.ticks import Ticks
+from fencepost.errors import LedgerUnavailable
+from fencepost.ledger.ledger import Ledger
+
+HORIZON_S = 2.0
+_BATCH = 500
+_WHILE_CLOSED_S = 5.0
+
+
+class Planner:
+    """The step that turns ticks into runs."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        ticks: Ticks,
+        clock: LedgerClock,
+        is_member: Callable[[], bool],
+        may_plan: Callable[[], bool],
+        on_planned: Callable[[], None],
+        emit: Callable[[Event], None],
+        rest_s: float,
+    ) -> None:
+        self._ledger = ledger
+        self._desk = ledger.desk("planner")
+        self._ticks = ticks
+        self._clock = clock
+        self._is_member = is_member
+        self._may_plan = may_plan
+        self._on_planned = on_planned
+        self._emit = emit
+        self._rest_s = rest_s
+        self._has_told = False
+        self._next_due_us: int | None = 0  # unknown: plan at once
+
+    def due_at(self, next_due_us: int | None) -> None:
+        """Note when the ledger says that a schedule is due next, as seen by somebody who looked."""
+        self._next_due_us = next_due_us
+
+    def step(self, now: float) -> float:
+        """Plan what is due within the horizon."""
+        if not self._is_member() or not self._may_plan():
+            return now + self._rest_s
+        if not self._clock.is_believed:
+            self._alarm()
+            self._clock.told(self._ledger.now_us(self._desk))
+            return now + _WHILE_CLOSED_S
+        if self._plan_from(now) > now:
+            return self._sleep_until(now)
+        return self._plan(now)
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self._desk.rest()
+
+    def _plan(self, now: float) -> float:
+        try:
+            planned = self._ledger.plan(
+                self._desk, horizon_us=round(HORIZON_S * 1_000_000), limit=_BATCH, decide=self._ticks.plan
+            )
+        except LedgerUnavailable:
+            self._clock.unanswered()
+            raise
+        self._clock.told(planned.now_us)
+        self._next_due_us = planned.next_due_at_us
+        if planned.runs:
+            self._on_planned()
+        return now if planned.more else self._sleep_until(now)
+
+    def _plan_from(self, now: float) -> float:
+        """When the next tick comes within the horizon."""
+        if self._next_due_us is None:
+            return float("inf")
+        return self._clock.here(self._next_due_us) - HORIZON_S if self._next_due_us else now
+
+    def _sleep_until(self, now: float) -> float:
+        wake_at = min(self._plan_from(now), now + self._rest_s)
+        if wake_at - now > 1.0:
+            self._desk.rest()
+        # A schedule that another node is planning right now shows as due until it has committed.
+        return max(wake_at, now + 0.02)
+
+    def _alarm(self) -> None:
+        if not self._has_told:
+            self._has_told = True
+            why = f"{self._clock.leap}; this node plans nothing and declares nobody dead until it is back, or restarted"
+            self._emit(Event(What.CLOCK_LEAPT, reason=why, node="-"))
+            self._ledger.journal(self._desk, what=str(What.CLOCK_LEAPT), reason=why)

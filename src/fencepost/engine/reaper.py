@@ -1,0 +1,114 @@
+"""The reaper: what a dead node left behind is found, and rerun, failed or held by policy.
+
+Death is decided in one place: the node's own lease. Whoever can take it, after it ran out by the store's clock, has
+thereby declared the node dead, for a session that ended is never renewed. Only then is the death noted in the
+ledger, and only then are the dead node's runs touched; if this process dies in between, the next one finds the
+lease free or the note without its consequence, and goes on from there.
+
+A node that has not itself been in unbroken contact with the ledger for a whole ttl declares nobody dead: after an
+outage the living renew first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fencepost.core.duration import Duration
+from fencepost.core.events import Event, What
+from fencepost.core.grants import Grant, Session
+from fencepost.engine.ledger_clock import LedgerClock
+from fencepost.engine.membership import NODE_LEASE, Membership
+from fencepost.leases.locks import Locks
+from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.nodes import NodeRow
+
+_MANY_STEPS = 20
+
+
+class Reaper:
+    """The step that looks after the dead."""
+
+    def __init__(
+        self,
+        *,
+        ledger: Ledger,
+        locks: Locks,
+        membership: Membership,
+        clock: LedgerClock,
+        ttl: Duration,
+        ttl_s: float,
+        may_reap: Callable[[], bool],
+        on_reaped: Callable[[], None],
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._ledger = ledger
+        self._desk = ledger.desk("reaper")
+        self._locks = locks
+        self._membership = membership
+        self._clock = clock
+        self._ttl = ttl
+        self._ttl_s = ttl_s
+        self._every_s = min(max(ttl_s / 10, 0.2), 3.0)
+        self._may_reap = may_reap
+        self._on_reaped = on_reaped
+        self._emit = emit
+        self._others: list[NodeRow] = []
+        self._must_list = True
+        self._mark: object = None
+        self._steps = 0
+
+    def nodes_changed(self, mark: object) -> None:
+        """Note what a look says of the nodes: another mark means that some came or went."""
+        if mark != self._mark:
+            self._mark = mark
+            self._must_list = True
+
+    def step(self, now: float) -> float:
+        """Declare dead who is dead, and give up what they had."""
+        member = self._membership.member
+        self._steps += 1
+        if member is None or not self._may_reap() or not self._clock.is_believed:
+            return now + self._every_s
+        if self._must_list or self._steps % _MANY_STEPS == 0:
+            self._list(member.node_id)
+        if self._others and self._clock.contact_s() >= self._ttl_s:
+            self._bury_the_dead()
+        self._desk.rest()
+        return now + self._every_s
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self._desk.rest()
+
+    def _list(self, me: str) -> None:
+        self._must_list = False
+        self._others = [node for node in self._ledger.living_nodes(self._desk) if node.id != me]
+        for node_id in self._ledger.unreaped(self._desk):
+            self._give_up_runs(node_id)
+
+    def _bury_the_dead(self) -> None:
+        grants = {node.grant_id: node for node in self._others}
+        for grant_id in self._locks.missing([_grant(node) for node in self._others]):
+            self._bury(grants[grant_id])
+
+    def _bury(self, node: NodeRow) -> None:
+        """Take the dead node's lease, which is what makes it dead, and give up its runs."""
+        with_its_lease = self._locks.try_lock(NODE_LEASE + node.id, ttl=self._ttl)
+        if with_its_lease is None:
+            return  # it lives, or another node is at it
+        try:
+            if self._ledger.bury(self._desk, node.id, "its session expired"):
+                self._emit(Event(What.NODE_DIED, node=node.id, holder=node.name, reason="its session expired"))
+            self._others = [other for other in self._others if other.id != node.id]
+            self._on_reaped()
+        finally:
+            with_its_lease.release()
+
+    def _give_up_runs(self, node_id: str) -> None:
+        if self._ledger.reap_all(self._desk, node_id):
+            self._on_reaped()
+
+
+def _grant(node: NodeRow) -> Grant:
+    """Return the node's session as the lease store knows it; only name and grant id are compared."""
+    return Grant(NODE_LEASE + node.id, Session("", node.name, 0.0), node.grant_id, node.token)
