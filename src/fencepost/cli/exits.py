@@ -9,8 +9,9 @@ class Exit(IntEnum):
     """Exit codes of ``fencepost``; ``fencepost exec`` otherwise returns those of its program."""
 
     OK = 0
-    UNKNOWN_LOCK = 1
-    BAD_INPUT = 2  # also: the store cannot be reached
+    UNKNOWN = 1  # there is no such lock, job, schedule or run
+    BAD_INPUT = 2  # also: the store or the ledger cannot be reached
+    NOT_WELL = 3  # the run that was waited for has ended, and did not succeed
     LOST = 74  # EX_IOERR: the lease was lost and the program was ended
     HELD = 75  # EX_TEMPFAIL: somebody else has the lock
     NOT_EXECUTABLE = 126

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from fencepost.cli import tables
+from fencepost.cli.drawing import print_json
 from fencepost.cli.exec_options import STORE_VARIABLE
 from fencepost.cli.exits import Exit
 from fencepost.core.grants import LeaseRecord
@@ -37,7 +38,7 @@ def list_(store: _Store = "", as_json: _Json = False) -> int:
     with _connected(store) as locks:
         records = list(locks.records())
     if as_json:
-        tables.print_json([tables.record_fields(record) for record in records])
+        print_json([tables.record_fields(record) for record in records])
     elif records:
         tables.print_records(records)
     else:
@@ -57,7 +58,7 @@ def show(name: _Name, store: _Store = "", as_json: _Json = False) -> int:
     if record is None:
         return _unknown(name)
     if as_json:
-        tables.print_json(tables.record_fields(record))
+        print_json(tables.record_fields(record))
     else:
         tables.print_record(record)
     return Exit.OK
@@ -81,7 +82,7 @@ def history(
     if past is None:
         print("fencepost: this store keeps no history", file=sys.stderr)
     if as_json:
-        tables.print_json([tables.past_fields(grant) for grant in past or ()])
+        print_json([tables.past_fields(grant) for grant in past or ()])
     elif past:
         tables.print_history(past)
     elif past is not None:
@@ -114,7 +115,7 @@ def release(
             _confirm(record)
         taken = locks.revoke(name) if record.is_held else None
     if as_json:
-        tables.print_json({"released": taken is not None, **tables.record_fields(taken or record)})
+        print_json({"released": taken is not None, **tables.record_fields(taken or record)})
     else:
         print(_what_was_done(name, taken))
     return Exit.OK
@@ -128,7 +129,7 @@ def _connected(store: str) -> Locks:
 
 def _unknown(name: str) -> int:
     print(f"fencepost: there is no lock {name!r} here", file=sys.stderr)
-    return Exit.UNKNOWN_LOCK
+    return Exit.UNKNOWN
 
 
 def _confirm(record: LeaseRecord) -> None:

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
+from fencepost.cli.drawing import at, draw_fields, draw_rows, to_the_second
 from fencepost.core.duration import spelled
 from fencepost.core.grants import LeaseRecord, PastGrant
-from fencepost.core.tick import spelled_us
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-_WIDE = 1000  # a file or a pipe has no edge at which to cut names
 
 
 def record_fields(record: LeaseRecord) -> dict[str, object]:
@@ -24,9 +17,9 @@ def record_fields(record: LeaseRecord) -> dict[str, object]:
         "holder": record.holder,
         "token": record.token,
         "grant": record.grant_id,
-        "since": _at(record.acquired_at_us) if record.is_held else None,
+        "since": at(record.acquired_at_us) if record.is_held else None,
         "free_in_s": record.free_in_s,
-        "last_tick": _at(record.last_tick_us),
+        "last_tick": at(record.last_tick_us),
     }
 
 
@@ -36,8 +29,8 @@ def past_fields(grant: PastGrant) -> dict[str, object]:
         "name": grant.name,
         "holder": grant.holder,
         "token": grant.token,
-        "from": _at(grant.acquired_at_us),
-        "until": _at(grant.ended_at_us),
+        "from": at(grant.acquired_at_us),
+        "until": at(grant.ended_at_us),
         "why": grant.why,
     }
 
@@ -47,34 +40,25 @@ def holder_of(record: LeaseRecord) -> str:
     return (record.holder or "somebody") if record.is_held else "nobody"
 
 
-def print_json(value: object) -> None:
-    """Write `value` for programs."""
-    print(json.dumps(value, ensure_ascii=False, indent=2))
-
-
 def print_records(records: Sequence[LeaseRecord]) -> None:
     """Draw one row per lock."""
-    table = _table("name", "holder", "token", "since", "free in", "last tick")
-    for record in records:
-        _add(table, *_cells(record).values())
-    _draw(table)
+    columns = ("name", "holder", "token", "since", "free in", "last tick")
+    draw_rows(columns, (list(_cells(record).values()) for record in records))
 
 
 def print_record(record: LeaseRecord) -> None:
     """Draw one lock, one line per field."""
-    table = _table()
-    for name, cell in (_cells(record) | {"grant": record.grant_id or ""}).items():
-        _add(table, name, cell)
-    _draw(table)
+    draw_fields(_cells(record) | {"grant": record.grant_id or ""})
 
 
 def print_history(past: Sequence[PastGrant]) -> None:
     """Draw one row per ended grant."""
-    table = _table("name", "holder", "token", "from", "until", "why")
-    for grant in past:
-        from_to = (_to_the_second(grant.acquired_at_us), _to_the_second(grant.ended_at_us))
-        _add(table, grant.name, grant.holder, str(grant.token), *from_to, grant.why)
-    _draw(table)
+    draw_rows(("name", "holder", "token", "from", "until", "why"), (_past_cells(grant) for grant in past))
+
+
+def _past_cells(grant: PastGrant) -> tuple[str, ...]:
+    from_to = (to_the_second(grant.acquired_at_us), to_the_second(grant.ended_at_us))
+    return (grant.name, grant.holder, str(grant.token), *from_to, grant.why)
 
 
 def _cells(record: LeaseRecord) -> dict[str, str]:
@@ -82,9 +66,9 @@ def _cells(record: LeaseRecord) -> dict[str, str]:
         "name": record.name,
         "holder": holder_of(record),
         "token": str(record.token),
-        "since": _to_the_second(record.acquired_at_us if record.is_held else None),
+        "since": to_the_second(record.acquired_at_us if record.is_held else None),
         "free in": _free_in(record),
-        "last tick": _at(record.last_tick_us) or "",
+        "last tick": at(record.last_tick_us) or "",
     }
 
 
@@ -92,36 +76,3 @@ def _free_in(record: LeaseRecord) -> str:
     if record.free_in_s is None:
         return "unknown" if record.is_held else "free"
     return spelled(round(max(record.free_in_s, 0.0), 1)) if record.free_in_s > 0 else "free"
-
-
-def _at(at_us: int | None) -> str | None:
-    return None if at_us is None else spelled_us(at_us)
-
-
-def _to_the_second(at_us: int | None) -> str:
-    return "" if at_us is None else spelled_us(at_us - at_us % 1_000_000)
-
-
-def _table(*columns: str) -> Table:
-    from rich import box  # noqa: PLC0415 - only people need tables
-    from rich.table import Table  # noqa: PLC0415
-
-    table = Table(*columns, box=box.SIMPLE_HEAD, show_header=bool(columns), pad_edge=False)
-    for column in table.columns:
-        column.overflow = "fold"
-    return table
-
-
-def _add(table: Table, *cells: str) -> None:
-    from rich.text import Text  # noqa: PLC0415
-
-    table.add_row(*(Text(cell) for cell in cells))  # plain: a lock may be called "[red]"
-
-
-def _draw(table: Table) -> None:
-    from rich.console import Console  # noqa: PLC0415
-
-    console = Console()
-    if not console.is_terminal:
-        console.width = _WIDE
-    console.print(table)

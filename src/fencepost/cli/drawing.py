@@ -1,0 +1,93 @@
+"""Tables for people, JSON for programs: how every command shows what it found."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from fencepost.core.tick import spelled_us
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table
+
+_WIDE = 1000  # a file or a pipe has no edge at which to cut names
+
+
+def print_json(value: object) -> None:
+    """Write one document for programs."""
+    print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_line(value: object) -> None:
+    """Write one object on a line of its own, at once: whoever follows reads it while we go on."""
+    print(json.dumps(value, ensure_ascii=False), flush=True)
+
+
+def at(at_us: int | None) -> str | None:
+    """Spell an instant exactly, for programs."""
+    return None if at_us is None else spelled_us(at_us)
+
+
+def to_the_second(at_us: int | None) -> str:
+    """Spell an instant for people; nothing if there is none."""
+    return "" if at_us is None else spelled_us(at_us - at_us % 1_000_000)
+
+
+def to_the_millisecond(at_us: int | None) -> str:
+    """Spell an instant for people who look closely."""
+    if at_us is None:
+        return ""
+    second, part_us = divmod(at_us, 1_000_000)
+    return f"{spelled_us(second * 1_000_000)[:-1]}.{part_us // 1000:03}Z"
+
+
+def draw_rows(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Draw a table with a head."""
+    table = new_table(*columns)
+    for row in rows:
+        add(table, *row)
+    draw(table)
+
+
+def draw_fields(fields: Mapping[str, str]) -> None:
+    """Draw one thing, a line per field; those without a value are left out."""
+    table = new_table()
+    for name, cell in fields.items():
+        if cell:
+            add(table, name, cell)
+    draw(table)
+
+
+def new_table(*columns: str) -> Table:
+    """Make a table; without columns it has no head."""
+    from rich import box  # noqa: PLC0415 - only people need tables
+    from rich.table import Table  # noqa: PLC0415
+
+    table = Table(*columns, box=box.SIMPLE_HEAD, show_header=bool(columns), pad_edge=False)
+    for column in table.columns:
+        column.overflow = "fold"
+    return table
+
+
+def add(table: Table, *cells: str) -> None:
+    """Add a row."""
+    from rich.text import Text  # noqa: PLC0415
+
+    table.add_row(*(Text(cell) for cell in cells))  # plain: a lock may be called "[red]"
+
+
+def draw(table: Table) -> None:
+    """Write a table to standard output."""
+    console().print(table)
+
+
+def console() -> Console:
+    """Return standard output as rich sees it."""
+    from rich.console import Console  # noqa: PLC0415
+
+    screen = Console()
+    if not screen.is_terminal:
+        screen.width = _WIDE
+    return screen
