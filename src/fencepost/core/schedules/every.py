@@ -16,7 +16,7 @@ from datetime import datetime
 
 from fencepost.core.duration import Duration, seconds, spelled
 from fencepost.core.schedules.at import instant_us
-from fencepost.core.schedules.base import CHECKED_FROM_US, DAY_S, LAST_US, SECOND_US, Dues
+from fencepost.core.schedules.base import CHECKED_FROM_US, DAY_S, FIRST_DAY, LAST_DAY, LAST_US, SECOND_US, Dues
 from fencepost.core.schedules.calendar import Calendar, LeaveOut, calendar_of, spelled_items
 from fencepost.core.schedules.jitter import jitter_from
 from fencepost.core.schedules.zones import stretch_at, stretches_from, zone_key
@@ -74,8 +74,8 @@ class Every(Dues):
             stretch = stretch_at(self.tz, due_us // SECOND_US)
             day = _day(due_us, stretch.offset_s)
             opens = calendar.next_open(day)
-            if opens == day:
-                return due_us
+            if opens == day or opens > LAST_DAY:
+                return due_us if opens == day else None
             opens_s = min(opens * DAY_S - stretch.offset_s, stretch.end_s)
             due_us = self._grid_after(opens_s * SECOND_US - 1)
         return None
@@ -87,8 +87,8 @@ class Every(Dues):
             stretch = stretch_at(self.tz, due_us // SECOND_US)
             day = _day(due_us, stretch.offset_s)
             opened = calendar.last_open(day)
-            if opened == day:
-                return due_us
+            if opened == day or opened < FIRST_DAY:
+                return due_us if opened == day else None
             closes_s = max((opened + 1) * DAY_S - stretch.offset_s, stretch.start_s)
             due_us = self._grid_before(closes_s * SECOND_US)
         return None

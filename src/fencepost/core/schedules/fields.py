@@ -134,22 +134,20 @@ class _Days:
             return day if day <= LAST_DAY else None
         asked, answer = self._ahead
         if asked <= day <= answer:
-            return answer
+            return answer if answer <= LAST_DAY else None
         found = self._search_ahead(day)
-        if found is not None:
-            self._ahead = (day, found)
-        return found
+        self._ahead = (day, found)
+        return found if found <= LAST_DAY else None
 
     def last_until(self, day: int) -> int | None:
         if self._every_day:
             return day if day >= FIRST_DAY else None
         asked, answer = self._behind
         if answer <= day <= asked:
-            return answer
+            return answer if answer >= FIRST_DAY else None
         found = self._search_behind(day)
-        if found is not None:
-            self._behind = (day, found)
-        return found
+        self._behind = (day, found)
+        return found if found >= FIRST_DAY else None
 
     def count(self, first: int, until: int) -> int:
         """Count the days in [first, until)."""
@@ -161,33 +159,33 @@ class _Days:
         at = date_of(day)
         return at.month in self._sim.months and self._sim.match_day(at) and self._calendar.is_open(day)
 
-    def _search_ahead(self, day: int) -> int | None:
+    def _search_ahead(self, day: int) -> int:
+        """Return the first day from `day` on; one past the calendar's end if there is none."""
         while day <= LAST_DAY:
             at = date_of(day)
             if at.month not in self._sim.months:
                 day = self._next_month(at.year, at.month)
-            elif self._sim.match_day(at):
-                opens = self._calendar.next_open(day)
-                if opens == day:
-                    return day
+            elif not self._sim.match_day(at):
+                day += 1
+            elif (opens := self._calendar.next_open(day)) > day:
                 day = opens
             else:
-                day += 1
-        return None
+                break
+        return day
 
-    def _search_behind(self, day: int) -> int | None:
+    def _search_behind(self, day: int) -> int:
+        """Return the last day up to `day`; one before the calendar if there is none."""
         while day >= FIRST_DAY:
             at = date_of(day)
             if at.month not in self._sim.months:
                 day -= at.day
-            elif self._sim.match_day(at):
-                opened = self._calendar.last_open(day)
-                if opened == day:
-                    return day
+            elif not self._sim.match_day(at):
+                day -= 1
+            elif (opened := self._calendar.last_open(day)) < day:
                 day = opened
             else:
-                day -= 1
-        return None
+                break
+        return day
 
     def _next_month(self, year: int, month: int) -> int:
         """Return the first day of the next month that is named."""
