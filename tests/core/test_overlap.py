@@ -25,8 +25,9 @@ def test_schedules_made_at_run_time_do_not_block_each_other() -> None:
     assert "job:report" not in keys
 
 
-NAMES = st.from_regex(r"[a-z][a-z.\-]{0,5}(/[a-z][a-z.\-]{0,5}){0,2}", fullmatch=True)
-IDS = st.none() | st.from_regex(r"[a-z][a-z:]{0,5}(/[a-z][a-z:]{0,5}){0,2}", fullmatch=True)
+# Few letters, so that names made of the same parts in other ways are met often.
+NAMES = st.from_regex(r"[ab](/[ab]){0,2}", fullmatch=True)
+IDS = st.none() | st.from_regex(r"[ab]([/:][ab]){0,2}", fullmatch=True)
 
 
 @given(NAMES, IDS, NAMES, IDS)

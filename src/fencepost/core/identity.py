@@ -28,6 +28,7 @@ LONGEST_KEY = 191
 LONGEST_NAME = 120
 LONGEST_SCHEDULE_ID = 160
 _HASH_LENGTH = 64
+_CANONICAL = json.JSONEncoder(sort_keys=True, separators=(",", ":"), allow_nan=False)
 _WORD = re.compile(r"\w[\w.\-]*")
 _WORD_OF_SCHEDULE = re.compile(r"\w[\w.\-:]*")
 
@@ -88,7 +89,7 @@ def request_hash(
 
 def canonical_json(value: object) -> str:
     """Write `value` as JSON in the one way that fingerprints are taken of."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return _CANONICAL.encode(value)
 
 
 def fitted(text: str) -> str:

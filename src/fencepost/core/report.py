@@ -51,7 +51,7 @@ def report_of_result(result: object) -> Report:
     if result is None:
         return SUCCEEDED
     try:
-        text = json.dumps(result, separators=(",", ":"), allow_nan=False, default=_as_text)
+        text = _JSON.encode(result)
     except Exception as error:  # noqa: BLE001 - whatever a return value does, the work is done
         return Report(
             "succeeded", reason=beginning(f"the result is not kept, for it is no JSON: {error}", LONGEST_ERROR)
@@ -121,3 +121,6 @@ def _as_text(value: Any) -> Any:
     if isinstance(value, set | frozenset):
         return list(value)
     raise TypeError(f"{type(value).__name__} is no JSON")
+
+
+_JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_as_text)
