@@ -65,6 +65,11 @@ def test_every_change_is_read_as_people_write_it() -> None:
     assert policy.isolation is Isolation.READ_COMMITTED
 
 
+def test_a_misfire_is_kept_with_the_cap_it_has_by_default() -> None:
+    kept = [Policy.of(misfire=each).misfire for each in ("once", "skip", "all", "all:7")]
+    assert kept == ["once", "skip", "all:100", "all:7"]
+
+
 def test_none_means_the_default() -> None:
     assert Policy.of("event", timeout=None, overlap=None, sla=None) == Policy.of("event")
 
@@ -91,9 +96,10 @@ def test_a_name_or_value_that_is_nearly_right_is_refused_with_what_was_meant() -
         ({"crash_limit": 0}, "crash_limit 0 must be"),
         ({"priority": 1001}, "from -1000 to 1000"),
         ({"sla": 0}, "sla 0 must be more than zero"),
-        ({"misfire": "never"}, "misfire 'never' is unknown"),
-        ({"misfire": "all:0"}, "misfire 'all:0' is unknown"),
-        ({"misfire": "once:3"}, "is unknown"),
+        ({"misfire": "never"}, "misfire 'never'"),
+        ({"misfire": "all:0"}, "misfire"),
+        ({"misfire": "once:3"}, "misfire 'once:3'"),
+        ({"misfire": 3}, "misfire 3"),
         ({"overlap": 3}, "overlap 3 is unknown"),
         ({"exclusive": ""}, "must be a text"),
         ({"exclusive": "a:{"}, "is no template"),

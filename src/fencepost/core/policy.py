@@ -34,6 +34,7 @@ from typing import Any, TypeVar
 
 from fencepost.core.duration import seconds, spelled
 from fencepost.core.identity import canonical_json, queue_name
+from fencepost.core.misfire import Misfire
 from fencepost.core.nearest import suggestion
 from fencepost.core.retry import Backoff
 from fencepost.errors import InvalidPolicy
@@ -204,11 +205,9 @@ def _queue(value: Any, _: str) -> str:
     return queue_name(value)
 
 
-def _misfire(value: Any, name: str) -> str:
-    found = re.fullmatch(r"(once|skip|all)(?::(\d+))?", value) if isinstance(value, str) else None
-    if found is None or (found[2] and (found[1] != "all" or int(found[2]) < 1)):
-        raise InvalidPolicy(f'{name} {value!r} is unknown; it is "once", "skip", or "all:100" for at most 100')
-    return "all:100" if value == "all" else str(value)
+def _misfire(value: Any, _: str) -> str:
+    read = Misfire.of(value)
+    return f"all:{read.cap}" if read.kind == "all" else read.kind
 
 
 def _exclusive(value: Any, name: str) -> str:
