@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import fencepost
-from fencepost.cli import locks, speech
+from fencepost.cli import locks, migrate, schedules, speech
 from fencepost.cli.exits import Exit
 from fencepost.errors import ConfigurationError
 
@@ -26,7 +26,10 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # its tracebacks may show what a variable holds, such as a URL with its password
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.add_typer(locks.app, name="locks")
+LOOK, ACT, LOCKS = "Look", "Act", "Locks"
+app.add_typer(schedules.app, name="schedules", rich_help_panel=LOOK)
+app.command("migrate", rich_help_panel=ACT)(migrate.migrate)
+app.add_typer(locks.app, name="locks", rich_help_panel=LOCKS)
 
 
 def main(words: list[str]) -> int:
@@ -65,7 +68,7 @@ def _root(
     """Stand for the options before the command; its help is that of the app."""
 
 
-@app.command(name="exec", add_help_option=False)
+@app.command(name="exec", add_help_option=False, rich_help_panel=LOCKS)
 def _exec() -> None:
     """Run a program while holding a lock; it is stopped before anybody else can have the lock."""
     raise AssertionError("exec is read by fencepost.cli.exec")

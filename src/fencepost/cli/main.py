@@ -8,7 +8,7 @@ import sys
 from collections.abc import Sequence
 
 from fencepost.cli.exits import Exit
-from fencepost.errors import FencepostError, StoreUnavailable
+from fencepost.errors import FencepostError, LedgerUnavailable, NotInLedger, StoreUnavailable
 from fencepost.threaded.guardian import occupy_standard_streams
 
 _PASSWORD = re.compile(r"(://[^\s:@/]*):\S*@")
@@ -19,14 +19,13 @@ def main(words: Sequence[str] | None = None) -> int:
     occupy_standard_streams()  # before a store opens a file that would then be taken for standard input
     try:
         return _run(list(sys.argv[1:] if words is None else words))
-    except StoreUnavailable as error:
-        print(
-            f"fencepost: {_in_one_line(error).rstrip('.')}; is it running, and is the store URL right?", file=sys.stderr
-        )
+    except (StoreUnavailable, LedgerUnavailable) as error:
+        where = "ledger" if isinstance(error, LedgerUnavailable) else "store"
+        _complain(f"{_in_one_line(error).rstrip('.')}; is it running, and is the {where} URL right?")
         return Exit.BAD_INPUT
     except FencepostError as error:
-        print(f"fencepost: {_in_one_line(error)}", file=sys.stderr)
-        return Exit.BAD_INPUT
+        _complain(_in_one_line(error))
+        return Exit.UNKNOWN if isinstance(error, NotInLedger) else Exit.BAD_INPUT
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
@@ -42,6 +41,10 @@ def _run(words: list[str]) -> int:
     from fencepost.cli import app  # noqa: PLC0415
 
     return app.main(words)
+
+
+def _complain(sentence: str) -> None:
+    print(f"fencepost: {sentence}", file=sys.stderr)
 
 
 def _in_one_line(error: BaseException) -> str:

@@ -1,0 +1,70 @@
+"""How commands reach the ledger: which one is meant, opening it, and who is asking."""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.errors import SchemaMismatch
+
+if TYPE_CHECKING:
+    from fencepost.ledger.ledger import Ledger
+
+LedgerUrlOption = Annotated[
+    str,
+    typer.Option(
+        "--ledger",
+        metavar="URL",
+        help="The ledger's database. Default: $FENCEPOST_URL, else url in fencepost.toml, else sqlite:///fencepost.db.",
+        show_default=False,
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
+By = Annotated[
+    str,
+    typer.Option("--by", metavar="WHO", help="Who asks, for the record. Default: the login name.", show_default=False),
+]
+Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.", show_default=False)]
+
+
+def ledger_url(given: str) -> str:
+    """Return the URL of the ledger that is meant: the one given, or that of the settings."""
+    if given:
+        return given
+    from fencepost.config import read_settings  # noqa: PLC0415 - `exec` has no ledger
+
+    return read_settings({}).url
+
+
+@contextmanager
+def opened(given: str) -> Iterator[Ledger]:
+    """Open a ledger that is there; `SchemaMismatch` says what to do if it is not."""
+    from fencepost.ledger.ledger import open_ledger  # noqa: PLC0415 - SQLAlchemy takes its time to load
+    from fencepost.ledger.migrations import check_schema  # noqa: PLC0415
+    from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
+
+    ledger = open_ledger(ledger_url(given), ThreadedRuntime())
+    if ledger.url.kind == "sqlite" and not ledger.url.path.exists():  # or looking would make an empty one
+        raise SchemaMismatch(
+            f"there is no ledger at {ledger.url.path}; name one with --ledger URL or FENCEPOST_URL, or start a node, "
+            "which makes it: fencepost run APP"
+        )
+    try:
+        check_schema(ledger)
+        yield ledger
+    finally:
+        ledger.close()
+
+
+def who(by: str) -> str:
+    """Return who asks: as given, else the login name."""
+    if by:
+        return by
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # a user id without a name, as containers have
+        return "unknown"
