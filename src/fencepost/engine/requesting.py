@@ -1,0 +1,105 @@
+"""From what somebody asks for to a run that can be recorded: parameters checked, key and time worked out.
+
+What is asked of a job in this application is checked against its function; of a job that another deploy owns, against
+what that deploy has put into the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from fencepost.core.identity import canonical_json, request_hash, request_key
+from fencepost.core.overlap import exclusive_key
+from fencepost.core.parameters import Signature
+from fencepost.core.policy import Policy
+from fencepost.core.runs import Requested
+from fencepost.core.tick import microseconds
+from fencepost.engine.jobs import Job
+from fencepost.errors import InvalidParameters, InvalidTick
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """As much of a job as a request needs."""
+
+    name: str
+    policy: Policy
+    signature: Signature
+
+    @staticmethod
+    def of(job: Job) -> Known:
+        """Take it from a job of this application."""
+        return Known(job.name, job.policy, job.signature)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What somebody asks for, besides the job and its parameters.
+
+    `at_us` is a wish of the caller, and part of what is asked for; `available_at_us` is only when it may start.
+    """
+
+    key: str | None = None
+    at_us: int | None = None
+    available_at_us: int | None = None
+    window_us: tuple[int, int] | None = None
+    priority: int | None = None
+    requested_by: str | None = None
+    reason: str | None = None
+    retry_of: int | None = None
+    generation: int = 0
+    origin_key: str | None = None  # instead of a key
+    schedule: str | None = None
+    due_at_us: int | None = None
+    runtime_schedule: str | None = None  # for the exclusive key: see `core.overlap`
+
+
+def requested(job: Known, params: Mapping[str, Any], request: Request) -> Requested:
+    """Return the run to be recorded, or raise `InvalidParameters`."""
+    stored = job.signature.validate(params, job=job.name)
+    policy, sla_s = job.policy, job.policy.sla_s
+    window_start_us, window_end_us = request.window_us or (None, None)
+    return Requested(
+        job=job.name,
+        type=str(policy.type),
+        params=canonical_json(stored),
+        params_hash=request_hash(job.name, stored, window_us=request.window_us, available_at_us=request.at_us),
+        origin_key=request.origin_key or (None if request.key is None else request_key(request.key)),
+        schedule=request.schedule,
+        first_due_at_us=request.due_at_us,
+        due_at_us=request.due_at_us,
+        window_start_us=window_start_us,
+        window_end_us=window_end_us,
+        available_at_us=request.at_us if request.at_us is not None else request.available_at_us,
+        priority=policy.priority if request.priority is None else checked_priority(request.priority),
+        queue=policy.queue,
+        exclusive_key=exclusive_key(job.name, policy, stored, runtime_schedule=request.runtime_schedule),
+        sla_us=None if sla_s is None else round(sla_s * 1_000_000),
+        requested_by=request.requested_by,
+        reason=request.reason,
+        retry_of=request.retry_of,
+        generation=request.generation,
+    )
+
+
+def checked_priority(priority: object) -> int:
+    """Return `priority` if it is one."""
+    if isinstance(priority, bool) or not isinstance(priority, int) or not -1000 <= priority <= 1000:
+        raise InvalidParameters(f"priority {priority!r} must be a whole number from -1000 to 1000")
+    return priority
+
+
+def instant_us(at: datetime | str, *, what: str = "at") -> int:
+    """Read an instant, given as an aware datetime or an ISO text with its zone."""
+    try:
+        moment = datetime.fromisoformat(at) if isinstance(at, str) else at
+    except ValueError:
+        raise InvalidTick(f"{what} {at!r} is no time; write it as 2026-01-01T00:00Z") from None
+    if not isinstance(moment, datetime):
+        raise InvalidTick(f"{what} {at!r} is no time; give a datetime, or a text such as 2026-01-01T00:00Z")
+    if moment.utcoffset() is None:
+        raise InvalidTick(f"{what} {at} has no time zone; add one, as in 2026-01-01T00:00Z")
+    return microseconds(moment)

@@ -1,0 +1,77 @@
+"""What a job's function sees of its run."""
+
+import logging
+from datetime import UTC, date, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+
+from fencepost.core.runs import StopReason
+from fencepost.core.tick import microseconds
+from fencepost.errors import LeaseLost, Stopped
+from tests.app.surroundings import Told, run_of
+
+NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def test_the_window_runs_from_the_due_before_to_this_one() -> None:
+    run = run_of(
+        due_at_us=microseconds(NOON),
+        window_start_us=microseconds(NOON.replace(hour=11)),
+        window_end_us=microseconds(NOON),
+    )
+    assert run.window == (NOON.replace(hour=11), NOON)
+    assert run.due_at == NOON
+    assert run.window.astimezone(ZoneInfo("Asia/Seoul")).start.hour == 20
+
+
+def test_a_run_that_was_asked_for_has_an_empty_window() -> None:
+    run = run_of(available_at_us=microseconds(NOON))
+    assert run.due_at == NOON
+    assert run.window == (NOON, NOON)
+
+
+def test_the_first_due_of_all_has_no_start_before_it() -> None:
+    run = run_of(due_at_us=microseconds(NOON), window_end_us=microseconds(NOON))
+    assert run.window == (NOON, NOON)
+
+
+def test_parameters_are_those_given_as_the_function_wants_them() -> None:
+    def settle(run: object, day: date, account: int = 5) -> None: ...
+
+    assert run_of(settle, params='{"day": "2026-01-31"}').params == {"day": date(2026, 1, 31)}
+
+
+def test_a_run_is_not_lost_until_its_runner_says_so() -> None:
+    standing = Told()
+    run = run_of(standing=standing)
+    assert not run.lost
+    run.check()
+    standing.why = StopReason.LOST
+    assert run.lost
+    with pytest.raises(LeaseLost, match=r"run 12 of 'settle'.*token 1000"):
+        run.check()
+
+
+@pytest.mark.parametrize("why", [StopReason.CANCELLED, StopReason.TIMED_OUT, StopReason.SHUTDOWN])
+def test_every_call_through_a_stopped_run_raises(why: StopReason) -> None:
+    run = run_of(standing=Told(why))
+    assert not run.lost
+    with pytest.raises(Stopped, match=str(why)):
+        run.check()
+    with pytest.raises(Stopped, match=str(why)):
+        run.progress(0.5)
+
+
+def test_records_of_the_log_tell_of_which_run_they_are(caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.INFO, logger="fencepost.jobs.settle"):
+        run_of().log.info("paid %d", 3, extra={"account": 7})
+    (record,) = caplog.records
+    assert record.getMessage() == "paid 3"
+    assert (record.run, record.attempt, record.token, record.node, record.account) == (12, 2, 1000, "here:1:abcd", 7)
+    assert record.fencepost["run"] == 12
+
+
+def test_progress_must_be_a_number() -> None:
+    with pytest.raises(ValueError, match="no fraction"):
+        run_of().progress(float("nan"))
