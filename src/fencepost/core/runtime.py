@@ -82,6 +82,75 @@ class GuardedProcess(Protocol):
         ...
 
 
+class WorkerProcess(Protocol):
+    """A process of ours that takes messages one by one and answers in lines, under a guardian like any guarded program.
+
+    What was sent and not taken yet can be recalled: the queue lies in the kernel, so every message is either taken by
+    the worker or recalled, never both, whatever the worker is doing. What the worker has answered can be read even
+    after it was killed. What it leaves behind in its process group ends with it.
+    """
+
+    shared: memoryview  # the page of memory that both processes see
+    largest_message: int
+
+    @property
+    def pid(self) -> int: ...
+
+    def send(self, message: bytes) -> bool:
+        """Queue one message of at most `largest_message` bytes; False if the queue is full."""
+        ...
+
+    def send_aside(self, message: bytes) -> bool:
+        """Queue one message of any size, by way of shared memory; only while no other message is on its way."""
+        ...
+
+    def recall(self) -> int:
+        """Take back all that the worker has not taken, and say how many messages: they are the last ones sent."""
+        ...
+
+    def receive(self) -> list[bytes]:
+        """Return the lines that came since the last call. Does not wait."""
+        ...
+
+    def extend(self, *, term_at: float, kill_at: float) -> None:
+        """Set when the worker's group is to be ended, as in `GuardedProcess`."""
+        ...
+
+    def kill(self) -> None:
+        """Kill the worker's group now."""
+        ...
+
+    def poke(self) -> None:
+        """Make the worker look at the shared memory, whatever it is executing."""
+        ...
+
+    def ended(self) -> Ended | None:
+        """Return how it ended, or None if it has not. Does not wait (unless its guardian is gone: then a moment)."""
+        ...
+
+    def close(self) -> None:
+        """Let go of everything that connects us."""
+        ...
+
+
+class Workers(Protocol):
+    """Worker processes that are waited for together. One thread calls `wait`; the rest may be called from any."""
+
+    def start(self, argv: Sequence[str], *, env: Mapping[str, str], term_at: float, kill_at: float) -> WorkerProcess:
+        """Start a worker; takes a moment. The three numbers it needs (socket, answers, memory) are added to `argv`."""
+        ...
+
+    def wait(self, timeout: float) -> list[WorkerProcess]:
+        """Return the workers that have answered or ended, or none after `timeout` seconds or when woken."""
+        ...
+
+    def wake(self) -> None:
+        """Make `wait` return now."""
+        ...
+
+    def close(self) -> None: ...
+
+
 class Runtime(Protocol):
     """The impure world."""
 
@@ -123,6 +192,10 @@ class Runtime(Protocol):
 
         With `foreground`, and if this process has its terminal's foreground, the program gets it while it runs.
         """
+        ...
+
+    def workers(self) -> Workers:
+        """Return a set of worker processes, empty at first."""
         ...
 
     def on_signals(self, names: Collection[str], call: Callable[[int], None]) -> AbstractContextManager[None]:

@@ -22,19 +22,36 @@ _GONE_WITHIN_S = 0.2  # what was killed needs no longer, unless nobody reaps it
 
 
 def start(
-    argv: Sequence[str], *, env: Mapping[str, str], term_at: float, kill_at: float, foreground: bool
+    argv: Sequence[str],
+    *,
+    env: Mapping[str, str],
+    term_at: float,
+    kill_at: float,
+    foreground: bool = False,
+    takes_along: bool = False,
+    descriptors: Sequence[int] = (),
+    stdin: int | None = None,
+    stderr: int | None = None,
 ) -> GuardedProgram:
-    """Start `argv` under a guardian of its own; `OSError` says why the program could not be started."""
+    """Start `argv` under a guardian of its own; `OSError` says why the program could not be started.
+
+    With `takes_along`, what the program leaves behind in its group is killed when it ends. It inherits `descriptors`,
+    under the same numbers.
+    """
     guardian.occupy_standard_streams()
     has_foreground = foreground and _have_foreground()
+    flags = guardian.FOREGROUND * has_foreground + guardian.TAKES_ALONG * takes_along
     orders, control = os.pipe()
     reports, status = os.pipe()
-    numbers = [str(orders), str(status), str(int(has_foreground)), repr(term_at), repr(kill_at)]
+    handed_on = ",".join(map(str, descriptors)) or "-"
+    words = [str(orders), str(status), flags, repr(term_at), repr(kill_at), handed_on]
     try:
         process = subprocess.Popen(  # noqa: S603 - to run what it was given is its purpose
-            [sys.executable, "-I", "-S", guardian.__file__, *numbers, *argv],
+            [sys.executable, "-I", "-S", guardian.__file__, *words, *argv],
             env=env,
-            pass_fds=(orders, status),
+            stdin=stdin,
+            stderr=stderr,
+            pass_fds=(orders, status, *descriptors),
             process_group=0,  # not a new session: the program has to keep its terminal
         )
     except BaseException:
@@ -93,6 +110,21 @@ class GuardedProgram:
     def signal(self, number: int) -> None:
         self._order(f"signal {int(number)}\n")
 
+    def kill(self) -> None:
+        """Kill the program's group now; the guardian has a moment to do so before this end does."""
+        self._kill_at = guardian.now() + _GONE_WITHIN_S
+        self._order("extend 0 0\n")
+        self._order(f"signal {int(signal.SIGKILL)}\n")  # if it is ending already, it heeds no extension
+
+    def tell(self, number: int) -> None:
+        """Send a signal to the program alone, not to its group."""
+        self._order(f"tell {int(number)}\n")
+
+    @property
+    def reports(self) -> int:
+        """The descriptor that can be read when `wait` has something to say. It closes with the end."""
+        return self._reports.descriptor
+
     def wait(self, timeout: float) -> Ended | None:
         if self._ended is not None:
             return self._ended
@@ -140,7 +172,7 @@ class _Reports:
     """The lines on the status pipe."""
 
     def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
+        self.descriptor = descriptor
         self._unread = b""
         self._poll = select.poll()
         self._poll.register(descriptor, select.POLLIN)
@@ -151,14 +183,14 @@ class _Reports:
         while b"\n" not in self._unread:
             if not self._poll.poll(1000 * max(give_up_at - guardian.now(), 0.0)):
                 return None
-            if not (received := os.read(self._descriptor, 4096)):
+            if not (received := os.read(self.descriptor, 4096)):
                 return []
             self._unread += received
         line, _, self._unread = self._unread.partition(b"\n")
         return line.decode().split()
 
     def close(self) -> None:
-        os.close(self._descriptor)
+        os.close(self.descriptor)
 
 
 def _ended(report: list[str]) -> Ended:

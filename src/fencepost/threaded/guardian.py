@@ -22,10 +22,11 @@ extension. If the guardian itself is killed, the kernel kills the program (PR_SE
 supervisor, which sees end of file on the status pipe, the rest of its group.
 
 **Not promised.** Processes that left the group (``setsid``) or that run as a user we may not signal are not reached. A
-program that ended by itself leaves its background children alone.
+program that ended by itself leaves its background children alone, unless the guardian was told to take them along.
 
-Control, one line each: ``extend TERM_AT KILL_AT``, ``signal NUMBER``. Status: ``started PID``, then ``ended STATUS
-REASON…``, where no reason means that the program ended by itself; or only ``failed ERRNO``.
+Control, one line each: ``extend TERM_AT KILL_AT``, ``signal NUMBER`` (to the group), ``tell NUMBER`` (to the program
+alone). Status: ``started PID``, then ``ended STATUS REASON…``, where no reason means that the program ended by itself;
+or only ``failed ERRNO``.
 """
 
 from __future__ import annotations
@@ -43,6 +44,8 @@ _ENDING_NAP_S = 0.02
 _PR_SET_PDEATHSIG = 1
 _IGNORED = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "TSTP", "TTIN", "TTOU", "PIPE", "XFSZ")
 _PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
+_LOOK_ONLY = os.WEXITED | os.WNOHANG | os.WNOWAIT
+FOREGROUND, TAKES_ALONG = "f", "a"
 
 _Dispositions = dict[signal.Signals, "signal.Handlers | None"]
 
@@ -50,11 +53,22 @@ _Dispositions = dict[signal.Signals, "signal.Handlers | None"]
 class Guardian:
     """Watches one program that has been started. `run` returns when it is gone and that has been reported."""
 
-    def __init__(self, *, control: int, status: int, wakeup: int, pid: int, term_at: float, kill_at: float) -> None:
+    def __init__(
+        self,
+        *,
+        control: int,
+        status: int,
+        wakeup: int,
+        pid: int,
+        term_at: float,
+        kill_at: float,
+        takes_along: bool = False,
+    ) -> None:
         self._control = control
         self._status = status
         self._wakeup = wakeup
         self._pid = pid
+        self._takes_along = takes_along
         self._term_at = term_at
         self._kill_at = kill_at
         self._exit_code: int | None = None
@@ -73,6 +87,8 @@ class Guardian:
 
     def _is_over(self) -> bool:
         if self._exit_code is None:
+            if self._takes_along and os.waitid(os.P_PID, self._pid, _LOOK_ONLY) is not None:
+                self._signal_group(signal.SIGKILL)  # before it is reaped, while its number can be nobody else's
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             if pid:
                 self._exit_code = os.waitstatus_to_exitcode(status)
@@ -103,6 +119,8 @@ class Guardian:
     def _obey(self, words: list[bytes]) -> None:
         if words[0] == b"signal":
             self._signal_group(int(words[1]))
+        elif words[0] == b"tell":
+            self._signal_program(int(words[1]))
         elif words[0] == b"extend" and not self._reason:
             self._term_at, self._kill_at = float(words[1]), float(words[2])
 
@@ -121,6 +139,13 @@ class Guardian:
         self._signal_group(signal.SIGTERM)
         self._signal_group(signal.SIGCONT)  # a stopped process heeds SIGTERM only when it goes on
 
+    def _signal_program(self, number: int) -> None:
+        if self._exit_code is None:  # not reaped, so the number is still its own
+            try:
+                os.kill(self._pid, number)
+            except OSError:
+                return
+
     def _signal_group(self, number: int) -> bool:
         """Signal the group; False if nobody is left in it (or nobody whom we may signal)."""
         try:
@@ -131,9 +156,13 @@ class Guardian:
 
 
 def main(argv: list[str]) -> None:
-    """Start the program named after the five numbers (two pipes, foreground or not, two deadlines), and guard it."""
-    control, status, foreground = int(argv[0]), int(argv[1]), argv[2] == "1"
+    """Start the program named after the six words (two pipes, flags, two deadlines, descriptors), and guard it.
+
+    The descriptors (``5,6``, or ``-`` for none) are the program's: it inherits them, and they are closed here.
+    """
+    control, status, flags = int(argv[0]), int(argv[1]), argv[2]
     term_at, kill_at = float(argv[3]), float(argv[4])
+    handed_on = [int(number) for number in argv[5].split(",") if number != "-"]
     occupy_standard_streams()
     for descriptor in (control, status):
         os.set_inheritable(descriptor, False)
@@ -141,13 +170,23 @@ def main(argv: list[str]) -> None:
     if now() >= term_at:
         tell(status, "ended 0 its trust ended before it was started")
         return
-    pid, errno = _start(argv[5:], before=before, foreground=foreground)
+    pid, errno = _start(argv[6:], before=before, foreground=FOREGROUND in flags)
+    for descriptor in handed_on:
+        os.close(descriptor)  # held here, they would hide the program's end from whoever reads them
     if errno:
         tell(status, f"failed {errno}")
         return
     tell(status, f"started {pid}")
     _leave_standard_streams()
-    Guardian(control=control, status=status, wakeup=wakeup, pid=pid, term_at=term_at, kill_at=kill_at).run()
+    Guardian(
+        control=control,
+        status=status,
+        wakeup=wakeup,
+        pid=pid,
+        term_at=term_at,
+        kill_at=kill_at,
+        takes_along=TAKES_ALONG in flags,
+    ).run()
 
 
 def now() -> float:

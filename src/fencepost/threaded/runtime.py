@@ -81,6 +81,11 @@ class ThreadedRuntime:
 
         return start(argv, env=env, term_at=term_at, kill_at=kill_at, foreground=foreground)
 
+    def workers(self) -> runtime.Workers:
+        from fencepost.threaded.workers import Workers  # noqa: PLC0415 - as above
+
+        return Workers()
+
     def on_signals(self, names: Collection[str], call: Callable[[int], None]) -> AbstractContextManager[None]:
         from fencepost.threaded.signals import on_signals  # noqa: PLC0415 - as above
 

@@ -1,0 +1,210 @@
+"""Worker processes as their supervisor sees them; `fencepost.threaded.worker_line` is the other end.
+
+Three things connect the two, handed over by descriptor::
+
+    supervisor ══ socket pair of packets ══▶ worker      one message each; the supervisor keeps the worker's end, too,
+                                                         and recalls by reading there: the kernel gives each message
+                                                         to one of the two readers
+    supervisor ◀═══════ a pipe of lines ════ worker      each line written at once: what was answered outlives a kill
+    supervisor ◀═ a file that is only memory ═▶ worker   one page of words, then a message too long for a packet
+
+The worker's end is known from its guardian alone; an end of file only means that there is nothing more to read.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import select
+import signal
+import socket
+import threading
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+
+from fencepost.core.runtime import Ended, WorkerProcess
+from fencepost.threaded.guarded import GuardedProgram
+from fencepost.threaded.guarded import start as start_guarded
+from fencepost.threaded.worker_line import ASIDE, LARGEST_MESSAGE, PAGE
+
+_ROOM_FOR_PACKETS = 1 << 20
+_ROOM_FOR_LINES = 1 << 18
+_CHUNK = 1 << 16
+_F_SETPIPE_SZ = 1031
+
+
+class Workers:
+    """A set of worker processes, and the poll that waits for all of them."""
+
+    def __init__(self) -> None:
+        self._poll = select.epoll()
+        self._by_descriptor: dict[int, Worker] = {}
+        self._lock = threading.Lock()
+        self._is_closed = False
+        self._woken, self._waker = os.pipe()
+        for descriptor in (self._woken, self._waker):
+            os.set_blocking(descriptor, False)
+        self._poll.register(self._woken, select.EPOLLIN)
+
+    def start(self, argv: Sequence[str], *, env: Mapping[str, str], term_at: float, kill_at: float) -> Worker:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        answers, answering = os.pipe()
+        memory = os.memfd_create("fencepost-worker")
+        os.ftruncate(memory, PAGE)
+        numbers = (theirs.fileno(), answering, memory)
+        try:
+            process = start_guarded(
+                [*argv, *map(str, numbers)],
+                env=env,
+                term_at=term_at,
+                kill_at=kill_at,
+                takes_along=True,
+                descriptors=numbers,
+                stdin=-3,  # subprocess.DEVNULL: a worker in the background that reads a terminal would be stopped
+            )
+        except BaseException:
+            for descriptor in (answers, memory):
+                os.close(descriptor)
+            ours.close()
+            theirs.close()
+            raise
+        finally:
+            os.close(answering)
+        return self._add(Worker(process, ours=ours, theirs=theirs, answers=answers, memory=memory, workers=self))
+
+    def wait(self, timeout: float) -> list[WorkerProcess]:
+        found: dict[int, WorkerProcess] = {}
+        for descriptor, _ in self._poll.poll(timeout):
+            if descriptor == self._woken:
+                with suppress(BlockingIOError):
+                    os.read(self._woken, 4096)
+            elif (worker := self._by_descriptor.get(descriptor)) is not None:
+                found[id(worker)] = worker
+        return list(found.values())
+
+    def wake(self) -> None:
+        with self._lock, suppress(BlockingIOError):  # full: it is awake enough
+            if not self._is_closed:
+                os.write(self._waker, b"!")
+
+    def close(self) -> None:
+        with self._lock:
+            self._is_closed = True
+            self._poll.close()
+            os.close(self._woken)
+            os.close(self._waker)
+
+    def _add(self, worker: Worker) -> Worker:
+        with self._lock:
+            for descriptor in worker.descriptors:
+                self._by_descriptor[descriptor] = worker
+                self._poll.register(descriptor, select.EPOLLIN)
+        return worker
+
+    def forget(self, worker: Worker, *descriptors: int) -> None:
+        """Look at these no more; a number that has been closed may be another worker's by now."""
+        with self._lock:
+            for descriptor in descriptors:
+                if self._by_descriptor.get(descriptor) is worker:
+                    del self._by_descriptor[descriptor]
+                    with suppress(OSError, ValueError):  # closed with the end, or with all the rest
+                        self._poll.unregister(descriptor)
+
+
+class Worker:
+    """One worker process."""
+
+    largest_message = LARGEST_MESSAGE
+
+    def __init__(
+        self,
+        process: GuardedProgram,
+        *,
+        ours: socket.socket,
+        theirs: socket.socket,
+        answers: int,
+        memory: int,
+        workers: Workers,
+    ) -> None:
+        self._process = process
+        self._ours = ours
+        self._theirs = theirs
+        self._answers = answers
+        self._memory = memory
+        self._workers = workers
+        self._map = mmap.mmap(memory, PAGE)
+        self.shared = memoryview(self._map)
+        self._unread = b""
+        self.descriptors = (answers, process.reports)
+        self._ended: Ended | None = None
+        ours.setblocking(False)  # not `theirs`: that would make the worker's reads return, too
+        os.set_blocking(answers, False)
+        ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ROOM_FOR_PACKETS)
+        _enlarge(answers)
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def send(self, message: bytes) -> bool:
+        try:
+            self._ours.send(message)
+        except (BlockingIOError, ConnectionError):
+            return False
+        return True
+
+    def send_aside(self, message: bytes) -> bool:
+        os.pwrite(self._memory, message, PAGE)
+        return self.send(ASIDE + str(len(message)).encode())
+
+    def recall(self) -> int:
+        count = 0
+        with suppress(BlockingIOError, ConnectionError):
+            while self._theirs.recv(1, socket.MSG_DONTWAIT):  # the rest of the packet is thrown away
+                count += 1
+        return count
+
+    def receive(self) -> list[bytes]:
+        received = [self._unread]
+        with suppress(BlockingIOError):
+            while chunk := os.read(self._answers, _CHUNK):
+                received.append(chunk)
+                if len(chunk) < _CHUNK:
+                    break
+            else:
+                self._workers.forget(self, self._answers)
+        *lines, self._unread = b"".join(received).split(b"\n")
+        return lines
+
+    def extend(self, *, term_at: float, kill_at: float) -> None:
+        self._process.extend(term_at=term_at, kill_at=kill_at)
+
+    def kill(self) -> None:
+        self._process.kill()
+
+    def poke(self) -> None:
+        self._process.tell(signal.SIGURG)
+
+    def ended(self) -> Ended | None:
+        if self._ended is None and (ended := self._process.wait(0)) is not None:
+            self._workers.forget(self, self.descriptors[1])
+            self._ended = ended
+        return self._ended
+
+    def close(self) -> None:
+        self._workers.forget(self, *self.descriptors)
+        self._ours.close()
+        self._theirs.close()
+        os.close(self._answers)
+        os.close(self._memory)
+        self.shared.release()
+        with suppress(BufferError):  # somebody still looks at it: then it goes when they do
+            self._map.close()
+
+
+def _enlarge(pipe: int) -> None:
+    """Give the answers more room, where the system lets us, so that a busy supervisor holds up nobody."""
+    import fcntl  # noqa: PLC0415 - not everywhere
+
+    with suppress(OSError):
+        fcntl.fcntl(pipe, getattr(fcntl, "F_SETPIPE_SZ", _F_SETPIPE_SZ), _ROOM_FOR_LINES)
