@@ -4,6 +4,7 @@
 
     FencepostError
     ├── ConfigurationError        what you asked for cannot work; mend it and start again
+    │   ├── InvalidApp            "shop.jobs:app" does not import, or is no application
     │   ├── InvalidDuration       "5 parsecs"
     │   ├── InvalidJob            a function that cannot be a job
     │   ├── InvalidName           a name that is empty, too long or has odd characters
@@ -52,6 +53,10 @@ class FencepostError(Exception):
 
 class ConfigurationError(FencepostError):
     """What was asked for cannot work until somebody changes it."""
+
+
+class InvalidApp(ConfigurationError):
+    """A text such as ``shop.jobs:app`` that does not lead to an application."""
 
 
 class InvalidDuration(ConfigurationError, ValueError):

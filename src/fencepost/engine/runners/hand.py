@@ -1,0 +1,190 @@
+"""One worker process in the hands of its runner: what it was given, how it stands, and how it is ended.
+
+::
+
+    STARTING ──ready──▶ READY ──stopped a claim, lost, shut down──▶ ENDING ──▶ (gone)
+        │                 │                                                      ▲
+        └─────────────────┴──────────────── died ───────────────────────────────┘
+
+A worker whose claim was interrupted is not used again: an exception that comes from nowhere may have left a lock
+taken or a connection half-way. It is replaced by a fresh one.
+
+**Promises.** Of every claim it is known whether it started: the message was recalled, or the board never showed it, or
+it did start. The runner serializes the calls.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from fencepost.core.runs import Claim, StopReason
+from fencepost.core.runtime import WorkerProcess
+from fencepost.engine import wire
+from fencepost.engine.board import Board
+from fencepost.engine.runners.outcome import Outcome
+
+LEAD_S = 0.01  # how much short work may wait inside a worker, so that it need not wait for us
+_MOST = 256
+
+
+class Stage(Enum):
+    """How far a worker is."""
+
+    STARTING = "starting"
+    READY = "ready"
+    ENDING = "ending"
+
+
+class Assignment:
+    """A claim in the runner's hands: since when, who has it, and whether it was told to stop."""
+
+    __slots__ = ("claim", "expected_s", "hand", "stop", "taken_at")
+
+    def __init__(self, claim: Claim, *, taken_at: float, expected_s: float) -> None:
+        """Take a claim; nobody has it yet."""
+        self.claim = claim
+        self.taken_at = taken_at
+        self.expected_s = expected_s
+        self.hand: Hand | None = None
+        self.stop: StopReason | None = None
+
+
+class Hand:
+    """A worker process, or the intention to have one."""
+
+    def __init__(self, now: float) -> None:
+        """Intend to start a worker."""
+        self.stage = Stage.STARTING
+        self.since = now
+        self.process: WorkerProcess | None = None
+        self.trouble: str | None = None
+        self.in_hand: dict[int, Assignment] = {}
+        self.interrupted: tuple[Assignment, Outcome] | None = None  # told to stop, and what it said to that
+        self.is_stuck = False  # its present run takes long: give it nothing more
+        self.kill_at = float("inf")
+        self._board: Board | None = None
+        self._load_s = 0.0
+        self._last = 0  # serial number
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether it was never given anything."""
+        return self._last == 0
+
+    @property
+    def load_s(self) -> float:
+        """How long it will probably take for what it has."""
+        return self._load_s
+
+    @property
+    def board(self) -> Board:
+        """What it shares with its worker."""
+        if self._board is None:
+            raise RuntimeError("this worker has not been started")
+        return self._board
+
+    def adopt(self, process: WorkerProcess) -> None:
+        """Have a process that was started."""
+        self.process = process
+        self._board = Board(process.shared)
+
+    def close(self) -> None:
+        """Let go of a process that is gone."""
+        if self.process is not None:
+            self.board.release()
+            self.process.close()
+
+    # -- giving and taking back --------------------------------------------------------------------------------------
+
+    def has_room_for(self, assignment: Assignment) -> bool:
+        """Whether it may be given this one now: it is free, or will be in a moment."""
+        if self.stage is not Stage.READY:
+            return False
+        if not self.in_hand:
+            return True
+        return not self.is_stuck and self._load_s + assignment.expected_s <= LEAD_S and len(self.in_hand) < _MOST
+
+    def give(self, assignment: Assignment) -> bool:
+        """Send a claim to the worker; False if that is not possible just now."""
+        serial = self._last + 1
+        if not self._send(wire.claim_message(serial, assignment.claim)):
+            return False
+        self._last = serial
+        self.in_hand[serial] = assignment
+        self._load_s += assignment.expected_s
+        assignment.hand = self
+        return True
+
+    def _send(self, message: bytes) -> bool:
+        process = self.process
+        if process is None:
+            return False
+        if len(message) <= process.largest_message:
+            return process.send(message)
+        return not self.in_hand and process.send_aside(message)
+
+    def take_back(self) -> list[Assignment]:
+        """Recall what the worker has not taken yet."""
+        if self.stage is not Stage.READY or self.process is None or not self.in_hand:
+            return []
+        count = self.process.recall()
+        serials = list(self.in_hand)[len(self.in_hand) - count :]
+        return [assignment for serial in serials if (assignment := self.done(serial)) is not None]
+
+    def done(self, serial: int) -> Assignment | None:
+        """Note that a claim has ended."""
+        self.is_stuck = False
+        assignment = self.in_hand.pop(serial, None)
+        if assignment is None:
+            return None
+        if assignment.stop is not None:
+            self.kill_at = float("inf")  # it ended by itself, before it heard
+        self._load_s = self._load_s - assignment.expected_s if self.in_hand else 0.0
+        assignment.hand = None
+        return assignment
+
+    # -- stopping ----------------------------------------------------------------------------------------------------
+
+    def executing(self) -> tuple[Assignment, float] | None:
+        """Return what the worker executes, and since when."""
+        if self.process is None or not self.in_hand:
+            return None
+        serial, started_at = self.board.executing()
+        assignment = self.in_hand.get(serial)
+        return None if assignment is None else (assignment, started_at)
+
+    def interrupt(self, assignment: Assignment, why: StopReason, *, kill_at: float) -> None:
+        """Tell the worker to stop a claim that it has taken; whether it heeds that or not, it is dead by `kill_at`."""
+        assignment.stop = why
+        serial = next(serial for serial, held in self.in_hand.items() if held is assignment)
+        self.board.stop(serial, why)
+        self.kill_at = min(self.kill_at, kill_at)
+        if self.process is not None:
+            self.process.poke()
+
+    def trust(self, until: float, *, term_at: float, kill_at: float) -> None:
+        """Let the worker act longer."""
+        if self.process is not None and self.stage is not Stage.ENDING:
+            self.board.trust(until)
+            self.process.extend(term_at=term_at, kill_at=kill_at)
+
+    def lose(self) -> None:
+        """The right to act is gone: end it now."""
+        for assignment in self.in_hand.values():
+            assignment.stop = StopReason.LOST
+        if self.process is not None:
+            self.board.lose()
+            self.kill()
+
+    def end(self, *, kill_at: float) -> None:
+        """Tell the worker to end now; it has time for that until `kill_at`."""
+        if self.process is not None:
+            self.stage = Stage.ENDING
+            self.process.extend(term_at=0.0, kill_at=kill_at)
+
+    def kill(self) -> None:
+        """Kill the worker's group now."""
+        if self.process is not None:
+            self.stage = Stage.ENDING
+            self.kill_at = float("inf")
+            self.process.kill()

@@ -1,0 +1,38 @@
+"""How long runs take, so that a runner knows how far ahead of its workers it may take claims.
+
+Short runs are taken many at a time, or crossing to another process would cost more than they do. A run whose job has
+not been seen yet, or took long lately, is taken only for a worker that is free: nobody else could have it meanwhile.
+"""
+
+from __future__ import annotations
+
+_WEIGHT = 0.1
+_OVERHEAD_S = 25e-6  # what the shortest run costs all the same
+UNKNOWN_S = 3600.0
+
+
+class Pace:
+    """Moving averages of how long runs took, per job and over all."""
+
+    __slots__ = ("_of_all_s", "_of_job_s")
+
+    def __init__(self) -> None:
+        """Know nothing yet."""
+        self._of_job_s: dict[str, float] = {}
+        self._of_all_s: float | None = None
+
+    def note(self, job: str, took_us: int) -> None:
+        """Take one more run into account."""
+        took_s = took_us * 1e-6 + _OVERHEAD_S
+        before = self._of_job_s.get(job)
+        self._of_job_s[job] = took_s if before is None else before + _WEIGHT * (took_s - before)
+        of_all = self._of_all_s
+        self._of_all_s = took_s if of_all is None else of_all + _WEIGHT * (took_s - of_all)
+
+    def expected_s(self, job: str) -> float:
+        """How long a run of this job will probably take."""
+        return self._of_job_s.get(job, UNKNOWN_S)
+
+    def runs_within(self, duration_s: float, *, most: int) -> int:
+        """How many runs a worker will probably make in this time."""
+        return 0 if self._of_all_s is None else min(int(duration_s / self._of_all_s), most)

@@ -1,0 +1,436 @@
+"""The runner of `fencepost run`: jobs execute in worker processes, which can be killed; this process runs none of them.
+
+::
+
+    submit ──▶ queue ──▶ worker (one claim at a time; a few short ones wait in its socket) ──▶ outcome ──▶ collect
+                 ▲            │
+                 └─ recalled ─┘  behind a run that takes long, or when the worker died before it took them
+
+**Promises.** What `fencepost.engine.runners.runner` promises, and: a claim's outcome is told when its process can do no
+more harm, so whoever follows does not meet it. Which claim a dead worker was executing is known exactly, from shared
+memory; one that it had not begun is given to another or handed back. A claim waits at most about a second behind a long
+run, then it is handed back. Workers are ended by guardians of their own before trust closes, also if this process is
+stopped, killed, or hangs.
+
+**Stopping.** The worker raises `Stopped` in the job, so that its ``finally`` blocks run; after `term_grace_s` its
+process group is killed. When the right to act is gone (`lose`, or one run's `StopReason.LOST`), there is no grace.
+
+**Trouble.** Where the application cannot be loaded, workers are started ever less often, `room` is zero, and an event
+tells why in one sentence.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from fencepost.core.events import Event, What
+from fencepost.core.runs import Claim, StopReason
+from fencepost.core.runtime import Ended, Runtime, Task, WorkerProcess
+from fencepost.core.timings import Timings
+from fencepost.engine import wire
+from fencepost.engine.runners import verdicts
+from fencepost.engine.runners.hand import Assignment, Hand, Stage
+from fencepost.engine.runners.outcome import How, Outcome
+from fencepost.engine.runners.pace import Pace
+
+_AHEAD_S = 0.05  # how much work of each worker is claimed ahead
+_MOST_AHEAD = 500
+_STUCK_AFTER_S = 0.05  # a run that takes longer has nothing queued behind it
+_BACK_AFTER_S = 1.0  # a claim that could not begin by then is handed back
+_START_WITHIN_S = 60.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+_BUSY_NAP_S, _IDLE_NAP_S = 0.05, 1.0
+_GATHER_S = 0.001  # answers that come together are read together
+_SHUTDOWN_GRACE_S = 3.0
+_FOREVER = float("inf")
+
+
+_WORKER = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fencepost.engine.worker import main; main()"
+
+
+def worker_command() -> list[str]:
+    """Return what starts a worker: this Python, finding modules where we do."""
+    return [sys.executable, "-c", _WORKER, json.dumps([os.path.abspath(folder) for folder in sys.path])]
+
+
+class ProcessRunner:
+    """Executes claims in `slots` worker processes, which load `app` (``package.module:app``)."""
+
+    def __init__(
+        self,
+        app: str,
+        *,
+        slots: int,
+        timings: Timings,
+        runtime: Runtime,
+        timeouts: Mapping[str, float | None] | None = None,
+        env: Mapping[str, str] | None = None,
+        command: Sequence[str] | None = None,
+        emit: Callable[[Event], None] = lambda _: None,
+    ) -> None:
+        """Prepare; nothing is started yet.
+
+        Args:
+            app: what the workers load.
+            slots: how many workers, each of which executes one claim at a time.
+            timings: of the node's lease; `term_grace_s` and `kill_s` are what stopping a run may take.
+            runtime: starts the workers.
+            timeouts: how many seconds a run of a job may take.
+            env: the workers' environment; ours if not given.
+            command: what starts a worker; this Python, with our module path, if not given.
+            emit: is told of trouble with workers.
+        """
+        self._greeting = wire.greeting(app)
+        self._slots = slots
+        self._timings = timings
+        self._runtime = runtime
+        self._command = worker_command() if command is None else list(command)
+        self._env = dict(os.environ if env is None else env)
+        self._timeouts = timeouts or {}
+        self._told = emit
+        self._on_outcome: Callable[[], None] = lambda: None
+        self._workers = runtime.workers()
+        self._lock = runtime.lock()
+        self._changed = runtime.event()
+        self._pace = Pace()
+        self._queue: deque[Assignment] = deque()
+        self._held: dict[int, Assignment] = {}
+        self._hands: list[Hand] = []
+        self._outcomes: list[Outcome] = []
+        self._trusted_until = -_FOREVER
+        self._was_trusted = False
+        self._has_news = False
+        self._is_idle = False
+        self._is_closing = False
+        self._is_over = False
+        self._failures = 0
+        self._start_at = -_FOREVER
+        self._task: Task | None = None
+
+    # -- the contract of a runner --------------------------------------------------------------------------------------
+
+    def start(self, on_outcome: Callable[[], None]) -> None:
+        """Begin to start workers; there is room when the first one is ready and trusted."""
+        self._on_outcome = on_outcome
+        self._task = self._runtime.spawn("fencepost-workers", self._run)
+
+    def room(self) -> int:
+        """How many more claims it would take now."""
+        with self._lock:
+            if self._is_closing or not self._may_feed(self._runtime.monotonic()):
+                return 0
+            ahead = max(1, self._pace.runs_within(_AHEAD_S, most=_MOST_AHEAD))
+            ready = [hand for hand in self._hands if hand.stage is Stage.READY]
+            return max(0, sum(1 if hand.is_stuck else ahead for hand in ready) - len(self._held))
+
+    def submit(self, claims: Sequence[Claim]) -> None:
+        """Take these, and send what the workers can take at once."""
+        now = self._runtime.monotonic()
+        expected_s = self._pace.expected_s
+        with self._lock:
+            for claim in claims:
+                assignment = Assignment(claim, taken_at=now, expected_s=expected_s(claim.job))
+                self._held[claim.run_id] = assignment
+                self._queue.append(assignment)
+            if self._is_closing:
+                self._hand_back(self._queue)
+            self._feed(now)
+            is_idle = self._is_idle
+        if is_idle:
+            self._workers.wake()
+
+    def collect(self) -> list[Outcome]:
+        """Return what ended since the last call."""
+        with self._lock:
+            outcomes, self._outcomes = self._outcomes, []
+        return outcomes
+
+    def running(self) -> int:
+        """How many claims it has, started or not."""
+        return len(self._held)
+
+    def stop(self, run_id: int, token: int, why: StopReason) -> None:
+        """Stop one run; its outcome follows when its process is gone."""
+        with self._lock:
+            assignment = self._held.get(run_id)
+            if assignment is not None and assignment.claim.token == token:
+                self._stop(assignment, why, self._runtime.monotonic())
+        self._workers.wake()
+
+    def trust(self, until: float) -> None:
+        """Let the workers act until then, and their guardians wait as long."""
+        with self._lock:
+            self._trusted_until = max(self._trusted_until, until)
+            self._was_trusted = True
+            for hand in self._hands:
+                self._extend(hand)
+        self._workers.wake()
+
+    def lose(self) -> None:
+        """End all workers at once; fresh ones are started when there is trust again."""
+        with self._lock:
+            self._trusted_until = -_FOREVER
+            for assignment in self._queue:
+                self._emit(verdicts.lost(assignment.claim))
+            self._queue.clear()
+            for hand in self._hands:
+                hand.lose()
+        self._workers.wake()
+
+    def take_back(self) -> None:
+        """Hand back every claim that has not started."""
+        with self._lock:
+            for hand in self._hands:
+                self._queue.extendleft(reversed(hand.take_back()))
+            self._hand_back(self._queue)
+        self._workers.wake()
+
+    def close(self, grace_s: float) -> None:
+        """Hand back what has not started, wait for the rest, stop what is left, and end the workers."""
+        self._is_closing = True
+        if self._task is None:
+            return
+        self.take_back()
+        self._await(lambda: not self._held, within_s=grace_s)
+        with self._lock:
+            for assignment in list(self._held.values()):
+                self._stop(assignment, StopReason.SHUTDOWN, self._runtime.monotonic())
+        self._workers.wake()
+        self._await(lambda: not self._held, within_s=self._timings.stop_s + 1.0)
+        with self._lock:
+            for hand in self._hands:
+                if hand.stage is not Stage.ENDING:
+                    hand.end(kill_at=self._runtime.monotonic() + 1.0)
+        self._workers.wake()
+        self._await(lambda: not self._hands, within_s=3.0)
+        self._is_over = True
+        self._workers.wake()
+        self._task.join(3.0)
+
+    # -- the loop ------------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._is_over:
+            heard = [(worker, worker.receive()) for worker in self._workers.wait(self._nap_s())]
+            now = self._runtime.monotonic()
+            with self._lock:
+                for worker, lines in heard:
+                    self._hear(worker, lines)
+                self._look_after(now)
+                self._feed(now)
+            self._tell()
+            if heard:
+                self._runtime.sleep(_GATHER_S)
+        self._workers.close()
+
+    def _nap_s(self) -> float:
+        self._is_idle = not self._held and len(self._hands) == self._slots
+        return _IDLE_NAP_S if self._is_idle else _BUSY_NAP_S
+
+    def _tell(self) -> None:
+        self._changed.set()
+        if self._has_news:
+            self._has_news = False
+            self._on_outcome()
+
+    def _look_after(self, now: float) -> None:
+        """Do whatever time or death demands."""
+        for hand in list(self._hands):
+            if hand.process is not None and (ended := hand.process.ended()) is not None:
+                self._bury(hand, ended, now)
+            else:
+                self._watch(hand, now)
+        while self._queue and now - self._queue[0].taken_at >= _BACK_AFTER_S:
+            self._emit(verdicts.returned(self._queue.popleft().claim))
+        while len(self._hands) < self._slots and self._may_start(now):
+            self._begin(now)
+
+    def _watch(self, hand: Hand, now: float) -> None:
+        if now >= hand.kill_at:
+            hand.kill()
+        elif hand.stage is Stage.STARTING and hand.process is not None and now - hand.since >= _START_WITHIN_S:
+            hand.trouble = f"the application was not loaded within {_START_WITHIN_S:.0f} s"
+            hand.kill()
+        elif hand.stage is Stage.READY and (executing := hand.executing()) is not None:
+            assignment, started_at = executing
+            if now - started_at >= _STUCK_AFTER_S and not hand.is_stuck:
+                hand.is_stuck = True
+                self._queue.extendleft(reversed(hand.take_back()))
+            timeout_s = self._timeouts.get(assignment.claim.job)
+            if timeout_s is not None and now - started_at >= timeout_s:
+                self._stop(assignment, StopReason.TIMED_OUT, now)
+
+    # -- workers come and go -------------------------------------------------------------------------------------------
+
+    def _may_start(self, now: float) -> bool:
+        return not self._is_closing and now >= self._start_at and (not self._was_trusted or self._may_feed(now))
+
+    def _begin(self, now: float) -> None:
+        hand = Hand(now)
+        self._hands.append(hand)
+        self._runtime.spawn("fencepost-worker-start", lambda: self._start_worker(hand))
+
+    def _start_worker(self, hand: Hand) -> None:
+        term_at, kill_at = self._deadlines()
+        try:
+            process = self._workers.start(self._command, env=self._env, term_at=term_at, kill_at=kill_at)
+        except OSError as error:
+            with self._lock:
+                self._hands.remove(hand)
+                self._pause(f"a worker could not be started: {error}")
+            return
+        process.send(self._greeting)
+        with self._lock:
+            hand.adopt(process)
+            self._extend(hand)
+            if self._is_closing:
+                hand.kill()
+        self._workers.wake()
+
+    def _deadlines(self) -> tuple[float, float]:
+        """Return when a worker is to end; one that executes nothing may be started before there is trust."""
+        until = self._trusted_until
+        if until == -_FOREVER:
+            until = self._runtime.monotonic() + _START_WITHIN_S
+        return until - self._timings.stop_s, until - self._timings.kill_s
+
+    def _extend(self, hand: Hand) -> None:
+        term_at, kill_at = self._deadlines()
+        hand.trust(self._trusted_until, term_at=term_at, kill_at=kill_at)
+
+    def _bury(self, hand: Hand, ended: Ended, now: float) -> None:
+        """Answer for what a worker that is gone had in its hands."""
+        if hand.process is not None:
+            self._hear(hand.process, hand.process.receive())
+        self._hands.remove(hand)
+        if hand.interrupted is not None:
+            assignment, outcome = hand.interrupted
+            has_ended = outcome.how == How.SUCCEEDED  # it was told, and had done its work all the same
+            verdict = outcome if has_ended else self._verdict(assignment, ended, took_us=outcome.took_us, now=now)
+            self._emit(verdict)
+        executing = hand.executing()
+        if executing is not None:
+            assignment, started_at = executing
+            self._emit(self._verdict(assignment, ended, took_us=round((now - started_at) * 1_000_000), now=now))
+        self._requeue(assignment for assignment in hand.in_hand.values() if assignment.claim.run_id in self._held)
+        hand.close()
+        if hand.is_unused and ended.forced is None and not self._is_closing:
+            self._pause(hand.trouble or f"a worker {verdicts.description(ended)} before it had done anything")
+
+    def _requeue(self, assignments: Iterable[Assignment]) -> None:
+        """Let others begin what a dead worker had not begun."""
+        waiting: list[Assignment] = []
+        for assignment in assignments:
+            assignment.hand = None
+            if assignment.stop is None:
+                waiting.append(assignment)
+            else:
+                self._emit(verdicts.stopped_unstarted(assignment.claim, assignment.stop))
+        self._queue.extendleft(reversed(waiting))
+        if self._is_closing:
+            self._hand_back(self._queue)
+
+    def _verdict(self, assignment: Assignment, ended: Ended, *, took_us: int, now: float) -> Outcome:
+        claim = assignment.claim
+        if assignment.stop is not None:
+            return verdicts.stopped(claim, assignment.stop, took_us=took_us, timeout_s=self._timeouts.get(claim.job))
+        if ended.forced is not None and now >= self._trusted_until:
+            return verdicts.lost(claim, took_us=took_us)
+        return verdicts.crashed(claim, ended, took_us=took_us)
+
+    def _pause(self, trouble: str) -> None:
+        """Wait before the next start, longer each time."""
+        pause_s = min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
+        self._failures += 1
+        self._start_at = self._runtime.monotonic() + pause_s
+        self._told(Event(What.RUNNER_WARNING, reason=trouble))
+
+    # -- claims come and go --------------------------------------------------------------------------------------------
+
+    def _may_feed(self, now: float) -> bool:
+        return now < self._trusted_until - self._timings.stop_s
+
+    def _feed(self, now: float) -> None:
+        """Send what waits to workers that have room, evenly."""
+        if not self._queue or not self._may_feed(now):
+            return
+        hands = sorted((hand for hand in self._hands if hand.stage is Stage.READY), key=lambda hand: hand.load_s)
+        for index, hand in enumerate(hands):
+            share = -(-len(self._queue) // (len(hands) - index))
+            self._fill(hand, share)
+
+    def _fill(self, hand: Hand, most: int) -> None:
+        queue = self._queue
+        for _ in range(most):
+            if not queue or not hand.has_room_for(queue[0]) or not hand.give(queue[0]):
+                return
+            queue.popleft()
+
+    def _hear(self, worker: WorkerProcess, lines: list[bytes]) -> None:
+        hand = next((hand for hand in self._hands if hand.process is worker), None)
+        if hand is None or not lines:
+            return
+        try:
+            answers = wire.read_lines(lines)
+        except ValueError:  # somebody else wrote there: what it says can no longer be trusted
+            hand.kill()
+            return
+        for answer in answers:
+            self._note(hand, answer)
+
+    def _note(self, hand: Hand, answer: list[Any]) -> None:
+        match answer:
+            case ["ready"]:
+                if hand.stage is Stage.STARTING:
+                    hand.stage = Stage.READY
+                    self._failures = 0
+            case ["failed", why]:
+                hand.trouble = why
+            case ["interrupted", serial, *rest]:
+                if (assignment := hand.done(serial)) is not None:
+                    hand.interrupted = assignment, wire.outcome_of(assignment.claim, [serial, *rest])
+                    hand.kill()
+            case [serial, *_]:
+                if (assignment := hand.done(serial)) is not None:
+                    outcome = wire.outcome_of(assignment.claim, answer)
+                    self._pace.note(assignment.claim.job, outcome.took_us)
+                    self._emit(outcome)
+
+    def _stop(self, assignment: Assignment, why: StopReason, now: float) -> None:
+        if assignment.stop is not None and why is not StopReason.LOST:
+            return
+        if assignment.hand is not None and assignment.stop is None:
+            self._queue.extendleft(reversed(assignment.hand.take_back()))
+        if assignment.hand is not None:
+            assignment.hand.interrupt(assignment, why, kill_at=now + self._grace_s(why))
+        elif assignment in self._queue:
+            self._queue.remove(assignment)
+            self._emit(verdicts.stopped_unstarted(assignment.claim, why))
+
+    def _grace_s(self, why: StopReason) -> float:
+        """How long a job may take for its last words; who lost the right to act has none."""
+        if why is StopReason.LOST:
+            return 0.0
+        grace_s = self._timings.term_grace_s
+        return min(grace_s, _SHUTDOWN_GRACE_S) if why is StopReason.SHUTDOWN else grace_s
+
+    def _hand_back(self, queue: deque[Assignment]) -> None:
+        while queue:
+            self._emit(verdicts.returned(queue.popleft().claim))
+
+    def _emit(self, outcome: Outcome) -> None:
+        if self._held.pop(outcome.run_id, None) is not None:
+            self._outcomes.append(outcome)
+            self._has_news = True
+
+    def _await(self, is_true: Callable[[], bool], *, within_s: float) -> None:
+        give_up_at = self._runtime.monotonic() + within_s
+        while not is_true() and (left_s := give_up_at - self._runtime.monotonic()) > 0:
+            self._changed.clear()
+            if not is_true():
+                self._changed.wait(min(left_s, 0.1))

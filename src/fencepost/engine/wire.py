@@ -1,0 +1,71 @@
+"""What supervisor and worker say to each other, as JSON.
+
+To the worker: a greeting, then claims, one per message. From it, in lines: ``["ready"]`` or ``["failed", why]``, then
+one line per claim: its serial number, how it ended, how long it took, and what else the outcome says, as far as it
+says anything. ``["interrupted", …]`` before that says that the job was stopped from outside: the supervisor knows
+why, and the worker ends.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from fencepost.core.runs import Claim
+from fencepost.engine.runners.outcome import How, Outcome
+
+READY = b'["ready"]\n'
+_encode = json.JSONEncoder(separators=(",", ":"), check_circular=False).encode
+_SUCCEEDED = How.SUCCEEDED.value
+_NOTHING_ELSE = (None,) * 6
+
+
+def greeting(app: str) -> bytes:
+    """Spell what a worker is told first: which application to load."""
+    return _encode([app]).encode()
+
+
+def read_greeting(message: bytes) -> str:
+    """Read that."""
+    (app,) = json.loads(message)
+    return str(app)
+
+
+def claim_message(serial: int, claim: Claim) -> bytes:
+    """Spell a claim."""
+    return _encode((serial, claim)).encode()
+
+
+def read_claim(message: bytes) -> tuple[int, Claim]:
+    """Read one."""
+    serial, fields = json.loads(message)
+    return serial, Claim._make(fields)
+
+
+def outcome_line(serial: int, outcome: Outcome) -> bytes:
+    """Spell how a claim ended; most end well and have nothing to say."""
+    if outcome.how == _SUCCEEDED and outcome[5:] == _NOTHING_ELSE:
+        return b'[%d,"succeeded",%d]\n' % (serial, outcome.took_us)
+    return _encode((serial, *outcome[3:])).encode() + b"\n"
+
+
+def interrupted_line(serial: int, outcome: Outcome) -> bytes:
+    """Spell that a claim was interrupted, and what became of it."""
+    return b'["interrupted",' + outcome_line(serial, outcome)[1:]
+
+
+def failed_line(why: str) -> bytes:
+    """Spell that the worker could not begin."""
+    return _encode(["failed", why]).encode() + b"\n"
+
+
+def read_lines(lines: Sequence[bytes]) -> list[list[Any]]:
+    """Read what a worker wrote, many lines at once."""
+    answers: list[list[Any]] = json.loads(b"[" + b",".join(lines) + b"]")
+    return answers
+
+
+def outcome_of(claim: Claim, answer: Sequence[Any]) -> Outcome:
+    """Make the outcome of a claim from its line."""
+    return Outcome(claim.run_id, claim.attempt, claim.token, *answer[1:])

@@ -1,0 +1,174 @@
+"""What runs inside a worker process: it loads the application, then executes one claim after the other.
+
+It is started by the process runner, knows no lease and keeps none, and ends when told to or when its supervisor is
+gone.
+
+**Promises.** The board shows a claim before its function is called, and the answer is written as soon as it has
+returned. A claim that has to stop gets `Stopped` raised in it (a coroutine is cancelled) once, on the main thread, so
+that its ``finally`` blocks run undisturbed; then the worker answers and ends, for nobody knows what the interruption
+left behind. Ctrl-C is no business of a worker.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Protocol
+
+from fencepost.core.runs import Claim, StopReason
+from fencepost.core.runtime import Runtime
+from fencepost.core.texts import beginning
+from fencepost.engine import wire
+from fencepost.engine.board import Board
+from fencepost.engine.runners.outcome import How, Outcome
+from fencepost.engine.trust import BoardTrust
+from fencepost.errors import FencepostError, Stopped
+from fencepost.threaded import ThreadedRuntime
+from fencepost.threaded.worker_line import WorkerLine, prepare_streams
+
+_LONGEST_TROUBLE = 2000
+_NOT_LOADED = 1
+
+
+class Executor(Protocol):
+    """What executes claims for an application."""
+
+    def execute(self, claim: Claim) -> Outcome:
+        """Execute a claim and say how it ended."""
+        ...
+
+    def cancel(self) -> bool:
+        """Cancel what executes, if it is a coroutine; False if it is not. Called in the middle of it."""
+        ...
+
+
+Load = Callable[[str, BoardTrust], Executor]
+"""Loads an application by its name."""
+
+
+class Line(Protocol):
+    """What connects a worker to its supervisor."""
+
+    shared: memoryview
+
+    def receive(self) -> bytes | None: ...
+    def answer(self, line: bytes) -> None: ...
+    def heed(self, *, look: Callable[[], None], end: Callable[[], None]) -> None: ...
+    def pass_on_term(self) -> None: ...
+
+
+class Worker:
+    """Executes claims, one at a time."""
+
+    def __init__(self, line: Line, runtime: Runtime) -> None:
+        """Take over a line; nothing is read from it yet."""
+        self._line = line
+        self._monotonic = runtime.monotonic
+        self._board = Board(line.shared)
+        self._trust = BoardTrust(self._board, runtime.monotonic)
+        self._serial = 0
+        self._executor: Executor | None = None
+        self._can_stop = False  # whether an exception may be raised in the job just now
+        self._is_waiting = False  # for the next claim
+        self._is_interrupted = False
+        self._is_ending = False
+
+    def run(self, load: Load) -> int:
+        """Load the application and execute what comes; return the exit status."""
+        message = self._line.receive()
+        if message is None:
+            return 0
+        try:
+            self._executor = executor = load(wire.read_greeting(message), self._trust)
+        except Exception as error:  # noqa: BLE001 - whatever the application raises while it is imported
+            self._line.answer(wire.failed_line(_sentence(error)))
+            return _NOT_LOADED
+        self._line.heed(look=self._look, end=self._end)
+        self._line.answer(wire.READY)
+        while (message := self._next()) is not None:
+            self._execute(*wire.read_claim(message), executor)
+        return 0
+
+    def _next(self) -> bytes | None:
+        try:
+            self._is_waiting = True  # before we look: SIGTERM from here on raises, so that we do not wait in vain
+            return None if self._is_ending else self._line.receive()
+        except Stopped:
+            return None
+        finally:
+            self._is_waiting = False
+
+    def _execute(self, serial: int, claim: Claim, executor: Executor) -> None:
+        self._trust.begin(serial, claim)
+        self._board.begin(serial, self._monotonic())
+        self._serial = serial
+        outcome = self._executed(claim, executor)
+        if self._is_interrupted:
+            self._is_ending = True
+            self._line.answer(wire.interrupted_line(serial, outcome))
+        else:
+            self._line.answer(wire.outcome_line(serial, outcome))
+
+    def _executed(self, claim: Claim, executor: Executor) -> Outcome:
+        started_at = self._monotonic()
+        try:
+            self._can_stop = True
+            try:
+                self._look()  # it may have been stopped before it was shown on the board
+                return executor.execute(claim)
+            finally:
+                self._can_stop = False
+        except BaseException as error:  # noqa: BLE001 - the executor catches what a job raises, and this is the rest
+            took_us = round((self._monotonic() - started_at) * 1_000_000)
+            return _failed(claim, error, took_us)
+
+    # -- on signals: the main thread is somewhere in the above, perhaps in the job -------------------------------------
+
+    def _look(self) -> None:
+        """Stop the job if the board says so."""
+        why = self._board.stopped(self._serial)
+        if why is not None:
+            self._interrupt(why)
+
+    def _end(self) -> None:
+        """End: our trust was not extended, or somebody sent us SIGTERM."""
+        self._is_ending = True
+        if self._can_stop:
+            self._interrupt(self._board.stopped(self._serial) or StopReason.SHUTDOWN)
+        elif self._is_waiting:
+            raise Stopped(StopReason.SHUTDOWN)
+
+    def _interrupt(self, why: StopReason) -> None:
+        if self._executor is None or not self._can_stop or self._is_interrupted:
+            return
+        self._is_interrupted = True
+        self._line.pass_on_term()
+        if not self._executor.cancel():
+            raise Stopped(why)
+
+
+def _failed(claim: Claim, error: BaseException, took_us: int) -> Outcome:
+    return Outcome(
+        claim.run_id,
+        claim.attempt,
+        claim.token,
+        How.FAILED,
+        took_us=took_us,
+        error_code=type(error).__name__,
+        error=beginning(str(error), _LONGEST_TROUBLE),
+    )
+
+
+def _sentence(error: Exception) -> str:
+    text = str(error) if isinstance(error, FencepostError) else f"{type(error).__name__}: {error}"
+    return beginning(text, _LONGEST_TROUBLE)
+
+
+def main() -> None:
+    """Be a worker process: the last three arguments are its line's descriptors."""
+    from fencepost.engine.executor import load_executor  # noqa: PLC0415 - it imports much, and the line must be ours first
+
+    packets, answers, memory = map(int, sys.argv[-3:])
+    prepare_streams()
+    worker = Worker(WorkerLine(packets, answers, memory), ThreadedRuntime())
+    raise SystemExit(worker.run(load_executor))
