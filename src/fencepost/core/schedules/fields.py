@@ -200,8 +200,9 @@ def _parsed(text: str) -> CronSim:
     fields = _six(text)
     for number, field in enumerate(fields):
         _check_field(text, number, field)
+    plain = [_without_vain_steps(number, field) for number, field in enumerate(fields)]
     try:
-        return CronSim(" ".join(fields), datetime(1970, 1, 1))
+        return CronSim(" ".join(plain), datetime(1970, 1, 1))
     except CronSimError:
         raise InvalidSchedule(f"cron {text!r} can never match: no such month has such a day") from None
 
@@ -234,6 +235,16 @@ def _check_field(text: str, number: int, field: str) -> None:
             f"cron {text!r}: {field!r} is no {_NAMES[number]}; it holds {_HOLDS[number]}, "
             "and lists (1,2), ranges (1-5) and steps (*/5) of them"
         )
+
+
+def _without_vain_steps(number: int, field: str) -> str:
+    """Write ``5-5/10`` as ``5``: cronsim would take it for ``5/10``, which goes on to the end of the range."""
+    terms = field.split(",")
+    for index, term in enumerate(terms):
+        body, slash, _ = term.partition("/")
+        if slash and "-" in body and len(Field(number).parse(body)) == 1:
+            terms[index] = body
+    return ",".join(terms)
 
 
 def _is_field(number: int, field: str) -> bool:
