@@ -15,6 +15,7 @@ run in the same transaction (`finish`).
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import TracebackType
 
 from sqlalchemy import Connection, Engine, event
@@ -40,6 +41,7 @@ class LedgerTransaction:
         self._database = database_of(source)
         self._connection: Connection | None = None
         self._is_ending = False
+        self._was_bypassed = False
 
     def __enter__(self) -> Connection:
         self._terms.check_trust()
@@ -140,11 +142,14 @@ class LedgerTransaction:
     def _on_commit(self, connection: Connection) -> None:
         """Refuse a commit by anybody but us: it would go past the fence."""
         if not self._is_ending:
+            self._was_bypassed = True
             raise RuntimeError("run.transaction() commits by itself, at the end of its block, after asking the fence")
 
     def _roll_back(self, connection: Connection) -> None:
-        if connection.in_transaction():
+        with suppress(DBAPIError):  # a connection that is gone takes its transaction along; what led here matters more
             connection.rollback()
+            if self._was_bypassed:  # SQLAlchemy takes a transaction whose commit failed for ended; no database does
+                connection.connection.rollback()
 
     def _give_up(self, connection: Connection) -> None:
         self._database.ends_in_time()
