@@ -39,14 +39,13 @@ _LEFTOVERS_S = 1.0
 class _Sitting:
     """One run, and the task that executes it."""
 
-    __slots__ = ("began_at", "claim", "give_up_at", "is_cancelled", "task", "why")
+    __slots__ = ("began_at", "claim", "give_up_at", "task", "why")
 
     def __init__(self, claim: Claim, began_at: float) -> None:
         self.claim: Claim | None = claim
         self.began_at = began_at
         self.why: StopReason | None = None
         self.give_up_at = NEVER
-        self.is_cancelled = False
         self.task: asyncio.Task[Outcome] | None = None
 
 
@@ -106,7 +105,7 @@ class AsyncioRunner(LocalRunner[_Sitting]):
 
     def _cancel(self, sitting: _Sitting) -> None:
         if sitting.task is not None:
-            sitting.is_cancelled = sitting.task.cancel(f"the run is to stop: {sitting.why}")
+            sitting.task.cancel(f"the run is to stop: {sitting.why}")
 
     def _ended(self, sitting: _Sitting, claim: Claim, task: asyncio.Task[Outcome]) -> None:
         self._lead.measured(1, self._runtime.monotonic() - sitting.began_at)
@@ -127,18 +126,14 @@ class AsyncioRunner(LocalRunner[_Sitting]):
         self._book.tell()
 
     def _outcome(self, sitting: _Sitting, claim: Claim, task: asyncio.Task[Outcome]) -> Outcome:
-        """Say how a task ended. One that heard that it is to stop was stopped, whatever it made of that."""
-        why = sitting.why
-        if why is StopReason.LOST or (why is not None and sitting.is_cancelled):
-            if not task.cancelled():
-                task.exception()  # or asyncio complains that nobody asked
+        """Say how a task ended. One that was told to stop was stopped, unless it had done its work all the same."""
+        why, outcome = sitting.why, None if task.cancelled() else task.result()
+        if outcome is not None and (why is None or (outcome.how == How.SUCCEEDED and why is not StopReason.LOST)):
+            return outcome
+        if why is not None:
             return self._stopped(sitting, claim, why)
-        if task.cancelled():
-            error = "its task was cancelled, and not by Fencepost: by the job itself, or by a library it uses"
-            return Outcome(
-                claim.run_id, claim.attempt, claim.token, How.FAILED, error_code="CancelledError", error=error
-            )
-        return task.result()
+        error = "its task was cancelled, and not by Fencepost: by the job itself, or by a library it uses"
+        return Outcome(claim.run_id, claim.attempt, claim.token, How.FAILED, error_code="CancelledError", error=error)
 
     # -- from outside -----------------------------------------------------------------------------------------------
 

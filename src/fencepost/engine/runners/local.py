@@ -31,6 +31,7 @@ from fencepost.engine.trust import NodeTrust
 
 # A claim that has waited this long while no slot came free is better off on another node.
 _LONGEST_WAIT_S = 1.0
+_LOOK_AT_QUEUE_S = 0.25
 _SLACK_S = 1.0
 
 
@@ -92,7 +93,7 @@ class LocalRunner(ABC, Generic[P]):
 
     def room(self) -> int:
         """Return how many more claims it would take now."""
-        if self._is_closing or self._is_exhausted() or self._is_stuck():
+        if self._is_closing or self._is_exhausted() or self._is_stuck() or self._trust.lost:
             return 0
         ahead = self._lead.beside(self._stuck(HORIZON_S)) if self._lead.ahead else 0
         return max(0, self._slots + ahead - len(self._book.held))
@@ -269,6 +270,8 @@ class LocalRunner(ABC, Generic[P]):
         for claim in overdue:
             self._stop(claim, StopReason.TIMED_OUT)
         self._return_waiting(now)
+        if self._queue:
+            look_at = min(look_at, now + _LOOK_AT_QUEUE_S)
         look_at = min(self._tend(now), look_at if self._is_busy(now) else NEVER)
         self._report()
         self._book.tell()

@@ -1,0 +1,124 @@
+"""The jobs of the runner contract, as functions and as coroutines; both applications know the same names.
+
+They speak through files, so that they can be executed in another process as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NoReturn
+
+from fencepost.core.policy import Policy
+from fencepost.engine.context import RunContext
+from fencepost.engine.jobs import Job, Jobs
+from fencepost.threaded import ThreadedRuntime
+
+_LOOK_EVERY_S = 0.005
+
+
+class Jobbery:
+    """As much of an application as a runner needs."""
+
+    def __init__(self) -> None:
+        self.jobs = Jobs()
+
+    def worker_context(self) -> RunContext:
+        """Return the surroundings of runs, without a ledger."""
+        return RunContext(node="contract", runtime=ThreadedRuntime(), ledger=_no_ledger)
+
+    def job(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """Make a job of a function, under its own name without the leading ``async_``."""
+        name = function.__name__.removeprefix("async_")
+        self.jobs.add(Job.of(function, policy=Policy.of(), name=name))
+        return function
+
+
+def _no_ledger() -> NoReturn:
+    raise AssertionError("these jobs need no ledger")
+
+
+functions = Jobbery()
+coroutines = Jobbery()
+
+
+@functions.job
+def nothing() -> None:
+    """Return at once."""
+
+
+@functions.job
+def double(n: int) -> int:
+    """Return a result."""
+    return 2 * n
+
+
+@functions.job
+def fail() -> NoReturn:
+    """Raise."""
+    raise ValueError("it was meant to fail")
+
+
+@functions.job
+def leave() -> NoReturn:
+    """End the process, or what this one takes for it."""
+    sys.exit(3)
+
+
+@functions.job
+def nap(duration_s: float) -> None:
+    """Take a while."""
+    time.sleep(duration_s)
+
+
+@functions.job
+def wait_for(go: str, began: str) -> str:
+    """Say that it began, and end when told."""
+    Path(began).touch()
+    while not Path(go).exists():
+        time.sleep(_LOOK_EVERY_S)
+    return "done"
+
+
+@coroutines.job
+async def async_nothing() -> None:
+    """Return at once."""
+
+
+@coroutines.job
+async def async_double(n: int) -> int:
+    """Return a result."""
+    await asyncio.sleep(0)
+    return 2 * n
+
+
+@coroutines.job
+async def async_fail() -> NoReturn:
+    """Raise."""
+    await asyncio.sleep(0)
+    raise ValueError("it was meant to fail")
+
+
+@coroutines.job
+async def async_leave() -> NoReturn:
+    """End the process, or what this one takes for it."""
+    await asyncio.sleep(0)
+    sys.exit(3)
+
+
+@coroutines.job
+async def async_nap(duration_s: float) -> None:
+    """Take a while."""
+    await asyncio.sleep(duration_s)
+
+
+@coroutines.job
+async def async_wait_for(go: str, began: str) -> str:
+    """Say that it began, and end when told."""
+    Path(began).touch()
+    while not Path(go).exists():
+        await asyncio.sleep(_LOOK_EVERY_S)
+    return "done"
