@@ -23,15 +23,17 @@ from dataclasses import dataclass
 from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, Ending, StopReason
 from fencepost.core.runtime import Runtime
+from fencepost.engine.burial import Burial
 from fencepost.engine.endings import Endings
 from fencepost.engine.gate import Gate
 from fencepost.engine.ledger_clock import LedgerClock
 from fencepost.engine.membership import Member, Membership
 from fencepost.engine.runners.runner import Runner
 from fencepost.errors import LedgerUnavailable
-from fencepost.ledger.claiming import Claimed
+from fencepost.ledger.claiming import Claimed, claim, keys_wanted, mine
+from fencepost.ledger.finishing import finish
 from fencepost.ledger.ledger import Ledger
-from fencepost.ledger.looking import Look
+from fencepost.ledger.looking import Look, cancels, look
 
 _LARGEST_BATCH = 500
 # While this many claims are in hand, a few free places are not worth a transaction of their own just yet.
@@ -59,6 +61,7 @@ class Exchange:
         membership: Membership,
         stations: Sequence[Station],
         endings: Endings,
+        burial: Burial,
         clock: LedgerClock,
         runtime: Runtime,
         queues: Sequence[str],
@@ -67,8 +70,8 @@ class Exchange:
         on_look: Callable[[Look], None],
         gate: Gate | None = None,
     ) -> None:
-        self._ledger = ledger
         self._desk = ledger.desk("exchange")
+        self._burial = burial
         self._membership = membership
         self._stations = stations
         self._endings = endings
@@ -137,11 +140,11 @@ class Exchange:
         in_hand, ended, ending_of = self._in_hand, self._ended, self._endings.of
         for station in self._stations:
             for outcome in station.runner.collect():
-                claim = in_hand.get(outcome.run_id)
-                if claim is None or claim.token != outcome.token:
+                taken = in_hand.get(outcome.run_id)
+                if taken is None or taken.token != outcome.token:
                     continue
                 del in_hand[outcome.run_id]
-                ending = ending_of(claim, outcome)
+                ending = ending_of(taken, outcome)
                 if ending is not None:
                     ended.append(ending)
 
@@ -149,7 +152,7 @@ class Exchange:
         ended = self._ended
         while ended:
             batch = [ended[index] for index in range(min(len(ended), _LARGEST_BATCH))]
-            finished = self._ledger.finish(self._desk, batch)
+            finished = finish(self._desk, batch)
             for _ in batch:
                 ended.popleft()
             self._clock.told(finished.now_us)
@@ -164,7 +167,7 @@ class Exchange:
         """Give up what a lost identity of this process left behind: nobody knows better that it was stopped."""
         while self._former:
             node_id = self._former[0]
-            self._ledger.bury(self._desk, node_id, "its session was lost")
+            self._burial.bury(self._desk, node_id, "its session was lost")
             self._former.pop(0)
             self._expects_work = True
 
@@ -204,10 +207,10 @@ class Exchange:
     def _claimed(self, station: Station, member: Member, room: int) -> Claimed:
         gate = None
         if self._gate is not None:
-            keys = self._ledger.keys_wanted(self._desk, jobs=station.jobs, queues=self._queues, limit=room)
+            keys = keys_wanted(self._desk, jobs=station.jobs, queues=self._queues, limit=room)
             gate = self._gate.open(keys)
         try:
-            claimed = self._ledger.claim(
+            claimed = claim(
                 self._desk,
                 node=member.node_id,
                 jobs=station.jobs,
@@ -224,17 +227,17 @@ class Exchange:
         return claimed
 
     def _take(self, station: Station, claims: list[Claim]) -> None:
-        for claim in claims:
-            self._in_hand[claim.run_id] = claim
+        for taken in claims:
+            self._in_hand[taken.run_id] = taken
         if claims:
             station.runner.submit(claims)
 
     def _hand_back_unknown(self, member: Member) -> None:
         """After a claim that was not answered: give back what runs in our name without our knowing."""
         known = set(self._in_hand) | {ending.run_id for ending in self._ended}
-        for claim in self._ledger.mine(self._desk, node=member.node_id):
-            if claim.run_id not in known:
-                self._ended.append(self._endings.handed_back(claim))
+        for unknown in mine(self._desk, node=member.node_id):
+            if unknown.run_id not in known and (ending := self._endings.handed_back(unknown)) is not None:
+                self._ended.append(ending)
         self._finish()
         self._is_unsure = False
 
@@ -246,17 +249,17 @@ class Exchange:
     def _look(self, now: float) -> None:
         member = self._membership.member
         self._is_hinted = False
-        look = self._ledger.look(self._desk, node=member.node_id if member else "", queues=self._queues)
-        self._clock.told(look.now_us)
-        self._on_look(look)
-        if look.cancels and member is not None:
+        seen = look(self._desk, node=member.node_id if member else "", queues=self._queues)
+        self._clock.told(seen.now_us)
+        self._on_look(seen)
+        if seen.cancels and member is not None:
             self._stop_cancelled(member)
         self._look_at = now + self._poll_s
-        self._expect(look, now)
+        self._expect(seen, now)
 
-    def _expect(self, look: Look, now: float) -> None:
+    def _expect(self, seen: Look, now: float) -> None:
         """Decide from a look when to claim next."""
-        times = [at for at in (look.next_available_at_us, look.next_due_at_us) if at is not None]
+        times = [at for at in (seen.next_available_at_us, seen.next_due_at_us) if at is not None]
         if not times:
             self._recheck_s = _FIRST_RECHECK_S
             return
@@ -269,7 +272,7 @@ class Exchange:
         self._recheck_s = min(self._recheck_s * 2, self._poll_s)
 
     def _stop_cancelled(self, member: Member) -> None:
-        for run_id, token in self._ledger.cancels(self._desk, node=member.node_id):
+        for run_id, token in cancels(self._desk, node=member.node_id):
             for station in self._stations:
                 station.runner.stop(run_id, token, StopReason.CANCELLED)
 

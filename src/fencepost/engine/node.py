@@ -20,6 +20,7 @@ from fencepost.core.events import Event, What
 from fencepost.core.runs import StopReason
 from fencepost.core.runtime import Runtime
 from fencepost.core.timings import Timings
+from fencepost.engine.burial import Burial
 from fencepost.engine.endings import Endings
 from fencepost.engine.exchange import Exchange, Station
 from fencepost.engine.gate import Gate
@@ -39,7 +40,7 @@ from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.looking import Look
-from fencepost.ledger.nodes import NewNode
+from fencepost.ledger.nodes import NewNode, join, leave, note_pause
 from fencepost.ledger.pruning import Retention
 
 LEADER = "fencepost/leader"
@@ -97,14 +98,16 @@ class Node:
             enrol=self._enrol,
             on_trust=self._trust,
             on_lost=self._lost,
-            wake=lambda: self._member_loop.wake(),
+            wake=self._wake_membership,
         )
+        burial = Burial(ledger, emit)
         self._gate = None if gate_locks is None else self._make_gate(gate_locks)
         self._exchange = Exchange(
             ledger=ledger,
             membership=self._membership,
             stations=_stations(jobs, runners),
             endings=Endings(jobs, random=runtime.random, emit=emit),
+            burial=burial,
             clock=self._clock,
             runtime=runtime,
             queues=settings.queues,
@@ -125,6 +128,7 @@ class Node:
         )
         self._reaper = Reaper(
             ledger=ledger,
+            burial=burial,
             locks=locks,
             membership=self._membership,
             clock=self._clock,
@@ -215,7 +219,8 @@ class Node:
 
     def _enrol(self, node_id: str, lease: Lease) -> None:
         settings = self._settings
-        self._ledger.join(
+        join(
+            self._ledger,
             NewNode(
                 id=node_id,
                 name=settings.name,
@@ -226,7 +231,7 @@ class Node:
                 slots=settings.slots,
                 queues=tuple(settings.queues),
                 jobs=tuple(self._jobs),
-            )
+            ),
         )
         self._emit(Event(What.NODE_JOINED, node=node_id, holder=settings.name))
 
@@ -241,9 +246,12 @@ class Node:
         self._emit(Event(What.NODE_LOST, node=member.node_id, holder=self._settings.name, reason=reason))
 
     def _looked(self, look: Look) -> None:
-        self._planner.due_at(look.next_due_at_us)
+        self._planner.due_at(look.next_due_at_us, look.next_waiting_at_us)
         self._planner_loop.wake()
         self._reaper.nodes_changed(look.nodes_mark)
+
+    def _wake_membership(self) -> None:
+        self._member_loop.wake()
 
     def _hint(self) -> None:
         self._exchange.hint()
@@ -255,7 +263,7 @@ class Node:
     def _paused(self, paused_s: float) -> None:
         self._emit(Event(What.PROCESS_PAUSED, node=self.node_id or "-", held_s=paused_s))
         if (node_id := self.node_id) is not None:
-            self._ledger.note_pause(node_id, round(self._pauses.longest_s * 1_000_000))
+            note_pause(self._ledger, node_id, round(self._pauses.longest_s * 1_000_000))
 
     def _listen(self) -> None:
         while not self._stopped.is_set():
@@ -288,7 +296,7 @@ class Node:
         if member is None:
             return
         with suppress(LedgerUnavailable):
-            self._ledger.leave(member.node_id)
+            leave(self._ledger, member.node_id)
         self._emit(Event(What.NODE_LEFT, node=member.node_id, holder=self._settings.name))
 
     # -- small things ------------------------------------------------------------------------------------------------

@@ -16,7 +16,9 @@ from fencepost.core.events import Event, What
 from fencepost.engine.ledger_clock import LedgerClock
 from fencepost.engine.ticks import Ticks
 from fencepost.errors import LedgerUnavailable
+from fencepost.ledger.journal import About, journal
 from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.planning import plan
 
 HORIZON_S = 2.0
 _BATCH = 500
@@ -49,10 +51,12 @@ class Planner:
         self._rest_s = rest_s
         self._has_told = False
         self._next_due_us: int | None = 0  # unknown: plan at once
+        self._next_waiting_us: int | None = None
 
-    def due_at(self, next_due_us: int | None) -> None:
-        """Note when the ledger says that a schedule is due next, as seen by somebody who looked."""
+    def due_at(self, next_due_us: int | None, next_waiting_us: int | None) -> None:
+        """Note when a schedule is due next, and when a run that waits for its time, as seen by somebody who looked."""
         self._next_due_us = next_due_us
+        self._next_waiting_us = next_waiting_us
 
     def step(self, now: float) -> float:
         """Plan what is due within the horizon."""
@@ -72,23 +76,23 @@ class Planner:
 
     def _plan(self, now: float) -> float:
         try:
-            planned = self._ledger.plan(
-                self._desk, horizon_us=round(HORIZON_S * 1_000_000), limit=_BATCH, decide=self._ticks.plan
-            )
+            planned = plan(self._desk, horizon_us=round(HORIZON_S * 1_000_000), limit=_BATCH, decide=self._ticks.plan)
         except LedgerUnavailable:
             self._clock.unanswered()
             raise
         self._clock.told(planned.now_us)
         self._next_due_us = planned.next_due_at_us
+        self._next_waiting_us = None  # those that were near are queued; a look tells of the next
         if planned.runs:
             self._on_planned()
         return now if planned.more else self._sleep_until(now)
 
     def _plan_from(self, now: float) -> float:
-        """When the next tick comes within the horizon."""
-        if self._next_due_us is None:
-            return float("inf")
-        return self._clock.here(self._next_due_us) - HORIZON_S if self._next_due_us else now
+        """When the next tick, or the time of a run that waits for it, comes within the horizon."""
+        if self._next_due_us == 0:
+            return now
+        known = [at for at in (self._next_due_us, self._next_waiting_us) if at is not None]
+        return self._clock.here(min(known)) - HORIZON_S if known else float("inf")
 
     def _sleep_until(self, now: float) -> float:
         wake_at = min(self._plan_from(now), now + self._rest_s)
@@ -102,4 +106,4 @@ class Planner:
             self._has_told = True
             why = f"{self._clock.leap}; this node plans nothing and declares nobody dead until it is back, or restarted"
             self._emit(Event(What.CLOCK_LEAPT, reason=why, node="-"))
-            self._ledger.journal(self._desk, what=str(What.CLOCK_LEAPT), reason=why)
+            journal(self._ledger, self._desk, What.CLOCK_LEAPT, About(reason=why))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from fencepost.core.runtime import Runtime
 from fencepost.ledger.ledger import Ledger
-from fencepost.ledger.pruning import Retention
+from fencepost.ledger.pruning import Retention, prune
 
 _EVERY_S = 600.0
 _BATCH = 500
@@ -33,7 +33,7 @@ class Pruner:
         if self._begins or not self._may_prune():
             self._begins = False  # many nodes start together, and none of them to do this
             return now + _EVERY_S * (0.1 + self._runtime.random())
-        if self._ledger.prune(self._desk, self._retention, limit=_BATCH):
+        if prune(self._ledger, self._retention, limit=_BATCH, desk=self._desk):
             return now + 0.05
         self._desk.rest()
         return now + _EVERY_S * (0.5 + self._runtime.random())

@@ -16,11 +16,13 @@ from collections.abc import Callable
 from fencepost.core.duration import Duration
 from fencepost.core.events import Event, What
 from fencepost.core.grants import Grant, Session
+from fencepost.engine.burial import Burial
 from fencepost.engine.ledger_clock import LedgerClock
 from fencepost.engine.membership import NODE_LEASE, Membership
 from fencepost.leases.locks import Locks
 from fencepost.ledger.ledger import Ledger
-from fencepost.ledger.nodes import NodeRow
+from fencepost.ledger.nodes import NodeRow, living_nodes
+from fencepost.ledger.promoting import promote_stranded
 
 _MANY_STEPS = 20
 
@@ -32,6 +34,7 @@ class Reaper:
         self,
         *,
         ledger: Ledger,
+        burial: Burial,
         locks: Locks,
         membership: Membership,
         clock: LedgerClock,
@@ -43,6 +46,7 @@ class Reaper:
     ) -> None:
         self._ledger = ledger
         self._desk = ledger.desk("reaper")
+        self._burial = burial
         self._locks = locks
         self._membership = membership
         self._clock = clock
@@ -82,9 +86,10 @@ class Reaper:
 
     def _list(self, me: str) -> None:
         self._must_list = False
-        self._others = [node for node in self._ledger.living_nodes(self._desk) if node.id != me]
-        for node_id in self._ledger.unreaped(self._desk):
-            self._give_up_runs(node_id)
+        self._others = [node for node in living_nodes(self._ledger, desk=self._desk) if node.id != me]
+        count = sum(self._burial.give_up_runs(self._desk, node_id) for node_id in self._burial.unfinished(self._desk))
+        if promote_stranded(self._desk) + count:
+            self._on_reaped()
 
     def _bury_the_dead(self) -> None:
         grants = {node.grant_id: node for node in self._others}
@@ -97,16 +102,12 @@ class Reaper:
         if with_its_lease is None:
             return  # it lives, or another node is at it
         try:
-            if self._ledger.bury(self._desk, node.id, "its session expired"):
+            if self._burial.bury(self._desk, node.id, "its session expired"):
                 self._emit(Event(What.NODE_DIED, node=node.id, holder=node.name, reason="its session expired"))
             self._others = [other for other in self._others if other.id != node.id]
             self._on_reaped()
         finally:
             with_its_lease.release()
-
-    def _give_up_runs(self, node_id: str) -> None:
-        if self._ledger.reap_all(self._desk, node_id):
-            self._on_reaped()
 
 
 def _grant(node: NodeRow) -> Grant:

@@ -1,0 +1,76 @@
+"""Giving up what a dead node left behind: first the death is noted, then its runs follow, in batches.
+
+Both are level-triggered. Whoever comes later finds the note without its consequence, and goes on from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from fencepost.core.events import Event, What
+from fencepost.core.policy import Policy
+from fencepost.core.retry import Fail, Hold, Rerun, after_loss
+from fencepost.errors import ConfigurationError
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.jobs import jobs
+from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.nodes import died
+from fencepost.ledger.reaping import reap
+
+_BATCH = 200
+_UNFINISHED = """
+SELECT DISTINCT r.node FROM {run} r JOIN {node} n ON n.id = r.node
+WHERE r.state = 'running' AND (n.dead_at IS NOT NULL OR n.left_at IS NOT NULL)
+"""
+
+
+class Burial:
+    """Buries nodes. Policies are read from the ledger: the dead may have run jobs that this node does not know."""
+
+    def __init__(self, ledger: Ledger, emit: Callable[[Event], None]) -> None:
+        self._ledger = ledger
+        self._emit = emit
+
+    def bury(self, desk: Desk, node_id: str, why: str) -> bool:
+        """Note that a node is dead, and give up its runs; True if nobody had said so before."""
+        is_first = desk.write(lambda cursor: died(self._ledger, cursor, node_id, why))
+        self.give_up_runs(desk, node_id)
+        return is_first
+
+    def unfinished(self, desk: Desk) -> list[str]:
+        """Return nodes whose end is noted, and in whose name something still runs."""
+        hot = hot_words(desk)
+        return [row[0] for row in desk.read(lambda cursor: hot.rows(cursor, _UNFINISHED))]
+
+    def give_up_runs(self, desk: Desk, node_id: str) -> int:
+        """Give up whatever still runs in the name of a node that is dead or has left; return how many runs."""
+        policies = {job.name: job.policy for job in jobs(self._ledger, desk=desk)}
+
+        def decide(job: str, crashes: int, /) -> Rerun | Fail | Hold:
+            return after_loss(_policy(policies.get(job)), crashes=crashes)
+
+        count = 0
+        while reaped := reap(desk, node=node_id, limit=_BATCH, decide=decide):
+            count += len(reaped)
+            for run in reaped:
+                self._emit(
+                    Event(
+                        What.RUN_LOST,
+                        job=run.job,
+                        run_id=run.run_id,
+                        attempt=run.attempt,
+                        token=run.token,
+                        node=node_id,
+                        reason=run.reason,
+                    )
+                )
+        return count
+
+
+def _policy(text: str | None) -> Policy:
+    """Read a policy; one that is not there or that this release cannot read counts as the default."""
+    try:
+        return Policy.of() if text is None else Policy.from_json(text)
+    except ConfigurationError:
+        return Policy.of()
