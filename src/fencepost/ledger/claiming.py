@@ -1,0 +1,277 @@
+"""Claiming: due runs become this node's own.
+
+**Promises.** A run is claimed by one node at a time, with a token above every one it had before, and above every one
+that was ever given under its exclusive key. Of the runs with one exclusive key at most one is running. A run that finds
+its key taken is skipped, or waits, or has the holder asked to stop, as `decide` says; and since both the one who finds
+the key taken and the one who gives it up lock the key's row first, no run waits for a key that nobody has.
+
+**Not promised.** That a claim answered with `LedgerUnavailable` did not happen: `mine` tells what runs under a node's
+name. That everything due is claimed at once: what another node is at is passed over.
+
+**How.** Runs without a key, which are most, are taken first, in a transaction of their own. For those with a key there
+is a second one, so that locks are taken in one order everywhere::
+
+    rows of `exclusive`, by key   →   rows of `run`
+
+It waits for neither: a key or a run that somebody else is at stays queued until the next claim. So a claim is never
+part of a deadlock. The row of a key that was never used is made beforehand, in a statement of its own, for an
+insertion may wait for another. (One row may be waited for: that of a holder to be asked to stop. Whoever has it
+locked and is not about to commit would first have needed the key's row.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+from fencepost.core.overlap import Decision, Replace, Skip
+from fencepost.core.runs import Claim
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects.dialect import Cursor
+from fencepost.ledger.dialects.hot import Hot, Wanted, hot_words, listed, rounded
+
+MOST_AT_ONCE = 500
+
+
+class Overlap(Protocol):
+    """Decides about a run that is about to be claimed. Pure."""
+
+    def __call__(self, job: str, *, is_tick: bool, attempts: int, key_is_taken: bool) -> Decision: ...
+
+
+class Skipped(NamedTuple):
+    """A run that was not run at all, because its exclusive key was taken."""
+
+    run_id: int
+    job: str
+    reason: str
+
+
+class Blocked(NamedTuple):
+    """A run that waits for its exclusive key, which run `holder` has."""
+
+    run_id: int
+    job: str
+    key: str
+    holder: int
+
+
+class Claimed(NamedTuple):
+    """What a claim brought. `more`: it was as much as was asked for, so there may be more."""
+
+    now_us: int
+    claims: list[Claim]
+    skipped: list[Skipped]
+    blocked: list[Blocked]
+    more: bool
+
+
+def claim(
+    desk: Desk,
+    *,
+    node: str,
+    jobs: Collection[str],
+    queues: Collection[str],
+    limit: int,
+    decide: Overlap,
+    gate: Mapping[str, int] | None = None,
+) -> Claimed:
+    """Claim up to `limit` due runs of these jobs from these queues, the most urgent first.
+
+    With a `gate`, keys are taken only with a token from there; runs with another key are left alone.
+    """
+    hot = hot_words(desk)
+    limit = rounded(min(limit, MOST_AT_ONCE))
+    taken = hot.take(desk, Wanted(node, tuple(jobs), tuple(queues), limit, None if gate is None else tuple(gate)))
+    is_full = len(taken.claims) + len(taken.keyed) >= limit
+    if not taken.keyed:
+        return Claimed(taken.now_us, taken.claims, [], [], is_full)
+    counter = _Counter(hot, node=node, now_us=taken.now_us, decide=decide, gate=gate)
+    settled = counter.serve(desk, taken.keyed)
+    return Claimed(taken.now_us, taken.claims + settled.claims, settled.skipped, settled.blocked, is_full)
+
+
+_MINE = "SELECT {columns} FROM {run} r WHERE r.state = 'running' AND r.node = %s ORDER BY r.id"
+
+
+def mine(desk: Desk, *, node: str) -> list[Claim]:
+    """Return all that runs under a node's name: after a claim without an answer, what nobody here knows of."""
+    hot = hot_words(desk)
+    return [Claim(*row) for row in desk.read(lambda cursor: hot.rows(cursor, _MINE, node))]
+
+
+_KEYS = """
+SELECT DISTINCT r.exclusive_key, coalesce(x.token, 0)
+FROM {run} r LEFT JOIN {exclusive} x ON x.key = r.exclusive_key
+WHERE r.state = 'queued' AND {texts:r.queue} AND {texts:r.job} AND r.available_at <= %s
+  AND r.exclusive_key IS NOT NULL AND x.run_id IS NULL
+"""
+
+
+def keys_wanted(desk: Desk, *, jobs: Collection[str], queues: Collection[str], limit: int) -> dict[str, int]:
+    """Return free keys of due runs, with the highest token given under each: what to take at the gate first."""
+    hot = hot_words(desk)
+
+    def ask(cursor: Cursor) -> list[Any]:
+        now_us = hot.now_us(cursor)
+        template = f"{_KEYS} LIMIT {rounded(limit)}"
+        return hot.rows(cursor, template, hot.texts(queues), hot.texts(jobs), now_us)
+
+    return dict(desk.read(ask))
+
+
+# -- runs with an exclusive key
+
+
+_LOCK_KEYS = "SELECT x.key, x.run_id, x.token FROM {exclusive} x WHERE {texts:x.key} ORDER BY x.key{skip_locked}"
+_KEYS_THERE = "SELECT x.key FROM {exclusive} x WHERE {texts:x.key}"
+_MAKE_KEYS = "INSERT INTO {exclusive} ({key}, token) SELECT e.name, 0 FROM {rows:e name=text} WHERE true"
+_LOCK_RUNS = "SELECT {columns}, r.origin_key FROM {run} r WHERE {ints:r.id} AND r.state = 'queued'{skip_locked}"
+_IS_QUEUED = "r.id = e.id AND r.state = 'queued'"
+_STARTED = "{rows:e id=int name=text token=int node=text started_at=int}"
+_START = {
+    "state": "'running'",
+    "node": "e.node",
+    "started_at": "e.started_at",
+    "token": "e.token",
+    "attempts": "r.attempts + 1",
+}
+_PUT_ASIDE = "{rows:e id=int state=text waits_for=text why=text ended_at=int}"
+_ASIDE = {name: f"e.{name}" for name in ("state", "waits_for", "why", "ended_at")}
+_STOP = """
+UPDATE {run} SET cancel_requested_at = %s, cancel_by = %s
+WHERE id = %s AND state = 'running' AND cancel_requested_at IS NULL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """What was decided about candidates with a key. `new_keys` have no row yet; nothing is decided about those."""
+
+    claims: list[Claim] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    blocked: list[Blocked] = field(default_factory=list)
+    stops: list[tuple[int, int]] = field(default_factory=list)  # holder, and the run that replaces it
+    new_keys: frozenset[str] = frozenset()
+
+    def __add__(self, other: Settled) -> Settled:
+        return Settled(
+            self.claims + other.claims,
+            self.skipped + other.skipped,
+            self.blocked + other.blocked,
+            self.stops + other.stops,
+            self.new_keys | other.new_keys,
+        )
+
+
+class _Counter:
+    """Serves candidates with an exclusive key, in their order."""
+
+    def __init__(self, hot: Hot, *, node: str, now_us: int, decide: Overlap, gate: Mapping[str, int] | None) -> None:
+        self._hot = hot
+        self._node = node
+        self._now_us = now_us
+        self._decide = decide
+        self._gate = gate
+
+    def serve(self, desk: Desk, keyed: Sequence[tuple[int, str]]) -> Settled:
+        """Settle all whose key nobody else is at; make the rows of keys that are new, and settle those, too."""
+        settled = desk.write(lambda cursor: self._serve(cursor, keyed))
+        left = [pair for pair in keyed if pair[1] in settled.new_keys]
+        if left:
+            desk.write(lambda cursor: self._make_keys(cursor, {key for _, key in left}))
+            settled += desk.write(lambda cursor: self._serve(cursor, left))
+        return settled
+
+    def _make_keys(self, cursor: Cursor, keys: Iterable[str]) -> None:
+        hot = self._hot
+        sql = _MAKE_KEYS + hot.dialect.unless_there(hot.fields["exclusive"], hot.key)
+        hot.change(cursor, sql, listed([[key] for key in sorted(keys)]))
+
+    def _serve(self, cursor: Cursor, keyed: Sequence[tuple[int, str]]) -> Settled:
+        hot, keys = self._hot, sorted({key for _, key in keyed})
+        holders = {key: (run_id, token) for key, run_id, token in hot.rows(cursor, _LOCK_KEYS, hot.texts(keys))}
+        settled = Settled(new_keys=self._without_row(cursor, [key for key in keys if key not in holders]))
+        ids = [run_id for run_id, key in keyed if key in holders]
+        if ids:
+            runs = {row[0]: row for row in hot.rows(cursor, _LOCK_RUNS, hot.ints(ids))}
+            self._settle(settled, [runs[run_id] for run_id in ids if run_id in runs], holders)
+            self._write(cursor, settled)
+        return settled
+
+    def _without_row(self, cursor: Cursor, keys: Sequence[str]) -> frozenset[str]:
+        """Return which of these keys, whose rows were not to be had, have none: the others are locked."""
+        if not keys:
+            return frozenset()
+        there = {row[0] for row in self._hot.rows(cursor, _KEYS_THERE, self._hot.texts(keys))}
+        return frozenset(keys) - there
+
+    def _settle(
+        self, settled: Settled, rows: Sequence[Sequence[Any]], holders: Mapping[str, tuple[int | None, int]]
+    ) -> None:
+        """Decide about each in turn: the first to find its key free has it."""
+        held = dict(holders)
+        for *fields, origin_key in rows:
+            found = Claim(*fields)
+            key = found.exclusive_key or ""
+            holder, last_token = held[key]
+            decision = self._decide(
+                found.job,
+                is_tick=(origin_key or "").startswith("tick:"),
+                attempts=found.attempt,
+                key_is_taken=holder is not None,
+            )
+            if holder is not None:
+                _put_off(settled, found, holder, decision)
+            elif (token := self._token(key, max(last_token, found.token))) is not None:
+                held[key] = (found.run_id, token)
+                settled.claims.append(self._started(found, token))
+
+    def _token(self, key: str, last_token: int) -> int | None:
+        """Return the token to start with; None if that from the gate is not above those given already."""
+        if self._gate is None:
+            return max(last_token + 1, self._now_us)
+        token = self._gate.get(key)
+        return token if token is not None and token > last_token else None
+
+    def _started(self, found: Claim, token: int) -> Claim:
+        return found._replace(attempt=found.attempt + 1, token=token, claimed_at_us=self._now_us)
+
+    def _write(self, cursor: Cursor, settled: Settled) -> None:
+        if settled.claims:
+            self._start(cursor, settled.claims)
+        if settled.skipped or settled.blocked:
+            self._put_aside(cursor, settled)
+        for holder, by in settled.stops:
+            self._hot.change(cursor, _STOP, self._now_us, f"run {by} (overlap is replace)", holder)
+        if settled.stops:
+            self._hot.notify(cursor)
+
+    def _start(self, cursor: Cursor, claims: Sequence[Claim]) -> None:
+        hot = self._hot
+        rows = listed([[claim.run_id, claim.exclusive_key, claim.token, self._node, self._now_us] for claim in claims])
+        hot.change(cursor, hot.update_from("run", source=_STARTED, on=_IS_QUEUED, sets=_START), rows)
+        sets = {"run_id": "e.id", "token": "e.token"}
+        hot.change(cursor, hot.update_from("exclusive", source=_STARTED, on="r.key = e.name", sets=sets), rows)
+
+    def _put_aside(self, cursor: Cursor, settled: Settled) -> None:
+        hot, now_us = self._hot, self._now_us
+        rows = [[each.run_id, "skipped", None, each.reason, now_us] for each in settled.skipped]
+        rows += [[each.run_id, "waiting", "key", _why(each), None] for each in settled.blocked]
+        update = hot.update_from("run", source=_PUT_ASIDE, on=_IS_QUEUED, sets=_ASIDE)
+        hot.change(cursor, update, listed(rows))
+
+
+def _put_off(settled: Settled, found: Claim, holder: int, decision: Decision) -> None:
+    """Note what becomes of a run whose key is taken. Where `decide` would start it all the same, it waits."""
+    if isinstance(decision, Skip):
+        settled.skipped.append(Skipped(found.run_id, found.job, decision.reason))
+        return
+    settled.blocked.append(Blocked(found.run_id, found.job, found.exclusive_key or "", holder))
+    if isinstance(decision, Replace):
+        settled.stops.append((holder, found.run_id))
+
+
+def _why(blocked: Blocked) -> str:
+    return f"its exclusive key {blocked.key!r} is taken by run {blocked.holder}"

@@ -1,0 +1,230 @@
+"""The words in which the statements of the hot path differ from database to database.
+
+The calls (`claiming`, `finishing`, `planning`, `reaping`) are written once, in templates that name what they need::
+
+    "SELECT r.id FROM {run} r WHERE {ints:r.id} AND r.state = 'queued'{skip_locked}"
+
+`{run}` is the table, `{ints:r.id}` says that the column is in a list of numbers, passed as `hot.ints(numbers)`;
+`{texts:r.job}` and `hot.texts(words)` do the same for texts. A template is filled once and kept: drivers and servers
+recognize a statement by its text, so nothing that varies may stand in it.
+
+Two statements are too hot to be written once: taking runs that exclude nobody, and ending runs. Every dialect has its
+own.
+"""
+
+from __future__ import annotations
+
+import json
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, ClassVar, NamedTuple
+from weakref import WeakKeyDictionary
+
+from fencepost.core.runs import Claim, Ending
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects.dialect import Cursor, Dialect
+
+TABLES = ("node", "job", "schedule", "run", "attempt", "exclusive", "journal")
+CLAIM_COLUMNS = (
+    "r.id, r.job, r.attempts, r.token, r.params, r.schedule, r.due_at, r.window_start, r.window_end, r.exclusive_key, "
+    "r.failures, r.crashes, r.requested_by, r.available_at, r.started_at, r.ticks"
+)
+# A LIMIT that is a parameter makes for plans that scan, and one text for every number for as many statements to keep.
+_AGAIN = frozenset(("queued", "waiting"))
+_LIMITS = (500, 400, 300, 200, 150, 100, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
+
+
+class Wanted(NamedTuple):
+    """What a node asks for when it claims. `keys`: if given, of the keyed runs only those with one of these."""
+
+    node: str
+    jobs: tuple[str, ...]
+    queues: tuple[str, ...]
+    limit: int
+    keys: tuple[str, ...] | None
+
+
+class Taken(NamedTuple):
+    """Runs without a key that are now ours, and those with a key, as (id, key), that are not yet. Most urgent first."""
+
+    now_us: int
+    claims: list[Claim]
+    keyed: list[tuple[int, str]]
+
+
+class Endings(NamedTuple):
+    """Endings as they are written. `waits_for`, if given, has a word for each: what a run that is waiting waits for."""
+
+    rows: Sequence[Ending]
+    waits_for: Sequence[str | None] | None = None
+
+
+class Hot(ABC):
+    """The words of one dialect, for the tables of one ledger."""
+
+    greatest: ClassVar[str] = "greatest"
+    key: ClassVar[str] = "key"
+    by: ClassVar[str] = "by"
+
+    def __init__(self, dialect: Dialect) -> None:
+        self.dialect = dialect
+        url = dialect.url
+        place = f"{url.schema}." if url.schema else ""
+        self.fields: dict[str, Any] = {name: f"{place}{url.prefix}{name}" for name in TABLES}
+        self.fields |= {
+            "ints": _Word(self.among_ints),
+            "texts": _Word(self.among_texts),
+            "rows": _Word(self._rows),
+            "greatest": self.greatest,
+            "key": self.key,
+            "by": self.by,
+            "for_update": dialect.for_update,
+            "skip_locked": dialect.skip_locked,
+            "columns": CLAIM_COLUMNS,
+            "clock": dialect.now_sql,
+        }
+        self._filled: dict[str, str] = {}
+
+    def sql(self, template: str) -> str:
+        """Fill a template, once."""
+        filled = self._filled.get(template)
+        if filled is None:
+            filled = self._filled[template] = template.format_map(self.fields).replace("%s", self.dialect.mark)
+        return filled
+
+    def rows(self, cursor: Cursor, template: str, *parameters: Any) -> list[Any]:
+        """Execute and fetch all."""
+        cursor.execute(self.sql(template), parameters)
+        fetched: list[Any] = list(cursor.fetchall())
+        return fetched
+
+    def change(self, cursor: Cursor, template: str, *parameters: Any) -> int:
+        """Execute and count the rows that were found."""
+        cursor.execute(self.sql(template), parameters)
+        return cursor.rowcount
+
+    def now_us(self, cursor: Cursor) -> int:
+        """Ask what time it is in the ledger."""
+        return self.dialect.now_us(cursor)
+
+    def clock(self) -> tuple[int, ...]:
+        """Return the parameter that goes with `{clock}`, where it has one."""
+        return ()
+
+    def ints(self, numbers: Collection[int]) -> Any:
+        """Return the parameter that goes with `{ints:…}`; at least one number."""
+        return json.dumps(list(numbers))
+
+    def texts(self, words: Collection[str]) -> Any:
+        """Return the parameter that goes with `{texts:…}`; at least one text."""
+        return json.dumps(list(words))
+
+    def notify(self, cursor: Cursor) -> None:  # noqa: B027
+        """Wake those who listen, when the transaction commits; where nobody can listen, they look for themselves."""
+
+    @abstractmethod
+    def among_ints(self, column: str) -> str:
+        """Return the condition that `column` is in a list of numbers."""
+
+    @abstractmethod
+    def among_texts(self, column: str) -> str:
+        """Return the condition that `column` is in a list of texts."""
+
+    @abstractmethod
+    def update_from(self, table: str, *, source: str, on: str, sets: Mapping[str, str]) -> str:
+        """Return a template that changes rows `r` of `table` from the rows `e` of `source`, where `on`."""
+
+    @abstractmethod
+    def take(self, desk: Desk, wanted: Wanted) -> Taken:
+        """Claim runs without a key, and find those with one: in one transaction, waiting for nobody."""
+
+    @abstractmethod
+    def end(self, cursor: Cursor, endings: Endings) -> tuple[int, int]:
+        """End attempts that are still what they were; return the time and how many those were.
+
+        Comes with a row of `attempt` for each that has an outcome.
+        """
+
+    @abstractmethod
+    def end_alone(self, desk: Desk, endings: Endings) -> tuple[int, int]:
+        """Do the same in a transaction of its own."""
+
+    def _rows(self, spec: str) -> str:
+        """Spell ``{rows:e id=int key=text}``: the rows of one parameter, made by `listed`."""
+        alias, *columns = spec.split()
+        return self.dialect.json_table(alias, dict(column.split("=") for column in columns))
+
+
+class _Word:
+    """Lets a template say ``{word:argument}``."""
+
+    def __init__(self, spell: Callable[[str], str]) -> None:
+        self._spell = spell
+
+    def __format__(self, argument: str) -> str:
+        return self._spell(argument)
+
+
+def rounded(limit: int) -> int:
+    """Return the nearest limit not above `limit` that statements are kept for."""
+    return next((each for each in _LIMITS if each <= limit), 1)
+
+
+def listed(rows: Sequence[Sequence[Any]]) -> str:
+    """Return the parameter that goes with ``{rows:…}``. What no database can keep in a text is replaced."""
+    text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
+    if "\\u0000" in text or not _is_encodable(text):
+        text = json.dumps([[clean(value) for value in row] for row in rows], ensure_ascii=False)
+    return text
+
+
+def clean(value: Any) -> Any:
+    """Return a text without zero characters and halves of surrogate pairs; anything else as it is."""
+    if not isinstance(value, str):
+        return value
+    return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def _is_encodable(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def written(endings: Sequence[Ending], *, horizon_us: int) -> Endings:
+    """Return endings as they are written: a next attempt is queued, or waits for a time beyond the horizon."""
+    if all(ending.state not in _AGAIN for ending in endings):
+        return Endings(endings)
+    rows = [_again(ending, horizon_us) if ending.state in _AGAIN else ending for ending in endings]
+    return Endings(rows, ["time" if row.state == "waiting" else None for row in rows])
+
+
+def _again(ending: Ending, horizon_us: int) -> Ending:
+    return ending._replace(state="waiting" if ending.delay_us > horizon_us else "queued")
+
+
+def hot_words(desk: Desk) -> Hot:
+    """Return the words for a desk's database."""
+    words = _KEPT.get(desk.dialect)
+    if words is None:
+        words = _KEPT[desk.dialect] = _made(desk.dialect)
+    return words
+
+
+_KEPT: WeakKeyDictionary[Dialect, Hot] = WeakKeyDictionary()
+
+
+def _made(dialect: Dialect) -> Hot:
+    if dialect.name == "postgresql":
+        from fencepost.ledger.dialects.hot_postgres import HotPostgres  # noqa: PLC0415 - needs its driver
+
+        return HotPostgres(dialect)
+    if dialect.name == "sqlite":
+        from fencepost.ledger.dialects.hot_sqlite import HotSqlite  # noqa: PLC0415
+
+        return HotSqlite(dialect)
+    from fencepost.ledger.dialects.hot_mysql import HotMysql  # noqa: PLC0415
+
+    return HotMysql(dialect)

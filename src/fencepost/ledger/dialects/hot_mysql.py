@@ -1,0 +1,142 @@
+"""The hottest statements on MySQL and MariaDB, where an UPDATE returns nothing: rows are locked, then changed.
+
+At READ COMMITTED InnoDB locks what a statement finds and nothing between. STRAIGHT_JOIN makes it begin with the rows
+that were passed, and FORCE INDEX with the index that has the order: else it might read, and so lock, a whole table
+that it believes to be small.
+"""
+
+# ruff: noqa: S608 - table names are checked identifiers, all values are parameters
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from fencepost.core.runs import Claim
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects.dialect import Cursor, Dialect
+from fencepost.ledger.dialects.hot import Endings, Hot, Taken, Wanted, listed
+
+_FIND = """
+SELECT r.priority, {columns} FROM {run} r FORCE INDEX ({run_claim})
+WHERE r.state = 'queued' AND r.queue = %s AND r.available_at <= %s AND {texts:r.job}{gate}
+ORDER BY r.priority DESC, r.available_at, r.id LIMIT {limit}{skip_locked}
+"""
+
+_GATE = " AND (r.exclusive_key IS NULL OR {texts:r.exclusive_key})"
+
+_START = """
+UPDATE {run} SET state = 'running', node = %s, started_at = %s, token = greatest(token + 1, %s),
+  attempts = attempts + 1 WHERE {ints:id}
+"""
+
+_ENDED = (
+    "{rows:e id=int attempt=int token=int state=text outcome=text delay_us=int took_us=int error_code=text error=text "
+    "trace=text result=text why=text waits_for=text ended_at=int}"
+)
+_IS_OURS = "r.id = e.id AND r.token = e.token AND r.attempts = e.attempt AND r.state = 'running'"
+_IS_AGAIN = "e.state IN ('queued', 'waiting') AND r.cancel_requested_at IS NULL"
+
+_LOCK = f"SELECT r.id FROM {{rows:e id=int attempt=int token=int}} STRAIGHT_JOIN {{run}} r ON {_IS_OURS}{{for_update}}"
+
+_KEEP = f"""
+INSERT INTO {{attempt}} (run_id, number, node, token, started_at, ended_at, took_us, outcome, error_code, error, trace)
+SELECT r.id, r.attempts, r.node, r.token, r.started_at, e.ended_at, e.took_us, e.outcome, e.error_code, e.error, e.trace
+FROM {_ENDED} STRAIGHT_JOIN {{run}} r ON {_IS_OURS} WHERE e.outcome IS NOT NULL
+"""
+
+# In one UPDATE of two tables the order of assignments is not defined: none may depend on what another changes.
+_END = f"""
+UPDATE {_ENDED} STRAIGHT_JOIN {{run}} r ON r.id = e.id SET
+  r.state = CASE WHEN e.state IN ('queued', 'waiting') AND r.cancel_requested_at IS NOT NULL THEN 'cancelled'
+    ELSE e.state END,
+  r.waits_for = CASE WHEN {_IS_AGAIN} THEN e.waits_for END,
+  r.node = CASE WHEN e.outcome IS NULL THEN NULL ELSE r.node END,
+  r.started_at = CASE WHEN e.outcome IS NULL THEN NULL ELSE r.started_at END,
+  r.progress = CASE WHEN {_IS_AGAIN} THEN NULL ELSE r.progress END,
+  r.progress_note = CASE WHEN {_IS_AGAIN} THEN NULL ELSE r.progress_note END,
+  r.available_at = CASE WHEN {_IS_AGAIN} THEN e.ended_at + e.delay_us ELSE r.available_at END,
+  r.ended_at = CASE WHEN {_IS_AGAIN} THEN NULL ELSE e.ended_at END,
+  r.attempts = r.attempts - (e.outcome IS NULL),
+  r.failures = r.failures + (e.outcome IS NOT NULL AND e.outcome IN ('failed', 'timed_out')),
+  r.crashes = r.crashes + (e.outcome IS NOT NULL AND e.outcome = 'lost'),
+  r.error_code = e.error_code, r.error = e.error, r.result = e.result, r.why = e.why
+"""
+
+
+class HotMysql(Hot):
+    """The words of MySQL and MariaDB."""
+
+    key = "`key`"
+    by = "`by`"
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self.fields["run_claim"] = f"{dialect.url.prefix}run_claim"
+
+    def among_ints(self, column: str) -> str:
+        """Compare with a list that the driver spells out."""
+        return f"{column} IN %s"
+
+    def among_texts(self, column: str) -> str:
+        """Compare with a list that the driver spells out."""
+        return f"{column} IN %s"
+
+    def ints(self, numbers: Collection[int]) -> tuple[int, ...]:
+        """Return a list."""
+        return tuple(numbers)
+
+    def texts(self, words: Collection[str]) -> tuple[str, ...]:
+        """Return a list; one of nothing is none to MySQL, so let it have what equals nothing."""
+        return tuple(words) or ("",)
+
+    def update_from(self, table: str, *, source: str, on: str, sets: Mapping[str, str]) -> str:
+        """Return UPDATE of a join."""
+        changes = ", ".join(f"r.{column} = {value}" for column, value in sets.items())
+        return f"UPDATE {source} STRAIGHT_JOIN {{{table}}} r ON {on} SET {changes}"
+
+    def take(self, desk: Desk, wanted: Wanted) -> Taken:
+        """Lock and change."""
+        return desk.write(lambda cursor: self._take(cursor, wanted))
+
+    def end(self, cursor: Cursor, endings: Endings) -> tuple[int, int]:
+        """Lock the runs that are still what they were; keep their attempts; change them."""
+        now_us = self.now_us(cursor)
+        rows = endings.rows
+        ours = {row[0] for row in self.rows(cursor, _LOCK, listed([row[:3] for row in rows]))}
+        if not ours:
+            return now_us, 0
+        waits_for = endings.waits_for or [None] * len(rows)
+        ended = [(*row[:12], word, now_us) for row, word in zip(rows, waits_for, strict=True) if row[0] in ours]
+        text = listed(ended)
+        self.change(cursor, _KEEP, text)
+        self.change(cursor, _END, text)
+        return now_us, len(ended)
+
+    def end_alone(self, desk: Desk, endings: Endings) -> tuple[int, int]:
+        """End in a transaction."""
+        return desk.write(lambda cursor: self.end(cursor, endings))
+
+    def _take(self, cursor: Cursor, wanted: Wanted) -> Taken:
+        now_us = self.now_us(cursor)
+        found = self._found(cursor, wanted, now_us)
+        free = [Claim(*row[1:]) for row in found if row[10] is None]
+        keyed = [(row[1], row[10]) for row in found if row[10] is not None]
+        if free:
+            self.change(cursor, _START, wanted.node, now_us, now_us, self.ints([claim.run_id for claim in free]))
+        return Taken(now_us, [_started(claim, now_us) for claim in free], keyed)
+
+    def _found(self, cursor: Cursor, wanted: Wanted, now_us: int) -> list[Any]:
+        gate = () if wanted.keys is None else (self.texts(wanted.keys),)
+        template = _FIND.replace("{limit}", str(wanted.limit)).replace("{gate}", "" if wanted.keys is None else _GATE)
+        jobs = self.texts(wanted.jobs)
+        found = [row for queue in wanted.queues for row in self.rows(cursor, template, queue, now_us, jobs, *gate)]
+        if len(wanted.queues) > 1:
+            found.sort(key=lambda row: (-row[0], row[14], row[1]))
+        return found[: wanted.limit]
+
+
+def _started(found: Claim, now_us: int) -> Claim:
+    """Return a run as it is after it was changed."""
+    token = max(found.token + 1, now_us)
+    return found._replace(attempt=found.attempt + 1, token=token, claimed_at_us=now_us)

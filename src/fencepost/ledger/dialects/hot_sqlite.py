@@ -1,0 +1,144 @@
+"""The hottest statements on SQLite, where one writer at a time has the file for itself and nothing is ever locked."""
+
+# ruff: noqa: S608 - table names are checked identifiers, all values are parameters
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fencepost.core.runs import Claim, Ending
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects.dialect import Cursor, Dialect
+from fencepost.ledger.dialects.hot import Endings, Hot, Taken, Wanted, clean
+
+# The plus signs keep the planner from other indexes than that of queued runs.
+_FIND = """
+SELECT r.priority, r.available_at, r.id, r.exclusive_key FROM {run} r
+WHERE r.state = 'queued' AND r.queue = %s AND r.available_at <= %s AND {texts:+r.job}{gate}
+ORDER BY r.priority DESC, r.available_at, r.id LIMIT {limit}
+"""
+
+_GATE = " AND (r.exclusive_key IS NULL OR {texts:r.exclusive_key})"
+
+_START = """
+UPDATE {run} AS r SET state = 'running', node = %s, attempts = r.attempts + 1, started_at = %s,
+  token = max(r.token + 1, %s) WHERE {ints:r.id}
+"""
+
+_READ = "SELECT {columns} FROM {run} r WHERE {ints:r.id}"
+
+_IS_OURS = "r.id = :id AND r.token = :token AND r.attempts = :attempt AND r.state = 'running'"
+_IS_AGAIN = ":state IN ('queued', 'waiting') AND r.cancel_requested_at IS NULL"
+
+_KEEP = f"""
+INSERT INTO {{attempt}} (run_id, number, node, token, started_at, ended_at, took_us, outcome, error_code, error, trace)
+SELECT r.id, r.attempts, r.node, r.token, r.started_at, :now, :took_us, :outcome, :error_code, :error, :trace
+FROM {{run}} r WHERE :outcome IS NOT NULL AND {_IS_OURS}
+"""
+
+_END = f"""
+UPDATE {{run}} AS r SET
+  state = CASE WHEN :state IN ('queued', 'waiting') AND r.cancel_requested_at IS NOT NULL THEN 'cancelled'
+    ELSE :state END,
+  waits_for = CASE WHEN {_IS_AGAIN} THEN :waits_for END,
+  node = CASE WHEN :outcome IS NULL THEN NULL ELSE r.node END,
+  started_at = CASE WHEN :outcome IS NULL THEN NULL ELSE r.started_at END,
+  progress = CASE WHEN {_IS_AGAIN} THEN NULL ELSE r.progress END,
+  progress_note = CASE WHEN {_IS_AGAIN} THEN NULL ELSE r.progress_note END,
+  available_at = CASE WHEN {_IS_AGAIN} THEN :now + :delay_us ELSE r.available_at END,
+  ended_at = CASE WHEN {_IS_AGAIN} THEN NULL ELSE :now END,
+  attempts = r.attempts - (:outcome IS NULL),
+  failures = r.failures + (:outcome IS NOT NULL AND :outcome IN ('failed', 'timed_out')),
+  crashes = r.crashes + (:outcome IS NOT NULL AND :outcome = 'lost'),
+  error_code = :error_code, error = :error, result = :result, why = :why
+WHERE {_IS_OURS}
+"""
+
+
+class HotSqlite(Hot):
+    """The words of SQLite."""
+
+    greatest = "max"
+
+    def __init__(self, dialect: Dialect) -> None:
+        super().__init__(dialect)
+        self.fields["clock"] = "%s"
+
+    def clock(self) -> tuple[int, ...]:
+        """Return the machine's time."""
+        return (self.dialect.runtime.wall_us(),)
+
+    def now_us(self, cursor: Cursor) -> int:
+        """Read the machine's clock."""
+        return self.dialect.runtime.wall_us()
+
+    def among_ints(self, column: str) -> str:
+        """Compare with a JSON list."""
+        return f"{column} IN (SELECT value FROM json_each(%s))"
+
+    def among_texts(self, column: str) -> str:
+        """Compare with a JSON list."""
+        return self.among_ints(column)
+
+    def update_from(self, table: str, *, source: str, on: str, sets: Mapping[str, str]) -> str:
+        """Return UPDATE … FROM."""
+        changes = ", ".join(f"{column} = {value}" for column, value in sets.items())
+        return f"UPDATE {{{table}}} AS r SET {changes} FROM {source} WHERE {on}"
+
+    def take(self, desk: Desk, wanted: Wanted) -> Taken:
+        """Find and change."""
+        return desk.write(lambda cursor: self._take(cursor, wanted))
+
+    def end(self, cursor: Cursor, endings: Endings) -> tuple[int, int]:
+        """Keep the attempts, then change the runs, one by one inside the library."""
+        now_us = self.now_us(cursor)
+        waits_for = endings.waits_for or [None] * len(endings.rows)
+        rows = [_named(row, word, now_us) for row, word in zip(endings.rows, waits_for, strict=True)]
+        cursor.executemany(self.sql(_KEEP), rows)
+        cursor.executemany(self.sql(_END), rows)
+        return now_us, cursor.rowcount
+
+    def end_alone(self, desk: Desk, endings: Endings) -> tuple[int, int]:
+        """End in a transaction."""
+        return desk.write(lambda cursor: self.end(cursor, endings))
+
+    def _take(self, cursor: Cursor, wanted: Wanted) -> Taken:
+        now_us = self.now_us(cursor)
+        found = self._found(cursor, wanted, now_us)
+        free = [row[2] for row in found if row[3] is None]
+        keyed = [(row[2], row[3]) for row in found if row[3] is not None]
+        if not free:
+            return Taken(now_us, [], keyed)
+        ids = self.ints(free)
+        self.change(cursor, _START, wanted.node, now_us, now_us, ids)
+        claims = {row[0]: Claim(*row) for row in self.rows(cursor, _READ, ids)}
+        return Taken(now_us, [claims[run_id] for run_id in free], keyed)
+
+    def _found(self, cursor: Cursor, wanted: Wanted, now_us: int) -> list[tuple[int, int, int, str | None]]:
+        gate: Sequence[Any] = () if wanted.keys is None else (self.texts(wanted.keys),)
+        template = _FIND.replace("{limit}", str(wanted.limit)).replace("{gate}", "" if wanted.keys is None else _GATE)
+        jobs = self.texts(wanted.jobs)
+        found = [row for queue in wanted.queues for row in self.rows(cursor, template, queue, now_us, jobs, *gate)]
+        if len(wanted.queues) > 1:
+            found.sort(key=lambda row: (-row[0], row[1], row[2]))
+        return found[: wanted.limit]
+
+
+def _named(row: Ending, waits_for: str | None, now_us: int) -> dict[str, Any]:
+    return {
+        "id": row.run_id,
+        "attempt": row.attempt,
+        "token": row.token,
+        "state": row.state,
+        "outcome": row.outcome,
+        "delay_us": row.delay_us,
+        "took_us": row.took_us,
+        "error_code": clean(row.error_code),
+        "error": clean(row.error),
+        "trace": clean(row.trace),
+        "result": clean(row.result),
+        "why": clean(row.why),
+        "waits_for": waits_for,
+        "now": now_us,
+    }

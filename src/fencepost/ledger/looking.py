@@ -1,0 +1,79 @@
+"""Looking: what an idle node asks instead of opening empty transactions. One statement, whatever the ledger holds."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects.dialect import Cursor
+from fencepost.ledger.dialects.hot import hot_words
+
+
+class Look(NamedTuple):
+    """What there is to do, and when.
+
+    `next_available_at_us` may be of a job that the node does not know: what a claim did not take is not for it.
+    `nodes_mark` changes when a node comes, leaves or is declared dead. `cancels`: some run of this node is to stop.
+    """
+
+    now_us: int
+    next_available_at_us: int | None
+    next_due_at_us: int | None
+    next_waiting_at_us: int | None
+    nodes_mark: int
+    cancels: bool
+
+
+_LOOK = """
+SELECT {clock},
+  (SELECT min(r.available_at) FROM {run} r WHERE r.state = 'queued' AND {texts:r.queue}),
+  (SELECT min(s.next_due_at) FROM {schedule} s WHERE s.next_due_at IS NOT NULL),
+  (SELECT min(r.available_at) FROM {run} r WHERE r.state = 'waiting' AND r.waits_for = 'time'),
+  (SELECT max({greatest}(n.started_at, coalesce(n.left_at, 0), coalesce(n.dead_at, 0))) FROM {node} n),
+  EXISTS (SELECT 1 FROM {run} r WHERE r.state = 'running' AND r.node = %s AND r.cancel_requested_at IS NOT NULL)
+"""
+
+
+def look(desk: Desk, *, node: str, queues: Collection[str]) -> Look:
+    """Ask what there is to do."""
+    hot = hot_words(desk)
+    [row] = desk.read(lambda cursor: hot.rows(cursor, _LOOK, *hot.clock(), hot.texts(queues), node))
+    now_us, available_at, due_at, waiting_at, mark, has_cancels = row
+    return Look(int(now_us), available_at, due_at, waiting_at, mark or 0, bool(has_cancels))
+
+
+_CANCELS = """
+SELECT r.id, r.token FROM {run} r
+WHERE r.state = 'running' AND r.node = %s AND r.cancel_requested_at IS NOT NULL ORDER BY r.id
+"""
+
+
+def cancels(desk: Desk, *, node: str) -> list[tuple[int, int]]:
+    """Return the runs of this node, with their tokens, that somebody asked to stop."""
+    hot = hot_words(desk)
+    return [(run_id, token) for run_id, token in desk.read(lambda cursor: hot.rows(cursor, _CANCELS, node))]
+
+
+_CHECK = "SELECT 1 FROM {run} r WHERE r.id = %s AND r.token = %s AND r.state = 'running'"
+
+
+def check(desk: Desk, *, run_id: int, token: int) -> bool:
+    """Ask whether a run is still running under this token."""
+    hot = hot_words(desk)
+    return bool(desk.read(lambda cursor: hot.rows(cursor, _CHECK, run_id, token)))
+
+
+_PROGRESS = """
+UPDATE {run} SET progress = %s, progress_note = %s WHERE id = %s AND token = %s AND state = 'running'
+"""
+
+
+def progress(desk: Desk, *, run_id: int, token: int, fraction: float, note: str | None = None) -> bool:
+    """Note how far a run has come; False if it is no longer running under this token."""
+    hot = hot_words(desk)
+
+    def write(cursor: Cursor) -> int:
+        return hot.change(cursor, _PROGRESS, fraction, note, run_id, token)
+
+    return desk.write(write) == 1

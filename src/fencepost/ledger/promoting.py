@@ -1,0 +1,59 @@
+"""Promoting: a run that waits for an exclusive key is queued when the key is free.
+
+It is queued, not started: whoever claims it then finds the key free, or taken again, and decides anew. So to promote
+one too many does no harm; to promote none would leave it waiting for ever. The transaction that frees a key therefore
+promotes the next in line, and `promote_stranded` finds now and then what nobody promoted: because the one in line
+before it was cancelled, or belongs to a job that no node knows any more, or a row was changed by hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects.dialect import Cursor
+from fencepost.ledger.dialects.hot import Hot, hot_words, listed
+
+_NEXT = """
+SELECT (SELECT r.id FROM {run} r WHERE r.state = 'waiting' AND r.waits_for = 'key' AND r.exclusive_key = e.name
+  ORDER BY r.priority DESC, r.id LIMIT 1) FROM {rows:e name=text}
+"""
+_PROMOTE = """
+UPDATE {run} SET state = 'queued', waits_for = NULL, why = NULL
+WHERE {ints:id} AND state = 'waiting' AND waits_for = 'key'
+"""
+# Those who lock a waiting run, to cancel it say, commit at once; then the next in line is looked for.
+_ROUNDS = 5
+
+
+def promote(cursor: Cursor, hot: Hot, keys: Collection[str]) -> int:
+    """Queue the most urgent run that waits for each of these keys, which are free; return how many.
+
+    In the transaction that freed the keys, and that still has their rows locked.
+    """
+    promoted = 0
+    for _ in range(_ROUNDS):
+        found = [row[0] for row in hot.rows(cursor, _NEXT, listed([[key] for key in keys])) if row[0] is not None]
+        if not found:
+            break
+        promoted += (changed := hot.change(cursor, _PROMOTE, hot.ints(sorted(found))))
+        if changed == len(found):
+            break
+    if promoted:
+        hot.notify(cursor)
+    return promoted
+
+
+_STRANDED = """
+SELECT w.name FROM (
+  SELECT DISTINCT r.exclusive_key AS name FROM {run} r WHERE r.state = 'waiting' AND r.waits_for = 'key') w
+LEFT JOIN {exclusive} x ON x.key = w.name LEFT JOIN {run} h ON h.id = x.run_id AND h.state = 'running'
+WHERE h.id IS NULL LIMIT 500
+"""
+
+
+def promote_stranded(desk: Desk) -> int:
+    """Queue runs that wait for a key which nobody has; return how many. For a loop that comes by now and then."""
+    hot = hot_words(desk)
+    keys = [row[0] for row in desk.read(lambda cursor: hot.rows(cursor, _STRANDED))]
+    return desk.write(lambda cursor: promote(cursor, hot, keys)) if keys else 0

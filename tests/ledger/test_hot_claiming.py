@@ -1,0 +1,278 @@
+"""Claiming: who gets which run, under which token, on each database."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from fencepost.core.runs import Requested
+from fencepost.ledger.claiming import Blocked, Skipped, keys_wanted, mine
+from fencepost.ledger.ledger import Ledger
+from tests.ledger.hot_scene import HOUR_US, Scene, ending, handed_back, replaces, skips, tick, waits
+
+
+@pytest.fixture
+def scene(ledger: Ledger) -> Iterator[Scene]:
+    scene = Scene(ledger)
+    yield scene
+    scene.close()
+
+
+class TestFreeRuns:
+    def test_claim_tells_all_that_a_node_needs_to_run_it(self, scene: Scene) -> None:
+        now_us = scene.now_us()
+        [run_id] = scene.add(
+            Requested(
+                "job",
+                "scheduled",
+                params='{"a": "ü\\"x"}',
+                origin_key="tick:s:1",
+                schedule="s",
+                first_due_at_us=now_us - 9,
+                due_at_us=now_us - 5,
+                ticks=3,
+                window_start_us=now_us - 99,
+                window_end_us=now_us - 5,
+                available_at_us=now_us - 4,
+                requested_by="ann",
+            )
+        )
+        claimed = scene.claim()
+        [got] = claimed.claims
+        assert got.claimed_at_us == claimed.now_us >= now_us
+        assert got._replace(token=0, claimed_at_us=0) == (
+            *(run_id, "job", 1, 0, '{"a": "ü\\"x"}', "s", now_us - 5, now_us - 99, now_us - 5, None, 0, 0, "ann"),
+            *(now_us - 4, 0, 3),
+        )
+        assert claimed[2:] == ([], [], False)
+        run = scene.run(run_id)
+        assert (run["state"], run["node"], run["token"], run["attempts"]) == ("running", "node", got.token, 1)
+        assert run["started_at"] == claimed.now_us
+
+    def test_nothing_due_is_an_empty_claim_that_tells_the_time(self, scene: Scene) -> None:
+        scene.add_one(available_at_us=scene.now_us() + 1_500_000)
+        scene.add_one(available_at_us=scene.now_us() + HOUR_US)
+        claimed = scene.claim()
+        assert claimed[1:] == ([], [], [], False)
+        assert abs(claimed.now_us - scene.now_us()) < 60_000_000
+
+    def test_urgent_runs_come_first_then_those_due_earlier_then_older_ones(self, scene: Scene) -> None:
+        now_us = scene.now_us()
+        wishes = [(0, 5), (7, 1), (0, 9), (7, 8), (-3, 99), (0, 9)]
+        ids = scene.add(
+            *(Requested("job", "manual", priority=p, available_at_us=now_us - early) for p, early in wishes)
+        )
+        order = [ids[place] for place in (3, 1, 2, 5, 0, 4)]
+        assert [each.run_id for each in scene.claim(limit=4).claims] == order[:4]
+        assert [each.run_id for each in scene.claim(limit=4).claims] == order[4:]
+
+    def test_only_known_jobs_and_served_queues(self, scene: Scene) -> None:
+        ids = scene.add(
+            *(
+                Requested(job, "manual", queue=queue)
+                for job in ("job", "other", 'a "quoted\\one')
+                for queue in ("default", "night", "mail")
+            )
+        )
+        got = scene.claim(jobs=("job", 'a "quoted\\one'), queues=("default", "mail"))
+        assert {each.run_id for each in got.claims} == {ids[0], ids[2], ids[6], ids[8]}
+
+    def test_urgency_is_compared_across_queues(self, scene: Scene) -> None:
+        ids = scene.add(
+            *(Requested("job", "manual", queue=queue, priority=p) for p in (1, 2, 3) for queue in ("a", "b"))
+        )
+        got = scene.claim(queues=("a", "b"), limit=3)
+        assert [each.run_id for each in got.claims] == [ids[4], ids[5], ids[2]]
+        assert got.more
+        assert [each.run_id for each in scene.claim(queues=("a", "b")).claims] == [ids[3], ids[0], ids[1]]
+
+    def test_more_is_said_when_the_limit_was_reached(self, scene: Scene) -> None:
+        scene.add(*[Requested("job", "manual")] * 12)
+        assert scene.claim(limit=8).more
+        assert not scene.claim(limit=8).more
+
+    def test_limit_is_never_exceeded(self, scene: Scene) -> None:
+        scene.add(*[Requested("job", "manual")] * 40)
+        for limit in (1, 2, 5, 7, 11):
+            assert 0 < len(scene.claim(limit=limit).claims) <= limit
+
+    def test_token_rises_with_every_claim_even_if_the_clock_goes_back(self, scene: Scene) -> None:
+        run_id = scene.add_one()
+        first = scene.claim_one()
+        scene.change("UPDATE {run} SET token = %s WHERE id = %s", first.token + HOUR_US, run_id)
+        scene.finish(handed_back(first._replace(token=first.token + HOUR_US)))
+        second = scene.claim_one()
+        assert second.token == first.token + HOUR_US + 1
+        assert second.attempt == 1
+
+    def test_every_run_goes_to_one_of_many_nodes(self, scene: Scene) -> None:
+        ids = scene.add(*[Requested("job", "manual")] * 300)
+        desks = [scene.ledger.desk(f"node{number}") for number in range(4)]
+        got: list[int] = []
+
+        def work(number: int) -> None:
+            while claims := scene.claim(node=f"node{number}", limit=16, desk=desks[number]).claims:
+                got.extend(each.run_id for each in claims)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        for desk in desks:
+            desk.rest()
+        assert sorted(got) == ids
+
+
+class TestMine:
+    def test_what_runs_under_a_nodes_name_is_told_as_it_was_claimed(self, scene: Scene) -> None:
+        scene.add(Requested("job", "manual"), Requested("job", "manual", exclusive_key="k"))
+        claims = scene.claim().claims
+        scene.add_one()
+        scene.claim(node="other")
+        assert mine(scene.desk, node="node") == sorted(claims)
+        scene.finish(*(ending(each) for each in claims))
+        assert mine(scene.desk, node="node") == []
+
+
+class TestKeyedRuns:
+    def test_of_two_with_one_key_the_second_waits_and_says_for_whom(self, scene: Scene) -> None:
+        first, second = scene.add(*[Requested("job", "manual", exclusive_key="k")] * 2)
+        claimed = scene.claim()
+        assert [each.run_id for each in claimed.claims] == [first]
+        assert claimed.blocked == [Blocked(second, "job", "k", first)]
+        run = scene.run(second)
+        assert (run["state"], run["waits_for"], run["attempts"]) == ("waiting", "key", 0)
+        assert f"run {first}" in run["why"]
+        assert scene.holder("k") == (first, claimed.claims[0].token)
+
+    def test_different_keys_do_not_exclude_each_other(self, scene: Scene) -> None:
+        ids = scene.add(*(Requested("job", "manual", exclusive_key=key) for key in ("b", "a", "ä", "A", "B")))
+        claims = scene.claim().claims
+        assert [each.run_id for each in claims] == ids
+        assert [scene.holder(each.exclusive_key) for each in claims] == [(each.run_id, each.token) for each in claims]
+
+    def test_tick_that_may_not_overlap_is_skipped_with_a_reason(self, scene: Scene) -> None:
+        now_us = scene.now_us()
+        first, second = scene.add(*(tick("s", now_us - early, exclusive_key="k") for early in (2, 1)))
+        claimed = scene.claim(decide=skips)
+        assert [each.run_id for each in claimed.claims] == [first]
+        [skipped] = claimed.skipped
+        assert skipped == Skipped(second, "job", skipped.reason)
+        run = scene.run(second)
+        assert (run["state"], run["why"], run["ended_at"]) == ("skipped", skipped.reason, claimed.now_us)
+
+    def test_requested_run_is_no_tick(self, scene: Scene) -> None:
+        scene.add(*[Requested("job", "manual", exclusive_key="k")] * 2)
+        claimed = scene.claim(decide=skips)
+        assert len(claimed.blocked) == 1
+        assert claimed.skipped == []
+
+    def test_replacing_run_has_the_holder_asked_to_stop_once(self, scene: Scene) -> None:
+        first = scene.add_one(exclusive_key="k")
+        scene.claim()
+        second, third = scene.add(*[Requested("job", "manual", exclusive_key="k")] * 2)
+        scene.claim(node="other", decide=replaces)
+        run = scene.run(first)
+        assert run["cancel_requested_at"] is not None
+        assert run["cancel_by"].startswith(f"run {second} ")
+        assert scene.states([first, second, third]) == ["running", "waiting", "waiting"]
+
+    def test_free_and_keyed_runs_are_claimed_together(self, scene: Scene) -> None:
+        ids = scene.add(*(Requested("job", "manual", exclusive_key=key) for key in (None, "k", None, "l", "k")))
+        claimed = scene.claim()
+        assert {each.run_id for each in claimed.claims} == set(ids[:4])
+        assert [each.run_id for each in claimed.blocked] == [ids[4]]
+        assert {each.attempt for each in claimed.claims} == {1}
+
+    def test_token_is_above_every_one_given_under_the_key(self, scene: Scene) -> None:
+        scene.add_one(exclusive_key="k")
+        first = scene.claim_one()
+        scene.finish(ending(first))
+        scene.change("UPDATE {exclusive} SET token = %s", first.token + HOUR_US)
+        scene.add_one(exclusive_key="k")
+        second = scene.claim_one()
+        assert second.token == first.token + HOUR_US + 1
+        assert scene.holder("k") == (second.run_id, second.token)
+        assert scene.run(second.run_id)["token"] == second.token
+
+    def test_key_held_by_another_transaction_is_left_for_later(self, scene: Scene) -> None:
+        if scene.ledger.dialect.name == "sqlite":
+            pytest.skip("one writer at a time: nothing is ever locked")
+        scene.finish(ending(_claimed(scene, "k")))
+        run_id, free_id = scene.add(Requested("job", "manual", exclusive_key="k"), Requested("job", "manual"))
+        other = scene.ledger.desk("other")
+        with other.transaction() as cursor:
+            scene.hot.rows(cursor, "SELECT x.key FROM {exclusive} x WHERE x.key = 'k' FOR UPDATE")
+            assert [each.run_id for each in scene.claim().claims] == [free_id]
+        other.rest()
+        assert scene.claim_one().run_id == run_id
+
+    def test_two_nodes_never_run_one_key_at_a_time(self, scene: Scene) -> None:
+        keys = ("a", "b", "c")
+        scene.add(*(Requested("job", "manual", exclusive_key=keys[number % 3]) for number in range(60)))
+        running: dict[str, str] = {}
+        done: list[int] = []
+        broken: list[str] = []
+
+        def work(node: str) -> None:
+            desk = scene.ledger.desk(node)
+            here = Scene(scene.ledger)
+            while len(done) < 60 and not broken:
+                for each in scene.claim(node=node, limit=8, desk=desk).claims:
+                    other = running.setdefault(each.exclusive_key or "", node)
+                    if other != node:
+                        broken.append(f"{node} and {other} run {each.exclusive_key}")
+                    del running[each.exclusive_key or ""]
+                    here.finish(ending(each))
+                    done.append(each.run_id)
+            desk.rest()
+            here.close()
+
+        threads = [threading.Thread(target=work, args=(f"node{number}",)) for number in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert broken == []
+        assert len(done) == len(set(done)) == 60
+
+
+class TestGate:
+    def test_only_keys_from_the_gate_are_taken_with_the_gates_token(self, scene: Scene) -> None:
+        far_us = scene.now_us() + HOUR_US
+        free, open_, shut = scene.add(*(Requested("job", "manual", exclusive_key=key) for key in (None, "k", "l")))
+        claims = {each.run_id: each for each in scene.claim(gate={"k": far_us}).claims}
+        assert set(claims) == {free, open_}
+        assert claims[open_].token == far_us
+        assert scene.holder("k") == (open_, far_us)
+        assert scene.state(shut) == "queued"
+        assert scene.claim(gate={}).claims == []
+
+    def test_gates_token_below_one_that_was_given_starts_nothing(self, scene: Scene) -> None:
+        scene.finish(ending(_claimed(scene, "k")))
+        run_id = scene.add_one(exclusive_key="k")
+        assert scene.claim(gate={"k": 5}).claims == []
+        assert scene.state(run_id) == "queued"
+
+    def test_keys_wanted_are_the_free_ones_of_due_runs_with_their_last_tokens(self, scene: Scene) -> None:
+        past = _claimed(scene, "used")
+        scene.finish(ending(past))
+        _claimed(scene, "taken")
+        now_us = scene.now_us()
+        scene.add(
+            *(Requested("job", "manual", exclusive_key=key) for key in ("used", "used", "new", "taken", None)),
+            Requested("job", "manual", exclusive_key="later", available_at_us=now_us + 1_900_000),
+            Requested("other", "manual", exclusive_key="unknown"),
+            Requested("job", "manual", exclusive_key="elsewhere", queue="mail"),
+        )
+        wanted = keys_wanted(scene.desk, jobs=("job",), queues=("default",), limit=100)
+        assert wanted == {"used": past.token, "new": 0}
+
+
+def _claimed(scene: Scene, key: str):
+    run_id = scene.add_one(exclusive_key=key)
+    [claimed] = [each for each in scene.claim(decide=waits).claims if each.run_id == run_id]
+    return claimed
