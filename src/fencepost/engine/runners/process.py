@@ -282,7 +282,7 @@ class ProcessRunner:
         except OSError as error:
             with self._lock:
                 self._hands.remove(hand)
-                self._pause(f"a worker could not be started: {error}")
+                self._pause(hand, f"a worker could not be started: {error}")
             return
         process.send(self._greeting)
         with self._lock:
@@ -320,7 +320,7 @@ class ProcessRunner:
         self._requeue(assignment for assignment in hand.in_hand.values() if assignment.claim.run_id in self._held)
         hand.close()
         if hand.is_unused and ended.forced is None and not self._is_closing:
-            self._pause(hand.trouble or f"a worker {verdicts.description(ended)} before it had done anything")
+            self._pause(hand, hand.trouble or f"a worker {verdicts.description(ended)} before it had done anything")
 
     def _requeue(self, assignments: Iterable[Assignment]) -> None:
         """Let others begin what a dead worker had not begun."""
@@ -343,8 +343,10 @@ class ProcessRunner:
             return verdicts.lost(claim, took_us=took_us)
         return verdicts.crashed(claim, ended, took_us=took_us)
 
-    def _pause(self, trouble: str) -> None:
-        """Wait before the next start, longer each time."""
+    def _pause(self, hand: Hand, trouble: str) -> None:
+        """Wait before the next start, longer each time. Those that were started together fail together: once."""
+        if hand.since < self._start_at:
+            return
         pause_s = min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
         self._failures += 1
         self._start_at = self._runtime.monotonic() + pause_s
