@@ -1,4 +1,4 @@
-"""What a schedule will do, drawn: its next due times, and what becomes of it when the clocks of its zone are changed."""
+"""What a schedule will do, drawn: its next due times, and what becomes of it when its zone changes the clocks."""
 
 from __future__ import annotations
 

@@ -30,6 +30,9 @@ By = Annotated[
 ]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.", show_default=False)]
 
+RunId = Annotated[int, typer.Argument(metavar="RUN", min=1, help="The number of the run.")]
+JobName = Annotated[str, typer.Argument(metavar="JOB", help="The name of the job.")]
+
 
 def ledger_url(given: str) -> str:
     """Return the URL of the ledger that is meant: the one given, or that of the settings."""

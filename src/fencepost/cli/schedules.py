@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import json
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.drawing import print_json
+from fencepost.cli.drawing import at, draw_fields, draw_rows, print_json, to_the_second
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import Json, LedgerUrlOption
+from fencepost.cli.reaching import By, Json, LedgerUrlOption, Reason, opened, who
+
+if TYPE_CHECKING:
+    from fencepost.core.schedule import Schedule
+    from fencepost.ledger.ledger import Ledger
+    from fencepost.ledger.schedules import StoredSchedule
 
 app = typer.Typer(
     help="See when jobs are due; pause and resume schedules.",
@@ -16,13 +22,81 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
+_PAGE = 1000
+_Id = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The id of the schedule: often the name of its job.")]
+
+
+@app.command("list")
+def list_(
+    *,
+    job: Annotated[str, typer.Option(metavar="JOB", help="Only those of this job.", show_default=False)] = "",
+    ledger: LedgerUrlOption = "",
+    as_json: Json = False,
+) -> int:
+    """Show every schedule: when it is due next, and whether it is paused.
+
+    Example: fencepost schedules list --job settle
+    """
+    with opened(ledger) as book:
+        if job:
+            book.job(job)
+        found = _all(book, job or None)
+    if as_json:
+        print_json([_fields(each) for each in found])
+    elif found:
+        columns = ("schedule", "job", "when", "next due", "paused")
+        draw_rows(columns, ((e.id, e.job, _when(e), to_the_second(e.next_due_at), _pause(e)) for e in found))
+    else:
+        print("there are no schedules yet; a node brings those of its application when it starts")
+    return Exit.OK
+
+
+@app.command()
+def show(schedule: _Id, *, ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
+    """Show one schedule.
+
+    Example: fencepost schedules show settle --json
+    """
+    with opened(ledger) as book:
+        found = book.schedule(schedule)
+    _print(found, as_json=as_json)
+    return Exit.OK
+
+
+@app.command()
+def pause(
+    schedule: _Id, *, by: By = "", reason: Reason = "", ledger: LedgerUrlOption = "", as_json: Json = False
+) -> int:
+    """Plan nothing more until it is resumed; the due times that pass meanwhile are recorded as skipped.
+
+    Example: fencepost schedules pause settle --reason 'the bank is closed'
+    """
+    with opened(ledger) as book:
+        found = book.pause(schedule, by=who(by), reason=reason or None)
+    _print(found, as_json=as_json)
+    return Exit.OK
+
+
+@app.command()
+def resume(
+    schedule: _Id, *, by: By = "", reason: Reason = "", ledger: LedgerUrlOption = "", as_json: Json = False
+) -> int:
+    """Plan it again, from now on.
+
+    Example: fencepost schedules resume settle
+    """
+    with opened(ledger) as book:
+        found = book.resume(schedule, by=who(by), reason=reason or None)
+    _print(found, as_json=as_json)
+    return Exit.OK
+
 
 @app.command()
 def preview(
     what: Annotated[
         str, typer.Argument(metavar="SCHEDULE", help="A schedule, a job, a cron expression, or 'every 5m'.")
     ],
-    ledger: LedgerUrlOption = "",
+    *,
     tz: Annotated[str, typer.Option(metavar="ZONE", help="The time zone of an expression.")] = "UTC",
     dst: Annotated[
         str, typer.Option(metavar="WORD", help="Of an expression: auto, first, second, both, skip or real.")
@@ -31,6 +105,7 @@ def preview(
     year: Annotated[
         int | None, typer.Option(help="Whose changes of the clock to show; by default this year's.", show_default=False)
     ] = None,
+    ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
     """Show the next due times, and what becomes of them when the clocks of the zone are changed.
@@ -42,8 +117,8 @@ def preview(
     from fencepost.cli import previews  # noqa: PLC0415 - time zones take their time to load
     from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
 
-    found = previews.ad_hoc(what, tz=tz, dst=dst)
-    named = [(None, found)] if found is not None else []
+    typed = previews.ad_hoc(what, tz=tz, dst=dst)
+    named = _named(what, ledger) if typed is None else [(None, typed)]
     now_us = ThreadedRuntime().wall_us()
     outlooks = [
         previews.Outlook.of(schedule, now_us=now_us, count=count, year=year, name=name) for name, schedule in named
@@ -54,3 +129,80 @@ def preview(
         for each in outlooks:
             previews.draw_outlook(each)
     return Exit.OK
+
+
+def _named(what: str, ledger: str) -> list[tuple[str | None, Schedule]]:
+    """Return the schedules of this id, or of the job of this name."""
+    from fencepost.core.schedule import schedule_from_json  # noqa: PLC0415
+    from fencepost.errors import NoSuchSchedule  # noqa: PLC0415
+
+    with opened(ledger) as book:
+        of_job = _all(book, what)
+        try:
+            found = of_job or [book.schedule(what)]
+        except NoSuchSchedule as error:
+            raise NoSuchSchedule(what) from error
+    return [(each.id, schedule_from_json(each.spec)) for each in found]
+
+
+def _all(book: Ledger, job: str | None) -> list[StoredSchedule]:
+    found: list[StoredSchedule] = []
+    while page := book.schedules(job=job, after_id=found[-1].id if found else "", limit=_PAGE):
+        found += page
+    return found
+
+
+def _print(found: StoredSchedule, *, as_json: bool) -> None:
+    if as_json:
+        print_json(_fields(found))
+        return
+    draw_fields(
+        {
+            "schedule": found.id,
+            "job": found.job,
+            "when": _when(found),
+            "parameters": "" if found.params == "{}" else found.params,
+            "stands in": "the code" if found.origin == "code" else "the ledger alone: it was made at run time",
+            "next due": to_the_second(found.next_due_at) or "never, as it stands",
+            "planned through": to_the_second(found.planned_through),
+            "paused": _pause(found),
+            "created": to_the_second(found.created_at),
+            "updated": to_the_second(found.updated_at),
+        }
+    )
+
+
+def _fields(found: StoredSchedule) -> dict[str, object]:
+    return {
+        "id": found.id,
+        "job": found.job,
+        "when": _when(found),
+        "spec": json.loads(found.spec),
+        "params": json.loads(found.params),
+        "origin": found.origin,
+        "generation": found.generation,
+        "next_due_at": at(found.next_due_at),
+        "planned_through": at(found.planned_through),
+        "paused_at": at(found.paused_at),
+        "paused_by": found.paused_by,
+        "pause_reason": found.pause_reason,
+        "created_at": at(found.created_at),
+        "updated_at": at(found.updated_at),
+    }
+
+
+def _when(found: StoredSchedule) -> str:
+    from fencepost.core.schedule import describe, schedule_from_json  # noqa: PLC0415
+    from fencepost.errors import InvalidSchedule  # noqa: PLC0415
+
+    try:
+        return describe(schedule_from_json(found.spec))
+    except InvalidSchedule:  # a newer release may know more kinds
+        return found.spec
+
+
+def _pause(found: StoredSchedule) -> str:
+    if found.paused_at is None:
+        return ""
+    by = f" by {found.paused_by}" if found.paused_by else ""
+    return f"since {to_the_second(found.paused_at)}{by}" + (f": {found.pause_reason}" if found.pause_reason else "")

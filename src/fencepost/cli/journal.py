@@ -1,0 +1,94 @@
+"""``fencepost journal``: what people did, and what went wrong."""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.cli.drawing import at, draw_rows, print_json, to_the_second
+from fencepost.cli.exits import Exit
+from fencepost.cli.reaching import Json, LedgerUrlOption, opened
+from fencepost.cli.run_rows import beginning, shown_node
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fencepost.ledger.journal import Entry
+
+
+def journal(
+    *,
+    job: Annotated[str, typer.Option(metavar="JOB", help="Only about this job.", show_default=False)] = "",
+    run: Annotated[int | None, typer.Option(metavar="RUN", help="Only about this run.", show_default=False)] = None,
+    what: Annotated[
+        str, typer.Option(metavar="WORDS", help="Only this, such as 'node died'.", show_default=False)
+    ] = "",
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="Only since then: 24h, or 2026-03-29T00:00Z.", show_default=False)
+    ] = "",
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 50,
+    before: Annotated[
+        int | None, typer.Option(metavar="ID", help="Only entries older than this one.", show_default=False)
+    ] = None,
+    ledger: LedgerUrlOption = "",
+    as_json: Json = False,
+) -> int:
+    """Show what operators did, and lost attempts, refused writes, dead nodes, leaping clocks; newest first.
+
+    Example: fencepost journal --since 24h
+
+    Example: fencepost journal --run 42 --json
+    """
+    from fencepost.cli.runs import node_names  # noqa: PLC0415
+    from fencepost.cli.times import instant_us  # noqa: PLC0415
+    from fencepost.ledger.journal import About  # noqa: PLC0415
+
+    with opened(ledger) as book:
+        if job:
+            book.job(job)
+        since_us = instant_us(since, what="--since", now_us=book.now_us()) if since else None
+        about = About(job=job or None, run_id=run)
+        entries = book.entries(about=about, what=what or None, since_us=since_us, before_id=before, limit=limit)
+        names = node_names(book)
+    if as_json:
+        print_json([_fields(entry, names) for entry in entries])
+    elif entries:
+        columns = ("id", "at", "what", "job", "run", "schedule", "node", "token", "by", "reason")
+        draw_rows(columns, (_cells(entry, names) for entry in entries))
+    else:
+        print("nothing of the kind has happened")
+    return Exit.OK
+
+
+def _fields(entry: Entry, names: Mapping[str, str]) -> dict[str, object]:
+    return {
+        "id": entry.id,
+        "at": at(entry.at),
+        "what": entry.what,
+        "job": entry.job,
+        "run": entry.run_id,
+        "schedule": entry.schedule,
+        "node": entry.node,
+        "node_name": names.get(entry.node or ""),
+        "token": entry.token,
+        "by": entry.by,
+        "reason": entry.reason,
+        "detail": None if entry.detail is None else json.loads(entry.detail),
+    }
+
+
+def _cells(entry: Entry, names: Mapping[str, str]) -> tuple[str, ...]:
+    return (
+        str(entry.id),
+        to_the_second(entry.at),
+        entry.what,
+        entry.job or "",
+        str(entry.run_id or ""),
+        entry.schedule or "",
+        shown_node(entry.node, names),
+        str(entry.token or ""),
+        entry.by or "",
+        beginning(entry.reason or ""),
+    )

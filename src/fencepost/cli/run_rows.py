@@ -1,0 +1,209 @@
+"""Runs and their attempts, as fields for programs and as cells for people. The field names are kept stable."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from fencepost.cli.drawing import at, draw_fields, draw_rows, to_the_millisecond, to_the_second
+from fencepost.core.duration import spelled
+
+if TYPE_CHECKING:
+    from fencepost.ledger.history import AttemptRow, RunRow
+
+COLUMNS = ("id", "job", "state", "due", "started", "took", "attempts", "node", "token", "why")
+_LONG = 60
+
+NodeNames = Mapping[str, str]
+"""What nodes are called, by their ids."""
+
+
+def run_fields(row: RunRow, nodes: NodeNames) -> dict[str, object]:
+    """Return all of a run, as JSON can say it."""
+    return {
+        "id": row.id,
+        "job": row.job,
+        "type": row.type,
+        "state": row.state,
+        "waits_for": row.waits_for,
+        "why": row.why,
+        "schedule": row.schedule,
+        "origin_key": row.origin_key,
+        "first_due_at": at(row.first_due_at),
+        "due_at": at(row.due_at),
+        "ticks": row.ticks,
+        "window": _window(row),
+        "params": _read(row.params),
+        "requested_by": row.requested_by,
+        "reason": row.reason,
+        "priority": row.priority,
+        "queue": row.queue,
+        "exclusive_key": row.exclusive_key,
+        "attempts": row.attempts,
+        "failures": row.failures,
+        "crashes": row.crashes,
+        "node": row.node,
+        "node_name": nodes.get(row.node or ""),
+        "token": row.token or None,
+        "created_at": at(row.created_at),
+        "available_at": at(row.available_at),
+        "started_at": at(row.started_at),
+        "ended_at": at(row.ended_at),
+        "cancel_requested_at": at(row.cancel_requested_at),
+        "cancel_by": row.cancel_by,
+        "error_code": row.error_code,
+        "error": row.error,
+        "result": _read(row.result),
+        "progress": row.progress,
+        "progress_note": row.progress_note,
+        "sla_at": at(row.sla_at),
+        "retry_of": row.retry_of,
+        "generation": row.generation,
+    }
+
+
+def attempt_fields(row: AttemptRow, nodes: NodeNames) -> dict[str, object]:
+    """Return an attempt, as JSON can say it."""
+    return {
+        "number": row.number,
+        "outcome": row.outcome,
+        "node": row.node,
+        "node_name": nodes.get(row.node or ""),
+        "token": row.token,
+        "started_at": at(row.started_at),
+        "ended_at": at(row.ended_at),
+        "took_s": None if row.took_us is None else row.took_us / 1_000_000,
+        "error_code": row.error_code,
+        "error": row.error,
+        "trace": row.trace,
+    }
+
+
+def draw_runs(rows: Sequence[RunRow], nodes: NodeNames) -> None:
+    """Draw one row per run."""
+    draw_rows(COLUMNS, (run_cells(row, nodes) for row in rows))
+
+
+def run_cells(row: RunRow, nodes: NodeNames) -> tuple[str, ...]:
+    """Return a run as one row of `COLUMNS`."""
+    return (
+        str(row.id),
+        row.job,
+        row.state,
+        _due(row),
+        to_the_second(row.started_at),
+        took(row),
+        str(row.attempts),
+        shown_node(row.node, nodes),
+        str(row.token or ""),
+        beginning(row.error or row.why or ""),
+    )
+
+
+def draw_run(row: RunRow, attempts: Sequence[AttemptRow], nodes: NodeNames, *, waits: str | None) -> None:
+    """Draw all of one run, a line per field, then its attempts."""
+    draw_fields(_details(row, nodes, waits))
+    if attempts:
+        columns = ("attempt", "outcome", "node", "token", "started", "took", "error")
+        draw_rows(columns, (_attempt_cells(each, nodes) for each in attempts))
+        if trace := next((each.trace for each in reversed(attempts) if each.trace), None):
+            print(trace.rstrip())
+
+
+def shown_node(node_id: str | None, nodes: NodeNames) -> str:
+    """Name a node for people."""
+    return "" if node_id is None else nodes.get(node_id, node_id)
+
+
+def took(row: RunRow) -> str:
+    """Say how long the latest attempt took, if it ended."""
+    if row.started_at is None or row.ended_at is None:
+        return ""
+    return duration(row.ended_at - row.started_at)
+
+
+def duration(duration_us: int | None) -> str:
+    """Spell a duration for people."""
+    if duration_us is None:
+        return ""
+    duration_s = max(duration_us, 0) / 1_000_000
+    return spelled(round(duration_s, 3) if duration_s < 10 else round(duration_s))
+
+
+def beginning(text: str) -> str:
+    """Return the first line, cut if it is long."""
+    line = next(iter(text.splitlines()), "")
+    return line if len(line) <= _LONG else line[: _LONG - 1] + "…"
+
+
+def _details(row: RunRow, nodes: NodeNames, waits: str | None) -> dict[str, str]:
+    window = _window(row)
+    return {
+        "run": f"{row.id} of {row.job} ({row.type})",
+        "state": row.state + (f": {waits}" if waits else f": {row.why}" if row.why else ""),
+        "due": _due(row),
+        "window": f"{window['start'] or '(the beginning)'} to {window['end']}" if window else "",
+        "schedule": row.schedule or "",
+        "key": row.origin_key or "",
+        "parameters": "" if row.params == "{}" else row.params,
+        "asked for by": " ".join(filter(None, (row.requested_by, f"({row.reason})" if row.reason else None))),
+        "retry of": str(row.retry_of or ""),
+        "queue": f"{row.queue}, priority {row.priority}",
+        "exclusive": row.exclusive_key or "",
+        "attempts": f"{row.attempts} ({row.failures} failed, {row.crashes} lost)",
+        "node": shown_node(row.node, nodes),
+        "token": str(row.token or ""),
+        "created": to_the_millisecond(row.created_at),
+        "available": to_the_millisecond(row.available_at),
+        "started": to_the_millisecond(row.started_at),
+        "ended": " ".join(filter(None, (to_the_millisecond(row.ended_at), f"({took(row)})" if took(row) else None))),
+        "deadline": to_the_millisecond(row.sla_at),
+        "cancel": f"asked for by {row.cancel_by or 'somebody'} at {at(row.cancel_requested_at)}"
+        if row.cancel_requested_at
+        else "",
+        "progress": _progress(row),
+        "error": ": ".join(filter(None, (row.error_code, row.error))),
+        "result": row.result or "",
+    }
+
+
+def _progress(row: RunRow) -> str:
+    if row.progress is None:
+        return row.progress_note or ""
+    return f"{row.progress:.0%}" + (f", {row.progress_note}" if row.progress_note else "")
+
+
+def _attempt_cells(row: AttemptRow, nodes: NodeNames) -> tuple[str, ...]:
+    return (
+        str(row.number),
+        row.outcome,
+        shown_node(row.node, nodes),
+        str(row.token),
+        to_the_millisecond(row.started_at),
+        duration(row.took_us),
+        beginning(": ".join(filter(None, (row.error_code, row.error)))),
+    )
+
+
+def _due(row: RunRow) -> str:
+    if row.due_at is None:
+        return ""
+    due = to_the_second(row.due_at)
+    return due if row.ticks == 1 else f"{due} ({row.ticks} since {to_the_second(row.first_due_at)})"
+
+
+def _window(row: RunRow) -> dict[str, str | None] | None:
+    if row.window_end is None:
+        return None
+    return {"start": at(row.window_start), "end": at(row.window_end)}
+
+
+def _read(text: str | None) -> Any:
+    """Return stored JSON as JSON; what somebody wrote into the table by hand stays a text."""
+    if text is None:
+        return None
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -1,0 +1,131 @@
+"""``fencepost runs`` and ``fencepost show``: what ran, what did not and why."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.cli.drawing import print_json
+from fencepost.cli.exits import Exit
+from fencepost.cli.reaching import Json, LedgerUrlOption, RunId, opened
+from fencepost.core.nearest import suggestion
+from fencepost.core.states import RunState
+from fencepost.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from fencepost.ledger.history import RunFilter, RunRow
+    from fencepost.ledger.ledger import Ledger
+
+_PAGE = 1000
+
+
+def runs(
+    *,
+    job: Annotated[str, typer.Option(metavar="JOB", help="Only runs of this job.", show_default=False)] = "",
+    state: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STATE", help=f"Only runs that are {', '.join(RunState)}. May be repeated."),
+    ] = None,
+    failed: Annotated[bool, typer.Option("--failed", help="Only runs that were given up: --state dead.")] = False,
+    held: Annotated[bool, typer.Option("--held", help="Only runs that wait for a person.")] = False,
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="Only runs made since then: 24h, or 2026-03-29T00:00Z.")
+    ] = "",
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 50,
+    before: Annotated[int | None, typer.Option(metavar="ID", help="Only runs older than this one.")] = None,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on, and show what happens as it happens.")] = False,
+    ledger: LedgerUrlOption = "",
+    as_json: Json = False,
+) -> int:
+    """Show runs, newest first.
+
+    With --json: a list of objects, or with --follow one object per line, oldest first,
+    and a run again whenever its state changes. Times are in UTC.
+
+    Example: fencepost runs --job settle --failed --since 24h
+
+    Example: fencepost runs --follow --json
+    """
+    states = _states(state or [], failed=failed)
+    if follow and before is not None:
+        raise ConfigurationError("--follow goes on from now, and --before back from a run; give one of them")
+    with opened(ledger) as book:
+        wanted = _filter(book, job, states, since, held=held)
+        if follow:
+            from fencepost.cli.following import Following  # noqa: PLC0415 - few follow
+
+            Following(book, wanted, as_json=as_json).run(limit)
+            return Exit.OK
+        rows = _pages(book, wanted, before, limit)
+        names = node_names(book)
+    if as_json:
+        from fencepost.cli.run_rows import run_fields  # noqa: PLC0415
+
+        print_json([run_fields(row, names) for row in rows])
+    elif rows:
+        from fencepost.cli.run_rows import draw_runs  # noqa: PLC0415
+
+        draw_runs(rows, names)
+    else:
+        print("there are no such runs")
+    return Exit.OK
+
+
+def show(run: RunId, *, ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
+    """Show one run: its times, its attempts, where it ran under which token, and what it waits for.
+
+    Exit code 1: there is no such run.
+
+    Example: fencepost show 42
+    """
+    from fencepost.cli.run_rows import attempt_fields, draw_run, run_fields  # noqa: PLC0415
+    from fencepost.cli.waits import why_it_waits  # noqa: PLC0415
+
+    with opened(ledger) as book:
+        row = book.run(run)
+        attempts = book.attempts(run)
+        names = node_names(book)
+        waits = why_it_waits(book, row)
+    if as_json:
+        attempted = [attempt_fields(each, names) for each in attempts]
+        print_json({**run_fields(row, names), "waits": waits, "ended_attempts": attempted})
+    else:
+        draw_run(row, attempts, names, waits=waits)
+    return Exit.OK
+
+
+def node_names(book: Ledger) -> dict[str, str]:
+    """Return what nodes are called, by their ids."""
+    return {node.id: node.name for node in book.nodes(limit=1000)}
+
+
+def _states(given: list[str], *, failed: bool) -> tuple[str, ...]:
+    words = [word.strip().lower() for each in given for word in each.split(",") if word.strip()]
+    for word in words:
+        if word not in tuple(RunState):
+            raise ConfigurationError(f"there is no state {word!r}; {suggestion(word, tuple(RunState))}")
+    return tuple(dict.fromkeys([*words, *(["dead"] if failed else [])]))
+
+
+def _filter(book: Ledger, job: str, states: tuple[str, ...], since: str, *, held: bool) -> RunFilter:
+    from fencepost.cli.times import instant_us  # noqa: PLC0415 - time zones take their time to load
+    from fencepost.ledger.history import RunFilter  # noqa: PLC0415
+
+    if job:
+        book.job(job)  # or a name that was misspelt would look like a job that never ran
+    since_us = instant_us(since, what="--since", now_us=book.now_us()) if since else None
+    if held:
+        return RunFilter(job=job or None, states=("waiting",), waits_for="person", since_us=since_us)
+    return RunFilter(job=job or None, states=states, since_us=since_us)
+
+
+def _pages(book: Ledger, wanted: RunFilter, before: int | None, limit: int) -> list[RunRow]:
+    rows: list[RunRow] = []
+    while len(rows) < limit:
+        page = book.runs(wanted, before_id=before, limit=min(_PAGE, limit - len(rows)))
+        rows += page
+        if not page:
+            break
+        before = page[-1].id
+    return rows

@@ -1,0 +1,50 @@
+"""Why a run has not begun yet: one sentence."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fencepost.cli.drawing import to_the_second
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from fencepost.ledger.history import RunRow
+    from fencepost.ledger.ledger import Ledger
+    from fencepost.ledger.nodes import NodeRow
+
+_LATE_US = 5_000_000
+
+
+def why_it_waits(ledger: Ledger, row: RunRow) -> str | None:
+    """Say what a run waits for; None if it does not wait."""
+    match row.state, row.waits_for:
+        case "waiting", "key":
+            return f"it waits until {_holder(ledger, row)} is done, which has the key {row.exclusive_key!r}"
+        case "waiting", "person":
+            return f"it is held for a person ({row.why or 'no reason was given'}): fencepost release {row.id}"
+        case "waiting", _:
+            return f"its time is {to_the_second(row.available_at)}"
+        case "queued", _:
+            return _in_queue(row, ledger.living_nodes(), ledger.now_us())
+    return None
+
+
+def _holder(ledger: Ledger, row: RunRow) -> str:
+    from fencepost.ledger.history import RunFilter  # noqa: PLC0415
+
+    running = ledger.runs(RunFilter(states=("running",), exclusive_key=row.exclusive_key), limit=1)
+    return f"run {running[0].id} of {running[0].job}" if running else "another run"
+
+
+def _in_queue(row: RunRow, nodes: Sequence[NodeRow], now_us: int) -> str:
+    if row.available_at > now_us:
+        return f"its time is {to_the_second(row.available_at)}"
+    if not nodes:
+        return "there is no living node to run it: fencepost run APP starts one"
+    if not any(row.job in node.jobs for node in nodes):
+        return f"none of the {len(nodes)} living nodes has the job {row.job!r}"
+    if not any(row.job in node.jobs and row.queue in node.queues for node in nodes):
+        return f"no living node with this job takes runs from the queue {row.queue!r}"
+    is_late = now_us - row.available_at > _LATE_US
+    return "every node that could run it is busy" if is_late else "it is about to be claimed"

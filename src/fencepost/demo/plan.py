@@ -1,0 +1,27 @@
+"""When the jobs of the demo are due. Apart from the application, so that the recount need not load it."""
+
+from __future__ import annotations
+
+from fencepost.core.schedule import Schedule, cron, every
+
+SETTLE, RECONCILE, IMPORT, QUOTE = cron("* * * * * *"), every("2s"), every("5s"), every("3s")
+
+SCHEDULES: dict[str, Schedule] = {
+    "settle": SETTLE,
+    "reconcile": RECONCILE,
+    "import_orders": IMPORT,
+    "quote": QUOTE,
+}
+REQUESTED = ("notify", "report")
+CHUNKS = 12
+
+TABLES = (
+    "CREATE TABLE demo_effect (job TEXT NOT NULL, due_us INTEGER NOT NULL, run_id INTEGER NOT NULL, "
+    "token INTEGER NOT NULL, node TEXT NOT NULL)",
+    "CREATE TABLE demo_chunk (run_id INTEGER NOT NULL, chunk INTEGER NOT NULL, token INTEGER NOT NULL)",
+)
+
+
+def notice_key(due_us: int) -> str:
+    """Return the key under which a settlement asks for its notice: one due time, one notice."""
+    return f"settled {due_us}"

@@ -1,0 +1,182 @@
+"""The course of the demo: start, watch, kill the busiest, watch the takeover, count."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from fencepost.core.runtime import Runtime
+from fencepost.demo.plan import TABLES
+from fencepost.demo.recount import Tally, read_books, recount, total
+from fencepost.demo.screen import Screen, table_of
+from fencepost.demo.stage import TTL_S, WORKERS, Stage
+from fencepost.demo.watching import View, Watcher, clock
+from fencepost.errors import FencepostError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LEAST_S = 10.0
+_LOOK_EVERY_S = 0.2
+_NODES = ("node-1", "node-2", "node-3")
+_REPLACEMENT = "node-4"
+_START_WITHIN_S = 60.0
+_SETTLE_WITHIN_S = 30.0
+_LEAVE_WITHIN_S = 8.0
+
+
+class Show:
+    """One showing, on a fresh ledger in a folder of its own."""
+
+    def __init__(self, folder: Path, runtime: Runtime, *, seconds: float, screen: Screen) -> None:
+        self._runtime = runtime
+        self._screen = screen
+        self._seconds = max(seconds, LEAST_S)
+        patience_s = self._seconds + _START_WITHIN_S + _SETTLE_WITHIN_S + 2 * _LEAVE_WITHIN_S
+        self.stage = Stage(folder, runtime, ends_at=runtime.monotonic() + patience_s)
+        self._watcher = Watcher(self.stage.ledger)
+        self._reports = 0
+        self._until_us: int | None = None
+
+    def play(self) -> None:
+        """Show all of it."""
+        self._prepare()
+        for name in _NODES:
+            self.stage.start(name)
+        self._watch(lambda view: _living(view) == len(_NODES), within_s=_START_WITHIN_S, what="three nodes take part")
+        began = self._runtime.monotonic()
+        self._say("three nodes take part; whichever is quicker claims what is due")
+        self._ask_for_a_report()
+        self._watch_until(began + self._seconds * 0.35)
+        killed = self._kill_the_busiest()
+        self._watch_until(began + self._seconds * 0.35 + 1.0)
+        self._say(f"starting {_REPLACEMENT} in place of {killed}")
+        self.stage.start(_REPLACEMENT)
+        self._watch_until(began + self._seconds * 0.6)
+        self._ask_for_a_report()
+        self._watch_until(began + self._seconds)
+
+    def end(self) -> None:
+        """See what is due until now to its end, then let the nodes leave."""
+        self._until_us = self._runtime.wall_us()
+        if any(actor.is_alive() for actor in self.stage.actors.values()):
+            self._say("no more: waiting for what was due until now, then the nodes leave")
+            self._watch(lambda _: self._is_settled(), within_s=_SETTLE_WITHIN_S, what=None)
+        self.stage.end(_LEAVE_WITHIN_S)
+
+    def count(self) -> list[Tally]:
+        """Count anew what was due, what became of it and what was written."""
+        if self._until_us is None or not self.stage.ledger.exists():
+            return []
+        return recount(read_books(str(self.stage.ledger)), until_us=self._until_us, reports=self._reports)
+
+    # -- acts --------------------------------------------------------------------------------------------------------
+
+    def _prepare(self) -> None:
+        from fencepost.ledger.ledger import open_ledger  # noqa: PLC0415 - SQLAlchemy takes its time to load
+        from fencepost.ledger.migrations import migrate  # noqa: PLC0415
+
+        ledger = open_ledger(self.stage.url, self._runtime)
+        migrate(ledger)
+        ledger.close()
+        with closing(sqlite3.connect(self.stage.ledger)) as connection, connection:
+            for statement in TABLES:
+                connection.execute(statement)
+
+    def _ask_for_a_report(self) -> None:
+        from fencepost.engine.operations import Operations  # noqa: PLC0415
+        from fencepost.ledger.ledger import open_ledger  # noqa: PLC0415
+
+        ledger = open_ledger(self.stage.url, self._runtime)
+        try:
+            asked = Operations(ledger).trigger("report", {"month": "2026-01"}, by="demo", reason="somebody wants it")
+        finally:
+            ledger.close()
+        self._reports += 1
+        self._say(f"asked for a report: run {asked.run_id}")
+
+    def _kill_the_busiest(self) -> str:
+        view = self._watch(_somebody_imports, within_s=self._seconds * 0.25, what=None)
+        name = view.busiest() or _NODES[0]
+        for run in view.running(name):
+            self._say(f"{name} is at work on {run.at_work}")
+        self.stage.kill(name)
+        self._say(f"kill -9 {name}; its lease ends within {TTL_S:g} s, then others take over what it had")
+        return name
+
+    # -- watching ----------------------------------------------------------------------------------------------------
+
+    def _watch(self, is_seen: Callable[[View], bool], *, within_s: float, what: str | None) -> View:
+        """Show what happens until `is_seen`; if `what` was to come and does not, that is an end."""
+        give_up_at = self._runtime.monotonic() + within_s
+        while True:
+            view = self._watcher.look()
+            self._screen.show(view)
+            if is_seen(view):
+                return view
+            if self._runtime.monotonic() > give_up_at:
+                if what is None:
+                    return view
+                raise FencepostError(f"the demo waited {within_s:g} s in vain until {what}; {self._last_words()}")
+            if what is not None and (fallen := self.stage.fallen()):
+                raise FencepostError(f"{fallen[0].name} ended by itself: {fallen[0].last_words()}")
+            self._runtime.sleep(_LOOK_EVERY_S)
+
+    def _watch_until(self, at: float) -> None:
+        self._watch(lambda _: self._runtime.monotonic() >= at, within_s=self._seconds * 2, what=None)
+
+    def _is_settled(self) -> bool:
+        return not any(tally.open or tally.missing for tally in self.count())
+
+    def _last_words(self) -> str:
+        return "; ".join(f"{actor.name} said last: {actor.last_words()}" for actor in self.stage.actors.values())
+
+    def _say(self, line: str) -> None:
+        self._screen.say(f"{clock(self._runtime.wall_us())}  {line}")
+
+
+def show(runtime: Runtime, *, seconds: float, console: Console, screen: Screen) -> tuple[int, dict[str, object]]:
+    """Give the demo; return the exit code, and the count for programs."""
+    with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder:
+        play = Show(Path(folder), runtime, seconds=seconds, screen=screen)
+        screen.say(
+            f"Three nodes with {WORKERS} workers each on one SQLite file, ttl {TTL_S:g} s, for about {seconds:g} s. "
+            "Ctrl-C ends it."
+        )
+        was_interrupted = False
+        try:
+            try:
+                play.play()
+            except KeyboardInterrupt:
+                was_interrupted = True
+                screen.say("stopped")
+            play.end()
+        finally:
+            screen.close()
+            play.stage.end(1.0)
+        tallies = play.count()
+    console.print(table_of(tallies))
+    return _verdict(tallies, console, was_interrupted=was_interrupted)
+
+
+def _verdict(tallies: list[Tally], console: Console, *, was_interrupted: bool) -> tuple[int, dict[str, object]]:
+    whole = total(tallies)
+    is_right = bool(tallies) and all(tally.is_right for tally in tallies)
+    words = f"duplicates {whole.duplicates}, missing {whole.missing}, lost writes {whole.lost_writes}"
+    ending = "every due time has one end, every success its one write" if is_right else "THAT IS NOT AS PROMISED"
+    console.print(f"{words}: {ending}", highlight=False)
+    code = 0 if is_right else 130 if was_interrupted and not (whole.duplicates or whole.missing) else 1
+    return code, {"right": is_right, "jobs": [asdict(tally) for tally in tallies], "together": asdict(whole)}
+
+
+def _living(view: View) -> int:
+    return sum(state == "living" for state in view.nodes.values())
+
+
+def _somebody_imports(view: View) -> bool:
+    return any(run.job == "import_orders" and run.state == "running" and (run.progress or 0) > 0.1 for run in view.runs)
