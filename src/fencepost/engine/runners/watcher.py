@@ -39,9 +39,11 @@ class Watcher:
         """See to it that there is a look by then."""
         if self._looks_at > at:
             self._looks_at = at
-            if not self._is_looking:  # else it sees that by itself, right after the look
-                if self._task is None:
-                    self._start()
+            if self._is_looking:
+                return  # it sees that by itself, right after the look
+            if self._task is None:
+                self._start()
+            else:
                 self._wake.set()
 
     def close(self) -> None:
@@ -50,8 +52,11 @@ class Watcher:
         self._wake.set()
 
     def _start(self) -> None:
+        """Start, which begins with a look; if somebody else just did, that look may have been too early for us."""
         with self._lock:
-            if self._task is None and not self._is_closed:
+            if self._task is not None:
+                self._wake.set()
+            elif not self._is_closed:
                 self._task = self._runtime.spawn(self._name, self._run)
 
     def _run(self) -> None:

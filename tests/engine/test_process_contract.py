@@ -1,0 +1,19 @@
+"""The contract of runners on worker processes; what is particular to them is in `test_process_runner`."""
+
+from fencepost.core.timings import Timings
+from fencepost.engine.runners.process import ProcessRunner
+from fencepost.testing.runner_contract import RUNTIME, RunnerContract
+
+TIMINGS = Timings.of("30s", term_grace="300ms")
+
+
+class TestProcesses(RunnerContract):
+    def make(self, *, slots, timeouts, emit):
+        return ProcessRunner(
+            "fencepost.testing.runner_jobs:functions",
+            slots=slots,
+            timeouts=timeouts,
+            timings=TIMINGS,
+            runtime=RUNTIME,
+            emit=emit,
+        )
