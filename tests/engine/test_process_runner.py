@@ -4,6 +4,8 @@ import json
 import os
 import random
 import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -426,3 +428,39 @@ class TestTrouble:
         until(lambda: made.events, LONG_S, what="trouble is told")
         assert "could not be started" in made.events[0].reason
         made.runner.close(0)
+
+
+class TestSupervisor:
+    """What happens to workers when the process that started them is stopped or gone."""
+
+    TTL_S = 3.0
+
+    @pytest.fixture
+    def supervisor(self, tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+        process = subprocess.Popen([sys.executable, "-m", "tests.engine.supervisor", str(tmp_path), f"{self.TTL_S}s"])
+        yield process
+        process.kill()
+        process.wait()
+
+    def test_workers_of_a_killed_supervisor_are_gone_at_once(
+        self, supervisor: subprocess.Popen[bytes], tmp_path: Path
+    ) -> None:
+        pids = [int(said(tmp_path / name)) for name in "ab"]
+        killed_at = RUNTIME.monotonic()
+        supervisor.kill()
+        assert gone(*pids) - killed_at < 2.0
+
+    def test_workers_of_a_stopped_supervisor_are_dead_before_trust_ends_and_it_finds_them_lost(
+        self, supervisor: subprocess.Popen[bytes], tmp_path: Path
+    ) -> None:
+        pids = [int(said(tmp_path / name)) for name in "ab"]
+        guardians = [parent_of(pid) for pid in pids]
+        supervisor.send_signal(signal.SIGSTOP)
+        died_at = gone(*pids)
+        trusted_until = float(said(tmp_path / "until"))
+        assert died_at < trusted_until
+        gone(*guardians)
+        until(lambda: RUNTIME.monotonic() > trusted_until, LONG_S, what="trust has ended")
+        supervisor.send_signal(signal.SIGCONT)
+        assert said(tmp_path / "outcomes") == "lost, lost"
+        assert supervisor.wait(LONG_S) == 0
