@@ -184,8 +184,8 @@ def _offset(tz: ZoneInfo, at_s: int) -> timedelta:
 class Walk:
     """Every instant of [from, until) by steps, and its local time."""
 
-    def __init__(self, zone: str, from_s: int, until_s: int, *, step_s: int) -> None:
-        tz = ZoneInfo(zone)
+    def __init__(self, zone: str | ZoneInfo, from_s: int, until_s: int, *, step_s: int) -> None:
+        tz = ZoneInfo(zone) if isinstance(zone, str) else zone
         self.from_s, self.step_s = from_s, step_s
         moments = [datetime.fromtimestamp(at_s, tz) for at_s in range(from_s, until_s, step_s)]
         ordinals = [moment.toordinal() for moment in moments]

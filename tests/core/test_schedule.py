@@ -3,6 +3,7 @@
 import time
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
+from zoneinfo import ZoneInfo
 
 import pytest
 
@@ -201,6 +202,9 @@ def test_a_preview_tells_what_is_special() -> None:
     schedule = cron("0,30 2 * * *", tz="Europe/Berlin", dst="both")
     notes = [due.note for due in preview(schedule, after_us=us(BERLIN_GAP), count=3)]
     assert notes == ["after the gap", "", ""]
+    at_three = cron("0 3 * * *", tz="Europe/Berlin")
+    assert [due.note for due in preview(at_three, after_us=us(BERLIN_GAP), count=1)] == [""]
+    assert [due.note for due in preview(at_three, after_us=us(BERLIN_FOLD), count=1)] == [""]
     notes = [due.note for due in preview(schedule, after_us=us(BERLIN_FOLD), count=5)]
     assert notes == ["first of two", "first of two", "second of two", "second of two", ""]
     assert [due.note for due in preview(every("1d"), after_us=us(BERLIN_GAP), count=2)] == ["", ""]
@@ -379,3 +383,13 @@ def test_every_leaves_days_out_as_its_zone_counts_them() -> None:
     schedule = every("6h", tz="Asia/Seoul", leave_out=["SAT", "SUN"])
     found = schedule.dues(us("2026-01-02T09:00+09:00"), 10**18, 4)
     assert [f"{instant(due):%a %H}" for due in found] == ["Fri 06", "Fri 12", "Sun 18", "Mon 00"]
+
+
+@pytest.mark.parametrize("sunday", ["2026-03-29", "2026-10-25"])
+def test_every_finds_the_end_and_the_beginning_of_a_day_on_which_clocks_change(sunday: str) -> None:
+    schedule, berlin = every("10m", tz="Europe/Berlin", leave_out=["SUN"]), ZoneInfo("Europe/Berlin")
+    begins = datetime.fromisoformat(sunday).replace(tzinfo=berlin)
+    ends = (begins + timedelta(days=1)).replace(tzinfo=berlin)
+    before, after = microseconds(begins) - 600_000_000, microseconds(ends)
+    assert (schedule.due_after(before), schedule.due_before(after)) == (after, before)
+    assert schedule.count(before, after) == 1

@@ -1,6 +1,8 @@
 """What holds for every schedule, tried on many: drawn expressions, zones, days to leave out, instants."""
 
+import struct
 from datetime import UTC, date, datetime, timedelta
+from io import BytesIO
 from itertools import pairwise
 from zoneinfo import ZoneInfo
 
@@ -9,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost.core.schedule import At, Schedule, at, cron, every, schedule_from_json, schedule_to_json
+from fencepost.core.schedules import zones
 from fencepost.core.schedules.calendar import calendar_of, day_of, spelled_items
 from fencepost.core.schedules.zones import changes_of_offset
 from fencepost.core.tick import instant
@@ -45,6 +48,26 @@ DAY_US = 86_400 * SECOND_US
 )
 def test_seconds_are_due_as_the_oracle_says_around_every_change(zone: str, years: tuple[int, int]) -> None:
     assert check_seconds(zone, cron, years) >= 100
+
+
+@pytest.mark.parametrize(
+    "rule", ["XXX0YYY,J60,J365/24:30", "XXX0YYY,J60,J1/01:30", "XXX0YYY,J365/23:30,J200", "XXX0YYY,J1/0,J200"]
+)
+def test_a_change_at_the_turn_of_a_year_is_no_exception(rule: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # No zone has done it yet. Schedules look at zones year by year, so this is where they would go wrong.
+    tz = ZoneInfo.from_file(BytesIO(tzif(rule)), key=rule)
+    monkeypatch.setattr(zones, "_zone", {rule: tz}.__getitem__)
+    new_year_s = int(datetime(2030, 1, 1, tzinfo=UTC).timestamp())
+    walk = Walk(tz, new_year_s - 86_400, new_year_s + 86_400, step_s=60)
+    for text in ["*/10 * * * *", "0,30 0-3,22,23 * * *", "15 0 * * *", "45 23 * * *", "0 0 1 * *"]:
+        for word in WORDS:
+            judge(cron(text, tz=rule, dst=word), walk.dues(expression_of(text), word), walk, around_s=new_year_s)
+
+
+def tzif(rule: str) -> bytes:
+    """A zone file that holds nothing but a rule."""
+    block = struct.pack(">4sc15x6l", b"TZif", b"2", 0, 0, 0, 0, 1, 4) + struct.pack(">lBB", 0, 0, 0) + b"XXX\0"
+    return block + block + b"\n" + rule.encode() + b"\n"
 
 
 def field(low: int, high: int) -> st.SearchStrategy[str]:

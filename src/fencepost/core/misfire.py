@@ -112,6 +112,8 @@ def _plan_late(late: list[int], misfire: Misfire) -> list[Planned]:
 
 def _late_of(schedule: Schedule, after_us: int, through_us: int, *, misfire: Misfire, limit: int) -> list[Planned]:
     """Do what `_plan_late` does for the dues in (after, through], but count them instead of listing them."""
+    if after_us >= through_us:
+        return []
     if misfire.kind != "all":
         return _counted("run" if misfire.kind == "once" else "misfired", schedule, after_us, through_us)
     oldest_kept_us = through_us + 1
@@ -126,9 +128,10 @@ def _late_of(schedule: Schedule, after_us: int, through_us: int, *, misfire: Mis
 
 
 def _counted(kind: Literal["run", "misfired"], schedule: Schedule, after_us: int, through_us: int) -> list[Planned]:
-    first_us, last_us = schedule.due_after(after_us), schedule.due_before(through_us + 1)
-    if first_us is None or last_us is None or first_us > last_us:
+    first_us = schedule.due_after(after_us)
+    if first_us is None or first_us > through_us:
         return []
+    last_us = schedule.due_before(through_us + 1) or first_us
     return [Planned(kind, first_us, last_us, schedule.count(after_us, through_us))]
 
 

@@ -43,6 +43,7 @@ from fencepost.core.schedules.base import DAY_S, FIRST_YEAR, LAST_YEAR, SECOND_U
 from fencepost.errors import InvalidSchedule
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_SECOND = timedelta(seconds=1)
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _MARGIN_S = 60 * 3600
 """How far beyond its year a table looks, so that it knows a fold that spans the year's end as a whole."""
@@ -225,8 +226,10 @@ def _halved(tz: ZoneInfo, after_s: int, until_s: int) -> Iterator[OffsetChange]:
 
 
 def _offset_s(tz: ZoneInfo, at_s: int) -> int:
-    offset = (_EPOCH + timedelta(seconds=at_s)).astimezone(tz).utcoffset()
-    return 0 if offset is None else offset // timedelta(seconds=1)
+    # `utcoffset()` would judge from the local time, and zoneinfo errs there if a rule changes at a year's turn.
+    utc = _EPOCH + timedelta(seconds=at_s)
+    shown = utc.astimezone(tz)
+    return (shown.replace(tzinfo=UTC) - utc) // _SECOND
 
 
 def _year_start_s(year: int) -> int:
