@@ -7,9 +7,11 @@ from contextlib import contextmanager
 from typing import TypeVar
 from weakref import WeakSet
 
+from sqlalchemy.sql import ClauseElement
+
 from fencepost.core.runtime import Runtime
 from fencepost.ledger.desk import Desk
-from fencepost.ledger.dialects import Connection, Cursor, Dialect, dialect_for
+from fencepost.ledger.dialects import Connection, Cursor, Dialect, Row, dialect_for
 from fencepost.ledger.tables import Tables
 from fencepost.ledger.turns import Turns
 from fencepost.ledger.urls import LedgerUrl
@@ -82,6 +84,14 @@ class Database:
         """Do `work`, which changes nothing, on a pooled connection; see `Desk.read`."""
         with self.pool.borrow(self.dialect.timeout_s) as desk:
             return desk.read(work)
+
+    def rows(self, cursor: Cursor, statement: ClauseElement) -> list[Row]:
+        """Execute what SQLAlchemy has put together, and fetch all."""
+        return list(self.dialect.execute(cursor, statement).fetchall())
+
+    def change(self, cursor: Cursor, statement: ClauseElement) -> int:
+        """Execute what SQLAlchemy has put together, and count the rows it found."""
+        return self.dialect.execute(cursor, statement).rowcount
 
     def now_us(self, desk: Desk | None = None) -> int:
         """Ask what time it is in the ledger."""

@@ -8,12 +8,54 @@ engine pass their own `Desk`; calls without one borrow a connection for their du
 from __future__ import annotations
 
 from fencepost.core.runtime import Runtime
+from fencepost.ledger import deploys, history, migrations, pruning, requests
+from fencepost.ledger import jobs as of_jobs
+from fencepost.ledger import journal as of_journal
+from fencepost.ledger import nodes as of_nodes
+from fencepost.ledger import schedules as of_schedules
 from fencepost.ledger.database import Database
 from fencepost.ledger.urls import LedgerUrl
 
 
 class Ledger(Database):
     """One database of schedules, runs and all that happened. Shows no password."""
+
+    # tables
+    migrate = migrations.migrate
+    check_schema = migrations.check_schema
+    ready_schema = migrations.ready_schema
+    # nodes and jobs
+    join = of_nodes.join
+    leave = of_nodes.leave
+    note_pause = of_nodes.note_pause
+    nodes = of_nodes.nodes
+    living_nodes = of_nodes.living_nodes
+    register = of_jobs.register
+    jobs = of_jobs.jobs
+    job = of_jobs.job
+    # schedules
+    sync_code = deploys.sync_code
+    put_schedule = of_schedules.put
+    delete_schedule = of_schedules.delete
+    pause_schedule = of_schedules.pause
+    resume_schedule = of_schedules.resume
+    schedules = of_schedules.schedules
+    schedule = of_schedules.schedule
+    # requests and operators
+    enqueue = requests.enqueue
+    cancel = requests.cancel
+    retry = requests.retry
+    release_held = requests.release_held
+    reprocess = requests.reprocess
+    # history
+    runs = history.runs
+    run = history.run
+    attempts = history.attempts
+    why = history.why
+    counts = history.counts
+    journal = of_journal.journal
+    journal_entries = of_journal.entries
+    prune = pruning.prune
 
 
 def open_ledger(url: str, runtime: Runtime) -> Ledger:

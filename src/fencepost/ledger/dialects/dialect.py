@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from enum import Enum
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement
+from sqlalchemy import ColumnElement, Table
 from sqlalchemy.engine import Dialect as SqlWords
 from sqlalchemy.sql import ClauseElement
 
@@ -133,6 +133,22 @@ class Dialect(ABC):
                 return LedgerUnavailable(f"{self.product} did not answer within {spelled(round(self.timeout_s, 3))}")
             case _:
                 return LedgerUnavailable(f"{self.product}: {first_line(error)}")
+
+    @abstractmethod
+    def insert_row(self, cursor: Cursor, table: Table, values: Mapping[str, Any]) -> bool:
+        """Insert a row; False if some unique key has it already, and nothing was changed."""
+
+    @abstractmethod
+    def insert_new(self, cursor: Cursor, sql: str, parameters: Parameters) -> int | None:
+        """Execute the INSERT of one row and return its id; None if some unique key has it already."""
+
+    def insert_all_new(self, cursor: Cursor, sql: str, rows: Sequence[Sequence[Any]]) -> list[int | None]:
+        """Do `insert_new` for each of `rows`."""
+        return [self.insert_new(cursor, sql, row) for row in rows]
+
+    def big(self, sql: str) -> str:
+        """Return `sql`, a parameter, as a number of eight bytes where the database has to be told."""
+        return sql
 
     def now_us(self, cursor: Cursor) -> int:
         """Ask what time it is in the ledger."""

@@ -8,11 +8,11 @@ from typing import Any
 
 import pymysql
 from pymysql.constants import CLIENT, CR, ER
-from sqlalchemy import BigInteger, ColumnElement, literal_column
+from sqlalchemy import BigInteger, ColumnElement, Table, insert, literal_column
 from sqlalchemy.dialects.mysql.pymysql import dialect as mysql_words
 
 from fencepost.core.urls import PASSED_TO_PYMYSQL
-from fencepost.ledger.dialects.dialect import Cursor, Dialect, Trouble, first_line
+from fencepost.ledger.dialects.dialect import Cursor, Dialect, Parameters, Trouble, first_line
 from fencepost.ledger.urls import LedgerUrl
 
 _NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
@@ -100,6 +100,21 @@ class MysqlDialect(Dialect):
             f"{name} {_TYPES[kind]} PATH '$[{place}]'" for place, (name, kind) in enumerate(columns.items())
         )
         return f"JSON_TABLE(%s, '$[*]' COLUMNS (n FOR ORDINALITY, {chosen})) AS {alias}"
+
+    def insert_row(self, cursor: Cursor, table: Table, values: Mapping[str, Any]) -> bool:
+        """Insert, and see whether it fails: what a client may have set decides how else to tell old from new."""
+        sql, parameters = self.written(insert(table).values(dict(values)))
+        return self.insert_new(cursor, sql, parameters) is not None
+
+    def insert_new(self, cursor: Cursor, sql: str, parameters: Parameters) -> int | None:
+        """Insert, and see whether it fails."""
+        try:
+            cursor.execute(sql, parameters)
+        except pymysql.err.IntegrityError as error:
+            if _code(error) != ER.DUP_ENTRY:
+                raise
+            return None
+        return int(cursor.lastrowid)
 
     def unless_there(self, table: str, key: str) -> str:
         """Change nothing where a key is there. INSERT IGNORE would swallow other errors, too."""

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import math
 import select
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import psycopg
 from psycopg import errors
 from psycopg.waiting import Ready, Wait
-from sqlalchemy import BigInteger, ColumnElement, literal_column
+from sqlalchemy import BigInteger, ColumnElement, Table, literal_column
+from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.dialects.postgresql.psycopg import dialect as postgres_words
 
 from fencepost.core.urls import PASSED_TO_LIBPQ
-from fencepost.ledger.dialects.dialect import Cursor, Dialect, Row, Trouble, first_line
+from fencepost.ledger.dialects.dialect import Cursor, Dialect, Parameters, Row, Trouble, first_line
 from fencepost.ledger.urls import LedgerUrl
 
 RV = TypeVar("RV")
+_FEW = 3
 OLDEST_VERSION = 120000
 _NOW = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
@@ -169,6 +171,32 @@ class PostgresDialect(Dialect):
         )
         source = "json_array_elements(%s::json) WITH ORDINALITY AS e(value, n)"
         return f"(SELECT {chosen} FROM {source} ORDER BY n) AS {alias}"  # noqa: S608 - names of ours
+
+    def insert_row(self, cursor: Cursor, table: Table, values: Mapping[str, Any]) -> bool:
+        """Insert, and count."""
+        return self.execute(cursor, insert(table).values(dict(values)).on_conflict_do_nothing()).rowcount == 1
+
+    def insert_new(self, cursor: Cursor, sql: str, parameters: Parameters) -> int | None:
+        """Insert, and let the statement tell the id."""
+        cursor.execute(f"{sql} ON CONFLICT DO NOTHING RETURNING id", parameters)
+        row = cursor.fetchone()
+        return None if row is None else row[0]
+
+    def insert_all_new(self, cursor: Any, sql: str, rows: Sequence[Sequence[Any]]) -> list[int | None]:
+        """Insert them one by one, but without waiting for each answer."""
+        if len(rows) < _FEW:
+            return super().insert_all_new(cursor, sql, rows)
+        cursor.executemany(f"{sql} ON CONFLICT DO NOTHING RETURNING id", rows, returning=True)
+        ids: list[int | None] = []
+        while True:
+            row = cursor.fetchone()
+            ids.append(None if row is None else row[0])
+            if not cursor.nextset():
+                return ids
+
+    def big(self, sql: str) -> str:
+        """Tell the type: a parameter may be NULL, and numbers come in three sizes."""
+        return f"{sql}::bigint"
 
     def unless_there(self, table: str, key: str) -> str:
         """Return ON CONFLICT DO NOTHING."""

@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, literal
+from sqlalchemy import BigInteger, ColumnElement, Table, literal
+from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.dialects.sqlite.pysqlite import dialect as sqlite_words
 
-from fencepost.ledger.dialects.dialect import Connection, Cursor, Dialect, Trouble
+from fencepost.ledger.dialects.dialect import Connection, Cursor, Dialect, Parameters, Trouble
 
 OLDEST_VERSION = (3, 35, 0)
 _BUSY = frozenset((sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED))
@@ -133,6 +134,16 @@ class SqliteDialect(Dialect):
         """Take the list apart with json_each."""
         chosen = ", ".join(f"json_extract(value, '$[{place}]') AS {name}" for place, name in enumerate(columns))
         return f"(SELECT {chosen} FROM json_each(?)) AS {alias}"  # noqa: S608 - names of ours
+
+    def insert_row(self, cursor: Cursor, table: Table, values: Mapping[str, Any]) -> bool:
+        """Insert, and count."""
+        return self.execute(cursor, insert(table).values(dict(values)).on_conflict_do_nothing()).rowcount == 1
+
+    def insert_new(self, cursor: Cursor, sql: str, parameters: Parameters) -> int | None:
+        """Insert, and let the statement tell the id."""
+        cursor.execute(f"{sql} ON CONFLICT DO NOTHING RETURNING id", parameters)
+        rows = cursor.fetchall()
+        return rows[0][0] if rows else None
 
     def unless_there(self, table: str, key: str) -> str:
         """Return ON CONFLICT DO NOTHING."""

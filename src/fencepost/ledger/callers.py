@@ -1,0 +1,92 @@
+"""The caller's own connection: enqueuing in the transaction of somebody else.
+
+Taken are connections of psycopg, PyMySQL and sqlite3, and connections and sessions of SQLAlchemy on one of these. The
+transaction stays the caller's: nothing is committed or rolled back here, and the driver's errors are left as they are,
+since the caller's own code decides what to do about them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fencepost.errors import ConfigurationError
+from fencepost.ledger.dialects import Cursor, Dialect
+
+_DRIVERS = {"psycopg": "postgresql", "pymysql": "mysql", "sqlite3": "sqlite"}
+_IN_TRANSACTION = 1  # the bit of MySQL's server status
+
+
+@contextmanager
+def cursor_of(tx: Any, dialect: Dialect) -> Iterator[Cursor]:
+    """Lend a cursor, with rows as tuples, on the caller's connection `tx`."""
+    raw = _raw(tx)
+    driver = _driver(raw)
+    if _DRIVERS.get(driver) != dialect.name or _is_async(raw):
+        raise ConfigurationError(
+            f"tx= is a {type(tx).__module__}.{type(tx).__qualname__}; for a ledger in {dialect.product} it must be a "
+            f"connection to the same database: {_wanted(dialect.name)}"
+        )
+    if _commits_at_once(raw, driver):
+        raise ConfigurationError(
+            "tx= is in autocommit mode and has no transaction open, so nothing could be rolled back; begin one first"
+        )
+    cursor = _cursor(raw, driver)
+    try:
+        yield cursor
+    finally:
+        cursor.close()
+
+
+def _raw(tx: Any) -> Any:
+    """Return the driver's own connection; one of SQLAlchemy is told that its transaction has begun."""
+    if _driver(tx) != "sqlalchemy" or _is_async(tx):
+        return tx
+    connection = tx.connection() if callable(getattr(tx, "connection", None)) else tx  # a session's, or itself
+    if not hasattr(connection, "exec_driver_sql"):
+        raise ConfigurationError("tx= must be a connection or session of SQLAlchemy, not an engine")
+    if not connection.in_transaction():
+        connection.begin()
+    return connection.connection.driver_connection
+
+
+def _driver(connection: Any) -> str:
+    names = [kind.__module__.partition(".")[0] for kind in type(connection).__mro__]
+    return next((name for name in names if name in _DRIVERS or name == "sqlalchemy"), names[0])
+
+
+def _is_async(connection: Any) -> bool:
+    return hasattr(connection, "__aenter__")
+
+
+def _wanted(kind: str) -> str:
+    driver = next(name for name, served in _DRIVERS.items() if served == kind)
+    return f"one of {driver} (not an async one), or a connection or session of SQLAlchemy on {driver}"
+
+
+def _commits_at_once(raw: Any, driver: str) -> bool:
+    match driver:
+        case "psycopg":
+            return bool(raw.autocommit and raw.info.transaction_status.name == "IDLE")
+        case "pymysql":
+            return bool(raw.get_autocommit() and not raw.server_status & _IN_TRANSACTION)
+        case _:
+            is_auto = raw.isolation_level is None or getattr(raw, "autocommit", -1) is True
+            return is_auto and not raw.in_transaction
+
+
+def _cursor(raw: Any, driver: str) -> Any:
+    match driver:
+        case "psycopg":
+            from psycopg.rows import tuple_row  # noqa: PLC0415 - it is there: the caller's connection is of it
+
+            return raw.cursor(row_factory=tuple_row)
+        case "pymysql":
+            from pymysql.cursors import Cursor as PlainCursor  # noqa: PLC0415 - as above
+
+            return raw.cursor(PlainCursor)
+        case _:
+            cursor = raw.cursor()
+            cursor.row_factory = None
+            return cursor

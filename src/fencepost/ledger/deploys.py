@@ -1,0 +1,118 @@
+"""Deploys: the schedules that stand in the code become those in the ledger.
+
+**Promises.** An older deploy never overwrites a newer one, which is told by its generation; two nodes of one deploy may
+start at once. Schedules of jobs that this process does not know are none of its business: an application may run as
+several programs with different jobs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import or_
+
+from fencepost.ledger.database import Database
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.journal import Act
+from fencepost.ledger.schedule_rows import CODE, DUES, RUNTIME, Change, Dues, NewSchedule, StoredSchedule, every_row
+
+
+class Synced(NamedTuple):
+    """What a deploy changed: ids of schedules. `kept`: a newer deploy, or somebody at run time, has them otherwise."""
+
+    made: tuple[str, ...] = ()
+    changed: tuple[str, ...] = ()
+    deleted: tuple[str, ...] = ()
+    kept: tuple[str, ...] = ()
+
+
+def sync_code(
+    database: Database,
+    *,
+    generation: int,
+    jobs: Collection[str],
+    schedules: Sequence[NewSchedule],
+    dues: Dues = DUES,
+    desk: Desk | None = None,
+) -> Synced:
+    """Make the schedules that are new, change those that changed, delete those that are no longer declared.
+
+    Deleted are only schedules of `jobs`, the jobs that this process knows. What a deploy of a higher generation has
+    written stays, and so does what somebody made at run time under the same id.
+    """
+
+    def work(cursor: Cursor) -> Synced:
+        declared = {each.id: each for each in schedules}
+        if _is_in_sync(_concerned(database, cursor, declared, jobs), declared, generation):
+            return Synced()
+        rows = _concerned(database, cursor, declared, jobs, for_update=True)
+        return _synced(Change(database, cursor, dues), rows, declared, generation)
+
+    return (desk or database).write(work)
+
+
+def _synced(
+    change: Change, rows: Mapping[str, StoredSchedule], declared: Mapping[str, NewSchedule], generation: int
+) -> Synced:
+    done: dict[str, list[str]] = {name: [] for name in Synced._fields}
+    for schedule_id in sorted(declared.keys() | rows.keys()):
+        outcome = _synced_one(change, rows.get(schedule_id), declared.get(schedule_id), generation)
+        if outcome is not None:
+            done[outcome].append(schedule_id)
+    return Synced(**{name: tuple(ids) for name, ids in done.items()})
+
+
+def _synced_one(change: Change, row: StoredSchedule | None, new: NewSchedule | None, generation: int) -> str | None:
+    """Settle one id; return under which name of `Synced` it goes."""
+    if row is None:
+        if new is None or not change.insert(new, CODE, generation):
+            return None  # somebody else has made it meanwhile
+        change.note(Act.SCHEDULE_MADE, new.job, new.id, generation)
+        return "made"
+    if row.generation > generation or (row.origin == RUNTIME and row.deleted_at is None):
+        return "kept" if not _is_same(row, new) else None
+    if new is None:
+        change.bury(row, generation)
+        change.note(Act.SCHEDULE_DELETED, row.job, row.id, generation)
+        return "deleted"
+    return _rewritten(change, row, new, generation)
+
+
+def _rewritten(change: Change, row: StoredSchedule, new: NewSchedule, generation: int) -> str | None:
+    if _is_same(row, new):
+        change.raise_generation(row, generation)
+        return None
+    change.rewrite(row, new, CODE, generation)
+    outcome, act = ("made", Act.SCHEDULE_MADE) if row.deleted_at is not None else ("changed", Act.SCHEDULE_CHANGED)
+    change.note(act, new.job, new.id, generation)
+    return outcome
+
+
+def _is_in_sync(rows: Mapping[str, StoredSchedule], declared: Mapping[str, NewSchedule], generation: int) -> bool:
+    return rows.keys() == declared.keys() and all(
+        row.generation == generation and _is_same(row, declared[row.id]) for row in rows.values()
+    )
+
+
+def _is_same(row: StoredSchedule, new: NewSchedule | None) -> bool:
+    """Whether a schedule is as declared, or, if not declared, gone."""
+    if new is None or row.deleted_at is not None:
+        return new is None and row.deleted_at is not None
+    return row.origin == CODE and (row.job, row.spec, row.params) == (new.job, new.spec, new.params)
+
+
+def _concerned(
+    database: Database,
+    cursor: Cursor,
+    declared: Mapping[str, NewSchedule],
+    jobs: Collection[str],
+    *,
+    for_update: bool = False,
+) -> dict[str, StoredSchedule]:
+    c = database.tables.schedule.c
+    of_ours = (c.origin == CODE) & c.deleted_at.is_(None) & c.job.in_(sorted(jobs))
+    query = every_row(database).where(or_(c.id.in_(sorted(declared)), of_ours)).order_by(c.id)
+    rows = database.rows(cursor, query.with_for_update() if for_update else query)
+    return {row[0]: StoredSchedule(*row) for row in rows}

@@ -1,0 +1,196 @@
+"""History: what ran, what did not and why. Read by keyset, never by offset: pages neither overlap nor skip.
+
+``before_id`` leads to older runs, newest first; ``after_id`` to newer ones, oldest first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from sqlalchemy import Select, func, literal, select
+
+from fencepost.errors import NoSuchRun
+from fencepost.ledger.database import Database
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects import Cursor
+
+
+class RunRow(NamedTuple):
+    """A run as it stands in the ledger. Instants are µs; `params` and `result` are JSON."""
+
+    id: int
+    job: str
+    type: str
+    state: str
+    waits_for: str | None
+    schedule: str | None
+    origin_key: str | None
+    first_due_at: int | None
+    due_at: int | None
+    ticks: int
+    window_start: int | None
+    window_end: int | None
+    params: str
+    params_hash: str
+    requested_by: str | None
+    reason: str | None
+    priority: int
+    queue: str
+    exclusive_key: str | None
+    attempts: int
+    failures: int
+    crashes: int
+    node: str | None
+    token: int
+    created_at: int
+    available_at: int
+    started_at: int | None
+    ended_at: int | None
+    cancel_requested_at: int | None
+    cancel_by: str | None
+    error_code: str | None
+    error: str | None
+    result: str | None
+    progress: float | None
+    progress_note: str | None
+    sla_at: int | None
+    retry_of: int | None
+    generation: int
+    why: str | None
+
+
+class AttemptRow(NamedTuple):
+    """An attempt that ended."""
+
+    run_id: int
+    number: int
+    node: str | None
+    token: int
+    started_at: int | None
+    ended_at: int
+    took_us: int | None
+    outcome: str
+    error_code: str | None
+    error: str | None
+    trace: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class RunFilter:
+    """Which runs are asked for; what is None does not matter. `since_us` and `until_us`: when they were made."""
+
+    job: str | None = None
+    states: Collection[str] = ()
+    waits_for: str | None = None
+    schedule: str | None = None
+    queue: str | None = None
+    node: str | None = None
+    requested_by: str | None = None
+    retry_of: int | None = None
+    exclusive_key: str | None = None
+    since_us: int | None = None
+    until_us: int | None = None
+
+    @staticmethod
+    def failed(job: str | None = None) -> RunFilter:
+        """Runs that were given up."""
+        return RunFilter(job=job, states=("dead",))
+
+    @staticmethod
+    def held(job: str | None = None) -> RunFilter:
+        """Runs that wait for a person."""
+        return RunFilter(job=job, states=("waiting",), waits_for="person")
+
+
+EVERY_RUN = RunFilter()
+_EQUAL = ("job", "waits_for", "schedule", "queue", "node", "requested_by", "retry_of", "exclusive_key")
+
+
+def runs(
+    database: Database,
+    wanted: RunFilter = EVERY_RUN,
+    *,
+    before_id: int | None = None,
+    after_id: int | None = None,
+    limit: int = 100,
+    desk: Desk | None = None,
+) -> list[RunRow]:
+    """Return a page of runs."""
+    id_ = database.tables.run.c.id
+    query = _filtered(database, _all(database), wanted).limit(limit)
+    if before_id is not None:
+        query = query.where(id_ < before_id)
+    query = query.order_by(id_.desc()) if after_id is None else query.where(id_ > after_id).order_by(id_)
+    return (desk or database).read(lambda cursor: [RunRow(*row) for row in database.rows(cursor, query)])
+
+
+def run(database: Database, run_id: int, *, desk: Desk | None = None) -> RunRow:
+    """Return one run, or raise `NoSuchRun`."""
+    return (desk or database).read(lambda cursor: run_row(database, cursor, run_id))
+
+
+def run_row(database: Database, cursor: Cursor, run_id: int, *, for_update: bool = False) -> RunRow:
+    """Return one run in the transaction of `cursor`, and with `for_update` keep everybody else from changing it."""
+    query = _all(database).where(database.tables.run.c.id == run_id)
+    found = database.rows(cursor, query.with_for_update() if for_update else query)
+    if not found:
+        raise NoSuchRun(run_id)
+    return RunRow(*found[0])
+
+
+def attempts(database: Database, run_id: int, *, desk: Desk | None = None) -> list[AttemptRow]:
+    """Return the attempts of a run that have ended, in their order."""
+    table = database.tables.attempt
+    columns = (table.c[name] for name in AttemptRow._fields)
+    query = select(*columns).where(table.c.run_id == run_id).order_by(table.c.number)
+    return (desk or database).read(lambda cursor: [AttemptRow(*row) for row in database.rows(cursor, query)])
+
+
+def why(database: Database, schedule_id: str, at_us: int, *, desk: Desk | None = None, limit: int = 20) -> list[RunRow]:
+    """Return the runs that answer for a schedule's due time, the first that was made first: it is the tick's own.
+
+    A run may answer for several due times (a coalesced one, or a stretch that was skipped). Empty: it was not planned.
+    """
+    c = database.tables.run.c
+    # Stretches of a schedule do not overlap: what answers for a time is among the first that are due at it or later.
+    query = _all(database).where(c.schedule == schedule_id, c.due_at >= at_us).order_by(c.due_at, c.id).limit(limit)
+
+    def work(cursor: Cursor) -> list[RunRow]:
+        found = (RunRow(*row) for row in database.rows(cursor, query))
+        return sorted((row for row in found if _covers(row, at_us)), key=lambda row: row.id)
+
+    return (desk or database).read(work)
+
+
+def _covers(row: RunRow, at_us: int) -> bool:
+    first = row.due_at if row.first_due_at is None else row.first_due_at
+    return first is not None and first <= at_us
+
+
+def counts(database: Database, wanted: RunFilter = EVERY_RUN, *, desk: Desk | None = None) -> dict[str, int]:
+    """Return how many runs are in each state; without a filter this reads through all that is kept."""
+    state = database.tables.run.c.state
+    query = _filtered(database, select(state, func.count()), wanted).group_by(state).order_by(state)
+    return (desk or database).read(lambda cursor: {row[0]: int(row[1]) for row in database.rows(cursor, query)})
+
+
+def _all(database: Database) -> Select[Any]:
+    return select(*(database.tables.run.c[name] for name in RunRow._fields))
+
+
+def _filtered(database: Database, query: Select[Any], wanted: RunFilter) -> Select[Any]:
+    c = database.tables.run.c
+    for name in _EQUAL:
+        if (value := getattr(wanted, name)) is not None:
+            query = query.where(c[name] == value)
+    if len(wanted.states) == 1:  # spelled out, so that a partial index can be used
+        query = query.where(c.state == literal(next(iter(wanted.states)), literal_execute=True))
+    elif wanted.states:
+        query = query.where(c.state.in_(sorted(wanted.states)))
+    if wanted.since_us is not None:
+        query = query.where(c.created_at >= wanted.since_us)
+    if wanted.until_us is not None:
+        query = query.where(c.created_at < wanted.until_us)
+    return query

@@ -1,0 +1,85 @@
+"""Jobs as the ledger knows them: those who have no code of a job (commands, pages, the reaper) read its policy here.
+
+A newer deploy writes over what an older one has written, never the other way round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import select, update
+
+from fencepost.errors import NoSuchJob
+from fencepost.ledger.database import Database
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects import Cursor
+
+
+class NewJob(NamedTuple):
+    """A job that a node has. `policy` and `signature` are JSON."""
+
+    name: str
+    type: str
+    policy: str
+    signature: str
+    doc: str | None = None
+
+
+class JobRow(NamedTuple):
+    """A job on record. `seen_at`: when a node that has it started last."""
+
+    name: str
+    type: str
+    policy: str
+    signature: str
+    doc: str | None
+    generation: int
+    seen_at: int
+
+
+def register(
+    database: Database, jobs: Sequence[NewJob], *, generation: int, desk: Desk | None = None
+) -> tuple[str, ...]:
+    """Write down `jobs` of a deploy; return the names that a newer deploy has written differently, and that stay."""
+
+    def work(cursor: Cursor) -> tuple[str, ...]:
+        known = {row.name: row for row in _rows(database, cursor)}
+        return tuple(
+            job.name for job in sorted(jobs) if _is_kept(database, cursor, job, known.get(job.name), generation)
+        )
+
+    return (desk or database).write(work)
+
+
+def _is_kept(database: Database, cursor: Cursor, job: NewJob, row: JobRow | None, generation: int) -> bool:
+    """Write one job down unless it is; True if a newer deploy's stays."""
+    if row is not None and row.generation > generation:
+        return tuple(row[: len(job)]) != tuple(job)
+    table, values = database.tables.job, job._asdict() | {"generation": generation, "seen_at": database.dialect.now()}
+    if row is None:
+        database.dialect.insert_row(cursor, table, values)
+    # Also after an insert: somebody else's may have been quicker, and older.
+    change = update(table).where(table.c.name == job.name, table.c.generation <= generation).values(values)
+    return database.change(cursor, change) == 0
+
+
+def jobs(database: Database, *, desk: Desk | None = None) -> list[JobRow]:
+    """Return all jobs by name."""
+    return (desk or database).read(lambda cursor: _rows(database, cursor))
+
+
+def job(database: Database, name: str, *, desk: Desk | None = None) -> JobRow:
+    """Return one job, or raise `NoSuchJob`."""
+    found = (desk or database).read(lambda cursor: _rows(database, cursor, name))
+    if not found:
+        raise NoSuchJob(name)
+    return found[0]
+
+
+def _rows(database: Database, cursor: Cursor, name: str | None = None) -> list[JobRow]:
+    table: Any = database.tables.job
+    query = select(*(table.c[field] for field in JobRow._fields)).order_by(table.c.name)
+    if name is not None:
+        query = query.where(table.c.name == name)
+    return [JobRow(*row) for row in database.rows(cursor, query)]

@@ -1,0 +1,117 @@
+"""The journal: what people did, and what went wrong. Nothing that changes the course of things is silent.
+
+Entries are added in the transaction of what they tell of, so that neither is there without the other.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from sqlalchemy import Select, insert, select
+
+from fencepost.ledger.database import Database
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.hot import clean
+
+
+class Act(StrEnum):
+    """What a person, or a deploy, did. What nodes notice is named by `fencepost.core.events.What`."""
+
+    SCHEDULE_MADE = "schedule made"
+    SCHEDULE_CHANGED = "schedule changed"
+    SCHEDULE_DELETED = "schedule deleted"
+    SCHEDULE_PAUSED = "schedule paused"
+    SCHEDULE_RESUMED = "schedule resumed"
+    RUN_CANCELLED = "run cancelled"
+    CANCEL_REQUESTED = "cancel requested"
+    RUN_RETRIED = "run retried"
+    RUN_RELEASED = "run released"
+
+
+class Entry(NamedTuple):
+    """One entry. `detail` is JSON, or None."""
+
+    id: int
+    at: int
+    what: str
+    job: str | None
+    run_id: int | None
+    schedule: str | None
+    node: str | None
+    token: int | None
+    by: str | None
+    reason: str | None
+    detail: str | None
+
+
+class About(NamedTuple):
+    """What an entry is about, and on whose behalf. All of it may be left out."""
+
+    job: str | None = None
+    run_id: int | None = None
+    schedule: str | None = None
+    node: str | None = None
+    token: int | None = None
+    by: str | None = None
+    reason: str | None = None
+    detail: Mapping[str, Any] | None = None
+
+
+def note(database: Database, cursor: Cursor, what: str, about: About) -> None:
+    """Add an entry in the transaction of `cursor`."""
+    values: dict[str, Any] = {name: clean(value) for name, value in about._asdict().items()}
+    values["detail"] = None if about.detail is None else json.dumps(dict(about.detail))
+    row = {"at": database.dialect.now(), "what": str(what), **values}
+    database.dialect.execute(cursor, insert(database.tables.journal).values(row).inline())
+
+
+def journal(
+    database: Database,
+    desk: Desk | None = None,
+    *,
+    what: str,
+    job: str | None = None,
+    run_id: int | None = None,
+    schedule: str | None = None,
+    node: str | None = None,
+    token: int | None = None,
+    by: str | None = None,
+    reason: str | None = None,
+    detail: Mapping[str, Any] | None = None,
+) -> None:
+    """Add an entry in a transaction of its own."""
+    about = About(job, run_id, schedule, node, token, by, reason, detail)
+    (desk or database).write(lambda cursor: note(database, cursor, what, about))
+
+
+def entries(
+    database: Database,
+    *,
+    about: About | None = None,
+    what: str | None = None,
+    since_us: int | None = None,
+    before_id: int | None = None,
+    after_id: int | None = None,
+    limit: int = 100,
+    desk: Desk | None = None,
+) -> list[Entry]:
+    """Return entries, newest first; with `after_id` those that came after it, oldest first."""
+    table = database.tables.journal
+    wanted: dict[str, Any] = {} if about is None else {k: v for k, v in about._asdict().items() if v is not None}
+    query: Select[Any] = select(*(table.c[name] for name in Entry._fields)).limit(limit)
+    for name, value in (wanted | ({"what": what} if what else {})).items():
+        query = query.where(table.c[name] == value)
+    if since_us is not None:
+        query = query.where(table.c.at >= since_us)
+    if before_id is not None:
+        query = query.where(table.c.id < before_id)
+    query = (
+        query.order_by(table.c.id.desc())
+        if after_id is None
+        else query.where(table.c.id > after_id).order_by(table.c.id)
+    )
+    return (desk or database).read(lambda cursor: [Entry(*row) for row in database.rows(cursor, query)])

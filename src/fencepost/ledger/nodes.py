@@ -1,0 +1,131 @@
+"""Nodes: who takes part, who left, and who was found dead.
+
+The table only describes. Whether a node lives is decided by its session, a lease; what stands here follows from that.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, NamedTuple
+
+from sqlalchemy import Select, and_, case, func, select, update
+
+from fencepost.core.events import What
+from fencepost.ledger.database import Database
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.journal import About, note
+
+
+class NewNode(NamedTuple):
+    """A node that joins. `grant_id` and `token` are those of its session."""
+
+    id: str
+    name: str
+    grant_id: str
+    token: int
+    generation: int
+    version: str
+    slots: int
+    queues: tuple[str, ...]
+    jobs: tuple[str, ...]
+
+
+class NodeRow(NamedTuple):
+    """A node as the ledger knows it. It lives if it neither left nor died."""
+
+    id: str
+    name: str
+    grant_id: str
+    token: int
+    generation: int
+    version: str
+    slots: int
+    queues: tuple[str, ...]
+    jobs: tuple[str, ...]
+    started_at: int
+    left_at: int | None
+    dead_at: int | None
+    dead_why: str | None
+    longest_pause_us: int | None
+    pauses_at: int | None
+
+    @property
+    def is_living(self) -> bool:
+        """Whether nobody has noted its end."""
+        return self.left_at is None and self.dead_at is None
+
+
+def join(database: Database, node: NewNode, *, desk: Desk | None = None) -> None:
+    """Add a node. Repeating it changes nothing: an id is used for one start of one process."""
+    values = node._asdict() | {"queues": json.dumps(node.queues), "jobs": json.dumps(node.jobs)}
+
+    def work(cursor: Cursor) -> None:
+        row = values | {"started_at": database.dialect.now()}
+        database.dialect.insert_row(cursor, database.tables.node, row)
+
+    (desk or database).write(work)
+
+
+def leave(database: Database, node_id: str, *, desk: Desk | None = None) -> bool:
+    """Note that a node left in good order; False if its end was noted before."""
+    table = database.tables.node
+    living = and_(table.c.id == node_id, table.c.left_at.is_(None), table.c.dead_at.is_(None))
+
+    def work(cursor: Cursor) -> bool:
+        return database.change(cursor, update(table).where(living).values(left_at=database.dialect.now())) == 1
+
+    return (desk or database).write(work)
+
+
+def died(database: Database, cursor: Cursor, node_id: str, why: str) -> bool:
+    """Note that a node is dead, in the transaction of `cursor`; True for the one who is the first to say so."""
+    table = database.tables.node
+    living = and_(table.c.id == node_id, table.c.dead_at.is_(None), table.c.left_at.is_(None))
+    change = update(table).where(living).values(dead_at=database.dialect.now(), dead_why=why)
+    if database.change(cursor, change) == 0:
+        return False
+    note(database, cursor, What.NODE_DIED, About(node=node_id, reason=why))
+    return True
+
+
+def note_pause(database: Database, node_id: str, longest_us: int, *, desk: Desk | None = None) -> None:
+    """Note for how long, at most, a node's process has been stalled so far."""
+    table = database.tables.node
+    longest = case((table.c.longest_pause_us > longest_us, table.c.longest_pause_us), else_=longest_us)
+
+    def work(cursor: Cursor) -> None:
+        values = {"longest_pause_us": longest, "pauses_at": database.dialect.now()}
+        database.change(cursor, update(table).where(table.c.id == node_id).values(values))
+
+    (desk or database).write(work)
+
+
+def living_nodes(database: Database, desk: Desk | None = None) -> list[NodeRow]:
+    """Return the nodes whose end nobody has noted, longest there first."""
+    table = database.tables.node
+    query = _all(database).where(table.c.left_at.is_(None), table.c.dead_at.is_(None))
+    return _read(database, query.order_by(table.c.started_at, table.c.id), desk)
+
+
+def nodes(database: Database, *, limit: int = 100, desk: Desk | None = None) -> list[NodeRow]:
+    """Return nodes, the living first, then those that ended last."""
+    table = database.tables.node
+    ended = func.coalesce(table.c.dead_at, table.c.left_at)
+    is_ended = case((ended.is_(None), 0), else_=1)
+    return _read(
+        database, _all(database).order_by(is_ended, ended.desc(), table.c.started_at.desc()).limit(limit), desk
+    )
+
+
+def _all(database: Database) -> Select[Any]:
+    return select(*(database.tables.node.c[name] for name in NodeRow._fields))
+
+
+def _read(database: Database, query: Select[Any], desk: Desk | None) -> list[NodeRow]:
+    return (desk or database).read(lambda cursor: [_node(row) for row in database.rows(cursor, query)])
+
+
+def _node(row: tuple[Any, ...]) -> NodeRow:
+    node = NodeRow(*row)
+    return node._replace(queues=tuple(json.loads(row[7])), jobs=tuple(json.loads(row[8])))

@@ -1,0 +1,136 @@
+"""Pruning: history is kept as long as the retention says, and removed in small batches.
+
+**Promises.** Nothing that has not ended is removed, and no schedule: tick identity does not depend on kept history. The
+attempts of a run go with it. A run's origin key is free again once the run is gone: `Retention` is also how long a
+request is recognized as the same.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import and_, delete, exists, func, or_, select
+
+from fencepost.core.duration import Duration, seconds
+from fencepost.errors import InvalidSetting
+from fencepost.ledger.database import Database
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects import Cursor
+
+DAY_S = 86400.0
+_ENDINGS = ("succeeded", "dead", "cancelled", "skipped", "misfired")
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """How long what ended is kept, in seconds from its end; None means for ever."""
+
+    succeeded: float | None = 30 * DAY_S
+    dead: float | None = 180 * DAY_S
+    cancelled: float | None = 30 * DAY_S
+    skipped: float | None = 30 * DAY_S
+    misfired: float | None = 30 * DAY_S
+    journal: float | None = 365 * DAY_S
+    nodes: float | None = 30 * DAY_S
+
+    @staticmethod
+    def of(**given: Duration | None) -> Retention:
+        """Read what users write: ``succeeded="7d"``; ``None`` or ``"forever"`` keeps."""
+        unknown = sorted(set(given) - set(Retention.__slots__))
+        if unknown:
+            known = ", ".join(Retention.__slots__)
+            raise InvalidSetting(f"retention knows no {unknown[0]!r}; it knows: {known}")
+        return Retention(**{name: _kept(name, value) for name, value in given.items()})
+
+
+def _kept(name: str, value: Duration | None) -> float | None:
+    return None if value is None or value == "forever" else seconds(value, what=f"retention of {name}")
+
+
+def prune(database: Database, desk: Desk | None, retention: Retention, *, limit: int = 500) -> int:
+    """Remove one batch of what has been kept long enough; return how many runs, entries and nodes that were.
+
+    Zero means that there is nothing left to remove now.
+    """
+    place = desk or database
+    now_us = database.now_us(desk)
+    removed = _prune_runs(database, place, retention, now_us=now_us, limit=limit)
+    removed += _prune_journal(database, place, _before(retention.journal, now_us), limit)
+    return removed + _prune_nodes(database, place, _before(retention.nodes, now_us), limit)
+
+
+def _before(kept_s: float | None, now_us: int) -> int | None:
+    return None if kept_s is None else now_us - round(kept_s * 1_000_000)
+
+
+def _prune_runs(database: Database, place: Desk | Database, retention: Retention, *, now_us: int, limit: int) -> int:
+    limits = {state: _before(getattr(retention, state), now_us) for state in _ENDINGS}
+    cuts = {state: before for state, before in limits.items() if before is not None}
+    if not cuts:
+        return 0
+    c = database.tables.run.c
+    old = or_(*(and_(c.state == state, c.ended_at < before) for state, before in cuts.items()))
+    end_id = place.read(lambda cursor: _first_id_after(database, cursor, max(cuts.values())))
+    query = select(c.id).where(c.id < end_id, old).order_by(c.id).limit(limit)
+
+    def work(cursor: Cursor) -> int:
+        ids = [row[0] for row in database.rows(cursor, query)]
+        return _remove(database, cursor, ids, old) if ids else 0
+
+    return place.write(work)
+
+
+def _remove(database: Database, cursor: Cursor, ids: list[int], old: Any) -> int:
+    run, attempt = database.tables.run, database.tables.attempt
+    database.change(cursor, delete(attempt).where(attempt.c.run_id.in_(ids)))
+    # Asked again: nothing leaves a terminal state, but this is where a mistake would cost most.
+    return database.change(cursor, delete(run).where(run.c.id.in_(ids), old))
+
+
+def _first_id_after(database: Database, cursor: Cursor, at_us: int) -> int:
+    """Return an id before which all runs were made before `at_us`, or nearly: ids rise with time.
+
+    So that what is too young is not read through, which would be nearly all. There is no index on `created_at`; a
+    search by halves needs none.
+    """
+    c = database.tables.run.c
+    [(first, last)] = database.rows(cursor, select(func.min(c.id), func.max(c.id)))
+    low, high = first or 0, (last or 0) + 1
+    while low < high:
+        middle = (low + high) // 2
+        found = database.rows(cursor, select(c.id, c.created_at).where(c.id >= middle).order_by(c.id).limit(1))
+        if found and found[0][1] < at_us:
+            low = found[0][0] + 1
+        else:
+            high = middle
+    return low
+
+
+def _prune_journal(database: Database, place: Desk | Database, before_us: int | None, limit: int) -> int:
+    if before_us is None:
+        return 0
+    table = database.tables.journal
+    query = select(table.c.id, table.c.at).order_by(table.c.id).limit(limit)
+
+    def work(cursor: Cursor) -> int:
+        old = [row[0] for row in database.rows(cursor, query) if row[1] < before_us]
+        return database.change(cursor, delete(table).where(table.c.id.in_(old))) if old else 0
+
+    return place.write(work)
+
+
+def _prune_nodes(database: Database, place: Desk | Database, before_us: int | None, limit: int) -> int:
+    """Remove nodes that ended, but none that runs are still to be taken from."""
+    if before_us is None:
+        return 0
+    node, run = database.tables.node, database.tables.run
+    has_runs = exists().where(run.c.node == node.c.id, run.c.state == "running")
+    ended = or_(node.c.left_at < before_us, node.c.dead_at < before_us)
+    query = select(node.c.id).where(ended, ~has_runs).order_by(node.c.id).limit(limit)
+
+    def work(cursor: Cursor) -> int:
+        ids = [row[0] for row in database.rows(cursor, query)]
+        return database.change(cursor, delete(node).where(node.c.id.in_(ids))) if ids else 0
+
+    return place.write(work)

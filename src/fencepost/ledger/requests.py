@@ -1,0 +1,213 @@
+"""Requests: what people and programs ask for. Enqueue, cancel, retry, release, reprocess.
+
+Each act of an operator leaves a line in the journal, in the same transaction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from sqlalchemy import update
+
+from fencepost.core.runs import Requested
+from fencepost.core.states import Move, RunState, WaitsFor, is_terminal
+from fencepost.errors import IllegalMove
+from fencepost.ledger.callers import cursor_of
+from fencepost.ledger.database import Database
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.hot import Hot, hot_words
+from fencepost.ledger.history import RunFilter, RunRow, run_row, runs
+from fencepost.ledger.journal import About, Act, note
+from fencepost.ledger.promoting import promote
+from fencepost.ledger.recording import Enqueued, record
+
+
+class Cancelled(StrEnum):
+    """What became of a request to cancel."""
+
+    NOW = "cancelled"  # it had not started, and never will
+    REQUESTED = "requested"  # it runs, and its node will stop it
+    TOO_LATE = "too late"  # it had ended before
+
+
+class Retried(NamedTuple):
+    """A run and the one that repeats it."""
+
+    old_id: int
+    run_id: int
+    is_new: bool
+
+
+def enqueue(
+    database: Database, requests: Sequence[Requested], *, tx: Any = None, desk: Desk | None = None
+) -> list[Enqueued]:
+    """Record requests, all or none, and return the run that stands for each.
+
+    With `tx`, a connection of the caller's own to the same database, they are part of the caller's transaction: they
+    come to be when that commits. The driver's errors are then left as they are.
+    """
+
+    def work(cursor: Cursor) -> list[Enqueued]:
+        made = record(database, cursor, requests)
+        if any(each.is_new for each in made):
+            _words(database).notify(cursor)
+        return made
+
+    if tx is None:
+        return (desk or database).write(work)
+    with cursor_of(tx, database.dialect) as cursor:
+        return work(cursor)
+
+
+def cancel(
+    database: Database, run_id: int, *, by: str | None = None, reason: str | None = None, desk: Desk | None = None
+) -> Cancelled:
+    """Cancel a run that has not started, or ask the node that runs it to stop it. Asking twice is asking once."""
+
+    def work(cursor: Cursor) -> tuple[Cancelled, RunRow]:
+        row = run_row(database, cursor, run_id, for_update=True)
+        outcome = _cancelled(database, cursor, row, by, reason)
+        return outcome, row
+
+    place = desk or database
+    outcome, row = place.write(work)
+    if outcome is Cancelled.NOW and row.exclusive_key is not None:
+        # It may have been the next in line for its key. In a transaction of its own: locks are taken in one order.
+        key = row.exclusive_key
+        place.write(lambda cursor: promote(cursor, _words(database), [key]))
+    return outcome
+
+
+def _cancelled(database: Database, cursor: Cursor, row: RunRow, by: str | None, reason: str | None) -> Cancelled:
+    state = RunState(row.state)
+    if is_terminal(state):
+        return Cancelled.TOO_LATE
+    now = database.dialect.now()
+    about = About(job=row.job, run_id=row.id, schedule=row.schedule, by=by, reason=reason)
+    if state is RunState.RUNNING:
+        if row.cancel_requested_at is None:
+            _update(database, cursor, row.id, cancel_requested_at=now, cancel_by=by)
+            note(database, cursor, Act.CANCEL_REQUESTED, about)
+            _words(database).notify(cursor)
+        return Cancelled.REQUESTED
+    times = {"cancel_requested_at": now, "ended_at": now}
+    _update(database, cursor, row.id, state="cancelled", waits_for=None, cancel_by=by, why=reason, **times)
+    note(database, cursor, Act.RUN_CANCELLED, about)
+    return Cancelled.NOW
+
+
+def retry(
+    database: Database, run_id: int, *, by: str | None = None, reason: str | None = None, desk: Desk | None = None
+) -> int:
+    """Make a new run of one that has ended, with the same parameters and window; return its id."""
+
+    def work(cursor: Cursor) -> int:
+        row = run_row(database, cursor, run_id)
+        if not is_terminal(RunState(row.state)):
+            raise IllegalMove(row.state, Move.RETRY.value)
+        [made] = _repeated(database, cursor, [row], by=by, reason=reason)
+        return made.run_id
+
+    return (desk or database).write(work)
+
+
+def release_held(
+    database: Database, run_id: int, *, by: str | None = None, reason: str | None = None, desk: Desk | None = None
+) -> None:
+    """Let a run go on that waits for a person."""
+
+    def work(cursor: Cursor) -> None:
+        row = run_row(database, cursor, run_id, for_update=True)
+        if (row.state, row.waits_for) != (RunState.WAITING, WaitsFor.PERSON):
+            raise IllegalMove(row.state, Move.RELEASE.value)
+        _update(database, cursor, run_id, state="queued", waits_for=None, why=None, available_at=database.dialect.now())
+        about = About(job=row.job, run_id=run_id, schedule=row.schedule, by=by, reason=reason)
+        note(database, cursor, Act.RUN_RELEASED, about)
+        _words(database).notify(cursor)
+
+    (desk or database).write(work)
+
+
+def reprocess(
+    database: Database,
+    wanted: RunFilter,
+    *,
+    after_id: int = 0,
+    limit: int = 100,
+    by: str | None = None,
+    reason: str | None = None,
+    desk: Desk | None = None,
+) -> list[Retried]:
+    """Repeat runs that were given up, from the first after `after_id` on; go on with the last `old_id`.
+
+    Each is repeated once, however often this is called: a repetition that fails is a run of its own, with its own id.
+    """
+    failed = RunFilter(
+        job=wanted.job,
+        states=("dead",),
+        schedule=wanted.schedule,
+        queue=wanted.queue,
+        since_us=wanted.since_us,
+        until_us=wanted.until_us,
+    )
+    found = runs(database, failed, after_id=after_id, limit=limit, desk=desk)
+
+    def work(cursor: Cursor) -> list[Retried]:
+        made = _repeated(database, cursor, found, by=by, reason=reason, once=True)
+        return [Retried(row.id, *each) for row, each in zip(found, made, strict=True)]
+
+    return (desk or database).write(work) if found else []
+
+
+def _repeated(
+    database: Database,
+    cursor: Cursor,
+    rows: Sequence[RunRow],
+    *,
+    by: str | None,
+    reason: str | None,
+    once: bool = False,
+) -> list[Enqueued]:
+    made = record(database, cursor, [_again(row, by, reason, f"retry:{row.id}" if once else None) for row in rows])
+    for row, each in zip(rows, made, strict=True):
+        if each.is_new:
+            about = About(job=row.job, run_id=each.run_id, schedule=row.schedule, by=by, reason=reason)
+            note(database, cursor, Act.RUN_RETRIED, about._replace(detail={"retry_of": row.id}))
+    if any(each.is_new for each in made):
+        _words(database).notify(cursor)
+    return made
+
+
+def _again(row: RunRow, by: str | None, reason: str | None, origin_key: str | None) -> Requested:
+    return Requested(
+        job=row.job,
+        type=row.type,
+        params=row.params,
+        params_hash=row.params_hash,
+        origin_key=origin_key,
+        schedule=row.schedule,
+        first_due_at_us=row.first_due_at,
+        due_at_us=row.due_at,
+        ticks=row.ticks,
+        window_start_us=row.window_start,
+        window_end_us=row.window_end,
+        priority=row.priority,
+        queue=row.queue,
+        exclusive_key=row.exclusive_key,
+        requested_by=by,
+        reason=reason,
+        retry_of=row.id,
+        generation=row.generation,
+    )
+
+
+def _update(database: Database, cursor: Cursor, run_id: int, **values: Any) -> None:
+    table = database.tables.run
+    database.change(cursor, update(table).where(table.c.id == run_id).values(values))
+
+
+def _words(database: Database) -> Hot:
+    return hot_words(database.desk("words"))

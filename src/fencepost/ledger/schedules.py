@@ -1,0 +1,156 @@
+"""Schedules at run time: read, made, changed, paused, resumed, deleted.
+
+A schedule that stands in the code is changed and deleted by a deploy (`deploys`); people can pause and resume it. Each
+act leaves a line in the journal. What is promised of `planned_through` and of missed due times: see `schedule_rows`.
+"""
+
+from __future__ import annotations
+
+from fencepost.errors import LedgerRefused
+from fencepost.ledger.database import Database
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.journal import About, Act, note
+from fencepost.ledger.schedule_rows import (
+    CODE,
+    DUES,
+    RUNTIME,
+    Change,
+    Dues,
+    NewSchedule,
+    StoredSchedule,
+    every_row,
+    known_row,
+    living_row,
+    locked_row,
+    update_row,
+)
+from fencepost.ledger.skipping import skip_ahead
+
+
+def schedule(database: Database, schedule_id: str, *, desk: Desk | None = None) -> StoredSchedule:
+    """Return one schedule, or raise `NoSuchSchedule`."""
+    return (desk or database).read(lambda cursor: living_row(database, cursor, schedule_id))
+
+
+def schedules(
+    database: Database,
+    *,
+    job: str | None = None,
+    after_id: str = "",
+    limit: int = 1000,
+    with_deleted: bool = False,
+    desk: Desk | None = None,
+) -> list[StoredSchedule]:
+    """Return schedules by id, from the first after `after_id` on."""
+    c = database.tables.schedule.c
+    query = every_row(database).where(c.id > after_id).order_by(c.id).limit(limit)
+    if job is not None:
+        query = query.where(c.job == job)
+    if not with_deleted:
+        query = query.where(c.deleted_at.is_(None))
+    return (desk or database).read(lambda cursor: [StoredSchedule(*row) for row in database.rows(cursor, query)])
+
+
+def put(
+    database: Database,
+    new: NewSchedule,
+    *,
+    by: str | None = None,
+    reason: str | None = None,
+    dues: Dues = DUES,
+    desk: Desk | None = None,
+) -> StoredSchedule:
+    """Make a schedule, or change the one that has this id. It is planned from now on."""
+
+    def work(cursor: Cursor) -> StoredSchedule:
+        change = Change(database, cursor, dues)
+        row = locked_row(database, cursor, new.id)
+        if row is None and change.insert(new, RUNTIME, 0):
+            act = Act.SCHEDULE_MADE
+        else:
+            row = row or known_row(database, cursor, new.id)
+            _refuse_code(row)
+            act = Act.SCHEDULE_MADE if row.deleted_at is not None else Act.SCHEDULE_CHANGED
+            change.rewrite(row, new, RUNTIME, 0)
+        note(database, cursor, act, About(job=new.job, schedule=new.id, by=by, reason=reason))
+        return known_row(database, cursor, new.id)
+
+    return (desk or database).write(work)
+
+
+def delete(
+    database: Database,
+    schedule_id: str,
+    *,
+    by: str | None = None,
+    reason: str | None = None,
+    even_of_code: bool = False,
+    dues: Dues = DUES,
+    desk: Desk | None = None,
+) -> None:
+    """Delete a schedule; what is planned ahead is skipped, what is due already still runs.
+
+    One that stands in the code comes back with the next start of a node that has it, so it is refused, unless
+    `even_of_code`: for a job that nobody has any more.
+    """
+
+    def work(cursor: Cursor) -> None:
+        row = living_row(database, cursor, schedule_id, for_update=True)
+        if not even_of_code:
+            _refuse_code(row)
+        Change(database, cursor, dues).bury(row, row.generation)
+        note(database, cursor, Act.SCHEDULE_DELETED, About(job=row.job, schedule=row.id, by=by, reason=reason))
+
+    (desk or database).write(work)
+
+
+def pause(
+    database: Database,
+    schedule_id: str,
+    *,
+    by: str | None = None,
+    reason: str | None = None,
+    desk: Desk | None = None,
+) -> StoredSchedule:
+    """Plan nothing more until `resume`; what is planned ahead is skipped. Pausing what is paused changes nothing."""
+
+    def work(cursor: Cursor) -> StoredSchedule:
+        row = living_row(database, cursor, schedule_id, for_update=True)
+        if row.paused_at is None:
+            now_us = database.dialect.now_us(cursor)
+            skip_ahead(database, cursor, row.id, now_us=now_us, why="paused")
+            values = {"paused_at": now_us, "paused_by": by, "pause_reason": reason, "next_due_at": None}
+            update_row(database, cursor, row.id, values | {"updated_at": now_us})
+            note(database, cursor, Act.SCHEDULE_PAUSED, About(job=row.job, schedule=row.id, by=by, reason=reason))
+        return known_row(database, cursor, row.id)
+
+    return (desk or database).write(work)
+
+
+def resume(
+    database: Database,
+    schedule_id: str,
+    *,
+    by: str | None = None,
+    reason: str | None = None,
+    dues: Dues = DUES,
+    desk: Desk | None = None,
+) -> StoredSchedule:
+    """Plan again from now on; the due times that were missed become one skipped run with their range and count."""
+
+    def work(cursor: Cursor) -> StoredSchedule:
+        row = living_row(database, cursor, schedule_id, for_update=True)
+        if row.paused_at is not None:
+            Change(database, cursor, dues).resume(row)
+            note(database, cursor, Act.SCHEDULE_RESUMED, About(job=row.job, schedule=row.id, by=by, reason=reason))
+        return known_row(database, cursor, row.id)
+
+    return (desk or database).write(work)
+
+
+def _refuse_code(row: StoredSchedule) -> None:
+    if row.origin == CODE and row.deleted_at is None:
+        raise LedgerRefused(
+            f"schedule {row.id!r} stands in the code of job {row.job!r}: change it there and deploy, or pause it"
+        )

@@ -1,0 +1,256 @@
+"""History, jobs, nodes, the journal and what is pruned of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from fencepost.core.runs import Requested
+from fencepost.errors import InvalidSetting, NoSuchJob, NoSuchRun
+from fencepost.ledger import nodes
+from fencepost.ledger.history import RunFilter
+from fencepost.ledger.jobs import NewJob
+from fencepost.ledger.journal import About
+from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.nodes import NewNode
+from fencepost.ledger.pruning import DAY_S, Retention
+
+DAY_US = round(DAY_S * 1_000_000)
+
+
+def enqueued(ledger: Ledger, count: int, **changes: Any) -> list[int]:
+    request = Requested(**{"job": "settle", "type": "manual"} | changes)
+    return [made.run_id for made in ledger.enqueue([request] * count)]
+
+
+def change(ledger: Ledger, run_id: int, **values: Any) -> None:
+    table = ledger.tables.run
+    ledger.write(lambda cursor: ledger.change(cursor, sa.update(table).where(table.c.id == run_id).values(values)))
+
+
+def node(number: int, **changes: Any) -> NewNode:
+    values = {"name": f"host:{number}", "grant_id": "g", "token": 7, "generation": 1, "version": "0", "slots": 4}
+    return NewNode(**{"id": f"{number:032}", **values, "queues": ("default",), "jobs": ("settle",)} | changes)
+
+
+class TestPages:
+    def test_pages_neither_overlap_nor_skip_while_runs_come_in(self, ledger: Ledger) -> None:
+        made, seen, before = enqueued(ledger, 25), [], None
+        while page := ledger.runs(RunFilter(job="settle"), before_id=before, limit=10):
+            seen += [run.id for run in page]
+            before = page[-1].id
+            enqueued(ledger, 3)
+        assert seen == sorted(made, reverse=True)
+
+    def test_newer_runs_are_followed_from_an_id_on(self, ledger: Ledger) -> None:
+        first = enqueued(ledger, 5)
+        assert [run.id for run in ledger.runs(after_id=first[1], limit=2)] == first[2:4]
+        later = enqueued(ledger, 2)
+        assert [run.id for run in ledger.runs(after_id=first[-1])] == later
+
+    @pytest.mark.parametrize(
+        ("wanted", "found"),
+        [
+            (RunFilter(job="other"), [1]),
+            (RunFilter.failed(), [2]),
+            (RunFilter.failed("other"), []),
+            (RunFilter(states=("queued", "dead")), [0, 1, 2]),
+            (RunFilter.held(), [3]),
+            (RunFilter(requested_by="me"), [4]),
+            (RunFilter(schedule="s"), [5]),
+            (RunFilter(queue="slow"), [6]),
+            (RunFilter(since_us=100, until_us=200), [0]),
+        ],
+    )
+    def test_filters_find_what_they_say(self, ledger: Ledger, wanted: RunFilter, found: list[int]) -> None:
+        ids = [
+            *enqueued(ledger, 1),
+            *enqueued(ledger, 1, job="other"),
+            *enqueued(ledger, 1),
+            *enqueued(ledger, 1),
+            *enqueued(ledger, 1, requested_by="me", state="skipped"),
+            *enqueued(ledger, 1, schedule="s", state="skipped"),
+            *enqueued(ledger, 1, queue="slow", state="skipped"),
+        ]
+        change(ledger, ids[0], created_at=100)
+        change(ledger, ids[2], state="dead")
+        change(ledger, ids[3], state="waiting", waits_for="person")
+        assert [run.id for run in ledger.runs(wanted, after_id=0)] == [ids[number] for number in found]
+
+    def test_runs_are_counted_by_state(self, ledger: Ledger) -> None:
+        first, _ = enqueued(ledger, 2)
+        change(ledger, first, state="dead")
+        enqueued(ledger, 1, job="other")
+        assert ledger.counts() == {"dead": 1, "queued": 2}
+        assert ledger.counts(RunFilter(job="other")) == {"queued": 1}
+
+    def test_a_run_that_is_not_there_is_named(self, ledger: Ledger) -> None:
+        with pytest.raises(NoSuchRun, match="there is no run 4711"):
+            ledger.run(4711)
+
+
+class TestWhy:
+    def test_a_due_time_is_answered_by_the_run_that_covers_it(self, ledger: Ledger) -> None:
+        [alone] = enqueued(ledger, 1, schedule="s", due_at_us=10, first_due_at_us=10)
+        [stretch] = enqueued(ledger, 1, schedule="s", due_at_us=50, first_due_at_us=20, ticks=4, state="misfired")
+        enqueued(ledger, 1, schedule="t", due_at_us=30, first_due_at_us=30)
+        assert [run.id for run in ledger.why("s", 10)] == [alone]
+        assert [run.id for run in ledger.why("s", 30)] == [stretch]
+        assert [run.id for run in ledger.why("s", 50)] == [stretch]
+        assert ledger.why("s", 15) == []
+        assert ledger.why("s", 51) == []
+
+    def test_the_ticks_own_run_comes_before_those_that_repeat_it(self, ledger: Ledger) -> None:
+        [first] = enqueued(ledger, 1, schedule="s", due_at_us=10, first_due_at_us=10)
+        change(ledger, first, state="dead")
+        again = ledger.retry(first)
+        assert [run.id for run in ledger.why("s", 10)] == [first, again]
+
+
+class TestJobs:
+    def job(self, name: str = "settle", policy: str = '{"type":"bulk"}') -> NewJob:
+        return NewJob(name, "bulk", policy, "{}", "Settles.")
+
+    def test_jobs_are_registered_and_found(self, ledger: Ledger) -> None:
+        assert ledger.register([self.job("b"), self.job("a")], generation=3) == ()
+        assert [(row.name, row.generation, row.doc) for row in ledger.jobs()] == [
+            ("a", 3, "Settles."),
+            ("b", 3, "Settles."),
+        ]
+        assert ledger.job("a").policy == '{"type":"bulk"}'
+        with pytest.raises(NoSuchJob, match="no job 'A' in the ledger"):
+            ledger.job("A")
+
+    def test_an_older_deploy_never_overwrites_a_newer_one(self, ledger: Ledger) -> None:
+        ledger.register([self.job(policy="new")], generation=2)
+        assert ledger.register([self.job(policy="old"), self.job("x")], generation=1) == ("settle",)
+        assert {row.name: (row.policy, row.generation) for row in ledger.jobs()}["settle"] == ("new", 2)
+        ledger.register([self.job(policy="newer")], generation=3)
+        assert ledger.job("settle").policy == "newer"
+
+
+class TestNodes:
+    def test_a_node_joins_lives_and_leaves(self, ledger: Ledger) -> None:
+        ledger.join(node(1))
+        ledger.join(node(1, name="somebody else"))
+        [row] = ledger.living_nodes()
+        assert (row.name, row.grant_id, row.token, row.queues, row.jobs) == (
+            "host:1",
+            "g",
+            7,
+            ("default",),
+            ("settle",),
+        )
+        assert row.is_living
+        ledger.note_pause(row.id, 500)
+        ledger.note_pause(row.id, 300)
+        assert ledger.living_nodes()[0].longest_pause_us == 500
+        assert ledger.leave(row.id)
+        assert not ledger.leave(row.id)
+        assert ledger.living_nodes() == []
+        assert not ledger.nodes()[0].is_living
+
+    def test_one_of_many_notes_a_death_and_it_is_on_record(self, ledger: Ledger) -> None:
+        ledger.join(node(1))
+        ledger.join(node(2))
+        said = [
+            ledger.write(lambda cursor: nodes.died(ledger, cursor, node(1).id, "its session expired")) for _ in range(2)
+        ]
+        assert said == [True, False]
+        assert [row.id for row in ledger.living_nodes()] == [node(2).id]
+        assert [row.id for row in ledger.nodes()] == [node(2).id, node(1).id]
+        assert [(entry.what, entry.node) for entry in ledger.journal_entries()] == [("node died", node(1).id)]
+
+
+class TestJournal:
+    def test_entries_are_read_by_keyset_and_by_what_they_are_about(self, ledger: Ledger) -> None:
+        for number in range(5):
+            ledger.journal(what="clock leapt", job=f"j{number % 2}", reason=f"r{number}", detail={"n": number})
+        newest = ledger.journal_entries(limit=2)
+        assert [entry.reason for entry in newest] == ["r4", "r3"]
+        assert [entry.reason for entry in ledger.journal_entries(before_id=newest[-1].id)] == ["r2", "r1", "r0"]
+        assert [entry.reason for entry in ledger.journal_entries(after_id=newest[-1].id)] == ["r4"]
+        assert [entry.detail for entry in ledger.journal_entries(about=About(job="j1"))] == ['{"n": 3}', '{"n": 1}']
+        assert ledger.journal_entries(what="nothing") == []
+
+
+class TestPruning:
+    def aged(self, ledger: Ledger, days: float, state: str, **changes: Any) -> int:
+        [run_id] = enqueued(ledger, 1, **changes)
+        at = ledger.now_us() - round(days * DAY_US)
+        ended = None if state in ("queued", "running", "waiting") else at
+        change(ledger, run_id, state=state, created_at=at, ended_at=ended)
+        return run_id
+
+    def prune(self, ledger: Ledger, retention: Retention, limit: int = 500) -> int:
+        removed = 0
+        while count := ledger.prune(None, retention, limit=limit):
+            removed += count
+        return removed
+
+    def test_each_outcome_is_kept_as_long_as_it_says(self, ledger: Ledger) -> None:
+        states = ("succeeded", "dead", "cancelled", "skipped", "misfired")
+        old = {state: self.aged(ledger, 40, state) for state in states}
+        young = [self.aged(ledger, 20, state) for state in states]
+        assert self.prune(ledger, Retention()) == 4
+        assert sorted(run.id for run in ledger.runs()) == sorted([old["dead"], *young])
+
+    def test_the_living_are_never_removed(self, ledger: Ledger) -> None:
+        alive = [self.aged(ledger, 4000, state) for state in ("queued", "running", "waiting")]
+        self.aged(ledger, 4000, "dead")
+        assert self.prune(ledger, Retention.of(succeeded="1s", dead="1s")) == 1
+        assert sorted(run.id for run in ledger.runs()) == alive
+
+    def test_attempts_go_with_their_run_and_no_others(self, ledger: Ledger) -> None:
+        gone, stays = self.aged(ledger, 40, "succeeded"), self.aged(ledger, 1, "succeeded")
+        table = ledger.tables.attempt
+        for run_id in (gone, stays):
+            row = {"run_id": run_id, "number": 1, "token": 1, "ended_at": 1, "outcome": "succeeded"}
+            ledger.write(lambda cursor, row=row: ledger.change(cursor, sa.insert(table).values(row)))
+        self.prune(ledger, Retention())
+        assert ledger.attempts(gone) == []
+        assert [row.number for row in ledger.attempts(stays)] == [1]
+
+    def test_many_are_removed_in_batches(self, ledger: Ledger) -> None:
+        ids = enqueued(ledger, 57)
+        at = ledger.now_us() - 40 * DAY_US
+        table = ledger.tables.run
+        old = sa.update(table).where(table.c.id.in_(ids[:50])).values(state="succeeded", created_at=at, ended_at=at)
+        ledger.write(lambda cursor: ledger.change(cursor, old))
+        assert ledger.prune(None, Retention(), limit=20) == 20
+        assert self.prune(ledger, Retention(), limit=20) == 30
+        assert sorted(run.id for run in ledger.runs()) == ids[50:]
+
+    def test_what_is_kept_for_ever_is(self, ledger: Ledger) -> None:
+        self.aged(ledger, 4000, "succeeded")
+        assert self.prune(ledger, Retention.of(succeeded="forever", dead=None)) == 0
+
+    def test_the_journal_and_ended_nodes_are_pruned_too(self, ledger: Ledger) -> None:
+        for number in (1, 2, 3):
+            ledger.join(node(number))
+            ledger.journal(what="x", node=str(number))
+        ledger.leave(node(1).id)
+        ledger.leave(node(2).id)
+        [run_id] = enqueued(ledger, 1)
+        change(ledger, run_id, state="running", node=node(2).id)
+        table, old = ledger.tables, ledger.now_us() - 400 * DAY_US
+        ledger.write(
+            lambda cursor: ledger.change(
+                cursor, sa.update(table.node).values(left_at=old).where(table.node.c.left_at > 0)
+            )
+        )
+        first = ledger.journal_entries()[-1].id
+        ledger.write(
+            lambda cursor: ledger.change(
+                cursor, sa.update(table.journal).values(at=old).where(table.journal.c.id == first)
+            )
+        )
+        assert self.prune(ledger, Retention()) == 2
+        assert sorted(row.id for row in ledger.nodes()) == [node(2).id, node(3).id]
+        assert len(ledger.journal_entries()) == 2
+
+    def test_an_unknown_outcome_is_refused(self) -> None:
+        with pytest.raises(InvalidSetting, match="retention knows no 'succeded'"):
+            Retention.of(succeded="1d")
