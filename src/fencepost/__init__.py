@@ -1,20 +1,90 @@
-"""Fencepost: for jobs on many instances, of which one at a time may run.
+"""Fencepost: scheduled and batch jobs on many instances of an application.
 
-So far it has locks, elections and a command that runs a program under a lock: see `fencepost.locks`.
+Each due time is started once, a runner that has lost its right to run cannot write, and effects that commit with the
+run's own end land once::
+
+    from fencepost import App, cron
+
+    app = App()                                   # sqlite:///fencepost.db; or postgresql://…, mysql://…, FENCEPOST_URL
+
+    @app.job(cron("*/5 * * * *", tz="Asia/Seoul"), timeout="10m")
+    def settle(run):
+        with run.transaction() as tx:             # fenced
+            tx.execute(...)
+
+Run it with ``fencepost run module:app`` on as many machines as you like, or inside your own process with
+``app.start()``. For locks and elections alone see `fencepost.locks`.
 """
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from fencepost import locks
-from fencepost.errors import FencepostError, LeaseLost, LockHeld, NotAcquired, StoreUnavailable, TickDone
+from fencepost.errors import (
+    FencepostError,
+    LeaseLost,
+    LockHeld,
+    NotAcquired,
+    Stopped,
+    StoreUnavailable,
+    TickDone,
+)
+
+if TYPE_CHECKING:
+    from fencepost.app import App
+    from fencepost.core.schedule import at, cron, every
+    from fencepost.core.verdicts import Cancel, Retry, Skip
+    from fencepost.engine.run import Run, Window, current_run
 
 __version__ = "0.1.0.dev0"
 
 __all__ = [
+    "App",
+    "Cancel",
     "FencepostError",
     "LeaseLost",
     "LockHeld",
     "NotAcquired",
+    "Retry",
+    "Run",
+    "Skip",
+    "Stopped",
     "StoreUnavailable",
     "TickDone",
+    "Window",
     "__version__",
+    "at",
+    "cron",
+    "current_run",
+    "every",
     "locks",
 ]
+
+# Imported when first asked for: a command that only takes a lock must not wait for all of SQLAlchemy.
+_ELSEWHERE = {
+    "App": "fencepost.app",
+    "Cancel": "fencepost.core.verdicts",
+    "Retry": "fencepost.core.verdicts",
+    "Run": "fencepost.engine.run",
+    "Skip": "fencepost.core.verdicts",
+    "Window": "fencepost.engine.run",
+    "at": "fencepost.core.schedule",
+    "cron": "fencepost.core.schedule",
+    "current_run": "fencepost.engine.run",
+    "every": "fencepost.core.schedule",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _ELSEWHERE:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    try:
+        module = importlib.import_module(_ELSEWHERE[name])
+    except AttributeError as error:  # it would be taken for ours, and hide what is wrong
+        raise ImportError(f"{_ELSEWHERE[name]} cannot be imported: {error}") from error
+    value = globals()[name] = getattr(module, name)
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_ELSEWHERE})

@@ -14,6 +14,9 @@ from fencepost.core.runs import StopReason
 from fencepost.core.runtime import Runtime
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
+
+    from fencepost.ledger.desk import Desk
     from fencepost.ledger.ledger import Ledger
 
 
@@ -52,3 +55,21 @@ class RunContext:
     ledger: Callable[[], Ledger]
     standing: Standing = UNSTOPPED
     ttl_s: float = 30.0
+
+    def is_ours(self, run_id: int, token: int) -> bool:
+        """Ask the ledger whether a run is still running under this token."""
+        from fencepost.ledger.looking import check  # noqa: PLC0415 - most runs never ask
+
+        with self._desk() as desk:
+            return check(desk, run_id=run_id, token=token)
+
+    def show(self, run_id: int, token: int, fraction: float, note: str | None) -> None:
+        """Tell the ledger how far a run is."""
+        from fencepost.ledger.looking import progress  # noqa: PLC0415 - as above
+
+        with self._desk() as desk:
+            progress(desk, run_id=run_id, token=token, fraction=fraction, note=note)
+
+    def _desk(self) -> AbstractContextManager[Desk]:
+        ledger = self.ledger()
+        return ledger.pool.borrow(ledger.dialect.timeout_s)

@@ -85,6 +85,6 @@ class Progress:
         if shown is None:
             return
         try:
-            self._context.ledger().progress(self._run_id, self._token, shown[0], shown[1])
+            self._context.show(self._run_id, self._token, *shown)
         except FencepostError:
             return  # nobody has been harmed, and the next value says more

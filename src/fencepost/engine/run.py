@@ -148,7 +148,7 @@ class Run:
         `LedgerUnavailable` then means that nobody knows.
         """
         self._raise_if_stopped()
-        if ask_ledger and not self._context.ledger().check(self.id, self.token):
+        if ask_ledger and not self._context.is_ours(self.id, self.token):
             raise self._lost("the ledger has given it to somebody else, or ended it")
 
     def progress(self, fraction: float, note: str | None = None) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 import sqlalchemy
@@ -15,10 +15,14 @@ from fencepost.core.states import Move, RunState, next_state, outcome_of
 from fencepost.errors import FencepostError
 from fencepost.fence.ledger_transaction import LedgerTransaction
 from fencepost.fence.run_row import RunRow, Terms
+from fencepost.ledger.dialects.hot import Endings, hot_words
+from fencepost.ledger.finishing import end_keyed
+from fencepost.ledger.journal import About, journal
 
 if TYPE_CHECKING:
     from fencepost.engine.context import RunContext
     from fencepost.engine.run import Run
+    from fencepost.ledger.dialects import Cursor
     from fencepost.ledger.ledger import Ledger
 
 REFUSED_WRITE = "refused write"
@@ -54,21 +58,35 @@ def _record_refusal(run: Run, ledger: Ledger, why: str) -> None:
     """Put on record, in a transaction of its own, that a stale writer was turned away."""
     run.log.warning("a write of %s was refused: %s", run.label, why)
     with suppress(FencepostError):  # the log has it, and the writer is turned away in any case
-        ledger.note(what=REFUSED_WRITE, job=run.job, run_id=run.id, node=run.node, token=run.token, reason=why)
+        about = About(job=run.job, run_id=run.id, schedule=run.schedule, token=run.token, reason=why)
+        journal(ledger, None, REFUSED_WRITE, about._replace(detail={"node": run.node, "attempt": run.attempt}))
 
 
 def _finish(run: Run, ledger: Ledger) -> Callable[[Connection], bool]:
+    """Return what ends the run as succeeded, within somebody's transaction, and says whether it was ours."""
+    hot = hot_words(ledger.desk("words"))
+    keys = [] if run.exclusive_key is None else [run.exclusive_key]
+
+    def finish(connection: Connection) -> bool:
+        cursor = cast("Cursor", connection.connection.cursor())
+        endings = Endings([_succeeded(run)])
+        ended = end_keyed(cursor, hot, endings, keys)[1] if keys else hot.end(cursor, endings)[1]
+        return ended == 1
+
+    return finish
+
+
+def _succeeded(run: Run) -> Ending:
     state, outcome = next_state(RunState.RUNNING, Move.SUCCEED), outcome_of(Move.SUCCEED)
-    ending = Ending(
+    return Ending(
         run.id,
         run.attempt,
         run.token,
         state=state.value,
-        outcome=outcome and outcome.value,
+        outcome=None if outcome is None else outcome.value,
         took_us=run.took_us(),
         exclusive_key=run.exclusive_key,
     )
-    return lambda connection: not ledger.finish_within(connection.connection.cursor(), [ending]).refused
 
 
 _engines: WeakKeyDictionary[Ledger, tuple[int, Engine]] = WeakKeyDictionary()

@@ -106,7 +106,7 @@ class LedgerTransaction:
             if self._terms.finish is not None:
                 return self._terms.finish(connection)
             return self._database.check(connection, self._row)
-        except DBAPIError as error:
+        except Exception as error:
             if not self._database.is_conflict(error):
                 raise
             # The row was changed since our snapshot: by whoever took the run over, or only by somebody who wants it

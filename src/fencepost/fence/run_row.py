@@ -61,7 +61,7 @@ class Database(Protocol):
     def check(self, connection: Connection, row: RunRow) -> bool: ...
     def ends_in_time(self) -> bool: ...
     def end(self, connection: Connection) -> None: ...
-    def is_conflict(self, error: DBAPIError) -> bool: ...
+    def is_conflict(self, error: Exception) -> bool: ...
     def lacks_table(self, error: DBAPIError) -> bool: ...
 
 
@@ -93,8 +93,8 @@ class _Postgres(_Server):
         values = {"idle_ms": str(max(round(terms.ttl_s * 1000), 1)), **row.values}
         return bool(connection.execute(text(f"{bounded}, EXISTS ({row.query})"), values).one()[1])
 
-    def is_conflict(self, error: DBAPIError) -> bool:
-        return getattr(error.orig, "sqlstate", None) == "40001"
+    def is_conflict(self, error: Exception) -> bool:
+        return getattr(getattr(error, "orig", error), "sqlstate", None) == "40001"
 
     def lacks_table(self, error: DBAPIError) -> bool:
         return getattr(error.orig, "sqlstate", None) in ("42P01", "3F000")
@@ -116,7 +116,7 @@ class _Mysql(_Server):
             connection.execute(text(f"SET SESSION {self._silence(connection)} = DEFAULT"))
             connection.rollback()
 
-    def is_conflict(self, error: DBAPIError) -> bool:  # a locking read sees the newest row
+    def is_conflict(self, error: Exception) -> bool:  # a locking read sees the newest row
         return False
 
     def lacks_table(self, error: DBAPIError) -> bool:
@@ -157,7 +157,7 @@ class _Sqlite:
         if self._limit is not None:
             self._limit.lift()
 
-    def is_conflict(self, error: DBAPIError) -> bool:  # we are the one writer
+    def is_conflict(self, error: Exception) -> bool:  # we are the one writer
         return False
 
     def lacks_table(self, error: DBAPIError) -> bool:

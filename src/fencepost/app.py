@@ -1,1 +1,0 @@
-"""What users import: the application and its jobs."""

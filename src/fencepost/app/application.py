@@ -1,0 +1,351 @@
+"""The application: jobs, where they are recorded, and this process's part in running them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ParamSpec, TypeVar, Unpack, overload
+
+from fencepost.app.declaring import JobFunction, JobHandle, PolicyWords, as_schedules
+from fencepost.app.lifecycle import Lifecycle, Running
+from fencepost.app.operating import Operating
+from fencepost.app.schedules import Schedules
+from fencepost.config import Settings, read_settings
+from fencepost.core.duration import Duration
+from fencepost.core.events import Event, Observer
+from fencepost.core.identity import node_name
+from fencepost.core.policy import Policy
+from fencepost.core.runtime import Runtime
+from fencepost.core.schedule import Schedule
+from fencepost.engine.context import RunContext
+from fencepost.engine.jobs import Job, Jobs
+from fencepost.engine.operations import Operations
+from fencepost.errors import ConfigurationError, InvalidSetting
+from fencepost.leases.lock import Lock
+from fencepost.leases.locks import Locks
+from fencepost.leases.observers import Observers
+from fencepost.ledger.ledger import Ledger, open_ledger
+from fencepost.ledger.migrations import ready_schema
+from fencepost.ledger.recording import Enqueued
+from fencepost.observe.logs import log_event
+from fencepost.threaded import ThreadedRuntime
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class App(Operating):
+    """Your jobs, and the ledger they are recorded in.
+
+    ::
+
+        from fencepost import App, cron
+
+        app = App()                                   # sqlite:///fencepost.db; or postgresql://…, mysql://…
+
+        @app.job(cron("*/5 * * * *", tz="Asia/Seoul"), timeout="10m")
+        def settle(run):
+            with run.transaction() as tx:
+                tx.execute(...)
+
+    Making one connects to nothing. Jobs are executed by ``fencepost run module:app``, or by this process between
+    `start` and `stop`. It may be made before a fork (gunicorn's ``preload_app``); then start it in each worker.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        leases: str | None = None,
+        name: str | None = None,
+        ttl: Duration | None = None,
+        queues: Sequence[str] | None = None,
+        slots: int | None = None,
+        generation: int | None = None,
+        leader: bool | None = None,
+        config: str | os.PathLike[str] | None = None,
+        runtime: Runtime | None = None,
+        observers: Iterable[Observer] = (),
+    ) -> None:
+        """Collect the settings: file < environment < arguments. See `fencepost.config`.
+
+        Args:
+            url: the database of schedules, runs and all that happened.
+            leases: another store whose leases guard exclusive runs and `lock`: ``etcd://…``, ``redis://…``.
+            name: what to call this machine in the records, instead of its host name.
+            ttl: how long a node that fell silent keeps what it has. Default 30 s.
+            queues: the queues from which this process takes runs.
+            slots: how many runs it executes at once.
+            generation: the number of this deploy. What a later one has put on record, an earlier one leaves alone.
+            leader: let one node at a time do the planning for all, which saves the others the work.
+            config: a settings file, instead of the one in the working directory.
+            runtime: for simulation and tests.
+            observers: called with every `Event`, on the thread where it happens. Events are logged in any case.
+        """
+        given = {
+            "url": url,
+            "leases": leases,
+            "name": name,
+            "ttl": ttl,
+            "queues": queues,
+            "slots": slots,
+            "generation": generation,
+            "leader": leader,
+        }
+        self.settings: Settings = read_settings(given, config=config)
+        self.runtime: Runtime = runtime or ThreadedRuntime()
+        self.jobs = Jobs()
+        self.schedules = Schedules(self)
+        self._observers = Observers([log_event, *observers])
+        self._lifecycle = Lifecycle(self)
+        self._opening = self.runtime.lock()
+        self._ledger: Ledger | None = None
+        self._locks: dict[str, Locks] = {}  # by URL: of the application's own locks
+        self.node_name = self._new_name()
+        self.runtime.after_fork(self, self._forget)
+
+    def __repr__(self) -> str:
+        return f"<App on {self.settings.shown()[0][1]}, {len(self.jobs)} jobs>"
+
+    # -- declaring jobs ----------------------------------------------------------------------------------------------
+
+    @overload
+    def job(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
+    @overload
+    def job(
+        self,
+        *schedules: Schedule | None,
+        name: str | None = None,
+        type: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        **policy: Unpack[PolicyWords],
+    ) -> Callable[[Callable[P, R]], JobFunction[P, R]]: ...
+    def job(
+        self,
+        *given: Any,
+        name: str | None = None,
+        type: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        **policy: Unpack[PolicyWords],
+    ) -> Any:
+        """Declare a function as a job; it stays callable as it was.
+
+        ::
+
+            @app.job                                                  # on request alone: settle.enqueue(…)
+            @app.job(every("1h"))                                     # scheduled
+            @app.job(cron("0 3 * * *"), cron("0 12 * * SUN"))         # several schedules
+            @app.job(type="bulk", timeout="2h", exclusive="account:{account}")
+
+        Args:
+            *given: when it is due: `cron`, `every`, `at`. With none it runs when asked for.
+            name: by default the function's. It must be unique, and is what the ledger knows the job by.
+            type: ``scheduled`` (default with a schedule), ``manual`` (default without), ``event``, ``bulk``,
+                ``near-real-time``; each has its own defaults for what follows.
+            params: the parameters of its scheduled runs.
+            **policy: ``timeout``, ``retries``, ``backoff``, ``overlap``, ``misfire``, ``grace``, ``sla``,
+                ``exclusive``, ``priority``, ``queue``, ``on_crash``, ``crash_limit``, ``effects``, ``isolation``,
+                ``chunk``. A settings file outweighs them: ``[jobs.<name>]``.
+        """
+        if len(given) == 1 and callable(given[0]):
+            return self._declared(given[0], (), name=None, batch_type=None, params=None, policy={})
+        schedules = as_schedules(given)
+
+        def declare(function: Callable[P, R]) -> JobFunction[P, R]:
+            return self._declared(function, schedules, name=name, batch_type=type, params=params, policy=policy)
+
+        return declare
+
+    def command(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *schedules: Schedule | None,
+        type: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        **policy: Unpack[PolicyWords],
+    ) -> JobHandle:
+        """Declare a program as a job. It finds its token and parameters in its environment.
+
+        ::
+
+            app.command("report", ["./report.sh", "--daily"], cron("0 6 * * *"), timeout="20m")
+        """
+        due = as_schedules(schedules)
+        job = Job.of_command(
+            argv,
+            name=name,
+            policy=self._policy(name, type, bool(due), policy),
+            schedules=due,
+            params=params,
+            place=f"app.command({name!r})",
+        )
+        self.jobs.add(job)
+        return JobHandle(self, job)
+
+    def _declared(
+        self,
+        function: Callable[P, R],
+        schedules: tuple[Schedule, ...],
+        *,
+        name: str | None,
+        batch_type: str | None,
+        params: Mapping[str, Any] | None,
+        policy: Mapping[str, Any],
+    ) -> JobFunction[P, R]:
+        inner = function.job.function if isinstance(function, JobFunction) else function
+        named = name or str(getattr(inner, "__name__", ""))
+        job = Job.of(
+            inner,
+            name=name,
+            policy=self._policy(named, batch_type, bool(schedules), policy),
+            schedules=schedules,
+            params=params,
+        )
+        self.jobs.add(job)
+        return JobFunction(self, job)
+
+    def _policy(self, name: str, batch_type: str | None, is_scheduled: bool, words: Mapping[str, Any]) -> Policy:
+        """Read the policy; what the settings file says of this job outweighs what the code says."""
+        batch_type = batch_type or ("scheduled" if is_scheduled else "manual")
+        policy = Policy.of(batch_type, **words)
+        overrides = self.settings.jobs.get(name)
+        if not overrides:
+            return policy
+        try:
+            return Policy.of(**{"type": batch_type, **words, **overrides})
+        except ConfigurationError as error:
+            raise InvalidSetting(f"[jobs.{name}] in the settings file: {error}") from None
+
+    # -- asking for runs ---------------------------------------------------------------------------------------------
+
+    def enqueue(
+        self,
+        job: str,
+        *,
+        params: Mapping[str, Any] | None = None,
+        at: datetime | str | None = None,
+        delay: Duration | None = None,
+        key: str | None = None,
+        tx: Any = None,
+        priority: int | None = None,
+        reason: str | None = None,
+        requested_by: str | None = None,
+    ) -> Enqueued:
+        """Ask for a run of a job by its name, also of one that another deploy owns. See `JobHandle.enqueue`."""
+        enqueued = self.operations.enqueue(
+            job,
+            params or {},
+            at=at,
+            delay=delay,
+            key=key,
+            tx=tx,
+            priority=priority,
+            reason=reason,
+            requested_by=requested_by,
+        )
+        if tx is None:
+            self.wake()
+        return enqueued
+
+    def lock(self, name: str, **wishes: Any) -> Lock:
+        """Return a lock on the application's lease store; takes what `fencepost.locks.Locks.lock` takes.
+
+        ::
+
+            with app.lock("month-end", wait="5s") as lease:
+                close_the_books(token=lease.token)
+        """
+        return self.locks.lock(name, **wishes)
+
+    # -- what it stands on -------------------------------------------------------------------------------------------
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger, opened and found fit when first asked for."""
+        if self._ledger is None:
+            with self._opening:
+                if self._ledger is None:
+                    ledger = open_ledger(self.settings.url, self.runtime)
+                    ready_schema(ledger)
+                    self._ledger = ledger
+        return self._ledger
+
+    @property
+    def locks(self) -> Locks:
+        """The lease store for the application's own locks, opened when first asked for."""
+        return self._locks_at(self.settings.leases or self.ledger.url.lease_url())
+
+    def _locks_at(self, url: str) -> Locks:
+        from fencepost.app.composing import open_locks  # noqa: PLC0415 - only those who run jobs or lock need it
+
+        with self._opening:
+            if url not in self._locks:
+                self._locks[url] = open_locks(self, url)
+            return self._locks[url]
+
+    @property
+    def operations(self) -> Operations:
+        """What operators do: trigger, retry, cancel, back-fill, and ask what happened."""
+        return Operations(self.ledger, known=self.jobs, generation=self.settings.generation)
+
+    def wake(self) -> None:
+        """Let this process's node, if it is one, look now: something was asked for."""
+        self._lifecycle.wake()
+
+    def _node_locks(self) -> Locks:
+        """Return the lease store of the nodes' sessions, which is the ledger's database."""
+        return self._locks_at(self.ledger.url.lease_url())
+
+    def worker_context(self) -> RunContext:
+        """Return the surroundings of runs in this process; the runner adds its own standing."""
+        return RunContext(
+            node=self.node_name, runtime=self.runtime, ledger=lambda: self.ledger, ttl_s=self.settings.ttl_s
+        )
+
+    def emit(self, event: Event) -> None:
+        """Tell every observer."""
+        self._observers(event)
+
+    # -- running -----------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Take part in running the jobs, in this process, on threads and an event loop of its own.
+
+        Returns when this process is a node. Starting twice is starting once. A forked child is not started.
+        """
+        self._lifecycle.start()
+
+    def stop(self, grace: Duration = "30s") -> None:
+        """Take no more runs, give those that execute `grace` to end, and leave."""
+        self._lifecycle.stop(grace)
+
+    def running(self, grace: Duration = "30s") -> Running:
+        """Start, and stop at the end of the block: ``with app.running():`` or ``async with app.running():``."""
+        return Running(self._lifecycle, grace)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether this process takes part."""
+        return self._lifecycle.is_running
+
+    def close(self) -> None:
+        """Stop, and close every connection. The application may be used again; it then opens anew."""
+        self.stop()
+        opened, self._locks = self._locks, {}
+        ledger, self._ledger = self._ledger, None
+        for locks in opened.values():
+            locks.close()
+        if ledger is not None:
+            ledger.close()
+
+    def _new_name(self) -> str:
+        runtime = self.runtime
+        return node_name(host=self.settings.name or runtime.host(), pid=runtime.process_id(), start_id=runtime.new_id())
+
+    def _forget(self) -> None:
+        """In a forked child: the parent is the node."""
+        self._opening = self.runtime.lock()
+        self._lifecycle.forget()
+        self.node_name = self._new_name()

@@ -1,0 +1,188 @@
+"""From an application to a node: settings, ledger, leases, runners, put together in one place.
+
+``app.start()`` and ``fencepost run`` differ only in the runners they bring: threads and an event loop in this process,
+or worker processes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from fencepost.core.events import Event, What
+from fencepost.core.identity import canonical_json
+from fencepost.core.nearest import suggestion
+from fencepost.core.runs import Claim
+from fencepost.core.schedule import schedule_to_json
+from fencepost.engine.invoke import invoke, invoke_async
+from fencepost.engine.jobs import ASYNC, COMMAND, SYNC, Jobs
+from fencepost.engine.node import Node, NodeSettings
+from fencepost.engine.runners.outcome import Outcome
+from fencepost.engine.runners.runner import Runner
+from fencepost.errors import InvalidSetting
+from fencepost.leases.locks import Locks
+from fencepost.leases.schemes import store_from_url
+from fencepost.ledger.deploys import sync_code
+from fencepost.ledger.jobs import NewJob, register
+from fencepost.ledger.schedule_rows import NewSchedule
+
+if TYPE_CHECKING:
+    from fencepost.app.application import App
+
+_FEWEST_SLOTS = 10
+
+
+class Composed:
+    """A node and the lease stores that it alone uses: started together, stopped together."""
+
+    def __init__(self, node: Node, locks: tuple[Locks, ...]) -> None:
+        self.node = node
+        self._locks = locks
+
+    def start(self) -> None:
+        """Join and begin, or leave nothing behind."""
+        try:
+            self.node.start()
+        except BaseException:
+            self._close()
+            raise
+
+    def stop(self, grace_s: float) -> None:
+        """Let what runs end, leave, and close the connections."""
+        try:
+            self.node.stop(grace_s)
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        for locks in self._locks:
+            locks.close()
+
+
+def compose(app: App, runners: Mapping[str, Runner] | None = None) -> Composed:
+    """Make a node of `app`. `runners` are by the kind of job they execute; by default those inside this process.
+
+    Puts the jobs and schedules of the code on record, so that every node and command knows them.
+    """
+    refuse_unknown_jobs(app)
+    ledger, settings = app.ledger, app.settings
+    publish(app)
+    locks = open_locks(app, ledger.url.lease_url())
+    gate = None if settings.leases is None else open_locks(app, settings.leases)
+    node = Node(
+        ledger=ledger,
+        locks=locks,
+        gate_locks=gate,
+        jobs=app.jobs,
+        runners=local_runners(app) if runners is None else runners,
+        runtime=app.runtime,
+        settings=node_settings(app),
+        emit=app.emit,
+    )
+    return Composed(node, (locks,) if gate is None else (locks, gate))
+
+
+def open_locks(app: App, url: str) -> Locks:
+    """Connect to a lease store."""
+    locks = Locks(store_from_url(url, app.runtime), runtime=app.runtime, holder=app.settings.name, observers=[app.emit])
+    locks.start()
+    return locks
+
+
+def node_settings(app: App) -> NodeSettings:
+    """Return what a node needs to know of itself."""
+    from fencepost import __version__  # noqa: PLC0415 - the package imports us
+
+    settings = app.settings
+    return NodeSettings(
+        name=app.node_name,
+        version=__version__,
+        timings=settings.timings,
+        queues=settings.queues,
+        slots=slots_of(app),
+        generation=settings.generation,
+        leader=settings.leader,
+    )
+
+
+def slots_of(app: App) -> int:
+    """Return how many runs may execute at once: as set, or enough to keep the processors and a few waiters busy."""
+    return app.settings.slots or max(_FEWEST_SLOTS, 2 * (os.cpu_count() or 1))
+
+
+def timeouts_of(jobs: Jobs) -> dict[str, float]:
+    """Return how many seconds a run of each job may take."""
+    return {name: job.policy.timeout_s for name, job in jobs.items()}
+
+
+def local_runners(app: App) -> dict[str, Runner]:
+    """Return the runners that execute inside this process, by the kind of job; only those that there are jobs for."""
+    kinds = {job.kind for job in app.jobs.values()}
+    makers: Mapping[str, Callable[[App], Runner]] = {SYNC: _threads, ASYNC: _loop, COMMAND: _programs}
+    return {kind: make(app) for kind, make in makers.items() if kind in kinds}
+
+
+def _threads(app: App) -> Runner:
+    from fencepost.engine.runners.thread import ThreadRunner  # noqa: PLC0415 - only where there are such jobs
+
+    def call(claim: Claim) -> Outcome:
+        return invoke(jobs[claim.job], claim, context)
+
+    jobs = dict(app.jobs)
+    runner = ThreadRunner(call, timeouts=timeouts_of(app.jobs), runtime=app.runtime, slots=slots_of(app), emit=app.emit)
+    context = replace(app.worker_context(), standing=runner)
+    return runner
+
+
+def _loop(app: App) -> Runner:
+    from fencepost.engine.runners.asyncio import AsyncioRunner  # noqa: PLC0415 - as above
+
+    async def call(claim: Claim) -> Outcome:
+        return await invoke_async(jobs[claim.job], claim, context)
+
+    jobs = dict(app.jobs)
+    runner = AsyncioRunner(call, timeouts=timeouts_of(app.jobs), runtime=app.runtime, emit=app.emit)
+    context = replace(app.worker_context(), standing=runner)
+    return runner
+
+
+def _programs(app: App) -> Runner:
+    from fencepost.engine.runners.command import CommandRunner  # noqa: PLC0415 - as above
+
+    return CommandRunner(
+        app.jobs, runtime=app.runtime, slots=slots_of(app), timings=app.settings.timings, emit=app.emit
+    )
+
+
+def publish(app: App) -> None:
+    """Put the jobs and schedules of the code on record. What a later deploy has put there stays."""
+    ledger, generation = app.ledger, app.settings.generation
+    new_jobs = [
+        NewJob(job.name, str(job.policy.type), job.policy.to_json(), job.signature.to_json(), job.doc or None)
+        for job in app.jobs.values()
+    ]
+    new_schedules = [
+        NewSchedule(each.id, job.name, schedule_to_json(each.schedule), canonical_json(each.params))
+        for job in app.jobs.values()
+        for each in job.schedules
+    ]
+    kept = register(ledger, new_jobs, generation=generation)
+    synced = sync_code(ledger, generation=generation, jobs=list(app.jobs), schedules=new_schedules)
+    for name in (*kept, *synced.kept):
+        app.emit(Event(What.RUNNER_WARNING, job=name, reason=_KEPT))
+
+
+_KEPT = (
+    "a later deploy, or somebody at run time, has put this on record otherwise; that stays, and this node goes by it"
+)
+
+
+def refuse_unknown_jobs(app: App) -> None:
+    """Refuse settings of jobs that there are none of: a misspelt one must not be ignored."""
+    for name in app.settings.jobs:
+        if name not in app.jobs:
+            raise InvalidSetting(
+                f"[jobs.{name}] in the settings file: there is no job {name!r}; {suggestion(name, app.jobs)}"
+            )

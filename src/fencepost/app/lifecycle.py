@@ -1,0 +1,130 @@
+"""Starting and stopping this process's part: once per process, in a child not at all unless it is asked to.
+
+A fork copies the object but none of its threads. So a child begins as if nothing had been started, and never touches
+what its parent opened.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from fencepost.core.duration import Duration, seconds
+from fencepost.core.runtime import Runtime
+from fencepost.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from fencepost.app.application import App
+    from fencepost.app.composing import Composed
+
+_AT_EXIT_S = 1.0
+
+
+class Lifecycle:
+    """Whether this process is a node, and the way there and back."""
+
+    def __init__(self, app: App) -> None:
+        self._app = app
+        self._changing = app.runtime.lock()
+        self._composed: Composed | None = None
+        self._inherited: list[Composed] = []  # kept, so that a child does not close what is its parent's
+
+    @property
+    def runtime(self) -> Runtime:
+        """The world it runs in."""
+        return self._app.runtime
+
+    @property
+    def is_running(self) -> bool:
+        """Whether this process is a node."""
+        composed = self._composed
+        return composed is not None and composed.node.is_running
+
+    def start(self) -> None:
+        """Become a node."""
+        from fencepost.app.composing import compose  # noqa: PLC0415 - those who only enqueue need none of it
+
+        refuse_green_threads()
+        with self._changing:
+            if self._composed is not None:
+                return
+            composed = compose(self._app)
+            composed.start()
+            self._composed = composed
+        # After the lease stores have asked for the same, so that we leave before they close.
+        self._app.runtime.at_exit(self, self._leave)
+
+    def stop(self, grace: Duration) -> None:
+        """Be none any more."""
+        grace_s = seconds(grace, what="grace")
+        with self._changing:
+            composed, self._composed = self._composed, None
+        if composed is not None:
+            composed.stop(grace_s)
+
+    def wake(self) -> None:
+        """Let the node look now, for something was asked for here."""
+        composed = self._composed
+        if composed is not None:
+            composed.node.wake()
+
+    def forget(self) -> None:
+        """In a forked child: nothing is started here."""
+        self._changing = self._app.runtime.lock()
+        composed, self._composed = self._composed, None
+        if composed is not None:
+            composed.node.forget()
+            self._inherited.append(composed)
+
+    def _leave(self) -> None:
+        with suppress(Exception):  # the process ends; what is left behind is found by the others
+            self.stop(_AT_EXIT_S)
+
+
+class Running:
+    """A block in which this process is a node. Enter it once, with ``with`` or ``async with``."""
+
+    def __init__(self, lifecycle: Lifecycle, grace: Duration) -> None:
+        seconds(grace, what="grace")
+        self._lifecycle = lifecycle
+        self._grace = grace
+
+    def __enter__(self) -> None:
+        self._lifecycle.start()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._lifecycle.stop(self._grace)
+
+    async def __aenter__(self) -> None:
+        await self._beside(self._lifecycle.start)
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._beside(lambda: self._lifecycle.stop(self._grace))
+
+    async def _beside(self, work: Callable[[], None]) -> None:
+        from fencepost.leases.async_use import in_thread  # noqa: PLC0415 - asyncio costs those who do not need it 30 ms
+
+        await in_thread(self._lifecycle.runtime, work)
+
+
+def refuse_green_threads() -> None:
+    """Refuse to start where threads were replaced by something that one busy job would stop all of."""
+    gevent = sys.modules.get("gevent.monkey")
+    if gevent is not None and gevent.is_module_patched("threading"):
+        raise ConfigurationError(_GREEN.format("gevent"))
+    eventlet = sys.modules.get("eventlet.patcher")
+    if eventlet is not None and eventlet.is_monkey_patched("thread"):
+        raise ConfigurationError(_GREEN.format("eventlet"))
+
+
+_GREEN = (
+    "app.start() needs real threads, and {} has replaced them: one busy job would stop the heartbeat of all. Run the "
+    "jobs in a process of their own with 'fencepost run', and only enqueue here"
+)

@@ -1,0 +1,257 @@
+"""What operators do, and what they ask: the same for the command line, the web and the application's own code.
+
+**Promises.** Every act names who did it (`by`) and leaves a line in the journal, in the same transaction as the act.
+Nothing here needs the job's code: what a deploy has put into the ledger is enough.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from fencepost.core.duration import Duration, seconds
+from fencepost.core.parameters import Signature
+from fencepost.core.policy import Policy
+from fencepost.core.runs import Requested
+from fencepost.engine.backfilling import MOST_BACKFILLED, Backfilled, backfill_requests
+from fencepost.engine.jobs import Jobs
+from fencepost.engine.requesting import Known, Request, instant_us, requested
+from fencepost.engine.run import current_run
+from fencepost.engine.why import Why, why
+from fencepost.errors import InvalidParameters
+from fencepost.ledger import history, jobs, journal, nodes, requests, schedules
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.history import AttemptRow, RunFilter, RunRow
+from fencepost.ledger.jobs import JobRow
+from fencepost.ledger.journal import About, Entry
+from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.nodes import NodeRow
+from fencepost.ledger.recording import Enqueued, record
+from fencepost.ledger.requests import Cancelled, Retried
+
+RUN_TRIGGERED = "run triggered"
+BACKFILL_REQUESTED = "backfill requested"
+_BATCH = 500
+
+
+class Operations:
+    """Acts and questions on one ledger. `known` are jobs whose code is at hand; of others the ledger knows enough."""
+
+    def __init__(self, ledger: Ledger, *, known: Jobs | None = None, generation: int = 0) -> None:
+        self._ledger = ledger
+        self._known = known if known is not None else Jobs()
+        self._generation = generation
+
+    # -- asking for runs ---------------------------------------------------------------------------------------------
+
+    def job(self, name: str) -> Known:
+        """Return what a request needs to know of a job: from the code if it is here, else from the ledger."""
+        if name in self._known:
+            return Known.of(self._known[name])
+        row = jobs.job(self._ledger, name)
+        return Known(row.name, Policy.from_json(row.policy), Signature.from_json(row.signature))
+
+    def enqueue(
+        self,
+        job: str,
+        params: Mapping[str, Any],
+        *,
+        at: datetime | str | None = None,
+        delay: Duration | None = None,
+        key: str | None = None,
+        tx: Any = None,
+        priority: int | None = None,
+        reason: str | None = None,
+        requested_by: str | None = None,
+    ) -> Enqueued:
+        """Ask for a run in the name of a program; with `tx` as part of the caller's transaction."""
+        request = Request(
+            key=key,
+            priority=priority,
+            reason=reason,
+            requested_by=requested_by or _asking_run(),
+            **self._when(at, delay),
+        )
+        return requests.enqueue(self._ledger, [self._requested(job, params, request)], tx=tx)[0]
+
+    def trigger(
+        self,
+        job: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        by: str,
+        reason: str | None = None,
+        at: datetime | str | None = None,
+        delay: Duration | None = None,
+        key: str | None = None,
+        priority: int | None = None,
+    ) -> Enqueued:
+        """Ask for a run in the name of a person."""
+        request = Request(key=key, priority=priority, reason=reason, requested_by=_person(by), **self._when(at, delay))
+        asked = self._requested(job, params or {}, request)
+
+        def work(cursor: Cursor) -> Enqueued:
+            [made] = self._record(cursor, [asked])
+            if made.is_new:
+                about = About(job=job, run_id=made.run_id, by=by, reason=reason)
+                journal.note(self._ledger, cursor, RUN_TRIGGERED, about)
+            return made
+
+        return self._ledger.write(work)
+
+    def read_params(self, job: str, typed: Mapping[str, str]) -> dict[str, Any]:
+        """Read parameters as they were typed (``-p days=3``), each as its job wants it."""
+        return self.job(job).signature.coerce_text(typed, job=job)
+
+    def backfill(
+        self,
+        job: str,
+        *,
+        first: datetime | str,
+        last: datetime | str,
+        by: str,
+        reason: str | None = None,
+        schedule: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        limit: int | None = None,
+    ) -> Backfilled:
+        """Ask for one run per due time from `first` to `last`, both included, of the job's schedules (or of one).
+
+        The same `key` twice asks for nothing new; without one, every call is a back-fill of its own. More than
+        10,000 due times are refused unless `limit` allows them.
+        """
+        back_key = key or self._ledger.runtime.new_id()[:12]
+        asked = backfill_requests(
+            self.job(job),
+            [each for each in schedules.schedules(self._ledger, job=job) if schedule in (None, each.id)],
+            range_us=(instant_us(first, what="first"), instant_us(last, what="last")),
+            request=Request(requested_by=_person(by), reason=reason, generation=self._generation),
+            key=back_key,
+            params=params,
+            limit=MOST_BACKFILLED if limit is None else limit,
+        )
+        about = About(job=job, schedule=schedule, by=by, reason=reason)
+        detail = {"key": back_key, "runs": len(asked), "first": str(first), "last": str(last)}
+        return Backfilled(back_key, len(asked), self._backfilled(asked, about._replace(detail=detail)))
+
+    # -- changing the course of runs ---------------------------------------------------------------------------------
+
+    def cancel(self, run_id: int, *, by: str, reason: str | None = None) -> Cancelled:
+        """Cancel a run that has not started, or have the one that runs stopped."""
+        return requests.cancel(self._ledger, run_id, by=_person(by), reason=reason)
+
+    def retry(self, run_id: int, *, by: str, reason: str | None = None) -> int:
+        """Make a new run of one that has ended, with the same parameters and window; return its id."""
+        return requests.retry(self._ledger, run_id, by=_person(by), reason=reason)
+
+    def release(self, run_id: int, *, by: str, reason: str | None = None) -> None:
+        """Let a run go on that waits for a person."""
+        requests.release_held(self._ledger, run_id, by=_person(by), reason=reason)
+
+    def reprocess(
+        self,
+        *,
+        by: str,
+        reason: str | None = None,
+        job: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        after_id: int = 0,
+        limit: int = 100,
+    ) -> list[Retried]:
+        """Repeat runs that were given up, each once, from after `after_id` on; go on from the last `old_id`."""
+        wanted = RunFilter(job=job, since_us=_optional_us(since, "since"), until_us=_optional_us(until, "until"))
+        return requests.reprocess(self._ledger, wanted, after_id=after_id, limit=limit, by=_person(by), reason=reason)
+
+    # -- asking what happened ----------------------------------------------------------------------------------------
+
+    def why(self, job: str, at: datetime | str) -> list[Why]:
+        """Say what became of a due time: one answer per schedule of the job that has something to say of it.
+
+        `job` may also be the id of a schedule.
+        """
+        return why(self._ledger, job, instant_us(at, what="at"))
+
+    def runs(
+        self,
+        *,
+        job: str | None = None,
+        states: Collection[str] = (),
+        before_id: int | None = None,
+        after_id: int | None = None,
+        limit: int = 100,
+        **wanted: Any,
+    ) -> list[RunRow]:
+        """Return a page of runs, newest first; with `after_id` those after it, oldest first. More in `RunFilter`."""
+        chosen = RunFilter(job=job, states=states, **wanted)
+        return history.runs(self._ledger, chosen, before_id=before_id, after_id=after_id, limit=limit)
+
+    def run(self, run_id: int) -> RunRow:
+        """Return one run."""
+        return history.run(self._ledger, run_id)
+
+    def attempts(self, run_id: int) -> list[AttemptRow]:
+        """Return the attempts of a run that have ended."""
+        return history.attempts(self._ledger, run_id)
+
+    def nodes(self, *, limit: int = 100) -> list[NodeRow]:
+        """Return nodes, the living first."""
+        return nodes.nodes(self._ledger, limit=limit)
+
+    def jobs(self) -> list[JobRow]:
+        """Return the jobs that any deploy has put on record."""
+        return jobs.jobs(self._ledger)
+
+    def journal(self, *, about: About | None = None, limit: int = 100, before_id: int | None = None) -> list[Entry]:
+        """Return lines of the journal, newest first."""
+        return journal.entries(self._ledger, about=about, limit=limit, before_id=before_id)
+
+    # -- small things ------------------------------------------------------------------------------------------------
+
+    def _requested(self, job: str, params: Mapping[str, Any], request: Request) -> Requested:
+        return requested(self.job(job), params, request)
+
+    def _when(self, at: datetime | str | None, delay: Duration | None) -> dict[str, Any]:
+        """Say when, by the ledger's clock; and which deploy asks."""
+        if at is not None and delay is not None:
+            raise InvalidParameters("give at= or delay=, not both")
+        at_us = _optional_us(at, "at")
+        delayed_us = None if delay is None else self._ledger.now_us() + round(seconds(delay, what="delay") * 1_000_000)
+        return {"at_us": at_us, "available_at_us": delayed_us, "generation": self._generation}
+
+    def _record(self, cursor: Cursor, asked: Sequence[Requested]) -> list[Enqueued]:
+        made = record(self._ledger, cursor, asked)
+        if any(each.is_new for each in made):
+            hot_words(self._ledger.desk("words")).notify(cursor)
+        return made
+
+    def _backfilled(self, asked: Sequence[Requested], about: About) -> int:
+        """Record a back-fill in batches, the act with the first of them; return how many runs are new."""
+
+        def work(cursor: Cursor, start: int) -> int:
+            if start == 0:
+                journal.note(self._ledger, cursor, BACKFILL_REQUESTED, about)
+            return sum(made.is_new for made in self._record(cursor, asked[start : start + _BATCH]))
+
+        return sum(
+            self._ledger.write(lambda cursor, start=start: work(cursor, start))  # type: ignore[misc]
+            for start in range(0, max(len(asked), 1), _BATCH)
+        )
+
+
+def _asking_run() -> str | None:
+    run = current_run()
+    return None if run is None else run.label
+
+
+def _person(by: object) -> str:
+    if not isinstance(by, str) or not by.strip():
+        raise InvalidParameters("say who does this: by='ann'; the journal keeps it")
+    return by.strip()
+
+
+def _optional_us(at: datetime | str | None, what: str) -> int | None:
+    return None if at is None else instant_us(at, what=what)

@@ -1,0 +1,186 @@
+"""What became of a due time, and why: ``fencepost why settle --at 2026-01-01T03:00Z``.
+
+Nothing is silent, so there is always an answer: it ran, it misfired, it was skipped, it is still to come, it never was
+due, or it was so long ago that the record is gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from fencepost.core.schedule import describe, schedule_from_json
+from fencepost.core.states import RunState
+from fencepost.core.tick import spelled_us
+from fencepost.errors import NoSuchJob
+from fencepost.ledger import history, jobs, schedules
+from fencepost.ledger.history import RunFilter, RunRow
+from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.schedule_rows import StoredSchedule
+
+_LOOK_BACK = 200
+
+
+class Became(StrEnum):
+    """What became of a due time."""
+
+    RAN = "ran"
+    RUNS = "runs"
+    PLANNED = "planned"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    SKIPPED = "skipped"
+    MISFIRED = "misfired"
+    TO_COME = "to come"
+    PAUSED = "paused"
+    NOT_DUE = "not due"
+    BEFORE = "before its time"  # the schedule was made later, or had been deleted
+    FORGOTTEN = "forgotten"  # retention has removed the record
+    NO_SCHEDULE = "no schedule"
+
+
+@dataclass(frozen=True, slots=True)
+class Why:
+    """The answer: in a word, in a sentence, and with the run that stands for the due time, if there is one."""
+
+    job: str
+    at_us: int
+    became: Became
+    sentence: str
+    schedule: str | None = None
+    run: RunRow | None = None
+    nearest_us: tuple[int, ...] = ()  # due times before and after, if it was not due
+
+
+def why(ledger: Ledger, job: str, at_us: int) -> list[Why]:
+    """Answer for every schedule of a job, or for the one schedule of that id; those that were due come alone."""
+    found = schedules.schedules(ledger, job=job, with_deleted=True)
+    if not found:
+        found = [each for each in schedules.schedules(ledger, after_id=job[:-1], limit=50) if each.id == job]
+    if not found:
+        if job not in {each.name for each in jobs.jobs(ledger)}:
+            raise NoSuchJob(job)
+        return [Why(job, at_us, Became.NO_SCHEDULE, f"{job!r} has no schedule: it runs when somebody asks for it")]
+    answers = [_Asked(ledger, each, at_us).answer() for each in found]
+    return [each for each in answers if each.became is not Became.NOT_DUE] or answers
+
+
+class _Asked:
+    """One schedule and one time."""
+
+    def __init__(self, ledger: Ledger, row: StoredSchedule, at_us: int) -> None:
+        self._ledger = ledger
+        self._row = row
+        self._at_us = at_us
+
+    def answer(self) -> Why:
+        runs = history.why(self._ledger, self._row.id, self._at_us)
+        if runs:
+            return self._of_run(runs[0])
+        return self._not_due() or self._unplanned()
+
+    def _of_run(self, run: RunRow) -> Why:
+        became, words = _told(self._ledger, run)
+        if run.due_at != self._at_us or run.ticks > 1:
+            stretch = f"{run.ticks} due times from {_at(run.first_due_at)} to {_at(run.due_at)}"
+            words = f"it was put together with others ({stretch}) into one: {words}"
+        return self._why(became, words, run=run)
+
+    def _not_due(self) -> Why | None:
+        schedule = schedule_from_json(self._row.spec)
+        before, after = schedule.due_before(self._at_us), schedule.due_after(self._at_us)
+        if schedule.due_before(self._at_us + 1) == self._at_us:
+            return None
+        nearest = tuple(each for each in (before, after) if each is not None)
+        named = " and ".join(spelled_us(each) for each in nearest)
+        words = f"it was not due then ({describe(schedule)}); the nearest due times are {named}"
+        return self._why(
+            Became.NOT_DUE, words if nearest else f"it is never due ({describe(schedule)})", nearest=nearest
+        )
+
+    def _unplanned(self) -> Why:
+        row = self._row
+        if row.deleted_at is not None and self._at_us > row.planned_through:
+            return self._why(Became.BEFORE, f"the schedule was deleted at {_at(row.deleted_at)}")
+        if row.paused_at is not None and self._at_us > row.planned_through:
+            by = f" by {row.paused_by}" if row.paused_by else ""
+            reason = f": {row.pause_reason}" if row.pause_reason else ""
+            return self._why(Became.PAUSED, f"the schedule has been paused since {_at(row.paused_at)}{by}{reason}")
+        if self._at_us > row.planned_through:
+            words = f"it is not planned yet: the schedule is planned through {_at(row.planned_through)}"
+            return self._why(Became.TO_COME, words)
+        if self._at_us <= row.created_at:
+            return self._why(Became.BEFORE, f"the schedule was made later, at {_at(row.created_at)}")
+        words = f"it was planned (through {_at(row.planned_through)}), but its record is gone: retention has removed it"
+        return self._why(Became.FORGOTTEN, words)
+
+    def _why(self, became: Became, words: str, *, run: RunRow | None = None, nearest: tuple[int, ...] = ()) -> Why:
+        sentence = f"{self._row.id} at {spelled_us(self._at_us)}: {words}"
+        return Why(self._row.job, self._at_us, became, sentence, schedule=self._row.id, run=run, nearest_us=nearest)
+
+
+def _told(ledger: Ledger, run: RunRow) -> tuple[Became, str]:
+    became, tell = _TELLERS.get(run.state, (Became.PLANNED, _queued))
+    words = f"run {run.id} {tell(run)}"
+    return became, words + (_held_by(ledger, run) if became is Became.SKIPPED else "")
+
+
+def _succeeded(run: RunRow) -> str:
+    return f"succeeded{_where(run)}, from {_at(run.started_at)} to {_at(run.ended_at)}"
+
+
+def _running(run: RunRow) -> str:
+    return f"runs{_where(run)} since {_at(run.started_at)}"
+
+
+def _dead(run: RunRow) -> str:
+    tries = f"{run.attempts} attempt{'' if run.attempts == 1 else 's'}"
+    return f"was given up after {tries}{f': {run.error_code}: {run.error}' if run.error_code else ''}"
+
+
+def _cancelled(run: RunRow) -> str:
+    return f"was cancelled{f' by {run.cancel_by}' if run.cancel_by else ''}{_because(run)}"
+
+
+def _waiting(run: RunRow) -> str:
+    return f"waits for its {run.waits_for}{_because(run)}"
+
+
+def _queued(run: RunRow) -> str:
+    return f"is queued, and may start from {_at(run.available_at)} on{_because(run)}"
+
+
+_TELLERS: Mapping[str, tuple[Became, Callable[[RunRow], str]]] = {
+    RunState.SUCCEEDED: (Became.RAN, _succeeded),
+    RunState.RUNNING: (Became.RUNS, _running),
+    RunState.DEAD: (Became.FAILED, _dead),
+    RunState.CANCELLED: (Became.CANCELLED, _cancelled),
+    RunState.SKIPPED: (Became.SKIPPED, lambda run: f"was skipped{_because(run)}"),
+    RunState.MISFIRED: (Became.MISFIRED, lambda run: f"says that it misfired{_because(run)}"),
+    RunState.WAITING: (Became.PLANNED, _waiting),
+    RunState.QUEUED: (Became.PLANNED, _queued),
+}
+
+
+def _held_by(ledger: Ledger, run: RunRow) -> str:
+    """Name the run that had the exclusive key when this one was skipped."""
+    if run.exclusive_key is None or run.ended_at is None:
+        return ""
+    others = history.runs(ledger, RunFilter(exclusive_key=run.exclusive_key), before_id=run.id, limit=_LOOK_BACK)
+    for other in others:
+        if other.started_at is not None and other.started_at <= run.ended_at <= (other.ended_at or run.ended_at):
+            return f"; run {other.id} held {run.exclusive_key!r}"
+    return ""
+
+
+def _because(run: RunRow) -> str:
+    return f": {run.why}" if run.why else ""
+
+
+def _where(run: RunRow) -> str:
+    return f"{f' on node {run.node}' if run.node else ''} (attempt {run.attempts}, token {run.token})"
+
+
+def _at(at_us: int | None) -> str:
+    return "?" if at_us is None else spelled_us(at_us)
