@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import fencepost
-from fencepost.cli import locks, migrate, schedules, speech
+from fencepost.cli import acts, demo, jobs, journal, locks, migrate, nodes, run, runs, schedules, speech, why
 from fencepost.cli.exits import Exit
 from fencepost.errors import ConfigurationError
 
@@ -15,19 +15,35 @@ from fencepost.errors import ConfigurationError
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 _ClickError: type[Any] = typer.BadParameter.__mro__[2]
 
-_SUMMARY = "Locks and leases with fencing tokens, on nine stores: one of many runs it."
+_SUMMARY = "Scheduled and batch jobs on many instances: each due time once, and no stale writer gets through."
 
 app = typer.Typer(
     name="fencepost",
     help=_SUMMARY,
-    epilog="fencepost exec --help and fencepost locks list --help, for example, say more.",
+    epilog="Every command has --help with an example; those that show something have --json. The ledger is --ledger "
+    "URL, $FENCEPOST_URL, url in fencepost.toml, or sqlite:///fencepost.db.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # its tracebacks may show what a variable holds, such as a URL with its password
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-LOOK, ACT, LOCKS = "Look", "Act", "Locks"
+RUN, LOOK, ACT, LOCKS = "Run jobs", "Look", "Act", "Locks"
+app.command("run", rich_help_panel=RUN)(run.run)
+app.command("demo", rich_help_panel=RUN)(demo.demo)
+app.command("jobs", rich_help_panel=LOOK)(jobs.jobs)
 app.add_typer(schedules.app, name="schedules", rich_help_panel=LOOK)
+app.command("runs", rich_help_panel=LOOK)(runs.runs)
+app.command("show", rich_help_panel=LOOK)(runs.show)
+app.command("why", rich_help_panel=LOOK)(why.why)
+app.command("nodes", rich_help_panel=LOOK)(nodes.nodes)
+app.command("leader", rich_help_panel=LOOK)(nodes.leader)
+app.command("journal", rich_help_panel=LOOK)(journal.journal)
+app.command("trigger", rich_help_panel=ACT)(acts.trigger)
+app.command("retry", rich_help_panel=ACT)(acts.retry)
+app.command("cancel", rich_help_panel=ACT)(acts.cancel)
+app.command("release", rich_help_panel=ACT)(acts.release)
+app.command("reprocess", rich_help_panel=ACT)(acts.reprocess)
+app.command("backfill", rich_help_panel=ACT)(acts.backfill)
 app.command("migrate", rich_help_panel=ACT)(migrate.migrate)
 app.add_typer(locks.app, name="locks", rich_help_panel=LOCKS)
 

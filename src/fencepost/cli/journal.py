@@ -9,7 +9,7 @@ import typer
 
 from fencepost.cli.drawing import at, draw_rows, print_json, to_the_second
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import Json, LedgerUrlOption, opened
+from fencepost.cli.reaching import Json, LedgerUrlOption, know_job, opened
 from fencepost.cli.run_rows import beginning, shown_node
 
 if TYPE_CHECKING:
@@ -47,10 +47,10 @@ def journal(
 
     with opened(ledger) as book:
         if job:
-            book.job(job)
+            know_job(book, job)
         since_us = instant_us(since, what="--since", now_us=book.now_us()) if since else None
         about = About(job=job or None, run_id=run)
-        entries = book.entries(about=about, what=what or None, since_us=since_us, before_id=before, limit=limit)
+        entries = book.journal_entries(about=about, what=what or None, since_us=since_us, before_id=before, limit=limit)
         names = node_names(book)
     if as_json:
         print_json([_fields(entry, names) for entry in entries])

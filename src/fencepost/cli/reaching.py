@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.errors import SchemaMismatch
+from fencepost.core.nearest import suggestion
+from fencepost.errors import NoSuchJob, NotInLedger, SchemaMismatch
 
 if TYPE_CHECKING:
+    from fencepost.engine.operations import Operations
     from fencepost.ledger.ledger import Ledger
 
 LedgerUrlOption = Annotated[
@@ -61,6 +63,24 @@ def opened(given: str) -> Iterator[Ledger]:
         yield ledger
     finally:
         ledger.close()
+
+
+def operations(ledger: Ledger) -> Operations:
+    """Return what operators can do."""
+    from fencepost.engine.operations import Operations  # noqa: PLC0415 - it loads the engine
+
+    return Operations(ledger)
+
+
+def know_job(ledger: Ledger, name: str) -> None:
+    """Refuse a job that is not on record, and say which one may have been meant."""
+    try:
+        ledger.job(name)
+    except NoSuchJob:
+        known = [row.name for row in ledger.jobs()]
+        if not known:
+            raise
+        raise NotInLedger(f"there is no job {name!r} in the ledger; {suggestion(name, known)}") from None
 
 
 def who(by: str) -> str:

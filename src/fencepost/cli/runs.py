@@ -8,7 +8,7 @@ import typer
 
 from fencepost.cli.drawing import print_json
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import Json, LedgerUrlOption, RunId, opened
+from fencepost.cli.reaching import Json, LedgerUrlOption, RunId, know_job, opened
 from fencepost.core.nearest import suggestion
 from fencepost.core.states import RunState
 from fencepost.errors import ConfigurationError
@@ -113,7 +113,7 @@ def _filter(book: Ledger, job: str, states: tuple[str, ...], since: str, *, held
     from fencepost.ledger.history import RunFilter  # noqa: PLC0415
 
     if job:
-        book.job(job)  # or a name that was misspelt would look like a job that never ran
+        know_job(book, job)  # or a name that was misspelt would look like a job that never ran
     since_us = instant_us(since, what="--since", now_us=book.now_us()) if since else None
     if held:
         return RunFilter(job=job or None, states=("waiting",), waits_for="person", since_us=since_us)

@@ -9,12 +9,12 @@ import typer
 
 from fencepost.cli.drawing import at, draw_fields, draw_rows, print_json, to_the_second
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import By, Json, LedgerUrlOption, Reason, opened, who
+from fencepost.cli.reaching import By, Json, LedgerUrlOption, Reason, know_job, opened, who
 
 if TYPE_CHECKING:
     from fencepost.core.schedule import Schedule
     from fencepost.ledger.ledger import Ledger
-    from fencepost.ledger.schedules import StoredSchedule
+    from fencepost.ledger.schedule_rows import StoredSchedule
 
 app = typer.Typer(
     help="See when jobs are due; pause and resume schedules.",
@@ -39,7 +39,7 @@ def list_(
     """
     with opened(ledger) as book:
         if job:
-            book.job(job)
+            know_job(book, job)
         found = _all(book, job or None)
     if as_json:
         print_json([_fields(each) for each in found])
@@ -72,7 +72,7 @@ def pause(
     Example: fencepost schedules pause settle --reason 'the bank is closed'
     """
     with opened(ledger) as book:
-        found = book.pause(schedule, by=who(by), reason=reason or None)
+        found = book.pause_schedule(schedule, by=who(by), reason=reason or None)
     _print(found, as_json=as_json)
     return Exit.OK
 
@@ -86,7 +86,7 @@ def resume(
     Example: fencepost schedules resume settle
     """
     with opened(ledger) as book:
-        found = book.resume(schedule, by=who(by), reason=reason or None)
+        found = book.resume_schedule(schedule, by=who(by), reason=reason or None)
     _print(found, as_json=as_json)
     return Exit.OK
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
 
 from fencepost.core.events import What
 from fencepost.observe.logs import JsonFormatter
@@ -24,6 +25,33 @@ def configure(*, log_format: str, verbosity: int) -> None:
     root.propagate = False
     _logger.setLevel(_LEVELS[degree])
     logging.getLogger("fencepost.leases").setLevel(_EVENT_LEVELS[degree])
+
+
+def configure_node(*, log_format: str, is_verbose: bool) -> None:
+    """Send what a node tells, and what its jobs log, to standard error, each line with its time."""
+    to_stderr = logging.StreamHandler()
+    to_stderr.setFormatter(JsonFormatter() if log_format == "json" else _TimedFormatter())
+    root = logging.getLogger("fencepost")
+    root.handlers[:] = [to_stderr]
+    root.propagate = False
+    root.setLevel(logging.INFO)
+    logging.getLogger("fencepost.leases").setLevel(logging.INFO if is_verbose else logging.WARNING)
+    _logger.setLevel(logging.INFO)
+
+
+class _TimedFormatter(logging.Formatter):
+    """``2026-01-01T00:00:00.000Z warning run lost …``."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+        level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
+        text = f"{at} {level}{record.getMessage()}"
+        return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def tell(message: str) -> None:
+    """Say what this command does, in a sentence."""
+    say(logging.INFO, message)
 
 
 def say(level: int, message: str, **fields: object) -> None:

@@ -1,0 +1,330 @@
+"""What operators do to runs: trigger, retry, cancel, release, reprocess, back-fill. The journal keeps each."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+
+import typer
+
+from fencepost.cli.drawing import at, draw_rows, print_json, to_the_second
+from fencepost.cli.exits import Exit
+from fencepost.cli.reaching import (
+    By,
+    JobName,
+    Json,
+    LedgerUrlOption,
+    Reason,
+    RunId,
+    know_job,
+    opened,
+    operations,
+    who,
+)
+from fencepost.core.states import TERMINAL
+from fencepost.errors import ConfigurationError, IllegalMove
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from fencepost.core.runs import Requested
+    from fencepost.engine.operations import Operations
+    from fencepost.ledger.ledger import Ledger
+    from fencepost.ledger.requests import Retried
+
+T = TypeVar("T")
+
+_LOOK_EVERY_S = 0.5
+_PAGE = 500
+_Tz = Annotated[
+    str, typer.Option("--tz", metavar="ZONE", help="The zone of times written without one.", show_default=False)
+]
+
+
+def trigger(
+    job: JobName,
+    *,
+    params: Annotated[
+        list[str] | None,
+        typer.Option("-p", "--param", metavar="NAME=VALUE", help="A parameter of the job. May be repeated."),
+    ] = None,
+    reason: Reason = "",
+    by: By = "",
+    key: Annotated[
+        str,
+        typer.Option("--key", metavar="TEXT", help="Your name for this request: twice is once.", show_default=False),
+    ] = "",
+    delay: Annotated[
+        str, typer.Option(metavar="DURATION", help="Start no sooner than so long from now.", show_default=False)
+    ] = "",
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Stay until it has ended.")] = False,
+    ledger: LedgerUrlOption = "",
+    as_json: Json = False,
+) -> int:
+    """Ask for a run of a job.
+
+    With --wait, exit code 3 means that the run has ended without success.
+
+    Example: fencepost trigger report -p month=2026-01 --reason 'the auditor asked' --wait
+    """
+    typed = _typed(params or [])
+    with opened(ledger) as book:
+        ops = operations(book)
+        know_job(book, job)
+        asked = ops.trigger(
+            job,
+            ops.read_params(job, typed),
+            by=who(by),
+            reason=reason or None,
+            key=key or None,
+            delay=delay or None,
+        )
+        if not as_json:
+            print(f"run {asked.run_id} of {job}" + ("" if asked.is_new else " (asked for before, under the same key)"))
+        if wait:
+            return _await(book, asked.run_id, as_json=as_json)
+    if as_json:
+        print_json({"run": asked.run_id, "job": job, "new": asked.is_new})
+    return Exit.OK
+
+
+def retry(run: RunId, *, reason: Reason = "", by: By = "", ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
+    """Make a new run of one that has ended, with the same parameters and window.
+
+    Example: fencepost retry 42 --reason 'the disk is back'
+    """
+    with opened(ledger) as book:
+        new = _on_run(
+            run, "has ended can be repeated", lambda: operations(book).retry(run, by=who(by), reason=reason or None)
+        )
+    if as_json:
+        print_json({"run": new, "retry_of": run})
+    else:
+        print(f"run {new} repeats run {run}")
+    return Exit.OK
+
+
+def cancel(run: RunId, *, reason: Reason = "", by: By = "", ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
+    """Cancel a run that has not begun, or have one stopped that runs.
+
+    Example: fencepost cancel 42 --reason 'wrong month'
+    """
+    with opened(ledger) as book:
+        outcome = operations(book).cancel(run, by=who(by), reason=reason or None)
+    if as_json:
+        print_json({"run": run, "outcome": str(outcome)})
+    else:
+        words = {"cancelled": "is cancelled", "requested": "runs; its node will stop it in a moment"}
+        print(f"run {run} {words.get(str(outcome), 'had ended before; nothing was done')}")
+    return Exit.OK
+
+
+def release(
+    run: RunId, *, reason: Reason = "", by: By = "", ledger: LedgerUrlOption = "", as_json: Json = False
+) -> int:
+    """Let a run go on that is held for a person (on_crash = hold).
+
+    fencepost runs --held lists them.
+
+    Example: fencepost release 42 --reason 'looked at it: nothing was sent'
+    """
+    with opened(ledger) as book:
+        _on_run(
+            run,
+            "is held for a person can be released",
+            lambda: operations(book).release(run, by=who(by), reason=reason or None),
+        )
+    if as_json:
+        print_json({"run": run, "released": True})
+    else:
+        print(f"run {run} may go on")
+    return Exit.OK
+
+
+def reprocess(
+    *,
+    failed: Annotated[bool, typer.Option("--failed", help="Those that were given up. Has to be said.")] = False,
+    after_id: Annotated[
+        int | None, typer.Option(metavar="ID", help="Only runs after this one; 0 for all.", show_default=False)
+    ] = None,
+    job: Annotated[str, typer.Option(metavar="JOB", help="Only runs of this job.", show_default=False)] = "",
+    since: Annotated[
+        str, typer.Option(metavar="TIME", help="Only runs made since then: 24h.", show_default=False)
+    ] = "",
+    limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 1000,
+    reason: Reason = "",
+    by: By = "",
+    ledger: LedgerUrlOption = "",
+    as_json: Json = False,
+) -> int:
+    """Repeat runs that were given up, each once however often this is called.
+
+    Example: fencepost reprocess --failed --after-id 1000 --job settle --reason 'the bank is back'
+    """
+    from fencepost.cli.times import instant_us  # noqa: PLC0415 - time zones take their time to load
+    from fencepost.core.tick import instant  # noqa: PLC0415
+
+    if not failed:
+        raise ConfigurationError("which runs? reprocess repeats those that were given up: add --failed")
+    if after_id is None and not since:
+        raise ConfigurationError("from where on? Give --after-id ID (0 for all that are kept) or --since 24h")
+    with opened(ledger) as book:
+        if job:
+            know_job(book, job)
+        since_us = instant_us(since, what="--since", now_us=book.now_us()) if since else None
+        repeated = _reprocessed(
+            operations(book),
+            after_id=after_id or 0,
+            limit=limit,
+            job=job or None,
+            since=None if since_us is None else instant(since_us),
+            by=who(by),
+            reason=reason or None,
+        )
+    _print_repeated(repeated, as_json=as_json)
+    return Exit.OK
+
+
+def backfill(
+    job: JobName,
+    *,
+    first: Annotated[str, typer.Option("--from", metavar="TIME", help="The first due time, included.")],
+    last: Annotated[str, typer.Option("--to", metavar="TIME", help="The last due time, included.")],
+    tz: _Tz = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the due times and ask for nothing.")] = False,
+    schedule: Annotated[
+        str, typer.Option(metavar="ID", help="Of a job with several schedules, only this one.", show_default=False)
+    ] = "",
+    key: Annotated[
+        str,
+        typer.Option("--key", metavar="TEXT", help="Your name for this back-fill: twice is once.", show_default=False),
+    ] = "",
+    limit: Annotated[int, typer.Option(min=1, help="Refuse to ask for more runs than this.")] = 10_000,
+    reason: Reason = "",
+    by: By = "",
+    ledger: LedgerUrlOption = "",
+    as_json: Json = False,
+) -> int:
+    """Run the due times of a stretch of the past, each with its own window.
+
+    Example: fencepost backfill settle --from 2026-01-01T00:00Z --to 2026-01-31T23:59Z --dry-run
+    """
+    from fencepost.cli.times import instant_us  # noqa: PLC0415
+    from fencepost.core.tick import instant  # noqa: PLC0415
+
+    with opened(ledger) as book:
+        know_job(book, job)
+        now_us = book.now_us()
+        first_us, last_us = (
+            instant_us(text, what=what, now_us=now_us, tz=tz or None)
+            for text, what in ((first, "--from"), (last, "--to"))
+        )
+        if dry_run:
+            _print_dues(_would_ask_for(book, job, schedule or None, (first_us, last_us), limit), as_json=as_json)
+            return Exit.OK
+        made = operations(book).backfill(
+            job,
+            first=instant(first_us),
+            last=instant(last_us),
+            by=who(by),
+            reason=reason or None,
+            schedule=schedule or None,
+            key=key or None,
+            limit=limit,
+        )
+    if as_json:
+        print_json({"job": job, "key": made.key, "asked": made.asked, "new": made.new})
+    else:
+        print(f"asked for {made.new} runs of {job}, for {made.asked} due times; the same again: --key {made.key}")
+    return Exit.OK
+
+
+def _typed(words: list[str]) -> dict[str, str]:
+    typed: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name.strip():
+            raise ConfigurationError(f"parameter {word!r} has no name; write it as -p month=2026-01")
+        if name.strip() in typed:
+            raise ConfigurationError(f"parameter {name.strip()!r} is given twice")
+        typed[name.strip()] = value
+    return typed
+
+
+def _on_run(run_id: int, only: str, act: Callable[[], T]) -> T:
+    """Do `act`, which is for runs that are `only` so, and say in a sentence why a run is not."""
+    try:
+        return act()
+    except IllegalMove as error:
+        raise ConfigurationError(f"run {run_id} is {error.state}, and only a run that {only}") from error
+
+
+def _reprocessed(ops: Operations, *, after_id: int, limit: int, **wishes: Any) -> list[Retried]:
+    """Repeat page by page, so that no transaction grows with the number of failures."""
+    repeated: list[Retried] = []
+    while len(repeated) < limit:
+        page = ops.reprocess(after_id=after_id, limit=min(_PAGE, limit - len(repeated)), **wishes)
+        repeated += page
+        if not page:
+            break
+        after_id = page[-1].old_id
+    return repeated
+
+
+def _print_repeated(repeated: list[Retried], *, as_json: bool) -> None:
+    if as_json:
+        print_json([{"run": each.run_id, "retry_of": each.old_id, "new": each.is_new} for each in repeated])
+    elif not repeated:
+        print("there is no such run that was given up")
+    else:
+        new = [each for each in repeated if each.is_new]
+        before = f"; {len(repeated) - len(new)} had been repeated before" if len(new) < len(repeated) else ""
+        print(f"{len(new)} runs are repeated{before}; go on with --after-id {repeated[-1].old_id}")
+
+
+def _would_ask_for(
+    book: Ledger, job: str, schedule: str | None, range_us: tuple[int, int], limit: int
+) -> list[Requested]:
+    from fencepost.engine.backfilling import backfill_requests  # noqa: PLC0415 - it loads the engine
+    from fencepost.engine.requesting import Request  # noqa: PLC0415
+
+    found = [each for each in book.schedules(job=job) if schedule in (None, each.id)]
+    known = operations(book).job(job)
+    return backfill_requests(
+        known, found, range_us=range_us, request=Request(), key="dry-run", params=None, limit=limit
+    )
+
+
+def _print_dues(asked: list[Requested], *, as_json: bool) -> None:
+    if as_json:
+        fields = [
+            {
+                "schedule": each.schedule,
+                "due_at": at(each.due_at_us),
+                "window": {"start": at(each.window_start_us), "end": at(each.window_end_us)},
+            }
+            for each in asked
+        ]
+        print_json(fields)
+        return
+    columns = ("schedule", "due", "window from")
+    draw_rows(
+        columns, ((e.schedule or "", to_the_second(e.due_at_us), to_the_second(e.window_start_us)) for e in asked)
+    )
+    print(f"{len(asked)} runs would be asked for; nothing was done")
+
+
+def _await(book: Ledger, run_id: int, *, as_json: bool) -> int:
+    """Stay until the run has ended, then show it."""
+    from fencepost.cli.run_rows import attempt_fields, draw_run, run_fields  # noqa: PLC0415
+    from fencepost.cli.runs import node_names  # noqa: PLC0415
+
+    row = book.run(run_id)
+    while row.state not in TERMINAL:
+        book.runtime.sleep(_LOOK_EVERY_S)
+        row = book.run(run_id)
+    attempts, names = book.attempts(run_id), node_names(book)
+    if as_json:
+        print_json({**run_fields(row, names), "ended_attempts": [attempt_fields(each, names) for each in attempts]})
+    else:
+        draw_run(row, attempts, names, waits=None)
+    return Exit.OK if row.state == "succeeded" else Exit.NOT_WELL

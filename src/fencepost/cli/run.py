@@ -1,0 +1,167 @@
+"""``fencepost run``: be a node.
+
+This process keeps the node's lease, plans, claims and records; jobs execute in worker processes, which it can kill, so
+that nothing a job does can keep it from renewing. It imports the application only to know its jobs.
+
+The first SIGTERM or SIGINT drains: nothing more is claimed, what runs gets the grace to end, the rest goes back. The
+second ends at once: the guardians of the workers see to it that nothing is left running.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from fencepost.cli import speech
+from fencepost.cli.exits import Exit
+from fencepost.core.duration import seconds
+from fencepost.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from fencepost.app import App
+    from fencepost.app.composing import Composed
+    from fencepost.engine.runners.runner import Runner
+
+_SIGNALS = ("TERM", "INT")
+_FEWEST_WORKERS = 4
+_SEVERAL_S = 3600.0
+_ONE_WISH_S = 0.5  # some (timeout(1), a terminal and a shell together) send every signal twice
+
+
+def run(
+    spec: Annotated[str, typer.Argument(metavar="APP", help="The application, as package.module:app.")],
+    *,
+    workers: Annotated[
+        int | None,
+        typer.Option(min=1, max=1000, help="Worker processes: runs at once. Default: two per processor, at least 4."),
+    ] = None,
+    threads: Annotated[
+        bool, typer.Option("--threads", help="Execute jobs on threads of this process, which cannot be killed.")
+    ] = False,
+    queues: Annotated[
+        str, typer.Option(metavar="A,B", help="The queues from which to take runs.", show_default=False)
+    ] = "",
+    ttl: Annotated[
+        str, typer.Option(metavar="DURATION", help="After how long others take over if this node falls silent.")
+    ] = "",
+    generation: Annotated[
+        int | None, typer.Option(min=0, help="The number of this deploy; an older one overwrites nothing.")
+    ] = None,
+    grace: Annotated[
+        str, typer.Option(metavar="DURATION", help="What running jobs get to end when this node is stopped.")
+    ] = "30s",
+    log_format: Annotated[str, typer.Option(metavar="FORMAT", help="text or json.")] = "text",
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also tell of every lease.")] = False,
+) -> int:
+    """Run the jobs of an application: start one such node per machine, or as many as you like.
+
+    Settings come from the application, its environment (FENCEPOST_URL, …) and fencepost.toml;
+    the options here outweigh them. Logs go to standard error.
+
+    SIGTERM and Ctrl-C drain within the grace; a second one ends at once (exit code 128 + its number).
+
+    Exit codes: 0 stopped in good order; 2 it could not start.
+
+    Example: fencepost run shop.jobs:app --workers 8 --queues mail,default
+    """
+    if log_format not in ("text", "json"):
+        raise ConfigurationError(f"--log-format {log_format!r} is unknown; it is text or json")
+    grace_s = seconds(grace, what="--grace")
+    wishes = {"slots": workers, "queues": queues or None, "ttl": ttl or None, "generation": generation}
+    speech.configure_node(log_format=log_format, is_verbose=verbose)
+    app = _loaded(spec, wishes)
+    return Supervision(app, spec, threads=threads).run(grace_s)
+
+
+class Supervision:
+    """One node in this process, from start to stop."""
+
+    def __init__(self, app: App, spec: str, *, threads: bool) -> None:
+        self._app = app
+        self._spec = spec
+        self._threads = threads
+        self._asked = app.runtime.event()
+        self._asked_at: float | None = None
+
+    def run(self, grace_s: float) -> int:
+        """Take part until somebody asks for the end."""
+        from fencepost.app.composing import compose  # noqa: PLC0415 - it loads the engine
+
+        with self._app.runtime.on_signals(_SIGNALS, self._receive):
+            composed = compose(self._app, None if self._threads else self._runners())
+            composed.start()
+            speech.tell(self._greeting())
+            self._await_end(composed)
+            speech.tell(f"leaving: what runs has {grace_s:g} s to end")
+            composed.stop(grace_s)
+            self._app.close()
+        speech.tell("left")
+        return Exit.OK
+
+    def _await_end(self, composed: Composed) -> None:
+        while not self._asked.wait(_SEVERAL_S) and composed.node.is_running:
+            pass
+
+    def _receive(self, number: int) -> None:
+        """Note the first signal; let the second end us wherever we are."""
+        now = self._app.runtime.monotonic()
+        if self._asked_at is None:
+            self._asked_at = now
+            self._asked.set()
+        elif now - self._asked_at > _ONE_WISH_S:
+            raise SystemExit(Exit.SIGNALLED + number)
+
+    def _runners(self) -> dict[str, Runner]:
+        """Return worker processes for functions and coroutines; programs have a runner of their own anyway."""
+        from fencepost.app.composing import local_runners, timeouts_of  # noqa: PLC0415
+        from fencepost.engine.jobs import COMMAND  # noqa: PLC0415
+        from fencepost.engine.runners.process import ProcessRunner  # noqa: PLC0415
+
+        app = self._app
+        kinds = {job.kind for job in app.jobs.values()}
+        runners = {COMMAND: local_runners(app)[COMMAND]} if COMMAND in kinds else {}
+        if kinds - {COMMAND}:
+            workers = ProcessRunner(
+                self._spec,
+                slots=app.settings.slots or default_workers(),
+                timings=app.settings.timings,
+                runtime=app.runtime,
+                timeouts=timeouts_of(app.jobs),
+                emit=app.emit,
+            )
+            runners |= dict.fromkeys(kinds - {COMMAND}, workers)
+        return runners
+
+    def _greeting(self) -> str:
+        app = self._app
+        where = "threads" if self._threads else f"{app.settings.slots} worker processes"
+        jobs = ", ".join(app.jobs) or "no jobs"
+        return f"{app.node_name} takes part on {app.ledger.url}, with {where}: {jobs}"
+
+
+def default_workers() -> int:
+    """Return how many worker processes suit this machine."""
+    return max(_FEWEST_WORKERS, 2 * (os.cpu_count() or 1))
+
+
+def _loaded(spec: str, wishes: dict[str, Any]) -> App:
+    """Import the application, and let what was wished for here outweigh its settings."""
+    from fencepost.app import App  # noqa: PLC0415 - it loads the engine
+    from fencepost.config import KINDS  # noqa: PLC0415
+    from fencepost.engine.loading import load_app  # noqa: PLC0415
+
+    read: dict[str, Any] = {}
+    for name, value in wishes.items():
+        if value is not None:
+            read[KINDS[name].field] = KINDS[name].read(value)
+            os.environ[f"FENCEPOST_{name.upper()}"] = str(value)  # workers load the application for themselves
+    app = load_app(spec)
+    if not isinstance(app, App):
+        raise ConfigurationError(f"{spec!r} is a {type(app).__name__}, and a node needs an App")
+    app.settings = replace(app.settings, **read)
+    if app.settings.slots is None:
+        app.settings = replace(app.settings, slots=default_workers())
+    return app

@@ -1,0 +1,65 @@
+"""``fencepost why``: what became of a due time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.cli.drawing import at, print_json
+from fencepost.cli.exits import Exit
+from fencepost.cli.reaching import Json, LedgerUrlOption, opened, operations
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from fencepost.engine.why import Why
+
+
+def why(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="A job, or the id of one of its schedules.")],
+    *,
+    when: Annotated[str, typer.Option("--at", metavar="TIME", help="The due time: 2026-03-29T01:00Z.")],
+    tz: Annotated[
+        str, typer.Option("--tz", metavar="ZONE", help="The zone of a time written without one.", show_default=False)
+    ] = "",
+    ledger: LedgerUrlOption = "",
+    as_json: Json = False,
+) -> int:
+    """Say what became of a due time, and why: it ran, misfired, was skipped, is still to come, or never was due.
+
+    Example: fencepost why settle --at 2026-03-29T01:00Z
+
+    Example: fencepost why settle --at '2026-03-29 03:00' --tz Europe/Berlin
+    """
+    from fencepost.cli.run_rows import draw_runs  # noqa: PLC0415
+    from fencepost.cli.runs import node_names  # noqa: PLC0415
+    from fencepost.cli.times import instant_us  # noqa: PLC0415 - time zones take their time to load
+    from fencepost.core.tick import instant  # noqa: PLC0415
+
+    with opened(ledger) as book:
+        at_us = instant_us(when, what="--at", now_us=book.now_us(), tz=tz or None)
+        answers = operations(book).why(job, instant(at_us))
+        names = node_names(book)
+    if as_json:
+        print_json([_fields(each, names) for each in answers])
+        return Exit.OK
+    for each in answers:
+        print(each.sentence)
+        if each.run is not None:
+            draw_runs([each.run], names)
+    return Exit.OK
+
+
+def _fields(each: Why, names: Mapping[str, str]) -> dict[str, object]:
+    from fencepost.cli.run_rows import run_fields  # noqa: PLC0415
+
+    return {
+        "job": each.job,
+        "schedule": each.schedule,
+        "at": at(each.at_us),
+        "became": str(each.became),
+        "sentence": each.sentence,
+        "run": None if each.run is None else run_fields(each.run, names),
+        "nearest": [at(near) for near in each.nearest_us],
+    }
