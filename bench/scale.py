@@ -1,0 +1,272 @@
+"""Does it cost more when there is more? Claim and plan with 1,000 to 1,000,000 schedules and as many finished runs.
+
+    python bench/scale.py [--json] [--sizes 1000 100000 1000000] [--rounds 15]
+
+Each size has a database of its own on one private PostgreSQL, filled by SQL. All take turns in one process, so that
+whatever else the machine does befalls them alike; what is printed is the median over the rounds, and the growth is the
+median of each round's last size over its first. Target: at most 1.5.
+
+- *claim*: a hundred runs that are due, by the call that the exchange makes. *finish*: the end of the same hundred.
+- *plan*: 200 schedules that have come due, picked at random among all, by the call that the planner makes, with its
+  real rules: a run is recorded for each, and each moves on to its next due time.
+- *look*: the one question that an idle node asks.
+
+Everything twice. First with the statistics of empty tables, and on a connection whose statements were prepared, and
+planned for good, while the tables were small: nothing but the shape of the statements keeps PostgreSQL from reading
+whole tables. Then after ANALYZE, which autovacuum would have done. (It is off on these tables, lest it come and help.)
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import logging
+import random
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from stores import in_project_environment
+
+in_project_environment()
+
+import psycopg  # noqa: E402
+
+from fencepost.core.policy import Policy  # noqa: E402
+from fencepost.core.runs import Claim, Ending  # noqa: E402
+from fencepost.core.schedule import every, schedule_to_json  # noqa: E402
+from fencepost.engine.ticks import Ticks  # noqa: E402
+from fencepost.ledger.claiming import claim  # noqa: E402
+from fencepost.ledger.finishing import finish  # noqa: E402
+from fencepost.ledger.ledger import open_ledger  # noqa: E402
+from fencepost.ledger.looking import look  # noqa: E402
+from fencepost.ledger.planning import plan  # noqa: E402
+from fencepost.threaded import ThreadedRuntime  # noqa: E402
+from testbed.postgres import Postgres  # noqa: E402
+
+logging.getLogger("fencepost").setLevel(logging.ERROR)
+
+T = TypeVar("T")
+CALLS = ("claim", "finish", "plan", "look")
+TARGETED = ("claim", "plan")
+TARGET = 1.5
+BATCH = 100
+PLANNED = 200
+SMALL = 500
+JOBS = 100
+HORIZON_US = 2_000_000
+WEEK_US = 7 * 86_400 * 1_000_000
+POLICY = Policy.of("scheduled", overlap="allow")
+STATES = ("analyzed while empty", "analyzed")
+
+
+def main() -> None:
+    options = _options()
+    with Postgres() as server:
+        fields = [Field(server.url, size) for size in options.sizes]
+        for field in fields:
+            _say(options, f"filling {field.size:,}: {field.fill():.0f} s")
+        results: dict[str, Any] = {}
+        for state in STATES:
+            if state == "analyzed":
+                for field in fields:
+                    field.analyze()
+            results[state] = measure(fields, options.rounds)
+            _show(options, state, results[state], options.sizes)
+    worst = max(results[state]["growth"][call] for state in STATES for call in TARGETED)
+    if options.json:
+        print(json.dumps({"sizes": options.sizes, "growth": round(worst, 2), "target": TARGET, **results}))
+    if worst > TARGET:
+        sys.exit(
+            f"claim or plan cost {worst:.2f} times as much with {options.sizes[-1]:,} as with {options.sizes[0]:,}"
+        )
+
+
+def measure(fields: list[Field], rounds: int) -> dict[str, Any]:
+    """Let all take turns; return the median microseconds of each call by size, and the growth from first to last."""
+    times: dict[str, list[list[float]]] = {call: [[] for _ in fields] for call in CALLS}
+    for turn in range(rounds + 1):
+        order = list(enumerate(fields))
+        for index, field in order if turn % 2 else reversed(order):
+            for call, seconds in field.turn().items():
+                if turn:  # the first prepares statements and fills caches
+                    times[call][index].append(seconds * 1e6)
+    return {
+        "us": {call: [round(statistics.median(each)) for each in times[call]] for call in CALLS},
+        "growth": {call: _growth(times[call]) for call in CALLS},
+    }
+
+
+def _growth(times: list[list[float]]) -> float:
+    return round(statistics.median(last / first for first, last in zip(times[0], times[-1], strict=True)), 3)
+
+
+class Field:
+    """A database with so many schedules and finished runs."""
+
+    def __init__(self, server_url: str, size: int) -> None:
+        self.size = size
+        name = f"scale_{size}"
+        with psycopg.connect(server_url, autocommit=True) as connection:
+            connection.execute(f"CREATE DATABASE {name}")
+        self._url = server_url.removesuffix("/postgres") + f"/{name}"
+        self._ledger = open_ledger(self._url, ThreadedRuntime())
+        self._ledger.migrate()
+        self._desk = self._ledger.desk("bench")
+        self._sql = psycopg.connect(self._url, autocommit=True)
+        self._ticks = Ticks(horizon_us=HORIZON_US, emit=lambda event: None)
+        self._jobs = tuple(f"job-{number}" for number in range(JOBS))
+        self._random = random.Random(size)
+        self._filled = 0
+
+    def fill(self) -> float:
+        """Fill the tables; return how many seconds that took."""
+        began_at = time.perf_counter()
+        for table in ("run", "attempt", "schedule", "job", "exclusive", "node"):
+            self._sql.execute(f"ALTER TABLE fencepost_{table} SET (autovacuum_enabled = off)")
+        self._sql.execute("ANALYZE")
+        policy = POLICY.to_json()
+        with self._sql.cursor() as cursor:
+            cursor.executemany(_JOB, [(name, policy) for name in self._jobs])
+        self._fill_up(1, SMALL)
+        for _ in range(4):
+            self.turn()
+        self._fill_up(SMALL + 1, self.size)
+        self._sql.execute("CHECKPOINT")
+        return time.perf_counter() - began_at
+
+    def _fill_up(self, first: int, last: int) -> None:
+        self._sql.execute(_SCHEDULES, (JOBS, schedule_to_json(every("7d")), first, last))
+        self._sql.execute(_RUNS, (JOBS, self.size, first, last))
+        self._sql.execute(_ATTEMPTS, (first, last))
+        self._sql.execute(_NEXT_ID, (last,))
+        self._filled = last
+
+    def analyze(self) -> None:
+        """Do what autovacuum would have done by now. Forget the plans that were made without."""
+        self._sql.execute("VACUUM ANALYZE")
+        self._desk.rest()
+
+    def turn(self) -> dict[str, float]:
+        """Do each call a few times, and return the seconds that each took (the median, where there are several)."""
+        self._make_due()
+        gc.collect()
+        claims, finishes, looks = [], [], []
+        for _ in range(5):
+            seconds, claimed = _timed(self._claim)
+            claims.append(seconds)
+            finishes.append(_timed(lambda claimed=claimed: self._finish(claimed))[0])
+            looks.append(_timed(self._look)[0])
+        planning, planned = _timed(self._plan)
+        if planned != PLANNED:
+            raise RuntimeError(f"{planned} of {PLANNED} schedules were planned")
+        self._tidy()
+        return {
+            "claim": statistics.median(claims),
+            "finish": statistics.median(finishes),
+            "plan": planning,
+            "look": statistics.median(looks),
+        }
+
+    def _make_due(self) -> None:
+        self._sql.execute(_DUE_RUNS, (JOBS, 5 * BATCH))
+        chosen = self._random.sample(range(1, self._filled + 1), PLANNED)
+        self._sql.execute(_DUE_SCHEDULES, (WEEK_US, [f"schedule-{number}" for number in chosen]))
+
+    def _claim(self) -> list[Claim]:
+        claimed = claim(
+            self._desk, node="bench", jobs=self._jobs, queues=("default",), limit=BATCH, decide=_never_asked
+        ).claims
+        if len(claimed) != BATCH:
+            raise RuntimeError(f"{len(claimed)} of {BATCH} were claimed")
+        return claimed
+
+    def _finish(self, claims: list[Claim]) -> None:
+        endings = [Ending(each.run_id, each.attempt, each.token, "succeeded", "succeeded") for each in claims]
+        refused = finish(self._desk, endings).refused
+        if refused:
+            raise RuntimeError(f"refused: {refused}")
+
+    def _look(self) -> None:
+        look(self._desk, node="bench", queues=("default",))
+
+    def _plan(self) -> int:
+        return plan(self._desk, horizon_us=HORIZON_US, limit=PLANNED, decide=self._ticks.plan).runs
+
+    def _tidy(self) -> None:
+        self._sql.execute("DELETE FROM fencepost_attempt WHERE run_id > %s", (self._filled,))
+        self._sql.execute("DELETE FROM fencepost_run WHERE id > %s", (self._filled,))
+
+
+_NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+_JOB = f"""
+INSERT INTO fencepost_job (name, type, policy, signature, generation, seen_at)
+VALUES (%s, 'scheduled', %s, '{{}}', 0, {_NOW})
+"""
+_SCHEDULES = f"""
+INSERT INTO fencepost_schedule
+  (id, job, spec, params, origin, generation, planned_through, next_due_at, created_at, updated_at)
+SELECT 'schedule-' || n, 'job-' || n %% %s, %s, '{{}}', 'runtime', 0, t.now, t.now + 86400000000 + n, t.now, t.now
+FROM generate_series(%s::bigint, %s::bigint) n, (SELECT {_NOW} AS now) t
+"""
+# One finished run per schedule, as if each had been due once in the last day.
+_RUNS = f"""
+INSERT INTO fencepost_run
+  (id, job, type, state, schedule, origin_key, first_due_at, due_at, ticks, params, params_hash, priority, queue,
+   attempts, failures, crashes, node, token, created_at, available_at, started_at, ended_at, generation)
+SELECT n, 'job-' || n %% %s, 'scheduled', 'succeeded', 'schedule-' || n, 'tick:schedule-' || n || ':' || due, due, due,
+  1, '{{}}', '0123456789abcdef', 0, 'default', 1, 0, 0, 'somebody', due, due, due, due + 1000, due + 2000, 0
+FROM (SELECT n, {_NOW} - 86400000000 + n * (86400000000 / %s) AS due FROM generate_series(%s::bigint, %s::bigint) n) t
+"""
+_ATTEMPTS = """
+INSERT INTO fencepost_attempt (run_id, number, node, token, started_at, ended_at, took_us, outcome)
+SELECT id, 1, node, token, started_at, ended_at, 100, 'succeeded' FROM fencepost_run WHERE id BETWEEN %s AND %s
+"""
+_NEXT_ID = "SELECT setval(pg_get_serial_sequence('fencepost_run', 'id'), %s)"
+_DUE_RUNS = f"""
+INSERT INTO fencepost_run
+  (job, type, state, ticks, params, params_hash, priority, queue, attempts, failures, crashes, token, created_at,
+   available_at, generation)
+SELECT 'job-' || n %% %s, 'manual', 'queued', 1, '{{}}', '0123456789abcdef', 0, 'default', 0, 0, 0, 0, {_NOW}, {_NOW}, 0
+FROM generate_series(1, %s) n
+"""
+_DUE_SCHEDULES = f"""
+UPDATE fencepost_schedule SET planned_through = {_NOW} - %s, next_due_at = {_NOW} - 1 WHERE id = ANY(%s)
+"""
+
+
+def _never_asked(job: str, **_: object) -> Any:
+    raise RuntimeError("no run here has a key")
+
+
+def _timed(work: Callable[[], T]) -> tuple[float, T]:
+    began_at = time.perf_counter()
+    result = work()
+    return time.perf_counter() - began_at, result
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--json", action="store_true", help="print the result as the last line, as JSON")
+    parser.add_argument("--sizes", type=int, nargs="+", default=[1_000, 100_000, 1_000_000])
+    parser.add_argument("--rounds", type=int, default=15, help="how many turns each has")
+    return parser.parse_args()
+
+
+def _show(options: argparse.Namespace, state: str, result: dict[str, Any], sizes: list[int]) -> None:
+    _say(options, f"{state}: median µs per call with {', '.join(f'{size:,}' for size in sizes)}; growth")
+    for call in CALLS:
+        figures = "  ".join(f"{us:>8,}" for us in result["us"][call])
+        growth = result["growth"][call]
+        _say(options, f"  {call:7} {figures}   × {growth:.2f}{'  ← too much' if growth > TARGET else ''}")
+
+
+def _say(options: argparse.Namespace, line: str) -> None:
+    print(line, file=sys.stderr if options.json else sys.stdout, flush=True)
+
+
+if __name__ == "__main__":
+    main()
