@@ -77,6 +77,10 @@ class GuardedProcess(Protocol):
         """Send a signal to the program's process group."""
         ...
 
+    def kill(self) -> None:
+        """Kill the program's process group now."""
+        ...
+
     def wait(self, timeout: float) -> Ended | None:
         """Return how the program ended, or None if it has not within `timeout` seconds."""
         ...
@@ -187,10 +191,14 @@ class Runtime(Protocol):
         term_at: float,
         kill_at: float,
         foreground: bool = False,
+        unattended: bool = False,
+        on_stderr: Callable[[bytes], None] | None = None,
     ) -> GuardedProcess:
         """Start a program under a guardian; `OSError` says why it could not be started.
 
-        With `foreground`, and if this process has its terminal's foreground, the program gets it while it runs.
+        With `foreground`, and if this process has its terminal's foreground, the program gets it while it runs. With
+        `unattended` it has nothing to read, and what it leaves behind in its group is killed when it ends.
+        `on_stderr` gets what it writes to standard error, from another thread; it is passed on all the same.
         """
         ...
 

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 from fencepost.core.runtime import Ended
@@ -28,29 +28,29 @@ def start(
     term_at: float,
     kill_at: float,
     foreground: bool = False,
-    takes_along: bool = False,
+    unattended: bool = False,
     descriptors: Sequence[int] = (),
-    stdin: int | None = None,
-    stderr: int | None = None,
+    on_stderr: Callable[[bytes], None] | None = None,
 ) -> GuardedProgram:
     """Start `argv` under a guardian of its own; `OSError` says why the program could not be started.
 
-    With `takes_along`, what the program leaves behind in its group is killed when it ends. It inherits `descriptors`,
-    under the same numbers.
+    With `unattended` it has nothing to read, and what it leaves behind in its group is killed when it ends. It inherits
+    `descriptors`, under the same numbers.
     """
     guardian.occupy_standard_streams()
     has_foreground = foreground and _have_foreground()
-    flags = guardian.FOREGROUND * has_foreground + guardian.TAKES_ALONG * takes_along
+    flags = guardian.FOREGROUND * has_foreground + guardian.TAKES_ALONG * unattended
     orders, control = os.pipe()
     reports, status = os.pipe()
     handed_on = ",".join(map(str, descriptors)) or "-"
+    overheard = None if on_stderr is None else _Overheard(on_stderr)
     words = [str(orders), str(status), flags, repr(term_at), repr(kill_at), handed_on]
     try:
         process = subprocess.Popen(  # noqa: S603 - to run what it was given is its purpose
             [sys.executable, "-I", "-S", guardian.__file__, *words, *argv],
             env=env,
-            stdin=stdin,
-            stderr=stderr,
+            stdin=subprocess.DEVNULL if unattended else None,
+            stderr=None if overheard is None else overheard.entrance,
             pass_fds=(orders, status, *descriptors),
             process_group=0,  # not a new session: the program has to keep its terminal
         )
@@ -61,7 +61,16 @@ def start(
     finally:
         os.close(orders)  # held here, they would hide the guardian's end and ours
         os.close(status)
-    program = GuardedProgram(process, control=control, reports=reports, kill_at=kill_at, has_foreground=has_foreground)
+        if overheard is not None:
+            overheard.begin()
+    program = GuardedProgram(
+        process,
+        control=control,
+        reports=reports,
+        kill_at=kill_at,
+        has_foreground=has_foreground,
+        overheard=overheard,
+    )
     program.await_start(argv[0])
     return program
 
@@ -70,13 +79,21 @@ class GuardedProgram:
     """A program that was started, and its guardian."""
 
     def __init__(
-        self, process: subprocess.Popen[bytes], *, control: int, reports: int, kill_at: float, has_foreground: bool
+        self,
+        process: subprocess.Popen[bytes],
+        *,
+        control: int,
+        reports: int,
+        kill_at: float,
+        has_foreground: bool,
+        overheard: _Overheard | None = None,
     ) -> None:
         self._guardian = process
         self._control = control
         self._reports = _Reports(reports)
         self._kill_at = kill_at
         self._has_foreground = has_foreground
+        self._overheard = overheard
         self._ended: Ended | None = None
         self._pid = 0
         self._closing = threading.RLock()  # a signal handler may come in while its own thread has it
@@ -164,8 +181,35 @@ class GuardedProgram:
             self._reports.close()
         with suppress(subprocess.TimeoutExpired):
             self._guardian.wait(_GONE_WITHIN_S)
+        if self._overheard is not None:
+            self._overheard.finish()
         if self._has_foreground:
             _take_foreground_back(self._pid)
+
+
+class _Overheard:
+    """What a program writes to standard error: passed on to ours, and told to somebody."""
+
+    def __init__(self, tell: Callable[[bytes], None]) -> None:
+        self._tell = tell
+        self._exit, self.entrance = os.pipe()
+        self._thread = threading.Thread(target=self._pass_on, name="fencepost-stderr", daemon=True)
+
+    def begin(self) -> None:
+        """Read until nobody can write any more; we are not one of those."""
+        os.close(self.entrance)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """Wait for the rest; but not for a process that left its group and still has the other end."""
+        self._thread.join(_GONE_WITHIN_S)
+
+    def _pass_on(self) -> None:
+        with os.fdopen(self._exit, "rb", buffering=0) as written:
+            while chunk := written.read(65536):
+                self._tell(chunk)
+                with suppress(OSError):  # nobody reads ours
+                    os.write(2, chunk)
 
 
 class _Reports:

@@ -76,10 +76,20 @@ class ThreadedRuntime:
         term_at: float,
         kill_at: float,
         foreground: bool = False,
+        unattended: bool = False,
+        on_stderr: Callable[[bytes], None] | None = None,
     ) -> runtime.GuardedProcess:
         from fencepost.threaded.guarded import start  # noqa: PLC0415 - most who use locks start no program
 
-        return start(argv, env=env, term_at=term_at, kill_at=kill_at, foreground=foreground)
+        return start(
+            argv,
+            env=env,
+            term_at=term_at,
+            kill_at=kill_at,
+            foreground=foreground,
+            unattended=unattended,
+            on_stderr=on_stderr,
+        )
 
     def workers(self) -> runtime.Workers:
         from fencepost.threaded.workers import Workers  # noqa: PLC0415 - as above

@@ -58,9 +58,8 @@ class Workers:
                 env=env,
                 term_at=term_at,
                 kill_at=kill_at,
-                takes_along=True,
+                unattended=True,  # in the background, whoever reads from a terminal is stopped
                 descriptors=numbers,
-                stdin=-3,  # subprocess.DEVNULL: a worker in the background that reads a terminal would be stopped
             )
         except BaseException:
             for descriptor in (answers, memory):

@@ -1,0 +1,316 @@
+"""The runner of jobs that are programs, in any language.
+
+A program is told by its environment what it runs for: ``FENCEPOST_JOB``, ``FENCEPOST_RUN``, ``FENCEPOST_ATTEMPT``,
+``FENCEPOST_TOKEN``, ``FENCEPOST_PARAMS`` (JSON), and if there is such a thing ``FENCEPOST_SCHEDULE``,
+``FENCEPOST_DUE_AT``, ``FENCEPOST_WINDOW_START`` and ``FENCEPOST_WINDOW_END`` (instants in UTC). It answers by its exit
+status: 0 it succeeded, 75 try again later (EX_TEMPFAIL), anything else it failed, and the end of what it wrote to
+standard error is the reason.
+
+**Promises.** What `fencepost.engine.runners.runner` promises. Each program has a process group and a guardian of its
+own, which ends the group before trust closes, also if this process is stopped or killed; its outcome is told when the
+group is gone. A stopped program gets SIGTERM, and SIGKILL after `term_grace_s`; one that lost its right to run, at
+once. What it leaves behind in its group ends with it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+
+from fencepost.core.events import Event, What
+from fencepost.core.report import LONGEST_ERROR
+from fencepost.core.runs import Claim, StopReason
+from fencepost.core.runtime import Ended, GuardedProcess, Runtime
+from fencepost.core.texts import beginning, end
+from fencepost.core.tick import spelled_us
+from fencepost.core.timings import Timings
+from fencepost.engine.jobs import Job
+from fencepost.engine.runners import verdicts
+from fencepost.engine.runners.outcome import How, Outcome
+
+TRY_AGAIN = 75  # EX_TEMPFAIL
+_TAIL_BYTES = 4 * LONGEST_ERROR
+_LONGEST_NAP_S = 1.0  # a wait counts on a clock that stops while the machine sleeps
+_SHUTDOWN_GRACE_S = 3.0
+_TOO_LONG = 7  # E2BIG
+_FOREVER = float("inf")
+
+
+class Execution:
+    """One program that executes a claim, or is about to."""
+
+    def __init__(self, claim: Claim, job: Job) -> None:
+        """Intend to execute a claim."""
+        self.claim = claim
+        self.job = job
+        self.process: GuardedProcess | None = None
+        self.stop: StopReason | None = None
+        self.tail = Tail()
+
+
+class Tail:
+    """The end of what a program wrote to standard error."""
+
+    def __init__(self) -> None:
+        """Nothing was written yet."""
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+
+    def add(self, chunk: bytes) -> None:
+        """Take in what was written, and forget what is too long ago."""
+        self._chunks.append(chunk)
+        self._size += len(chunk)
+        while self._size - len(self._chunks[0]) >= _TAIL_BYTES:
+            self._size -= len(self._chunks.popleft())
+
+    def __str__(self) -> str:
+        """What is left, as text."""
+        return b"".join(self._chunks)[-_TAIL_BYTES:].decode(errors="replace").strip()
+
+
+class CommandRunner:
+    """Executes programs, at most `slots` at a time."""
+
+    def __init__(
+        self,
+        jobs: Mapping[str, Job],
+        *,
+        slots: int,
+        timings: Timings,
+        runtime: Runtime,
+        env: Mapping[str, str] | None = None,
+        emit: Callable[[Event], None] = lambda _: None,
+    ) -> None:
+        """Prepare; programs inherit `env`, or our environment if it is not given."""
+        self._jobs = jobs
+        self._slots = slots
+        self._timings = timings
+        self._runtime = runtime
+        self._env = os.environ if env is None else env
+        self._tell = emit
+        self._on_outcome: Callable[[], None] = lambda: None
+        self._lock = runtime.lock()
+        self._changed = runtime.event()
+        self._executions: dict[int, Execution] = {}
+        self._outcomes: list[Outcome] = []
+        self._trusted_until = -_FOREVER
+        self._is_closing = False
+
+    # -- the contract of a runner --------------------------------------------------------------------------------------
+
+    def start(self, on_outcome: Callable[[], None]) -> None:
+        """Begin; a program is started for each claim, and none before."""
+        self._on_outcome = on_outcome
+
+    def room(self) -> int:
+        """How many more programs may run."""
+        if self._is_closing or not self._may_start():
+            return 0
+        return max(0, self._slots - len(self._executions))
+
+    def submit(self, claims: Sequence[Claim]) -> None:
+        """Start a program for each; those for which there is no room, or no time, are handed back."""
+        for claim in claims:
+            if self.room() > 0:
+                self._begin(Execution(claim, self._jobs[claim.job]))
+            else:
+                self._emit(verdicts.returned(claim))
+
+    def collect(self) -> list[Outcome]:
+        """Return what ended since the last call."""
+        with self._lock:
+            outcomes, self._outcomes = self._outcomes, []
+        return outcomes
+
+    def running(self) -> int:
+        """How many programs run."""
+        return len(self._executions)
+
+    def stop(self, run_id: int, token: int, why: StopReason) -> None:
+        """Stop one; its outcome follows when its group is gone."""
+        with self._lock:
+            execution = self._executions.get(run_id)
+            if execution is not None and execution.claim.token == token:
+                self._stop(execution, why)
+
+    def trust(self, until: float) -> None:
+        """Let the programs run until then, and their guardians wait as long."""
+        with self._lock:
+            self._trusted_until = max(self._trusted_until, until)
+            for execution in self._executions.values():
+                self._extend(execution)
+
+    def lose(self) -> None:
+        """Kill all programs now."""
+        with self._lock:
+            self._trusted_until = -_FOREVER
+            for execution in self._executions.values():
+                self._stop(execution, StopReason.LOST)
+
+    def take_back(self) -> None:
+        """Hand back nothing: whatever was taken has been started."""
+
+    def close(self, grace_s: float) -> None:
+        """Start nothing more, wait for what runs, and stop what is left."""
+        self._is_closing = True
+        self._await_all(grace_s)
+        with self._lock:
+            for execution in self._executions.values():
+                self._stop(execution, StopReason.SHUTDOWN)
+        self._await_all(self._timings.stop_s + 1.0)
+
+    # -- one program ---------------------------------------------------------------------------------------------------
+
+    def _begin(self, execution: Execution) -> None:
+        with self._lock:
+            self._executions[execution.claim.run_id] = execution
+        self._runtime.spawn(f"fencepost-command-{execution.claim.job}", lambda: self._execute(execution))
+
+    def _execute(self, execution: Execution) -> None:
+        started_at = self._runtime.monotonic()
+        try:
+            ended = self._guarded(execution, started_at)
+        except Exception as error:  # noqa: BLE001 - whatever it is, this claim is owed an outcome
+            self._emit(_not_started(execution, error))
+            if not isinstance(error, OSError):
+                self._tell(Event(What.RUNNER_WARNING, job=execution.job.name, reason=f"it was not started: {error!r}"))
+            return
+        took_us = round((self._runtime.monotonic() - started_at) * 1_000_000)
+        self._emit(self._verdict(execution, ended, took_us))
+
+    def _guarded(self, execution: Execution, started_at: float) -> Ended:
+        process = self._runtime.guarded(
+            execution.job.argv,
+            env=environment(self._env, execution.claim),
+            term_at=self._trusted_until - self._timings.stop_s,
+            kill_at=self._trusted_until - self._timings.kill_s,
+            unattended=True,
+            on_stderr=execution.tail.add,
+        )
+        with self._lock:
+            execution.process = process
+            self._extend(execution)
+            if execution.stop is not None:
+                self._end(process, execution.stop)
+        overdue_at = started_at + (execution.job.policy.timeout_s or _FOREVER)
+        while (ended := process.wait(self._nap_s(overdue_at))) is None:
+            if self._runtime.monotonic() >= overdue_at:
+                overdue_at = _FOREVER
+                self.stop(execution.claim.run_id, execution.claim.token, StopReason.TIMED_OUT)
+        return ended
+
+    def _nap_s(self, overdue_at: float) -> float:
+        return max(0.0, min(overdue_at - self._runtime.monotonic(), _LONGEST_NAP_S))
+
+    def _extend(self, execution: Execution) -> None:
+        until = self._trusted_until
+        if execution.process is not None and execution.stop is None and until > -_FOREVER:
+            execution.process.extend(term_at=until - self._timings.stop_s, kill_at=until - self._timings.kill_s)
+
+    def _stop(self, execution: Execution, why: StopReason) -> None:
+        """Stop a program, under the lock. The first reason stands; but who lost the right to run is killed."""
+        if execution.stop is not None and why is not StopReason.LOST:
+            return
+        execution.stop = why
+        if execution.process is not None:
+            self._end(execution.process, why)
+
+    def _end(self, process: GuardedProcess, why: StopReason) -> None:
+        if why is StopReason.LOST:
+            process.kill()
+            return
+        grace_s = self._timings.term_grace_s
+        if why is StopReason.SHUTDOWN:
+            grace_s = min(grace_s, _SHUTDOWN_GRACE_S)
+        kill_at = self._runtime.monotonic() + grace_s
+        process.extend(term_at=0.0, kill_at=min(kill_at, self._trusted_until - self._timings.kill_s))
+
+    def _verdict(self, execution: Execution, ended: Ended, took_us: int) -> Outcome:
+        claim = execution.claim
+        if ended.forced is None:
+            return _answered(execution, ended, took_us)
+        if execution.stop is not None:
+            timeout_s = execution.job.policy.timeout_s
+            return verdicts.stopped(claim, execution.stop, took_us=took_us, timeout_s=timeout_s)
+        if self._runtime.monotonic() >= self._trusted_until:
+            return verdicts.lost(claim, took_us=took_us)
+        return verdicts.crashed(claim, ended, took_us=took_us)
+
+    # -- all of them ---------------------------------------------------------------------------------------------------
+
+    def _may_start(self) -> bool:
+        return self._runtime.monotonic() < self._trusted_until - self._timings.stop_s
+
+    def _emit(self, outcome: Outcome) -> None:
+        with self._lock:
+            self._executions.pop(outcome.run_id, None)
+            self._outcomes.append(outcome)
+        self._changed.set()
+        self._on_outcome()
+
+    def _await_all(self, within_s: float) -> None:
+        give_up_at = self._runtime.monotonic() + within_s
+        while self._executions and (left_s := give_up_at - self._runtime.monotonic()) > 0:
+            self._changed.clear()
+            if self._executions:
+                self._changed.wait(min(left_s, _LONGEST_NAP_S))
+
+
+def environment(inherited: Mapping[str, str], claim: Claim) -> dict[str, str]:
+    """Return a program's environment: ours, and what tells it what it runs for."""
+    told = {
+        "FENCEPOST_JOB": claim.job,
+        "FENCEPOST_RUN": str(claim.run_id),
+        "FENCEPOST_ATTEMPT": str(claim.attempt),
+        "FENCEPOST_TOKEN": str(claim.token),
+        "FENCEPOST_PARAMS": claim.params,
+        "FENCEPOST_SCHEDULE": claim.schedule,
+        "FENCEPOST_DUE_AT": _instant(claim.due_at_us),
+        "FENCEPOST_WINDOW_START": _instant(claim.window_start_us),
+        "FENCEPOST_WINDOW_END": _instant(claim.window_end_us),
+    }
+    known = {name: value for name, value in inherited.items() if name not in told}
+    return known | {name: value for name, value in told.items() if value is not None}
+
+
+def _instant(at_us: int | None) -> str | None:
+    return None if at_us is None else spelled_us(at_us)
+
+
+def _answered(execution: Execution, ended: Ended, took_us: int) -> Outcome:
+    claim = execution.claim
+    if ended.status == 0:
+        return Outcome(claim.run_id, claim.attempt, claim.token, How.SUCCEEDED, took_us=took_us)
+    code = f"exit {ended.status}" if ended.status > 0 else f"signal {-ended.status}"
+    return Outcome(
+        claim.run_id,
+        claim.attempt,
+        claim.token,
+        How.RETRY if ended.status == TRY_AGAIN else How.FAILED,
+        took_us=took_us,
+        error_code=code,
+        error=_error(execution, ended),
+    )
+
+
+def _error(execution: Execution, ended: Ended) -> str:
+    sentence = f"{execution.job.argv[0]} {verdicts.description(ended)}"
+    last_words = str(execution.tail)
+    if not last_words:
+        return beginning(f"{sentence}; it wrote nothing to standard error", LONGEST_ERROR)
+    return f"{beginning(sentence, 500)}:\n{end(last_words, LONGEST_ERROR - 510)}"
+
+
+def _not_started(execution: Execution, error: Exception) -> Outcome:
+    claim, program = execution.claim, execution.job.argv[0]
+    why = error.strerror if isinstance(error, OSError) else str(error)
+    hint = "; its parameters are too large for an environment" if getattr(error, "errno", 0) == _TOO_LONG else ""
+    return Outcome(
+        claim.run_id,
+        claim.attempt,
+        claim.token,
+        How.FAILED,
+        error_code="not started",
+        error=beginning(f"cannot run {program!r}: {why or error}{hint}", LONGEST_ERROR),
+    )
