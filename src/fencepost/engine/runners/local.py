@@ -79,6 +79,7 @@ class LocalRunner(ABC, Generic[P]):
         self._news: deque[Event] = deque()
         self._has_been_exhausted = False
         self._submitted_at = -NEVER
+        self._shy_until = -NEVER  # it lacked the means to start something a moment ago
         self._is_closing = False
         self._is_closed = False
         self._watcher = Watcher(
@@ -93,7 +94,10 @@ class LocalRunner(ABC, Generic[P]):
 
     def room(self) -> int:
         """Return how many more claims it would take now."""
-        if self._is_closing or self._is_exhausted() or self._is_stuck() or self._trust.lost:
+        if self._is_closing or self._is_exhausted() or self._is_stuck():
+            return 0
+        now = self._runtime.monotonic()
+        if now < self._shy_until or not self._trust.is_trusted(now):
             return 0
         ahead = self._lead.beside(self._stuck(HORIZON_S)) if self._lead.ahead else 0
         return max(0, self._slots + ahead - len(self._book.held))
@@ -104,12 +108,8 @@ class LocalRunner(ABC, Generic[P]):
             return
         self._book.enter(claims)
         self._queue.extend(claims)
-        self._submitted_at = now = self._runtime.monotonic()
-        try:
-            self._watcher.look_by(now + self._deadlines.looks_every_s)
-            self._begin(now)
-        except Exception as error:  # noqa: BLE001 - no thread to be had: they are ours now, and the watcher tries again
-            self._report_trouble(error)
+        self._submitted_at = self._runtime.monotonic()
+        self._start_or_return()
         if self._is_closing:
             self.take_back()
 
@@ -132,7 +132,7 @@ class LocalRunner(ABC, Generic[P]):
         """Extend what the node may trust."""
         self._trust.extend(until)
         if self._queue:
-            self._begin(self._runtime.monotonic())
+            self._start_or_return()
 
     def lose(self) -> None:
         """Stop everything now."""
@@ -165,8 +165,9 @@ class LocalRunner(ABC, Generic[P]):
 
     def stopped(self, run_id: int, token: int) -> StopReason | None:
         """Return why this run has to stop, or None while it may go on."""
+        is_ours = (run_id, token) in self._book.held  # first: why it was stopped is noted before it is taken out
         why = self._trust.stopped(run_id, token)
-        return why if why is not None or (run_id, token) in self._book.held else StopReason.LOST
+        return why if why is not None or is_ours else StopReason.LOST
 
     # -- what differs ----------------------------------------------------------------------------------------------
 
@@ -194,6 +195,18 @@ class LocalRunner(ABC, Generic[P]):
         """Whether nothing could start now for another reason than that all slots are taken."""
         return False
 
+    def _start_or_return(self) -> None:
+        """Start what is queued; where no thread can be had for it, others may have more luck."""
+        now = self._runtime.monotonic()
+        try:
+            if self._queue:
+                self._begin(now)
+                self._watcher.look_by(now + self._deadlines.looks_every_s)
+        except Exception as error:  # noqa: BLE001 - out of threads, memory or files: tell it, and stay alive
+            self._shy_until = now + _LONGEST_WAIT_S
+            self._report_trouble(error)
+            self.take_back()
+
     # -- stopping --------------------------------------------------------------------------------------------------
 
     def _stop_all(self, why: StopReason) -> None:
@@ -206,7 +219,7 @@ class LocalRunner(ABC, Generic[P]):
             if (claim.run_id, claim.token) in self._book.held:
                 self._stop_held(claim, why)
         self._report()
-        self._begin(self._runtime.monotonic())
+        self._start_or_return()
 
     def _stop_held(self, claim: Claim, why: StopReason) -> None:
         place = next((place for place in self._places() if place.claim is claim), None)

@@ -63,6 +63,7 @@ class ThreadRunner(LocalRunner[_Seat]):
         self._clock = runtime.monotonic
         self._seats: list[_Seat] = []
         self._idle: list[_Seat] = []
+        self._threads_started = 0
         self._alert_until = -NEVER
 
     # -- on the threads ---------------------------------------------------------------------------------------------
@@ -175,8 +176,9 @@ class ThreadRunner(LocalRunner[_Seat]):
         with self._lock:
             if len(self._seats) >= self._slots or self._is_exhausted() or self._is_closed:
                 return False
-            seat = _Seat(self._runtime)
-            seat.task = self._runtime.spawn(f"fencepost-run-{len(self._seats)}", lambda: self._work(seat))
+            seat, number = _Seat(self._runtime), self._threads_started + 1
+            seat.task = self._runtime.spawn(f"fencepost-run-{number}", lambda: self._work(seat))
+            self._threads_started = number
             self._seats.append(seat)
         return True
 

@@ -57,7 +57,11 @@ class Watcher:
             if self._task is not None:
                 self._wake.set()
             elif not self._is_closed:
-                self._task = self._runtime.spawn(self._name, self._run)
+                try:
+                    self._task = self._runtime.spawn(self._name, self._run)
+                except Exception:
+                    self._looks_at = NEVER  # whoever asks next has to try again
+                    raise
 
     def _run(self) -> None:
         while not self._is_closed:
