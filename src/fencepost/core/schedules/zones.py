@@ -48,6 +48,8 @@ _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _MARGIN_S = 60 * 3600
 """How far beyond its year a table looks, so that it knows a fold that spans the year's end as a whole."""
 
+_LOOK_EVERY_S = 3 * DAY_S
+
 
 @dataclass(frozen=True, slots=True)
 class Passes:
@@ -203,13 +205,13 @@ def _stretch(begin: OffsetChange, end: OffsetChange, *, first_s: int, end_s: int
 
 
 def _changes(tz: ZoneInfo, after_s: int, until_s: int) -> Iterator[OffsetChange]:
-    """Yield the changes in (after, until]: look at every day, and halve each day whose ends differ."""
+    """Yield the changes in (after, until]: look every few days, and halve where the ends differ."""
     before = _offset_s(tz, after_s)
-    for day_s in range(after_s, until_s, DAY_S):
-        next_s = min(day_s + DAY_S, until_s)
-        after = _offset_s(tz, next_s)
+    for begin_s in range(after_s, until_s, _LOOK_EVERY_S):
+        end_s = min(begin_s + _LOOK_EVERY_S, until_s)
+        after = _offset_s(tz, end_s)
         if after != before:
-            yield from _halved(tz, day_s, next_s)
+            yield from _halved(tz, begin_s, end_s)
         before = after
 
 
