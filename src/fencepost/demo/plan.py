@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.core.schedule import Schedule, cron, every
 
-SETTLE, RECONCILE, IMPORT, QUOTE = cron("* * * * * *"), every("2s"), every("5s"), every("3s")
+SETTLE, RECONCILE, IMPORT, QUOTE = cron("* * * * * *"), every("2s"), every("4s"), every("3s")
 
 SCHEDULES: dict[str, Schedule] = {
     "settle": SETTLE,
@@ -13,7 +13,7 @@ SCHEDULES: dict[str, Schedule] = {
     "quote": QUOTE,
 }
 REQUESTED = ("notify", "report")
-CHUNKS = 12
+CHUNKS = 10
 
 TABLES = (
     "CREATE TABLE demo_effect (job TEXT NOT NULL, due_us INTEGER NOT NULL, run_id INTEGER NOT NULL, "

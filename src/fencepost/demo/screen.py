@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _RECENT = 12
+_WIDE = 200  # a file or a pipe has no edge
 
 
 class Screen(Protocol):
@@ -97,7 +98,7 @@ def _table(*columns: str) -> Table:
     from rich import box  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
 
-    return Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False)
+    return Table(*columns, box=box.SIMPLE_HEAD, pad_edge=False, collapse_padding=True)
 
 
 def table_of(tallies: Sequence[Tally]) -> Table:
@@ -116,4 +117,7 @@ def console_for(*, as_json: bool) -> Console:
     """Return where to show it: with JSON on standard output, the rest goes to standard error."""
     from rich.console import Console  # noqa: PLC0415
 
-    return Console(file=sys.stderr if as_json else sys.stdout)
+    console = Console(file=sys.stderr if as_json else sys.stdout)
+    if not console.is_terminal:
+        console.width = _WIDE
+    return console

@@ -48,7 +48,7 @@ class Show:
         self._prepare()
         for name in _NODES:
             self.stage.start(name)
-        self._watch(lambda view: _living(view) == len(_NODES), within_s=_START_WITHIN_S, what="three nodes take part")
+        self._watch(_has_begun, within_s=_START_WITHIN_S, what="three nodes take part")
         began = self._runtime.monotonic()
         self._say("three nodes take part; whichever is quicker claims what is due")
         self._ask_for_a_report()
@@ -174,8 +174,9 @@ def _verdict(tallies: list[Tally], console: Console, *, was_interrupted: bool) -
     return code, {"right": is_right, "jobs": [asdict(tally) for tally in tallies], "together": asdict(whole)}
 
 
-def _living(view: View) -> int:
-    return sum(state == "living" for state in view.nodes.values())
+def _has_begun(view: View) -> bool:
+    living = sum(state == "living" for state in view.nodes.values())
+    return living == len(_NODES) and any(run.state == "succeeded" for run in view.runs)
 
 
 def _somebody_imports(view: View) -> bool:

@@ -15,7 +15,7 @@ from pathlib import Path
 from fencepost.core.runtime import GuardedProcess, Runtime
 
 TTL_S = 3.0
-WORKERS = 3
+WORKERS = 2
 _KILL = 9
 _TO_LOG = 'log="$1"; shift; exec "$@" >>"$log" 2>&1'
 APPLICATION = "fencepost.demo.application:app"

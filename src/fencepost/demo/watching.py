@@ -75,6 +75,7 @@ class Watcher:
         self._ledger = ledger
         self._told: dict[int, str] = {}
         self._lost: set[tuple[int, int]] = set()
+        self._taken: set[tuple[int, int]] = set()
 
     def look(self) -> View:
         """Read the ledger; before it is there, there is nothing to see."""
@@ -87,7 +88,7 @@ class Watcher:
                 lost = list(connection.execute(_LOST))
         except sqlite3.OperationalError:
             return View({}, (), ())
-        return View(nodes, runs, (*self._losses(lost, runs), *self._endings(runs)))
+        return View(nodes, runs, (*self._losses(lost, runs), *self._takeovers(runs), *self._endings(runs)))
 
     def _losses(
         self, lost: list[tuple[int, int, int, str | None, str | None]], runs: tuple[Seen, ...]
@@ -98,6 +99,12 @@ class Watcher:
                 self._lost.add((run_id, number))
                 job = jobs.get(run_id, "")
                 yield f"{job:<14} run {run_id:<4} attempt {number} on {short(node)} is lost (token {token})"
+
+    def _takeovers(self, runs: tuple[Seen, ...]) -> Iterator[str]:
+        for run in runs:
+            if run.state == "running" and (run.id, run.attempts - 1) in self._lost - self._taken:
+                self._taken.add((run.id, run.attempts - 1))
+                yield f"{run.job:<14} run {run.id:<4} is taken over by {run.node} (token {run.token})"
 
     def _endings(self, runs: tuple[Seen, ...]) -> Iterator[str]:
         for run in runs:
