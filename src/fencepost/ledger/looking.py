@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.dialects.hot import clean, hot_words
 
 
 class Look(NamedTuple):
@@ -74,6 +74,6 @@ def progress(desk: Desk, *, run_id: int, token: int, fraction: float, note: str 
     hot = hot_words(desk)
 
     def write(cursor: Cursor) -> int:
-        return hot.change(cursor, _PROGRESS, fraction, note, run_id, token)
+        return hot.change(cursor, _PROGRESS, fraction, clean(note), run_id, token)
 
     return desk.write(write) == 1

@@ -50,10 +50,25 @@ SELECT w.name FROM (
 LEFT JOIN {exclusive} x ON x.key = w.name LEFT JOIN {run} h ON h.id = x.run_id AND h.state = 'running'
 WHERE h.id IS NULL LIMIT 500
 """
+_HOLDERS = "SELECT x.key, x.run_id FROM {exclusive} x WHERE {texts:x.key} ORDER BY x.key{for_update}"
+_RUNNING = "SELECT r.id FROM {run} r WHERE {ints:r.id} AND r.state = 'running'"
+_FREE = "UPDATE {exclusive} SET run_id = NULL WHERE {texts:{key}}"
 
 
 def promote_stranded(desk: Desk) -> int:
     """Queue runs that wait for a key which nobody has; return how many. For a loop that comes by now and then."""
     hot = hot_words(desk)
-    keys = [row[0] for row in desk.read(lambda cursor: hot.rows(cursor, _STRANDED))]
-    return desk.write(lambda cursor: promote(cursor, hot, keys)) if keys else 0
+    keys = sorted(row[0] for row in desk.read(lambda cursor: hot.rows(cursor, _STRANDED)))
+    return desk.write(lambda cursor: _promote_free(cursor, hot, keys)) if keys else 0
+
+
+def _promote_free(cursor: Cursor, hot: Hot, keys: Collection[str]) -> int:
+    """Promote for those of these keys that are free; one whose holder does not run any more is freed first."""
+    holders = dict(hot.rows(cursor, _HOLDERS, hot.texts(keys)))
+    held_by = sorted(run_id for run_id in holders.values() if run_id is not None)
+    running = {row[0] for row in hot.rows(cursor, _RUNNING, hot.ints(held_by))} if held_by else set()
+    free = [key for key in keys if holders.get(key) not in running]
+    left = [key for key in free if holders.get(key) is not None]
+    if left:
+        hot.change(cursor, _FREE, hot.texts(left))
+    return promote(cursor, hot, free) if free else 0

@@ -37,17 +37,17 @@ _ENDED = (
 _IS_OURS = "r.id = e.id AND r.token = e.token AND r.attempts = e.attempt AND r.state = 'running'"
 _IS_AGAIN = "e.state IN ('queued', 'waiting') AND r.cancel_requested_at IS NULL"
 
-_LOCK = f"SELECT r.id FROM {{rows:e id=int attempt=int token=int}} STRAIGHT_JOIN {{run}} r ON {_IS_OURS}{{for_update}}"
+_LOCK = f"SELECT r.id FROM {{rows:e id=int attempt=int token=int}} STRAIGHT_JOIN {{run}} r FORCE INDEX (PRIMARY) ON {_IS_OURS}{{for_update}}"
 
 _KEEP = f"""
 INSERT INTO {{attempt}} (run_id, number, node, token, started_at, ended_at, took_us, outcome, error_code, error, trace)
 SELECT r.id, r.attempts, r.node, r.token, r.started_at, e.ended_at, e.took_us, e.outcome, e.error_code, e.error, e.trace
-FROM {_ENDED} STRAIGHT_JOIN {{run}} r ON {_IS_OURS} WHERE e.outcome IS NOT NULL
+FROM {_ENDED} STRAIGHT_JOIN {{run}} r FORCE INDEX (PRIMARY) ON {_IS_OURS} WHERE e.outcome IS NOT NULL
 """
 
 # In one UPDATE of two tables the order of assignments is not defined: none may depend on what another changes.
 _END = f"""
-UPDATE {_ENDED} STRAIGHT_JOIN {{run}} r ON r.id = e.id SET
+UPDATE {_ENDED} STRAIGHT_JOIN {{run}} r FORCE INDEX (PRIMARY) ON r.id = e.id SET
   r.state = CASE WHEN e.state IN ('queued', 'waiting') AND r.cancel_requested_at IS NOT NULL THEN 'cancelled'
     ELSE e.state END,
   r.waits_for = CASE WHEN {_IS_AGAIN} THEN e.waits_for END,
@@ -93,7 +93,7 @@ class HotMysql(Hot):
     def update_from(self, table: str, *, source: str, on: str, sets: Mapping[str, str]) -> str:
         """Return UPDATE of a join."""
         changes = ", ".join(f"r.{column} = {value}" for column, value in sets.items())
-        return f"UPDATE {source} STRAIGHT_JOIN {{{table}}} r ON {on} SET {changes}"
+        return f"UPDATE {source} STRAIGHT_JOIN {{{table}}} r FORCE INDEX (PRIMARY) ON {on} SET {changes}"
 
     def take(self, desk: Desk, wanted: Wanted) -> Taken:
         """Lock and change."""

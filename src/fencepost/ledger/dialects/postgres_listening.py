@@ -1,0 +1,138 @@
+"""PostgreSQL's hints: a connection that listens, and a pipe by which a wait is ended from within this process."""
+
+from __future__ import annotations
+
+import os
+import select
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+
+from fencepost.core.runtime import Runtime
+from fencepost.ledger.dialects.dialect import Dialect
+from fencepost.ledger.dialects.hot_postgres import channel
+
+# Between two hints there is at least this much quiet: a thousand requests a second are no thousand reasons to look.
+_QUIET_S = 0.02
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
+_ROUND_MS = 60_000
+_DIAL_S = 3.0
+
+
+class Listening:
+    """Waits for notifications on the ledger's channel."""
+
+    def __init__(self, dialect: Dialect, runtime: Runtime) -> None:
+        self._dialect = dialect
+        self._runtime = runtime
+        self._clock = runtime.monotonic
+        self._connection: Any = None
+        self._dial_at = self._quiet_until = float("-inf")
+        self._pause_s = _FIRST_PAUSE_S
+        self._is_closed = False
+        self._open_pipe()
+        runtime.after_fork(self, self._forget)
+
+    def wait(self, timeout_s: float) -> bool:
+        """Wait for a hint."""
+        until = self._clock() + timeout_s
+        quiet_s = min(self._quiet_until, until) - self._clock()
+        if quiet_s > 0:
+            self._runtime.sleep(quiet_s)
+        while not self._is_closed:
+            if self._is_hinted(min(until, self._next_dial_at()) - self._clock()):
+                self._quiet_until = self._clock() + _QUIET_S
+                return not self._is_closed
+            if self._clock() >= until:
+                break
+        self._end_if_closed()
+        return False
+
+    def wake(self) -> None:
+        """End the wait with a hint."""
+        with suppress(BlockingIOError, OSError):  # full: it will be read; closed: nobody waits
+            os.write(self._pen, b"!")
+
+    def close(self) -> None:
+        """End the wait, and all later ones; the one who waits closes the connection."""
+        self._is_closed = True
+        self.wake()
+
+    def _next_dial_at(self) -> float:
+        return float("inf") if self._connection is not None else max(self._dial_at, self._clock())
+
+    def _is_hinted(self, timeout_s: float) -> bool:
+        """Wait for at most `timeout_s` for news; a connection that broke is given up."""
+        self._dial_if_due()
+        poll = select.poll()
+        poll.register(self._paper, select.POLLIN)
+        if self._connection is not None:
+            poll.register(self._connection.pgconn.socket, select.POLLIN)
+        ready = {descriptor for descriptor, _ in poll.poll(min(max(timeout_s, 0) * 1000, _ROUND_MS))}
+        is_woken = self._paper in ready and self._is_read()
+        return self._hears(ready) or is_woken
+
+    def _hears(self, ready: set[int]) -> bool:
+        connection = self._connection
+        if connection is None or connection.pgconn.socket not in ready:
+            return False
+        try:
+            connection.pgconn.consume_input()
+        except psycopg.Error:
+            self._give_up()
+            return True  # who knows what was missed
+        count = 0
+        while connection.pgconn.notifies() is not None:
+            count += 1
+        return count > 0
+
+    def _is_read(self) -> bool:
+        with suppress(BlockingIOError):
+            return bool(os.read(self._paper, 4096))
+        return False
+
+    def _dial_if_due(self) -> None:
+        if self._connection is not None or self._clock() < self._dial_at:
+            return
+        try:
+            connection: Any = self._dialect.dial(_DIAL_S)
+            if connection.prepare_threshold is None:  # a pooler: what is set on a connection does not stay there
+                connection.close()
+                self._dial_at = float("inf")
+                return
+            connection.execute(f"LISTEN {channel(self._dialect)}")
+        except (*self._dialect.errors, OSError):
+            self._give_up()
+            return
+        self._connection, self._pause_s = connection, _FIRST_PAUSE_S
+
+    def _give_up(self) -> None:
+        """Let go of a broken connection, and do without one for a while."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            with suppress(Exception):
+                connection.close()
+        self._dial_at = self._clock() + self._pause_s
+        self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
+
+    def _end_if_closed(self) -> None:
+        if self._is_closed and self._connection is not None:
+            self._give_up()
+
+    def _open_pipe(self) -> None:
+        self._paper, self._pen = os.pipe()
+        os.set_blocking(self._paper, False)
+        os.set_blocking(self._pen, False)
+
+    def _forget(self) -> None:
+        """Begin anew, in a forked child: connection and pipe are the parent's."""
+        if self._connection is not None:
+            self._dialect.forget([self._connection], in_use=0)
+        self._connection = None
+        self._open_pipe()
+
+    def __del__(self) -> None:
+        for descriptor in (self._paper, self._pen):
+            with suppress(OSError, AttributeError):
+                os.close(descriptor)

@@ -1,0 +1,145 @@
+"""Hints: who sleeps is woken by what others do, and sleeps on in peace when the connection is gone."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from fencepost.core.runs import Requested
+from fencepost.ledger.claiming import claim
+from fencepost.ledger.dialects.postgres_listening import Listening
+from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.waking import Listener, listener
+from fencepost.testing import until
+from testbed.postgres import Postgres
+from tests.ledger.hot_scene import Scene, ending, replaces
+
+LONG_S = 20.0
+
+
+@pytest.fixture
+def scene(ledger: Ledger) -> Iterator[Scene]:
+    scene = Scene(ledger)
+    yield scene
+    scene.close()
+
+
+@contextmanager
+def listening(ledger: Ledger) -> Iterator[Listener]:
+    """A listener that hears already."""
+    here = listener(ledger)
+    here.wait(0.05)
+    yield here
+    here.close()
+    here.wait(0)
+
+
+class Waiting:
+    """A thread that waits for a hint."""
+
+    def __init__(self, here: Listener) -> None:
+        self.answer: bool | None = None
+        self._here = here
+        self._thread = threading.Thread(target=self._wait)
+        self._thread.start()
+
+    def ends(self) -> bool | None:
+        self._thread.join(LONG_S / 2)
+        return self.answer
+
+    def _wait(self) -> None:
+        self.answer = self._here.wait(LONG_S)
+
+
+class TestEverywhere:
+    def test_wake_ends_a_wait(self, ledger: Ledger) -> None:
+        with listening(ledger) as here:
+            waiting = Waiting(here)
+            here.wake()
+            assert waiting.ends() is True
+
+    def test_close_ends_a_wait_and_all_later_ones(self, ledger: Ledger) -> None:
+        with listening(ledger) as here:
+            waiting = Waiting(here)
+            here.close()
+            assert waiting.ends() is False
+            assert here.wait(LONG_S) is False
+
+    def test_wait_without_a_hint_ends_in_time(self, ledger: Ledger) -> None:
+        with listening(ledger) as here:
+            began = time.monotonic()
+            assert here.wait(0.1) is False
+            assert 0.09 <= time.monotonic() - began < LONG_S / 2
+
+    def test_wakes_at_once_are_one(self, ledger: Ledger) -> None:
+        with listening(ledger) as here:
+            for _ in range(100_000):
+                here.wake()
+            assert here.wait(LONG_S) is True
+            while here.wait(0.05):  # what did not fit into one reading
+                pass
+
+
+@pytest.mark.parametrize("kind", ["postgresql"], indirect=True)
+class TestNotifications:
+    def test_promoted_run_wakes(self, scene: Scene) -> None:
+        scene.add(*[Requested("job", "manual", exclusive_key="k")] * 2)
+        [claimed] = scene.claim().claims
+        with listening(scene.ledger) as here:
+            waiting = Waiting(here)
+            scene.finish(ending(claimed))
+            assert waiting.ends() is True
+
+    def test_holder_to_be_stopped_is_told(self, scene: Scene) -> None:
+        scene.add_one(exclusive_key="k")
+        scene.claim()
+        scene.add_one(exclusive_key="k")
+        with listening(scene.ledger) as here:
+            waiting = Waiting(here)
+            claim(scene.desk, node="other", jobs=("job",), queues=("default",), limit=1, decide=replaces)
+            assert waiting.ends() is True
+
+    def test_another_ledgers_news_are_not_ours(self, scene: Scene, postgres: Postgres) -> None:
+        with listening(scene.ledger) as here, psycopg.connect(postgres.url, autocommit=True) as other:
+            other.execute("NOTIFY public_other_news")
+            assert here.wait(0.2) is False
+
+    def test_many_notifications_are_few_hints(self, scene: Scene) -> None:
+        with listening(scene.ledger) as here:
+            for _ in range(200):
+                scene.desk.write(scene.hot.notify)
+            began, hints = time.monotonic(), 0
+            while here.wait(0.1):
+                hints += 1
+            assert 1 <= hints <= (time.monotonic() - began) / 0.02 + 1
+
+    def test_cut_connection_is_opened_anew_without_a_word(self, scene: Scene, postgres: Postgres) -> None:
+        with listening(scene.ledger) as here, psycopg.connect(postgres.url, autocommit=True) as admin:
+            assert isinstance(here, Listening)
+            old = here._connection
+            admin.execute("SELECT pg_terminate_backend(%s)", (old.info.backend_pid,))
+            until(lambda: here.wait(0.1) is not None and here._connection not in (None, old), LONG_S, "listens again")
+            waiting = Waiting(here)
+            scene.desk.write(scene.hot.notify)
+            assert waiting.ends() is True
+
+
+def test_ledger_that_is_away_is_asked_for_less_and_less_often() -> None:
+    from fencepost.ledger.ledger import open_ledger
+    from tests.ledger.conftest import RUNTIME
+
+    here = listener(open_ledger("postgresql://nobody@127.0.0.1:1/none", RUNTIME))
+    assert isinstance(here, Listening)
+    dials = []
+    dial = here._dialect.dial
+    here._dialect.dial = lambda timeout_s=None: dials.append(time.monotonic()) or dial(timeout_s)  # type: ignore[method-assign]
+    began = time.monotonic()
+    while time.monotonic() - began < 2.0:
+        assert here.wait(0.05) is False
+    assert 1 <= len(dials) <= 3
+    here.close()
