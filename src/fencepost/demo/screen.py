@@ -52,7 +52,7 @@ class PlainScreen:
 
     def show(self, view: View) -> None:
         """Write what is new."""
-        for line in view.lines:
+        for line in (*view.turns, *view.lines):
             self.say(f"  {line}")
 
     def close(self) -> None:
@@ -75,7 +75,9 @@ class LiveScreen:
         self._live.console.print(line, markup=False, highlight=False)
 
     def show(self, view: View) -> None:
-        """Draw the picture anew."""
+        """Draw the picture anew; what the demo is about stays above it."""
+        for line in view.turns:
+            self.say(f"          {line}")
         self._recent.extend(view.lines)
         self._live.update(self._picture(view))
 
@@ -102,12 +104,14 @@ def _table(*columns: str) -> Table:
 
 
 def table_of(tallies: Sequence[Tally]) -> Table:
-    """Draw the count."""
-    table = _table("job", "due", "ran", "misfired", "skipped", "failed", "open", "missing", "duplicates", "lost writes")
-    for tally in (*tallies, total(tallies)):
-        numbers = (tally.due, tally.ran, tally.misfired, tally.skipped, tally.failed, tally.open)
-        wrongs = (tally.missing, tally.duplicates, tally.lost_writes)
-        table.add_row(tally.job, *(str(number) for number in (*numbers, *wrongs)))
+    """Draw the count; what failed or is still open has a column only if there is any."""
+    whole = total(tallies)
+    troubles = [name for name in ("failed", "open") if getattr(whole, name)]
+    names = ["due", "ran", "misfired", "skipped", *troubles, "missing", "duplicates", "lost_writes"]
+    table = _table("job", *(name.replace("_", " ") for name in names))
+    for tally in (*tallies, whole):
+        table.add_row(tally.job, *(str(getattr(tally, name)) for name in names))
+    table.columns[0].no_wrap = True
     for column in table.columns[1:]:
         column.justify = "right"
     return table

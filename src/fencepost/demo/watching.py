@@ -52,7 +52,8 @@ class View:
 
     nodes: dict[str, str]  # name → living, dead or left; of a name that came again, the latest
     runs: tuple[Seen, ...]
-    lines: tuple[str, ...]  # what is new since the look before
+    turns: tuple[str, ...]  # losses and takeovers since the look before
+    lines: tuple[str, ...]  # what has ended since then
 
     def running(self, node: str) -> list[Seen]:
         """Return what a node has in hand."""
@@ -87,8 +88,8 @@ class Watcher:
                 nodes = {short(name) or "": _state(left, dead) for name, left, dead in connection.execute(_NODES)}
                 lost = list(connection.execute(_LOST))
         except sqlite3.OperationalError:
-            return View({}, (), ())
-        return View(nodes, runs, (*self._losses(lost, runs), *self._takeovers(runs), *self._endings(runs)))
+            return View({}, (), (), ())
+        return View(nodes, runs, (*self._losses(lost, runs), *self._takeovers(runs)), tuple(self._endings(runs)))
 
     def _losses(
         self, lost: list[tuple[int, int, int, str | None, str | None]], runs: tuple[Seen, ...]
