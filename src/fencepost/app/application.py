@@ -332,12 +332,15 @@ class App(Operating):
 
     def close(self) -> None:
         """Stop, and close every connection. The application may be used again; it then opens anew."""
+        from fencepost.engine.transactions import close_engine  # noqa: PLC0415 - most applications never have one
+
         self.stop()
         opened, self._locks = self._locks, {}
         ledger, self._ledger = self._ledger, None
         for locks in opened.values():
             locks.close()
         if ledger is not None:
+            close_engine(ledger)
             ledger.close()
 
     def _new_name(self) -> str:

@@ -135,10 +135,11 @@ class JobFunction(JobHandle, Generic[P, R]):
 
 def as_schedules(given: tuple[object, ...]) -> tuple[Schedule, ...]:
     """Return the schedules among what a decorator was given; None stands for none."""
-    return tuple(_as_schedule(each) for each in given if each is not None)
+    return tuple(as_schedule(each) for each in given if each is not None)
 
 
-def _as_schedule(given: object) -> Schedule:
+def as_schedule(given: object) -> Schedule:
+    """Return what was given if it is a schedule, else raise `InvalidSchedule`."""
     if isinstance(given, Cron | Every | At):
         return given
     if isinstance(given, str):

@@ -79,11 +79,9 @@ class Schedules:
         The parameters are checked against the job's function, or, if another deploy owns the job, against what that
         deploy has put on record.
         """
-        from fencepost.app.declaring import as_schedules  # noqa: PLC0415 - it imports us
+        from fencepost.app.declaring import as_schedule  # noqa: PLC0415 - it imports us
 
-        (due,) = as_schedules((schedule,)) or (None,)
-        if due is None:
-            raise TypeError("give the schedule: cron(…), every(…) or at(…)")
+        due = as_schedule(schedule)
         known = self._app.operations.job(job if isinstance(job, str) else job.name)
         stored = known.signature.validate(params or {}, job=known.name)
         new = NewSchedule(schedule_id(id), known.name, schedule_to_json(due), canonical_json(stored))

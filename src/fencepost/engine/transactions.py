@@ -17,7 +17,6 @@ from fencepost.fence.ledger_transaction import LedgerTransaction
 from fencepost.fence.run_row import RunRow, Terms
 from fencepost.ledger.dialects.hot import Endings, hot_words
 from fencepost.ledger.finishing import end_keyed
-from fencepost.ledger.journal import About, journal
 
 if TYPE_CHECKING:
     from fencepost.engine.context import RunContext
@@ -58,8 +57,15 @@ def _record_refusal(run: Run, ledger: Ledger, why: str) -> None:
     """Put on record, in a transaction of its own, that a stale writer was turned away."""
     run.log.warning("a write of %s was refused: %s", run.label, why)
     with suppress(FencepostError):  # the log has it, and the writer is turned away in any case
-        about = About(job=run.job, run_id=run.id, schedule=run.schedule, token=run.token, reason=why)
-        journal(ledger, None, REFUSED_WRITE, about._replace(detail={"node": run.node, "attempt": run.attempt}))
+        ledger.journal(
+            what=REFUSED_WRITE,
+            job=run.job,
+            run_id=run.id,
+            schedule=run.schedule,
+            token=run.token,
+            reason=why,
+            detail={"node": run.node, "attempt": run.attempt},
+        )
 
 
 def _finish(run: Run, ledger: Ledger) -> Callable[[Connection], bool]:
@@ -105,6 +111,13 @@ def engine_of(ledger: Ledger) -> Engine:
     engine = _new_engine(ledger)
     _engines[ledger] = (process, engine)
     return engine
+
+
+def close_engine(ledger: Ledger) -> None:
+    """Close the connections of the engine, if there is one; a later transaction opens anew."""
+    found = _engines.pop(ledger, None)
+    if found is not None:
+        found[1].dispose(close=found[0] == ledger.runtime.process_id())
 
 
 def _new_engine(ledger: Ledger) -> Engine:
