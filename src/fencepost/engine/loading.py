@@ -98,7 +98,7 @@ def _it_has(module: ModuleType, wanted: str) -> str:
 
 def _checked(found: object, spec: str) -> Application:
     if not _is_app(found):
-        raise InvalidApp(f"{spec!r} is not an App but a {type(found).__name__}; make one: app = fencepost.App()")
+        raise InvalidApp(f"{spec!r} is not an App but of type {type(found).__name__}; make one: app = fencepost.App()")
     return found  # type: ignore[return-value]
 
 

@@ -47,7 +47,12 @@ class WorkerLine:
         return message or None
 
     def answer(self, line: bytes) -> None:
-        """Write one line, whole, even if a signal comes in between."""
+        """Write one line, whole, even if a signal comes in between.
+
+        A child that a job forked and let return would be a second worker: it ends here.
+        """
+        if os.getpid() != self._pid:
+            os._exit(0)
         rest = memoryview(line)
         while rest:
             rest = rest[os.write(self._answers, rest) :]

@@ -40,11 +40,11 @@ class Assignment:
 
     __slots__ = ("claim", "expected_s", "hand", "stop", "taken_at")
 
-    def __init__(self, claim: Claim, *, taken_at: float, expected_s: float) -> None:
+    def __init__(self, claim: Claim, taken_at: float) -> None:
         """Take a claim; nobody has it yet."""
         self.claim = claim
         self.taken_at = taken_at
-        self.expected_s = expected_s
+        self.expected_s = 0.0
         self.hand: Hand | None = None
         self.stop: StopReason | None = None
 
@@ -96,24 +96,22 @@ class Hand:
 
     # -- giving and taking back --------------------------------------------------------------------------------------
 
-    def has_room_for(self, assignment: Assignment) -> bool:
-        """Whether it may be given this one now: it is free, or will be in a moment."""
-        if self.stage is not Stage.READY:
+    def give(self, assignment: Assignment, expected_s: float) -> bool:
+        """Send a claim to the worker, if it is free or will be in a moment; False if that is not so."""
+        if self.in_hand and not self._has_time_for(expected_s):
             return False
-        if not self.in_hand:
-            return True
-        return not self.is_stuck and self._load_s + assignment.expected_s <= LEAD_S and len(self.in_hand) < _MOST
-
-    def give(self, assignment: Assignment) -> bool:
-        """Send a claim to the worker; False if that is not possible just now."""
         serial = self._last + 1
         if not self._send(wire.claim_message(serial, assignment.claim)):
             return False
         self._last = serial
         self.in_hand[serial] = assignment
-        self._load_s += assignment.expected_s
+        self._load_s += expected_s
+        assignment.expected_s = expected_s
         assignment.hand = self
         return True
+
+    def _has_time_for(self, expected_s: float) -> bool:
+        return not self.is_stuck and self._load_s + expected_s <= LEAD_S and len(self.in_hand) < _MOST
 
     def _send(self, message: bytes) -> bool:
         process = self.process

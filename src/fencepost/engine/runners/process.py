@@ -131,10 +131,9 @@ class ProcessRunner:
     def submit(self, claims: Sequence[Claim]) -> None:
         """Take these, and send what the workers can take at once."""
         now = self._runtime.monotonic()
-        expected_s = self._pace.expected_s
         with self._lock:
             for claim in claims:
-                assignment = Assignment(claim, taken_at=now, expected_s=expected_s(claim.job))
+                assignment = Assignment(claim, now)
                 self._held[claim.run_id] = assignment
                 self._queue.append(assignment)
             if self._is_closing:
@@ -194,6 +193,7 @@ class ProcessRunner:
         """Hand back what has not started, wait for the rest, stop what is left, and end the workers."""
         self._is_closing = True
         if self._task is None:
+            self._workers.close()
             return
         self.take_back()
         self._await(lambda: not self._held, within_s=grace_s)
@@ -216,17 +216,24 @@ class ProcessRunner:
 
     def _run(self) -> None:
         while not self._is_over:
-            heard = [(worker, worker.receive()) for worker in self._workers.wait(self._nap_s())]
-            now = self._runtime.monotonic()
-            with self._lock:
-                for worker, lines in heard:
-                    self._hear(worker, lines)
-                self._look_after(now)
-                self._feed(now)
-            self._tell()
-            if heard:
-                self._runtime.sleep(_GATHER_S)
+            try:
+                self._turn()
+            except Exception as error:  # noqa: BLE001 - without this loop no run would end any more
+                self._told(Event(What.RUNNER_WARNING, reason=f"the workers' loop stumbled: {error!r}"))
+                self._runtime.sleep(_FIRST_PAUSE_S)
         self._workers.close()
+
+    def _turn(self) -> None:
+        heard = [(worker, worker.receive()) for worker in self._workers.wait(self._nap_s())]
+        now = self._runtime.monotonic()
+        with self._lock:
+            for worker, lines in heard:
+                self._hear(worker, lines)
+            self._look_after(now)
+            self._feed(now)
+        self._tell()
+        if heard:
+            self._runtime.sleep(_GATHER_S)
 
     def _nap_s(self) -> float:
         self._is_idle = not self._held and len(self._hands) == self._slots
@@ -279,7 +286,7 @@ class ProcessRunner:
         term_at, kill_at = self._deadlines()
         try:
             process = self._workers.start(self._command, env=self._env, term_at=term_at, kill_at=kill_at)
-        except OSError as error:
+        except Exception as error:  # noqa: BLE001 - a place for a worker must not be lost to it
             with self._lock:
                 self._hands.remove(hand)
                 self._pause(hand, f"a worker could not be started: {error}")
@@ -319,7 +326,8 @@ class ProcessRunner:
             self._emit(self._verdict(assignment, ended, took_us=round((now - started_at) * 1_000_000), now=now))
         self._requeue(assignment for assignment in hand.in_hand.values() if assignment.claim.run_id in self._held)
         hand.close()
-        if hand.is_unused and ended.forced is None and not self._is_closing:
+        is_useless = hand.trouble is not None or (hand.is_unused and ended.forced is None)
+        if is_useless and not self._is_closing:
             self._pause(hand, hand.trouble or f"a worker {verdicts.description(ended)} before it had done anything")
 
     def _requeue(self, assignments: Iterable[Assignment]) -> None:
@@ -367,9 +375,9 @@ class ProcessRunner:
             self._fill(hand, share)
 
     def _fill(self, hand: Hand, most: int) -> None:
-        queue = self._queue
+        queue, expected_s = self._queue, self._pace.expected_s
         for _ in range(most):
-            if not queue or not hand.has_room_for(queue[0]) or not hand.give(queue[0]):
+            if not queue or not hand.give(queue[0], expected_s(queue[0].claim.job)):
                 return
             queue.popleft()
 
