@@ -8,7 +8,20 @@ engine pass their own `Desk`; calls without one borrow a connection for their du
 from __future__ import annotations
 
 from fencepost.core.runtime import Runtime
-from fencepost.ledger import deploys, history, migrations, pruning, requests
+from fencepost.ledger import (
+    claiming,
+    deploys,
+    finishing,
+    history,
+    looking,
+    migrations,
+    planning,
+    promoting,
+    pruning,
+    reaping,
+    requests,
+    waking,
+)
 from fencepost.ledger import jobs as of_jobs
 from fencepost.ledger import journal as of_journal
 from fencepost.ledger import nodes as of_nodes
@@ -56,6 +69,19 @@ class Ledger(Database):
     journal = of_journal.journal
     journal_entries = of_journal.entries
     prune = pruning.prune
+    # the loops of a node, each on a desk of its own
+    plan = staticmethod(planning.plan)
+    claim = staticmethod(claiming.claim)
+    keys_wanted = staticmethod(claiming.keys_wanted)
+    mine = staticmethod(claiming.mine)
+    finish = staticmethod(finishing.finish)
+    look = staticmethod(looking.look)
+    cancels = staticmethod(looking.cancels)
+    check = staticmethod(looking.check)
+    progress = staticmethod(looking.progress)
+    reap = staticmethod(reaping.reap)
+    promote_stranded = staticmethod(promoting.promote_stranded)
+    listener = waking.listener
 
 
 def open_ledger(url: str, runtime: Runtime) -> Ledger:

@@ -37,7 +37,10 @@ _ENDED = (
 _IS_OURS = "r.id = e.id AND r.token = e.token AND r.attempts = e.attempt AND r.state = 'running'"
 _IS_AGAIN = "e.state IN ('queued', 'waiting') AND r.cancel_requested_at IS NULL"
 
-_LOCK = f"SELECT r.id FROM {{rows:e id=int attempt=int token=int}} STRAIGHT_JOIN {{run}} r FORCE INDEX (PRIMARY) ON {_IS_OURS}{{for_update}}"
+_LOCK = f"""
+SELECT r.id FROM {{rows:e id=int attempt=int token=int}} STRAIGHT_JOIN {{run}} r FORCE INDEX (PRIMARY) ON {_IS_OURS}
+{{for_update}}
+"""
 
 _KEEP = f"""
 INSERT INTO {{attempt}} (run_id, number, node, token, started_at, ended_at, took_us, outcome, error_code, error, trace)

@@ -16,7 +16,7 @@ from fencepost.ledger.dialects.dialect import Cursor, Dialect, Parameters, Troub
 from fencepost.ledger.urls import LedgerUrl
 
 _NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
-_TYPES = {"int": "BIGINT", "float": "DOUBLE", "text": "LONGTEXT"}
+_TYPES = {"int": "BIGINT", "float": "DOUBLE", "text": "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"}
 _IDLE_S = 600
 _RECORD_CHANGED = 1020
 _CONFLICTS = frozenset((ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, _RECORD_CHANGED))

@@ -120,13 +120,14 @@ class PostgresDialect(Dialect):
     def _greet(self, connection: BoundedConnection, limit_s: float) -> None:
         # A proxy makes up the process id it announces at connecting; the server's own answer is true.
         row = connection.execute("SELECT pg_backend_pid()").fetchone()
-        limits = [(name, math.ceil(limit_s * 1000)) for name in _LIMITS]
+        limits: list[tuple[str, object]] = [(name, math.ceil(limit_s * 1000)) for name in _LIMITS]
         if row is None or row[0] != connection.info.backend_pid:
             # What is set or prepared on a pooled connection may reach others, or not be there the next time.
             connection.prepare_threshold = None
             local = "".join(f"; SET LOCAL {name} = {value}" for name, value in limits)
             connection.begin_sql = f"{_BEGIN}{local}"
         else:
+            limits += _STEADY
             settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in limits)
             connection.execute(f"SELECT {settings}")
 
@@ -204,6 +205,9 @@ class PostgresDialect(Dialect):
 
 
 _LIMITS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+# A plan that is kept was perhaps made when a table was empty, and reading all of it the cheapest way. And no plan of
+# ours is worth compiling, which PostgreSQL before 18 would do once a way is discouraged.
+_STEADY = (("enable_seqscan", "off"), ("jit", "off"), ("default_transaction_isolation", "read committed"))
 
 
 def conninfo(url: LedgerUrl, timeout_s: float) -> dict[str, Any]:

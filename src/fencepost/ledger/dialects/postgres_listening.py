@@ -102,7 +102,7 @@ class Listening:
                 self._dial_at = float("inf")
                 return
             connection.execute(f"LISTEN {channel(self._dialect)}")
-        except (*self._dialect.errors, OSError):
+        except (psycopg.Error, OSError):
             self._give_up()
             return
         self._connection, self._pause_s = connection, _FIRST_PAUSE_S
