@@ -17,9 +17,10 @@ from fencepost.errors import NoSuchJob
 from fencepost.ledger import history, jobs, schedules
 from fencepost.ledger.history import RunFilter, RunRow
 from fencepost.ledger.ledger import Ledger
-from fencepost.ledger.schedule_rows import StoredSchedule
+from fencepost.ledger.schedule_rows import StoredSchedule, every_row
 
 _LOOK_BACK = 200
+_MOST_SCHEDULES = 100  # of one job; for more, the schedule itself is asked for by its id
 
 
 class Became(StrEnum):
@@ -55,15 +56,19 @@ class Why:
 
 def why(ledger: Ledger, job: str, at_us: int) -> list[Why]:
     """Answer for every schedule of a job, or for the one schedule of that id; those that were due come alone."""
-    found = schedules.schedules(ledger, job=job, with_deleted=True)
-    if not found:
-        found = [each for each in schedules.schedules(ledger, after_id=job[:-1], limit=50) if each.id == job]
+    found = schedules.schedules(ledger, job=job, with_deleted=True, limit=_MOST_SCHEDULES) or _by_id(ledger, job)
     if not found:
         if job not in {each.name for each in jobs.jobs(ledger)}:
             raise NoSuchJob(job)
         return [Why(job, at_us, Became.NO_SCHEDULE, f"{job!r} has no schedule: it runs when somebody asks for it")]
     answers = [_Asked(ledger, each, at_us).answer() for each in found]
     return [each for each in answers if each.became is not Became.NOT_DUE] or answers
+
+
+def _by_id(ledger: Ledger, schedule_id: str) -> list[StoredSchedule]:
+    """Return the schedule of this id, also if it was deleted."""
+    query = every_row(ledger).where(ledger.tables.schedule.c.id == schedule_id)
+    return ledger.read(lambda cursor: [StoredSchedule(*row) for row in ledger.rows(cursor, query)])
 
 
 class _Asked:

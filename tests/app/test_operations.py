@@ -1,0 +1,286 @@
+"""What operators do and ask, on each database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from fencepost import App, cron, every
+from fencepost.app.composing import publish
+from fencepost.core.identity import tick_key
+from fencepost.core.runs import Requested
+from fencepost.core.tick import instant
+from fencepost.engine.why import Became
+from fencepost.errors import IllegalMove, InvalidParameters, NoSuchJob, NoSuchRun
+from fencepost.ledger.journal import About
+
+HOUR_US = 3_600_000_000
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[App]:
+    app = App(url)
+
+    @app.job(every("1h"))
+    def settle(account: int = 1) -> None: ...
+
+    @app.job(cron("0 3 * * *"), cron("0 15 * * *"))
+    def report() -> None: ...
+
+    @app.job
+    def by_hand(days: int = 1) -> None: ...
+
+    publish(app)
+    yield app
+    app.close()
+
+
+def acts(app: App, **about: Any) -> list[tuple[str, str | None, str | None]]:
+    found = app.operations.journal(about=About(**about))
+    return [(entry.what, entry.by, entry.reason) for entry in found]
+
+
+def set_run(app: App, run_id: int, **values: Any) -> None:
+    run = app.ledger.tables.run
+    change = run.update().where(run.c.id == run_id).values(**values)
+    app.ledger.write(lambda cursor: app.ledger.change(cursor, change))
+
+
+def set_schedule(app: App, schedule_id: str, **values: Any) -> None:
+    table = app.ledger.tables.schedule
+    change = table.update().where(table.c.id == schedule_id).values(**values)
+    app.ledger.write(lambda cursor: app.ledger.change(cursor, change))
+
+
+def hours_ago(app: App, hours: int) -> int:
+    return app.ledger.now_us() // HOUR_US * HOUR_US - hours * HOUR_US
+
+
+def test_a_person_asks_for_a_run_and_the_journal_knows_who_and_why(app: App) -> None:
+    made = app.trigger("settle", {"account": 7}, by="ann", reason="audit")
+    row = app.run(made.run_id)
+    assert (row.requested_by, row.reason, row.params) == ("ann", "audit", '{"account":7}')
+    assert acts(app, run_id=made.run_id) == [("run triggered", "ann", "audit")]
+
+
+def test_the_same_key_triggers_once_and_is_noted_once(app: App) -> None:
+    first = app.trigger("settle", by="ann", key="k")
+    assert app.trigger("settle", by="bob", key="k").run_id == first.run_id
+    assert acts(app, run_id=first.run_id) == [("run triggered", "ann", None)]
+
+
+def test_typed_parameters_are_read_as_the_job_wants_them(app: App) -> None:
+    assert app.operations.read_params("by_hand", {"days": "3"}) == {"days": 3}
+    with pytest.raises(InvalidParameters, match="a whole number"):
+        app.operations.read_params("by_hand", {"days": "three"})
+
+
+@pytest.mark.parametrize("by", ["", "  ", None])
+def test_an_act_without_a_name_is_refused(app: App, by: Any) -> None:
+    for act in (
+        lambda: app.trigger("settle", by=by),
+        lambda: app.cancel(1, by=by),
+        lambda: app.retry(1, by=by),
+        lambda: app.reprocess(by=by),
+        lambda: app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T01:00Z", by=by),
+    ):
+        with pytest.raises(InvalidParameters, match="say who does this"):
+            act()
+    assert app.runs() == []
+
+
+def test_cancel_and_retry_are_told_by_their_outcome(app: App) -> None:
+    made = app.trigger("by_hand", {"days": 3}, by="ann")
+    assert app.cancel(made.run_id, by="bob", reason="mistake") == "cancelled"
+    assert app.cancel(made.run_id, by="bob") == "too late"
+    again = app.retry(made.run_id, by="ann", reason="not a mistake")
+    assert (app.run(again).retry_of, app.run(again).params) == (made.run_id, '{"days":3}')
+    with pytest.raises(IllegalMove):
+        app.retry(again, by="ann")
+    with pytest.raises(NoSuchRun):
+        app.cancel(10**9, by="ann")
+
+
+def test_what_was_given_up_is_reprocessed_once_from_where_one_left_off(app: App) -> None:
+    ids = [app.trigger("by_hand", by="ann").run_id for _ in range(3)]
+    for run_id in ids:
+        set_run(app, run_id, state="dead")
+    first = app.reprocess(by="ann", limit=2)
+    assert [each.old_id for each in first] == ids[:2]
+    rest = app.reprocess(by="ann", after_id=first[-1].old_id)
+    assert [each.old_id for each in rest] == ids[2:]
+    assert [each.is_new for each in app.reprocess(by="ann")] == [False] * 3
+
+
+class TestBackfill:
+    def test_each_due_time_becomes_one_run_with_its_window(self, app: App) -> None:
+        done = app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T05:00Z", by="ann", reason="lost")
+        assert (done.asked, done.new) == (6, 6)
+        rows = app.runs(job="settle", after_id=0)
+        dues = [instant(row.due_at) for row in rows if row.due_at is not None]
+        assert dues == [datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in range(6)]
+        assert {(row.window_end or 0) - (row.window_start or 0) for row in rows} == {HOUR_US}
+        assert {(row.schedule, row.requested_by, row.state) for row in rows} == {("settle", "ann", "queued")}
+        assert rows[0].exclusive_key == "job:settle"
+        assert acts(app, job="settle")[0] == ("backfill requested", "ann", "lost")
+
+    def test_the_same_key_again_asks_for_nothing_new(self, app: App) -> None:
+        first = app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T01:00Z", by="ann")
+        again = app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T02:00Z", by="ann", key=first.key)
+        assert (again.asked, again.new) == (3, 1)
+        anew = app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T01:00Z", by="ann")
+        assert anew.new == 2
+
+    def test_all_schedules_of_a_job_are_filled_or_the_one_that_was_named(self, app: App) -> None:
+        day = ("2026-01-01T00:00Z", "2026-01-01T23:59Z")
+        assert app.backfill("report", *day, by="ann").asked == 2
+        assert app.backfill("report", *day, by="ann", schedule="report:2").asked == 1
+
+    def test_other_parameters_may_be_given(self, app: App) -> None:
+        app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T00:00Z", by="ann", params={"account": 9})
+        assert app.runs(job="settle")[0].params == '{"account":9}'
+
+    def test_a_long_range_is_refused_unless_it_is_meant(self, app: App) -> None:
+        two_years = ("2024-01-01T00:00Z", "2026-01-01T00:00Z")
+        with pytest.raises(InvalidParameters, match=r"due 17545 times .* limit=17545"):
+            app.backfill("settle", *two_years, by="ann")
+        assert app.runs() == []
+
+    @pytest.mark.parametrize(
+        ("job", "first", "last", "says"),
+        [
+            ("by_hand", "2026-01-01T00:00Z", "2026-01-02T00:00Z", "no such schedule"),
+            ("settle", "2026-01-02T00:00Z", "2026-01-01T00:00Z", "before it begins"),
+        ],
+    )
+    def test_what_makes_no_sense_is_refused(self, app: App, job: str, first: str, last: str, says: str) -> None:
+        with pytest.raises(InvalidParameters, match=says):
+            app.backfill(job, first, last, by="ann")
+
+    def test_many_are_recorded_in_batches(self, app: App) -> None:
+        done = app.backfill("settle", "2026-01-01T00:00Z", "2026-02-28T00:00Z", by="ann")
+        assert (done.asked, done.new) == (1393, 1393)
+        assert len(acts(app, job="settle")) == 2  # the deploy's and this one
+
+
+class TestWhy:
+    def due(self, app: App, at_us: int, **values: Any) -> int:
+        """Record what became of a due time, as the planner and the others would have."""
+        told = {"state": "queued", **values}
+        asked = Requested(
+            job="settle",
+            type="scheduled",
+            origin_key=tick_key("settle", at_us),
+            schedule="settle",
+            first_due_at_us=told.pop("first_due_at_us", at_us),
+            due_at_us=at_us,
+            ticks=told.pop("ticks", 1),
+            exclusive_key="job:settle",
+            state="queued",
+        )
+        [made] = app.ledger.enqueue([asked])
+        set_run(app, made.run_id, **told)
+        return made.run_id
+
+    def why(self, app: App, at_us: int, job: str = "settle") -> Any:
+        (answer,) = app.why(job, instant(at_us))
+        return answer
+
+    def test_it_ran(self, app: App) -> None:
+        at_us = hours_ago(app, 2)
+        run_id = self.due(app, at_us, state="succeeded", node="n1", attempts=1, started_at=at_us, ended_at=at_us + 5)
+        answer = self.why(app, at_us)
+        assert (answer.became, answer.run.id) == (Became.RAN, run_id)
+        assert f"run {run_id} succeeded on node n1 (attempt 1, token " in answer.sentence
+
+    def test_it_failed(self, app: App) -> None:
+        at_us = hours_ago(app, 2)
+        self.due(app, at_us, state="dead", attempts=2, error_code="ValueError", error="no")
+        answer = self.why(app, at_us)
+        assert answer.became is Became.FAILED
+        assert "was given up after 2 attempts: ValueError: no" in answer.sentence
+
+    def test_it_was_put_together_with_others(self, app: App) -> None:
+        last_us = hours_ago(app, 2)
+        run_id = self.due(app, last_us, first_due_at_us=last_us - 3 * HOUR_US, ticks=4, state="succeeded", attempts=1)
+        answer = self.why(app, last_us - HOUR_US)
+        assert answer.run.id == run_id
+        assert "put together with others (4 due times from" in answer.sentence
+
+    def test_it_misfired(self, app: App) -> None:
+        at_us = hours_ago(app, 2)
+        self.due(app, at_us, state="misfired", why="not planned in time; misfire is skip")
+        assert self.why(app, at_us).became is Became.MISFIRED
+
+    def test_it_was_skipped_because_another_held_its_key(self, app: App) -> None:
+        at_us = hours_ago(app, 2)
+        holder = self.due(app, at_us, state="running", started_at=at_us)
+        self.due(app, at_us + HOUR_US, state="skipped", why="overlap is forbid", ended_at=at_us + HOUR_US)
+        answer = self.why(app, at_us + HOUR_US)
+        assert answer.became is Became.SKIPPED
+        assert answer.sentence.endswith(f"was skipped: overlap is forbid; run {holder} held 'job:settle'")
+
+    def test_it_waits_for_its_key(self, app: App) -> None:
+        at_us = hours_ago(app, 0)
+        self.due(app, at_us, state="waiting", waits_for="key", why="its exclusive key is taken by run 1")
+        answer = self.why(app, at_us)
+        assert answer.became is Became.PLANNED
+        assert "waits for its key: its exclusive key is taken by run 1" in answer.sentence
+
+    def test_it_is_still_to_come(self, app: App) -> None:
+        assert self.why(app, hours_ago(app, -24)).became is Became.TO_COME
+
+    def test_it_was_never_due_then(self, app: App) -> None:
+        at_us = hours_ago(app, 2) + 5
+        answer = self.why(app, at_us)
+        assert answer.became is Became.NOT_DUE
+        assert answer.nearest_us == (at_us - 5, at_us - 5 + HOUR_US)
+        assert "the nearest due times are" in answer.sentence
+
+    def test_the_schedule_was_made_later(self, app: App) -> None:
+        assert self.why(app, hours_ago(app, 24)).became is Became.BEFORE
+
+    def test_the_record_is_gone(self, app: App) -> None:
+        set_schedule(app, "settle", created_at=1)
+        answer = self.why(app, hours_ago(app, 24))
+        assert answer.became is Became.FORGOTTEN
+        assert "retention" in answer.sentence
+
+    def test_the_schedule_is_paused(self, app: App) -> None:
+        app.schedules.pause("settle", by="ann", reason="month-end")
+        answer = self.why(app, hours_ago(app, -24))
+        assert answer.became is Became.PAUSED
+        assert "by ann: month-end" in answer.sentence
+
+    def test_the_schedule_was_deleted(self, app: App) -> None:
+        app.schedules.put("extra", "settle", every("1h"))
+        app.schedules.delete("extra")
+        answer = self.why(app, hours_ago(app, -24), job="extra")
+        assert answer.became is Became.BEFORE
+        assert "deleted at" in answer.sentence
+
+    def test_a_job_without_a_schedule_says_so(self, app: App) -> None:
+        assert self.why(app, hours_ago(app, 1), job="by_hand").became is Became.NO_SCHEDULE
+
+    def test_an_unknown_job_is_refused(self, app: App) -> None:
+        with pytest.raises(NoSuchJob):
+            app.why("nobody", datetime(2026, 1, 1, tzinfo=UTC))
+
+    def test_of_several_schedules_those_that_were_due_answer(self, app: App) -> None:
+        tomorrow = (instant(app.ledger.now_us()) + timedelta(days=1)).replace(
+            hour=15, minute=0, second=0, microsecond=0
+        )
+        assert [each.schedule for each in app.why("report", tomorrow)] == ["report:2"]
+        assert len(app.why("report", tomorrow + timedelta(minutes=1))) == 2
+
+
+def test_jobs_of_every_deploy_are_known(app: App) -> None:
+    assert [row.name for row in app.jobs_known()] == ["by_hand", "report", "settle"]
+
+
+def test_before_anybody_started_there_are_no_nodes_and_no_leader(app: App) -> None:
+    assert app.nodes() == []
+    assert app.leader() is None
