@@ -135,6 +135,10 @@ class Dialect(ABC):
                 return LedgerUnavailable(f"{self.product}: {first_line(error)}")
 
     @abstractmethod
+    def objection(self, cursor: Cursor) -> str | None:
+        """Say why this server cannot keep a ledger: too old, or not to be written to; None if it can."""
+
+    @abstractmethod
     def insert_row(self, cursor: Cursor, table: Table, values: Mapping[str, Any]) -> bool:
         """Insert a row; False if some unique key has it already, and nothing was changed."""
 

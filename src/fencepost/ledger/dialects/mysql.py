@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,8 @@ from fencepost.ledger.urls import LedgerUrl
 
 _NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
 _TYPES = {"int": "BIGINT", "float": "DOUBLE", "text": "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"}
+_OLDEST_MYSQL = (8, 0)
+_OLDEST_MARIADB = (10, 6)
 _IDLE_S = 600
 _RECORD_CHANGED = 1020
 _CONFLICTS = frozenset((ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, _RECORD_CHANGED))
@@ -101,6 +104,19 @@ class MysqlDialect(Dialect):
         )
         return f"JSON_TABLE(%s, '$[*]' COLUMNS (n FOR ORDINALITY, {chosen})) AS {alias}"
 
+    def objection(self, cursor: Cursor) -> str | None:
+        """Look at the version (JSON_TABLE and SKIP LOCKED are needed), and whether it takes writes."""
+        cursor.execute("SELECT VERSION(), @@global.read_only, @@global.log_bin, @@global.binlog_format")
+        version, read_only, has_log, log_format = cursor.fetchone()
+        oldest = _OLDEST_MARIADB if "mariadb" in version.lower() else _OLDEST_MYSQL
+        if _numbers(version) < oldest:
+            return f"{self.product} is version {version}; MySQL 8.0 or MariaDB 10.6 or later is needed"
+        if read_only:
+            return f"{self.product} is read-only: the ledger needs the primary"
+        if has_log and log_format == "STATEMENT":
+            return f"{self.product} has binlog_format=STATEMENT; READ COMMITTED needs ROW or MIXED"
+        return None
+
     def insert_row(self, cursor: Cursor, table: Table, values: Mapping[str, Any]) -> bool:
         """Insert, and see whether it fails: what a client may have set decides how else to tell old from new."""
         sql, parameters = self.written(insert(table).values(dict(values)))
@@ -128,6 +144,12 @@ def _settings(connection: Any, timeout_s: float) -> list[str]:
     if "MariaDB" in str(getattr(connection, "server_version", "")):
         settings += f", idle_write_transaction_timeout = {math.ceil(timeout_s)}"
     return ["SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", f"SET SESSION {settings}"]
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    """Read ``10.11.6-MariaDB-…`` or ``8.0.36``; some proxies and clouds write ``5.5.5-`` before MariaDB's own."""
+    own = version.removeprefix("5.5.5-")
+    return tuple(int(number) for number in re.findall(r"\d+", own)[:2])
 
 
 def _code(error: BaseException) -> int:

@@ -20,6 +20,7 @@ from fencepost.ledger.urls import LedgerUrl
 
 RV = TypeVar("RV")
 _FEW = 3
+_GRACE_S = 0.5  # the server ends a statement by itself, and then the connection is still good
 OLDEST_VERSION = 120000
 _NOW = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
 _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
@@ -109,7 +110,7 @@ class PostgresDialect(Dialect):
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         connection = BoundedConnection.connect(**conninfo(self.url, limit_s))
         connection.clock = self.runtime.monotonic
-        connection.timeout_s = limit_s
+        connection.timeout_s = limit_s + _GRACE_S
         try:
             self._greet(connection, limit_s)
         except BaseException:
@@ -172,6 +173,19 @@ class PostgresDialect(Dialect):
         )
         source = "json_array_elements(%s::json) WITH ORDINALITY AS e(value, n)"
         return f"(SELECT {chosen} FROM {source} ORDER BY n) AS {alias}"  # noqa: S608 - names of ours
+
+    def objection(self, cursor: Cursor) -> str | None:
+        """Look at the version, and whether it is a primary."""
+        names = ("server_version_num", "server_version", "transaction_read_only")
+        settings = ", ".join(f"current_setting('{name}')" for name in names)
+        cursor.execute(f"SELECT {settings}, pg_is_in_recovery()")
+        number, spelled, read_only, in_recovery = cursor.fetchone()
+        if int(number) < OLDEST_VERSION:
+            return f"{self.product} is version {spelled}; PostgreSQL 12 or later is needed"
+        if in_recovery or read_only == "on":
+            what = "a standby" if in_recovery else "read-only"
+            return f"{self.product} is {what}: the ledger needs the primary; name it, or list all hosts in the URL"
+        return None
 
     def insert_row(self, cursor: Cursor, table: Table, values: Mapping[str, Any]) -> bool:
         """Insert, and count."""

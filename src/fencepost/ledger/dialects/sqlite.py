@@ -135,6 +135,12 @@ class SqliteDialect(Dialect):
         chosen = ", ".join(f"json_extract(value, '$[{place}]') AS {name}" for place, name in enumerate(columns))
         return f"(SELECT {chosen} FROM json_each(?)) AS {alias}"  # noqa: S608 - names of ours
 
+    def objection(self, cursor: Cursor) -> str | None:
+        """Look at the version: RETURNING is needed."""
+        if sqlite3.sqlite_version_info >= OLDEST_VERSION:
+            return None
+        return f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or later is needed"
+
     def insert_row(self, cursor: Cursor, table: Table, values: Mapping[str, Any]) -> bool:
         """Insert, and count."""
         return self.execute(cursor, insert(table).values(dict(values)).on_conflict_do_nothing()).rowcount == 1

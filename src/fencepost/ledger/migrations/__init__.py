@@ -23,6 +23,7 @@ OLDEST, NEWEST = REVISIONS[0], REVISIONS[-1]  # what this version can work with
 
 def migrate(database: Database) -> tuple[str, ...]:
     """Run the steps that are missing and return their names; none if the tables are as they should be."""
+    _check_server(database)
     revision = current_revision(database)
     if revision == NEWEST:
         return ()
@@ -47,7 +48,8 @@ def ready_schema(database: Database) -> None:
 
 
 def check_schema(database: Database) -> None:
-    """Raise `SchemaMismatch` unless the tables are such as this version works with."""
+    """Raise `SchemaMismatch` if the tables, or `LedgerRefused` if the server, are not what this version needs."""
+    _check_server(database)
     revision = current_revision(database)
     if revision is None:
         raise SchemaMismatch(
@@ -75,6 +77,12 @@ def _revision(cursor: Cursor, table: str) -> str | None:
     cursor.execute(f"SELECT version_num FROM {table}")  # noqa: S608 - a checked identifier
     row = cursor.fetchone()
     return None if row is None else str(row[0])
+
+
+def _check_server(database: Database) -> None:
+    objection = database.read(database.dialect.objection)
+    if objection is not None:
+        raise LedgerRefused(objection)
 
 
 def _refuse_newer(database: Database, revision: str | None) -> None:

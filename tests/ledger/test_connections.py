@@ -1,0 +1,363 @@
+"""Connections to the ledger: they end in time, come back, are not shared with a forked child, and tell no secret."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from fencepost.core.runs import Requested
+from fencepost.errors import InvalidUrl, LedgerRefused, LedgerUnavailable, MissingExtra
+from fencepost.leases.schemes import store_from_url
+from fencepost.ledger import dialects, migrations
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects.mysql import _numbers
+from fencepost.ledger.ledger import Ledger, open_ledger
+from fencepost.ledger.turns import Turns
+from fencepost.ledger.urls import LedgerUrl, lease_url
+from fencepost.testing import until
+from testbed.mariadb import MariaDB
+from testbed.postgres import Postgres
+from testbed.proxy import Proxy
+from tests.ledger.conftest import RUNTIME
+
+Opened = Callable[[str], Ledger]
+REQUEST = Requested(job="settle", type="manual")
+
+
+@pytest.fixture
+def server(kind: str, request: pytest.FixtureRequest) -> Postgres | MariaDB:
+    if kind == "sqlite":
+        pytest.skip("there is no server")
+    return request.getfixturevalue("postgres" if kind == "postgresql" else "mariadb")
+
+
+@pytest.fixture
+def proxy(server: Postgres | MariaDB) -> Iterator[Proxy]:
+    with Proxy(server.host, server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def proxied(proxy: Proxy, ledger_url: str, opened: Opened) -> Ledger:
+    ledger = opened(f"{proxy.through(ledger_url)}&call_timeout=700ms")
+    assert ledger.runs() == []
+    return ledger
+
+
+class TestFaults:
+    def test_a_server_that_falls_silent_is_given_up_in_time(self, proxied: Ledger, proxy: Proxy) -> None:
+        proxy.hold()
+        began = time.monotonic()
+        with pytest.raises(LedgerUnavailable):
+            proxied.runs()
+        with pytest.raises(LedgerUnavailable):
+            proxied.enqueue([REQUEST])
+        assert time.monotonic() - began < 8
+
+    def test_after_a_cut_the_next_call_is_made_on_a_fresh_connection(self, proxied: Ledger, proxy: Proxy) -> None:
+        desk = proxied.desk("test")
+        assert desk.read(proxied.dialect.now_us) > 0
+        proxy.cut()
+        assert desk.read(proxied.dialect.now_us) > 0
+        proxy.cut()
+        assert desk.write(proxied.dialect.now_us) > 0
+        proxy.cut()
+        assert proxied.enqueue([REQUEST])[0].is_new
+        desk.rest()
+
+    def test_a_commit_without_an_answer_is_unknown_and_the_request_can_be_repeated(
+        self, proxied: Ledger, proxy: Proxy
+    ) -> None:
+        request = REQUEST._replace(origin_key="request:once")
+        desk = proxied.desk("test")
+        with pytest.raises(LedgerUnavailable), desk.transaction() as cursor:
+            proxied_record(proxied, cursor, request)
+            proxy.swallow_replies()
+        proxy.flow()
+        desk.rest()
+        until(lambda: proxied.runs(), 5, "the transaction to be committed")
+        [again] = proxied.enqueue([request])
+        assert not again.is_new
+        assert len(proxied.runs()) == 1
+
+    def test_a_server_that_is_not_there_is_told_in_a_sentence(self, proxied: Ledger, proxy: Proxy) -> None:
+        proxy.refuse()
+        proxied.close()
+        with pytest.raises(LedgerUnavailable, match=r"(PostgreSQL|MySQL) at 127.0.0.1"):
+            proxied.runs()
+
+
+def proxied_record(ledger: Ledger, cursor: object, request: Requested) -> None:
+    from fencepost.ledger.recording import record
+
+    record(ledger, cursor, [request])  # type: ignore[arg-type]
+
+
+class TestConflicts:
+    def test_a_deadlock_is_repeated_and_both_get_through(self, ledger: Ledger, kind: str) -> None:
+        if kind == "sqlite":
+            pytest.skip("one writer at a time: nothing deadlocks")
+        table = ledger.tables.name("exclusive")
+        quoted = "`key`" if kind == "mysql" else "key"
+        for key in ("a", "b"):
+            ledger.write(lambda cursor, key=key: cursor.execute(f"INSERT INTO {table} VALUES ('{key}', NULL, 0)"))
+        meet = threading.Barrier(2, timeout=5)
+        tries: list[str] = []
+
+        def add(first: str, second: str) -> None:
+            def work(cursor) -> None:
+                tries.append(first)
+                cursor.execute(f"UPDATE {table} SET token = token + 1 WHERE {quoted} = '{first}'")
+                if len(tries) <= 2:
+                    meet.wait()
+                cursor.execute(f"UPDATE {table} SET token = token + 1 WHERE {quoted} = '{second}'")
+
+            ledger.write(work)
+
+        threads = [threading.Thread(target=add, args=order) for order in (("a", "b"), ("b", "a"))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        def tokens(cursor) -> list[int]:
+            cursor.execute(f"SELECT token FROM {table}")
+            return [row[0] for row in cursor.fetchall()]
+
+        assert ledger.read(tokens) == [2, 2]
+        assert len(tries) == 3
+
+    def test_writers_of_one_process_take_turns_on_sqlite(self, tmp_path: Path, opened: Opened) -> None:
+        ledger = opened(f"sqlite:///{tmp_path}/app.db")
+        migrations.migrate(ledger)
+        threads = [threading.Thread(target=lambda: [ledger.enqueue([REQUEST]) for _ in range(50)]) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert ledger.counts() == {"queued": 400}
+
+    def test_a_second_transaction_within_the_first_is_refused_in_time_on_sqlite(
+        self, tmp_path: Path, opened: Opened
+    ) -> None:
+        ledger = opened(f"sqlite:///{tmp_path}/app.db?call_timeout=200ms")
+        migrations.migrate(ledger)
+        with ledger.desk("first").transaction(), pytest.raises(LedgerUnavailable, match="was busy for 200ms"):
+            ledger.enqueue([REQUEST])
+        assert ledger.enqueue([REQUEST])[0].is_new
+
+
+class TestTurns:
+    def test_no_more_than_the_limit_at_a_time_and_everybody_has_a_turn(self) -> None:
+        turns = Turns(RUNTIME, limit=2, what="x")
+        inside: list[int] = []
+        most: list[int] = []
+
+        def work(number: int) -> None:
+            with turns.turn(10):
+                inside.append(number)
+                most.append(len(inside))
+                inside.remove(number)
+
+        threads = [threading.Thread(target=work, args=(number,)) for number in range(30)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(most) == 30
+        assert max(most) <= 2
+
+    def test_who_waits_too_long_leaves_the_queue_and_takes_nobodys_turn(self) -> None:
+        turns = Turns(RUNTIME, limit=1, what="x")
+        with (
+            turns.turn(1),
+            pytest.raises(LedgerUnavailable, match="x was busy for 10ms: nothing was done"),
+            turns.turn(0.01),
+        ):
+            pass
+        with turns.turn(0.01):
+            pass
+
+
+class TestForks:
+    def in_child(self, work: Callable[[], object]) -> int:
+        child = os.fork()
+        if child == 0:
+            try:
+                signal.alarm(30)
+                work()
+                os._exit(0)
+            except BaseException as error:  # noqa: BLE001 - the child must not run the rest of the tests
+                print(repr(error), flush=True)
+                os._exit(1)
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+    @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+    def test_a_forked_child_uses_connections_of_its_own(self, ledger: Ledger) -> None:
+        desk = ledger.desk("test")
+        mine = desk.read(lambda cursor: session(ledger, cursor))
+        ledger.enqueue([REQUEST])
+
+        def work() -> None:
+            assert desk.read(lambda cursor: session(ledger, cursor)) != mine or ledger.dialect.name == "sqlite"
+            ledger.enqueue([REQUEST])
+            desk.write(ledger.dialect.now_us)
+
+        assert self.in_child(work) == 0
+        assert desk.read(lambda cursor: session(ledger, cursor)) == mine
+        assert ledger.counts() == {"queued": 2}
+        desk.rest()
+
+    @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
+    def test_a_fork_in_the_middle_of_a_call_to_sqlite_is_told(self, tmp_path: Path, opened: Opened) -> None:
+        ledger = opened(f"sqlite:///{tmp_path}/app.db")
+        migrations.migrate(ledger)
+
+        def work() -> None:
+            with pytest.raises(LedgerUnavailable, match="forked in the middle of a call to SQLite"):
+                ledger.runs()
+
+        with ledger.desk("test").transaction():
+            assert self.in_child(work) == 0
+
+
+def session(ledger: Ledger, cursor) -> int:
+    sql = {"postgresql": "SELECT pg_backend_pid()", "mysql": "SELECT CONNECTION_ID()", "sqlite": "SELECT 1"}
+    cursor.execute(sql[ledger.dialect.name])
+    return int(cursor.fetchone()[0])
+
+
+class TestUrls:
+    @pytest.mark.parametrize(
+        ("url", "made"),
+        [
+            ("postgresql://u:p%40w@h:5433/d?prefix=x_", "postgresql+psycopg://u:p%40w@h:5433/d"),
+            ("postgres://h/d?sslmode=require", "postgresql+psycopg://h/d?sslmode=require"),
+            ("mariadb://u@h/d?call_timeout=1s", "mysql+pymysql://u@h/d"),
+            ("mysql://u@h:3307/d?ssl_ca=/x.pem", "mysql+pymysql://u@h:3307/d?ssl_ca=%2Fx.pem"),
+            ("sqlite:////var/app.db", "sqlite:////var/app.db"),
+        ],
+    )
+    def test_a_url_becomes_one_of_sqlalchemy(self, url: str, made: str) -> None:
+        assert LedgerUrl.parse(url).sqlalchemy().render_as_string(hide_password=False) == made
+
+    @pytest.mark.parametrize(
+        "url",
+        [
+            "sqlite:///app.db?prefix=x_&call_timeout=1s",
+            "postgresql://u:p@h/d?schema=s&prefix=x_&history=3d&sslmode=require",
+            "postgresql+psycopg://u:p@h/d",
+            "mysql://u@h/d?accept_risk=galera",
+            "mariadb+pymysql://u@h/d",
+        ],
+    )
+    def test_the_lease_store_beside_it_understands_the_same_url(self, url: str) -> None:
+        assert store_from_url(lease_url(url), RUNTIME)
+
+    @pytest.mark.parametrize(
+        ("url", "says"),
+        [
+            ("redis://h", "a ledger cannot be kept in redis://; it can in: sqlite, postgresql, mysql, mariadb"),
+            ("sqlite://app.db", "names a host; a file is written with three slashes"),
+            ("sqlite:///:memory:", "needs a file"),
+            ("mysql://h", "needs a database"),
+            ("mysql://a,b/d", "takes one host"),
+            ("postgresql://h/d?prefx=x", "does not know the option 'prefx'"),
+            ("postgresql://h/d?prefix=Robert'); DROP", "use lower-case letters"),
+            ("mysql://h/d?schema=s", "does not know the option 'schema'"),
+        ],
+    )
+    def test_bad_urls_are_refused_in_one_sentence(self, url: str, says: str) -> None:
+        with pytest.raises(InvalidUrl, match=says) as error:
+            open_ledger(url, RUNTIME)
+        assert "\n" not in str(error.value)
+
+    def test_a_missing_driver_names_the_extra(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        def missing(name: str) -> None:
+            raise ModuleNotFoundError("No module named 'pymysql'", name="pymysql")
+
+        monkeypatch.setattr(dialects.importlib, "import_module", missing)
+        with pytest.raises(MissingExtra, match=r"needs the package 'pymysql': pip install 'fencepost\[mysql\]'"):
+            open_ledger("mysql://h/d", RUNTIME)
+
+    def test_no_secret_is_shown(self, postgres: Postgres, opened: Opened) -> None:
+        with psycopg.connect(postgres.url, autocommit=True) as connection:
+            connection.execute("CREATE ROLE guest LOGIN PASSWORD 'sesame'")
+        ledger = opened(f"postgresql://guest:sesame@{postgres.host}:{postgres.port}/nowhere")
+        with pytest.raises(LedgerRefused, match="refuses the connection") as error:
+            ledger.runs()
+        shown = f"{error.value} {error.value!r} {ledger!r} {ledger.url} {ledger.url!r}"
+        assert "sesame" not in shown
+
+    def test_versions_of_mariadb_and_mysql_are_read(self) -> None:
+        assert _numbers("10.11.6-MariaDB-0+deb12u1") == (10, 11)
+        assert _numbers("5.5.5-10.6.1-MariaDB") == (10, 6)
+        assert _numbers("8.0.36") == (8, 0)
+
+
+class TestSqliteFiles:
+    def test_a_file_that_was_replaced_is_opened_anew(self, tmp_path: Path, opened: Opened) -> None:
+        ledger = opened(f"sqlite:///{tmp_path}/app.db")
+        migrations.migrate(ledger)
+        ledger.enqueue([REQUEST])
+        for path in tmp_path.iterdir():
+            path.unlink()
+        migrations.migrate(ledger)
+        assert ledger.runs() == []
+        ledger.enqueue([REQUEST])
+        assert opened(f"sqlite:///{tmp_path}/app.db").counts() == {"queued": 1}
+
+    def test_a_file_that_is_none_is_told_in_a_sentence(self, tmp_path: Path, opened: Opened) -> None:
+        (tmp_path / "app.db").write_text("this is a letter to my aunt, and no database at all, believe me")
+        with pytest.raises(LedgerRefused, match=r"app\.db is no SQLite database; name another file"):
+            opened(f"sqlite:///{tmp_path}/app.db").runs()
+
+    def test_a_folder_that_is_not_there_is_told_in_a_sentence(self, tmp_path: Path, opened: Opened) -> None:
+        with pytest.raises(LedgerRefused, match="check that its folder exists"):
+            opened(f"sqlite:///{tmp_path}/nowhere/app.db").runs()
+
+    def test_what_is_committed_is_on_the_disk(self, tmp_path: Path, opened: Opened) -> None:
+        ledger = opened(f"sqlite:///{tmp_path}/app.db")
+
+        def settings(cursor) -> list[object]:
+            return [cursor.execute(f"PRAGMA {name}").fetchone()[0] for name in ("journal_mode", "synchronous")]
+
+        assert ledger.read(settings) == ["wal", 2]
+
+    def test_readers_do_not_wait_for_a_writer(self, tmp_path: Path, opened: Opened) -> None:
+        url = f"sqlite:///{tmp_path}/app.db?call_timeout=100ms"
+        ledger = opened(url)
+        migrations.migrate(ledger)
+        with sqlite3.connect(tmp_path / "app.db", isolation_level=None) as other:
+            other.execute("BEGIN IMMEDIATE")
+            assert opened(url).runs() == []
+            with pytest.raises(LedgerUnavailable, match="did not answer within 100ms"):
+                ledger.enqueue([REQUEST])
+            other.execute("ROLLBACK")
+        other.close()
+
+
+def test_a_standby_or_read_only_server_is_refused(postgres: Postgres, opened: Opened) -> None:
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE looker LOGIN")
+        connection.execute("ALTER ROLE looker SET default_transaction_read_only = on")
+    ledger = opened(postgres.url.replace("postgres@", "looker@"))
+    with pytest.raises(LedgerRefused, match="is read-only: the ledger needs the primary"):
+        migrations.check_schema(ledger)
+
+
+def test_desks_are_rested_and_opened_again(ledger: Ledger) -> None:
+    desk: Desk = ledger.desk("test")
+    first = desk.read(lambda cursor: session(ledger, cursor))
+    desk.rest()
+    desk.rest()
+    assert desk.read(lambda cursor: session(ledger, cursor)) != first or ledger.dialect.name == "sqlite"
+    desk.rest()
