@@ -1,9 +1,10 @@
 """The clock gate: a ledger clock that leaps must not make a node skip a year, or bury the living.
 
 A node compares the ledger's time with its own monotonic clock, which counts also while the machine sleeps. As long as
-both advance alike, the gate is open. When the ledger's time is off by more than the limit against where it should be
-by now, the gate closes: nothing is planned and nobody is declared dead until the clock is back within the limit, or an
-operator has looked and starts the node anew.
+both advance alike, the gate is open. When the ledger's time is ahead by more than the limit of where it should be by
+now, the gate closes: nothing is planned and nobody is declared dead until the clock is back within the limit, or an
+operator has looked and starts the node anew. A leap back is told, and then followed: it repeats nothing, for what is
+planned only moves forward, and it makes nobody look dead.
 
 **Not promised.** That a leap below the limit is noticed: it is what misfire policies are for. Nor one that happened
 while the node was not there.
@@ -22,8 +23,13 @@ class Leap:
 
     by_us: int
 
+    @property
+    def is_ahead(self) -> bool:
+        """Whether it leapt forward."""
+        return self.by_us > 0
+
     def __str__(self) -> str:
-        direction = "ahead" if self.by_us > 0 else "back"
+        direction = "ahead" if self.is_ahead else "back"
         return f"the ledger's clock leapt {direction} by {abs(self.by_us) / 1e6:.0f} s"
 
 
@@ -41,10 +47,10 @@ class ClockGate:
     @property
     def is_open(self) -> bool:
         """Whether planning and reaping may go on."""
-        return self.leap is None
+        return self.leap is None or not self.leap.is_ahead
 
     def observe(self, *, ledger_us: int, now: float) -> Leap | None:
-        """Compare the two clocks; return the leap while there is one.
+        """Compare the two clocks; return the leap: while there is one ahead, once for one back.
 
         The first reading is believed. Small differences are slewing clocks, and are followed.
         """
@@ -53,10 +59,8 @@ class ClockGate:
             return None
         expected_us = self._first_ledger_us + round((now - self._first_now) * 1_000_000)
         off_us = ledger_us - expected_us
-        if abs(off_us) > self._limit_us:
-            self.leap = Leap(off_us)
-        else:
-            self.leap = None
+        self.leap = Leap(off_us) if abs(off_us) > self._limit_us else None
+        if off_us <= self._limit_us:
             self._follow(ledger_us, now)
         return self.leap
 

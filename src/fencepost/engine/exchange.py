@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, Ending, StopReason
 from fencepost.core.runtime import Runtime
+from fencepost.core.states import RunState
 from fencepost.engine.burial import Burial
 from fencepost.engine.endings import Endings
 from fencepost.engine.gate import Gate
@@ -41,6 +42,7 @@ _PLENTY = 64
 _FEW = 32
 _HOLD_OFF_S = 0.02
 _FIRST_RECHECK_S = 0.05
+_QUEUED = str(RunState.QUEUED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +70,7 @@ class Exchange:
         poll_s: float,
         emit: Callable[[Event], None],
         on_look: Callable[[Look], None],
+        on_waiting: Callable[[int], None],
         gate: Gate | None = None,
     ) -> None:
         self._desk = ledger.desk("exchange")
@@ -81,9 +84,11 @@ class Exchange:
         self._poll_s = poll_s
         self._emit = emit
         self._on_look = on_look
+        self._on_waiting = on_waiting
         self._gate = gate
         self._in_hand: dict[int, Claim] = {}
         self._ended: deque[Ending] = deque()
+        self._again_us: list[int] = []
         self._expects_work = True
         self._is_unsure = False
         self._is_draining = False
@@ -147,6 +152,8 @@ class Exchange:
                 ending = ending_of(taken, outcome)
                 if ending is not None:
                     ended.append(ending)
+                    if ending.state == _QUEUED:
+                        self._again_us.append(ending.delay_us)
 
     def _finish(self) -> None:
         ended = self._ended
@@ -158,10 +165,19 @@ class Exchange:
             self._clock.told(finished.now_us)
             if finished.promoted:
                 self._expects_work = True
+            self._expect_again(finished.now_us)
             if self._gate is not None:
                 self._gate.release(ending.exclusive_key for ending in batch)
             for run_id in finished.refused:
                 self._emit(Event(What.RUN_REFUSED, run_id=run_id, reason="it was no longer ours when it ended"))
+
+    def _expect_again(self, now_us: int) -> None:
+        """Wake for what is to be tried again; if that is a while off, the planner has to queue it first."""
+        for delay_us in self._again_us:
+            at_us = now_us + delay_us
+            self._next_at = min(self._next_at, self._clock.here(at_us))
+            self._on_waiting(at_us)
+        self._again_us.clear()
 
     def _give_up_former(self) -> None:
         """Give up what a lost identity of this process left behind: nobody knows better that it was stopped."""

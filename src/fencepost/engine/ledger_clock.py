@@ -20,14 +20,19 @@ class LedgerClock:
         self._gate = ClockGate()
         self._contact = Contact(longest_gap_s=longest_gap_s)
         self._ahead_us = 0
+        self._untold: list[Leap] = []
 
-    def told(self, ledger_us: int) -> Leap | None:
-        """Note an answer of the ledger; return the leap if its clock is not to be believed."""
+    def told(self, ledger_us: int) -> bool:
+        """Note an answer of the ledger; return whether its clock is to be believed."""
         now = self._runtime.monotonic()
         with self._lock:
             self._ahead_us = ledger_us - round(now * 1_000_000)
             self._contact.answered(now)
-            return self._gate.observe(ledger_us=ledger_us, now=now)
+            was_open = self._gate.is_open
+            leap = self._gate.observe(ledger_us=ledger_us, now=now)
+            if leap is not None and was_open:  # one that lasts is told of once
+                self._untold.append(leap)
+            return self._gate.is_open
 
     def unanswered(self) -> None:
         """Note that a call was not answered."""
@@ -39,10 +44,11 @@ class LedgerClock:
         """Whether the ledger's clock advances as ours does."""
         return self._gate.is_open
 
-    @property
-    def leap(self) -> Leap | None:
-        """The leap, while there is one."""
-        return self._gate.leap
+    def untold(self) -> list[Leap]:
+        """Return the leaps that nobody has been told of yet."""
+        with self._lock:
+            untold, self._untold = self._untold, []
+        return untold
 
     def contact_s(self) -> float:
         """How long contact has been unbroken."""

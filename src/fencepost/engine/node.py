@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 
 from fencepost.core.events import Event, What
 from fencepost.core.runs import StopReason
-from fencepost.core.runtime import Runtime
+from fencepost.core.runtime import Runtime, Task
 from fencepost.core.timings import Timings
 from fencepost.engine.burial import Burial
 from fencepost.engine.endings import Endings
@@ -42,6 +42,7 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.looking import Look
 from fencepost.ledger.nodes import NewNode, join, leave, note_pause
 from fencepost.ledger.pruning import Retention
+from fencepost.ledger.waking import listener
 
 LEADER = "fencepost/leader"
 _LOOP_ENDS_WITHIN_S = 5.0
@@ -88,8 +89,9 @@ class Node:
         self._stopped = runtime.event()
         self._troubled: dict[str, str] = {}
         self._election: Election | None = None
+        self._listening: Task | None = None
         timings = settings.timings
-        poll_s = settings.poll_s or (5.0 if ledger.sends_hints else 2.0)
+        poll_s = settings.poll_s or (5.0 if ledger.dialect.name == "postgresql" else 2.0)
         self._clock = LedgerClock(runtime, longest_gap_s=max(timings.ttl_s / 2, 2 * poll_s))
         self._membership = Membership(
             locks=locks,
@@ -114,11 +116,16 @@ class Node:
             poll_s=poll_s,
             emit=emit,
             on_look=self._looked,
+            on_waiting=self._waits,
             gate=self._gate,
         )
         self._planner = Planner(
             ledger=ledger,
-            ticks=Ticks(horizon_us=round(HORIZON_S * 1_000_000), emit=emit),
+            ticks=Ticks(
+                horizon_us=round(HORIZON_S * 1_000_000),
+                emit=emit,
+                is_believed=self._clock.told,
+            ),
             clock=self._clock,
             is_member=lambda: self._membership.member is not None,
             may_plan=self._may_lead,
@@ -151,7 +158,7 @@ class Node:
             self._loop("pruner", self._pruner.step),
             self._loop("pauses", self._pauses.step),
         ]
-        self._listener = ledger.listener()
+        self._listener = listener(ledger)
 
     # -- beginning and end -------------------------------------------------------------------------------------------
 
@@ -165,7 +172,7 @@ class Node:
             self._election = self._locks.election(LEADER, ttl=self._settings.timings.ttl_s)
         for loop in self._loops:
             loop.start()
-        self._runtime.spawn("fencepost-listener", self._listen)
+        self._listening = self._runtime.spawn("fencepost-listener", self._listen)
 
     def stop(self, grace_s: float) -> None:
         """Claim nothing more, give what runs `grace_s` to end, tell the ledger, and leave."""
@@ -179,6 +186,8 @@ class Node:
         self._listener.close()
         for loop in self._loops:
             loop.stop(_LOOP_ENDS_WITHIN_S)
+        if self._listening is not None:
+            self._listening.join(_LOOP_ENDS_WITHIN_S)
         if self._election is not None:
             self._election.stop()
         self._leave()
@@ -250,6 +259,10 @@ class Node:
         self._planner_loop.wake()
         self._reaper.nodes_changed(look.nodes_mark)
 
+    def _waits(self, at_us: int) -> None:
+        self._planner.waits_until(at_us)
+        self._planner_loop.wake()
+
     def _wake_membership(self) -> None:
         self._member_loop.wake()
 
@@ -272,6 +285,7 @@ class Node:
                     self._hint()
             except FencepostError:
                 self._runtime.sleep(1.0)  # a hint is a courtesy: polling finds it too
+        self._listener.wait(0.0)  # it is closed; whoever waits lets go of its connection
 
     # -- ending in order ---------------------------------------------------------------------------------------------
 

@@ -12,17 +12,18 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from fencepost.core.clock_gate import Leap
 from fencepost.core.events import Event, What
 from fencepost.engine.ledger_clock import LedgerClock
-from fencepost.engine.ticks import Ticks
+from fencepost.engine.ticks import ClockLeapt, Ticks
 from fencepost.errors import LedgerUnavailable
-from fencepost.ledger.journal import About, journal
+from fencepost.ledger.journal import journal
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.planning import plan
 
 HORIZON_S = 2.0
 _BATCH = 500
-_WHILE_CLOSED_S = 5.0
+_WHILE_CLOSED_S = 2.0
 
 
 class Planner:
@@ -49,7 +50,6 @@ class Planner:
         self._on_planned = on_planned
         self._emit = emit
         self._rest_s = rest_s
-        self._has_told = False
         self._next_due_us: int | None = 0  # unknown: plan at once
         self._next_waiting_us: int | None = None
 
@@ -58,14 +58,19 @@ class Planner:
         self._next_due_us = next_due_us
         self._next_waiting_us = next_waiting_us
 
+    def waits_until(self, at_us: int) -> None:
+        """Note that a run waits for this time."""
+        known = self._next_waiting_us
+        self._next_waiting_us = at_us if known is None else min(known, at_us)
+
     def step(self, now: float) -> float:
         """Plan what is due within the horizon."""
         if not self._is_member() or not self._may_plan():
             return now + self._rest_s
+        for leap in self._clock.untold():
+            self._alarm(leap)
         if not self._clock.is_believed:
-            self._alarm()
-            self._clock.told(self._ledger.now_us(self._desk))
-            return now + _WHILE_CLOSED_S
+            return self._wait_for_the_clock(now)
         if self._plan_from(now) > now:
             return self._sleep_until(now)
         return self._plan(now)
@@ -80,6 +85,8 @@ class Planner:
         except LedgerUnavailable:
             self._clock.unanswered()
             raise
+        except ClockLeapt:
+            return now
         self._clock.told(planned.now_us)
         self._next_due_us = planned.next_due_at_us
         self._next_waiting_us = None  # those that were near are queued; a look tells of the next
@@ -101,9 +108,12 @@ class Planner:
         # A schedule that another node is planning right now shows as due until it has committed.
         return max(wake_at, now + 0.02)
 
-    def _alarm(self) -> None:
-        if not self._has_told:
-            self._has_told = True
-            why = f"{self._clock.leap}; this node plans nothing and declares nobody dead until it is back, or restarted"
-            self._emit(Event(What.CLOCK_LEAPT, reason=why, node="-"))
-            journal(self._ledger, self._desk, What.CLOCK_LEAPT, About(reason=why))
+    def _wait_for_the_clock(self, now: float) -> float:
+        is_believed = self._clock.told(self._ledger.now_us(self._desk))
+        return now if is_believed else now + _WHILE_CLOSED_S
+
+    def _alarm(self, leap: Leap) -> None:
+        stops = "this node plans nothing and declares nobody dead until it is back, or this node is restarted"
+        why = f"{leap}; {stops}" if leap.is_ahead else f"{leap}; nothing that was planned is planned again"
+        self._emit(Event(What.CLOCK_LEAPT, reason=why, node="-"))
+        journal(self._ledger, self._desk, what=What.CLOCK_LEAPT, reason=why)

@@ -33,7 +33,7 @@ class Pruner:
         if self._begins or not self._may_prune():
             self._begins = False  # many nodes start together, and none of them to do this
             return now + _EVERY_S * (0.1 + self._runtime.random())
-        if prune(self._ledger, self._retention, limit=_BATCH, desk=self._desk):
+        if prune(self._ledger, self._desk, self._retention, limit=_BATCH):
             return now + 0.05
         self._desk.rest()
         return now + _EVERY_S * (0.5 + self._runtime.random())

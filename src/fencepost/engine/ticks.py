@@ -33,10 +33,19 @@ class _Kind:
     params_hash: str
 
 
-class Ticks:
-    """Decides what becomes of the ticks of a schedule."""
+class ClockLeapt(Exception):
+    """The ledger's clock is not to be believed: whatever was about to be planned by it must not be written."""
 
-    def __init__(self, *, horizon_us: int, emit: Callable[[Event], None]) -> None:
+
+class Ticks:
+    """Decides what becomes of the ticks of a schedule.
+
+    `is_believed` is asked about the ledger's time before anything is decided by it, inside the transaction that would
+    write it: a leap that is noticed one transaction later has moved every schedule already.
+    """
+
+    def __init__(self, *, horizon_us: int, emit: Callable[[Event], None], is_believed: Callable[[int], bool]) -> None:
+        self._is_believed = is_believed
         self._horizon_us = horizon_us
         self._emit = emit
 
@@ -45,6 +54,8 @@ class Ticks:
 
         One that this release cannot read (a newer deploy made it) is left as it is, and looked at again in a minute.
         """
+        if not self._is_believed(now_us):
+            raise ClockLeapt
         try:
             kind = _kind((row.id, row.job, row.origin), row.spec, row.params, row.policy)
         except ConfigurationError as error:
