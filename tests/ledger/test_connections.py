@@ -30,12 +30,11 @@ from tests.ledger.conftest import RUNTIME
 
 Opened = Callable[[str], Ledger]
 REQUEST = Requested(job="settle", type="manual")
+SERVERS = ("postgresql", "mysql")
 
 
 @pytest.fixture
 def server(kind: str, request: pytest.FixtureRequest) -> Postgres | MariaDB:
-    if kind == "sqlite":
-        pytest.skip("there is no server")
     return request.getfixturevalue("postgres" if kind == "postgresql" else "mariadb")
 
 
@@ -52,6 +51,7 @@ def proxied(proxy: Proxy, ledger_url: str, opened: Opened) -> Ledger:
     return ledger
 
 
+@pytest.mark.parametrize("kind", SERVERS)
 class TestFaults:
     def test_a_server_that_falls_silent_is_given_up_in_time(self, proxied: Ledger, proxy: Proxy) -> None:
         proxy.hold()
@@ -83,7 +83,7 @@ class TestFaults:
             proxy.swallow_replies()
         proxy.flow()
         desk.rest()
-        until(lambda: proxied.runs(), 5, "the transaction to be committed")
+        until(proxied.runs, 5, "the transaction to be committed")
         [again] = proxied.enqueue([request])
         assert not again.is_new
         assert len(proxied.runs()) == 1
@@ -102,9 +102,8 @@ def proxied_record(ledger: Ledger, cursor: object, request: Requested) -> None:
 
 
 class TestConflicts:
+    @pytest.mark.parametrize("kind", SERVERS)
     def test_a_deadlock_is_repeated_and_both_get_through(self, ledger: Ledger, kind: str) -> None:
-        if kind == "sqlite":
-            pytest.skip("one writer at a time: nothing deadlocks")
         table = ledger.tables.name("exclusive")
         quoted = "`key`" if kind == "mysql" else "key"
         for key in ("a", "b"):
