@@ -139,11 +139,14 @@ def test_runs_with_one_key_follow_each_other(ledger_url: str) -> None:
 
 
 def test_a_run_can_be_cancelled_while_it_runs(ledger_url: str) -> None:
-    inside = threading.Event()
+    inside, outside = threading.Event(), threading.Event()
 
     def work(run) -> None:
         inside.set()
-        until(run.check, 20, "the run is told to stop")
+        try:
+            until(run.check, 20, "the run is told to stop")
+        finally:
+            outside.set()
 
     with crew(ledger_url, [job(work)]) as made:
         [run_id] = made.enqueue("work")
@@ -151,6 +154,7 @@ def test_a_run_can_be_cancelled_while_it_runs(ledger_url: str) -> None:
         assert inside.wait(20)
         cancel(made.ledger, run_id, by="anna", reason="wrong month")
         [row] = made.until_state("cancelled", 1)
+        assert outside.wait(20)
     assert row.id == run_id
 
 

@@ -22,6 +22,7 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.planning import plan
 
 HORIZON_S = 2.0
+_HORIZON_US = round(HORIZON_S * 1_000_000)
 _BATCH = 500
 _WHILE_CLOSED_S = 2.0
 
@@ -81,7 +82,7 @@ class Planner:
 
     def _plan(self, now: float) -> float:
         try:
-            planned = plan(self._desk, horizon_us=round(HORIZON_S * 1_000_000), limit=_BATCH, decide=self._ticks.plan)
+            planned = plan(self._desk, horizon_us=_HORIZON_US, limit=_BATCH, decide=self._ticks.plan)
         except LedgerUnavailable:
             self._clock.unanswered()
             raise
@@ -89,7 +90,8 @@ class Planner:
             return now
         self._clock.told(planned.now_us)
         self._next_due_us = planned.next_due_at_us
-        self._next_waiting_us = None  # those that were near are queued; a look tells of the next
+        if self._next_waiting_us is not None and self._next_waiting_us <= planned.now_us + _HORIZON_US:
+            self._next_waiting_us = None  # it is queued; a look tells of the next
         if planned.runs:
             self._on_planned()
         return now if planned.more else self._sleep_until(now)
