@@ -11,6 +11,9 @@
     url = "postgresql://db/app"
     ttl = "20s"
 
+    [retention]                 # how long what ended is kept; "forever" keeps it
+    succeeded = "7d"
+
     [jobs.settle]               # outweighs what the code says: for operators
     timeout = "10m"
 
@@ -34,9 +37,11 @@ from fencepost.core.nearest import suggestion
 from fencepost.core.timings import DEFAULT_TTL_S, Timings
 from fencepost.core.urls import StoreUrl
 from fencepost.errors import ConfigurationError, InvalidDuration, InvalidSetting
+from fencepost.ledger.pruning import Retention
 
 DEFAULT_URL = "sqlite:///fencepost.db"
 CONFIG_VARIABLE = "FENCEPOST_CONFIG"
+_TABLES = ("jobs", "retention")
 _BY_DEFAULT = "default"
 
 
@@ -56,6 +61,7 @@ class Settings:
     queues: tuple[str, ...] = ("default",)
     generation: int = 0
     leader: bool = False
+    retention: Retention = field(default_factory=Retention)
     jobs: Mapping[str, Mapping[str, Any]] = field(default_factory=_nothing)
     sources: Mapping[str, str] = field(default_factory=_nothing, compare=False)
 
@@ -97,14 +103,19 @@ def read_settings(
     sources: dict[str, str] = {}
     for name, source, value in (*_of_file(path, table), *_of_environment(variables), *_of_arguments(arguments)):
         values[KINDS[name].field], sources[name] = _read(name, source, value), source
-    return Settings(**values, jobs=_jobs(path, table), sources=MappingProxyType(sources))
+    return Settings(
+        **values,
+        retention=_retention(path, table),
+        jobs=_jobs(path, table),
+        sources=MappingProxyType(sources),
+    )
 
 
 def _of_file(path: Path | None, table: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
     for name in table:
-        if name not in KINDS and name != "jobs":
-            raise InvalidSetting(f"{path}: there is no setting {name!r}; {suggestion(name, [*KINDS, 'jobs'])}")
-    return [(name, f"{name} in {path}", value) for name, value in table.items() if name != "jobs"]
+        if name not in KINDS and name not in _TABLES:
+            raise InvalidSetting(f"{path}: there is no setting {name!r}; {suggestion(name, [*KINDS, *_TABLES])}")
+    return [(name, f"{name} in {path}", value) for name, value in table.items() if name not in _TABLES]
 
 
 def _of_environment(variables: Mapping[str, str]) -> list[tuple[str, str, Any]]:
@@ -153,6 +164,16 @@ def _parsed(path: Path) -> Mapping[str, Any]:
         raise InvalidSetting(f"{path}: the settings cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidSetting(f"{path}: this is no TOML: {error}") from None
+
+
+def _retention(path: Path | None, table: Mapping[str, Any]) -> Retention:
+    kept = table.get("retention", {})
+    if not isinstance(kept, Mapping):
+        raise InvalidSetting(f'{path}: write the retention as a table: [retention] succeeded="7d"')
+    try:
+        return Retention.of(**kept)
+    except ConfigurationError as error:
+        raise InvalidSetting(f"{path}: [retention]: {error}") from None
 
 
 def _jobs(path: Path | None, table: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:

@@ -118,6 +118,21 @@ def test_the_settings_of_single_jobs_are_kept_for_them(read: Any) -> None:
     }
 
 
+def test_retention_is_a_table_of_durations(read: Any) -> None:
+    retention = read(file='[retention]\nsucceeded = "7d"\ndead = "forever"').retention
+    assert (retention.succeeded, retention.dead) == (7 * 86400.0, None)
+    assert read(file="").retention == Settings().retention
+
+
+@pytest.mark.parametrize(
+    ("file", "says"), [("succeded = '7d'", "'succeded'"), ("dead = 'long'", "retention of dead 'long'")]
+)
+def test_a_bad_retention_is_refused_with_where_it_stands(read: Any, file: str, says: str) -> None:
+    with pytest.raises(InvalidSetting, match=r"fencepost\.toml: \[retention\]: .*") as refused:
+        read(file=f"[retention]\n{file}")
+    assert says in str(refused.value)
+
+
 def test_no_password_is_shown_or_repeated(read: Any) -> None:
     settings = read(url="postgresql://me:s3cret@db/app", leases="redis://:s3cret@cache")
     assert "s3cret" not in repr(settings)

@@ -1,5 +1,6 @@
 """What a job's function sees of its run."""
 
+import json
 import logging
 from datetime import UTC, date, datetime
 from zoneinfo import ZoneInfo
@@ -9,6 +10,7 @@ import pytest
 from fencepost.core.runs import StopReason
 from fencepost.core.tick import microseconds
 from fencepost.errors import LeaseLost, Stopped
+from fencepost.observe.logs import JsonFormatter
 from tests.app.surroundings import Told, run_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -70,6 +72,16 @@ def test_records_of_the_log_tell_of_which_run_they_are(caplog: pytest.LogCapture
     assert record.getMessage() == "paid 3"
     assert (record.run, record.attempt, record.token, record.node, record.account) == (12, 2, 1000, "here:1:abcd", 7)
     assert record.fencepost["run"] == 12
+
+
+def test_a_record_of_the_log_as_json_has_the_run_the_message_and_the_trace(caplog: pytest.LogCaptureFixture) -> None:
+    try:
+        int("no")
+    except ValueError:
+        run_of().log.exception("paid %d", 3)
+    entry = json.loads(JsonFormatter().format(caplog.records[0]))
+    assert (entry["message"], entry["run"], entry["token"]) == ("paid 3", 12, 1000)
+    assert "ValueError: invalid literal" in entry["trace"]
 
 
 def test_progress_must_be_a_number() -> None:

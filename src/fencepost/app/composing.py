@@ -7,7 +7,7 @@ or worker processes.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -67,21 +67,31 @@ def compose(app: App, runners: Mapping[str, Runner] | None = None) -> Composed:
     Puts the jobs and schedules of the code on record, so that every node and command knows them.
     """
     refuse_unknown_jobs(app)
-    ledger, settings = app.ledger, app.settings
     publish(app)
-    locks = open_locks(app, ledger.url.lease_url())
-    gate = None if settings.leases is None else open_locks(app, settings.leases)
-    node = Node(
-        ledger=ledger,
-        locks=locks,
-        gate_locks=gate,
+    settings = app.settings
+    urls = [app.ledger.url.lease_url(), *([] if settings.leases is None else [settings.leases])]
+    opened: list[Locks] = []
+    try:
+        for url in urls:
+            opened.append(open_locks(app, url))  # noqa: PERF401 - what was opened before one fails is to be closed
+        return Composed(_node(app, runners, opened), tuple(opened))
+    except BaseException:
+        for locks in opened:
+            locks.close()
+        raise
+
+
+def _node(app: App, runners: Mapping[str, Runner] | None, opened: Sequence[Locks]) -> Node:
+    return Node(
+        ledger=app.ledger,
+        locks=opened[0],
+        gate_locks=opened[1] if len(opened) > 1 else None,
         jobs=app.jobs,
         runners=local_runners(app) if runners is None else runners,
         runtime=app.runtime,
         settings=node_settings(app),
         emit=app.emit,
     )
-    return Composed(node, (locks,) if gate is None else (locks, gate))
 
 
 def open_locks(app: App, url: str) -> Locks:
@@ -104,6 +114,7 @@ def node_settings(app: App) -> NodeSettings:
         slots=slots_of(app),
         generation=settings.generation,
         leader=settings.leader,
+        retention=settings.retention,
     )
 
 

@@ -1,8 +1,8 @@
 """Events as structured log records.
 
-Each becomes one record of the logger ``fencepost.leases`` or, if it is of a node or a run, ``fencepost.engine``: a readable line of ``key=value`` pairs, and the same
-fields on the record as ``record.fencepost`` for formatters that want structure. `JsonFormatter` writes them as one JSON
-object per line.
+Each becomes one record of the logger ``fencepost.leases`` or, if it is of a node or a run, ``fencepost.engine``: a
+readable line of ``key=value`` pairs, and the same fields on the record as ``record.fencepost`` for formatters that want
+structure. `JsonFormatter` writes them as one JSON object per line.
 """
 
 from __future__ import annotations
@@ -72,7 +72,11 @@ class JsonFormatter(logging.Formatter):
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         entry = {"at": at.replace("+00:00", "Z"), "level": record.levelname.lower(), "logger": record.name}
         known = getattr(record, "fencepost", None)
-        entry |= known if isinstance(known, dict) else {"message": record.getMessage()}
+        entry |= known if isinstance(known, dict) else {}
+        if "event" not in entry:  # what people wrote, not one of ours, whose fields say it all
+            entry["message"] = record.getMessage()
+        if record.exc_info:
+            entry["trace"] = self.formatException(record.exc_info)
         return json.dumps(entry, ensure_ascii=False, default=str)
 
 
