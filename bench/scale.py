@@ -7,6 +7,7 @@ whatever else the machine does befalls them alike; what is printed is the median
 median of each round's last size over its first. Target: at most 1.5.
 
 - *claim*: a hundred runs that are due, by the call that the exchange makes. *finish*: the end of the same hundred.
+- *claim keyed*, *finish keyed*: the same for runs that exclude each other by keys; as many keys were used before.
 - *plan*: 200 schedules that have come due, picked at random among all, by the call that the planner makes, with its
   real rules: a run is recorded for each, and each moves on to its next due time.
 - *look*: the one question that an idle node asks.
@@ -35,7 +36,8 @@ in_project_environment()
 
 import psycopg  # noqa: E402
 
-from fencepost.core.policy import Policy  # noqa: E402
+from fencepost.core.overlap import Decision, decide  # noqa: E402
+from fencepost.core.policy import Overlap, Policy  # noqa: E402
 from fencepost.core.runs import Claim, Ending  # noqa: E402
 from fencepost.core.schedule import every, schedule_to_json  # noqa: E402
 from fencepost.engine.ticks import Ticks  # noqa: E402
@@ -50,8 +52,8 @@ from testbed.postgres import Postgres  # noqa: E402
 logging.getLogger("fencepost").setLevel(logging.ERROR)
 
 T = TypeVar("T")
-CALLS = ("claim", "finish", "plan", "look")
-TARGETED = ("claim", "plan")
+CALLS = ("claim", "finish", "claim keyed", "finish keyed", "plan", "look")
+TARGETED = ("claim", "claim keyed", "plan")
 TARGET = 1.5
 BATCH = 100
 PLANNED = 200
@@ -117,7 +119,7 @@ class Field:
         self._ledger.migrate()
         self._desk = self._ledger.desk("bench")
         self._sql = psycopg.connect(self._url, autocommit=True)
-        self._ticks = Ticks(horizon_us=HORIZON_US, emit=lambda event: None)
+        self._ticks = Ticks(horizon_us=HORIZON_US, emit=lambda event: None, is_believed=lambda now_us: True)
         self._jobs = tuple(f"job-{number}" for number in range(JOBS))
         self._random = random.Random(size)
         self._filled = 0
@@ -142,6 +144,7 @@ class Field:
         self._sql.execute(_SCHEDULES, (JOBS, schedule_to_json(every("7d")), first, last))
         self._sql.execute(_RUNS, (JOBS, self.size, first, last))
         self._sql.execute(_ATTEMPTS, (first, last))
+        self._sql.execute(_KEYS, (first, last))
         self._sql.execute(_NEXT_ID, (last,))
         self._filled = last
 
@@ -152,40 +155,36 @@ class Field:
 
     def turn(self) -> dict[str, float]:
         """Do each call a few times, and return the seconds that each took (the median, where there are several)."""
-        self._make_due()
-        gc.collect()
-        claims, finishes, looks = [], [], []
-        for _ in range(5):
-            seconds, claimed = _timed(self._claim)
-            claims.append(seconds)
-            finishes.append(_timed(lambda claimed=claimed: self._finish(claimed))[0])
-            looks.append(_timed(self._look)[0])
-        planning, planned = _timed(self._plan)
+        times: dict[str, list[float]] = {call: [] for call in CALLS}
+        for kind, keys in (("", [None] * 5 * BATCH), (" keyed", self._some("key", 5 * BATCH))):
+            self._sql.execute(_DUE_RUNS, (JOBS, keys))
+            gc.collect()
+            for _ in range(5):
+                seconds, claimed = _timed(self._claim)
+                times[f"claim{kind}"].append(seconds)
+                times[f"finish{kind}"].append(_timed(lambda claimed=claimed: self._finish(claimed))[0])
+                times["look"].append(_timed(self._look)[0])
+        self._sql.execute(_DUE_SCHEDULES, (WEEK_US, self._some("schedule", PLANNED)))
+        seconds, planned = _timed(self._plan)
         if planned != PLANNED:
             raise RuntimeError(f"{planned} of {PLANNED} schedules were planned")
+        times["plan"].append(seconds)
         self._tidy()
-        return {
-            "claim": statistics.median(claims),
-            "finish": statistics.median(finishes),
-            "plan": planning,
-            "look": statistics.median(looks),
-        }
+        return {call: statistics.median(each) for call, each in times.items()}
 
-    def _make_due(self) -> None:
-        self._sql.execute(_DUE_RUNS, (JOBS, 5 * BATCH))
-        chosen = self._random.sample(range(1, self._filled + 1), PLANNED)
-        self._sql.execute(_DUE_SCHEDULES, (WEEK_US, [f"schedule-{number}" for number in chosen]))
+    def _some(self, what: str, count: int) -> list[str]:
+        return [f"{what}-{number}" for number in self._random.sample(range(1, self._filled + 1), count)]
 
     def _claim(self) -> list[Claim]:
         claimed = claim(
-            self._desk, node="bench", jobs=self._jobs, queues=("default",), limit=BATCH, decide=_never_asked
+            self._desk, node="bench", jobs=self._jobs, queues=("default",), limit=BATCH, decide=_may_start
         ).claims
         if len(claimed) != BATCH:
             raise RuntimeError(f"{len(claimed)} of {BATCH} were claimed")
         return claimed
 
     def _finish(self, claims: list[Claim]) -> None:
-        endings = [Ending(each.run_id, each.attempt, each.token, "succeeded", "succeeded") for each in claims]
+        endings = [_ending(each) for each in claims]
         refused = finish(self._desk, endings).refused
         if refused:
             raise RuntimeError(f"refused: {refused}")
@@ -226,20 +225,28 @@ INSERT INTO fencepost_attempt (run_id, number, node, token, started_at, ended_at
 SELECT id, 1, node, token, started_at, ended_at, 100, 'succeeded' FROM fencepost_run WHERE id BETWEEN %s AND %s
 """
 _NEXT_ID = "SELECT setval(pg_get_serial_sequence('fencepost_run', 'id'), %s)"
+_KEYS = """
+INSERT INTO fencepost_exclusive (key, token) SELECT 'key-' || n, 1 FROM generate_series(%s::bigint, %s::bigint) n
+"""
 _DUE_RUNS = f"""
 INSERT INTO fencepost_run
-  (job, type, state, ticks, params, params_hash, priority, queue, attempts, failures, crashes, token, created_at,
-   available_at, generation)
-SELECT 'job-' || n %% %s, 'manual', 'queued', 1, '{{}}', '0123456789abcdef', 0, 'default', 0, 0, 0, 0, {_NOW}, {_NOW}, 0
-FROM generate_series(1, %s) n
+  (job, type, state, ticks, params, params_hash, priority, queue, exclusive_key, attempts, failures, crashes, token,
+   created_at, available_at, generation)
+SELECT 'job-' || n %% %s, 'manual', 'queued', 1, '{{}}', '0123456789abcdef', 0, 'default', key, 0, 0, 0, 0,
+  {_NOW}, {_NOW}, 0
+FROM unnest(%s::text[]) WITH ORDINALITY AS k(key, n)
 """
 _DUE_SCHEDULES = f"""
 UPDATE fencepost_schedule SET planned_through = {_NOW} - %s, next_due_at = {_NOW} - 1 WHERE id = ANY(%s)
 """
 
 
-def _never_asked(job: str, **_: object) -> Any:
-    raise RuntimeError("no run here has a key")
+def _may_start(job: str, **circumstances: Any) -> Decision:
+    return decide(Overlap.FORBID, **circumstances)
+
+
+def _ending(claim: Claim) -> Ending:
+    return Ending(claim.run_id, claim.attempt, claim.token, "succeeded", "succeeded", exclusive_key=claim.exclusive_key)
 
 
 def _timed(work: Callable[[], T]) -> tuple[float, T]:
@@ -261,7 +268,7 @@ def _show(options: argparse.Namespace, state: str, result: dict[str, Any], sizes
     for call in CALLS:
         figures = "  ".join(f"{us:>8,}" for us in result["us"][call])
         growth = result["growth"][call]
-        _say(options, f"  {call:7} {figures}   × {growth:.2f}{'  ← too much' if growth > TARGET else ''}")
+        _say(options, f"  {call:12} {figures}   × {growth:.2f}{'  ← too much' if growth > TARGET else ''}")
 
 
 def _say(options: argparse.Namespace, line: str) -> None:
