@@ -64,6 +64,14 @@ def test_an_exclusive_key_must_be_made_of_parameters() -> None:
     assert Job.of(settle, policy=Policy.of(exclusive="account:{account}"))
 
 
+def test_a_scheduled_job_must_be_given_what_its_exclusive_key_is_made_of() -> None:
+    """Else not one of its ticks could be planned: the function's own default is known only when it is called."""
+    policy = Policy.of(exclusive="account:{account}")
+    with pytest.raises(InvalidParameters, match=r"its exclusive key is 'account:\{account\}'.*params="):
+        Job.of(settle, policy=policy, schedules=[every("1h")])
+    assert Job.of(settle, policy=policy, schedules=[every("1h")], params={"account": 1})
+
+
 def test_a_scheduled_job_must_be_given_the_parameters_it_needs() -> None:
     def pay(account: int) -> None: ...
 

@@ -144,12 +144,6 @@ def test_an_event_loop_can_start_it_too(app: App) -> None:
 
 
 class TestForking:
-    """On SQLite alone: forking is about this process, not about the database."""
-
-    @pytest.fixture
-    def kind(self) -> str:
-        return "sqlite"
-
     def in_child(self, work: Callable[[], bool]) -> bool:
         pid = os.fork()
         if pid == 0:

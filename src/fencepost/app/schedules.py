@@ -13,6 +13,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fencepost.core.identity import canonical_json, schedule_id
+from fencepost.core.overlap import exclusive_key
 from fencepost.core.schedule import Schedule, describe, schedule_from_json, schedule_to_json
 from fencepost.core.tick import instant
 from fencepost.ledger import schedules
@@ -84,6 +85,7 @@ class Schedules:
         due = as_schedule(schedule)
         known = self._app.operations.job(job if isinstance(job, str) else job.name)
         stored = known.signature.validate(params or {}, job=known.name)
+        exclusive_key(known.name, known.policy, stored)  # it must be possible to make one, or no tick could be planned
         new = NewSchedule(schedule_id(id), known.name, schedule_to_json(due), canonical_json(stored))
         entry = ScheduleEntry.of(schedules.put(self._app.ledger, new, by=by, reason=reason))
         self._app.wake()

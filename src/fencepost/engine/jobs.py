@@ -13,6 +13,7 @@ from typing import Any
 
 from fencepost.core.identity import job_name, schedule_id
 from fencepost.core.nearest import suggestion
+from fencepost.core.overlap import exclusive_key
 from fencepost.core.parameters import Signature
 from fencepost.core.policy import Policy, template_parameters
 from fencepost.core.schedule import Schedule
@@ -63,7 +64,7 @@ class Job:
             function=function,
             policy=policy,
             signature=signature,
-            schedules=_declared(named, schedules, signature, params),
+            schedules=_declared(named, schedules, signature, params, policy),
             kind=ASYNC if signature.is_async else SYNC,
             doc=inspect.getdoc(function) or "",
             place=place_of(function),
@@ -87,7 +88,7 @@ class Job:
             function=_not_a_function,
             policy=policy,
             signature=signature,
-            schedules=_declared(name, schedules, signature, params),
+            schedules=_declared(name, schedules, signature, params, policy),
             kind=COMMAND,
             doc=" ".join(argv)[:500],
             place=place,
@@ -182,7 +183,11 @@ def _check_argv(name: str, argv: object) -> None:
 
 
 def _declared(
-    name: str, schedules: Sequence[Schedule], signature: Signature, params: Mapping[str, Any] | None
+    name: str,
+    schedules: Sequence[Schedule],
+    signature: Signature,
+    params: Mapping[str, Any] | None,
+    policy: Policy,
 ) -> tuple[DeclaredSchedule, ...]:
     if not schedules:
         if params:
@@ -190,6 +195,7 @@ def _declared(
         return ()
     try:
         stored = signature.validate(params or {}, job=name)
+        exclusive_key(name, policy, stored)  # it must be possible to make one of them, or no tick could be planned
     except InvalidParameters as error:
         raise InvalidParameters(f"{error} (for a job with a schedule: params={{…}})") from None
     return tuple(

@@ -171,6 +171,8 @@ class Run:
             with run.transaction() as tx:          # a SQLAlchemy connection
                 tx.execute(text("INSERT …"), {…})  # committed at the end of the block, or LeaseLost
 
+        It waits for the database, so in an ``async def`` job it belongs into ``asyncio.to_thread``.
+
         Args:
             source: a SQLAlchemy engine or connection of yours to the same database; without it, one of ours.
             final: end the run as succeeded within this transaction, so that its effects and its end are one. What
