@@ -264,17 +264,17 @@ class Exchange:
 
     def _look(self, now: float) -> None:
         member = self._membership.member
-        self._is_hinted = False
+        is_news, self._is_hinted = self._is_hinted, False
         seen = look(self._desk, node=member.node_id if member else "", queues=self._queues)
         self._clock.told(seen.now_us)
         self._on_look(seen)
         if seen.cancels and member is not None:
             self._stop_cancelled(member)
         self._look_at = now + self._poll_s
-        self._expect(seen, now)
+        self._expect(seen, now, is_news=is_news)
 
-    def _expect(self, seen: Look, now: float) -> None:
-        """Decide from a look when to claim next."""
+    def _expect(self, seen: Look, now: float, *, is_news: bool) -> None:
+        """Decide from a look when to claim next; a hint may bring a claim forward, and never puts one off."""
         times = [at for at in (seen.next_available_at_us, seen.next_due_at_us) if at is not None]
         if not times:
             self._recheck_s = _FIRST_RECHECK_S
@@ -283,8 +283,11 @@ class Exchange:
         if at > now:
             self._next_at, self._recheck_s = at, _FIRST_RECHECK_S
             return
+        if is_news:
+            self._next_at, self._recheck_s = now, _FIRST_RECHECK_S
+            return
         # It says there is something, and perhaps we have just found nothing that is ours: look again, ever less often.
-        self._next_at = now + self._recheck_s
+        self._next_at = min(self._next_at, now + self._recheck_s)
         self._recheck_s = min(self._recheck_s * 2, self._poll_s)
 
     def _stop_cancelled(self, member: Member) -> None:
