@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
+from typing import Any
 
 from fencepost.core.runs import Claim
 from fencepost.ledger.desk import Desk
@@ -24,6 +25,8 @@ from fencepost.ledger.dialects.dialect import Cursor, Dialect
 from fencepost.ledger.dialects.hot import Endings, Hot, Taken, Wanted, clean
 
 _CLAIM = partial(tuple.__new__, Claim)
+_NOTHING = [None] * 5
+_SUCCEEDED = {"succeeded"}
 
 _TAKE = """
 WITH clock AS MATERIALIZED (SELECT {clock} AS now),
@@ -50,27 +53,44 @@ ORDER BY t.priority DESC, t.available_at, t.id
 
 _GATE = " AND (r.exclusive_key IS NULL OR r.exclusive_key = ANY(%s::text[]))"
 
-_IS_AGAIN = "e.state IN ('queued', 'waiting') AND r.cancel_requested_at IS NULL"
-
-_END = f"""
-WITH clock AS MATERIALIZED (SELECT {{clock}} AS now),
+# All went well and there is nothing to tell, which is what most batches are like.
+_SUCCEED = """
+WITH clock AS MATERIALIZED (SELECT {clock} AS now),
 e AS MATERIALIZED (
   SELECT * FROM ROWS FROM (
+    unnest(%s::bigint[]), unnest(%s::int[]), unnest(%s::bigint[]), unnest(%s::bigint[]), generate_series(1, %s))
+  AS e (id, attempt, token, took_us, n)),
+changed AS (
+  UPDATE {run} r SET
+    state = 'succeeded', ended_at = clock.now, error_code = NULL, error = NULL, result = NULL, why = NULL
+  FROM e, clock
+  WHERE r.id = ANY(%s::bigint[]) AND r.id = e.id AND r.token = e.token AND r.attempts = e.attempt
+    AND r.state || '' = 'running'
+  RETURNING r.id, r.attempts, r.node, r.token, r.started_at, r.ended_at, e.took_us),
+kept AS (
+  INSERT INTO {attempt} (run_id, number, node, token, started_at, ended_at, took_us, outcome)
+  SELECT c.*, 'succeeded' FROM changed c)
+SELECT clock.now, (SELECT count(*) FROM changed) FROM clock
+"""
+
+_END = """
+WITH clock AS MATERIALIZED (SELECT {clock} AS now),
+e AS MATERIALIZED (
+  SELECT *, state IN ('queued', 'waiting') AS is_again FROM ROWS FROM (
     unnest(%s::bigint[]), unnest(%s::int[]), unnest(%s::bigint[]), unnest(%s::text[]), unnest(%s::text[]),
     unnest(%s::bigint[]), unnest(%s::bigint[]), unnest(%s::text[]), unnest(%s::text[]), unnest(%s::text[]),
     unnest(%s::text[]), unnest(%s::text[]), unnest(%s::text[]), generate_series(1, %s))
   AS e (id, attempt, token, state, outcome, delay_us, took_us, error_code, error, trace, result, why, waits_for, n)),
 changed AS (
-  UPDATE {{run}} r SET
-    state = CASE WHEN e.state IN ('queued', 'waiting') AND r.cancel_requested_at IS NOT NULL THEN 'cancelled'
-      ELSE e.state END,
-    waits_for = CASE WHEN {_IS_AGAIN} THEN e.waits_for END,
+  UPDATE {run} r SET
+    state = CASE WHEN {again} OR NOT e.is_again THEN e.state ELSE 'cancelled' END,
+    waits_for = CASE WHEN {again} THEN e.waits_for END,
     node = CASE WHEN e.outcome IS NULL THEN NULL ELSE r.node END,
     started_at = CASE WHEN e.outcome IS NULL THEN NULL ELSE r.started_at END,
-    progress = CASE WHEN {_IS_AGAIN} THEN NULL ELSE r.progress END,
-    progress_note = CASE WHEN {_IS_AGAIN} THEN NULL ELSE r.progress_note END,
-    available_at = CASE WHEN {_IS_AGAIN} THEN clock.now + coalesce(e.delay_us, 0) ELSE r.available_at END,
-    ended_at = CASE WHEN {_IS_AGAIN} THEN NULL ELSE clock.now END,
+    progress = CASE WHEN {again} THEN NULL ELSE r.progress END,
+    progress_note = CASE WHEN {again} THEN NULL ELSE r.progress_note END,
+    available_at = CASE WHEN {again} THEN clock.now + e.delay_us ELSE r.available_at END,
+    ended_at = CASE WHEN {again} THEN NULL ELSE clock.now END,
     attempts = r.attempts - (e.outcome IS NULL)::int,
     failures = r.failures + (coalesce(e.outcome, '') IN ('failed', 'timed_out'))::int,
     crashes = r.crashes + (coalesce(e.outcome, '') = 'lost')::int,
@@ -80,12 +100,12 @@ changed AS (
     AND r.state || '' = 'running'
   RETURNING e.*, r.node, r.started_at),
 kept AS (
-  INSERT INTO {{attempt}}
+  INSERT INTO {attempt}
     (run_id, number, node, token, started_at, ended_at, took_us, outcome, error_code, error, trace)
   SELECT c.id, c.attempt, c.node, c.token, c.started_at, clock.now, c.took_us, c.outcome, c.error_code, c.error, c.trace
   FROM changed c, clock WHERE c.outcome IS NOT NULL)
 SELECT clock.now, (SELECT count(*) FROM changed) FROM clock
-"""
+""".replace("{again}", "(e.is_again AND r.cancel_requested_at IS NULL)")
 
 
 class HotPostgres(Hot):
@@ -125,7 +145,8 @@ class HotPostgres(Hot):
         sql = self._takes.get((wanted.limit, wanted.keys is not None)) or self._take_sql(wanted)
         gate = () if wanted.keys is None else (_texts(wanted.keys),)
         with desk.autocommit() as cursor:
-            cursor.execute(sql, (_texts(wanted.queues), _texts(wanted.jobs), *gate, wanted.node))
+            _settle(cursor)
+            cursor.execute(sql, (_texts(wanted.queues), _texts(wanted.jobs), *gate, wanted.node), binary=True)
             rows = cursor.fetchall()
         now_us = rows[0][14]
         if rows[0][0] is None:
@@ -139,28 +160,21 @@ class HotPostgres(Hot):
         """End all by one statement."""
         ids, attempts, tokens, states, outcomes, delays, took, *texts, _ = zip(*endings.rows, strict=True)
         numbers = _numbers(ids)
-        cursor.execute(
-            self.sql(_END),
-            (
-                numbers,
-                _numbers(attempts),
-                _numbers(tokens),
-                _words(states),
-                _words(outcomes),
-                _numbers(delays) if any(delays) else None,
-                _words(map(_number, took)),
-                *map(_any_texts, texts),
-                None if endings.waits_for is None else _words(endings.waits_for),
-                len(ids),
-                numbers,
-            ),
-        )
+        identity = (numbers, _numbers(attempts), _numbers(tokens))
+        told = [_any_texts(column) for column in texts]
+        if told == _NOTHING and set(states) == set(outcomes) == _SUCCEEDED:
+            cursor.execute(self.sql(_SUCCEED), (*identity, _words(map(_number, took)), len(ids), numbers))
+        else:
+            waits_for = None if endings.waits_for is None else _words(endings.waits_for)
+            whole = (_words(states), _words(outcomes), _numbers(delays), _words(map(_number, took)), *told, waits_for)
+            cursor.execute(self.sql(_END), (*identity, *whole, len(ids), numbers))
         now_us, count = cursor.fetchone()
         return now_us, count
 
     def end_alone(self, desk: Desk, endings: Endings) -> tuple[int, int]:
         """End all by one statement, which is a transaction."""
         with desk.autocommit() as cursor:
+            _settle(cursor)
             return self.end(cursor, endings)
 
     def _take_sql(self, wanted: Wanted) -> str:
@@ -177,6 +191,15 @@ class HotPostgres(Hot):
 def channel(dialect: Dialect) -> str:
     """Return the name of the channel on which a ledger's news go out; an identifier."""
     return f"{dialect.url.schema or 'public'}_{dialect.url.prefix}news".lower()
+
+
+def _settle(cursor: Any) -> None:
+    """Have plans kept, once per connection: with one sensible plan for each statement, planning anew is in vain."""
+    connection = cursor.connection
+    if connection.prepare_threshold and not getattr(connection, "keeps_plans", False):
+        cursor.execute("SET plan_cache_mode = force_generic_plan")
+        connection.prepare_threshold = 1
+        connection.keeps_plans = True
 
 
 def _numbers(values: Iterable[int]) -> str:
