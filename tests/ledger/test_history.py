@@ -251,6 +251,15 @@ class TestPruning:
         assert sorted(row.id for row in ledger.nodes()) == [node(2).id, node(3).id]
         assert len(ledger.journal_entries()) == 2
 
+    def test_keys_that_nobody_has_had_for_long_are_forgotten(self, ledger: Ledger) -> None:
+        old, table = ledger.now_us() - 40 * DAY_US, ledger.tables.exclusive
+        rows = [("free", None, old), ("held", 5, old), ("young", None, ledger.now_us()), ("new", None, 0)]
+        for row in rows:
+            ledger.write(lambda cursor, row=row: ledger.change(cursor, sa.insert(table).values(row)))
+        assert self.prune(ledger, Retention()) == 1
+        left = ledger.read(lambda cursor: ledger.rows(cursor, sa.select(table.c.key).order_by(table.c.key)))
+        assert [row[0] for row in left] == ["held", "new", "young"]
+
     def test_an_unknown_outcome_is_refused(self) -> None:
         with pytest.raises(InvalidSetting, match="retention knows no 'succeded'"):
             Retention.of(succeded="1d")

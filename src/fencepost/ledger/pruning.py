@@ -33,6 +33,7 @@ class Retention:
     misfired: float | None = 30 * DAY_S
     journal: float | None = 365 * DAY_S
     nodes: float | None = 30 * DAY_S
+    keys: float | None = 30 * DAY_S  # exclusive keys that nobody has
 
     @staticmethod
     def of(**given: Duration | None) -> Retention:
@@ -49,7 +50,7 @@ def _kept(name: str, value: Duration | None) -> float | None:
 
 
 def prune(database: Database, desk: Desk | None, retention: Retention, *, limit: int = 500) -> int:
-    """Remove one batch of what has been kept long enough; return how many runs, entries and nodes that were.
+    """Remove one batch of what has been kept long enough; return how many rows that were, attempts aside.
 
     Zero means that there is nothing left to remove now.
     """
@@ -57,6 +58,7 @@ def prune(database: Database, desk: Desk | None, retention: Retention, *, limit:
     now_us = database.now_us(desk)
     removed = _prune_runs(database, place, retention, now_us=now_us, limit=limit)
     removed += _prune_journal(database, place, _before(retention.journal, now_us), limit)
+    removed += _prune_keys(database, place, _before(retention.keys, now_us), limit)
     return removed + _prune_nodes(database, place, _before(retention.nodes, now_us), limit)
 
 
@@ -116,6 +118,24 @@ def _prune_journal(database: Database, place: Desk | Database, before_us: int | 
     def work(cursor: Cursor) -> int:
         old = [row[0] for row in database.rows(cursor, query) if row[1] < before_us]
         return database.change(cursor, delete(table).where(table.c.id.in_(old))) if old else 0
+
+    return place.write(work)
+
+
+def _prune_keys(database: Database, place: Desk | Database, before_us: int | None, limit: int) -> int:
+    """Remove free keys that were given last so long ago that the next token is higher in any case, by the clock.
+
+    Rows that somebody is at are passed over. A row with token 0 is being made.
+    """
+    if before_us is None:
+        return 0
+    table = database.tables.exclusive
+    old = (table.c.run_id.is_(None), table.c.token.between(1, before_us))
+    query = select(table.c.key).where(*old).order_by(table.c.key).limit(limit).with_for_update(skip_locked=True)
+
+    def work(cursor: Cursor) -> int:
+        keys = [row[0] for row in database.rows(cursor, query)]
+        return database.change(cursor, delete(table).where(table.c.key.in_(keys), *old)) if keys else 0
 
     return place.write(work)
 
