@@ -315,13 +315,13 @@ class TestStopping:
         asked: set[int] = set()
         is_over = RUNTIME.event()
 
-        def stop_at_random() -> None:
-            while not is_over.wait(0.01):
-                for each in random.sample(list(two.submitted.values()), min(3, len(two.submitted))):
+        def stop_the_oldest() -> None:  # it executes, and will have ended in a moment
+            while not is_over.wait(0.02):
+                for each in [two.submitted[run_id] for run_id in list(two.runner._held)[:1]]:
                     asked.add(each.run_id)
                     two.runner.stop(each.run_id, each.token, StopReason.CANCELLED)
 
-        task = RUNTIME.spawn("stopper", stop_at_random)
+        task = RUNTIME.spawn("stopper", stop_the_oldest)
         two.pump([("sleep", {"duration_s": 0.001})] * 2_000)
         is_over.set()
         task.join()
