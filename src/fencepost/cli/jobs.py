@@ -9,7 +9,7 @@ import typer
 
 from fencepost.cli.drawing import at, draw_fields, draw_rows, print_json, to_the_second
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import Json, LedgerUrlOption, opened
+from fencepost.cli.reaching import Json, LedgerUrlOption, know_job, opened
 from fencepost.core.duration import spelled
 
 if TYPE_CHECKING:
@@ -33,6 +33,8 @@ def jobs(
     Example: fencepost jobs settle --json
     """
     with opened(ledger) as book:
+        if name is not None:
+            know_job(book, name)
         found = book.jobs() if name is None else [book.job(name)]
         living = [node.jobs for node in book.living_nodes()]
     nodes = {row.name: sum(row.name in each for each in living) for row in found}

@@ -1,0 +1,201 @@
+"""The commands with which operators change things. No node takes part, so that what they ask for stays as asked."""
+
+from pathlib import Path
+
+import pytest
+
+from fencepost.app.composing import publish
+from fencepost.core.runs import Requested
+from fencepost.ledger.ledger import open_ledger
+from fencepost.threaded import ThreadedRuntime
+from tests.cli.inside import Done, call, shop
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> str:
+    """A ledger that knows the jobs of the shop."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    app = shop(url)
+    publish(app)
+    app.close()
+    return url
+
+
+@pytest.fixture
+def act(ledger: str):
+    def act(*words: str) -> Done:
+        return call(*words, ledger=ledger)
+
+    return act
+
+
+def record(ledger: str, **changes) -> int:
+    """Record a run in any state."""
+    book = open_ledger(ledger, ThreadedRuntime())
+    request = Requested(job="add", type="manual", params='{"a":1}', params_hash="x")._replace(**changes)
+    [made] = book.enqueue([request])
+    book.close()
+    return made.run_id
+
+
+def test_trigger_records_who_asked_and_why(act) -> None:
+    asked = act("trigger", "add", "-p", "a=3", "-p", "b=4", "--reason", "because", "--by", "ann", "--json").json
+    assert asked == {"run": asked["run"], "job": "add", "new": True}
+    run = act("show", str(asked["run"]), "--json").json
+    assert (run["params"], run["requested_by"], run["reason"]) == ({"a": 3, "b": 4}, "ann", "because")
+    assert (run["state"], run["type"]) == ("queued", "manual")
+    [entry] = act("journal", "--run", str(asked["run"]), "--json").json
+    assert (entry["what"], entry["by"], entry["reason"]) == ("run triggered", "ann", "because")
+
+
+def test_who_asks_is_by_default_whoever_is_logged_in(act, monkeypatch) -> None:
+    monkeypatch.setenv("LOGNAME", "eve")
+    run = act("trigger", "add", "-p", "a=3", "--json").json["run"]
+    assert act("show", str(run), "--json").json["requested_by"] == "eve"
+
+
+def test_the_same_key_twice_is_one_run(act) -> None:
+    first = act("trigger", "add", "-p", "a=3", "--key", "k", "--json").json
+    again = act("trigger", "add", "-p", "a=3", "--key", "k", "--json").json
+    assert again == {**first, "new": False}
+    assert "asked for before" in act("trigger", "add", "-p", "a=3", "--key", "k").stdout
+    other = act("trigger", "add", "-p", "a=4", "--key", "k")
+    assert other.returncode == 2
+    assert f"run {first['run']}" in other.stderr
+
+
+def test_a_run_may_start_later(act) -> None:
+    run = act("trigger", "add", "-p", "a=3", "--delay", "1h", "--json").json["run"]
+    assert act("show", str(run), "--json").json["waits_for"] == "time"
+
+
+PARAMETERS = {
+    "one that it does not take": (["-p", "a=1", "-p", "c=1"], "'c'"),
+    "one that is missing": ([], "'a' must be given"),
+    "one of another kind": (["-p", "a=three"], "three"),
+    "one without a name": (["-p", "3"], "-p month="),
+    "one given twice": (["-p", "a=1", "-p", "a=2"], "twice"),
+}
+
+
+@pytest.mark.parametrize("case", PARAMETERS)
+def test_parameters_that_do_not_fit_are_refused_in_a_sentence(case: str, act) -> None:
+    words, expected = PARAMETERS[case]
+    done = act("trigger", "add", *words)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert expected in done.stderr
+    assert act("runs", "--json", "--job", "add").json == []
+
+
+def test_cancel_ends_what_has_not_begun_and_says_when_it_is_too_late(act) -> None:
+    run = str(act("trigger", "add", "-p", "a=3", "--json").json["run"])
+    assert act("cancel", run, "--by", "ann", "--reason", "wrong", "--json").json == {
+        "run": int(run),
+        "outcome": "cancelled",
+    }
+    shown = act("show", run, "--json").json
+    assert (shown["state"], shown["cancel_by"]) == ("cancelled", "ann")
+    assert act("cancel", run, "--json").json["outcome"] == "too late"
+    assert "nothing was done" in act("cancel", run).stdout
+
+
+def test_retry_makes_a_new_run_of_one_that_has_ended(act, ledger) -> None:
+    run = str(record(ledger))
+    refused = act("retry", run)
+    assert (refused.returncode, refused.stderr) == (
+        2,
+        f"fencepost: run {run} is queued, and only a run that has ended can be repeated\n",
+    )
+    act("cancel", run)
+    again = act("retry", run, "--by", "ann", "--json").json
+    assert again["retry_of"] == int(run)
+    shown = act("show", str(again["run"]), "--json").json
+    assert (shown["retry_of"], shown["params"], shown["requested_by"]) == (int(run), {"a": 1}, "ann")
+
+
+def test_release_is_for_runs_that_are_held(act, ledger) -> None:
+    run = str(record(ledger))
+    assert "only a run that is held" in act("release", run).stderr
+    book = open_ledger(ledger, ThreadedRuntime())
+    book.write(
+        lambda cursor: cursor.execute(
+            "UPDATE fencepost_run SET state = 'waiting', waits_for = 'person', why = 'it was lost' WHERE id = ?", (run,)
+        )
+    )
+    book.close()
+    assert [each["id"] for each in act("runs", "--held", "--json").json] == [int(run)]
+    assert f"fencepost release {run}" in act("show", run).stdout
+    assert act("release", run, "--json").json == {"run": int(run), "released": True}
+    assert act("show", run, "--json").json["state"] == "queued"
+
+
+def test_reprocess_repeats_each_failure_once(act, ledger) -> None:
+    failed = [record(ledger, state="dead") for _ in range(3)]
+    fine = record(ledger)
+    first = act("reprocess", "--failed", "--after-id", str(failed[0]), "--json").json
+    assert [each["retry_of"] for each in first] == failed[1:]
+    again = act("reprocess", "--failed", "--after-id", "0", "--job", "add", "--json").json
+    assert [(each["retry_of"], each["new"]) for each in again] == [
+        (failed[0], True),
+        (failed[1], False),
+        (failed[2], False),
+    ]
+    assert fine not in [each["retry_of"] for each in again]
+    assert "had been repeated before" in act("reprocess", "--failed", "--since", "1h").stdout
+    assert act("reprocess", "--failed", "--after-id", "0", "--job", "boom").stdout.startswith("there is no such run")
+
+
+def test_reprocess_wants_to_be_told_what_and_from_where() -> None:
+    assert "--failed" in call("reprocess", "--after-id", "0").stderr
+    assert "--after-id" in call("reprocess", "--failed").stderr
+
+
+def test_backfill_asks_for_each_due_time_with_its_window(act) -> None:
+    span = ("--from", "2026-03-28", "--to", "2026-03-30T12:00", "--tz", "Europe/Berlin")
+    planned = act("backfill", "settle", *span, "--dry-run", "--json").json
+    assert [each["due_at"] for each in planned] == [
+        "2026-03-28T02:00:00Z",
+        "2026-03-29T01:00:00Z",  # 03:00 is the first instant after the gap
+        "2026-03-30T01:00:00Z",
+    ]
+    assert planned[1]["window"] == {"start": "2026-03-28T02:00:00Z", "end": "2026-03-29T01:00:00Z"}
+    assert act("runs", "--json").json == []
+    made = act("backfill", "settle", *span, "--key", "march", "--json").json
+    assert made == {"job": "settle", "key": "march", "asked": 3, "new": 3}
+    assert act("backfill", "settle", *span, "--key", "march", "--json").json["new"] == 0
+    due = [run["due_at"] for run in act("runs", "--job", "settle", "--json").json]
+    assert sorted(due) == [each["due_at"] for each in planned]
+
+
+def test_backfill_refuses_more_than_was_meant(act) -> None:
+    done = act("backfill", "beat", "--from", "2026-01-01T00:00Z", "--to", "2026-02-01T00:00Z")
+    assert done.returncode == 2
+    assert "2678401" in done.stderr
+    backwards = act("backfill", "settle", "--from", "2026-02-01T00:00Z", "--to", "2026-01-01T00:00Z")
+    assert (backwards.returncode, len(backwards.stderr.splitlines())) == (2, 1)
+    assert "no such schedule" in act("backfill", "add", "--from", "2d", "--to", "1d").stderr
+
+
+def test_pause_and_resume_are_on_record(act) -> None:
+    paused = act("schedules", "pause", "settle", "--by", "ann", "--reason", "holiday", "--json").json
+    assert (paused["paused_by"], paused["pause_reason"], paused["next_due_at"]) == ("ann", "holiday", None)
+    assert "by ann: holiday" in act("schedules", "list").stdout
+    [answer] = act("why", "settle", "--at", "2099-01-01T02:00Z", "--json").json
+    assert answer["became"] == "paused"
+    resumed = act("schedules", "resume", "settle", "--by", "bob", "--json").json
+    assert resumed["paused_at"] is None
+    assert resumed["next_due_at"] is not None
+    acts = [(each["what"], each["by"]) for each in act("journal", "--job", "settle", "--json").json]
+    assert acts[:2] == [("schedule resumed", "bob"), ("schedule paused", "ann")]
+
+
+def test_an_unknown_job_is_refused_with_the_one_most_like_it(act) -> None:
+    for words in (["trigger", "ad"], ["backfill", "setle", "--from", "2d", "--to", "1d"]):
+        done = act(*words)
+        assert done.returncode == 1
+        assert "did you mean" in done.stderr
+
+
+def test_show_says_that_nobody_is_there_to_run_it(act) -> None:
+    run = str(act("trigger", "add", "-p", "a=3", "--json").json["run"])
+    assert "no living node" in act("show", run, "--json").json["waits"]

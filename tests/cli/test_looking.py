@@ -1,0 +1,238 @@
+"""The commands that look at a ledger, on one in which real runs succeeded, failed and wait."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fencepost.app.composing import publish
+from testbed.wait import until
+from tests.cli.inside import Done, call, shop
+
+RUN_FIELDS = [
+    "id",
+    "job",
+    "type",
+    "state",
+    "waits_for",
+    "why",
+    "schedule",
+    "origin_key",
+    "first_due_at",
+    "due_at",
+    "ticks",
+    "window",
+    "params",
+    "requested_by",
+    "reason",
+    "priority",
+    "queue",
+    "exclusive_key",
+    "attempts",
+    "failures",
+    "crashes",
+    "node",
+    "node_name",
+    "token",
+    "created_at",
+    "available_at",
+    "started_at",
+    "ended_at",
+    "cancel_requested_at",
+    "cancel_by",
+    "error_code",
+    "error",
+    "result",
+    "progress",
+    "progress_note",
+    "sla_at",
+    "retry_of",
+    "generation",
+]
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A ledger on which a node has run a few jobs; one run waits for a far future."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('looking')}/ledger.db"
+    app = shop(url)
+    with app.running(grace="10s"):
+        added = [app.enqueue("add", params={"a": n}, requested_by="ann", reason="sums").run_id for n in range(3)]
+        failed = app.enqueue("boom", params={"word": "no\nmore"}).run_id
+        app.enqueue("add", params={"a": 9}, delay="1d", key="later")
+        wanted = [*added, failed]
+        until(lambda: all(app.run(each).state in ("succeeded", "dead") for each in wanted), 30, what="they have ended")
+        until(lambda: app.runs(job="beat", states=("succeeded",)), 30, what="a due time has run")
+    app.close()
+    return url
+
+
+@pytest.fixture
+def look(ledger: str):
+    def look(*words: str) -> Done:
+        return call(*words, ledger=ledger)
+
+    return look
+
+
+def test_runs_as_json_have_every_field_whatever_their_state(look) -> None:
+    found = look("runs", "--json", "--limit", "1000").json
+    assert {run["state"] for run in found} >= {"succeeded", "dead", "waiting"}
+    for run in found:
+        assert list(run) == RUN_FIELDS
+    assert [run["id"] for run in found] == sorted((run["id"] for run in found), reverse=True)
+
+
+def test_a_script_can_match_due_times_with_their_ends(look) -> None:
+    [beat] = look("runs", "--json", "--job", "beat", "--state", "succeeded", "--limit", "1").json
+    assert beat["origin_key"].startswith("tick:beat:")
+    assert beat["schedule"] == "beat"
+    assert beat["due_at"] == beat["first_due_at"] == beat["window"]["end"]
+    assert beat["due_at"].endswith("Z")
+    assert (beat["ticks"], beat["attempts"]) == (1, 1)
+    assert beat["token"] > 0
+    assert beat["node_name"]
+
+
+def test_runs_can_be_chosen(look) -> None:
+    assert [run["job"] for run in look("runs", "--json", "--failed").json] == ["boom"]
+    assert len(look("runs", "--json", "--job", "add", "--state", "succeeded").json) == 3
+    assert len(look("runs", "--json", "--job", "add", "--state", "succeeded,waiting").json) == 4
+    assert look("runs", "--json", "--job", "boom", "--since", "2099-01-01T00:00Z").json == []
+    assert len(look("runs", "--json", "--job", "boom", "--since", "1h").json) == 1
+    assert look("runs", "--held").stdout == "there are no such runs\n"
+
+
+def test_pages_neither_overlap_nor_skip(look) -> None:
+    everything = [run["id"] for run in look("runs", "--json", "--limit", "1000").json]
+    pages, before = [], []
+    while page := look("runs", "--json", "--limit", "2", *before).json:
+        pages += [run["id"] for run in page]
+        before = ["--before", str(page[-1]["id"])]
+    assert pages == everything
+
+
+def test_show_tells_all_of_a_failure(look) -> None:
+    [boom] = look("runs", "--json", "--failed").json
+    shown = look("show", str(boom["id"]), "--json").json
+    assert list(shown)[: len(RUN_FIELDS)] == RUN_FIELDS
+    assert (shown["error_code"], shown["error"]) == ("RuntimeError", "no\nmore")
+    [attempt] = shown["ended_attempts"]
+    assert (attempt["number"], attempt["outcome"], attempt["token"]) == (1, "failed", boom["token"])
+    assert "raise RuntimeError(word)" in attempt["trace"]
+    text = look("show", str(boom["id"])).stdout
+    assert "raise RuntimeError(word)" in text
+    assert str(boom["token"]) in text
+
+
+def test_show_says_what_a_run_waits_for(look) -> None:
+    [later] = look("runs", "--json", "--state", "waiting").json
+    assert later["origin_key"] == "request:later"
+    assert "its time is" in look("show", str(later["id"]), "--json").json["waits"]
+    assert "its time is" in look("show", str(later["id"])).stdout
+
+
+def test_results_and_parameters_are_json_in_json(look) -> None:
+    [run] = [run for run in look("runs", "--json", "--job", "add").json if run["params"] == {"a": 1}]
+    assert (run["result"], run["requested_by"], run["reason"]) == (3, "ann", "sums")
+
+
+def test_jobs_are_shown_with_policy_and_signature(look) -> None:
+    assert [job["name"] for job in look("jobs", "--json").json] == sorted(
+        job["name"] for job in look("jobs", "--json").json
+    )
+    settle = look("jobs", "settle", "--json").json
+    assert (settle["type"], settle["doc"], settle["nodes"]) == ("scheduled", "Settle the payments of a day.", 0)
+    assert settle["policy"]["timeout"] == 600
+    assert "Settle the payments" in look("jobs").stdout
+
+
+def test_nodes_are_shown_when_they_have_left_only_if_asked(look) -> None:
+    assert look("nodes", "--json").json == []
+    [node] = look("nodes", "--all", "--json").json
+    assert (node["state"], node["dead_at"], node["queues"]) == ("left", None, ["default"])
+    assert node["left_at"] > node["started_at"]
+    assert "left 2" in look("nodes", "--all").stdout
+
+
+def test_without_a_leader_every_node_plans(look) -> None:
+    assert look("leader", "--json").json is None
+    assert "every node plans" in look("leader").stdout
+
+
+def test_schedules_are_listed_and_shown(look) -> None:
+    assert [each["id"] for each in look("schedules", "list", "--json").json] == ["beat", "settle"]
+    settle = look("schedules", "show", "settle", "--json").json
+    assert settle["when"] == "cron 0 3 * * * in Europe/Berlin"
+    assert settle["spec"] == {"cron": "0 3 * * *", "tz": "Europe/Berlin"}
+    assert settle["next_due_at"].endswith(("T01:00:00Z", "T02:00:00Z"))
+    assert "cron 0 3 * * * in Europe/Berlin" in look("schedules", "list", "--job", "settle").stdout
+
+
+def test_why_answers_for_a_due_time_that_ran(look) -> None:
+    [beat] = look("runs", "--json", "--job", "beat", "--state", "succeeded", "--limit", "1").json
+    [answer] = look("why", "beat", "--at", beat["due_at"], "--json").json
+    assert (answer["became"], answer["run"]["id"]) == ("ran", beat["id"])
+    text = look("why", "beat", "--at", beat["due_at"]).stdout
+    assert f"run {beat['id']} succeeded" in text
+    assert str(beat["token"]) in text
+
+
+def test_why_answers_for_what_was_not_due_or_is_to_come(look) -> None:
+    [never] = look("why", "settle", "--at", "2099-01-01T12:00Z", "--json").json
+    assert (never["became"], never["nearest"]) == ("not due", ["2099-01-01T02:00:00Z", "2099-01-02T02:00:00Z"])
+    [to_come] = look("why", "settle", "--at", "2099-01-01T03:00", "--tz", "Europe/Berlin", "--json").json
+    assert to_come["became"] == "to come"
+
+
+def test_journal_says_that_schedules_were_made(look) -> None:
+    entries = look("journal", "--json").json
+    assert {(each["what"], each["schedule"]) for each in entries} >= {("schedule made", "settle")}
+    assert all(each["at"].endswith("Z") for each in entries)
+    assert len(look("journal", "--json", "--limit", "1").json) == 1
+    assert look("journal", "--job", "settle", "--json", "--what", "schedule paused").json == []
+
+
+def test_what_is_not_there_is_named_with_what_may_have_been_meant(look) -> None:
+    for words, expected in (
+        (("show", "999999"), "no run 999999"),
+        (("jobs", "setle"), "'settle'"),
+        (("runs", "--job", "setle"), "'settle'"),
+        (("why", "setle", "--at", "1h"), "setle"),
+        (("schedules", "show", "setle"), "setle"),
+        (("schedules", "preview", "setle"), "setle"),
+    ):
+        done = look(*words)
+        assert done.returncode == 1, words
+        assert len(done.stderr.splitlines()) == 1
+        assert expected in done.stderr
+
+
+def test_looking_makes_no_ledger(tmp_path: Path) -> None:
+    done = call("runs", "--ledger", f"sqlite:///{tmp_path}/none.db")
+    assert done.returncode == 2
+    assert "there is no ledger at" in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_ledger_without_jobs_says_where_they_come_from(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/new.db"
+    assert call("migrate", "--ledger", url).returncode == 0
+    for words in (["jobs"], ["schedules", "list"], ["nodes"]):
+        assert "fencepost run" in call(*words, "--ledger", url).stdout or "node" in call(*words, "--ledger", url).stdout
+
+
+def test_the_ledger_may_stand_in_the_settings_file(ledger: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("FENCEPOST_URL", raising=False)
+    (tmp_path / "fencepost.toml").write_text(f'url = "{ledger}"')
+    assert call("jobs", "settle", "--json").json["name"] == "settle"
+
+
+def test_published_jobs_are_known_before_a_node_runs(tmp_path: Path) -> None:
+    app = shop(f"sqlite:///{tmp_path}/ledger.db")
+    publish(app)
+    app.close()
+    names = [job["name"] for job in call("jobs", "--json", ledger=f"sqlite:///{tmp_path}/ledger.db").json]
+    assert "settle" in names
+    assert json.dumps(names)

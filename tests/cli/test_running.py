@@ -1,0 +1,215 @@
+"""``fencepost run`` as a process: it runs what is due, drains when it is told to end, and leaves nothing behind."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from testbed.keeper import is_alive
+from testbed.wait import until
+from tests.cli.command import FENCEPOST, LONG_S, children_of, ends_at, fencepost
+from tests.cli.inside import call
+
+ROOT = Path(__file__).parents[2]
+
+
+class Node:
+    """A ``fencepost run`` in the background."""
+
+    def __init__(self, process: subprocess.Popen[str], ledger: str, log: Path) -> None:
+        self.process = process
+        self.ledger = ledger
+        self._log = log
+
+    def log(self) -> str:
+        return self._log.read_text()
+
+    def says(self, words: str) -> None:
+        until(lambda: words in self.log() or self.process.poll() is not None, LONG_S, what=f"it says {words!r}")
+        assert words in self.log(), self.log()
+
+    def trigger(self, job: str, *words: str) -> int:
+        return int(call("trigger", job, *words, "--json", ledger=self.ledger).json["run"])
+
+    def state(self, run: int) -> str:
+        return str(call("show", str(run), "--json", ledger=self.ledger).json["state"])
+
+
+@contextmanager
+def node(ledger: str, folder: Path, *words: str) -> Iterator[Node]:
+    log = folder / "log"
+    with log.open("w") as stderr:
+        process = subprocess.Popen(
+            [FENCEPOST, "run", "tests.cli.shop:app", "--workers", "2", *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=stderr,
+            text=True,
+            cwd=ROOT,
+            env={**os.environ, "FENCEPOST_URL": ledger, "FENCEPOST_TTL": "10s"},
+        )
+    running = Node(process, ledger, log)
+    try:
+        running.says("takes part")
+        yield running
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/ledger.db"
+
+
+def test_a_run_that_was_asked_for_and_waited_for_brings_its_result(ledger: str, tmp_path: Path) -> None:
+    with node(ledger, tmp_path):
+        waited = call("trigger", "add", "-p", "a=3", "--wait", "--json", ledger=ledger).json
+        assert (waited["state"], waited["result"], len(waited["ended_attempts"])) == ("succeeded", 5, 1)
+        failed = call("trigger", "boom", "--wait", ledger=ledger)
+        assert failed.returncode == 3
+        assert "RuntimeError" in failed.stdout
+
+
+def test_sigterm_lets_what_runs_come_to_its_end(ledger: str, tmp_path: Path) -> None:
+    with node(ledger, tmp_path) as running:
+        run = running.trigger("nap", "-p", "seconds=1.5", "-p", f"folder={tmp_path}")
+        until((tmp_path / "napping").exists, LONG_S, what="it naps")
+        workers = [pid for guardian in children_of(running.process.pid) for pid in (guardian, *children_of(guardian))]
+        assert len(workers) == 4
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(LONG_S) == 0
+        assert (tmp_path / "done").exists()
+        assert running.state(run) == "succeeded"
+        ends_at(*workers)
+        assert [each["state"] for each in call("nodes", "--all", "--json", ledger=ledger).json] == ["left"]
+        assert running.log().rstrip().endswith("left")
+
+
+def test_what_does_not_end_within_the_grace_is_stopped_and_may_be_done_by_another(ledger: str, tmp_path: Path) -> None:
+    with node(ledger, tmp_path, "--grace", "500ms") as running:
+        run = running.trigger("nap", "-p", "seconds=60", "-p", f"folder={tmp_path}")
+        until((tmp_path / "napping").exists, LONG_S, what="it naps")
+        napper = int((tmp_path / "napping").read_text())
+        running.process.send_signal(signal.SIGINT)
+        assert running.process.wait(LONG_S) == 0
+        ends_at(napper)
+        assert not (tmp_path / "done").exists()
+        assert running.state(run) in ("queued", "waiting")
+
+
+def test_the_second_signal_ends_at_once(ledger: str, tmp_path: Path) -> None:
+    with node(ledger, tmp_path, "--grace", "1h") as running:
+        running.trigger("nap", "-p", "seconds=60", "-p", f"folder={tmp_path}")
+        until((tmp_path / "napping").exists, LONG_S, what="it naps")
+        napper = int((tmp_path / "napping").read_text())
+        running.process.send_signal(signal.SIGTERM)
+        running.says("leaving")
+
+        def ended() -> bool:
+            running.process.send_signal(signal.SIGTERM)
+            return running.process.poll() is not None
+
+        until(ended, LONG_S, what="it has ended")
+        assert running.process.returncode in (128 + signal.SIGTERM, -signal.SIGTERM)  # the latter if a third came
+        ends_at(napper)
+
+
+def test_the_supervisor_killed_takes_its_workers_along(ledger: str, tmp_path: Path) -> None:
+    with node(ledger, tmp_path) as running:
+        running.trigger("nap", "-p", "seconds=60", "-p", f"folder={tmp_path}")
+        until((tmp_path / "napping").exists, LONG_S, what="it naps")
+        napper = int((tmp_path / "napping").read_text())
+        assert is_alive(napper)
+        running.process.kill()
+        ends_at(napper)
+
+
+def test_jobs_may_run_on_threads(ledger: str, tmp_path: Path) -> None:
+    with node(ledger, tmp_path, "--threads") as running:
+        assert call("trigger", "add", "-p", "a=3", "--wait", "--json", ledger=ledger).json["result"] == 5
+        assert children_of(running.process.pid) == []
+
+
+def test_options_outweigh_settings_and_logs_may_be_json(ledger: str, tmp_path: Path) -> None:
+    words = ("--ttl", "7s", "--queues", "mail,default", "--generation", "3", "--log-format", "json")
+    with node(ledger, tmp_path, *words) as running:
+        [shown] = call("nodes", "--json", ledger=ledger).json
+        assert (shown["slots"], shown["queues"], shown["generation"]) == (2, ["mail", "default"], 3)
+        for line in running.log().splitlines():
+            assert json.loads(line)["at"].endswith("Z")
+
+
+def test_followers_see_a_run_come_and_end(ledger: str, tmp_path: Path) -> None:
+    with node(ledger, tmp_path) as running:
+        following = subprocess.Popen(
+            [FENCEPOST, "runs", "--follow", "--job", "add", "--json", "--ledger", ledger],
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        try:
+            run = running.trigger("add", "-p", "a=3")
+            seen = []
+            while not seen or seen[-1]["state"] != "succeeded":
+                seen.append(json.loads(following.stdout.readline()))
+            assert {each["id"] for each in seen} == {run}
+        finally:
+            following.send_signal(signal.SIGINT)
+            assert following.wait(LONG_S) == 130
+            following.stdout.close()
+
+
+def test_what_cannot_start_says_why_in_a_sentence(tmp_path: Path) -> None:
+    (tmp_path / "twice.py").write_text(
+        "from fencepost import App\napp = App()\n@app.job\ndef a(): ...\n@app.job(name='a')\ndef b(): ...\n"
+    )
+    (tmp_path / "badcron.py").write_text(
+        "from fencepost import App, cron\napp = App()\n@app.job(cron('61 * * * *'))\ndef a(): ...\n"
+    )
+    (tmp_path / "badzone.py").write_text(
+        "from fencepost import App, cron\napp = App()\n@app.job(cron('1 * * * *', tz='Europe/Berln'))\ndef a(): ...\n"
+    )
+    (tmp_path / "raises.py").write_text("1 / 0\n")
+    (tmp_path / "other.py").write_text("application = 1\n")
+    (tmp_path / "fine.py").write_text("from fencepost import App\napp = App()\n@app.job\ndef a(): ...\n")
+    for words, expected in (
+        (["no_such_module:app"], "no module named 'no_such_module'"),
+        (["fine.py:app"], "'fine:app'"),
+        (["fine:ap"], "it has: app"),
+        (["other:application"], "not an App"),
+        (["raises:app"], "ZeroDivisionError"),
+        (["twice:app"], "two jobs named 'a'"),
+        (["badcron:app"], "'61' is no minute"),
+        (["badzone:app"], "did you mean 'Europe/Berlin'?"),
+        (["fine:app", "--ttl", "5 parsecs"], "parsecs"),
+        (["fine:app", "--ttl", "1ms"], "ttl"),
+        (["fine:app", "--grace", "soon"], "--grace"),
+        (["fine:app", "--queues", " , "], "queue"),
+        (["fine:app", "--log-format", "xml"], "xml"),
+        (["fine:app", "--workers", "0"], "--workers"),
+        ([], "--help"),
+    ):
+        done = fencepost("run", *words, cwd=tmp_path)
+        assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr
+        assert expected in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_the_current_folder_is_searched_as_with_python_m(tmp_path: Path) -> None:
+    (tmp_path / "shop.py").write_text(
+        "from fencepost import App\napp = App()\n@app.job\ndef add(a: int):\n    return a + 1\n"
+    )
+    process = subprocess.Popen([FENCEPOST, "run", "shop:app", "--workers", "1"], cwd=tmp_path, stderr=subprocess.PIPE)
+    try:
+        url = f"sqlite:///{tmp_path}/fencepost.db"
+        until(lambda: call("jobs", "add", ledger=url).returncode == 0, LONG_S, what="the job is known")
+        assert call("trigger", "add", "-p", "a=1", "--wait", "--json", ledger=url).json["result"] == 2
+    finally:
+        process.terminate()
+        process.wait(LONG_S)
+        process.stderr.close()
