@@ -18,6 +18,7 @@ from fencepost.ledger.nodes import NewNode
 from fencepost.ledger.pruning import DAY_S, Retention
 
 DAY_US = round(DAY_S * 1_000_000)
+HOUR_US = DAY_US // 24
 
 
 def enqueued(ledger: Ledger, count: int, **changes: Any) -> list[int]:
@@ -58,10 +59,15 @@ class TestPages:
             (RunFilter.failed("other"), []),
             (RunFilter(states=("queued", "dead")), [0, 1, 2]),
             (RunFilter.held(), [3]),
+            (RunFilter(states=("it's 100 % new", "dead")), [2]),
             (RunFilter(requested_by="me"), [4]),
             (RunFilter(schedule="s"), [5]),
             (RunFilter(queue="slow"), [6]),
-            (RunFilter(since_us=100, until_us=200), [0]),
+            (RunFilter(since_us=2 * HOUR_US, until_us=4 * HOUR_US), [1, 2]),
+            (RunFilter(since_us=7 * HOUR_US), [6]),
+            (RunFilter(since_us=8 * HOUR_US), []),
+            (RunFilter(until_us=2 * HOUR_US), [0]),
+            (RunFilter(states=("queued",), since_us=2 * HOUR_US), [1]),
         ],
     )
     def test_filters_find_what_they_say(self, ledger: Ledger, wanted: RunFilter, found: list[int]) -> None:
@@ -74,10 +80,21 @@ class TestPages:
             *enqueued(ledger, 1, schedule="s", state="skipped"),
             *enqueued(ledger, 1, queue="slow", state="skipped"),
         ]
-        change(ledger, ids[0], created_at=100)
+        for number, run_id in enumerate(ids):
+            change(ledger, run_id, created_at=(number + 1) * HOUR_US)
         change(ledger, ids[2], state="dead")
         change(ledger, ids[3], state="waiting", waits_for="person")
         assert [run.id for run in ledger.runs(wanted, after_id=0)] == [ids[number] for number in found]
+
+    def test_a_page_of_several_states_is_in_the_order_of_ids(self, ledger: Ledger) -> None:
+        ids = enqueued(ledger, 12)
+        for number, run_id in enumerate(ids):
+            change(ledger, run_id, state=("queued", "dead", "running", "skipped")[number % 4])
+        wanted = RunFilter(states=("running", "queued", "dead"))
+        of_those = [run_id for number, run_id in enumerate(ids) if number % 4 != 3]
+        assert [run.id for run in ledger.runs(wanted, after_id=0, limit=5)] == of_those[:5]
+        assert [run.id for run in ledger.runs(wanted, limit=5)] == of_those[:-6:-1]
+        assert ledger.counts(wanted) == {"dead": 3, "queued": 3, "running": 3}
 
     def test_runs_are_counted_by_state(self, ledger: Ledger) -> None:
         first, _ = enqueued(ledger, 2)

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 from sqlalchemy import Select, func, literal, select
 
+from fencepost.core.states import RunState, WaitsFor
 from fencepost.errors import NoSuchRun
 from fencepost.ledger.database import Database
 from fencepost.ledger.desk import Desk
@@ -105,6 +107,8 @@ class RunFilter:
 
 
 EVERY_RUN = RunFilter()
+_LIVE = ("queued", "running", "waiting")
+_ASTRAY_US = 60_000_000  # by how much the order of ids and that of times may differ
 _EQUAL = ("job", "waits_for", "schedule", "queue", "node", "requested_by", "retry_of", "exclusive_key")
 
 
@@ -119,11 +123,66 @@ def runs(
 ) -> list[RunRow]:
     """Return a page of runs."""
     id_ = database.tables.run.c.id
-    query = _filtered(database, _all(database), wanted).limit(limit)
-    if before_id is not None:
-        query = query.where(id_ < before_id)
-    query = query.order_by(id_.desc()) if after_id is None else query.where(id_ > after_id).order_by(id_)
-    return (desk or database).read(lambda cursor: [RunRow(*row) for row in database.rows(cursor, query)])
+
+    def work(cursor: Cursor) -> list[RunRow]:
+        query = _within(database, cursor, _filtered(database, _all(database), wanted), wanted)
+        if before_id is not None:
+            query = query.where(id_ < before_id)
+        if after_id is not None:
+            query = query.where(id_ > after_id)
+        is_rising = after_id is not None
+        pages = [database.rows(cursor, page.limit(limit)) for page in _by_state(database, query, wanted, is_rising)]
+        found = sorted((RunRow(*row) for page in pages for row in page), key=_id_of, reverse=not is_rising)
+        return found[:limit]
+
+    return (desk or database).read(work)
+
+
+_id_of = attrgetter("id")
+
+
+def _by_state(database: Database, query: Select[Any], wanted: RunFilter, is_rising: bool) -> list[Select[Any]]:
+    """Ask for each state by itself, spelled out: so the indexes that hold only some states can be used.
+
+    Of what has not ended there is little, compared with history, and it is at the index's hand: better to sort it than
+    to look for it among everything, in the order of ids.
+    """
+    c = database.tables.run.c
+    if not wanted.states:
+        return [query.order_by(c.id if is_rising else c.id.desc())]
+    queries = []
+    for state in sorted(set(wanted.states)):
+        order: Any = c.id + literal(0, literal_execute=True) if state in _LIVE else c.id
+        queries.append(query.where(c.state == _spelled(state)).order_by(order if is_rising else order.desc()))
+    return queries
+
+
+def _within(database: Database, cursor: Cursor, query: Select[Any], wanted: RunFilter) -> Select[Any]:
+    """Keep to the ids of the time in question, so that the rest of history is not read through."""
+    id_ = database.tables.run.c.id
+    if wanted.since_us is not None:
+        query = query.where(id_ >= first_id_at(database, cursor, wanted.since_us - _ASTRAY_US))
+    if wanted.until_us is not None:
+        query = query.where(id_ < first_id_at(database, cursor, wanted.until_us + _ASTRAY_US))
+    return query
+
+
+def first_id_at(database: Database, cursor: Cursor, at_us: int) -> int:
+    """Return the id from which on runs were made at `at_us` or later, or nearly: ids rise with time.
+
+    There is no index on `created_at`; a search by halves needs none.
+    """
+    c = database.tables.run.c
+    [(first, last)] = database.rows(cursor, select(func.min(c.id), func.max(c.id)))
+    low, high = first or 0, (last or 0) + 1
+    while low < high:
+        middle = (low + high) // 2
+        found = database.rows(cursor, select(c.id, c.created_at).where(c.id >= middle).order_by(c.id).limit(1))
+        if found and found[0][1] < at_us:
+            low = found[0][0] + 1
+        else:
+            high = middle
+    return low
 
 
 def run(database: Database, run_id: int, *, desk: Desk | None = None) -> RunRow:
@@ -172,8 +231,23 @@ def _covers(row: RunRow, at_us: int) -> bool:
 def counts(database: Database, wanted: RunFilter = EVERY_RUN, *, desk: Desk | None = None) -> dict[str, int]:
     """Return how many runs are in each state; without a filter this reads through all that is kept."""
     state = database.tables.run.c.state
-    query = _filtered(database, select(state, func.count()), wanted).group_by(state).order_by(state)
-    return (desk or database).read(lambda cursor: {row[0]: int(row[1]) for row in database.rows(cursor, query)})
+
+    def work(cursor: Cursor) -> dict[str, int]:
+        query = _within(database, cursor, _filtered(database, select(state, func.count()), wanted), wanted)
+        names = sorted(set(wanted.states))
+        queries = [query.where(state == _spelled(name)) for name in names] or [query]
+        rows = [row for each in queries for row in database.rows(cursor, each.group_by(state).order_by(state))]
+        return {row[0]: int(row[1]) for row in rows}
+
+    return (desk or database).read(work)
+
+
+def _spelled(word: str) -> Any:
+    """Return a state, or what is waited for, to stand in the statement itself; only words of ours do."""
+    return literal(word, literal_execute=word in _OUR_WORDS)
+
+
+_OUR_WORDS = frozenset(RunState) | frozenset(WaitsFor)
 
 
 def _all(database: Database) -> Select[Any]:
@@ -184,11 +258,7 @@ def _filtered(database: Database, query: Select[Any], wanted: RunFilter) -> Sele
     c = database.tables.run.c
     for name in _EQUAL:
         if (value := getattr(wanted, name)) is not None:
-            query = query.where(c[name] == value)
-    if len(wanted.states) == 1:  # spelled out, so that a partial index can be used
-        query = query.where(c.state == literal(next(iter(wanted.states)), literal_execute=True))
-    elif wanted.states:
-        query = query.where(c.state.in_(sorted(wanted.states)))
+            query = query.where(c[name] == (_spelled(value) if name == "waits_for" else value))
     if wanted.since_us is not None:
         query = query.where(c.created_at >= wanted.since_us)
     if wanted.until_us is not None:

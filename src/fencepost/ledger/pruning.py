@@ -10,13 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from sqlalchemy import and_, delete, exists, func, or_, select
+from sqlalchemy import and_, delete, exists, or_, select
 
 from fencepost.core.duration import Duration, seconds
 from fencepost.errors import InvalidSetting
 from fencepost.ledger.database import Database
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.history import first_id_at
 
 DAY_S = 86400.0
 _ENDINGS = ("succeeded", "dead", "cancelled", "skipped", "misfired")
@@ -73,7 +74,8 @@ def _prune_runs(database: Database, place: Desk | Database, retention: Retention
         return 0
     c = database.tables.run.c
     old = or_(*(and_(c.state == state, c.ended_at < before) for state, before in cuts.items()))
-    end_id = place.read(lambda cursor: _first_id_after(database, cursor, max(cuts.values())))
+    # So that what is too young is not read through, which would be nearly all.
+    end_id = place.read(lambda cursor: first_id_at(database, cursor, max(cuts.values())))
     query = select(c.id).where(c.id < end_id, old).order_by(c.id).limit(limit)
 
     def work(cursor: Cursor) -> int:
@@ -88,25 +90,6 @@ def _remove(database: Database, cursor: Cursor, ids: list[int], old: Any) -> int
     database.change(cursor, delete(attempt).where(attempt.c.run_id.in_(ids)))
     # Asked again: nothing leaves a terminal state, but this is where a mistake would cost most.
     return database.change(cursor, delete(run).where(run.c.id.in_(ids), old))
-
-
-def _first_id_after(database: Database, cursor: Cursor, at_us: int) -> int:
-    """Return an id before which all runs were made before `at_us`, or nearly: ids rise with time.
-
-    So that what is too young is not read through, which would be nearly all. There is no index on `created_at`; a
-    search by halves needs none.
-    """
-    c = database.tables.run.c
-    [(first, last)] = database.rows(cursor, select(func.min(c.id), func.max(c.id)))
-    low, high = first or 0, (last or 0) + 1
-    while low < high:
-        middle = (low + high) // 2
-        found = database.rows(cursor, select(c.id, c.created_at).where(c.id >= middle).order_by(c.id).limit(1))
-        if found and found[0][1] < at_us:
-            low = found[0][0] + 1
-        else:
-            high = middle
-    return low
 
 
 def _prune_journal(database: Database, place: Desk | Database, before_us: int | None, limit: int) -> int:

@@ -135,6 +135,7 @@ class Tables:
         )
         self._index("run_node", c.node, where="state = 'running'", whole=(c.state,))
         self._index("run_dead", c.id, where="state = 'dead'", whole=(c.state,))
+        self._index("run_held", c.id, where="state = 'waiting' AND waits_for = 'person'", whole=None)
         self._index("run_job", c.job, c.id)
         self._index("run_tick", c.schedule, c.due_at, where="schedule IS NOT NULL")
 
@@ -144,9 +145,12 @@ class Tables:
         self._index("journal_run", c.run_id, where="run_id IS NOT NULL")
 
     def _index(
-        self, name: str, *columns: Any, where: str = "", unique: bool = False, whole: tuple[Any, ...] = ()
+        self, name: str, *columns: Any, where: str = "", unique: bool = False, whole: tuple[Any, ...] | None = ()
     ) -> None:
-        """Make an index of the rows that matter; where indexes are whole, `whole` leads, so that those are together."""
+        """Make an index of the rows that matter.
+
+        Where indexes are whole, `whole` leads, so that those are together; None: there another index does.
+        """
         full = f"{self.prefix}{name}"
         if not where:
             Index(full, *columns, unique=unique)
@@ -154,7 +158,8 @@ class Tables:
         partial = text(where)
         here = Index(full, *columns, unique=unique, postgresql_where=partial, sqlite_where=partial)
         here.ddl_if(callable_=_has_partial_indexes)
-        Index(full, *whole, *columns, unique=unique).ddl_if(callable_=_has_whole_indexes)
+        if whole is not None:
+            Index(full, *whole, *columns, unique=unique).ddl_if(callable_=_has_whole_indexes)
 
 
 def _node() -> tuple[Column[Any], ...]:

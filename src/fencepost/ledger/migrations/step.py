@@ -35,13 +35,24 @@ class Step:
         self._operations.create_table(full, *columns, schema=self._schema, **mysql, **options)
 
     def create_index(
-        self, table: str, name: str, *columns: Any, where: str = "", whole: tuple[str, ...] = (), unique: bool = False
+        self,
+        table: str,
+        name: str,
+        *columns: Any,
+        where: str = "",
+        whole: tuple[str, ...] | None = (),
+        unique: bool = False,
     ) -> None:
-        """Create an index of the rows that matter; on MySQL, which has no such indexes, `whole` leads instead."""
+        """Create an index of the rows that matter.
+
+        On MySQL, which has no such indexes, `whole` leads instead; None: there another index does.
+        """
+        if self._is_mysql and whole is None:
+            return
         full, on = f"{self._prefix}{table}_{name}", f"{self._prefix}{table}"
         if self._looks() and any(index["name"] == full for index in self._inspector().get_indexes(on)):
             return
-        parts = [*(whole if self._is_mysql else ()), *columns]
+        parts = [*((whole or ()) if self._is_mysql else ()), *columns]
         partial: dict[str, Any] = {f"{kind}_where": sa.text(where) for kind in ("postgresql", "sqlite") if where}
         self._operations.create_index(full, on, parts, schema=self._schema, unique=unique, **partial)
 

@@ -141,6 +141,7 @@ def _runs(step: Step) -> None:
     step.create_index("run", "key", "exclusive_key", urgent, "id", where=waits_for_key, whole=("state", "waits_for"))
     step.create_index("run", "node", "node", where="state = 'running'", whole=("state",))
     step.create_index("run", "dead", "id", where="state = 'dead'", whole=("state",))
+    step.create_index("run", "held", "id", where="state = 'waiting' AND waits_for = 'person'", whole=None)
     step.create_index("run", "job", "job", "id")
     step.create_index("run", "tick", "schedule", "due_at", where="schedule IS NOT NULL")
 
