@@ -188,6 +188,22 @@ def big(text: str):
 
 
 @app.job
+def node(run):
+    return [run.node, os.environ.get("PREPARED")]
+
+
+def prepare() -> None:
+    os.environ["PREPARED"] = "yes"
+
+
+@app.job
+def fork_and_return():
+    """Let a child of ours come back from here, as if it were the worker."""
+    os.fork()
+    return os.getpid()
+
+
+@app.job
 def shout():
     print("said on standard output")
     print("said on standard error", file=sys.stderr)

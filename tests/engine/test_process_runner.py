@@ -84,6 +84,14 @@ class TestExecution:
         claims = [one.submit("big", text="x" * size) for size in sizes]
         assert [one.outcome(each).result for each in claims] == [str(size) for size in sizes]
 
+    def test_a_worker_is_prepared_and_knows_its_node(self) -> None:
+        for made in _started(slots=1, node="node-1", prepare="tests.engine.shop:prepare"):
+            assert json.loads(made.outcome(made.submit("node")).result) == ["node-1", "yes"]
+
+    def test_a_child_that_a_job_forked_is_no_worker(self, one: Stand) -> None:
+        pids = {one.outcome(one.submit(job)).result for job in ("pid", "fork_and_return", "pid", "pid")}
+        assert len(pids) == 1
+
     def test_a_worker_is_used_again(self, one: Stand) -> None:
         pids = {one.outcome(one.submit("pid")).result for _ in range(3)}
         assert len(pids) == 1

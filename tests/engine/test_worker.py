@@ -78,8 +78,8 @@ class Job:
 
 
 def served(line: Line, job: Job) -> int:
-    line.messages.appendleft(wire.greeting("shop:app"))
-    return Worker(line, RUNTIME).run(lambda app, trust: job)
+    line.messages.appendleft(wire.greeting_message(wire.Greeting("shop:app")))
+    return Worker(line, RUNTIME).run(lambda greeting, trust: job)
 
 
 class TestWorker:
@@ -177,10 +177,10 @@ class TestWorker:
         assert [answer[:2] for answer in line.read()[1:]] == [[1, "failed"], [2, "failed"]]
 
     def test_an_application_that_does_not_load_is_told(self) -> None:
-        line = Line(wire.greeting("shop:app"))
+        line = Line(wire.greeting_message(wire.Greeting("shop:app")))
 
-        def load(app: str, _: BoardTrust) -> Job:
-            raise InvalidApp(f"{app} has no wheels; see postgresql://me:secret@host")
+        def load(greeting: wire.Greeting, _: BoardTrust) -> Job:
+            raise InvalidApp(f"{greeting.app} has no wheels; see postgresql://me:secret@host")
 
         assert Worker(line, RUNTIME).run(load) == 1
         assert line.read() == [["failed", "shop:app has no wheels; see postgresql://me:***@host"]]
@@ -210,7 +210,8 @@ class TestWire:
         assert wire.read_claim(wire.claim_message(9, MATE)) == (9, MATE)
 
     def test_a_greeting_crosses_unchanged(self) -> None:
-        assert wire.read_greeting(wire.greeting("shop:app")) == "shop:app"
+        for greeting in (wire.Greeting("shop:app"), wire.Greeting("shop:app", "node-1", "logs:configure")):
+            assert wire.read_greeting(wire.greeting_message(greeting)) == greeting
 
 
 class TestTrust:

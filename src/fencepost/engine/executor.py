@@ -6,6 +6,7 @@ run left *running* there is cancelled when it ends.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
@@ -17,6 +18,7 @@ from fencepost.engine.jobs import ASYNC, Job
 from fencepost.engine.loading import load_app
 from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.engine.trust import BoardTrust
+from fencepost.engine.wire import Greeting
 
 if TYPE_CHECKING:
     import asyncio
@@ -68,10 +70,14 @@ class JobExecutor:
             loop.run_until_complete(asyncio.gather(*leftovers, return_exceptions=True))
 
 
-def load_executor(app: str, trust: BoardTrust) -> JobExecutor:
+def load_executor(greeting: Greeting, trust: BoardTrust) -> JobExecutor:
     """Import an application and return what executes its jobs."""
-    application = load_app(app)
-    return JobExecutor(application.jobs, replace(application.worker_context(), standing=trust))
+    if greeting.prepare is not None:
+        module, _, function = greeting.prepare.partition(":")
+        getattr(importlib.import_module(module), function)()
+    application = load_app(greeting.app)
+    context = application.worker_context()
+    return JobExecutor(application.jobs, replace(context, standing=trust, node=greeting.node or context.node))
 
 
 def _unknown(claim: Claim) -> Outcome:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fencepost.core.runs import Claim
 from fencepost.engine.runners.outcome import How, Outcome
@@ -21,15 +21,26 @@ _SUCCEEDED = How.SUCCEEDED.value
 _NOTHING_ELSE = (None,) * 6
 
 
-def greeting(app: str) -> bytes:
-    """Spell what a worker is told first: which application to load."""
-    return _encode([app]).encode()
+class Greeting(NamedTuple):
+    """What a worker is told first.
+
+    `app` is the application to load, `node` the name of the node it works for, `prepare` a function (also as
+    ``module:name``) to call before, where logs are set up.
+    """
+
+    app: str
+    node: str | None = None
+    prepare: str | None = None
 
 
-def read_greeting(message: bytes) -> str:
-    """Read that."""
-    (app,) = json.loads(message)
-    return str(app)
+def greeting_message(greeting: Greeting) -> bytes:
+    """Spell a greeting."""
+    return _encode(greeting).encode()
+
+
+def read_greeting(message: bytes) -> Greeting:
+    """Read one."""
+    return Greeting._make(json.loads(message))
 
 
 def claim_message(serial: int, claim: Claim) -> bytes:

@@ -42,7 +42,7 @@ class Executor(Protocol):
         ...
 
 
-Load = Callable[[str, BoardTrust], Executor]
+Load = Callable[[wire.Greeting, BoardTrust], Executor]
 """Loads an application by its name."""
 
 

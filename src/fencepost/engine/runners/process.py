@@ -69,6 +69,8 @@ class ProcessRunner:
         timings: Timings,
         runtime: Runtime,
         timeouts: Mapping[str, float | None] | None = None,
+        node: str | None = None,
+        prepare: str | None = None,
         env: Mapping[str, str] | None = None,
         command: Sequence[str] | None = None,
         emit: Callable[[Event], None] = lambda _: None,
@@ -81,11 +83,13 @@ class ProcessRunner:
             timings: of the node's lease; `term_grace_s` and `kill_s` are what stopping a run may take.
             runtime: starts the workers.
             timeouts: how many seconds a run of a job may take.
+            node: the name of the node, as runs shall see it.
+            prepare: a function, as ``module:name``, that each worker calls before it loads `app`; for logs.
             env: the workers' environment; ours if not given.
             command: what starts a worker; this Python, with our module path, if not given.
             emit: is told of trouble with workers.
         """
-        self._greeting = wire.greeting(app)
+        self._greeting = wire.greeting_message(wire.Greeting(app, node, prepare))
         self._slots = slots
         self._timings = timings
         self._runtime = runtime
@@ -140,8 +144,9 @@ class ProcessRunner:
                 self._hand_back(self._queue)
             self._feed(now)
             is_idle = self._is_idle
-        if is_idle:
+        if is_idle and not self._is_over:
             self._workers.wake()
+        self._tell()
 
     def collect(self) -> list[Outcome]:
         """Return what ended since the last call."""
@@ -159,7 +164,7 @@ class ProcessRunner:
             assignment = self._held.get(run_id)
             if assignment is not None and assignment.claim.token == token:
                 self._stop(assignment, why, self._runtime.monotonic())
-        self._workers.wake()
+        self._tell()
 
     def trust(self, until: float) -> None:
         """Let the workers act until then, and their guardians wait as long."""
@@ -179,7 +184,7 @@ class ProcessRunner:
             self._queue.clear()
             for hand in self._hands:
                 hand.lose()
-        self._workers.wake()
+        self._tell()
 
     def take_back(self) -> None:
         """Hand back every claim that has not started."""
@@ -187,7 +192,7 @@ class ProcessRunner:
             for hand in self._hands:
                 self._queue.extendleft(reversed(hand.take_back()))
             self._hand_back(self._queue)
-        self._workers.wake()
+        self._tell()
 
     def close(self, grace_s: float) -> None:
         """Hand back what has not started, wait for the rest, stop what is left, and end the workers."""
@@ -236,7 +241,8 @@ class ProcessRunner:
             self._runtime.sleep(_GATHER_S)
 
     def _nap_s(self) -> float:
-        self._is_idle = not self._held and len(self._hands) == self._slots
+        with self._lock:
+            self._is_idle = not self._held and len(self._hands) == self._slots
         return _IDLE_NAP_S if self._is_idle else _BUSY_NAP_S
 
     def _tell(self) -> None:
