@@ -1,0 +1,152 @@
+"""Real nodes in real processes, killed and stopped: each due time ends once, and a sleeper's write is refused."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fencepost.ledger.ledger import open_ledger
+from fencepost.testing import until
+from fencepost.threaded import ThreadedRuntime
+from tests.cluster import killing
+from tests.cluster.nodes import ROOT, command, nodes
+
+TTL_S = 3.0
+
+
+def make_effects(url: str) -> None:
+    ledger = open_ledger(url, ThreadedRuntime())
+    ledger.write(lambda c: c.execute("DROP TABLE IF EXISTS effect"))
+    ledger.write(lambda c: c.execute("CREATE TABLE effect (run_id BIGINT, attempt INT, token BIGINT, due_at BIGINT)"))
+    ledger.close()
+
+
+def effects(url: str) -> list[tuple[int, int, int]]:
+    ledger = open_ledger(url, ThreadedRuntime())
+    try:
+        return ledger.read(lambda c: _all(c, "SELECT run_id, attempt, token FROM effect ORDER BY token"))
+    finally:
+        ledger.close()
+
+
+def _all(cursor: Any, sql: str) -> list[tuple[int, int, int]]:
+    cursor.execute(sql)
+    return [tuple(row) for row in cursor.fetchall()]
+
+
+@pytest.mark.timeout(240)
+def test_nodes_killed_at_random_leave_each_due_time_with_one_outcome(ledger_url: str, tmp_path: Path) -> None:
+    found = killing.run(ledger_url, seconds=20, every_s=5, folder=tmp_path, ttl=f"{TTL_S}s")
+    assert found.missing == []
+    assert found.twice == []
+    assert found.due >= 150
+    assert found.states["succeeded"] >= 100
+
+
+# Not on SQLite: whoever stands still within a transaction keeps every other writer out until it goes on.
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kind", ["postgresql", "mysql"], indirect=True)
+def test_a_node_stopped_in_its_transaction_is_succeeded_and_refused(ledger_url: str, tmp_path: Path) -> None:
+    make_effects(ledger_url)
+    still = tmp_path / "still"
+    env = {"STAND_STILL": str(still)}
+    with nodes(2, ledger_url, "--ttl", f"{TTL_S}s", "--threads", folder=tmp_path, env=env) as made:
+        run_id = command(ledger_url, "trigger", "settle")["run"]
+        until(still.exists, 30, "the first attempt is inside its transaction")
+        sleeper = _node_of(ledger_url, run_id, made)
+        sleeper.signal(signal.SIGSTOP)
+        second = until(lambda: _has(ledger_url, run_id, "succeeded"), 30, "another node has done it")
+        still.unlink(missing_ok=True)
+        sleeper.signal(signal.SIGCONT)
+        until(lambda: "node lost" in sleeper.log, 30, "the sleeper knows that it was lost")
+        until(lambda: "run lost" in sleeper.log or "run refused" in sleeper.log, 30, "and what it did is refused")
+    shown = command(ledger_url, "show", str(run_id))
+    assert [each["outcome"] for each in shown["ended_attempts"]] == ["lost", "succeeded"]
+    assert [row[1:] for row in effects(ledger_url)] == [(2, second["token"])]
+
+
+def _has(url: str, run_id: int, state: str) -> dict[str, Any] | None:
+    row = command(url, "show", str(run_id))
+    return row if row["state"] == state else None
+
+
+def _node_of(url: str, run_id: int, made: list[Any]) -> Any:
+    name = command(url, "show", str(run_id))["node_name"]
+    pid = int(name.split(":")[1])
+    return next(node for node in made if node.pid == pid)
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"], indirect=True)
+def test_c_code_that_holds_the_interpreter_does_not_lose_its_lease(ledger_url: str, tmp_path: Path) -> None:
+    seconds = 3 * TTL_S
+    with nodes(2, ledger_url, "--ttl", f"{TTL_S}s", "--workers", "1", folder=tmp_path):
+        run_id = command(ledger_url, "trigger", "hog", "-p", f"seconds={int(seconds)}")["run"]
+        until(lambda: _has(ledger_url, run_id, "succeeded"), 60, "it ended well")
+    shown = command(ledger_url, "show", str(run_id))
+    assert (shown["attempts"], shown["crashes"]) == (1, 0)
+
+
+GUNICORN_APP = """
+import logging
+logging.disable(logging.CRITICAL)
+from fencepost import App, every
+jobs = App(ttl="3s", name="web")
+
+@jobs.job(every("1s"))
+def tick(run):
+    pass
+
+def app(environ, start_response):
+    start_response("200 OK", [("Content-Type", "text/plain")])
+    return [b"ok"]
+"""
+GUNICORN_CONFIG = """
+bind = "127.0.0.1:0"
+workers = 4
+preload_app = True
+
+def post_worker_init(worker):
+    import web
+    web.jobs.start()
+"""
+
+
+@pytest.mark.timeout(240)
+def test_four_preloaded_web_workers_run_each_tick_once(ledger_url: str, tmp_path: Path) -> None:
+    (tmp_path / "web.py").write_text(GUNICORN_APP)
+    (tmp_path / "conf.py").write_text(GUNICORN_CONFIG)
+    env = {**os.environ, "FENCEPOST_URL": ledger_url, "PYTHONPATH": str(ROOT)}
+    with (tmp_path / "web.log").open("wb") as log:
+        web = subprocess.Popen(
+            [sys.executable, "-m", "gunicorn", "-c", "conf.py", "web:app"],
+            cwd=tmp_path,
+            env=env,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        until(lambda: len(_nodes(ledger_url)) == 4, 60, "four nodes take part")
+        threading.Event().wait(6.0)  # the time in which ticks may come to be twice
+    finally:
+        web.terminate()
+        web.wait(30)
+    rows = [row for row in command(ledger_url, "runs", "--limit", "1000") if row["state"] == "succeeded"]
+    dues = [row["due_at"] for row in rows]
+    assert len(dues) >= 4
+    assert len(dues) == len(set(dues))
+    assert {row["attempts"] for row in rows} == {1}
+
+
+def _nodes(url: str) -> list[dict[str, Any]]:
+    try:
+        return command(url, "nodes")
+    except AssertionError:  # not yet migrated, or busy
+        return []
