@@ -30,8 +30,8 @@ endif
 servers: $(READY)  ## fetch or build the real servers that the tests need
 	@$(BIN)/python -m testbed.provision
 
-demo: $(READY)  ## three nodes on SQLite: one is killed, one is paused; nothing runs twice
-	@$(BIN)/python examples/three_nodes.py
+demo: $(READY)  ## three nodes on SQLite, of which the busiest is killed; then everything is counted anew
+	@$(BIN)/fencepost demo
 
 test: $(READY) servers  ## all tests, against real servers
 	@$(BIN)/python -m pytest -n 3 --dist loadfile $(PYTEST_ARGS)

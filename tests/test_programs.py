@@ -1,4 +1,4 @@
-"""The demo and the benchmarks run: smoke versions of what `make demo` and `make bench` do at length."""
+"""The demo, the example and the benchmarks run: smoke versions of what make does at length."""
 
 import json
 import subprocess
@@ -22,8 +22,16 @@ def last_line(output: str) -> dict[str, Any]:
     return result
 
 
-def test_demo_runs_each_due_time_once_through_a_kill_and_a_pause() -> None:
-    output = run("examples/three_nodes.py", DEMO_SECONDS="14", PATH="/usr/bin:/bin")
+def test_demo_ends_every_due_time_once_though_a_node_is_killed() -> None:
+    output = run("-m", "fencepost", "demo", DEMO_SECONDS="12", PATH="/usr/bin:/bin")
+    assert "kill -9 node-" in output
+    assert "is lost (token" in output
+    assert "starting node-4" in output
+    assert "duplicates 0, missing 0, lost writes 0: every due time has one end" in output
+
+
+def test_locks_alone_keep_a_tick_from_being_done_twice_through_a_kill_and_a_pause() -> None:
+    output = run("examples/own_scheduler.py", DEMO_SECONDS="14", PATH="/usr/bin:/bin")
     assert "kill -9 node-" in output
     assert "lost its lease, wrote nothing" in output
     assert "twice 0 · missed 0 · tokens rose with every holder" in output

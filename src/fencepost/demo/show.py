@@ -28,6 +28,7 @@ _REPLACEMENT = "node-4"
 _START_WITHIN_S = 60.0
 _SETTLE_WITHIN_S = 30.0
 _LEAVE_WITHIN_S = 8.0
+_IMPORT_WITHIN_S = 8.0  # there is one every four seconds
 
 
 class Show:
@@ -101,7 +102,7 @@ class Show:
         self._say(f"asked for a report: run {asked.run_id}")
 
     def _kill_the_busiest(self) -> str:
-        view = self._watch(_somebody_imports, within_s=self._seconds * 0.25, what=None)
+        view = self._watch(_somebody_imports, within_s=_IMPORT_WITHIN_S, what=None)
         name = view.busiest() or _NODES[0]
         for run in view.running(name):
             self._say(f"{name} is at work on {run.at_work}")

@@ -1,8 +1,8 @@
-"""Three instances of one application, each with its own scheduler, on SQLite: what goes wrong, and what does not.
+"""Three instances of one application, each with a scheduler of its own, and nothing of Fencepost but its locks.
 
 Every second all three want to run the same settlement. One does. Then the node at work is killed with -9 in the middle
-of a settlement, and later another is paused for longer than its lease lasts. Run it with ``make demo``; DEMO_SECONDS
-bounds it.
+of a settlement, and later another is paused for longer than its lease lasts. Run it with
+``.venv/bin/python examples/own_scheduler.py``; DEMO_SECONDS bounds it.
 """
 
 from __future__ import annotations

@@ -1,0 +1,69 @@
+"""``fencepost demo`` counts rightly and leaves nothing behind, also when it is interrupted."""
+
+import json
+import os
+import signal
+import subprocess
+from pathlib import Path
+
+from testbed.wait import until
+from tests.cli.command import FENCEPOST, children_of, ends_at
+
+
+def descendants(pid: int) -> list[int]:
+    children = children_of(pid)
+    return children + [each for child in children for each in descendants(child)]
+
+
+def test_ctrl_c_ends_it_cleanly_with_the_count_so_far(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("w") as stderr, (tmp_path / "json").open("w") as stdout:
+        demo = subprocess.Popen(
+            [FENCEPOST, "demo", "--seconds", "60", "--json"],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            stderr=stderr,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )
+    try:
+        until(lambda: "settle" in log.read_text() or demo.poll() is not None, 60, what="something was settled")
+        left = descendants(demo.pid)
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(60) == 0, log.read_text()
+    finally:
+        demo.kill()
+        demo.wait()
+    ends_at(*left)
+    count = json.loads((tmp_path / "json").read_text())
+    assert count["right"] is True
+    assert count["together"]["due"] > 0
+    assert (count["together"]["duplicates"], count["together"]["lost_writes"]) == (0, 0)
+    assert [job["job"] for job in count["jobs"]] == [
+        "settle",
+        "reconcile",
+        "import_orders",
+        "quote",
+        "notify",
+        "report",
+    ]
+    assert "stopped" in log.read_text()
+    assert list(tmp_path.glob("fencepost-demo-*")) == []
+
+
+def test_killed_it_takes_its_nodes_along(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    with log.open("w") as stdout:
+        demo = subprocess.Popen(
+            [FENCEPOST, "demo", "--seconds", "60"],
+            stdin=subprocess.DEVNULL,
+            stdout=stdout,
+            env={**os.environ, "TMPDIR": str(tmp_path)},
+        )
+    try:
+        until(lambda: "settle" in log.read_text() or demo.poll() is not None, 60, what="something was settled")
+        left = descendants(demo.pid)
+    finally:
+        demo.kill()
+        demo.wait()
+    assert len(left) >= 6
+    ends_at(*left)
