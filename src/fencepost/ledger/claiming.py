@@ -29,7 +29,7 @@ from fencepost.core.overlap import Decision, Replace, Skip
 from fencepost.core.runs import Claim
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import Hot, Wanted, hot_words, listed, rounded
+from fencepost.ledger.dialects.hot import Hot, Match, Wanted, hot_words, listed, rounded
 
 MOST_AT_ONCE = 500
 
@@ -128,7 +128,7 @@ _LOCK_KEYS = "SELECT x.key, x.run_id, x.token FROM {exclusive} x WHERE {texts:x.
 _KEYS_THERE = "SELECT x.key FROM {exclusive} x WHERE {texts:x.key}"
 _MAKE_KEYS = "INSERT INTO {exclusive} ({key}, token) SELECT e.name, 0 FROM {rows:e name=text} WHERE true"
 _LOCK_RUNS = "SELECT {columns}, r.origin_key FROM {run} r WHERE {ints:r.id} AND r.state = 'queued'{skip_locked}"
-_IS_QUEUED = "r.id = e.id AND r.state = 'queued'"
+_IS_QUEUED = Match("id", "id", "coalesce(r.state, '') = 'queued'")  # so that the id is what it is found by
 _STARTED = "{rows:e id=int name=text token=int node=text started_at=int}"
 _START = {
     "state": "'running'",
@@ -253,7 +253,7 @@ class _Counter:
         rows = listed([[claim.run_id, claim.exclusive_key, claim.token, self._node, self._now_us] for claim in claims])
         hot.change(cursor, hot.update_from("run", source=_STARTED, on=_IS_QUEUED, sets=_START), rows)
         sets = {"run_id": "e.id", "token": "e.token"}
-        hot.change(cursor, hot.update_from("exclusive", source=_STARTED, on="r.key = e.name", sets=sets), rows)
+        hot.change(cursor, hot.update_from("exclusive", source=_STARTED, on=Match("key", "name"), sets=sets), rows)
 
     def _put_aside(self, cursor: Cursor, settled: Settled) -> None:
         hot, now_us = self._hot, self._now_us

@@ -90,8 +90,9 @@ def free_keys(
 _KEPT = "SELECT a.run_id, a.number, a.token, a.outcome FROM {attempt} a WHERE {ints:a.run_id}"
 _NOTE = """
 INSERT INTO {journal} (at, what, job, run_id, schedule, token, reason)
-SELECT e.at, e.what, r.job, e.id, r.schedule, e.token, e.reason
-FROM {rows:e id=int token=int at=int what=text reason=text} LEFT JOIN {run} r ON r.id = e.id
+SELECT e.at, e.what, (SELECT r.job FROM {run} r WHERE r.id = e.id), e.id,
+  (SELECT r.schedule FROM {run} r WHERE r.id = e.id), e.token, e.reason
+FROM {rows:e id=int token=int at=int what=text reason=text}
 """
 
 

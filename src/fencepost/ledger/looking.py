@@ -28,8 +28,9 @@ class Look(NamedTuple):
 _LOOK = """
 SELECT {clock},
   (SELECT min(r.available_at) FROM {run} r WHERE r.state = 'queued' AND {texts:r.queue}),
-  (SELECT min(s.next_due_at) FROM {schedule} s WHERE s.next_due_at IS NOT NULL),
-  (SELECT min(r.available_at) FROM {run} r WHERE r.state = 'waiting' AND r.waits_for = 'time'),
+  (SELECT s.next_due_at FROM {schedule} s WHERE s.next_due_at IS NOT NULL ORDER BY s.next_due_at LIMIT 1),
+  (SELECT r.available_at FROM {run} r WHERE r.state = 'waiting' AND r.waits_for = 'time'
+    ORDER BY r.available_at LIMIT 1),
   (SELECT max({greatest}(n.started_at, coalesce(n.left_at, 0), coalesce(n.dead_at, 0))) FROM {node} n),
   EXISTS (SELECT 1 FROM {run} r WHERE r.state = 'running' AND r.node = %s AND r.cancel_requested_at IS NOT NULL)
 """

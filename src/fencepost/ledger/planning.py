@@ -20,7 +20,7 @@ from typing import Any, NamedTuple, Protocol
 from fencepost.core.runs import Requested
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import Hot, hot_words, listed, rounded
+from fencepost.ledger.dialects.hot import Hot, Match, hot_words, listed, rounded
 
 # Those who sleep look again within this time by themselves; for what is due later nobody needs to be woken.
 _SOON_US = 1_000_000
@@ -74,9 +74,9 @@ def plan(desk: Desk, *, horizon_us: int, limit: int, decide: Decide) -> Planned:
         plans = [(row, decide(now_us, row)) for row in due]
         runs = _record(cursor, hot, plans, now_us=now_us, horizon_us=horizon_us)
         queued = queue_near(cursor, hot, until_us=now_us + horizon_us, limit=limit)
-        [(next_due_at,)] = hot.rows(cursor, _NEXT_DUE)
+        next_due = hot.rows(cursor, _NEXT_DUE)
         is_full = len(due) >= limit or queued >= limit
-        return Planned(now_us, runs + queued, next_due_at, is_full)
+        return Planned(now_us, runs + queued, next_due[0][0] if next_due else None, is_full)
 
     return desk.write(work)
 
@@ -86,7 +86,9 @@ SELECT s.id, s.job, s.spec, s.params, s.origin, s.generation, s.planned_through,
 WHERE s.next_due_at <= %s ORDER BY s.next_due_at
 """
 _POLICIES = "SELECT j.name, j.policy FROM {job} j WHERE {texts:j.name}"
-_NEXT_DUE = "SELECT min(s.next_due_at) FROM {schedule} s WHERE s.next_due_at IS NOT NULL"
+_NEXT_DUE = """
+SELECT s.next_due_at FROM {schedule} s WHERE s.next_due_at IS NOT NULL ORDER BY s.next_due_at LIMIT 1
+"""
 _MOVED = "{rows:e name=text planned_through=int next_due_at=int}"
 
 
@@ -111,7 +113,7 @@ def _record(
             "planned_through": f"{hot.greatest}(r.planned_through, e.planned_through)",
             "next_due_at": "e.next_due_at",
         }
-        hot.change(cursor, hot.update_from("schedule", source=_MOVED, on="r.id = e.name", sets=sets), moved)
+        hot.change(cursor, hot.update_from("schedule", source=_MOVED, on=Match("id", "name"), sets=sets), moved)
     if any(_is_soon(request, now_us) for request in requested):
         hot.notify(cursor)
     return len(requested)

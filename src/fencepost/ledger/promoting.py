@@ -47,8 +47,8 @@ def promote(cursor: Cursor, hot: Hot, keys: Collection[str]) -> int:
 _STRANDED = """
 SELECT w.name FROM (
   SELECT DISTINCT r.exclusive_key AS name FROM {run} r WHERE r.state = 'waiting' AND r.waits_for = 'key') w
-LEFT JOIN {exclusive} x ON x.key = w.name LEFT JOIN {run} h ON h.id = x.run_id AND h.state = 'running'
-WHERE h.id IS NULL LIMIT 500
+WHERE coalesce((SELECT h.state FROM {run} h WHERE h.id = (SELECT x.run_id FROM {exclusive} x WHERE x.key = w.name)), '')
+  <> 'running' LIMIT 500
 """
 _HOLDERS = "SELECT x.key, x.run_id FROM {exclusive} x WHERE {texts:x.key} ORDER BY x.key{for_update}"
 _RUNNING = "SELECT r.id FROM {run} r WHERE {ints:r.id} AND r.state = 'running'"

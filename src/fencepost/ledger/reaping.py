@@ -122,8 +122,9 @@ def _next(left: _Left, decide: OnLoss) -> tuple[str, str | None, str | None, str
 
 _NOTE = """
 INSERT INTO {journal} (at, what, job, run_id, schedule, node, token, reason)
-SELECT e.at, e.what, r.job, r.id, r.schedule, e.node, e.token, e.reason
-FROM {rows:e id=int token=int at=int what=text node=text reason=text} JOIN {run} r ON r.id = e.id
+SELECT e.at, e.what, (SELECT r.job FROM {run} r WHERE r.id = e.id), e.id,
+  (SELECT r.schedule FROM {run} r WHERE r.id = e.id), e.node, e.token, e.reason
+FROM {rows:e id=int token=int at=int what=text node=text reason=text}
 """
 
 

@@ -59,6 +59,17 @@ class Endings(NamedTuple):
     waits_for: Sequence[str | None] | None = None
 
 
+class Match(NamedTuple):
+    """Which rows are changed: those whose primary key is a column of the source, and of which `also` holds."""
+
+    key: str
+    column: str
+    also: str = ""
+
+    def __str__(self) -> str:
+        return f"r.{self.key} = e.{self.column}{self.also and ' AND '}{self.also}"
+
+
 class Hot(ABC):
     """The words of one dialect, for the tables of one ledger."""
 
@@ -131,8 +142,8 @@ class Hot(ABC):
         """Return the condition that `column` is in a list of texts."""
 
     @abstractmethod
-    def update_from(self, table: str, *, source: str, on: str, sets: Mapping[str, str]) -> str:
-        """Return a template that changes rows `r` of `table` from the rows `e` of `source`, where `on`."""
+    def update_from(self, table: str, *, source: str, on: Match, sets: Mapping[str, str]) -> str:
+        """Return a template that changes rows `r` of `table` from the rows `e` of `source`."""
 
     @abstractmethod
     def take(self, desk: Desk, wanted: Wanted) -> Taken:

@@ -15,7 +15,7 @@ from typing import Any
 from fencepost.core.runs import Claim
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
-from fencepost.ledger.dialects.hot import Endings, Hot, Taken, Wanted, listed
+from fencepost.ledger.dialects.hot import Endings, Hot, Match, Taken, Wanted, listed
 
 _FIND = """
 SELECT r.priority, {columns} FROM {run} r FORCE INDEX ({run_claim})
@@ -93,7 +93,7 @@ class HotMysql(Hot):
         """Return a list; one of nothing is none to MySQL, so let it have what equals nothing."""
         return tuple(words) or ("",)
 
-    def update_from(self, table: str, *, source: str, on: str, sets: Mapping[str, str]) -> str:
+    def update_from(self, table: str, *, source: str, on: Match, sets: Mapping[str, str]) -> str:
         """Return UPDATE of a join."""
         changes = ", ".join(f"r.{column} = {value}" for column, value in sets.items())
         return f"UPDATE {source} STRAIGHT_JOIN {{{table}}} r FORCE INDEX (PRIMARY) ON {on} SET {changes}"

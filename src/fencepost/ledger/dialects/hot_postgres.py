@@ -22,7 +22,7 @@ from typing import Any
 from fencepost.core.runs import Claim
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
-from fencepost.ledger.dialects.hot import Endings, Hot, Taken, Wanted, clean
+from fencepost.ledger.dialects.hot import Endings, Hot, Match, Taken, Wanted, clean
 
 _CLAIM = partial(tuple.__new__, Claim)
 _NOTHING = [None] * 5
@@ -131,10 +131,13 @@ class HotPostgres(Hot):
         """Return an array."""
         return _texts(tuple(words))
 
-    def update_from(self, table: str, *, source: str, on: str, sets: Mapping[str, str]) -> str:
-        """Return UPDATE … FROM."""
+    def update_from(self, table: str, *, source: str, on: Match, sets: Mapping[str, str]) -> str:
+        """Return UPDATE … FROM, which finds its rows by one look-up of their keys."""
         changes = ", ".join(f"{column} = {value}" for column, value in sets.items())
-        return f"UPDATE {{{table}}} AS r SET {changes} FROM {source} WHERE {on}"
+        return (
+            f"WITH e AS MATERIALIZED (SELECT e.* FROM {source}) UPDATE {{{table}}} AS r SET {changes} FROM e "
+            f"WHERE r.{on.key} = ANY(ARRAY(SELECT e.{on.column} FROM e)) AND {on}"
+        )
 
     def notify(self, cursor: Cursor) -> None:
         """Notify the ledger's channel; the server sends it once per transaction, after the commit."""

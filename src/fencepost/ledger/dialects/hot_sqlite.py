@@ -10,7 +10,7 @@ from typing import Any
 from fencepost.core.runs import Claim, Ending
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
-from fencepost.ledger.dialects.hot import Endings, Hot, Taken, Wanted, clean
+from fencepost.ledger.dialects.hot import Endings, Hot, Match, Taken, Wanted, clean
 
 # The plus signs keep the planner from other indexes than that of queued runs.
 _FIND = """
@@ -81,7 +81,7 @@ class HotSqlite(Hot):
         """Compare with a JSON list."""
         return self.among_ints(column)
 
-    def update_from(self, table: str, *, source: str, on: str, sets: Mapping[str, str]) -> str:
+    def update_from(self, table: str, *, source: str, on: Match, sets: Mapping[str, str]) -> str:
         """Return UPDATE … FROM."""
         changes = ", ".join(f"{column} = {value}" for column, value in sets.items())
         return f"UPDATE {{{table}}} AS r SET {changes} FROM {source} WHERE {on}"
