@@ -23,6 +23,7 @@ def beat(run) -> None:
 @app.job
 def add(run, a: int, b: int = 2) -> int:
     """Add two numbers."""
+    run.log.info("adding %s and %s", a, b)
     return a + b
 
 

@@ -34,7 +34,8 @@ class Node:
         assert words in self.log(), self.log()
 
     def trigger(self, job: str, *words: str) -> int:
-        return int(call("trigger", job, *words, "--json", ledger=self.ledger).json["run"])
+        asked = call("trigger", job, *words, "--json", ledger=self.ledger).json
+        return int(asked["run"] if "run" in asked else asked["id"])
 
     def state(self, run: int) -> str:
         return str(call("show", str(run), "--json", ledger=self.ledger).json["state"])
@@ -141,8 +142,11 @@ def test_options_outweigh_settings_and_logs_may_be_json(ledger: str, tmp_path: P
     with node(ledger, tmp_path, *words) as running:
         [shown] = call("nodes", "--json", ledger=ledger).json
         assert (shown["slots"], shown["queues"], shown["generation"]) == (2, ["mail", "default"], 3)
-        for line in running.log().splitlines():
-            assert json.loads(line)["at"].endswith("Z")
+        run = running.trigger("add", "-p", "a=3", "--wait")
+        lines = [json.loads(line) for line in running.log().splitlines()]
+        assert all(line["at"].endswith("Z") for line in lines)
+        [logged] = [line for line in lines if line["logger"] == "fencepost.jobs.add"]
+        assert (logged["run"], logged["attempt"], logged["message"]) == (run, 1, "adding 3 and 2")
 
 
 def test_followers_see_a_run_come_and_end(ledger: str, tmp_path: Path) -> None:

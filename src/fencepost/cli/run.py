@@ -53,7 +53,9 @@ def run(
     grace: Annotated[
         str, typer.Option(metavar="DURATION", help="What running jobs get to end when this node is stopped.")
     ] = "30s",
-    log_format: Annotated[str, typer.Option(metavar="FORMAT", help="text or json.")] = "text",
+    log_format: Annotated[
+        str, typer.Option(metavar="FORMAT", help="text, json, or app: as the application logs.")
+    ] = "text",
     verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also tell of every lease.")] = False,
 ) -> int:
     """Run the jobs of an application: start one such node per machine, or as many as you like.
@@ -67,20 +69,21 @@ def run(
 
     Example: fencepost run shop.jobs:app --workers 8 --queues mail,default
     """
-    if log_format not in ("text", "json"):
-        raise ConfigurationError(f"--log-format {log_format!r} is unknown; it is text or json")
+    if log_format not in ("text", "json", "app"):
+        raise ConfigurationError(f"--log-format {log_format!r} is unknown; it is text, json or app")
     grace_s = seconds(grace, what="--grace")
     wishes = {"slots": workers, "queues": queues or None, "ttl": ttl or None, "generation": generation}
     speech.configure_node(log_format=log_format, is_verbose=verbose)
     app = _loaded(spec, wishes)
-    return Supervision(app, spec, threads=threads).run(grace_s)
+    return Supervision(app, spec, threads=threads, log_format=log_format).run(grace_s)
 
 
 class Supervision:
     """One node in this process, from start to stop."""
 
-    def __init__(self, app: App, spec: str, *, threads: bool) -> None:
+    def __init__(self, app: App, spec: str, *, threads: bool, log_format: str) -> None:
         self._app = app
+        self._log_format = log_format
         self._spec = spec
         self._threads = threads
         self._asked = app.runtime.event()
@@ -130,6 +133,8 @@ class Supervision:
                 timings=app.settings.timings,
                 runtime=app.runtime,
                 timeouts=timeouts_of(app.jobs),
+                node=app.node_name,
+                prepare=speech.PREPARE.get(self._log_format),
                 emit=app.emit,
             )
             runners |= dict.fromkeys(kinds - {COMMAND}, workers)

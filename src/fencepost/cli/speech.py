@@ -27,8 +27,27 @@ def configure(*, log_format: str, verbosity: int) -> None:
     logging.getLogger("fencepost.leases").setLevel(_EVENT_LEVELS[degree])
 
 
+PREPARE = {"text": f"{__name__}:log_as_text", "json": f"{__name__}:log_as_json"}
+"""What worker processes call before they load the application, by the format of logs."""
+
+
+def log_as_text() -> None:
+    """Log in a worker process as its node does."""
+    configure_node(log_format="text", is_verbose=False)
+
+
+def log_as_json() -> None:
+    """Log in a worker process as its node does."""
+    configure_node(log_format="json", is_verbose=False)
+
+
 def configure_node(*, log_format: str, is_verbose: bool) -> None:
-    """Send what a node tells, and what its jobs log, to standard error, each line with its time."""
+    """Send what a node tells, and what its jobs log, to standard error, each line with its time.
+
+    With ``app`` as format, what becomes of log records is left to the application.
+    """
+    if log_format == "app":
+        return
     to_stderr = logging.StreamHandler()
     to_stderr.setFormatter(JsonFormatter() if log_format == "json" else _TimedFormatter())
     root = logging.getLogger("fencepost")
