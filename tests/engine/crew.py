@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -107,7 +108,14 @@ class Crew:
             rows = [row for row in self.runs() if row.state == state]
             return rows if len(rows) >= count else None
 
-        return until(found, deadline_s, f"{count} runs are {state}; there are {[row.state for row in self.runs()]}")
+        try:
+            return until(found, deadline_s, f"{count} runs are {state}")
+        except AssertionError as error:
+            raise AssertionError(f"{error}; {self._told()}") from None
+
+    def _told(self) -> str:
+        told = [f"{event.what}: {event.reason}" for event in self.events if event.reason]
+        return f"there are {Counter(row.state for row in self.runs())}, and it was told: {told[-10:]}"
 
     def whats(self) -> list[str]:
         return [str(event.what) for event in self.events]
