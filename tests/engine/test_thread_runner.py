@@ -46,11 +46,10 @@ class Gate:
         self.go = threading.Event()
         self.began: dict[int, threading.Event] = defaultdict(threading.Event)
         self.ended: dict[int, threading.Event] = defaultdict(threading.Event)
-        self.threads: list[str] = []
-        self.runner: ThreadRunner | None = None
+        self.threads: list[threading.Thread] = []
 
     def __call__(self, claim: Claim) -> Outcome:
-        self.threads.append(threading.current_thread().name)
+        self.threads.append(threading.current_thread())
         self.began[claim.run_id].set()
         try:
             return self.do(claim)
@@ -210,11 +209,12 @@ class TestThreadsThatCannotBeKilled:
     def test_threads_that_were_given_up_end_with_their_run(self, open_stand: OpenStand) -> None:
         stand = open_stand()
         stand.begin(1)
-        thread = next(each for each in threading.enumerate() if each.name == stand.gate.threads[0])
+        (thread,) = stand.gate.threads
         stand.runner.stop(1, 1, StopReason.CANCELLED)
         stand.gate.go.set()
         thread.join(SOON_S)
         assert not thread.is_alive()
+        assert stand.runner.stopped(1, 1) is StopReason.LOST, "nothing is remembered of a run that has ended"
 
     def test_system_exit_ends_a_run_and_not_its_thread(self, open_stand: OpenStand) -> None:
         stand = open_stand(slots=1)
@@ -270,6 +270,19 @@ class TestStanding:
         stand.runner.trust(clock.monotonic() + 3600)
         assert stand.hows(1) == {2: How.SUCCEEDED}
 
+    def test_thread_at_work_begins_nothing_more_once_trust_has_run_out(self, open_stand: OpenStand) -> None:
+        clock = SteppedRuntime()
+        stand = open_stand(slots=1, runtime=clock)
+        stand.begin(1)
+        stand.submit((2, "nothing"))
+        clock.ahead_s = 4000.0
+        stand.gate.go.set()
+        assert stand.hows(1) == {1: How.SUCCEEDED}
+        until(lambda: stand.runner._idle, SOON_S, "the thread rests")
+        assert not stand.gate.began[2].is_set()
+        stand.runner.trust(clock.monotonic() + 3600)
+        assert stand.hows(1) == {2: How.SUCCEEDED}
+
     def test_check_raises_in_a_run_that_was_stopped(self) -> None:
         heard: list[str] = []
         began, over = threading.Event(), threading.Event()
@@ -313,6 +326,32 @@ class TestFewThreads:
         stand.learn_that_runs_are_quick()
         stand.submit((1, "wait"), (2, "nothing"), (3, "wait"), (4, "nothing"))
         assert stand.hows(2) == {2: How.SUCCEEDED, 4: How.SUCCEEDED}
+
+    def test_that_thread_is_woken_within_milliseconds(self, open_stand: OpenStand) -> None:
+        tries = [self._waited_behind_a_long_run(open_stand(slots=4)) for _ in range(5)]
+        assert min(tries) < 0.1, "or nobody noticed before the next regular look"
+
+    @staticmethod
+    def _waited_behind_a_long_run(stand: Stand) -> float:
+        stand.learn_that_runs_are_quick()
+        submitted_at = RUNTIME.monotonic()
+        stand.submit((1, "wait"), (2, "nothing"))
+        assert stand.gate.ended[2].wait(SOON_S)
+        return RUNTIME.monotonic() - submitted_at
+
+    def test_threads_that_quick_runs_do_not_need_leave_them_to_one(self, open_stand: OpenStand) -> None:
+        stand, idle = open_stand(slots=4), set()
+
+        def look_around(claim: Claim) -> Outcome:
+            idle.add(len(stand.runner._idle))
+            return Outcome(claim.run_id, claim.attempt, claim.token, How.SUCCEEDED)
+
+        stand.gate.do = look_around  # type: ignore[method-assign]
+        stand.submit(*((run_id, "nothing") for run_id in range(1, 20_001)))
+        assert len(stand.hows(20_000)) == 20_000
+        threads = len(stand.runner._seats)
+        assert threads > 1, "as long as nothing was known, every claim got a thread"
+        assert threads - 1 in idle, "and then all but one left the rest to that one"
 
     def test_outcomes_before_a_long_run_are_told_without_waiting_for_it(self, open_stand: OpenStand) -> None:
         stand = open_stand(slots=1)

@@ -154,7 +154,7 @@ class AsyncioRunner(LocalRunner[_Sitting]):
     def _call(self, call: Callable[[], None]) -> None:
         if self._loop is not None:
             with suppress(RuntimeError):  # closed: nothing runs there any more
-                self._loop.call_soon_threadsafe(call, context=Context())
+                self._loop.call_soon_threadsafe(call)
 
     def _places(self) -> list[_Sitting]:
         return list(self._sittings.values())

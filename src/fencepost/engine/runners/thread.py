@@ -18,6 +18,7 @@ from contextvars import Context
 from fencepost.core.events import Event
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime, Task
+from fencepost.engine.runners.lead import HORIZON_S
 from fencepost.engine.runners.local import LocalRunner, broken, quiet
 from fencepost.engine.runners.outcome import Outcome
 from fencepost.engine.runners.watcher import NEVER
@@ -128,7 +129,8 @@ class ThreadRunner(LocalRunner[_Seat]):
         self._book.tell()
         if self._lead.is_quick and len(self._seats) - len(self._idle) > 1:
             self._watch_closely(self._clock())
-            self._wait(seat, lambda: self._at_hand() > 0)
+            # Those that only wait for the interpreter look stuck, too, but not for so long.
+            self._wait(seat, lambda: self._at_hand(HORIZON_S) > 0)
         return self._clock()
 
     def _wait(self, seat: _Seat, is_superfluous: Callable[[], bool]) -> None:
@@ -148,7 +150,7 @@ class ThreadRunner(LocalRunner[_Seat]):
         queued = len(self._queue)
         if not queued or not self._trust.is_trusted(now):
             return
-        at_hand = self._at_hand()
+        at_hand = self._at_hand(_LONG_S)
         for _ in range(self._lead.hands(queued) - at_hand):
             if not self._wake_one():
                 return
@@ -160,9 +162,9 @@ class ThreadRunner(LocalRunner[_Seat]):
         self._alert_until = now + _ALERT_S
         self._watcher.look_by(now + _LOOK_EVERY_S)
 
-    def _at_hand(self) -> int:
-        """Return how many threads will take the next claim before long."""
-        return len(self._seats) - len(self._idle) - self._stuck(_LONG_S)
+    def _at_hand(self, patience_s: float) -> int:
+        """Return how many threads will take the next claim before long: those whose run is younger than that."""
+        return len(self._seats) - len(self._idle) - self._stuck(patience_s)
 
     def _wake_one(self) -> bool:
         try:
