@@ -168,6 +168,17 @@ class TestForking:
         until(lambda: ran == [os.getpid()], 20, what="the parent goes on")
         assert len(app.nodes()) == 1
 
+    def test_a_child_of_a_started_process_can_be_started_as_a_node_of_its_own(self, app: App) -> None:
+        app.start()
+
+        def child() -> bool:
+            with app.running():
+                return app.is_running and sum(node.is_living for node in app.nodes()) == 2
+
+        assert self.in_child(child)
+        assert app.is_running
+        assert sum(node.is_living for node in app.nodes()) == 1
+
     def test_a_child_can_enqueue_and_can_be_started_itself(self, app: App) -> None:
         @app.job
         def note() -> int:

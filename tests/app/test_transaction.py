@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -256,12 +257,17 @@ def test_progress_that_is_on_its_way_lands_before_the_run_ends(stand: Stand) -> 
     assert shown(stand, stand.run_of(claimed)) == (1.0, "done")
 
 
+def is_sending() -> bool:
+    return any(thread.name == "fencepost-progress" for thread in threading.enumerate())
+
+
 def test_progress_does_not_disturb_a_transaction_that_is_open(stand: Stand, isolation: str) -> None:
     """Its row would change under the transaction, and under repeatable read that would end it."""
     run = started(stand, isolation=isolation)
     with run.transaction() as tx:
         stand.write(tx)
         run.progress(0.5, "inside")
+        until(lambda: not is_sending(), 3, what="whoever would send it now has had the time to")
     until(lambda: shown(stand, run) == (0.5, "inside"), 5, what="it lands after the transaction")
     assert stand.effects_now() == [1]
 
