@@ -222,6 +222,21 @@ def _vanish(node) -> None:
         part.close()
 
 
+@pytest.mark.parametrize("misfire", ["skip", "once"])
+def test_a_tick_that_was_planned_before_all_nodes_went_down_follows_the_misfire_policy(
+    ledger_url: str, misfire: str
+) -> None:
+    def tick() -> None: ...
+
+    with crew(ledger_url, [job(tick, misfire=misfire, grace="10s", type="scheduled")]) as made:
+        yesterday = made.ledger.now_us() - 86_400_000_000
+        due = {"first_due_at_us": yesterday, "due_at_us": yesterday, "available_at_us": yesterday}
+        made.enqueue("tick", schedule="tick", origin_key=f"tick:tick:{yesterday}", **due)
+        made.node()
+        [row] = made.until_state("misfired" if misfire == "skip" else "succeeded", 1)
+    assert row.due_at == yesterday
+
+
 def _runs_it(made, node) -> str | None:
     """Return the node's identity if it is the one under which the run runs."""
     return next((row.node for row in made.runs() if row.state == "running" and row.node == node.node_id), None)

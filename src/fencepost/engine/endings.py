@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 from fencepost.core.ending import ending_of
 from fencepost.core.events import Event, What
+from fencepost.core.misfire import Misfire
 from fencepost.core.overlap import Decision, decide
 from fencepost.core.runs import Claim, Ending
 from fencepost.engine.jobs import Job
@@ -32,6 +33,15 @@ class Endings:
     def overlap(self, job: str, *, is_tick: bool, attempts: int, key_is_taken: bool) -> Decision:
         """Decide about a run that is about to be claimed."""
         return decide(self._policies[job].overlap, is_tick=is_tick, attempts=attempts, key_is_taken=key_is_taken)
+
+    def wanting_no_late_ticks(self) -> dict[str, tuple[int, str]]:
+        """Return the jobs whose late ticks are not run, each with its grace and what to say of them."""
+        misfires = {name: Misfire.of(each.misfire, grace=each.grace_s) for name, each in self._policies.items()}
+        return {
+            name: (each.grace_us, f"nobody began it in time; misfire is {each}")
+            for name, each in misfires.items()
+            if each.kind == "skip"
+        }
 
     def of(self, claim: Claim, outcome: Outcome) -> Ending | None:
         """Say what becomes of the run; None if it is not ours to say."""

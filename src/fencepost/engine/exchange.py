@@ -35,6 +35,7 @@ from fencepost.ledger.claiming import Claimed, claim, keys_wanted, mine
 from fencepost.ledger.finishing import finish
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.looking import Look, cancels, look
+from fencepost.ledger.misfiring import misfire_late
 
 _LARGEST_BATCH = 500
 # While this many claims are in hand, a few free places are not worth a transaction of their own just yet.
@@ -98,6 +99,7 @@ class Exchange:
         self._recheck_s = _FIRST_RECHECK_S
         self._has_held_off = False
         self._former: list[str] = []
+        self._known_as: str | None = None
 
     # -- what others tell it ---------------------------------------------------------------------------------------
 
@@ -196,12 +198,20 @@ class Exchange:
         member = self._membership.member
         if member is None:
             return
+        if member.node_id != self._known_as:
+            self._misfire_late()
+            self._known_as = member.node_id
         if self._is_unsure:
             self._hand_back_unknown(member)
         self._expects_work = False
         self._next_at = float("inf")
         for station in self._stations:
             self._claim_for(station, member, now)
+
+    def _misfire_late(self) -> None:
+        """Before the first claim: what nobody claimed for long is not begun where the job wants no late ticks."""
+        for name, (grace_us, why) in self._endings.wanting_no_late_ticks().items():
+            misfire_late(self._desk, job=name, grace_us=grace_us, why=why)
 
     def _claim_for(self, station: Station, member: Member, now: float) -> None:
         room = min(station.runner.room(), _LARGEST_BATCH)
