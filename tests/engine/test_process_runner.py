@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.core.events import What
+from fencepost.core.events import Event, What
 from fencepost.core.runs import StopReason
 from fencepost.core.timings import Timings
 from fencepost.engine.runners.outcome import How
@@ -29,7 +29,8 @@ NOTHING = ("nothing", {})
 
 def stand(*, slots: int = 1, timings: Timings = TIMINGS, app: str = "tests.engine.shop:app", **options) -> Stand:
     events = []
-    made = Stand(ProcessRunner(app, slots=slots, timings=timings, runtime=RUNTIME, emit=events.append, **options))
+    options = {"emit": events.append} | options
+    made = Stand(ProcessRunner(app, slots=slots, timings=timings, runtime=RUNTIME, **options))
     made.events = events
     return made
 
@@ -135,7 +136,7 @@ class TestLongAndShort:
 
     def test_short_runs_are_taken_ahead_but_not_for_a_worker_that_is_stuck(self, two: Stand, tmp_path: Path) -> None:
         two.pump([NOTHING] * 200)
-        assert two.runner.room() > 100
+        assert two.runner.room() > 2
         held = [two.submit("wait_for", path=str(tmp_path / "go"), started=str(tmp_path / n)) for n in "ab"]
         until(lambda: two.runner.room() == 0, LONG_S, what="both workers are known to be stuck")
         (tmp_path / "go").touch()
@@ -417,17 +418,21 @@ class TestClosing:
 
 class TestTrouble:
     def test_an_application_that_does_not_load_is_told_in_a_sentence_and_not_tried_too_often(self) -> None:
-        made = stand(app="tests.engine.no_such_module:app", slots=2)
+        told: list[tuple[float, Event]] = []
+        made = stand(
+            app="tests.engine.no_such_module:app",
+            slots=2,
+            emit=lambda event: told.append((RUNTIME.monotonic(), event)),
+        )
         made.runner.start(made.news.set)
         made.trust()
-        until(lambda: made.events, LONG_S, what="trouble is told")
-        assert {event.what for event in made.events} == {What.RUNNER_WARNING}
-        assert "no module named 'tests.engine.no_such_module'" in made.events[0].reason
-        assert made.runner.room() == 0
-        tried = len(made.events)
-        RUNTIME.event().wait(1.0)  # long enough for a runner that spins to try often
-        assert len(made.events) - tried <= 2
+        until(lambda: len(told) >= 3, LONG_S, what="trouble is told again and again")
         made.runner.close(0)
+        assert {event.what for _, event in told} == {What.RUNNER_WARNING}
+        assert "no module named 'tests.engine.no_such_module'" in told[0][1].reason
+        assert made.runner.room() == 0
+        assert told[1][0] - told[0][0] >= 0.5
+        assert told[2][0] - told[1][0] >= 1.0
 
     def test_a_worker_that_cannot_be_started_is_told(self) -> None:
         made = stand(command=["/no/such/python"])
@@ -456,7 +461,7 @@ class TestSupervisor:
         pids = [int(said(tmp_path / name)) for name in "ab"]
         killed_at = RUNTIME.monotonic()
         supervisor.kill()
-        assert gone(*pids) - killed_at < 2.0
+        assert gone(*pids) - killed_at < 3.0
 
     def test_workers_of_a_stopped_supervisor_are_dead_before_trust_ends_and_it_finds_them_lost(
         self, supervisor: subprocess.Popen[bytes], tmp_path: Path

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 _WEIGHT = 0.1
 _OVERHEAD_S = 25e-6  # what the shortest run costs all the same
+_QUICK_S = 200e-6
 UNKNOWN_S = 3600.0
 
 
@@ -28,6 +29,11 @@ class Pace:
         self._of_job_s[job] = took_s if before is None else before + _WEIGHT * (took_s - before)
         of_all = self._of_all_s
         self._of_all_s = took_s if of_all is None else of_all + _WEIGHT * (took_s - of_all)
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether runs are over before another worker would have woken up for them."""
+        return self._of_all_s is not None and self._of_all_s < _QUICK_S
 
     def expected_s(self, job: str) -> float:
         """How long a run of this job will probably take."""

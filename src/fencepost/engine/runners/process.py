@@ -372,13 +372,15 @@ class ProcessRunner:
         return now < self._trusted_until - self._timings.stop_s
 
     def _feed(self, now: float) -> None:
-        """Send what waits to workers that have room, evenly."""
+        """Send what waits to workers that have room: evenly, or what is quick to as few as will do."""
         if not self._queue or not self._may_feed(now):
             return
-        hands = sorted((hand for hand in self._hands if hand.stage is Stage.READY), key=lambda hand: hand.load_s)
+        hands = [hand for hand in self._hands if hand.stage is Stage.READY]
+        is_quick = self._pace.is_quick
+        if not is_quick:
+            hands.sort(key=lambda hand: hand.load_s)
         for index, hand in enumerate(hands):
-            share = -(-len(self._queue) // (len(hands) - index))
-            self._fill(hand, share)
+            self._fill(hand, len(self._queue) if is_quick else -(-len(self._queue) // (len(hands) - index)))
 
     def _fill(self, hand: Hand, most: int) -> None:
         queue, expected_s = self._queue, self._pace.expected_s
