@@ -9,6 +9,7 @@ import pytest
 
 import fencepost
 from fencepost import errors, locks
+from fencepost.core.states import diagram
 from fencepost.leases.schemes import SCHEMES
 
 ROOT = Path(__file__).parent.parent
@@ -60,3 +61,7 @@ def test_nothing_is_unpickled_or_evaluated() -> None:
 def test_the_version_is_stated_once() -> None:
     assert fencepost.__version__
     assert "version" not in (ROOT / "pyproject.toml").read_text().split("[project]")[1].split("dynamic")[0]
+
+
+def test_the_picture_of_the_states_is_drawn_from_their_table() -> None:
+    assert diagram() in (ROOT / "docs" / "states.md").read_text()
