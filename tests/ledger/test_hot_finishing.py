@@ -123,6 +123,12 @@ class TestBelievedEndings:
         assert scene.state(claimed.run_id) == "succeeded"
 
 
+def test_nothing_to_end_is_nothing_done(scene: Scene) -> None:
+    finished = scene.finish()
+    assert abs(finished.now_us - scene.now_us()) < 60_000_000
+    assert finished[1:] == ([], 0)
+
+
 class TestRefusedEndings:
     def _is_refused(self, scene: Scene, *late) -> None:
         before = scene.run(late[0].run_id), scene.attempts(late[0].run_id)

@@ -1,7 +1,7 @@
 """How much a call makes its database do, counted by the database itself and not by a clock.
 
 PostgreSQL: rows that the plans' scans met, as they were really executed (auto_explain). MariaDB: rows that the storage
-engine was asked for. SQLite: instructions of its machine, in tens. The numbers of different databases are not comparable.
+engine was asked for. SQLite: instructions of its machine, in tens. Numbers of different databases do not compare.
 """
 
 from __future__ import annotations

@@ -41,6 +41,8 @@ class Finished(NamedTuple):
 def finish(desk: Desk, endings: Sequence[Ending]) -> Finished:
     """End these attempts. Those whose run is no longer ours are left out, reported, and noted in the journal."""
     hot = hot_words(desk)
+    if not endings:
+        return Finished(desk.read(hot.now_us), [], 0)
     ordered = sorted(endings, key=itemgetter(0))
     keys = sorted({ending.exclusive_key for ending in ordered if ending.exclusive_key is not None})
     rows = written(ordered, horizon_us=HORIZON_US)

@@ -147,6 +147,7 @@ class HotPostgres(Hot):
         """Take all in one statement, which is a transaction."""
         sql = self._takes.get((wanted.limit, wanted.keys is not None)) or self._take_sql(wanted)
         gate = () if wanted.keys is None else (_texts(wanted.keys),)
+        cursor: Any
         with desk.autocommit() as cursor:
             _settle(cursor)
             cursor.execute(sql, (_texts(wanted.queues), _texts(wanted.jobs), *gate, wanted.node), binary=True)
