@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from fencepost.ledger.ledger import Ledger
 
 _PAGE = 1000
+_FOR_PEOPLE = 50
 
 
 def runs(
@@ -32,7 +34,9 @@ def runs(
     since: Annotated[
         str, typer.Option(metavar="TIME", help="Only runs made since then: 24h, or 2026-03-29T00:00Z.")
     ] = "",
-    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 50,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="How many. Default: 50; with --json all of them.", show_default=False)
+    ] = None,
     before: Annotated[int | None, typer.Option(metavar="ID", help="Only runs older than this one.")] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on, and show what happens as it happens.")] = False,
     ledger: LedgerUrlOption = "",
@@ -55,9 +59,9 @@ def runs(
         if follow:
             from fencepost.cli.following import Following  # noqa: PLC0415 - few follow
 
-            Following(book, wanted, as_json=as_json).run(limit)
+            Following(book, wanted, as_json=as_json).run(limit or _FOR_PEOPLE)
             return Exit.OK
-        rows = _pages(book, wanted, before, limit)
+        rows = _pages(book, wanted, before, limit or (sys.maxsize if as_json else _FOR_PEOPLE))
         names = node_names(book)
     if as_json:
         from fencepost.cli.run_rows import run_fields  # noqa: PLC0415
