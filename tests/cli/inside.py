@@ -51,11 +51,11 @@ def _logging_kept() -> Iterator[None]:
             logger.setLevel(level)
 
 
-def shop(url: str) -> App:
+def shop(url: str, **settings: Any) -> App:
     """The jobs of `tests.cli.shop`, on another ledger."""
     from tests.cli import shop as module
 
-    app = App(url, ttl="10s")
+    app = App(url, ttl="10s", **settings)
     for job in module.app.jobs.values():
         app.jobs.add(job)
     return app

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from fencepost.demo.plan import CHUNKS, notice_key
+from fencepost.demo.plan import CHUNKS, IMPORT, notice_key
 from fencepost.demo.recount import Books, Row, Tally, recount, total
 
 S = 1_000_000
@@ -21,7 +21,7 @@ def row(id_: int, job: str, due_us: int, **changes) -> Row:
 def books() -> Books:
     """Ten seconds in which all went well: ten settlements with their notices, two imports, one report."""
     settled = [row(n, "settle", BEGAN + n * S) for n in range(1, 11)]
-    imported = [row(20 + n, "import_orders", BEGAN + n * 5 * S) for n in (1, 2)]
+    imported = [row(20 + n, "import_orders", due_us) for n, due_us in enumerate(IMPORT.dues(BEGAN, UNTIL, 9), start=1)]
     notices = [
         row(30 + n, "notify", 0, schedule=None, origin_key=f"request:{notice_key(BEGAN + n * S)}") for n in range(1, 11)
     ]

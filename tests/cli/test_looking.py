@@ -160,6 +160,16 @@ def test_without_a_leader_every_node_plans(look) -> None:
     assert "every node plans" in look("leader").stdout
 
 
+def test_a_leader_is_named_where_there_is_one(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    app = shop(url, leader=True)
+    with app.running(grace="5s"):
+        led = until(lambda: call("leader", "--json", ledger=url).json, 20, what="somebody leads")
+        assert led["token"] > 0
+        assert led["holder"] in call("leader", ledger=url).stdout
+    app.close()
+
+
 def test_schedules_are_listed_and_shown(look) -> None:
     assert [each["id"] for each in look("schedules", "list", "--json").json] == ["beat", "settle"]
     settle = look("schedules", "show", "settle", "--json").json

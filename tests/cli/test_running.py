@@ -121,6 +121,27 @@ def test_the_second_signal_ends_at_once(ledger: str, tmp_path: Path) -> None:
         ends_at(napper)
 
 
+def test_cancelled_it_is_really_stopped(ledger: str, tmp_path: Path) -> None:
+    with node(ledger, tmp_path) as running:
+        run = running.trigger("nap", "-p", "seconds=60", "-p", f"folder={tmp_path}")
+        until((tmp_path / "napping").exists, LONG_S, what="it naps")
+        napper = int((tmp_path / "napping").read_text())
+        assert call("cancel", str(run), "--json", ledger=ledger).json["outcome"] == "requested"
+        ends_at(napper)
+        until(lambda: running.state(run) == "cancelled", LONG_S, what="it is cancelled")
+        assert not (tmp_path / "done").exists()
+
+
+def test_the_ledger_may_be_named_where_the_application_does_not(tmp_path: Path) -> None:
+    (tmp_path / "fixed.py").write_text("from fencepost import App\napp = App('sqlite:///own.db')\n")
+    done = fencepost("run", "fixed:app", "--ledger", "sqlite:///other.db", cwd=tmp_path)
+    assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+    assert "names its ledger itself" in done.stderr
+    with node("sqlite:///unused.db", tmp_path, "--ledger", f"sqlite:///{tmp_path}/named.db"):
+        asked = call("trigger", "add", "-p", "a=3", "--wait", "--json", ledger=f"sqlite:///{tmp_path}/named.db")
+        assert asked.json["result"] == 5
+
+
 def test_the_supervisor_killed_takes_its_workers_along(ledger: str, tmp_path: Path) -> None:
     with node(ledger, tmp_path) as running:
         running.trigger("nap", "-p", "seconds=60", "-p", f"folder={tmp_path}")

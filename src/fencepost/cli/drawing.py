@@ -32,7 +32,7 @@ def at(at_us: int | None) -> str | None:
 
 def to_the_second(at_us: int | None) -> str:
     """Spell an instant for people; nothing if there is none."""
-    return "" if at_us is None else spelled_us(at_us - at_us % 1_000_000)
+    return "" if at_us is None else spelled_us(at_us - at_us % 1_000_000).replace("T", " ")
 
 
 def to_the_millisecond(at_us: int | None) -> str:
@@ -65,7 +65,7 @@ def new_table(*columns: str) -> Table:
     from rich import box  # noqa: PLC0415 - only people need tables
     from rich.table import Table  # noqa: PLC0415
 
-    table = Table(*columns, box=box.SIMPLE_HEAD, show_header=bool(columns), pad_edge=False)
+    table = Table(*columns, box=box.SIMPLE_HEAD, show_header=bool(columns), pad_edge=False, collapse_padding=True)
     for column in table.columns:
         column.overflow = "fold"
     return table

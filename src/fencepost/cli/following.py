@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from fencepost.cli.drawing import print_line
 from fencepost.cli.run_rows import run_cells, run_fields
 from fencepost.core.states import TERMINAL
+from fencepost.errors import NoSuchRun
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
 _EVERY_S = 1.0
 _PAGE = 500
-_MOST_WATCHED = 500
+_MOST_WATCHED = 100
 """Of runs that have not ended, the newest so many are looked at again; those behind them would cost a query each."""
 
 
@@ -54,7 +55,11 @@ class Following:
     def _changed(self) -> Iterator[RunRow]:
         """Yield runs that look different from the last time, the oldest first."""
         for run_id, seen in sorted(self._watched.items()):
-            row = self._ledger.run(run_id)
+            try:
+                row = self._ledger.run(run_id)
+            except NoSuchRun:  # pruned meanwhile
+                del self._watched[run_id]
+                continue
             if (row.state, row.attempts) != seen:
                 self._watch(row)
                 yield row

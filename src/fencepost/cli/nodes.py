@@ -91,7 +91,7 @@ def _running(book: Ledger) -> dict[str, int]:
 
 
 def _draw(found: Sequence[NodeRow], running: Mapping[str, int]) -> None:
-    columns = ("node", "state", "running", "slots", "queues", "generation", "started", "longest pause", "id")
+    columns = ("node", "state", "running", "slots", "queues", "generation", "started", "longest pause")
     draw_rows(columns, (_cells(node, running.get(node.id, 0)) for node in found))
 
 
@@ -108,7 +108,6 @@ def _cells(node: NodeRow, running: int) -> tuple[str, ...]:
         str(node.generation),
         to_the_second(node.started_at),
         pause,
-        node.id,
     )
 
 

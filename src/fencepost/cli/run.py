@@ -17,6 +17,7 @@ import typer
 
 from fencepost.cli import speech
 from fencepost.cli.exits import Exit
+from fencepost.cli.reaching import LedgerUrlOption
 from fencepost.core.duration import seconds
 from fencepost.errors import ConfigurationError
 
@@ -44,6 +45,7 @@ def run(
     queues: Annotated[
         str, typer.Option(metavar="A,B", help="The queues from which to take runs.", show_default=False)
     ] = "",
+    ledger: LedgerUrlOption = "",
     ttl: Annotated[
         str, typer.Option(metavar="DURATION", help="After how long others take over if this node falls silent.")
     ] = "",
@@ -72,7 +74,13 @@ def run(
     if log_format not in ("text", "json", "app"):
         raise ConfigurationError(f"--log-format {log_format!r} is unknown; it is text, json or app")
     grace_s = seconds(grace, what="--grace")
-    wishes = {"slots": workers, "queues": queues or None, "ttl": ttl or None, "generation": generation}
+    wishes = {
+        "url": ledger or None,
+        "slots": workers,
+        "queues": queues or None,
+        "ttl": ttl or None,
+        "generation": generation,
+    }
     speech.configure_node(log_format=log_format, is_verbose=verbose)
     app = _loaded(spec, wishes)
     return Supervision(app, spec, threads=threads, log_format=log_format).run(grace_s)
@@ -166,6 +174,11 @@ def _loaded(spec: str, wishes: dict[str, Any]) -> App:
     app = load_app(spec)
     if not isinstance(app, App):
         raise ConfigurationError(f"{spec!r} is a {type(app).__name__}, and a node needs an App")
+    if app.settings.url != read.get("url", app.settings.url):
+        raise ConfigurationError(
+            f"--ledger: {spec!r} names its ledger itself, with App(url=…), and its workers would use that one; name it "
+            "there, or leave it out there"
+        )
     app.settings = replace(app.settings, **read)
     if app.settings.slots is None:
         app.settings = replace(app.settings, slots=default_workers())

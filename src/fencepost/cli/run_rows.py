@@ -12,7 +12,7 @@ from fencepost.core.duration import spelled
 if TYPE_CHECKING:
     from fencepost.ledger.history import AttemptRow, RunRow
 
-COLUMNS = ("id", "job", "state", "due", "started", "took", "attempts", "node", "token", "why")
+COLUMNS = ("id", "job", "state", "due", "late", "took", "node", "token", "why")
 _LONG = 60
 
 NodeNames = Mapping[str, str]
@@ -90,11 +90,10 @@ def run_cells(row: RunRow, nodes: NodeNames) -> tuple[str, ...]:
     return (
         str(row.id),
         row.job,
-        row.state,
+        row.state if row.attempts <= 1 else f"{row.state}, attempt {row.attempts}",
         _due(row),
-        to_the_second(row.started_at),
+        _late(row),
         took(row),
-        str(row.attempts),
         shown_node(row.node, nodes),
         str(row.token or ""),
         beginning(row.error or row.why or ""),
@@ -121,6 +120,13 @@ def took(row: RunRow) -> str:
     if row.started_at is None or row.ended_at is None:
         return ""
     return duration(row.ended_at - row.started_at)
+
+
+def _late(row: RunRow) -> str:
+    """Say how long after its time the first attempt began; of later ones only the last is known here."""
+    if row.started_at is None or row.attempts != 1:
+        return ""
+    return duration(row.started_at - (row.available_at if row.due_at is None else row.due_at))
 
 
 def duration(duration_us: int | None) -> str:
