@@ -1,8 +1,8 @@
-"""Public tools for tests of lease stores and of code that uses locks.
+"""Public tools for tests of lease stores, of runners, and of code that uses locks.
 
 `LeaseStoreContract` is what every store passes against its real server; to test a store of your own, derive a
-class from it and provide the `server` fixture (see `StoreUnderTest`). Needs ``pip install 'fencepost[testing]'``.
-Nothing outside this package imports it.
+class from it and provide the `server` fixture (see `StoreUnderTest`). `RunnerContract` is the same for runners. Both
+need ``pip install 'fencepost[testing]'``. Nothing outside this package imports it.
 """
 
 from fencepost.testing.faulty import FaultyStore
@@ -16,6 +16,7 @@ __all__ = [
     "LocalFault",
     "ManualClock",
     "NetworkFault",
+    "RunnerContract",
     "SkewedRuntime",
     "StoppableRuntime",
     "StoreUnderTest",
@@ -24,9 +25,13 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import the contract only when asked for: it needs pytest, and contenders in child processes do not."""
+    """Import the contracts only when asked for: they need pytest, and contenders in child processes do not."""
     if name == "LeaseStoreContract":
         from fencepost.testing.lease_contract import LeaseStoreContract  # noqa: PLC0415
 
         return LeaseStoreContract
+    if name == "RunnerContract":
+        from fencepost.testing.runner_contract import RunnerContract  # noqa: PLC0415
+
+        return RunnerContract
     raise AttributeError(name)

@@ -84,7 +84,7 @@ class Desk:
 
     def submit(self, *claims: Claim) -> None:
         """Hand these over."""
-        self.claims |= {claim.run_id: claim for claim in claims}
+        self.claims.update({claim.run_id: claim for claim in claims})
         self.runner.submit(claims)
 
     def run(self, job: str, **params: object) -> Outcome:
@@ -395,6 +395,28 @@ class RunnerContract:
             desk.collect()
         desk.runner.take_back()
         desk.gather(desk.claims.values())
+
+    def test_each_claim_has_one_outcome_although_many_meddle(self, open_desk: OpenDesk) -> None:
+        desk = open_desk(slots=4, timeouts={"nap": 0.02})
+        meddlers = [threading.Thread(target=_meddle, args=(desk, random.Random(seed))) for seed in range(3)]
+        for meddler in meddlers:
+            meddler.start()
+        while any(meddler.is_alive() for meddler in meddlers):
+            desk.submit(*(_some_claim(desk, random.Random()) for _ in range(desk.runner.room())))
+            desk.collect()
+        desk.runner.take_back()
+        desk.gather(desk.claims.values())
+
+
+def _meddle(desk: Desk, chance: random.Random) -> None:
+    """Stop and take back what others submit."""
+    for _ in range(200):
+        held = list(desk.claims.values())[-50:]
+        if held and chance.random() < 0.9:
+            claim = chance.choice(held)
+            desk.runner.stop(claim.run_id, claim.token, chance.choice([StopReason.CANCELLED, StopReason.LOST]))
+        else:
+            desk.runner.take_back()
 
 
 def _something(desk: Desk, chance: random.Random) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import pytest
 
-pytest.register_assert_rewrite("fencepost.testing.lease_contract")
+pytest.register_assert_rewrite("fencepost.testing.lease_contract", "fencepost.testing.runner_contract")
 
 _KEY = "lease contract"
 _MARKS = {"passed": "✓", "failed": "✗", "error": "✗", "skipped": "left out"}

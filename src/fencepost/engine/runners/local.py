@@ -16,6 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
 from fencepost.core.events import Event, What
@@ -262,8 +263,9 @@ class LocalRunner(ABC, Generic[P]):
         was_exhausted, self._has_been_exhausted = self._has_been_exhausted, self._is_exhausted()
         if self._has_been_exhausted and not was_exhausted:
             self._news.append(self._exhaustion())
-        while self._news:
-            self._emit(self._news.popleft())
+        with suppress(IndexError):  # somebody else may be telling, too
+            while True:
+                self._emit(self._news.popleft())
 
     def _exhaustion(self) -> Event:
         jobs = sorted({place.claim.job for place in list(self._abandoned) if place.claim is not None})
