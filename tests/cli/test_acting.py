@@ -64,6 +64,15 @@ def test_the_same_key_twice_is_one_run(act) -> None:
     assert f"run {first['run']}" in other.stderr
 
 
+def test_programs_get_all_runs_and_people_the_last_fifty(act, ledger) -> None:
+    assert act("runs", "--json").json == []
+    ids = [record(ledger) for _ in range(55)]
+    assert [run["id"] for run in act("runs", "--json").json] == ids[::-1]
+    assert len(act("runs", "--json", "--limit", "3").json) == 3
+    shown = [line for line in act("runs").stdout.splitlines() if " add " in line]
+    assert len(shown) == 50
+
+
 def test_a_run_may_start_later(act) -> None:
     run = act("trigger", "add", "-p", "a=3", "--delay", "1h", "--json").json["run"]
     assert act("show", str(run), "--json").json["waits_for"] == "time"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,15 @@ _WIDE = 1000  # a file or a pipe has no edge at which to cut names
 def print_json(value: object) -> None:
     """Write one document for programs."""
     print(json.dumps(value, ensure_ascii=False, indent=2))
+
+
+def print_json_list(values: Iterable[object]) -> None:
+    """Write a list for programs while it is made: it may be longer than memory."""
+    lead = "[\n"
+    for value in values:
+        print(lead + textwrap.indent(json.dumps(value, ensure_ascii=False, indent=2), "  "), end="")
+        lead = ",\n"
+    print("[]" if lead == "[\n" else "\n]")
 
 
 def print_line(value: object) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.drawing import print_json
+from fencepost.cli.drawing import print_json, print_json_list
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import Json, LedgerUrlOption, RunId, know_job, opened
 from fencepost.core.nearest import suggestion
@@ -15,6 +15,8 @@ from fencepost.core.states import RunState
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from fencepost.ledger.history import RunFilter, RunRow
     from fencepost.ledger.ledger import Ledger
 
@@ -61,13 +63,14 @@ def runs(
 
             Following(book, wanted, as_json=as_json).run(limit or _FOR_PEOPLE)
             return Exit.OK
-        rows = _pages(book, wanted, before, limit or (sys.maxsize if as_json else _FOR_PEOPLE))
         names = node_names(book)
-    if as_json:
-        from fencepost.cli.run_rows import run_fields  # noqa: PLC0415
+        if as_json:
+            from fencepost.cli.run_rows import run_fields  # noqa: PLC0415
 
-        print_json([run_fields(row, names) for row in rows])
-    elif rows:
+            print_json_list(run_fields(row, names) for row in _pages(book, wanted, before, limit or sys.maxsize))
+            return Exit.OK
+        rows = list(_pages(book, wanted, before, limit or _FOR_PEOPLE))
+    if rows:
         from fencepost.cli.run_rows import draw_runs  # noqa: PLC0415
 
         draw_runs(rows, names)
@@ -124,12 +127,7 @@ def _filter(book: Ledger, job: str, states: tuple[str, ...], since: str, *, held
     return RunFilter(job=job or None, states=states, since_us=since_us)
 
 
-def _pages(book: Ledger, wanted: RunFilter, before: int | None, limit: int) -> list[RunRow]:
-    rows: list[RunRow] = []
-    while len(rows) < limit:
-        page = book.runs(wanted, before_id=before, limit=min(_PAGE, limit - len(rows)))
-        rows += page
-        if not page:
-            break
-        before = page[-1].id
-    return rows
+def _pages(book: Ledger, wanted: RunFilter, before: int | None, limit: int) -> Iterator[RunRow]:
+    while limit and (page := book.runs(wanted, before_id=before, limit=min(_PAGE, limit))):
+        yield from page
+        before, limit = page[-1].id, limit - len(page)
