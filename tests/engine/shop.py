@@ -104,8 +104,8 @@ def hold_the_gil(path: str):
 
 @app.job
 def clean_up(path: str, takes_s: float = 0.0):
-    say(f"{path}.started", os.getpid())
     try:
+        say(f"{path}.started", os.getpid())
         time.sleep(60)
     except Stopped as stopped:
         say(f"{path}.why", stopped.reason)
@@ -119,9 +119,9 @@ def clean_up(path: str, takes_s: float = 0.0):
 def deaf(path: str):
     """Take no notice of being stopped."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
-    say(path, os.getpid())
     while True:
         try:
+            say(path, os.getpid())
             time.sleep(60)
         except BaseException:  # noqa: BLE001
             continue

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -109,9 +110,12 @@ class TestExecution:
             outcome = one.outcome(one.submit("sleep_async", path=str(tmp_path / name), duration_s=0))
             assert (outcome.how, outcome.result) == (How.SUCCEEDED, '"slept"')
 
-    def test_interrupt_at_the_terminal_is_no_business_of_a_worker(self, one: Stand, tmp_path: Path) -> None:
+    @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGURG])
+    def test_what_is_sent_to_everybody_is_no_business_of_a_worker(
+        self, one: Stand, tmp_path: Path, number: signal.Signals
+    ) -> None:
         held = one.submit("wait_for", path=str(tmp_path / "go"), started=str(tmp_path / "started"))
-        os.kill(int(said(tmp_path / "started")), signal.SIGINT)
+        os.kill(int(said(tmp_path / "started")), number)
         (tmp_path / "go").touch()
         assert one.outcome(held).how == How.SUCCEEDED
 
@@ -219,7 +223,8 @@ class TestDeath:
             while not stopped.wait(0.1 + random.random() * 0.2):
                 if busy := [hand.process.pid for hand in list(two.runner._hands) if hand.in_hand]:
                     killed.append(random.choice(busy))
-                    os.kill(killed[-1], signal.SIGKILL)
+                    with suppress(ProcessLookupError):
+                        os.kill(killed[-1], signal.SIGKILL)
 
         task = RUNTIME.spawn("killer", kill_now_and_then)
         two.pump([("sleep", {"duration_s": 0.0005})] * 5_000)

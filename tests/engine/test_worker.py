@@ -166,6 +166,7 @@ class TestWorker:
         job = Job(lambda _: line.end())
         served(line, job)
         assert line.read()[1][:2] == ["interrupted", 1]
+        assert "lost" in line.answers[1].decode()
         assert len(job.executed) == 1
 
     def test_whatever_escapes_from_a_job_is_a_failure(self) -> None:

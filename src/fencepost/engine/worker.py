@@ -6,7 +6,7 @@ gone.
 **Promises.** The board shows a claim before its function is called, and the answer is written as soon as it has
 returned. A claim that has to stop gets `Stopped` raised in it (a coroutine is cancelled) once, on the main thread, so
 that its ``finally`` blocks run undisturbed; then the worker answers and ends, for nobody knows what the interruption
-left behind. Ctrl-C is no business of a worker.
+left behind. What terminals and service managers send to everybody is no business of a worker.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Worker:
 
     def _next(self) -> bytes | None:
         try:
-            self._is_waiting = True  # before we look: SIGTERM from here on raises, so that we do not wait in vain
+            self._is_waiting = True  # before we look: from here on the signal raises, so that we do not wait in vain
             return None if self._is_ending else self._line.receive()
         except Stopped:
             return None
@@ -131,10 +131,10 @@ class Worker:
             self._interrupt(why)
 
     def _end(self) -> None:
-        """End: our trust was not extended, or somebody sent us SIGTERM."""
+        """End: our trust was not extended, or there is no more use for us."""
         self._is_ending = True
         if self._can_stop:
-            self._interrupt(self._board.stopped(self._serial) or StopReason.SHUTDOWN)
+            self._interrupt(self._board.stopped(self._serial) or StopReason.LOST)
         elif self._is_waiting:
             raise Stopped(StopReason.SHUTDOWN)
 

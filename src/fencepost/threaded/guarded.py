@@ -30,12 +30,13 @@ def start(
     foreground: bool = False,
     unattended: bool = False,
     descriptors: Sequence[int] = (),
+    notice: int = 0,
     on_stderr: Callable[[bytes], None] | None = None,
 ) -> GuardedProgram:
     """Start `argv` under a guardian of its own; `OSError` says why the program could not be started.
 
     With `unattended` it has nothing to read, and what it leaves behind in its group is killed when it ends. It inherits
-    `descriptors`, under the same numbers.
+    `descriptors`, under the same numbers. If its trust ends, it gets the signal `notice` before SIGTERM.
     """
     guardian.occupy_standard_streams()
     has_foreground = foreground and _have_foreground()
@@ -44,7 +45,7 @@ def start(
     reports, status = os.pipe()
     handed_on = ",".join(map(str, descriptors)) or "-"
     overheard = None if on_stderr is None else _Overheard(on_stderr)
-    words = [str(orders), str(status), flags, repr(term_at), repr(kill_at), handed_on]
+    words = [str(orders), str(status), flags, repr(term_at), repr(kill_at), handed_on, str(int(notice))]
     try:
         process = subprocess.Popen(  # noqa: S603 - to run what it was given is its purpose
             [sys.executable, "-I", "-S", guardian.__file__, *words, *argv],

@@ -63,12 +63,14 @@ class Guardian:
         term_at: float,
         kill_at: float,
         takes_along: bool = False,
+        notice: int = 0,
     ) -> None:
         self._control = control
         self._status = status
         self._wakeup = wakeup
         self._pid = pid
         self._takes_along = takes_along
+        self._notice = notice
         self._term_at = term_at
         self._kill_at = kill_at
         self._exit_code: int | None = None
@@ -136,6 +138,8 @@ class Guardian:
         if self._reason:
             return
         self._reason = reason
+        if self._notice:
+            self._signal_program(self._notice)
         self._signal_group(signal.SIGTERM)
         self._signal_group(signal.SIGCONT)  # a stopped process heeds SIGTERM only when it goes on
 
@@ -156,13 +160,15 @@ class Guardian:
 
 
 def main(argv: list[str]) -> None:
-    """Start the program named after the six words (two pipes, flags, two deadlines, descriptors), and guard it.
+    """Start the program named after the seven words, and guard it.
 
-    The descriptors (``5,6``, or ``-`` for none) are the program's: it inherits them, and they are closed here.
+    They are: two pipes, flags, two deadlines, descriptors (``5,6``, or ``-`` for none) that the program inherits and
+    that are closed here, and the number of a signal (or 0) that tells the program alone that it has to end. A service
+    manager sends SIGTERM to everybody, and whoever is to go on until its supervisor has had its say must know better.
     """
     control, status, flags = int(argv[0]), int(argv[1]), argv[2]
     term_at, kill_at = float(argv[3]), float(argv[4])
-    handed_on = [int(number) for number in argv[5].split(",") if number != "-"]
+    handed_on, notice = [int(number) for number in argv[5].split(",") if number != "-"], int(argv[6])
     occupy_standard_streams()
     for descriptor in (control, status):
         os.set_inheritable(descriptor, False)
@@ -170,7 +176,7 @@ def main(argv: list[str]) -> None:
     if now() >= term_at:
         tell(status, "ended 0 its trust ended before it was started")
         return
-    pid, errno = _start(argv[6:], before=before, foreground=FOREGROUND in flags)
+    pid, errno = _start(argv[7:], before=before, foreground=FOREGROUND in flags)
     for descriptor in handed_on:
         os.close(descriptor)  # held here, they would hide the program's end from whoever reads them
     if errno:
@@ -186,6 +192,7 @@ def main(argv: list[str]) -> None:
         term_at=term_at,
         kill_at=kill_at,
         takes_along=TAKES_ALONG in flags,
+        notice=notice,
     ).run()
 
 

@@ -1,9 +1,10 @@
 """A worker process's end of what connects it to its supervisor; see `fencepost.threaded.workers`.
 
-Two signals reach a worker. SIGURG means *look at the shared memory*: it is ignored by every process that does not ask
-for it, so it can be sent at any time and harms nobody if it comes late. SIGTERM means *end*. Both are noticed on the
-main thread, between two steps of Python; code that holds the interpreter for long notices neither, and is killed in
-the end.
+Two signals are for a worker. `LOOK` means *look at the shared memory*: SIGURG is ignored by every process that does
+not ask for it, so it can be sent at any time and harms nobody if it comes late. `END` means *end*, and comes from the
+guardian alone. SIGTERM, SIGINT and SIGHUP mean nothing to a worker: terminals and service managers send them to
+everybody, and the supervisor lets what runs come to its end first. All are noticed on the main thread, between two
+steps of Python; code that holds the interpreter for long notices none, and is killed in the end.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from types import FrameType
 PAGE = 4096
 LARGEST_MESSAGE = 1 << 16
 ASIDE = b"@"
+LOOK = signal.SIGURG
+END = signal.SIGRTMIN + 5
 
 
 class WorkerLine:
@@ -58,20 +61,19 @@ class WorkerLine:
             rest = rest[os.write(self._answers, rest) :]
 
     def heed(self, *, look: Callable[[], None], end: Callable[[], None]) -> None:
-        """Call these on the two signals, on the main thread, and let a terminal's Ctrl-C pass: the supervisor drains.
+        """Call these on the two signals, on the main thread, and let the others pass.
 
-        Ctrl-C is caught rather than ignored, so that programs which a job starts do not inherit deafness.
+        They are caught rather than ignored, so that programs which a job starts do not inherit deafness.
         """
-        signal.signal(signal.SIGINT, lambda *_: None)
-        signal.signal(signal.SIGURG, self._in_this_process(look))
-        signal.signal(signal.SIGTERM, self._in_this_process(end))
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, self._in_this_process(lambda: None))
+        signal.signal(LOOK, self._in_this_process(look))
+        signal.signal(END, self._in_this_process(end))
 
     def pass_on_term(self) -> None:
-        """Send SIGTERM to all others in our process group: what the job started shall end with it."""
-        before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        """Send SIGTERM to our process group: what the job started shall end with it. We take no notice of it."""
         with suppress(OSError):
             os.killpg(0, signal.SIGTERM)
-        signal.signal(signal.SIGTERM, before)
 
     def _in_this_process(self, call: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
         """In a child that a job forked, the signal does what it does by default."""
@@ -79,7 +81,7 @@ class WorkerLine:
         def receive(number: int, _: FrameType | None) -> None:
             if os.getpid() == self._pid:
                 call()
-            elif number == signal.SIGTERM:
+            elif number != LOOK:
                 signal.signal(number, signal.SIG_DFL)
                 os.kill(os.getpid(), number)
 

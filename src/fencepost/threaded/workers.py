@@ -16,7 +16,6 @@ from __future__ import annotations
 import mmap
 import os
 import select
-import signal
 import socket
 import threading
 from collections.abc import Mapping, Sequence
@@ -25,7 +24,7 @@ from contextlib import suppress
 from fencepost.core.runtime import Ended, WorkerProcess
 from fencepost.threaded.guarded import GuardedProgram
 from fencepost.threaded.guarded import start as start_guarded
-from fencepost.threaded.worker_line import ASIDE, LARGEST_MESSAGE, PAGE
+from fencepost.threaded.worker_line import ASIDE, END, LARGEST_MESSAGE, LOOK, PAGE
 
 _ROOM_FOR_PACKETS = 1 << 20
 _ROOM_FOR_LINES = 1 << 18
@@ -60,6 +59,7 @@ class Workers:
                 kill_at=kill_at,
                 unattended=True,  # in the background, whoever reads from a terminal is stopped
                 descriptors=numbers,
+                notice=END,
             )
         except BaseException:
             for descriptor in (answers, memory):
@@ -182,7 +182,7 @@ class Worker:
         self._process.kill()
 
     def poke(self) -> None:
-        self._process.tell(signal.SIGURG)
+        self._process.tell(LOOK)
 
     def ended(self) -> Ended | None:
         if self._ended is None and (ended := self._process.wait(0)) is not None:

@@ -18,7 +18,7 @@ from __future__ import annotations
 from enum import Enum
 
 from fencepost.core.runs import Claim, StopReason
-from fencepost.core.runtime import WorkerProcess
+from fencepost.core.runtime import Ended, WorkerProcess
 from fencepost.engine import wire
 from fencepost.engine.board import Board
 from fencepost.engine.runners.outcome import Outcome
@@ -87,6 +87,10 @@ class Hand:
         """Have a process that was started."""
         self.process = process
         self._board = Board(process.shared)
+
+    def ended(self) -> Ended | None:
+        """Return how the process ended, or None if it has not, or there is none."""
+        return None if self.process is None else self.process.ended()
 
     def close(self) -> None:
         """Let go of a process that is gone."""

@@ -230,10 +230,13 @@ class ProcessRunner:
 
     def _turn(self) -> None:
         heard = [(worker, worker.receive()) for worker in self._workers.wait(self._nap_s())]
+        dead = [(hand, ended) for hand in list(self._hands) if (ended := hand.ended()) is not None]
         now = self._runtime.monotonic()
         with self._lock:
             for worker, lines in heard:
                 self._hear(worker, lines)
+            for hand, ended in dead:
+                self._bury(hand, ended, now)
             self._look_after(now)
             self._feed(now)
         self._tell()
@@ -252,12 +255,9 @@ class ProcessRunner:
             self._on_outcome()
 
     def _look_after(self, now: float) -> None:
-        """Do whatever time or death demands."""
-        for hand in list(self._hands):
-            if hand.process is not None and (ended := hand.process.ended()) is not None:
-                self._bury(hand, ended, now)
-            else:
-                self._watch(hand, now)
+        """Do whatever time demands."""
+        for hand in self._hands:
+            self._watch(hand, now)
         while self._queue and now - self._queue[0].taken_at >= _BACK_AFTER_S:
             self._emit(verdicts.returned(self._queue.popleft().claim))
         while len(self._hands) < self._slots and self._may_start(now):
