@@ -16,7 +16,8 @@ from fencepost.engine.invoke import invoke_async
 from fencepost.engine.runners.asyncio import AsyncioRunner
 from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.testing import until
-from fencepost.testing.runner_contract import RUNTIME, SOON_S, RunnerContract
+from fencepost.testing.runner_contract import RunnerContract
+from fencepost.testing.runner_desk import RUNTIME, SOON_S
 from fencepost.testing.runner_jobs import coroutines
 
 Work = Callable[[Claim], Coroutine[Any, Any, Any]]

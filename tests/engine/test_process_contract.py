@@ -2,7 +2,8 @@
 
 from fencepost.core.timings import Timings
 from fencepost.engine.runners.process import ProcessRunner
-from fencepost.testing.runner_contract import RUNTIME, RunnerContract
+from fencepost.testing.runner_contract import RunnerContract
+from fencepost.testing.runner_desk import RUNTIME
 
 TIMINGS = Timings.of("30s", term_grace="300ms")
 

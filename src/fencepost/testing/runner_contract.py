@@ -16,149 +16,17 @@ from __future__ import annotations
 import json
 import random
 import threading
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from itertools import count
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
 
 from fencepost.core.events import Event
 from fencepost.core.runs import Claim, StopReason
-from fencepost.engine.runners.outcome import How, Outcome
+from fencepost.engine.runners.outcome import How
 from fencepost.engine.runners.runner import Runner
+from fencepost.testing.runner_desk import SOON_S, Desk
 from fencepost.testing.waiting import until
-from fencepost.threaded import ThreadedRuntime
-
-RUNTIME = ThreadedRuntime()
-SOON_S = 20.0  # how long a loaded machine may take
-TRUST_S = 3600.0
-
-
-class Desk:
-    """Somebody who hands a runner its claims, collects what becomes of them, and allows no outcome twice."""
-
-    def __init__(self, runner: Runner, folder: Path) -> None:
-        self.runner = runner
-        self.claims: dict[int, Claim] = {}
-        self.outcomes: dict[int, Outcome] = {}
-        self.calls = 0
-        self._folder = folder
-        self._news = threading.Event()
-        self._numbers = count(1)
-
-    def start(self) -> None:
-        """Start the runner, without trust."""
-        self.runner.start(self._told)
-
-    def trust(self, for_s: float = TRUST_S) -> None:
-        """Let it act."""
-        self.runner.trust(RUNTIME.monotonic() + for_s)
-
-    def claim(self, job: str, **params: object) -> Claim:
-        """Make a claim as the ledger would."""
-        run_id, at_us = next(self._numbers), RUNTIME.wall_us()
-        return Claim(
-            run_id=run_id,
-            job=job,
-            attempt=1 + run_id % 3,
-            token=at_us + run_id,
-            params=json.dumps(params),
-            schedule=None,
-            due_at_us=None,
-            window_start_us=None,
-            window_end_us=None,
-            exclusive_key=None,
-            failures=0,
-            crashes=0,
-            requested_by=None,
-            available_at_us=at_us,
-            claimed_at_us=at_us,
-            ticks=1,
-        )
-
-    def waiter(self) -> Claim:
-        """Make a claim of a run that goes on until `let_go`."""
-        name = f"{len(self.claims)}-{next(self._numbers)}"
-        return self.claim("wait_for", go=str(self._folder / "go"), began=str(self._folder / name))
-
-    def submit(self, *claims: Claim) -> None:
-        """Hand these over."""
-        self.claims.update({claim.run_id: claim for claim in claims})
-        self.runner.submit(claims)
-
-    def run(self, job: str, **params: object) -> Outcome:
-        """Have one run made, from claim to outcome, as soon as there is room."""
-        self.await_room()
-        claim = self.claim(job, **params)
-        self.submit(claim)
-        return self.outcome(claim)
-
-    def begin(self, *claims: Claim) -> None:
-        """Hand over waiters, and wait until they all execute."""
-        self.submit(*claims)
-        for claim in claims:
-            self.await_begun(claim)
-
-    def await_begun(self, claim: Claim) -> None:
-        """Wait until a waiter executes."""
-        until(Path(json.loads(claim.params)["began"]).exists, SOON_S, f"run {claim.run_id} begins")
-
-    def await_room(self, slots: int = 1) -> None:
-        """Wait until the runner takes so many."""
-        until(lambda: self.runner.room() >= slots, SOON_S, f"there is room for {slots}")
-
-    def let_go(self) -> None:
-        """Let all waiters end."""
-        (self._folder / "go").touch()
-
-    def outcome(self, claim: Claim) -> Outcome:
-        """Wait for one outcome."""
-        return self.gather([claim])[0]
-
-    def gather(self, claims: Iterable[Claim]) -> list[Outcome]:
-        """Wait to be told, until there is an outcome of each of these. Nobody asks without having been told."""
-        wanted = [claim.run_id for claim in claims]
-        give_up_at = time.monotonic() + SOON_S
-        self.collect()
-        while not self.outcomes.keys() >= set(wanted):
-            missing = sorted(set(wanted) - self.outcomes.keys())
-            assert self._news.wait(give_up_at - time.monotonic()), f"not told of {missing[:10]} within {SOON_S:g} s"
-            self._news.clear()
-            self.collect()
-        return [self.outcomes[run_id] for run_id in wanted]
-
-    def collect(self) -> None:
-        """Take what ended."""
-        for outcome in self.runner.collect():
-            claim = self.claims[outcome.run_id]
-            assert (outcome.attempt, outcome.token) == (claim.attempt, claim.token)
-            assert outcome.run_id not in self.outcomes, f"{outcome} after {self.outcomes[outcome.run_id]}"
-            self.outcomes[outcome.run_id] = outcome
-
-    def know_quick_runs(self, slots: int) -> None:
-        """Make quick runs until the runner claims ahead."""
-
-        def is_ahead() -> bool:
-            self.gather_quick(max(self.runner.room(), 0))
-            return self.runner.room() > slots + 2
-
-        until(is_ahead, SOON_S, "it claims ahead of its slots")
-
-    def gather_quick(self, number: int) -> list[Outcome]:
-        """Make so many runs of nothing."""
-        claims = [self.claim("nothing") for _ in range(number)]
-        self.submit(*claims)
-        return self.gather(claims)
-
-    def hows(self, *claims: Claim) -> list[str]:
-        """Wait, and say how these ended."""
-        return [str(outcome.how) for outcome in self.gather(claims)]
-
-    def _told(self) -> None:
-        self.calls += 1
-        self._news.set()
-
 
 OpenDesk = Callable[..., Desk]
 

@@ -9,7 +9,9 @@ from collections.abc import Iterable
 
 import pytest
 
-pytest.register_assert_rewrite("fencepost.testing.lease_contract", "fencepost.testing.runner_contract")
+pytest.register_assert_rewrite(
+    "fencepost.testing.lease_contract", "fencepost.testing.runner_contract", "fencepost.testing.runner_desk"
+)
 
 _KEY = "lease contract"
 _MARKS = {"passed": "✓", "failed": "✗", "error": "✗", "skipped": "left out"}

@@ -110,8 +110,9 @@ class LocalRunner(ABC, Generic[P]):
         self._book.enter(claims)
         self._queue.extend(claims)
         self._submitted_at = self._runtime.monotonic()
-        self._start_or_return()
-        if self._is_closing:
+        if not self._is_closing:
+            self._start_or_return()
+        if self._is_closing:  # perhaps only now
             self.take_back()
 
     def collect(self) -> list[Outcome]:
