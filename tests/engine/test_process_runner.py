@@ -21,7 +21,7 @@ from fencepost.engine.runners.process import ProcessRunner
 from testbed.keeper import is_alive
 from testbed.wait import until
 from tests.cli.command import parent_of
-from tests.engine.runner_stand import LONG_S, RUNTIME, Stand, descriptors, gone, said
+from tests.engine.runner_stand import LONG_S, RUNTIME, Stand, claim, descriptors, gone, said
 
 TIMINGS = Timings.of("30s")
 BRISK = Timings.of("30s", term_grace="300ms")
@@ -221,7 +221,7 @@ class TestDeath:
 
         def kill_now_and_then() -> None:
             while not stopped.wait(0.1 + random.random() * 0.2):
-                if busy := [hand.process.pid for hand in list(two.runner._hands) if hand.in_hand]:
+                if busy := [hand.process.pid for hand in list(two.runner._crew.hands) if hand.in_hand]:
                     killed.append(random.choice(busy))
                     with suppress(ProcessLookupError):
                         os.kill(killed[-1], signal.SIGKILL)
@@ -331,7 +331,7 @@ class TestStopping:
 
         def stop_the_oldest() -> None:  # it executes, and will have ended in a moment
             while not is_over.wait(0.02):
-                for each in [two.submitted[run_id] for run_id in list(two.runner._held)[:1]]:
+                for each in [two.submitted[run_id] for run_id, _ in list(two.runner._held)[:1]]:
                     asked.add(each.run_id)
                     two.runner.stop(each.run_id, each.token, StopReason.CANCELLED)
 
@@ -368,6 +368,27 @@ class TestTrust:
         two.trust()
         assert two.outcome(two.submit("nothing")).how in (How.SUCCEEDED, How.RETURNED)
         two.pump([NOTHING] * 10)
+
+    def test_a_run_that_comes_again_is_not_taken_for_the_one_that_was_lost(self, tmp_path: Path) -> None:
+        made = stand()
+        made.start(slots=1)
+        first = claim(1, "deaf", path=str(tmp_path / "pid"))
+        made.runner.submit([first])
+        said(tmp_path / "pid")
+        made.runner.lose()
+        made.trust()
+        second = claim(1, "nothing")
+        made.runner.submit([second])  # while the first one is still dying
+        outcomes: dict[int, str] = {}
+
+        def have_both_ended() -> bool:
+            outcomes.update({outcome.token: outcome.how for outcome in made.runner.collect()})
+            return len(outcomes) == 2
+
+        until(have_both_ended, LONG_S, what="both have ended")
+        assert outcomes.pop(first.token) == How.LOST
+        assert outcomes.pop(second.token) in (How.SUCCEEDED, How.RETURNED)
+        made.runner.close(0)
 
     def test_workers_are_dead_before_trust_that_is_not_extended_ends(self, tmp_path: Path) -> None:
         timings = Timings.of("3s")

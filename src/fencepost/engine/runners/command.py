@@ -92,7 +92,7 @@ class CommandRunner:
         self._on_outcome: Callable[[], None] = lambda: None
         self._lock = runtime.lock()
         self._changed = runtime.event()
-        self._executions: dict[int, Execution] = {}
+        self._executions: dict[tuple[int, int], Execution] = {}  # by run and token
         self._outcomes: list[Outcome] = []
         self._trusted_until = -_FOREVER
         self._is_closing = False
@@ -130,8 +130,7 @@ class CommandRunner:
     def stop(self, run_id: int, token: int, why: StopReason) -> None:
         """Stop one; its outcome follows when its group is gone."""
         with self._lock:
-            execution = self._executions.get(run_id)
-            if execution is not None and execution.claim.token == token:
+            if (execution := self._executions.get((run_id, token))) is not None:
                 self._stop(execution, why)
 
     def trust(self, until: float) -> None:
@@ -164,7 +163,7 @@ class CommandRunner:
 
     def _begin(self, execution: Execution) -> None:
         with self._lock:
-            self._executions[execution.claim.run_id] = execution
+            self._executions[execution.claim.run_id, execution.claim.token] = execution
         self._runtime.spawn(f"fencepost-command-{execution.claim.job}", lambda: self._execute(execution))
 
     def _execute(self, execution: Execution) -> None:
@@ -244,7 +243,7 @@ class CommandRunner:
 
     def _emit(self, outcome: Outcome) -> None:
         with self._lock:
-            self._executions.pop(outcome.run_id, None)
+            self._executions.pop((outcome.run_id, outcome.token), None)
             self._outcomes.append(outcome)
         self._changed.set()
         self._on_outcome()

@@ -21,9 +21,6 @@ tells why in one sentence.
 
 from __future__ import annotations
 
-import json
-import os
-import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
@@ -34,6 +31,7 @@ from fencepost.core.runtime import Ended, Runtime, Task, WorkerProcess
 from fencepost.core.timings import Timings
 from fencepost.engine import wire
 from fencepost.engine.runners import verdicts
+from fencepost.engine.runners.crew import START_WITHIN_S, Crew
 from fencepost.engine.runners.hand import Assignment, Hand, Stage
 from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.engine.runners.pace import Pace
@@ -42,20 +40,10 @@ _AHEAD_S = 0.05  # how much work of each worker is claimed ahead
 _MOST_AHEAD = 500
 _STUCK_AFTER_S = 0.05  # a run that takes longer has nothing queued behind it
 _BACK_AFTER_S = 1.0  # a claim that could not begin by then is handed back
-_START_WITHIN_S = 60.0
-_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _BUSY_NAP_S, _IDLE_NAP_S = 0.05, 1.0
 _GATHER_S = 0.001  # answers that come together are read together
 _SHUTDOWN_GRACE_S = 3.0
-_FOREVER = float("inf")
-
-
-_WORKER = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fencepost.engine.worker import main; main()"
-
-
-def worker_command() -> list[str]:
-    """Return what starts a worker: this Python, finding modules where we do."""
-    return [sys.executable, "-c", _WORKER, json.dumps([os.path.abspath(folder) for folder in sys.path])]
+_PAUSE_S = 0.5
 
 
 class ProcessRunner:
@@ -89,31 +77,32 @@ class ProcessRunner:
             command: what starts a worker; this Python, with our module path, if not given.
             emit: is told of trouble with workers.
         """
-        self._greeting = wire.greeting_message(wire.Greeting(app, node, prepare))
-        self._slots = slots
         self._timings = timings
         self._runtime = runtime
-        self._command = worker_command() if command is None else list(command)
-        self._env = dict(os.environ if env is None else env)
         self._timeouts = timeouts or {}
         self._told = emit
         self._on_outcome: Callable[[], None] = lambda: None
         self._workers = runtime.workers()
         self._lock = runtime.lock()
+        self._crew = Crew(
+            self._workers,
+            wire.Greeting(app, node, prepare),
+            slots=slots,
+            timings=timings,
+            runtime=runtime,
+            lock=self._lock,
+            command=command,
+            env=env,
+            emit=emit,
+        )
         self._changed = runtime.event()
         self._pace = Pace()
         self._queue: deque[Assignment] = deque()
-        self._held: dict[int, Assignment] = {}
-        self._hands: list[Hand] = []
+        self._held: dict[tuple[int, int], Assignment] = {}  # by run and token: the same run may come again
         self._outcomes: list[Outcome] = []
-        self._trusted_until = -_FOREVER
-        self._was_trusted = False
         self._has_news = False
         self._is_idle = False
-        self._is_closing = False
         self._is_over = False
-        self._failures = 0
-        self._start_at = -_FOREVER
         self._task: Task | None = None
 
     # -- the contract of a runner --------------------------------------------------------------------------------------
@@ -126,11 +115,10 @@ class ProcessRunner:
     def room(self) -> int:
         """How many more claims it would take now."""
         with self._lock:
-            if self._is_closing or not self._may_feed(self._runtime.monotonic()):
+            if self._crew.is_closing or not self._crew.may_act(self._runtime.monotonic()):
                 return 0
             ahead = max(1, self._pace.runs_within(_AHEAD_S, most=_MOST_AHEAD))
-            ready = [hand for hand in self._hands if hand.stage is Stage.READY]
-            return max(0, sum(1 if hand.is_stuck else ahead for hand in ready) - len(self._held))
+            return max(0, sum(1 if hand.is_stuck else ahead for hand in self._crew.ready()) - len(self._held))
 
     def submit(self, claims: Sequence[Claim]) -> None:
         """Take these, and send what the workers can take at once."""
@@ -138,9 +126,9 @@ class ProcessRunner:
         with self._lock:
             for claim in claims:
                 assignment = Assignment(claim, now)
-                self._held[claim.run_id] = assignment
+                self._held[claim.run_id, claim.token] = assignment
                 self._queue.append(assignment)
-            if self._is_closing:
+            if self._crew.is_closing:
                 self._hand_back(self._queue)
             self._feed(now)
             is_idle = self._is_idle
@@ -161,42 +149,36 @@ class ProcessRunner:
     def stop(self, run_id: int, token: int, why: StopReason) -> None:
         """Stop one run; its outcome follows when its process is gone."""
         with self._lock:
-            assignment = self._held.get(run_id)
-            if assignment is not None and assignment.claim.token == token:
+            if (assignment := self._held.get((run_id, token))) is not None:
                 self._stop(assignment, why, self._runtime.monotonic())
         self._tell()
 
     def trust(self, until: float) -> None:
         """Let the workers act until then, and their guardians wait as long."""
         with self._lock:
-            self._trusted_until = max(self._trusted_until, until)
-            self._was_trusted = True
-            for hand in self._hands:
-                self._extend(hand)
+            self._crew.trust(until)
         self._workers.wake()
 
     def lose(self) -> None:
         """End all workers at once; fresh ones are started when there is trust again."""
         with self._lock:
-            self._trusted_until = -_FOREVER
+            self._crew.lose()
             for assignment in self._queue:
                 self._emit(verdicts.lost(assignment.claim))
             self._queue.clear()
-            for hand in self._hands:
-                hand.lose()
         self._tell()
 
     def take_back(self) -> None:
         """Hand back every claim that has not started."""
         with self._lock:
-            for hand in self._hands:
+            for hand in self._crew.hands:
                 self._queue.extendleft(reversed(hand.take_back()))
             self._hand_back(self._queue)
         self._tell()
 
     def close(self, grace_s: float) -> None:
         """Hand back what has not started, wait for the rest, stop what is left, and end the workers."""
-        self._is_closing = True
+        self._crew.is_closing = True
         if self._task is None:
             self._workers.close()
             return
@@ -208,11 +190,11 @@ class ProcessRunner:
         self._workers.wake()
         self._await(lambda: not self._held, within_s=self._timings.stop_s + 1.0)
         with self._lock:
-            for hand in self._hands:
+            for hand in self._crew.hands:
                 if hand.stage is not Stage.ENDING:
                     hand.end(kill_at=self._runtime.monotonic() + 1.0)
         self._workers.wake()
-        self._await(lambda: not self._hands, within_s=3.0)
+        self._await(lambda: not self._crew.hands, within_s=3.0)
         self._is_over = True
         self._workers.wake()
         self._task.join(3.0)
@@ -225,12 +207,12 @@ class ProcessRunner:
                 self._turn()
             except Exception as error:  # noqa: BLE001 - without this loop no run would end any more
                 self._told(Event(What.RUNNER_WARNING, reason=f"the workers' loop stumbled: {error!r}"))
-                self._runtime.sleep(_FIRST_PAUSE_S)
+                self._runtime.sleep(_PAUSE_S)
         self._workers.close()
 
     def _turn(self) -> None:
         heard = [(worker, worker.receive()) for worker in self._workers.wait(self._nap_s())]
-        dead = [(hand, ended) for hand in list(self._hands) if (ended := hand.ended()) is not None]
+        dead = [(hand, ended) for hand in list(self._crew.hands) if (ended := hand.ended()) is not None]
         now = self._runtime.monotonic()
         with self._lock:
             for worker, lines in heard:
@@ -245,7 +227,7 @@ class ProcessRunner:
 
     def _nap_s(self) -> float:
         with self._lock:
-            self._is_idle = not self._held and len(self._hands) == self._slots
+            self._is_idle = not self._held and self._crew.is_complete
         return _IDLE_NAP_S if self._is_idle else _BUSY_NAP_S
 
     def _tell(self) -> None:
@@ -256,18 +238,17 @@ class ProcessRunner:
 
     def _look_after(self, now: float) -> None:
         """Do whatever time demands."""
-        for hand in self._hands:
+        for hand in self._crew.hands:
             self._watch(hand, now)
         while self._queue and now - self._queue[0].taken_at >= _BACK_AFTER_S:
             self._emit(verdicts.returned(self._queue.popleft().claim))
-        while len(self._hands) < self._slots and self._may_start(now):
-            self._begin(now)
+        self._crew.recruit(now)
 
     def _watch(self, hand: Hand, now: float) -> None:
         if now >= hand.kill_at:
             hand.kill()
-        elif hand.stage is Stage.STARTING and hand.process is not None and now - hand.since >= _START_WITHIN_S:
-            hand.trouble = f"the application was not loaded within {_START_WITHIN_S:.0f} s"
+        elif self._crew.is_late(hand, now):
+            hand.trouble = f"the application was not loaded within {START_WITHIN_S:.0f} s"
             hand.kill()
         elif hand.stage is Stage.READY and (executing := hand.executing()) is not None:
             assignment, started_at = executing
@@ -278,49 +259,12 @@ class ProcessRunner:
             if timeout_s is not None and now - started_at >= timeout_s:
                 self._stop(assignment, StopReason.TIMED_OUT, now)
 
-    # -- workers come and go -------------------------------------------------------------------------------------------
-
-    def _may_start(self, now: float) -> bool:
-        return not self._is_closing and now >= self._start_at and (not self._was_trusted or self._may_feed(now))
-
-    def _begin(self, now: float) -> None:
-        hand = Hand(now)
-        self._hands.append(hand)
-        self._runtime.spawn("fencepost-worker-start", lambda: self._start_worker(hand))
-
-    def _start_worker(self, hand: Hand) -> None:
-        term_at, kill_at = self._deadlines()
-        try:
-            process = self._workers.start(self._command, env=self._env, term_at=term_at, kill_at=kill_at)
-        except Exception as error:  # noqa: BLE001 - a place for a worker must not be lost to it
-            with self._lock:
-                self._hands.remove(hand)
-                self._pause(hand, f"a worker could not be started: {error}")
-            return
-        process.send(self._greeting)
-        with self._lock:
-            hand.adopt(process)
-            self._extend(hand)
-            if self._is_closing:
-                hand.kill()
-        self._workers.wake()
-
-    def _deadlines(self) -> tuple[float, float]:
-        """Return when a worker is to end; one that executes nothing may be started before there is trust."""
-        until = self._trusted_until
-        if until == -_FOREVER:
-            until = self._runtime.monotonic() + _START_WITHIN_S
-        return until - self._timings.stop_s, until - self._timings.kill_s
-
-    def _extend(self, hand: Hand) -> None:
-        term_at, kill_at = self._deadlines()
-        hand.trust(self._trusted_until, term_at=term_at, kill_at=kill_at)
+    # -- workers die --------------------------------------------------------------------------------------------------
 
     def _bury(self, hand: Hand, ended: Ended, now: float) -> None:
         """Answer for what a worker that is gone had in its hands."""
         if hand.process is not None:
             self._hear(hand.process, hand.process.receive())
-        self._hands.remove(hand)
         if hand.interrupted is not None:
             assignment, outcome = hand.interrupted
             has_ended = outcome.how == How.SUCCEEDED  # it was told, and had done its work all the same
@@ -330,11 +274,8 @@ class ProcessRunner:
         if executing is not None:
             assignment, started_at = executing
             self._emit(self._verdict(assignment, ended, took_us=round((now - started_at) * 1_000_000), now=now))
-        self._requeue(assignment for assignment in hand.in_hand.values() if assignment.claim.run_id in self._held)
-        hand.close()
-        is_useless = hand.trouble is not None or (hand.is_unused and ended.forced is None)
-        if is_useless and not self._is_closing:
-            self._pause(hand, hand.trouble or f"a worker {verdicts.description(ended)} before it had done anything")
+        self._requeue(held for held in hand.in_hand.values() if executing is None or held is not executing[0])
+        self._crew.dismiss(hand, ended)
 
     def _requeue(self, assignments: Iterable[Assignment]) -> None:
         """Let others begin what a dead worker had not begun."""
@@ -346,36 +287,24 @@ class ProcessRunner:
             else:
                 self._emit(verdicts.stopped_unstarted(assignment.claim, assignment.stop))
         self._queue.extendleft(reversed(waiting))
-        if self._is_closing:
+        if self._crew.is_closing:
             self._hand_back(self._queue)
 
     def _verdict(self, assignment: Assignment, ended: Ended, *, took_us: int, now: float) -> Outcome:
         claim = assignment.claim
         if assignment.stop is not None:
             return verdicts.stopped(claim, assignment.stop, took_us=took_us, timeout_s=self._timeouts.get(claim.job))
-        if ended.forced is not None and now >= self._trusted_until:
+        if ended.forced is not None and now >= self._crew.trusted_until:
             return verdicts.lost(claim, took_us=took_us)
         return verdicts.crashed(claim, ended, took_us=took_us)
 
-    def _pause(self, hand: Hand, trouble: str) -> None:
-        """Wait before the next start, longer each time. Those that were started together fail together: once."""
-        if hand.since < self._start_at:
-            return
-        pause_s = min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
-        self._failures += 1
-        self._start_at = self._runtime.monotonic() + pause_s
-        self._told(Event(What.RUNNER_WARNING, reason=trouble))
-
     # -- claims come and go --------------------------------------------------------------------------------------------
-
-    def _may_feed(self, now: float) -> bool:
-        return now < self._trusted_until - self._timings.stop_s
 
     def _feed(self, now: float) -> None:
         """Send what waits to workers that have room: evenly, or what is quick to as few as will do."""
-        if not self._queue or not self._may_feed(now):
+        if not self._queue or not self._crew.may_act(now):
             return
-        hands = [hand for hand in self._hands if hand.stage is Stage.READY]
+        hands = self._crew.ready()
         is_quick = self._pace.is_quick
         if not is_quick:
             hands.sort(key=lambda hand: hand.load_s)
@@ -390,7 +319,7 @@ class ProcessRunner:
             queue.popleft()
 
     def _hear(self, worker: WorkerProcess, lines: list[bytes]) -> None:
-        hand = next((hand for hand in self._hands if hand.process is worker), None)
+        hand = next((hand for hand in self._crew.hands if hand.process is worker), None)
         if hand is None or not lines:
             return
         try:
@@ -404,9 +333,7 @@ class ProcessRunner:
     def _note(self, hand: Hand, answer: list[Any]) -> None:
         match answer:
             case ["ready"]:
-                if hand.stage is Stage.STARTING:
-                    hand.stage = Stage.READY
-                    self._failures = 0
+                self._crew.welcome(hand)
             case ["failed", why]:
                 hand.trouble = why
             case ["interrupted", serial, *rest]:
@@ -442,7 +369,7 @@ class ProcessRunner:
             self._emit(verdicts.returned(queue.popleft().claim))
 
     def _emit(self, outcome: Outcome) -> None:
-        if self._held.pop(outcome.run_id, None) is not None:
+        if self._held.pop((outcome.run_id, outcome.token), None) is not None:
             self._outcomes.append(outcome)
             self._has_news = True
 
