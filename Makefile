@@ -44,9 +44,10 @@ check: $(READY)  ## format, lint, types, direction of imports
 format: $(READY)  ## put the code into shape
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
-bench: $(READY) servers  ## leases and takeover, measured side by side with the barest equivalent
-	@$(BIN)/python bench/leases.py
-	@$(BIN)/python bench/takeover.py
+bench: $(READY) servers  ## locks and runs, measured side by side with the barest equivalent
+	@for program in leases takeover throughput ticks scale; do \
+	  echo "== bench/$$program.py"; $(BIN)/python bench/$$program.py || failed="$$failed $$program"; \
+	done; test -z "$$failed" || { echo "short of their targets:$$failed"; exit 1; }
 
 clean:  ## remove .venv and caches
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache .hypothesis

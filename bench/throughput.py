@@ -130,8 +130,10 @@ def node_rate(ledger: Any, url: str, runs: int, count: int, *how: str) -> tuple[
         nodes.until(lambda: nodes.is_done(url), DEADLINE_S, f"{runs} runs are done")
         wall_s = time.perf_counter() - began_at
     checked = nodes.check(url, runs)
-    if checked.nodes != count or checked.seconds > wall_s:
-        raise RuntimeError(f"{count} nodes were to take part, in {wall_s:.2f} s: {checked}")
+    if checked.seconds > wall_s:
+        raise RuntimeError(f"the ledger says {checked.seconds:.2f} s, but it was over in {wall_s:.2f} s")
+    if checked.nodes < count:
+        print(f"only {checked.nodes} of {count} nodes took part: {runs} runs are too few", file=sys.stderr)
     return runs / checked.seconds, wall_s
 
 
@@ -172,7 +174,15 @@ def python_cost(url: str, options: argparse.Namespace) -> dict[str, float]:
         raise RuntimeError(f"the measured node failed:\n{child.stderr[-3000:]}")
     nodes.check(url, options.limit)
     cost: dict[str, float] = json.loads(child.stdout.splitlines()[-1])
-    _say(options, f"python    {cost['fencepost']:.1f} µs per run are Fencepost's, {cost['driver']:.1f} µs the driver's")
+    _say(
+        options, f"python    {cost['fencepost']:.1f} µs of a run are Fencepost's, {cost['driver']:.1f} µs the driver's;"
+    )
+    left = cost["wall"] - cost["wall_claim"] - cost["wall_finish"]
+    _say(
+        options,
+        f"          {cost['wall']:.1f} µs by the clock: {cost['wall_claim']:.1f} to claim,"
+        f" {cost['wall_finish']:.1f} to finish, {left:.1f} between",
+    )
     return cost
 
 
