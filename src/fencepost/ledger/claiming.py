@@ -127,8 +127,8 @@ def keys_wanted(desk: Desk, *, jobs: Collection[str], queues: Collection[str], l
 _LOCK_KEYS = "SELECT x.key, x.run_id, x.token FROM {exclusive} x WHERE {texts:x.key} ORDER BY x.key{skip_locked}"
 _KEYS_THERE = "SELECT x.key FROM {exclusive} x WHERE {texts:x.key}"
 _MAKE_KEYS = "INSERT INTO {exclusive} ({key}, token) SELECT e.name, 0 FROM {rows:e name=text} WHERE true"
-_LOCK_RUNS = "SELECT {columns}, r.origin_key FROM {run} r WHERE {ints:r.id} AND r.state = 'queued'{skip_locked}"
-_IS_QUEUED = Match("id", "id", "coalesce(r.state, '') = 'queued'")  # so that the id is what it is found by
+_LOCK_RUNS = "SELECT {columns}, r.origin_key FROM {run} r WHERE {ints:r.id} AND {was:r.state} = 'queued'{skip_locked}"
+_IS_QUEUED = Match("id", "id", "{was:r.state} = 'queued'")
 _STARTED = "{rows:e id=int name=text token=int node=text started_at=int}"
 _START = {
     "state": "'running'",

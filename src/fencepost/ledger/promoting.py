@@ -20,7 +20,7 @@ SELECT (SELECT r.id FROM {run} r WHERE r.state = 'waiting' AND r.waits_for = 'ke
 """
 _PROMOTE = """
 UPDATE {run} SET state = 'queued', waits_for = NULL, why = NULL
-WHERE {ints:id} AND state = 'waiting' AND waits_for = 'key'
+WHERE {ints:id} AND {was:state} = 'waiting' AND {was:waits_for} = 'key'
 """
 # Those who lock a waiting run, to cancel it say, commit at once; then the next in line is looked for.
 _ROUNDS = 5

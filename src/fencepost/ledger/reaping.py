@@ -11,6 +11,8 @@ next in line is queued. A run that was being cancelled is cancelled, whatever it
 came in time, or a fenced transaction about to commit. They are found by whoever reaps next.
 """
 
+# ruff: noqa: S608 - table names are checked identifiers, all values are parameters
+
 from __future__ import annotations
 
 from collections.abc import Sequence
@@ -54,10 +56,12 @@ class _Left(NamedTuple):
     cancel_requested_at: int | None
 
 
-_LEFT = (
-    "SELECT r.id, r.exclusive_key, r.job, r.attempts, r.token, r.crashes, r.cancel_requested_at "
-    "FROM {run} r WHERE r.state = 'running' AND r.node = %s"
-)
+_COLUMNS = "r.id, r.exclusive_key, r.job, r.attempts, r.token, r.crashes, r.cancel_requested_at"
+_FIND = f"SELECT {_COLUMNS} FROM {{run}} r WHERE r.state = 'running' AND r.node = %s ORDER BY r.id"
+_LOCK = f"""
+SELECT {_COLUMNS} FROM {{run}} r WHERE {{was:r.state}} = 'running' AND {{was:r.node}} = %s AND {{ints:r.id}}
+ORDER BY r.id{{skip_locked}}
+"""
 
 
 def reap(desk: Desk, *, node: str, limit: int, decide: OnLoss) -> list[Reaped]:
@@ -67,15 +71,13 @@ def reap(desk: Desk, *, node: str, limit: int, decide: OnLoss) -> list[Reaped]:
 
 
 def _reap(cursor: Cursor, hot: Hot, node: str, limit: int, decide: OnLoss) -> list[Reaped]:
-    found = [_Left(*row) for row in hot.rows(cursor, f"{_LEFT} ORDER BY r.id LIMIT {limit}", node)]
+    found = [_Left(*row) for row in hot.rows(cursor, f"{_FIND} LIMIT {limit}", node)]
     if not found:
         return []
     keys = sorted({each.exclusive_key for each in found if each.exclusive_key is not None})
     holders = lock_keys(cursor, hot, keys) if keys else {}
     ids = hot.ints([each.run_id for each in found])
-    left = [
-        _Left(*row) for row in hot.rows(cursor, f"{_LEFT} AND {{ints:r.id}} ORDER BY r.id{{skip_locked}}", node, ids)
-    ]
+    left = [_Left(*row) for row in hot.rows(cursor, _LOCK, node, ids)]
     if not left:
         return []
     fates = [_fate(each, decide) for each in left]

@@ -5,8 +5,10 @@ The calls (`claiming`, `finishing`, `planning`, `reaping`) are written once, in 
     "SELECT r.id FROM {run} r WHERE {ints:r.id} AND r.state = 'queued'{skip_locked}"
 
 `{run}` is the table, `{ints:r.id}` says that the column is in a list of numbers, passed as `hot.ints(numbers)`;
-`{texts:r.job}` and `hot.texts(words)` do the same for texts. A template is filled once and kept: drivers and servers
-recognize a statement by its text, so nothing that varies may stand in it.
+`{texts:r.job}` and `hot.texts(words)` do the same for texts. `{was:r.state}` is the column, but no reason to look it up
+in an index: what is found by its id shall be locked by its id, in one place, or two who lock it in two places wait for
+each other. A template is filled once and kept: drivers and servers recognize a statement by its text, so nothing that
+varies may stand in it.
 
 Two statements are too hot to be written once: taking runs that exclude nobody, and ending runs. Every dialect has its
 own.
@@ -86,6 +88,7 @@ class Hot(ABC):
             "ints": _Word(self.among_ints),
             "texts": _Word(self.among_texts),
             "rows": _Word(self._rows),
+            "was": _Word(lambda column: f"coalesce({column}, '')"),
             "greatest": self.greatest,
             "key": self.key,
             "by": self.by,
