@@ -57,10 +57,16 @@ DEADLINE_S = 600
 
 def main() -> None:
     options = _options()
+    load = round(os.getloadavg()[0], 1)
+    if load > 0.5:
+        _say(
+            options,
+            f"others are at work here (load {load}): that slows the bare loop's many small steps more than ours",
+        )
     with Postgres() as server:
         postgres = on_postgres(server.url, options)
         postgres["python_us_per_run"] = python_cost(server.url, options)
-    result = {"limit": options.limit, "postgres": postgres}
+    result = {"limit": options.limit, "load_before": load, "postgres": postgres}
     if "sqlite" in options.only:
         result["sqlite"] = on_sqlite(options)
     result["peers"] = {name: peer(name, options) for name in peers_found(options)}
