@@ -80,6 +80,11 @@ class Stand:
             assert outcome.run_id not in self.outcomes, f"two outcomes: {outcome}, {self.outcomes[outcome.run_id]}"
             self.outcomes[outcome.run_id] = outcome
 
+    def run(self, job: str, **params: object) -> Outcome:
+        """Wait for room, submit, and wait for the outcome."""
+        until(lambda: self.runner.room() > 0, LONG_S, what="there is room")
+        return self.outcome(self.submit(job, **params))
+
     def outcome(self, of: Claim, within_s: float = LONG_S) -> Outcome:
         """Wait for the outcome of a claim."""
 

@@ -67,18 +67,18 @@ class TestExecution:
         assert Counter(outcome.how for outcome in two.outcomes.values()) == {How.SUCCEEDED: 10_000}
 
     def test_results_and_errors_cross_the_line(self, one: Stand) -> None:
-        assert one.outcome(one.submit("answer", n=21)).result == "42"
-        failed = one.outcome(one.submit("fail"))
+        assert one.run("answer", n=21).result == "42"
+        failed = one.run("fail")
         assert failed.how == How.FAILED
         assert failed.error_code == "ValueError"
         assert "empty" in failed.error
         assert "secret" not in failed.error + failed.trace
-        assert one.outcome(one.submit("leave")).how == How.FAILED
-        assert one.outcome(one.submit("no_such_job")).error_code == "unknown job"
-        assert one.outcome(one.submit("nothing")).how == How.SUCCEEDED
+        assert one.run("leave").how == How.FAILED
+        assert one.run("no_such_job").error_code == "unknown job"
+        assert one.run("nothing").how == How.SUCCEEDED
 
     def test_time_is_measured(self, one: Stand) -> None:
-        outcome = one.outcome(one.submit("sleep", duration_s=0.05))
+        outcome = one.run("sleep", duration_s=0.05)
         assert 50_000 <= outcome.took_us < 5_000_000
 
     def test_parameters_may_be_larger_than_any_packet(self, one: Stand) -> None:
@@ -88,26 +88,26 @@ class TestExecution:
 
     def test_a_worker_is_prepared_and_knows_its_node(self) -> None:
         for made in _started(slots=1, node="node-1", prepare="tests.engine.shop:prepare"):
-            assert json.loads(made.outcome(made.submit("node")).result) == ["node-1", "yes"]
+            assert json.loads(made.run("node").result) == ["node-1", "yes"]
 
     def test_a_child_that_a_job_forked_is_no_worker(self, one: Stand) -> None:
-        pids = {one.outcome(one.submit(job)).result for job in ("pid", "fork_and_return", "pid", "pid")}
+        pids = {one.run(job).result for job in ("pid", "fork_and_return", "pid", "pid")}
         assert len(pids) == 1
 
     def test_a_worker_is_used_again(self, one: Stand) -> None:
-        pids = {one.outcome(one.submit("pid")).result for _ in range(3)}
+        pids = {one.run("pid").result for _ in range(3)}
         assert len(pids) == 1
 
     def test_what_jobs_print_passes_through(self, capfd: pytest.CaptureFixture[str]) -> None:
         for made in _started(slots=1):
-            made.outcome(made.submit("shout"))
+            made.run("shout")
         printed = capfd.readouterr()
         assert "said on standard output" in printed.out
         assert "said on standard error" in printed.err
 
     def test_coroutines_execute_on_a_loop_that_is_kept(self, one: Stand, tmp_path: Path) -> None:
         for name in ("first", "second"):
-            outcome = one.outcome(one.submit("sleep_async", path=str(tmp_path / name), duration_s=0))
+            outcome = one.run("sleep_async", path=str(tmp_path / name), duration_s=0)
             assert (outcome.how, outcome.result) == (How.SUCCEEDED, '"slept"')
 
     @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGURG])
@@ -123,7 +123,7 @@ class TestExecution:
         before = descriptors()
         made = stand(slots=2)
         made.start(slots=2)
-        pids = [int(made.outcome(made.submit("pid")).result) for _ in range(2)]
+        pids = [int(made.run("pid").result) for _ in range(2)]
         made.runner.close(1)
         gone(*pids)
         assert descriptors() == before
@@ -151,7 +151,7 @@ class TestLongAndShort:
         two.pump([NOTHING] * 200 + [("wait_for", {"path": "/", "started": str(tmp_path / "x")})] * 100)
         held = two.submit("wait_for", path=str(tmp_path / "go"), started=str(tmp_path / "started"))
         short = [two.submit("nothing") for _ in range(40)]  # some of them are in its socket
-        assert {two.outcome(each).how for each in short} == {How.SUCCEEDED}
+        assert {two.outcome(each).how for each in short} <= {How.SUCCEEDED, How.RETURNED}
         assert held.run_id not in two.outcomes
         (tmp_path / "go").touch()
         assert two.outcome(held).how == How.SUCCEEDED
@@ -192,16 +192,18 @@ class TestDeath:
         ],
     )
     def test_the_error_says_how_it_died(self, one: Stand, job: str, params: dict[str, object], error: str) -> None:
-        outcome = one.outcome(one.submit(job, **params))
+        outcome = one.run(job, **params)
         assert (outcome.how, outcome.error) == (How.CRASHED, error)
-        assert one.outcome(one.submit("nothing")).how == How.SUCCEEDED
+        assert one.run("nothing").how == How.SUCCEEDED
 
     def test_only_the_run_that_was_executing_has_crashed(self, one: Stand) -> None:
         one.pump([NOTHING] * 500)
         one.submitted.clear()
         one.outcomes.clear()
         one.pump([NOTHING] * 100 + [("exit_hard", {"status": 1})] + [NOTHING] * 100)
-        assert Counter(outcome.how for outcome in one.outcomes.values()) == {How.SUCCEEDED: 200, How.CRASHED: 1}
+        hows = Counter(outcome.how for outcome in one.outcomes.values())
+        assert hows[How.CRASHED] == 1
+        assert hows[How.SUCCEEDED] + hows[How.RETURNED] == 200  # back if the next worker takes a second to start
 
     def test_what_a_dead_worker_left_behind_ends_with_it(self, one: Stand, tmp_path: Path) -> None:
         left = one.submit("leave_children", path=str(tmp_path / "child"), status=1)
@@ -244,7 +246,7 @@ class TestStopping:
         assert said(tmp_path / "x.why") == "cancelled"
         assert (tmp_path / "x.cleaned").exists()
         assert not is_alive(pid)
-        assert one.outcome(one.submit("nothing")).how == How.SUCCEEDED
+        assert one.run("nothing").how == How.SUCCEEDED
 
     def test_cleaning_up_is_not_interrupted_a_second_time(self, one: Stand, tmp_path: Path) -> None:
         held = one.submit("clean_up", path=str(tmp_path / "x"), takes_s=0.5)
@@ -270,7 +272,7 @@ class TestStopping:
     ) -> None:
         held = brisk.submit("hold_the_gil", path=str(tmp_path / "pid"))
         pid = int(said(tmp_path / "pid"))
-        others = [brisk.outcome(brisk.submit("nothing")).how for _ in range(20)]
+        others = [brisk.run("nothing").how for _ in range(20)]
         assert set(others) == {How.SUCCEEDED}
         outcome = brisk.outcome(held)
         assert (outcome.how, outcome.error_code) == (How.TIMED_OUT, "timeout")
@@ -300,8 +302,8 @@ class TestStopping:
         assert one.outcome(held).how == How.CANCELLED
 
     def test_a_run_that_is_over_may_do_nothing_more(self, one: Stand, tmp_path: Path) -> None:
-        one.outcome(one.submit("outlive", path=str(tmp_path / "x")))
-        one.outcome(one.submit("nothing"))
+        one.run("outlive", path=str(tmp_path / "x"))
+        one.run("nothing")
         (tmp_path / "x.go").touch()
         assert (said(tmp_path / "x.before"), said(tmp_path / "x.after")) == ("False", "True")
 
@@ -366,7 +368,7 @@ class TestTrust:
         assert gone(*pids) - lost_at < TIMINGS.term_grace_s
         assert two.runner.room() == 0
         two.trust()
-        assert two.outcome(two.submit("nothing")).how in (How.SUCCEEDED, How.RETURNED)
+        assert two.run("nothing").how == How.SUCCEEDED
         two.pump([NOTHING] * 10)
 
     def test_a_run_that_comes_again_is_not_taken_for_the_one_that_was_lost(self, tmp_path: Path) -> None:

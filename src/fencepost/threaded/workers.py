@@ -88,6 +88,8 @@ class Workers:
 
     def close(self) -> None:
         with self._lock:
+            if self._is_closed:
+                return
             self._is_closed = True
             self._poll.close()
             os.close(self._woken)
