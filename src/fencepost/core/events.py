@@ -35,6 +35,8 @@ class What(StrEnum):
     RUN_LOST = "run lost"  # its node or its worker was lost
     RUN_CANCELLED = "run cancelled"
     RUN_REFUSED = "run refused"  # it ended, and was no longer ours
+    RUN_SUSPENDED = "run suspended"  # the ledger does not answer; its effects are fenced, so it is kept up
+    RUN_RESUMED = "run resumed"  # it was suspended, and is still ours
     RUN_ABANDONED = "run abandoned"  # it was stopped and reported, but what executes it has not ended
     RUNNER_WARNING = "runner warning"
     LEDGER_TROUBLE = "ledger trouble"

@@ -29,6 +29,9 @@ from enum import Enum
 
 from fencepost.core.timings import Timings
 
+RAN_OUT = "trust ran out: the store did not confirm a renewal in time"
+"""The reason for which a session ends of which nobody said that it is gone."""
+
 
 class Phase(Enum):
     """Where a session stands."""
@@ -104,7 +107,7 @@ class LeaseMachine:
         if self.phase is not Phase.HELD:
             return WakeAt(float("inf"))
         if now >= self.trusted_until:
-            return self._lose("trust ran out: the store did not confirm a renewal in time")
+            return self._lose(RAN_OUT)
         return WakeAt(self.trusted_until)
 
     def renewed(self, *, sent_at: float, now: float) -> StepDown | WakeAt:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from fencepost.core.events import Event, What
 from fencepost.core.grants import Grant, Lost, Session
-from fencepost.core.lease import Effect, LeaseMachine, Phase, Renew, StepDown, WakeAt
+from fencepost.core.lease import RAN_OUT, Effect, LeaseMachine, Phase, Renew, StepDown, WakeAt
 from fencepost.core.runtime import Runtime
 from fencepost.core.timings import Timings
 from fencepost.errors import StoreUnavailable
@@ -97,7 +97,7 @@ class KeptSession:
         """Say why the session can no longer be trusted."""
         if self._machine.phase is Phase.ENDED:
             return "the store was closed"
-        return self._machine.reason or "trust ran out: the store did not confirm a renewal in time"
+        return self._machine.reason or RAN_OUT
 
     def begin(self, grant_id: str) -> bool:
         """Reserve the session for one acquisition; False when it takes none any more."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from fencepost.core.events import Event, What
 from fencepost.core.grants import Grant
+from fencepost.core.lease import RAN_OUT
 from fencepost.core.runtime import Runtime
 from fencepost.core.timings import Timings
 from fencepost.errors import LeaseLost, StoreUnavailable
@@ -92,6 +93,11 @@ class Lease:
     def lost_reason(self) -> str | None:
         """Why it was lost, or None."""
         return self._lost_reason if self.lost else None
+
+    @property
+    def ran_out(self) -> bool:
+        """Whether it was lost because the store did not answer in time, and nobody said that it is gone."""
+        return self.lost_reason == RAN_OUT
 
     def check(self) -> None:
         """Ask the store whether this is still the current grant; raise `LeaseLost` if it is not.

@@ -29,6 +29,7 @@ _LEVELS = {
     What.RUN_DEAD: logging.ERROR,
     What.RUN_LOST: logging.WARNING,
     What.RUN_REFUSED: logging.WARNING,
+    What.RUN_SUSPENDED: logging.WARNING,
     What.RUN_ABANDONED: logging.WARNING,
     What.RUNNER_WARNING: logging.WARNING,
     What.LEDGER_TROUBLE: logging.WARNING,

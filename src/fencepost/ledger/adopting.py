@@ -1,0 +1,60 @@
+"""Adopting: a process that joined again goes on with runs that it began under an identity it has lost.
+
+A session that ran out is never renewed, so after an outage the process is somebody else. The work it kept up meanwhile
+is still its own if nobody has taken it: the run's row says so, and that row is the fence. Token and attempt stay what
+they are; only the name of the node changes, and from then on the new session answers for the run.
+
+**Promises.** A run is adopted only if it is still running, under that token, in the name of one of the `formers`: by
+compare-and-set, so of a reaper and an adopter one comes first, and the other finds nothing. Repeating it after an
+answer that was lost gives the same answer. Each adoption is in the journal.
+
+**Locks.** Rows of `run`, by their ids, waiting: for a finish, a reaper or a fenced transaction about to commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from fencepost.core.events import What
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects.dialect import Cursor
+from fencepost.ledger.dialects.hot import Hot, Match, hot_words, listed
+
+Key = tuple[int, int]
+"""A run and the token under which it is ours."""
+
+_FIND = """
+SELECT r.id, r.token, r.node FROM {run} r
+WHERE {ints:r.id} AND {was:r.state} = 'running' ORDER BY r.id{for_update}
+"""
+_SOURCE = "{rows:e id=int token=int node=text}"
+_SAME = Match("id", "id", "r.token = e.token AND r.state = 'running'")
+_NOTE = """
+INSERT INTO {journal} (at, what, job, run_id, schedule, node, token, reason)
+SELECT e.at, e.what, (SELECT r.job FROM {run} r WHERE r.id = e.id), e.id,
+  (SELECT r.schedule FROM {run} r WHERE r.id = e.id), e.node, e.token, e.reason
+FROM {rows:e id=int token=int at=int what=text node=text reason=text}
+"""
+
+
+def adopt(desk: Desk, *, formers: Collection[str], node: str, runs: Collection[Key]) -> set[Key]:
+    """Take over what `formers` were running, in the name of `node`; return those of `runs` that are now its own."""
+    if not runs:
+        return set()
+    hot = hot_words(desk)
+    return desk.write(lambda cursor: _adopt(cursor, hot, formers, node, frozenset(runs)))
+
+
+def _adopt(cursor: Cursor, hot: Hot, formers: Collection[str], node: str, runs: frozenset[Key]) -> set[Key]:
+    found = hot.rows(cursor, _FIND, hot.ints(sorted(run_id for run_id, _ in runs)))
+    us = {*formers, node}
+    ours = {(run_id, token): by for run_id, token, by in found if (run_id, token) in runs and by in us}
+    orphans = {key: former for key, former in ours.items() if former != node}
+    if orphans:
+        update = hot.update_from("run", source=_SOURCE, on=_SAME, sets={"node": "e.node"})
+        hot.change(cursor, update, listed([[*key, node] for key in orphans]))
+        now_us = hot.now_us(cursor)
+        reason = "its node lost touch with the ledger, kept it up and joined again; before, it was "
+        rows = [[*key, now_us, What.RUN_RESUMED, node, reason + former] for key, former in orphans.items()]
+        hot.change(cursor, _NOTE, listed(rows))
+    return set(ours)
