@@ -334,6 +334,7 @@ class ProcessRunner:
         match answer:
             case ["ready"]:
                 self._crew.welcome(hand)
+                self._has_news = True  # there is room where there was none
             case ["failed", why]:
                 hand.trouble = why
             case ["interrupted", serial, *rest]:
