@@ -173,6 +173,7 @@ class Node:
         for loop in self._loops:
             loop.start()
         self._listening = self._runtime.spawn("fencepost-listener", self._listen)
+        self._ledger.pool.rest()  # what was needed to begin is not needed to go on
 
     def stop(self, grace_s: float) -> None:
         """Claim nothing more, give what runs `grace_s` to end, tell the ledger, and leave."""

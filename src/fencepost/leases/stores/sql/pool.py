@@ -19,8 +19,14 @@ class _Ticket:
     connection: Connection | None = None
 
 
+_UNUSED_S = 30.0
+
+
 class Pool:
-    """At most `limit` connections, made when needed. Who comes too many waits in line."""
+    """At most `limit` connections, made when needed. Who comes too many waits in line.
+
+    The one used last is used next, so those at the bottom rest; what has rested for long is closed by whoever comes.
+    """
 
     def __init__(self, runtime: Runtime, connect: Callable[[float], Connection], *, limit: int) -> None:
         self._runtime = runtime
@@ -30,7 +36,7 @@ class Pool:
 
     def _reset(self) -> None:
         self._lock = self._runtime.lock()
-        self._idle: list[Connection] = []
+        self._idle: list[tuple[Connection, float]] = []  # and since when
         self._queue: deque[_Ticket] = deque()
         self._made = 0
         self._is_open = True
@@ -40,7 +46,7 @@ class Pool:
         ticket = None
         with self._lock:
             if self._idle:
-                return self._idle.pop(), True
+                return self._idle.pop()[0], True
             if self._made < self._limit:
                 self._made += 1
             else:
@@ -59,8 +65,10 @@ class Pool:
                 ticket.served.set()
                 return
             if self._is_open:
-                self._idle.append(connection)
-                return
+                unused = self._swapped(connection)
+                if unused is None:
+                    return
+                connection = unused
         self.drop(connection)
 
     def drop(self, connection: Connection) -> None:
@@ -75,7 +83,7 @@ class Pool:
             idle, self._idle = self._idle, []
             for _ in idle:
                 self._free_place()
-        for connection in idle:
+        for connection, _ in idle:
             _close(connection)
 
     def open(self) -> None:
@@ -89,9 +97,17 @@ class Pool:
 
     def forget(self) -> tuple[list[Connection], int]:
         """Start anew after a fork. Return the idle connections of the parent, and how many were in use."""
-        idle, in_use = self._idle, self._made - len(self._idle)
+        idle, in_use = [connection for connection, _ in self._idle], self._made - len(self._idle)
         self._reset()
         return idle, in_use
+
+    def _swapped(self, connection: Connection) -> Connection | None:
+        """Keep a connection; return another in its place that nobody has needed for long."""
+        now = self._runtime.monotonic()
+        self._idle.append((connection, now))
+        if len(self._idle) > 1 and self._idle[0][1] < now - _UNUSED_S:
+            return self._idle.pop(0)[0]
+        return None
 
     def _new(self, deadline: float) -> Connection:
         try:
