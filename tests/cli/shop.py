@@ -44,3 +44,10 @@ def nap(run, seconds: float, folder: str) -> None:
     Path(folder, "napping.new").rename(Path(folder, "napping"))
     time.sleep(seconds)
     Path(folder, "done").write_text("done")
+
+
+@app.job(on_crash="hold")
+def fall(run) -> None:
+    """Take its process along, once."""
+    if run.attempt == 1:
+        os._exit(9)

@@ -132,6 +132,19 @@ def test_cancelled_it_is_really_stopped(ledger: str, tmp_path: Path) -> None:
         assert not (tmp_path / "done").exists()
 
 
+def test_what_took_its_worker_along_is_held_for_a_person_until_one_releases_it(ledger: str, tmp_path: Path) -> None:
+    with node(ledger, tmp_path) as running:
+        run = running.trigger("fall")
+        until(lambda: call("runs", "--held", "--json", ledger=ledger).json, LONG_S, what="it is held")
+        assert running.trigger("add", "-p", "a=3", "--wait")  # so that whoever might claim it again had the time
+        shown = call("show", str(run), ledger=ledger)
+        assert "held for a person" in shown.stdout
+        assert f"fencepost release {run}" in shown.stdout
+        call("release", str(run), ledger=ledger)
+        until(lambda: running.state(run) == "succeeded", LONG_S, what="it went on")
+        assert call("show", str(run), "--json", ledger=ledger).json["attempts"] == 2
+
+
 def test_the_ledger_may_be_named_where_the_application_does_not(tmp_path: Path) -> None:
     (tmp_path / "fixed.py").write_text("from fencepost import App\napp = App('sqlite:///own.db')\n")
     done = fencepost("run", "fixed:app", "--ledger", "sqlite:///other.db", cwd=tmp_path)

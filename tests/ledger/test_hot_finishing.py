@@ -79,11 +79,20 @@ class TestBelievedEndings:
     def test_retry_is_queued_or_waits_for_its_time(
         self, scene: Scene, claimed: Claim, delay_us: int, expected: tuple[str, str | None]
     ) -> None:
-        finished = scene.finish(failed(claimed, "waiting", delay_us=delay_us, error="again"))
+        finished = scene.finish(failed(claimed, "queued", delay_us=delay_us, error="again"))
         run = scene.run(claimed.run_id)
         assert (run["state"], run["waits_for"]) == expected
         assert (run["available_at"], run["ended_at"]) == (finished.now_us + delay_us, None)
         assert (run["attempts"], run["failures"], run["error"]) == (1, 1, "again")
+
+    def test_run_that_is_held_waits_for_a_person_and_for_nothing_else(self, scene: Scene, claimed: Claim) -> None:
+        other = scene.add_one()
+        scene.finish(ending(claimed, "waiting", "lost", why="it crashed"), ending(scene.claim_one()))
+        run = scene.run(claimed.run_id)
+        assert (run["state"], run["waits_for"], run["why"]) == ("waiting", "person", "it crashed")
+        assert (run["crashes"], run["ended_at"]) == (1, None)
+        assert scene.state(other) == "succeeded"
+        assert scene.claim().claims == []
 
     def test_next_attempt_has_the_next_number_and_a_higher_token(self, scene: Scene, claimed: Claim) -> None:
         scene.finish(failed(claimed, "queued"))
@@ -113,7 +122,7 @@ class TestBelievedEndings:
         self, scene: Scene, claimed: Claim, outcome: str | None
     ) -> None:
         scene.change("UPDATE {run} SET cancel_requested_at = 5")
-        finished = scene.finish(ending(claimed, "waiting", outcome, delay_us=HOUR_US))
+        finished = scene.finish(ending(claimed, "queued", outcome, delay_us=HOUR_US))
         run = scene.run(claimed.run_id)
         assert (run["state"], run["waits_for"], run["ended_at"]) == ("cancelled", None, finished.now_us)
 
@@ -208,7 +217,7 @@ class TestKeys:
         assert scene.claim_one().run_id == urgent
 
     @pytest.mark.parametrize(
-        "how", [ending, failed, handed_back, lambda each: failed(each, "waiting", delay_us=HOUR_US)]
+        "how", [ending, failed, handed_back, lambda each: failed(each, "queued", delay_us=HOUR_US)]
     )
     def test_however_it_ended(self, scene: Scene, how) -> None:
         scene.add(*[Requested("job", "manual", exclusive_key="k")] * 2)

@@ -33,6 +33,7 @@ CLAIM_COLUMNS = (
 )
 # A LIMIT that is a parameter makes for plans that scan, and one text for every number for as many statements to keep.
 _AGAIN = frozenset(("queued", "waiting"))
+_PERSON = {"waiting": "person"}
 _LIMITS = (500, 400, 300, 200, 150, 100, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 
 
@@ -208,15 +209,16 @@ def _is_encodable(text: str) -> bool:
 
 
 def written(endings: Sequence[Ending], *, horizon_us: int) -> Endings:
-    """Return endings as they are written: a next attempt is queued, or waits for a time beyond the horizon."""
+    """Return endings as they are written, each with what its run waits for.
+
+    A next attempt is queued, or waits for a time beyond the horizon. What ends as waiting is held for a person.
+    """
     if all(ending.state not in _AGAIN for ending in endings):
         return Endings(endings)
-    rows = [_again(ending, horizon_us) if ending.state in _AGAIN else ending for ending in endings]
-    return Endings(rows, ["time" if row.state == "waiting" else None for row in rows])
-
-
-def _again(ending: Ending, horizon_us: int) -> Ending:
-    return ending._replace(state="waiting" if ending.delay_us > horizon_us else "queued")
+    is_far = [ending.state == "queued" and ending.delay_us > horizon_us for ending in endings]
+    rows = [each._replace(state="waiting") if far else each for each, far in zip(endings, is_far, strict=True)]
+    words = ["time" if far else _PERSON.get(each.state) for each, far in zip(endings, is_far, strict=True)]
+    return Endings(rows, words)
 
 
 def hot_words(desk: Desk) -> Hot:
