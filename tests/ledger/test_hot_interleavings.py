@@ -237,11 +237,14 @@ def drained_after(scene: Scene) -> None:
 
 
 class TestEndsThatMeet:
-    def test_of_finish_and_reap_exactly_one_ends_the_attempt(self, scene: Scene, actors: list[Actor]) -> None:
+    @pytest.mark.parametrize("keys", [("k", None), (None, None)])
+    def test_of_finish_and_reap_exactly_one_ends_the_attempt(
+        self, scene: Scene, actors: list[Actor], keys: tuple[str | None, ...]
+    ) -> None:
         for schedule in orders((FINISH_STEPS, REAP_STEPS)):
             reset(scene)
-            both = held(scene, "k", None)
-            [next_id] = waiting(scene, "k")
+            both = held(scene, *keys)
+            waits_for_k = waiting(scene, "k") if "k" in keys else []
             finished, reaped = played(actors, [finishes(*both), reaps("one")], schedule)
             assert_sound(scene, schedule)
             assert sorted(finished.refused) == [each.run_id for each in reaped], schedule
@@ -250,21 +253,27 @@ class TestEndsThatMeet:
                 is_lost = each.run_id in finished.refused
                 assert attempt["outcome"] == ("lost" if is_lost else "succeeded"), schedule
                 assert scene.state(each.run_id) == ("queued" if is_lost else "succeeded"), schedule
-            assert scene.state(next_id) == "queued", schedule
+            assert scene.states(waits_for_k) == ["queued"] * len(waits_for_k), schedule
 
-    def test_finish_that_is_repeated_before_the_first_is_answered(self, scene: Scene, actors: list[Actor]) -> None:
+    @pytest.mark.parametrize("keys", [("k", None), (None, None)])
+    def test_finish_that_is_repeated_before_the_first_is_answered(
+        self, scene: Scene, actors: list[Actor], keys: tuple[str | None, ...]
+    ) -> None:
         for schedule in orders((FINISH_STEPS, FINISH_STEPS)):
             reset(scene)
-            both = held(scene, "k", None)
+            both = held(scene, *keys)
             answers = played(actors, [finishes(*both), finishes(*both)], schedule)
             assert [each.refused for each in answers] == [[], []], schedule
             assert_sound(scene, schedule)
             assert scene.journal() == [], schedule
 
-    def test_two_reapers_lose_an_attempt_once(self, scene: Scene, actors: list[Actor]) -> None:
+    @pytest.mark.parametrize("keys", [("k", None), (None, None)])
+    def test_two_reapers_lose_an_attempt_once(
+        self, scene: Scene, actors: list[Actor], keys: tuple[str | None, ...]
+    ) -> None:
         for schedule in orders((REAP_STEPS, REAP_STEPS)):
             reset(scene)
-            both = held(scene, "k", None)
+            both = held(scene, *keys)
             answers = played(actors, [reaps("one"), reaps("one")], schedule)
             reaped = sorted(each.run_id for answer in answers for each in answer)
             assert reaped == sorted(each.run_id for each in both), schedule
