@@ -94,6 +94,17 @@ class TestBelievedEndings:
         assert scene.state(other) == "succeeded"
         assert scene.claim().claims == []
 
+    @pytest.mark.parametrize("key", [None, "k"])
+    def test_lost_worker_is_in_the_journal_once(self, scene: Scene, key: str | None) -> None:
+        run_id = scene.add_one(exclusive_key=key)
+        lost = ending(scene.claim_one(), "queued", "lost", error="killed by signal 9", why="it runs again")
+        for _ in range(2):
+            assert scene.finish(lost).refused == []
+        [entry] = scene.journal()
+        assert (entry["what"], entry["run_id"], entry["job"], entry["node"]) == ("run lost", run_id, "job", "node")
+        assert (entry["token"], entry["reason"]) == (lost.token, "killed by signal 9; it runs again")
+        assert scene.state(run_id) == "queued"
+
     def test_next_attempt_has_the_next_number_and_a_higher_token(self, scene: Scene, claimed: Claim) -> None:
         scene.finish(failed(claimed, "queued"))
         again = scene.claim_one()

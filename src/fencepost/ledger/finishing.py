@@ -47,12 +47,41 @@ def finish(desk: Desk, endings: Sequence[Ending]) -> Finished:
     keys = sorted({ending.exclusive_key for ending in ordered if ending.exclusive_key is not None})
     rows = written(ordered, horizon_us=HORIZON_US)
     promoted = 0
-    if keys:
-        now_us, count, promoted = desk.write(lambda cursor: end_keyed(cursor, hot, rows, keys))
+    lost = [ending for ending in ordered if ending.outcome == "lost"]
+    if keys or lost:
+        now_us, count, promoted = desk.write(lambda cursor: _end(cursor, hot, rows, keys=keys, lost=lost))
     else:
         now_us, count = hot.end_alone(desk, rows)
     refused = [] if count == len(ordered) else _refused(desk, hot, ordered, now_us)
     return Finished(now_us, refused, promoted)
+
+
+def _end(
+    cursor: Cursor, hot: Hot, rows: Endings, *, keys: Sequence[str], lost: Sequence[Ending]
+) -> tuple[int, int, int]:
+    """End attempts in one transaction with what is noted of those whose workers were lost."""
+    if lost:
+        _note_lost(cursor, hot, lost)
+    return end_keyed(cursor, hot, rows, keys) if keys else (*hot.end(cursor, rows), 0)
+
+
+_NOTE_LOST = """
+INSERT INTO {journal} (at, what, job, run_id, schedule, node, token, reason)
+SELECT e.at, e.what, r.job, r.id, r.schedule, r.node, r.token, e.reason
+FROM {rows:e id=int token=int attempt=int at=int what=text reason=text}, {run} r
+WHERE r.id = e.id AND r.token = e.token AND r.attempts = e.attempt AND {was:r.state} = 'running'
+"""
+
+
+def _note_lost(cursor: Cursor, hot: Hot, lost: Sequence[Ending]) -> None:
+    """Note the attempts whose workers were lost, before they end: those of them that are still ours."""
+    at_us = hot.now_us(cursor)
+    rows = [[e.run_id, e.token, e.attempt, at_us, What.RUN_LOST, _how_lost(e)] for e in lost]
+    hot.change(cursor, _NOTE_LOST, listed(rows))
+
+
+def _how_lost(ending: Ending) -> str:
+    return "; ".join(text for text in (ending.error, ending.why) if text)
 
 
 _LOCK_KEYS = "SELECT x.key, x.run_id, x.token FROM {exclusive} x WHERE {texts:x.key} ORDER BY x.key{for_update}"
