@@ -128,6 +128,11 @@ def timeouts_of(jobs: Jobs) -> dict[str, float]:
     return {name: job.policy.timeout_s for name, job in jobs.items()}
 
 
+def fenced_of(jobs: Jobs) -> frozenset[str]:
+    """Return the jobs whose runs are suspended, not stopped, while the ledger does not answer."""
+    return frozenset(name for name, job in jobs.items() if not job.policy.stops_in_doubt)
+
+
 def local_runners(app: App) -> dict[str, Runner]:
     """Return the runners that execute inside this process, by the kind of job; only those that there are jobs for."""
     kinds = {job.kind for job in app.jobs.values()}
@@ -142,7 +147,14 @@ def _threads(app: App) -> Runner:
         return invoke(jobs[claim.job], claim, context)
 
     jobs = dict(app.jobs)
-    runner = ThreadRunner(call, timeouts=timeouts_of(app.jobs), runtime=app.runtime, slots=slots_of(app), emit=app.emit)
+    runner = ThreadRunner(
+        call,
+        timeouts=timeouts_of(app.jobs),
+        runtime=app.runtime,
+        slots=slots_of(app),
+        fenced=fenced_of(app.jobs),
+        emit=app.emit,
+    )
     context = replace(app.worker_context(), standing=runner)
     return runner
 
@@ -154,7 +166,9 @@ def _loop(app: App) -> Runner:
         return await invoke_async(jobs[claim.job], claim, context)
 
     jobs = dict(app.jobs)
-    runner = AsyncioRunner(call, timeouts=timeouts_of(app.jobs), runtime=app.runtime, emit=app.emit)
+    runner = AsyncioRunner(
+        call, timeouts=timeouts_of(app.jobs), runtime=app.runtime, fenced=fenced_of(app.jobs), emit=app.emit
+    )
     context = replace(app.worker_context(), standing=runner)
     return runner
 

@@ -127,7 +127,7 @@ class Supervision:
 
     def _runners(self) -> dict[str, Runner]:
         """Return worker processes for functions and coroutines; programs have a runner of their own anyway."""
-        from fencepost.app.composing import local_runners, timeouts_of  # noqa: PLC0415
+        from fencepost.app.composing import fenced_of, local_runners, timeouts_of  # noqa: PLC0415
         from fencepost.engine.jobs import COMMAND  # noqa: PLC0415
         from fencepost.engine.runners.process import ProcessRunner  # noqa: PLC0415
 
@@ -141,6 +141,7 @@ class Supervision:
                 timings=app.settings.timings,
                 runtime=app.runtime,
                 timeouts=timeouts_of(app.jobs),
+                fenced=fenced_of(app.jobs),
                 node=app.node_name,
                 prepare=speech.PREPARE.get(self._log_format),
                 emit=app.emit,

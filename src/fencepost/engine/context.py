@@ -26,7 +26,15 @@ class Standing(Protocol):
     def stopped(self, run_id: int, token: int) -> StopReason | None:
         """Return why this run has to stop, or None while it may go on. Local, cheap, and asked often.
 
-        `StopReason.LOST` also once the node's trust has run out, whether or not anybody said so.
+        `StopReason.LOST` also once the node's trust has run out, whether or not anybody said so; but not for a run
+        that is suspended.
+        """
+        ...
+
+    def suspended(self, run_id: int, token: int) -> bool:
+        """Whether nobody knows if this run may go on, and it need not stop: its effects are fenced.
+
+        Local, and true from the moment the node's trust has run out, whether or not anybody said so.
         """
         ...
 
@@ -37,6 +45,10 @@ class Unstopped:
     def stopped(self, run_id: int, token: int) -> StopReason | None:
         """Never."""
         return None
+
+    def suspended(self, run_id: int, token: int) -> bool:
+        """Never."""
+        return False
 
 
 UNSTOPPED = Unstopped()

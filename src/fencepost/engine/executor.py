@@ -77,6 +77,7 @@ def load_executor(greeting: Greeting, trust: BoardTrust) -> JobExecutor:
         getattr(importlib.import_module(module), function)()
     application = load_app(greeting.app)
     context = application.worker_context()
+    trust.fenced = frozenset(name for name, job in application.jobs.items() if not job.policy.stops_in_doubt)
     return JobExecutor(application.jobs, replace(context, standing=trust, node=greeting.node or context.node))
 
 

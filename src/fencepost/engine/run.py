@@ -12,6 +12,10 @@
 right is gone, `Stopped` when somebody cancelled it or its time is over. What it writes through `transaction` after
 that is refused.
 
+**Suspended.** While nobody knows whether the run is still ours (the ledger does not answer), a run of a job that
+declares ``effects="fenced"`` is not stopped: `check` and the beginning of a `transaction` wait until that is known.
+It then goes on, or gets `LeaseLost`.
+
 **Not promised.** That `lost` is True the moment another node takes the run over: this process may be cut off. The fence
 is what refuses its writes.
 """
@@ -20,6 +24,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from contextvars import ContextVar
 from datetime import datetime, tzinfo
@@ -37,6 +42,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection, Engine
+
+
+_LOOK_EVERY_S = 0.05  # while it is suspended; in a worker process there is nothing to wait for but a word of memory
 
 
 class Window(NamedTuple):
@@ -144,10 +152,14 @@ class Run:
     def check(self, *, ask_ledger: bool = False) -> None:
         """Raise `LeaseLost` if the right to run is gone, `Stopped` if the run was cancelled or is out of time.
 
-        For loops that do not otherwise call the run. With `ask_ledger` the ledger is asked too (a round trip):
-        `LedgerUnavailable` then means that nobody knows.
+        For loops that do not otherwise call the run. While the run is suspended, it waits until that is known; but not
+        on an event loop, where it would keep all others waiting: there it returns. With `ask_ledger` the ledger is
+        asked too (a round trip): `LedgerUnavailable` then means that nobody knows.
         """
-        self._raise_if_stopped()
+        if is_on_event_loop():
+            self.raise_if_stopped()
+        else:
+            self.wait_while_suspended()
         if ask_ledger and not self._context.is_ours(self.id, self.token):
             raise self._lost("the ledger has given it to somebody else, or ended it")
 
@@ -156,7 +168,7 @@ class Run:
 
         >>> run.progress(0.5, "half way")  # doctest: +SKIP
         """
-        self._raise_if_stopped()
+        self.raise_if_stopped()
         if self._progress is None:
             self._progress = Progress(self._context, self.id, self.token)
         self._progress.show(fraction, note)
@@ -198,7 +210,16 @@ class Run:
             self._progress = Progress(self._context, self.id, self.token)
         return self._progress.hold()
 
-    def _raise_if_stopped(self) -> None:
+    def wait_while_suspended(self) -> None:
+        """Wait until it is known that this run may go on; raise if it may not."""
+        claim, context = self._claim, self._context
+        self.raise_if_stopped()
+        while context.standing.suspended(claim.run_id, claim.token):
+            context.runtime.sleep(_LOOK_EVERY_S)
+            self.raise_if_stopped()
+
+    def raise_if_stopped(self) -> None:
+        """Raise if the right to run is gone, or it was told to stop. Never waits."""
         why = self._context.standing.stopped(self._claim.run_id, self._claim.token)
         if why is StopReason.LOST:
             raise self._lost("this node is no longer trusted, or the run was taken over")
@@ -240,6 +261,12 @@ class RunLog(logging.LoggerAdapter[logging.Logger]):
         known = dict(self.extra or {})
         kwargs["extra"] = {**(kwargs.get("extra") or {}), **known, "fencepost": known}
         return msg, kwargs
+
+
+def is_on_event_loop() -> bool:
+    """Whether the calling thread runs an event loop now; asyncio is not imported to find out."""
+    asyncio = sys.modules.get("asyncio")
+    return asyncio is not None and asyncio._get_running_loop() is not None
 
 
 current: ContextVar[Run | None] = ContextVar("fencepost_current_run", default=None)

@@ -49,15 +49,20 @@ class NodeTrust:
         """Whether the node may not act now."""
         return not self.is_trusted(self._monotonic())
 
+    def told(self, run_id: int, token: int) -> StopReason | None:
+        """Return for what this run was told to stop, or None if it was not."""
+        return self._stopped.get((run_id, token)) if self._stopped else None
+
     def stopped(self, run_id: int, token: int) -> StopReason | None:
         """Return why this run has to stop, or None while it may go on."""
-        if self._stopped and (why := self._stopped.get((run_id, token))) is not None:
-            return why
-        return StopReason.LOST if self.lost else None
+        return self.told(run_id, token) or (StopReason.LOST if self.lost else None)
 
 
 class BoardTrust:
-    """Trust inside a worker process, read from its board. Only the claim that executes can have any."""
+    """Trust inside a worker process, read from its board. Only the claim that executes can have any.
+
+    One of a job in `fenced` is suspended, not lost, when the node's trust has run out and nobody said more.
+    """
 
     def __init__(self, board: Board, monotonic: Callable[[], float]) -> None:
         """Read `board`; nothing executes yet."""
@@ -65,6 +70,7 @@ class BoardTrust:
         self._monotonic = monotonic
         self._serial = 0
         self._claim: Claim | None = None
+        self.fenced: frozenset[str] = frozenset()
 
     def begin(self, serial: int, claim: Claim) -> None:
         """Note the claim that executes from now on: whoever still acts for an older one has lost."""
@@ -84,7 +90,15 @@ class BoardTrust:
         """Why the claim that executes has to stop, or None."""
         if (why := self._board.stopped(self._serial)) is not None:
             return why
-        return None if self.is_trusted(self._monotonic()) else StopReason.LOST
+        return StopReason.LOST if self._is_in_doubt and not self._is_fenced else None
+
+    @property
+    def _is_in_doubt(self) -> bool:
+        return not self.is_trusted(self._monotonic())
+
+    @property
+    def _is_fenced(self) -> bool:
+        return self._claim is not None and self._claim.job in self.fenced
 
     def stopped(self, run_id: int, token: int) -> StopReason | None:
         """Return why this run has to stop, or None while it may go on."""
@@ -92,3 +106,7 @@ class BoardTrust:
         if claim is None or claim.run_id != run_id or claim.token != token:
             return StopReason.LOST
         return self.reason
+
+    def suspended(self, run_id: int, token: int) -> bool:
+        """Whether nobody knows if this run may go on, and it need not stop."""
+        return self.stopped(run_id, token) is None and self._is_in_doubt

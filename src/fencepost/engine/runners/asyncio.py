@@ -2,9 +2,9 @@
 
 **Promises.** Those of `local.LocalRunner`. The loop runs on a thread of its own, never on one that the user's code
 shares with us, so whatever a job does to it, heartbeats and the exchange go on. It starts with the first claim and ends
-with `close`. Every run is a task with a context of its own. A run that is stopped, outlives its timeout or outlives the
-node's trust is cancelled; if it has not ended within the grace, it is reported all the same and its place is given to
-another.
+with `close`. Every run is a task with a context of its own. A run that is stopped, outlives its timeout or, unless its
+effects are fenced, outlives the node's trust is cancelled; if it has not ended within the grace, it is reported all the
+same and its place is given to another.
 
 **Not promised.** That a job which blocks the loop is stopped: nothing can, before it awaits something. The watcher, on
 another thread, names the job after a second of silence; deadlines are reported from there; and what waits for the loop
@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from contextvars import Context
 
@@ -50,7 +50,10 @@ class _Sitting:
 
 
 class AsyncioRunner(LocalRunner[_Sitting]):
-    """Executes claims with `invoke`, at most `slots` at a time; `timeouts` are seconds by job."""
+    """Executes claims with `invoke`, at most `slots` at a time; `timeouts` are seconds by job.
+
+    Runs of the jobs in `fenced` are suspended, not cancelled, when trust runs out.
+    """
 
     def __init__(
         self,
@@ -60,9 +63,10 @@ class AsyncioRunner(LocalRunner[_Sitting]):
         runtime: Runtime,
         slots: int = _DEFAULT_SLOTS,
         cancel_grace_s: float = _DEFAULT_GRACE_S,
+        fenced: Collection[str] = (),
         emit: Callable[[Event], None] = quiet,
     ) -> None:
-        super().__init__("task", timeouts=timeouts, slots=slots, runtime=runtime, emit=emit)
+        super().__init__("task", timeouts=timeouts, slots=slots, runtime=runtime, fenced=fenced, emit=emit)
         self._invoke = invoke
         self._stop_grace_s = cancel_grace_s
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -172,7 +176,7 @@ class AsyncioRunner(LocalRunner[_Sitting]):
     def _tend(self, now: float) -> float:
         if not self._trust.is_trusted(now):
             for sitting in self._places():
-                if sitting.claim is not None:
+                if sitting.claim is not None and sitting.claim.job not in self._fenced:
                     self._stop(sitting.claim, StopReason.LOST)
         with self._lock:
             for sitting in self._places():

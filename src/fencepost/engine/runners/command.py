@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fencepost.core.events import Event, What
 from fencepost.core.report import LONGEST_ERROR
@@ -146,6 +146,14 @@ class CommandRunner:
             self._trusted_until = -_FOREVER
             for execution in self._executions.values():
                 self._stop(execution, StopReason.LOST)
+
+    def suspend(self) -> list[Claim]:
+        """Kill all programs: nobody can make one wait."""
+        self.lose()
+        return []
+
+    def resume(self, runs: Collection[tuple[int, int]]) -> None:
+        """There is nothing that could be resumed."""
 
     def take_back(self) -> None:
         """Hand back nothing: whatever was taken has been started."""

@@ -16,6 +16,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 
 from fencepost.core.events import Event, What
+from fencepost.core.runs import Claim
 from fencepost.core.runtime import Ended, Lock, Runtime, Workers
 from fencepost.core.timings import Timings
 from fencepost.engine import wire
@@ -93,6 +94,29 @@ class Crew:
         self.trusted_until = _NEVER
         for hand in self.hands:
             hand.lose()
+
+    def suspend(self) -> list[Claim]:
+        """Kill all but those that execute what may outlast trust; return what those execute."""
+        self.trusted_until = _NEVER
+        kept: list[Claim] = []
+        for hand in self.hands:
+            assignment = hand.suspend()
+            if assignment is None:
+                hand.lose()
+            else:
+                kept.append(assignment.claim)
+        return kept
+
+    def resume(self, hand: Hand) -> None:
+        """Let a worker go on as before."""
+        hand.is_suspended = False
+        self._extend(hand)
+
+    def settle(self, hand: Hand) -> None:
+        """Let trust bind a worker again, before it is given anything else: what was to outlast it has ended."""
+        if hand.is_lifted:
+            hand.is_lifted = hand.is_suspended = False
+            self._extend(hand)
 
     def _extend(self, hand: Hand) -> None:
         term_at, kill_at = self._deadlines()

@@ -25,6 +25,7 @@ from fencepost.engine.runners.outcome import Outcome
 
 LEAD_S = 0.01  # how much short work may wait inside a worker, so that it need not wait for us
 _MOST = 256
+_NOBODY = float("-inf")
 
 
 class Stage(Enum):
@@ -61,6 +62,8 @@ class Hand:
         self.in_hand: dict[int, Assignment] = {}
         self.interrupted: tuple[Assignment, Outcome] | None = None  # told to stop, and what it said to that
         self.is_stuck = False  # its present run takes long: give it nothing more
+        self.is_lifted = False  # its present run, all it has, may outlast trust: its guardian waits for its timeout
+        self.is_suspended = False  # that run has outlasted trust
         self.kill_at = float("inf")
         self._board: Board | None = None
         self._load_s = 0.0
@@ -166,9 +169,29 @@ class Hand:
 
     def trust(self, until: float, *, term_at: float, kill_at: float) -> None:
         """Let the worker act longer."""
-        if self.process is not None and self.stage is not Stage.ENDING:
-            self.board.trust(until)
+        if self.process is None or self.stage is Stage.ENDING or self.is_suspended:
+            return
+        self.board.trust(until)
+        if not self.is_lifted:
             self.process.extend(term_at=term_at, kill_at=kill_at)
+
+    def lift(self, assignment: Assignment, *, term_at: float, kill_at: float) -> None:
+        """Let what the worker executes outlast trust; its supervisor's death still ends it.
+
+        Only if the worker has nothing else: whatever it would turn to next may not.
+        """
+        if self.process is not None and list(self.in_hand.values()) == [assignment]:
+            self.is_lifted = True
+            self.process.extend(term_at=term_at, kill_at=kill_at)
+
+    def suspend(self) -> Assignment | None:
+        """Keep up a run that may outlast trust and was not told to stop; None if there is none."""
+        assignment = next(iter(self.in_hand.values()), None) if self.is_lifted else None
+        if assignment is None or assignment.stop is not None or self.stage is not Stage.READY:
+            return None
+        self.is_suspended = True
+        self.board.trust(_NOBODY)
+        return assignment
 
     def lose(self) -> None:
         """The right to act is gone: end it now."""

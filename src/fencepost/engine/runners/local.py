@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import Generic, Protocol, TypeVar
 
@@ -23,7 +23,7 @@ from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime
 from fencepost.engine.runners import verdicts
-from fencepost.engine.runners.book import Book
+from fencepost.engine.runners.book import Book, Key
 from fencepost.engine.runners.deadlines import Deadlines
 from fencepost.engine.runners.lead import HORIZON_S, Lead
 from fencepost.engine.runners.outcome import How, Outcome
@@ -63,9 +63,12 @@ class LocalRunner(ABC, Generic[P]):
         timeouts: Mapping[str, float | None],
         slots: int,
         runtime: Runtime,
+        fenced: Collection[str] = (),
         emit: Callable[[Event], None] = quiet,
     ) -> None:
         self._name = name
+        self._fenced = frozenset(fenced)
+        self._suspended: set[Key] = set()
         self._slots = slots
         self._runtime = runtime
         self._emit = emit
@@ -139,7 +142,24 @@ class LocalRunner(ABC, Generic[P]):
     def lose(self) -> None:
         """Stop everything now."""
         self._trust.lose()
+        self._suspended.clear()
         self._stop_all(StopReason.LOST)
+
+    def suspend(self) -> list[Claim]:
+        """Keep up the fenced runs that have begun, and stop all else now."""
+        self._trust.lose()
+        held = list(self._book.held.values())
+        self._suspended.intersection_update(map(_key, held))  # the others have ended
+        kept = [claim for claim in held if self._keeps(claim)]
+        for claim in held:
+            if _key(claim) not in self._suspended:
+                self._stop(claim, StopReason.LOST)
+        self._book.tell()
+        return kept
+
+    def resume(self, runs: Collection[Key]) -> None:
+        """Let these go on."""
+        self._suspended.difference_update(runs)
 
     def take_back(self) -> None:
         """Hand back what has not started. Whoever takes a claim out of the queue decides what becomes of it."""
@@ -167,9 +187,18 @@ class LocalRunner(ABC, Generic[P]):
 
     def stopped(self, run_id: int, token: int) -> StopReason | None:
         """Return why this run has to stop, or None while it may go on."""
-        is_ours = (run_id, token) in self._book.held  # first: why it was stopped is noted before it is taken out
-        why = self._trust.stopped(run_id, token)
-        return why if why is not None or is_ours else StopReason.LOST
+        claim = self._book.held.get((run_id, token))  # first: why it was stopped is noted before it is taken out
+        why = self._trust.told(run_id, token)
+        if why is not None or claim is None:
+            return why or StopReason.LOST
+        return None if claim.job in self._fenced or not self._trust.lost else StopReason.LOST
+
+    def suspended(self, run_id: int, token: int) -> bool:
+        """Whether nobody knows if this run may go on, and it need not stop."""
+        if (run_id, token) in self._suspended:
+            return True
+        claim = self._book.held.get((run_id, token))
+        return claim is not None and claim.job in self._fenced and self._trust.lost
 
     # -- what differs ----------------------------------------------------------------------------------------------
 
@@ -211,6 +240,16 @@ class LocalRunner(ABC, Generic[P]):
 
     # -- stopping --------------------------------------------------------------------------------------------------
 
+    def _keeps(self, claim: Claim) -> bool:
+        """Suspend a run, if it has begun, its effects are fenced, and nobody has told it to stop."""
+        if claim.job not in self._fenced:
+            return False
+        with self._lock:
+            is_kept = any(place.claim is claim and place.why is None for place in self._places())
+            if is_kept:
+                self._suspended.add(_key(claim))
+        return is_kept
+
     def _stop_all(self, why: StopReason) -> None:
         for claim in list(self._book.held.values()):
             self._stop(claim, why)
@@ -218,7 +257,7 @@ class LocalRunner(ABC, Generic[P]):
 
     def _stop(self, claim: Claim, why: StopReason) -> None:
         with self._lock:
-            if (claim.run_id, claim.token) in self._book.held:
+            if _key(claim) in self._book.held:
                 self._stop_held(claim, why)
         self._report()
         self._start_or_return()
@@ -322,6 +361,10 @@ class LocalRunner(ABC, Generic[P]):
 
     def _report_trouble(self, error: BaseException) -> None:
         self._emit(Event(What.RUNNER_WARNING, reason=f"the {self._name} runner met {error!r}, and goes on"))
+
+
+def _key(claim: Claim) -> Key:
+    return claim.run_id, claim.token
 
 
 def broken(claim: Claim, error: BaseException) -> Outcome:

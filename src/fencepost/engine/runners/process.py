@@ -15,6 +15,9 @@ stopped, killed, or hangs.
 **Stopping.** The worker raises `Stopped` in the job, so that its ``finally`` blocks run; after `term_grace_s` its
 process group is killed. When the right to act is gone (`lose`, or one run's `StopReason.LOST`), there is no grace.
 
+**Suspended.** A run of a `fenced` job that has been executing for a moment has its worker to itself, and its guardian
+waits for the run's timeout instead of the end of trust. The death of this process still ends it at once.
+
 **Trouble.** Where the application cannot be loaded, workers are started ever less often, `room` is zero, and an event
 tells why in one sentence.
 """
@@ -22,7 +25,7 @@ tells why in one sentence.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from fencepost.core.events import Event, What
@@ -44,6 +47,8 @@ _BUSY_NAP_S, _IDLE_NAP_S = 0.05, 1.0
 _GATHER_S = 0.001  # answers that come together are read together
 _SHUTDOWN_GRACE_S = 3.0
 _PAUSE_S = 0.5
+_SLACK_S = 1.0
+_VERY_LONG_S = 1e9
 
 
 class ProcessRunner:
@@ -57,6 +62,7 @@ class ProcessRunner:
         timings: Timings,
         runtime: Runtime,
         timeouts: Mapping[str, float | None] | None = None,
+        fenced: Collection[str] = (),
         node: str | None = None,
         prepare: str | None = None,
         env: Mapping[str, str] | None = None,
@@ -71,6 +77,7 @@ class ProcessRunner:
             timings: of the node's lease; `term_grace_s` and `kill_s` are what stopping a run may take.
             runtime: starts the workers.
             timeouts: how many seconds a run of a job may take.
+            fenced: the jobs whose runs are suspended, not stopped, while nobody knows whether they may go on.
             node: the name of the node, as runs shall see it.
             prepare: a function, as ``module:name``, that each worker calls before it loads `app`; for logs.
             env: the workers' environment; ours if not given.
@@ -80,6 +87,7 @@ class ProcessRunner:
         self._timings = timings
         self._runtime = runtime
         self._timeouts = timeouts or {}
+        self._fenced = frozenset(fenced)
         self._told = emit
         self._on_outcome: Callable[[], None] = lambda: None
         self._workers = runtime.workers()
@@ -163,10 +171,23 @@ class ProcessRunner:
         """End all workers at once; fresh ones are started when there is trust again."""
         with self._lock:
             self._crew.lose()
-            for assignment in self._queue:
-                self._emit(verdicts.lost(assignment.claim))
-            self._queue.clear()
+            self._lose_queued()
         self._tell()
+
+    def suspend(self) -> list[Claim]:
+        """Keep up the fenced runs that have a worker to themselves, and end all other workers at once."""
+        with self._lock:
+            kept = self._crew.suspend()
+            self._lose_queued()
+        self._tell()
+        return kept
+
+    def resume(self, runs: Collection[tuple[int, int]]) -> None:
+        """Let these go on."""
+        with self._lock:
+            for key in runs:
+                if (assignment := self._held.get(key)) is not None and assignment.hand is not None:
+                    self._crew.resume(assignment.hand)
 
     def take_back(self) -> None:
         """Hand back every claim that has not started."""
@@ -256,8 +277,16 @@ class ProcessRunner:
                 hand.is_stuck = True
                 self._queue.extendleft(reversed(hand.take_back()))
             timeout_s = self._timeouts.get(assignment.claim.job)
+            if hand.is_stuck and not hand.is_lifted and assignment.claim.job in self._fenced:
+                self._lift(hand, assignment, started_at)
             if timeout_s is not None and now - started_at >= timeout_s:
                 self._stop(assignment, StopReason.TIMED_OUT, now)
+
+    def _lift(self, hand: Hand, assignment: Assignment, started_at: float) -> None:
+        """Let a run outlast trust, but not for long its timeout, which it is ours to see to."""
+        timeout_s = self._timeouts.get(assignment.claim.job) or _VERY_LONG_S
+        term_at = started_at + timeout_s + self._timings.stop_s + _SLACK_S
+        hand.lift(assignment, term_at=term_at, kill_at=term_at + self._timings.term_grace_s)
 
     # -- workers die --------------------------------------------------------------------------------------------------
 
@@ -338,14 +367,19 @@ class ProcessRunner:
             case ["failed", why]:
                 hand.trouble = why
             case ["interrupted", serial, *rest]:
-                if (assignment := hand.done(serial)) is not None:
+                if (assignment := self._done(hand, serial)) is not None:
                     hand.interrupted = assignment, wire.outcome_of(assignment.claim, [serial, *rest])
                     hand.kill()
             case [serial, *_]:
-                if (assignment := hand.done(serial)) is not None:
+                if (assignment := self._done(hand, serial)) is not None:
                     outcome = wire.outcome_of(assignment.claim, answer)
                     self._pace.note(assignment.claim.job, outcome.took_us)
                     self._emit(outcome)
+
+    def _done(self, hand: Hand, serial: int) -> Assignment | None:
+        assignment = hand.done(serial)
+        self._crew.settle(hand)
+        return assignment
 
     def _stop(self, assignment: Assignment, why: StopReason, now: float) -> None:
         if assignment.stop is not None and why is not StopReason.LOST:
@@ -364,6 +398,10 @@ class ProcessRunner:
             return 0.0
         grace_s = self._timings.term_grace_s
         return min(grace_s, _SHUTDOWN_GRACE_S) if why is StopReason.SHUTDOWN else grace_s
+
+    def _lose_queued(self) -> None:
+        while self._queue:
+            self._emit(verdicts.lost(self._queue.popleft().claim))
 
     def _hand_back(self, queue: deque[Assignment]) -> None:
         while queue:

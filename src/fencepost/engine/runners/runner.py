@@ -6,7 +6,8 @@ killed, a task is cancelled); where it cannot (a thread), the outcome is reporte
 the run raises, and its writes are refused.
 
 **Trust.** `trust(until)` says until when, on the monotonic clock, this node may act. A runner that can kill sees to it
-that nothing it started outlives that moment, even if nobody speaks to it again.
+that nothing it started outlives that moment, even if nobody speaks to it again. Runs of jobs whose effects are fenced
+are the exception: they are *suspended*, not stopped, when trust runs out, until `resume`, `stop` or `lose` decides.
 
 Batches cross every boundary: what is claimed together is submitted together and, if it ends together, collected
 together.
@@ -14,7 +15,7 @@ together.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from fencepost.core.runs import Claim, StopReason
@@ -54,6 +55,18 @@ class Runner(Protocol):
 
     def lose(self) -> None:
         """Trust is gone: stop everything now. Outcomes are `LOST`, and are not reported to the ledger."""
+        ...
+
+    def suspend(self) -> list[Claim]:
+        """Trust ran out, and nobody knows more: keep up the fenced runs that have begun, and stop all else as `lose`.
+
+        Returns those that it keeps, perhaps none. They stay suspended until they are resumed or stopped, whatever is
+        trusted meanwhile.
+        """
+        ...
+
+    def resume(self, runs: Collection[tuple[int, int]]) -> None:
+        """Let these (run and token) go on: they are still ours. Those it does not have are ignored."""
         ...
 
     def take_back(self) -> None:

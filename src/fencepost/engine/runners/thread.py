@@ -11,7 +11,7 @@ watcher wakes another thread; where runs are known to take long, every claim get
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from contextvars import Context
 
@@ -48,7 +48,10 @@ class _Seat:
 
 
 class ThreadRunner(LocalRunner[_Seat]):
-    """Executes claims with `invoke` on at most `slots` threads; `timeouts` are seconds by job."""
+    """Executes claims with `invoke` on at most `slots` threads; `timeouts` are seconds by job.
+
+    Runs of the jobs in `fenced` are suspended, not stopped, when trust runs out.
+    """
 
     def __init__(
         self,
@@ -57,9 +60,10 @@ class ThreadRunner(LocalRunner[_Seat]):
         timeouts: Mapping[str, float | None],
         runtime: Runtime,
         slots: int = _DEFAULT_SLOTS,
+        fenced: Collection[str] = (),
         emit: Callable[[Event], None] = quiet,
     ) -> None:
-        super().__init__("thread", timeouts=timeouts, slots=slots, runtime=runtime, emit=emit)
+        super().__init__("thread", timeouts=timeouts, slots=slots, runtime=runtime, fenced=fenced, emit=emit)
         self._invoke = invoke
         self._clock = runtime.monotonic
         self._seats: list[_Seat] = []

@@ -1,0 +1,99 @@
+"""What identities of this process that are no more have left behind: kept up and adopted, or given up.
+
+::
+
+    session ran out ──▶ runs of fenced jobs are suspended, all others stopped ──▶ the process joins again
+        ──▶ adopt: still its own? ──yes──▶ resumed under the new identity
+                        │                                                       ──▶ the rest is given up, here
+                        └────no: a reaper was quicker──▶ stopped as lost
+
+The living adopt first: a reaper acts after a ttl of unbroken contact, and this step with the first answer.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import NamedTuple
+
+from fencepost.core.events import Event, What
+from fencepost.core.runs import Claim, StopReason
+from fencepost.engine.burial import Burial
+from fencepost.engine.runners.runner import Runner
+from fencepost.ledger.adopting import Key, adopt
+from fencepost.ledger.desk import Desk
+
+
+class Former(NamedTuple):
+    """An identity that is no more, and what was suspended when it ended."""
+
+    node_id: str
+    suspended: tuple[Claim, ...]
+
+
+class Formers:
+    """The identities whose affairs are not in order yet. Added to by the membership, put in order by the exchange."""
+
+    def __init__(self, burial: Burial, runners: Sequence[Runner], emit: Callable[[Event], None]) -> None:
+        self._burial = burial
+        self._runners = runners
+        self._emit = emit
+        self._formers: list[Former] = []
+        self._adopted: dict[Key, str] = {}
+
+    def __bool__(self) -> bool:
+        """Whether there is something to put in order."""
+        return bool(self._formers)
+
+    def add(self, node_id: str, suspended: Collection[Claim]) -> None:
+        """Note an identity that is no more."""
+        self._formers.append(Former(node_id, tuple(suspended)))
+
+    def adopted_by(self, key: Key) -> str | None:
+        """Return the identity that went on with a run, if it was adopted at the last occasion."""
+        return self._adopted.get(key)
+
+    def settle(self, desk: Desk, *, node_id: str | None, in_hand: Collection[Key]) -> bool:
+        """Adopt what is still ours and give up the rest; False if that has to wait until this process has joined.
+
+        `in_hand` are the runs that have not ended: only those can go on.
+        """
+        formers = list(self._formers)
+        suspended = {_key(claim): claim for former in formers for claim in former.suspended if _key(claim) in in_hand}
+        if suspended:
+            if node_id is None:
+                return False
+            self._adopt(desk, [former.node_id for former in formers], node_id, suspended)
+            self._formers[: len(formers)] = formers = [Former(former.node_id, ()) for former in formers]
+        for former in formers:
+            self._burial.bury(desk, former.node_id, "its session was lost")
+            self._formers.pop(0)
+        return True
+
+    def _adopt(self, desk: Desk, formers: list[str], node_id: str, suspended: dict[Key, Claim]) -> None:
+        adopted = adopt(desk, formers=formers, node=node_id, runs=suspended)
+        self._adopted = dict.fromkeys(adopted, node_id)
+        for runner in self._runners:
+            runner.resume(adopted)
+        for key, claim in suspended.items():
+            if key in adopted:
+                self._emit(told(What.RUN_RESUMED, claim, node_id, "the ledger answers, and it is still ours"))
+            else:
+                for runner in self._runners:
+                    runner.stop(*key, StopReason.LOST)
+
+
+def told(what: What, claim: Claim, node_id: str, reason: str) -> Event:
+    """Return an event about a run."""
+    return Event(
+        what,
+        job=claim.job,
+        run_id=claim.run_id,
+        attempt=claim.attempt,
+        token=claim.token,
+        node=node_id,
+        reason=reason,
+    )
+
+
+def _key(claim: Claim) -> Key:
+    return claim.run_id, claim.token
