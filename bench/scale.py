@@ -191,7 +191,7 @@ class Field:
             raise RuntimeError(f"refused: {refused}")
 
     def _look(self) -> None:
-        look(self._desk, node="bench", queues=("default",))
+        look(self._desk, node="bench", queues=("default",), jobs=self._jobs)
 
     def _plan(self) -> int:
         return plan(self._desk, horizon_us=HORIZON_US, limit=PLANNED, decide=self._ticks.plan).runs

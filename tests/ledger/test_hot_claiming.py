@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost.core.runs import Requested
-from fencepost.ledger.claiming import Blocked, Skipped, keys_wanted, mine
+from fencepost.ledger.claiming import Blocked, Skipped, WantedKey, keys_wanted, mine
 from fencepost.ledger.ledger import Ledger
 from tests.ledger.hot_scene import HOUR_US, Scene, ending, handed_back, replaces, skips, tick, waits
 
@@ -257,19 +257,34 @@ class TestGate:
         assert scene.claim(gate={"k": 5}).claims == []
         assert scene.state(run_id) == "queued"
 
-    def test_keys_wanted_are_the_free_ones_of_due_runs_with_their_last_tokens(self, scene: Scene) -> None:
+    def test_key_that_is_taken_is_decided_about_without_a_token(self, scene: Scene) -> None:
+        _claimed(scene, "k")
+        waiting = scene.add_one(exclusive_key="k")
+        assert [each.run_id for each in scene.claim(gate={"k": 0}).blocked] == [waiting]
+        assert scene.state(waiting) == "waiting"
+
+    def test_keys_wanted_are_those_of_due_runs_with_their_last_tokens(self, scene: Scene) -> None:
         past = _claimed(scene, "used")
         scene.finish(ending(past))
-        _claimed(scene, "taken")
+        holder = _claimed(scene, "taken")
         now_us = scene.now_us()
         scene.add(
             *(Requested("job", "manual", exclusive_key=key) for key in ("used", "used", "new", "taken", None)),
             Requested("job", "manual", exclusive_key="later", available_at_us=now_us + 1_900_000),
             Requested("other", "manual", exclusive_key="unknown"),
             Requested("job", "manual", exclusive_key="elsewhere", queue="mail"),
+            Requested("job", "manual", exclusive_key="urgent", priority=5),
         )
-        wanted = keys_wanted(scene.desk, jobs=("job",), queues=("default",), limit=100)
-        assert wanted == {"used": past.token, "new": 0}
+
+        def wanted(limit: int = 100, without: tuple[str, ...] = ()) -> list[WantedKey]:
+            return keys_wanted(scene.desk, jobs=("job",), queues=("default",), limit=limit, without=without)
+
+        urgent, new = WantedKey("urgent", 0, is_taken=False), WantedKey("new", 0, is_taken=False)
+        used, taken = WantedKey("used", past.token, is_taken=False), WantedKey("taken", holder.token, is_taken=True)
+        assert wanted()[0] == urgent
+        assert sorted(wanted()) == sorted([urgent, used, new, taken])
+        assert wanted(1) == [urgent]
+        assert sorted(wanted(without=("urgent", "used"))) == sorted([new, taken])
 
 
 def _claimed(scene: Scene, key: str):

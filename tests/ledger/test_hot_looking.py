@@ -21,13 +21,13 @@ def scene(ledger: Ledger) -> Iterator[Scene]:
 
 
 def seen(scene: Scene, *queues: str, node: str = "node") -> Look:
-    return look(scene.desk, node=node, queues=queues or ("default",))
+    return look(scene.desk, node=node, queues=queues or ("default",), jobs=("job", "other"))
 
 
 def test_empty_ledger_has_nothing_to_do(scene: Scene) -> None:
     got = seen(scene)
     assert abs(got.now_us - scene.now_us()) < 60_000_000
-    assert got[1:] == (None, None, None, 0, False)
+    assert got[1:] == (None, None, None, 0, False, False)
 
 
 def test_next_times_are_told(scene: Scene) -> None:
@@ -45,6 +45,27 @@ def test_next_times_are_told(scene: Scene) -> None:
     got = seen(scene, "default", "mail")
     assert got[1:4] == (now_us + 700_000, now_us + 20, now_us + HOUR_US)
     assert seen(scene, "mail").next_available_at_us == now_us + 800_000
+
+
+def test_what_is_due_hides_nothing_that_will_be(scene: Scene) -> None:
+    later_us = scene.now_us() + 1_500_000
+    scene.add(Requested("job", "manual"), Requested("other", "manual", available_at_us=later_us))
+    got = seen(scene)
+    assert (got.is_due, got.next_available_at_us) == (True, later_us)
+    scene.claim_one()
+    got = seen(scene)
+    assert (got.is_due, got.next_available_at_us) == (False, later_us)
+
+
+def test_what_is_not_for_the_node_is_not_to_be_done(scene: Scene) -> None:
+    soon_us = scene.now_us() + 1_500_000
+    scene.add(
+        Requested("unknown", "manual"),
+        Requested("unknown", "manual", available_at_us=soon_us),
+        Requested("job", "manual", queue="night"),
+    )
+    got = seen(scene)
+    assert (got.is_due, got.next_available_at_us) == (False, None)
 
 
 def test_what_waits_for_a_key_or_runs_is_not_to_be_done(scene: Scene) -> None:

@@ -166,7 +166,7 @@ def _queue_near(scene: Scene) -> Call:
 def _look(scene: Scene) -> Call:
     queue(scene, 5, available_at_us=scene.now_us() + 1_900_000)
     queue(scene, 5, available_at_us=scene.now_us() + HOUR_US)
-    return lambda scene: look(scene.desk, node="node", queues=("default", "mail"))
+    return lambda scene: look(scene.desk, node="node", queues=("default", "mail"), jobs=("job",))
 
 
 def _cancels(scene: Scene) -> Call:

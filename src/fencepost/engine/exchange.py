@@ -3,32 +3,40 @@
 One step collects outcomes from the runners, finishes them, and claims as much as there is room for; the next claim
 is on its way while the last batch executes. Nothing that ended is forgotten before the ledger has answered: after
 an outage the endings are still here, and since a finish compares (run, attempt, token) it is believed only if
-nobody took the run over in the meantime.
+nobody took the run over in the meantime. A batch that the ledger does not take is tried again in halves.
 
 **Unknown outcomes.** A finish that was not answered is repeated; the ledger knows its own. A claim that was not
-answered may have left runs in this node's name that nobody executes: before the next claim they are looked up by
-identity and handed back.
+answered may have left runs in this node's name that nobody executes, and may do so even later, for a request can be
+slow: they are looked up by identity before the next claim, soon after, and now and then, and are handed back.
+
+**Lost attempts.** When this process lost its identity, it adopts what it kept up (`formers`), and whoever buries that
+identity answers for the rest. An attempt that lost
+its right to run while the node lives (its lease at the gate, its fence) is told to the ledger as lost, for nobody else
+would.
 
 **When it sleeps.** An idle node asks one small question per poll (`look`) and sleeps until the next due time; hints
-wake it sooner. It claims without asking only where it has reason to believe that there is something: a full batch
-before, a due time that has come, an outcome that may have freed a key.
+wake it sooner (`agenda`). It claims for a runner without asking only where it has reason to believe that there is
+something: a full batch before, a due time that has come, an outcome that may have freed a key.
 """
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, Ending, StopReason
 from fencepost.core.runtime import Runtime
 from fencepost.core.states import RunState
+from fencepost.engine.agenda import Agenda
 from fencepost.engine.burial import Burial
 from fencepost.engine.endings import Endings
+from fencepost.engine.formers import Formers
 from fencepost.engine.gate import Gate
 from fencepost.engine.ledger_clock import LedgerClock
 from fencepost.engine.membership import Member, Membership
+from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.engine.runners.runner import Runner
 from fencepost.errors import LedgerUnavailable
 from fencepost.ledger.claiming import Claimed, claim, keys_wanted, mine
@@ -42,16 +50,26 @@ _LARGEST_BATCH = 500
 _PLENTY = 64
 _FEW = 32
 _HOLD_OFF_S = 0.02
-_FIRST_RECHECK_S = 0.05
+# Room comes with outcomes, of which runners tell; also with new workers and new trust, of which nobody does.
+_ASK_FOR_ROOM_S = 0.1
+_ACCOUNT_EVERY_S = 60.0
+_ACCOUNT_AGAIN_S = 10.0
 _QUEUED = str(RunState.QUEUED)
+_LOST = str(How.LOST)
+_CRASHED = str(How.CRASHED)
+
+Key = tuple[int, int]
+"""Run and token: one claim. The same run may come again while an older attempt of it is still in hand."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Station:
-    """A runner and the jobs it executes on this node."""
+    """A runner and the jobs it executes on this node, and whether the ledger may have something for it."""
 
     runner: Runner
     jobs: tuple[str, ...]
+    expects_work: bool = True
+    has_held_off: bool = False
 
 
 class Exchange:
@@ -75,67 +93,75 @@ class Exchange:
         gate: Gate | None = None,
     ) -> None:
         self._desk = ledger.desk("exchange")
-        self._burial = burial
+        self._formers = Formers(burial, [station.runner for station in stations], emit)
         self._membership = membership
         self._stations = stations
+        self._jobs = tuple(name for station in stations for name in station.jobs)
         self._endings = endings
         self._clock = clock
         self._runtime = runtime
         self._queues = tuple(queues)
-        self._poll_s = poll_s
         self._emit = emit
         self._on_look = on_look
         self._on_waiting = on_waiting
         self._gate = gate
-        self._in_hand: dict[int, Claim] = {}
+        self._agenda = Agenda(poll_s)
+        self._in_hand: dict[Key, Claim] = {}
+        self._of_former: set[Key] = set()
         self._ended: deque[Ending] = deque()
         self._again_us: list[int] = []
-        self._expects_work = True
+        self._batch = _LARGEST_BATCH
         self._is_unsure = False
+        self._account_at = float("inf")
         self._is_draining = False
-        self._is_hinted = False
-        self._look_at = float("-inf")
-        self._next_at = float("inf")
-        self._recheck_s = _FIRST_RECHECK_S
-        self._has_held_off = False
-        self._former: list[str] = []
         self._known_as: str | None = None
 
     # -- what others tell it ---------------------------------------------------------------------------------------
 
     def hint(self) -> None:
         """Something may have changed in the ledger."""
-        self._is_hinted = True
+        self._agenda.hint()
 
     def drain(self) -> None:
         """Claim nothing more."""
         self._is_draining = True
 
-    def lost(self, member: Member) -> None:
-        """Note an identity of this process that is no more: what it left behind is to be given up."""
-        self._former.append(member.node_id)
+    def lost(self, member: Member, suspended: Collection[Claim] = ()) -> None:
+        """Note an identity of this process that is no more: what it left behind is to be adopted or given up."""
+        self._formers.add(member.node_id, suspended)
+
+    @property
+    def has_formers(self) -> bool:
+        """Whether it has yet to see to what former identities of this process left behind."""
+        return bool(self._formers)
 
     @property
     def is_empty(self) -> bool:
         """Whether everything claimed has ended, and the ledger knows."""
-        return not self._in_hand and not self._ended
+        return not self._in_hand and not self._ended and not self._is_unsure
 
     # -- the step --------------------------------------------------------------------------------------------------
 
     def step(self, now: float) -> float:
         """Finish what ended, claim what is due, and say when to come back."""
         try:
-            self._collect()
-            self._finish()
-            self._give_up_former()
-            if self._has_reason_to_claim(now):
-                self._claim(now)
-            if self._has_reason_to_look(now):
+            self.settle(now)
+            if self._agenda.is_due(now):
+                self._expect_work()
+            self._claim(now)
+            if self._agenda.wants_look(now, is_claiming=self._is_claiming()):
                 self._look(now)
         except LedgerUnavailable:
             self._clock.unanswered()
             raise
         return self._wake_at(now)
+
+    def settle(self, now: float) -> None:
+        """Tell the ledger whatever it does not know yet. After the last step, once more: it may have been a claim."""
+        self._collect()
+        self._finish()
+        self._give_up_former()
+        self._account(now)
 
     def close(self) -> None:
         """Let the connection go."""
@@ -147,66 +173,119 @@ class Exchange:
         in_hand, ended, ending_of = self._in_hand, self._ended, self._endings.of
         for station in self._stations:
             for outcome in station.runner.collect():
-                taken = in_hand.get(outcome.run_id)
-                if taken is None or taken.token != outcome.token:
+                key = (outcome.run_id, outcome.token)
+                taken = in_hand.pop(key, None)
+                if taken is None:
                     continue
-                del in_hand[outcome.run_id]
-                ending = ending_of(taken, outcome)
-                if ending is not None:
-                    ended.append(ending)
-                    if ending.state == _QUEUED:
-                        self._again_us.append(ending.delay_us)
+                is_told = outcome.how == _LOST and not self._is_given_up(key)
+                ending = ending_of(taken, _lost_alone(outcome) if is_told else outcome)
+                if ending is None:
+                    self._release_at_gate([taken])
+                    continue
+                ended.append(ending)
+                if ending.state == _QUEUED:
+                    self._again_us.append(ending.delay_us)
+
+    def _is_given_up(self, key: Key) -> bool:
+        """Whether the identity that claimed it is no more."""
+        member = self._membership.member
+        if member is not None and self._formers.adopted_by(key) == member.node_id:
+            return False
+        return member is None or member.node_id != self._known_as or key in self._of_former
 
     def _finish(self) -> None:
         ended = self._ended
         while ended:
-            batch = [ended[index] for index in range(min(len(ended), _LARGEST_BATCH))]
-            finished = finish(self._desk, batch)
+            batch = [ended[index] for index in range(min(len(ended), self._batch))]
+            self._end(batch)
             for _ in batch:
                 ended.popleft()
-            self._clock.told(finished.now_us)
-            if finished.promoted:
-                self._expects_work = True
-            self._expect_again(finished.now_us)
-            if self._gate is not None:
-                self._gate.release(ending.exclusive_key for ending in batch)
-            for run_id in finished.refused:
-                self._emit(Event(What.RUN_REFUSED, run_id=run_id, reason="it was no longer ours when it ended"))
+            self._release_at_gate(batch)
+
+    def _end(self, batch: list[Ending]) -> None:
+        try:
+            finished = finish(self._desk, batch)
+        except Exception:
+            self._batch = max(1, len(batch) // 2)
+            if len(batch) == 1:
+                self._ended.rotate(-1)  # whatever it is, the others shall not wait behind it
+            raise
+        self._batch = min(self._batch * 2, _LARGEST_BATCH)
+        self._clock.told(finished.now_us)
+        if finished.promoted:
+            self._expect_work()
+        self._expect_again(finished.now_us)
+        for run_id in finished.refused:
+            self._emit(Event(What.RUN_REFUSED, run_id=run_id, reason="it was no longer ours when it ended"))
 
     def _expect_again(self, now_us: int) -> None:
         """Wake for what is to be tried again; if that is a while off, the planner has to queue it first."""
         for delay_us in self._again_us:
             at_us = now_us + delay_us
-            self._next_at = min(self._next_at, self._clock.here(at_us))
+            self._agenda.due_at(self._clock.here(at_us))
             self._on_waiting(at_us)
         self._again_us.clear()
 
+    def _release_at_gate(self, ended: Sequence[Claim] | Sequence[Ending]) -> None:
+        if self._gate is not None:
+            self._gate.release(ended)
+
+    # -- what is not known to have been ours -----------------------------------------------------------------------
+
     def _give_up_former(self) -> None:
-        """Give up what a lost identity of this process left behind: nobody knows better that it was stopped."""
-        while self._former:
-            node_id = self._former[0]
-            self._burial.bury(self._desk, node_id, "its session was lost")
-            self._former.pop(0)
-            self._expects_work = True
+        """See to what lost identities of this process left behind: nobody knows better what was stopped."""
+        if not self._formers:
+            return
+        member = self._membership.member
+        node_id = None if member is None else member.node_id
+        if self._formers.settle(self._desk, node_id=node_id, in_hand=self._in_hand):
+            self._expect_work()
+
+    def _account(self, now: float) -> None:
+        """See to it that nothing runs in our name without our knowing."""
+        member = self._membership.member
+        if member is None or not (self._is_unsure or now >= self._account_at):
+            return
+        was_unsure = self._is_unsure
+        self._hand_back_unknown(member)
+        self._is_unsure = False
+        self._account_at = now + (_ACCOUNT_AGAIN_S if was_unsure else _ACCOUNT_EVERY_S)
+
+    def _hand_back_unknown(self, member: Member) -> None:
+        known = self._in_hand.keys() | {(ending.run_id, ending.token) for ending in self._ended}
+        for unknown in mine(self._desk, node=member.node_id):
+            if (unknown.run_id, unknown.token) in known:
+                continue
+            if (ending := self._endings.handed_back(unknown)) is not None:
+                self._ended.append(ending)
+                self._again_us.append(0)
+        self._finish()
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
-    def _has_reason_to_claim(self, now: float) -> bool:
-        return (self._expects_work or now >= self._next_at) and not self._is_draining
+    def _expect_work(self) -> None:
+        for station in self._stations:
+            station.expects_work = True
 
     def _claim(self, now: float) -> None:
-        member = self._membership.member
-        if member is None:
+        if self._is_draining or not any(station.expects_work for station in self._stations):
             return
-        if member.node_id != self._known_as:
-            self._misfire_late()
-            self._known_as = member.node_id
-        if self._is_unsure:
-            self._hand_back_unknown(member)
-        self._expects_work = False
-        self._next_at = float("inf")
+        member = self._membership.member
+        if member is None or self._formers:
+            return
+        self._be(member, now)
         for station in self._stations:
-            self._claim_for(station, member, now)
+            if station.expects_work:
+                self._claim_for(station, member, now)
+
+    def _be(self, member: Member, now: float) -> None:
+        """Note under which identity claims are made from now on; others answer for what older ones have in hand."""
+        if member.node_id == self._known_as:
+            return
+        self._misfire_late()
+        self._of_former = set(self._in_hand)
+        self._known_as = member.node_id
+        self._account_at = now + _ACCOUNT_EVERY_S
 
     def _misfire_late(self) -> None:
         """Before the first claim: what nobody claimed for long is not begun where the job wants no late ticks."""
@@ -214,91 +293,67 @@ class Exchange:
             misfire_late(self._desk, job=name, grace_us=grace_us, why=why)
 
     def _claim_for(self, station: Station, member: Member, now: float) -> None:
-        room = min(station.runner.room(), _LARGEST_BATCH)
+        room = min(station.runner.room(), self._batch)
         if room <= 0:
-            self._expects_work = True  # as soon as something ends
+            return  # it goes on expecting
+        if room < _FEW and station.runner.running() >= _PLENTY and not station.has_held_off:
+            station.has_held_off = True
             return
-        if room < _FEW and station.runner.running() >= _PLENTY and not self._has_held_off:
-            self._has_held_off = self._expects_work = True
-            return
-        self._has_held_off = False
+        station.has_held_off = False
         claimed = self._claimed(station, member, room)
         self._clock.told(claimed.now_us)
-        self._take(station, claimed.claims)
-        if claimed.more:
-            self._expects_work = True
-        elif not claimed.claims:
-            self._look_at = min(self._look_at, now)
+        for taken in claimed.claims:
+            self._in_hand[taken.run_id, taken.token] = taken
+        if claimed.claims:
+            station.runner.submit(claimed.claims)
+        if self._gate is not None:
+            self._gate.settle(claimed.claims)
+        is_moving = bool(claimed.claims or claimed.skipped or claimed.blocked)
+        has_other_keys = self._gate is not None and self._gate.has_refused
+        station.expects_work = (claimed.more and is_moving) or has_other_keys
+        if not is_moving:
+            self._agenda.look_by(now)
 
     def _claimed(self, station: Station, member: Member, room: int) -> Claimed:
-        gate = None
-        if self._gate is not None:
-            keys = keys_wanted(self._desk, jobs=station.jobs, queues=self._queues, limit=room)
-            gate = self._gate.open(keys)
         try:
-            claimed = claim(
+            return claim(
                 self._desk,
                 node=member.node_id,
                 jobs=station.jobs,
                 queues=self._queues,
                 limit=room,
                 decide=self._endings.overlap,
-                gate=gate,
+                gate=None if self._gate is None else self._opened(self._gate, station, room),
             )
         except LedgerUnavailable:
             self._is_unsure = True
+            self._batch = max(1, room // 2)
             raise
-        if self._gate is not None:
-            self._gate.settle(claimed.claims)
-        return claimed
 
-    def _take(self, station: Station, claims: list[Claim]) -> None:
-        for taken in claims:
-            self._in_hand[taken.run_id] = taken
-        if claims:
-            station.runner.submit(claims)
+    def _opened(self, gate: Gate, station: Station, room: int) -> dict[str, int]:
+        left_out = gate.refused()
+        return gate.open(keys_wanted(self._desk, jobs=station.jobs, queues=self._queues, limit=room, without=left_out))
 
-    def _hand_back_unknown(self, member: Member) -> None:
-        """After a claim that was not answered: give back what runs in our name without our knowing."""
-        known = set(self._in_hand) | {ending.run_id for ending in self._ended}
-        for unknown in mine(self._desk, node=member.node_id):
-            if unknown.run_id not in known and (ending := self._endings.handed_back(unknown)) is not None:
-                self._ended.append(ending)
-        self._finish()
-        self._is_unsure = False
+    def _is_claiming(self) -> bool:
+        """Whether the next step will claim."""
+        if self._is_draining or self._membership.member is None:
+            return False
+        return any(station.expects_work and station.runner.room() > 0 for station in self._stations)
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
-    def _has_reason_to_look(self, now: float) -> bool:
-        return not self._is_draining and not self._expects_work and (self._is_hinted or now >= self._look_at)
-
     def _look(self, now: float) -> None:
         member = self._membership.member
-        is_news, self._is_hinted = self._is_hinted, False
-        seen = look(self._desk, node=member.node_id if member else "", queues=self._queues)
+        is_news = self._agenda.begin_look(now)
+        seen = look(self._desk, node=member.node_id if member else "", queues=self._queues, jobs=self._jobs)
         self._clock.told(seen.now_us)
         self._on_look(seen)
         if seen.cancels and member is not None:
             self._stop_cancelled(member)
-        self._look_at = now + self._poll_s
-        self._expect(seen, now, is_news=is_news)
-
-    def _expect(self, seen: Look, now: float, *, is_news: bool) -> None:
-        """Decide from a look when to claim next; a hint may bring a claim forward, and never puts one off."""
-        times = [at for at in (seen.next_available_at_us, seen.next_due_at_us) if at is not None]
-        if not times:
-            self._recheck_s = _FIRST_RECHECK_S
-            return
-        at = self._clock.here(min(times))
-        if at > now:
-            self._next_at, self._recheck_s = at, _FIRST_RECHECK_S
-            return
-        if is_news:
-            self._next_at, self._recheck_s = now, _FIRST_RECHECK_S
-            return
-        # It says there is something, and perhaps we have just found nothing that is ours: look again, ever less often.
-        self._next_at = min(self._next_at, now + self._recheck_s)
-        self._recheck_s = min(self._recheck_s * 2, self._poll_s)
+        times = [at_us for at_us in (seen.next_available_at_us, seen.next_due_at_us) if at_us is not None]
+        later = [self._clock.here(at_us) for at_us in times if at_us > seen.now_us]
+        is_due = seen.is_due or len(later) < len(times)
+        self._agenda.looked(now, next_at=min(later, default=None), is_due=is_due, is_news=is_news)
 
     def _stop_cancelled(self, member: Member) -> None:
         for run_id, token in cancels(self._desk, node=member.node_id):
@@ -308,10 +363,16 @@ class Exchange:
     def _wake_at(self, now: float) -> float:
         if self._is_draining:
             return now + _HOLD_OFF_S
-        if self._expects_work:
-            if self._has_held_off:
-                return now + _HOLD_OFF_S
-            if any(station.runner.room() > 0 for station in self._stations) and self._membership.member is not None:
-                return now
-            return now + self._poll_s
-        return min(self._next_at, self._look_at)
+        claims_at = [self._claims_at(station, now) for station in self._stations if station.expects_work]
+        return min([self._agenda.wake_at, *claims_at])
+
+    def _claims_at(self, station: Station, now: float) -> float:
+        if station.has_held_off:
+            return now + _HOLD_OFF_S
+        has_place = self._membership.member is not None and station.runner.room() > 0
+        return now if has_place else now + _ASK_FOR_ROOM_S
+
+
+def _lost_alone(outcome: Outcome) -> Outcome:
+    """Return what is to be told of an attempt that lost its right to run although its node lives."""
+    return outcome._replace(how=_CRASHED, error_code="lost", error=outcome.reason or "it lost its right to run")

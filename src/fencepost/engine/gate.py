@@ -5,22 +5,42 @@ a run with an exclusive key also needs the lease of that name there, so that wor
 through this ledger at all. Order: take the lease → claim in the ledger with the lease's token → start. The run is
 trusted until the earlier of the two ends: when the lease is lost, the run is stopped.
 
+A key that a run of this ledger has is not asked for: what becomes of the next run with it is the ledger's to decide.
+One that the store refuses is not asked for again for a moment, so that the keys behind it get their turn. A store
+that does not answer is left alone for a while, and keeps only runs with a key waiting.
+
 **Not promised.** That a lease is never taken in vain: another node may claim the run in between; then it is let go
 again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable
+from typing import Protocol
 
 from fencepost.core.duration import Duration
 from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim
 from fencepost.core.runtime import Runtime
-from fencepost.errors import StoreUnavailable
+from fencepost.errors import FencepostError, StoreUnavailable
 from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
+from fencepost.ledger.claiming import WantedKey
+
+_REFUSED_FOR_S = 1.0
+_UNUSABLE_FOR_S = 60.0
+_FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
+
+
+class Ended(Protocol):
+    """A claim, or how it ended."""
+
+    @property
+    def run_id(self) -> int: ...
+    @property
+    def token(self) -> int: ...
+    @property
+    def exclusive_key(self) -> str | None: ...
 
 
 class Gate:
@@ -42,52 +62,90 @@ class Gate:
         self._emit = emit
         self._held: dict[str, Lease] = {}
         self._used_by: dict[str, tuple[int, int]] = {}
+        self._refused_until: dict[str, float] = {}
+        self._away_until = float("-inf")
+        self._pause_s = _FIRST_PAUSE_S
+        self.has_refused = False  # in the last opening: then other keys may have been left out
 
-    def open(self, wanted: Mapping[str, int]) -> dict[str, int]:
+    def refused(self) -> tuple[str, ...]:
+        """Return the keys that are not to be asked for now."""
+        now = self._runtime.monotonic()
+        self._refused_until = {key: until for key, until in self._refused_until.items() if until > now}
+        return tuple(self._refused_until)
+
+    def open(self, wanted: Iterable[WantedKey]) -> dict[str, int]:
         """Take the leases of these keys, each above the token last given under it; return the tokens of those we got.
 
-        A store that does not answer opens nothing: the runs stay queued.
+        Keys that are taken in the ledger come with a token that starts nothing.
         """
+        self.has_refused = False
         tokens: dict[str, int] = {}
-        for key, last_token in wanted.items():
-            lease = self._taken(key, floor=last_token + 1)
-            if lease is not None:
-                self._held[key] = lease
-                tokens[key] = lease.token
+        for each in wanted:
+            if each.is_taken:
+                tokens[each.key] = 0
+            elif (lease := self._taken(each.key, floor=each.last_token + 1)) is not None:
+                self._held[each.key] = lease
+                tokens[each.key] = lease.token
         return tokens
 
     def settle(self, claims: Iterable[Claim]) -> None:
-        """Tie the leases to the runs they were taken for, and let go of the rest."""
+        """Tie the leases to the runs they were taken for, which are in the runners' hands; let go of the rest."""
         for claim in claims:
             if claim.exclusive_key in self._held:
                 self._tie(claim.exclusive_key, claim)
-        self.release([key for key in self._held if key not in self._used_by], is_in_use=False)
+        for key in [key for key in self._held if key not in self._used_by]:
+            self._let_go(key)
 
-    def release(self, keys: Iterable[str | None], *, is_in_use: bool = True) -> None:
+    def release(self, ended: Iterable[Ended]) -> None:
         """Let go of the leases of runs that have ended."""
-        for key in keys:
-            if key is not None and (lease := self._held.pop(key, None)) is not None:
-                if is_in_use:
-                    self._used_by.pop(key, None)
-                lease.release()
+        for each in ended:
+            key, used_by = each.exclusive_key, (each.run_id, each.token)
+            if key is not None and self._used_by.get(key, used_by) == used_by:
+                self._let_go(key)
 
     def close(self) -> None:
         """Let go of everything."""
-        self.release(list(self._held))
+        for key in list(self._held):
+            self._let_go(key)
 
     def _taken(self, key: str, *, floor: int) -> Lease | None:
-        if key in self._held:
-            return None  # the run it was taken for has not ended
-        try:
-            return self._locks.try_lock(key, ttl=self._ttl, floor=floor)
-        except StoreUnavailable as error:
-            self._emit(Event(What.STORE_WARNING, lock=key, reason=f"the lease store did not answer: {error}"))
+        now = self._runtime.monotonic()
+        if key in self._held or now < self._away_until:  # held: the run it was taken for has not ended
             return None
+        try:
+            lease = self._locks.try_lock(key, ttl=self._ttl, floor=floor)
+        except StoreUnavailable as error:
+            self._leave_alone(f"the lease store did not answer: {error}")
+            return None
+        except FencepostError as error:
+            self._refuse(key, now + _UNUSABLE_FOR_S)
+            self._emit(Event(What.STORE_WARNING, lock=key, reason=f"its runs cannot start: {error}"))
+            return None
+        self._pause_s = _FIRST_PAUSE_S
+        if lease is None:
+            self._refuse(key, now + _REFUSED_FOR_S)
+        return lease
+
+    def _refuse(self, key: str, until: float) -> None:
+        self._refused_until[key] = until
+        self.has_refused = True
+
+    def _leave_alone(self, reason: str) -> None:
+        """Ask nothing for a while, longer each time: every question would keep runs waiting that need no lease."""
+        self._away_until = self._runtime.monotonic() + self._pause_s
+        self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
+        self._emit(Event(What.STORE_WARNING, reason=f"{reason}; runs with an exclusive key wait"))
 
     def _tie(self, key: str, claim: Claim) -> None:
-        self._used_by[key] = (claim.run_id, claim.token)
-        self._held[key].on_lost(lambda _: self._lost(claim))
+        run_id, token = self._used_by[key] = (claim.run_id, claim.token)
+        self._held[key].on_lost(lambda _: self._on_lost(run_id, token))
 
-    def _lost(self, claim: Claim) -> None:
-        with suppress(KeyError):
-            self._on_lost(claim.run_id, claim.token)
+    def _let_go(self, key: str) -> None:
+        self._used_by.pop(key, None)
+        lease = self._held.pop(key, None)
+        if lease is None:
+            return
+        try:
+            lease.release()
+        except FencepostError as error:  # it is repeated in the background; the next ones shall not wait for that
+            self._emit(Event(What.STORE_WARNING, lock=key, reason=f"it could not be released: {error}"))

@@ -101,24 +101,35 @@ def mine(desk: Desk, *, node: str) -> list[Claim]:
     return [Claim(*row) for row in desk.read(lambda cursor: hot.rows(cursor, _MINE, node))]
 
 
+class WantedKey(NamedTuple):
+    """The key of due runs, the highest token given under it, and whether some run has it now."""
+
+    key: str
+    last_token: int
+    is_taken: bool
+
+
 _KEYS = """
-SELECT DISTINCT r.exclusive_key, coalesce(x.token, 0)
+SELECT r.exclusive_key, max({greatest}(coalesce(x.token, 0), r.token)), max(x.run_id)
 FROM {run} r LEFT JOIN {exclusive} x ON x.key = r.exclusive_key
 WHERE r.state = 'queued' AND {texts:r.queue} AND {texts:r.job} AND r.available_at <= %s
-  AND r.exclusive_key IS NOT NULL AND x.run_id IS NULL
+  AND r.exclusive_key IS NOT NULL AND NOT ({texts:r.exclusive_key})
+GROUP BY r.exclusive_key ORDER BY max(r.priority) DESC, min(r.available_at), r.exclusive_key
 """
 
 
-def keys_wanted(desk: Desk, *, jobs: Collection[str], queues: Collection[str], limit: int) -> dict[str, int]:
-    """Return free keys of due runs, with the highest token given under each: what to take at the gate first."""
+def keys_wanted(
+    desk: Desk, *, jobs: Collection[str], queues: Collection[str], limit: int, without: Collection[str] = ()
+) -> list[WantedKey]:
+    """Return keys of due runs, the most urgent first: what to take at the gate before a claim."""
     hot = hot_words(desk)
 
     def ask(cursor: Cursor) -> list[Any]:
         now_us = hot.now_us(cursor)
         template = f"{_KEYS} LIMIT {rounded(limit)}"
-        return hot.rows(cursor, template, hot.texts(queues), hot.texts(jobs), now_us)
+        return hot.rows(cursor, template, hot.texts(queues), hot.texts(jobs), now_us, hot.texts(without))
 
-    return dict(desk.read(ask))
+    return [WantedKey(key, token, run_id is not None) for key, token, run_id in desk.read(ask)]
 
 
 # -- runs with an exclusive key

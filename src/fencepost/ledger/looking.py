@@ -13,7 +13,7 @@ from fencepost.ledger.dialects.hot import clean, hot_words
 class Look(NamedTuple):
     """What there is to do, and when.
 
-    `next_available_at_us` may be of a job that the node does not know: what a claim did not take is not for it.
+    `is_due`: some run of these jobs may be claimed now; `next_available_at_us` is when the next one may be, after now.
     `nodes_mark` changes when a node comes, leaves or is declared dead. `cancels`: some run of this node is to stop.
     """
 
@@ -23,25 +23,33 @@ class Look(NamedTuple):
     next_waiting_at_us: int | None
     nodes_mark: int
     cancels: bool
+    is_due: bool
 
 
+# The job is hidden from the planner: what is queued is little, and all that a job ever ran may be much. The clock is
+# read once, or what becomes due between two readings would be neither due nor to come.
 _LOOK = """
-SELECT {clock},
-  (SELECT min(r.available_at) FROM {run} r WHERE r.state = 'queued' AND {texts:r.queue}),
+SELECT t.now,
+  (SELECT min(r.available_at) FROM {run} r
+    WHERE r.state = 'queued' AND {texts:r.queue} AND {texts:coalesce(r.job, '')} AND r.available_at > t.now),
   (SELECT s.next_due_at FROM {schedule} s WHERE s.next_due_at IS NOT NULL ORDER BY s.next_due_at LIMIT 1),
   (SELECT r.available_at FROM {run} r WHERE r.state = 'waiting' AND r.waits_for = 'time'
     ORDER BY r.available_at LIMIT 1),
   (SELECT max({greatest}(n.started_at, coalesce(n.left_at, 0), coalesce(n.dead_at, 0))) FROM {node} n),
-  EXISTS (SELECT 1 FROM {run} r WHERE r.state = 'running' AND r.node = %s AND r.cancel_requested_at IS NOT NULL)
+  EXISTS (SELECT 1 FROM {run} r WHERE r.state = 'running' AND r.node = %s AND r.cancel_requested_at IS NOT NULL),
+  EXISTS (SELECT 1 FROM {run} r
+    WHERE r.state = 'queued' AND {texts:r.queue} AND {texts:coalesce(r.job, '')} AND r.available_at <= t.now)
+FROM (SELECT {clock} AS now) t
 """
 
 
-def look(desk: Desk, *, node: str, queues: Collection[str]) -> Look:
-    """Ask what there is to do."""
+def look(desk: Desk, *, node: str, queues: Collection[str], jobs: Collection[str]) -> Look:
+    """Ask what there is to do for a node that takes runs of these jobs from these queues."""
     hot = hot_words(desk)
-    [row] = desk.read(lambda cursor: hot.rows(cursor, _LOOK, *hot.clock(), hot.texts(queues), node))
-    now_us, available_at, due_at, waiting_at, mark, has_cancels = row
-    return Look(int(now_us), available_at, due_at, waiting_at, mark or 0, bool(has_cancels))
+    ours = (hot.texts(queues), hot.texts(jobs))
+    [row] = desk.read(lambda cursor: hot.rows(cursor, _LOOK, *ours, node, *ours, *hot.clock()))
+    now_us, available_at, due_at, waiting_at, mark, has_cancels, is_due = row
+    return Look(int(now_us), available_at, due_at, waiting_at, mark or 0, bool(has_cancels), bool(is_due))
 
 
 _CANCELS = """
