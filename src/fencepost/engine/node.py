@@ -17,12 +17,13 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 
 from fencepost.core.events import Event, What
-from fencepost.core.runs import StopReason
+from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime, Task
 from fencepost.core.timings import Timings
 from fencepost.engine.burial import Burial
 from fencepost.engine.endings import Endings
 from fencepost.engine.exchange import Exchange, Station
+from fencepost.engine.formers import told
 from fencepost.engine.gate import Gate
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.ledger_clock import LedgerClock
@@ -46,6 +47,7 @@ from fencepost.ledger.waking import listener
 
 LEADER = "fencepost/leader"
 _LOOP_ENDS_WITHIN_S = 5.0
+_IN_DOUBT = "the ledger does not answer; its effects are fenced, so it goes on until one of them has to land"
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,7 @@ class Node:
             clock=self._clock,
             ttl=timings.ttl_s,
             ttl_s=timings.ttl_s,
-            may_reap=lambda: True,
+            may_reap=lambda: not self._exchange.has_formers,  # what was ours we adopt before we declare it dead
             on_reaped=self._hint,
             emit=emit,
         )
@@ -248,12 +250,20 @@ class Node:
     def _trust(self, until: float) -> None:
         for runner in self._runners:
             runner.trust(until)
+        if self._exchange.has_formers:
+            self._exchange_loop.wake()
 
     def _lost(self, member: Member, reason: str) -> None:
+        suspended: list[Claim] = []
         for runner in self._runners:
-            runner.lose()
-        self._exchange.lost(member)
+            if member.lease.ran_out:
+                suspended += runner.suspend()
+            else:
+                runner.lose()
+        self._exchange.lost(member, suspended)
         self._emit(Event(What.NODE_LOST, node=member.node_id, holder=self._settings.name, reason=reason))
+        for claim in suspended:
+            self._emit(told(What.RUN_SUSPENDED, claim, member.node_id, _IN_DOUBT))
 
     def _looked(self, look: Look) -> None:
         self._planner.due_at(look.next_due_at_us, look.next_waiting_at_us)
