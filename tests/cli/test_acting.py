@@ -82,7 +82,8 @@ PARAMETERS = {
     "one that it does not take": (["-p", "a=1", "-p", "c=1"], "'c'"),
     "one that is missing": ([], "'a' must be given"),
     "one of another kind": (["-p", "a=three"], "three"),
-    "one without a name": (["-p", "3"], "-p month="),
+    "one without a value": (["-p", "3"], "has no value"),
+    "one without a name": (["-p", "=3"], "has no name"),
     "one given twice": (["-p", "a=1", "-p", "a=2"], "twice"),
 }
 

@@ -51,6 +51,9 @@ RUN_FIELDS = [
 ]
 
 
+NASTY = "no\nmore \x1b[31mred\x1b[0m\x07 \u202edesrever é"
+
+
 @pytest.fixture(scope="module")
 def ledger(tmp_path_factory: pytest.TempPathFactory) -> str:
     """A ledger on which a node has run a few jobs; one run waits for a far future."""
@@ -58,7 +61,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> str:
     app = shop(url)
     with app.running(grace="10s"):
         added = [app.enqueue("add", params={"a": n}, requested_by="ann", reason="sums").run_id for n in range(3)]
-        failed = app.enqueue("boom", params={"word": "no\nmore"}).run_id
+        failed = app.enqueue("boom", params={"word": NASTY}).run_id
         app.enqueue("add", params={"a": 9}, delay="1d", key="later")
         wanted = [*added, failed]
         until(lambda: all(app.run(each).state in ("succeeded", "dead") for each in wanted), 30, what="they have ended")
@@ -116,13 +119,28 @@ def test_show_tells_all_of_a_failure(look) -> None:
     [boom] = look("runs", "--json", "--failed").json
     shown = look("show", str(boom["id"]), "--json").json
     assert list(shown)[: len(RUN_FIELDS)] == RUN_FIELDS
-    assert (shown["error_code"], shown["error"]) == ("RuntimeError", "no\nmore")
+    assert (shown["error_code"], shown["error"]) == ("RuntimeError", NASTY)
     [attempt] = shown["ended_attempts"]
     assert (attempt["number"], attempt["outcome"], attempt["token"]) == (1, "failed", boom["token"])
     assert "raise RuntimeError(word)" in attempt["trace"]
     text = look("show", str(boom["id"])).stdout
     assert "raise RuntimeError(word)" in text
     assert str(boom["token"]) in text
+
+
+def test_nothing_that_a_job_wrote_speaks_to_the_terminal(look) -> None:
+    [boom] = look("runs", "--json", "--failed").json
+    for words in (("show", str(boom["id"])), ("runs", "--failed")):
+        shown = look(*words).stdout
+        assert "\\x1b[31mred" in shown
+        assert all(each.isprintable() or each == "\n" for each in shown)
+    assert "é" in look("show", str(boom["id"])).stdout
+    assert "no more" in look("runs", "--failed").stdout
+
+
+def test_what_is_no_terminal_gets_no_blanks_to_fill_up_lines(look) -> None:
+    for words in (("runs",), ("jobs",), ("jobs", "settle"), ("nodes", "--all")):
+        assert all(line == line.rstrip() for line in look(*words).stdout.splitlines())
 
 
 def test_show_says_what_a_run_waits_for(look) -> None:
@@ -145,6 +163,16 @@ def test_jobs_are_shown_with_policy_and_signature(look) -> None:
     assert (settle["type"], settle["doc"], settle["nodes"]) == ("scheduled", "Settle the payments of a day.", 0)
     assert settle["policy"]["timeout"] == 600
     assert "Settle the payments" in look("jobs").stdout
+
+
+def test_a_job_is_shown_in_words(look) -> None:
+    settle = look("jobs", "settle").stdout
+    for line in ("timeout          10m", "sla              1h", "parameters       none"):
+        assert line in settle
+    assert "None" not in settle
+    add = look("jobs", "add").stdout
+    assert "a: a whole number\n" in add
+    assert "b: a whole number (optional)\n" in add
 
 
 def test_nodes_are_shown_when_they_have_left_only_if_asked(look) -> None:
@@ -184,7 +212,7 @@ def test_why_answers_for_a_due_time_that_ran(look) -> None:
     [answer] = look("why", "beat", "--at", beat["due_at"], "--json").json
     assert (answer["became"], answer["run"]["id"]) == ("ran", beat["id"])
     text = look("why", "beat", "--at", beat["due_at"]).stdout
-    assert f"run {beat['id']} succeeded" in text
+    assert f"run {beat['id']} succeeded on node {beat['node_name']}" in text
     assert str(beat["token"]) in text
 
 

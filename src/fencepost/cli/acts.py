@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from fencepost.cli.drawing import at, draw_rows, print_json, to_the_second
+from fencepost.cli.drawing import at, counted, draw_rows, print_json, to_the_second
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import (
     By,
@@ -234,7 +234,8 @@ def backfill(
     if as_json:
         print_json({"job": job, "key": made.key, "asked": made.asked, "new": made.new})
     else:
-        print(f"asked for {made.new} runs of {job}, for {made.asked} due times; the same again: --key {made.key}")
+        asked_for = f"{counted(made.new, 'run')} of {job}, for {counted(made.asked, 'due time')}"
+        print(f"asked for {asked_for}; the same again: --key {made.key}")
     return Exit.OK
 
 
@@ -243,7 +244,8 @@ def _typed(words: list[str]) -> dict[str, str]:
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name.strip():
-            raise ConfigurationError(f"parameter {word!r} has no name; write it as -p month=2026-01")
+            lacks = "name" if equals else "value"
+            raise ConfigurationError(f"parameter {word!r} has no {lacks}; write it as -p month=2026-01")
         if name.strip() in typed:
             raise ConfigurationError(f"parameter {name.strip()!r} is given twice")
         typed[name.strip()] = value
@@ -278,7 +280,8 @@ def _print_repeated(repeated: list[Retried], *, as_json: bool) -> None:
     else:
         new = [each for each in repeated if each.is_new]
         before = f"; {len(repeated) - len(new)} had been repeated before" if len(new) < len(repeated) else ""
-        print(f"{len(new)} runs are repeated{before}; go on with --after-id {repeated[-1].old_id}")
+        are = "is" if len(new) == 1 else "are"
+        print(f"{counted(len(new), 'run')} {are} repeated{before}; go on with --after-id {repeated[-1].old_id}")
 
 
 def _would_ask_for(
@@ -310,7 +313,7 @@ def _print_dues(asked: list[Requested], *, as_json: bool) -> None:
     draw_rows(
         columns, ((e.schedule or "", to_the_second(e.due_at_us), to_the_second(e.window_start_us)) for e in asked)
     )
-    print(f"{len(asked)} runs would be asked for; nothing was done")
+    print(f"{counted(len(asked), 'run')} would be asked for; nothing was done")
 
 
 def _await(book: Ledger, run_id: int, *, as_json: bool) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _WIDE = 1000  # a file or a pipe has no edge at which to cut names
+# Control characters, halves of surrogate pairs, other line ends, and what turns the direction of writing.
+_SPEAKS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def print_json(value: object) -> None:
@@ -53,6 +56,29 @@ def to_the_millisecond(at_us: int | None) -> str:
     return f"{spelled_us(second * 1_000_000)[:-1]}.{part_us // 1000:03}Z"
 
 
+def visible(text: str) -> str:
+    """Return a text in which nothing speaks to the terminal: such characters are spelled out. Lines stay lines."""
+    return _SPEAKS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
+
+
+def say(text: str) -> None:
+    """Write a sentence, or a text of somebody else's, for people."""
+    print(visible(text))
+
+
+def counted(number: int, noun: str) -> str:
+    """Count things: 1 run, 2 runs."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def unescaped(text: str) -> str:
+    """Return stored JSON as people write it: é, not its number. What is no JSON stays as it is."""
+    try:
+        return json.dumps(json.loads(text), ensure_ascii=False)
+    except ValueError:
+        return text
+
+
 def draw_rows(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     """Draw a table with a head."""
     table = new_table(*columns)
@@ -85,12 +111,18 @@ def add(table: Table, *cells: str) -> None:
     """Add a row."""
     from rich.text import Text  # noqa: PLC0415
 
-    table.add_row(*(Text(cell) for cell in cells))  # plain: a lock may be called "[red]"
+    table.add_row(*(Text(visible(cell)) for cell in cells))  # plain: a lock may be called "[red]"
 
 
 def draw(table: Table) -> None:
-    """Write a table to standard output."""
-    console().print(table)
+    """Write a table to standard output; where that is no terminal, without the blanks that fill up its lines."""
+    screen = console()
+    if screen.is_terminal:
+        screen.print(table)
+        return
+    with screen.capture() as drawn:
+        screen.print(table)
+    print("\n".join(line.rstrip() for line in drawn.get().splitlines()))
 
 
 def console() -> Console:

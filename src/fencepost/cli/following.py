@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from fencepost.cli.drawing import print_line
+from fencepost.cli.drawing import print_line, visible
 from fencepost.cli.run_rows import run_cells, run_fields
 from fencepost.core.states import TERMINAL
 from fencepost.errors import NoSuchRun
@@ -87,4 +87,4 @@ class Following:
         if self._as_json:
             print_line(run_fields(row, self._names))
         else:
-            print("  ".join(cell or "–" for cell in run_cells(row, self._names)), flush=True)
+            print(visible("  ".join(cell or "–" for cell in run_cells(row, self._names))), flush=True)

@@ -13,9 +13,9 @@ from fencepost.cli.reaching import Json, LedgerUrlOption, know_job, opened
 from fencepost.core.duration import spelled
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from fencepost.ledger.jobs import JobRow
+
+_DURATIONS = ("timeout", "sla", "grace")
 
 
 def jobs(
@@ -72,7 +72,29 @@ def _cells(row: JobRow, nodes: int) -> tuple[str, ...]:
 
 
 def _draw_one(row: JobRow, nodes: int) -> None:
-    policy: Mapping[str, object] = json.loads(row.policy)
-    shown = {name: json.dumps(value) if isinstance(value, dict) else str(value) for name, value in policy.items()}
     known = {"job": row.name, "does": row.doc or "", "on living nodes": str(nodes), "seen": to_the_second(row.seen_at)}
-    draw_fields(known | shown | {"parameters": row.signature})
+    policy = {name: _shown(name, value) for name, value in json.loads(row.policy).items() if value is not None}
+    draw_fields(known | {"parameters": _parameters(row.signature)} | policy)
+
+
+def _shown(name: str, value: object) -> str:
+    if name in _DURATIONS and isinstance(value, int | float):
+        return spelled(value)
+    if name == "backoff" and isinstance(value, dict) and {"base", "cap", "factor"} <= set(value):
+        return f"{spelled(value['base'])}, each time {value['factor']:g} times as long, up to {spelled(value['cap'])}"
+    return json.dumps(value) if isinstance(value, dict) else str(value)
+
+
+def _parameters(signature: str) -> str:
+    """Say what the job takes, a parameter a line."""
+    from fencepost.core.parameters import Signature  # noqa: PLC0415 - only this shows them
+    from fencepost.errors import InvalidParameters  # noqa: PLC0415
+
+    try:
+        takes = Signature.from_json(signature)
+    except InvalidParameters:  # a newer release may describe them otherwise
+        return signature
+    lines = [
+        f"{each.name}: {each.kind.spelled}{'' if each.is_required else ' (optional)'}" for each in takes.parameters
+    ]
+    return "\n".join([*lines, *(["any others"] if takes.takes_more else [])]) or "none"

@@ -49,5 +49,7 @@ def _complain(sentence: str) -> None:
 
 def _in_one_line(error: BaseException) -> str:
     """Return what to say. It may repeat a word of the command line that is a URL in the wrong place."""
+    from fencepost.cli.drawing import visible  # noqa: PLC0415 - only who complains needs it
+
     text = " ".join(str(error).split()) or type(error).__name__
-    return _PASSWORD.sub(r"\1:***@", text)
+    return visible(_PASSWORD.sub(r"\1:***@", text))

@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.drawing import at, draw_fields, draw_rows, to_the_millisecond, to_the_second
+from fencepost.cli.drawing import at, draw_fields, draw_rows, say, to_the_millisecond, to_the_second, unescaped
 from fencepost.core.duration import spelled
 
 if TYPE_CHECKING:
@@ -107,7 +107,7 @@ def draw_run(row: RunRow, attempts: Sequence[AttemptRow], nodes: NodeNames, *, w
         columns = ("attempt", "outcome", "node", "token", "started", "took", "error")
         draw_rows(columns, (_attempt_cells(each, nodes) for each in attempts))
         if trace := next((each.trace for each in reversed(attempts) if each.trace), None):
-            print(trace.rstrip())
+            say(trace.rstrip())
 
 
 def shown_node(node_id: str | None, nodes: NodeNames) -> str:
@@ -138,8 +138,8 @@ def duration(duration_us: int | None) -> str:
 
 
 def beginning(text: str) -> str:
-    """Return the first line, cut if it is long."""
-    line = next(iter(text.splitlines()), "")
+    """Return a text as one line, cut if it is long."""
+    line = " ".join(text.split())
     return line if len(line) <= _LONG else line[: _LONG - 1] + "…"
 
 
@@ -152,7 +152,7 @@ def _details(row: RunRow, nodes: NodeNames, waits: str | None) -> dict[str, str]
         "window": f"{window['start'] or '(the beginning)'} to {window['end']}" if window else "",
         "schedule": row.schedule or "",
         "key": row.origin_key or "",
-        "parameters": "" if row.params == "{}" else row.params,
+        "parameters": "" if row.params == "{}" else unescaped(row.params),
         "asked for by": " ".join(filter(None, (row.requested_by, f"({row.reason})" if row.reason else None))),
         "retry of": str(row.retry_of or ""),
         "queue": f"{row.queue}, priority {row.priority}",
@@ -170,7 +170,7 @@ def _details(row: RunRow, nodes: NodeNames, waits: str | None) -> dict[str, str]
         else "",
         "progress": _progress(row),
         "error": ": ".join(filter(None, (row.error_code, row.error))),
-        "result": row.result or "",
+        "result": "" if row.result is None else unescaped(row.result),
     }
 
 

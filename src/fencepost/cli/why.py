@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.drawing import at, print_json
+from fencepost.cli.drawing import at, print_json, say
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import Json, LedgerUrlOption, opened, operations
 
@@ -45,7 +45,7 @@ def why(
         print_json([_fields(each, names) for each in answers])
         return Exit.OK
     for each in answers:
-        print(each.sentence)
+        say(each.sentence)
         if each.run is not None:
             draw_runs([each.run], names)
     return Exit.OK

@@ -11,15 +11,16 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from fencepost.core.schedule import describe, schedule_from_json
-from fencepost.core.states import RunState
+from fencepost.core.states import RunState, WaitsFor
 from fencepost.core.tick import spelled_us
 from fencepost.errors import NoSuchJob
-from fencepost.ledger import history, jobs, schedules
+from fencepost.ledger import history, jobs, nodes, schedules
 from fencepost.ledger.history import RunFilter, RunRow
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.schedule_rows import StoredSchedule, every_row
 
 _LOOK_BACK = 200
+_MOST_NODES = 1000
 _MOST_SCHEDULES = 100  # of one job; for more, the schedule itself is asked for by its id
 
 
@@ -127,8 +128,15 @@ class _Asked:
 
 def _told(ledger: Ledger, run: RunRow) -> tuple[Became, str]:
     became, tell = _TELLERS.get(run.state, (Became.PLANNED, _queued))
-    words = f"run {run.id} {tell(run)}"
+    words = f"run {run.id} {tell(run._replace(node=_name_of(ledger, run.node)))}"
     return became, words + (_held_by(ledger, run) if became is Became.SKIPPED else "")
+
+
+def _name_of(ledger: Ledger, node_id: str | None) -> str | None:
+    """Return what the node is called, or its id where its record is gone."""
+    if node_id is None:
+        return None
+    return next((node.name for node in nodes.nodes(ledger, limit=_MOST_NODES) if node.id == node_id), node_id)
 
 
 def _succeeded(run: RunRow) -> str:
@@ -149,7 +157,8 @@ def _cancelled(run: RunRow) -> str:
 
 
 def _waiting(run: RunRow) -> str:
-    return f"waits for its {run.waits_for}{_because(run)}"
+    how = "is held for a person" if run.waits_for == WaitsFor.PERSON else f"waits for its {run.waits_for}"
+    return f"{how}{_because(run)}"
 
 
 def _queued(run: RunRow) -> str:
