@@ -357,6 +357,7 @@ class TestLoading:
             ("x = 1\nraise RuntimeError('postgresql://me:secret@host')", "shop_bad.py:2 with RuntimeError: postgresql"),
             ("def f(:\n", "importing 'shop_bad' failed with SyntaxError"),
             ("import sys\nsys.exit(4)", "shop_bad.py:2 with SystemExit: 4"),
+            ("from fencepost import App\n\napp = App(ttl='1ms')", "shop_bad.py:3 with InvalidSetting"),
         ],
     )
     def test_a_module_that_fails_is_told_with_its_place(self, folder: Path, text: str, sentence: str) -> None:

@@ -67,6 +67,6 @@ class Endings:
                     run_id=claim.run_id,
                     attempt=claim.attempt,
                     token=claim.token,
-                    reason="; ".join(text for text in texts if text),
+                    reason="; ".join(dict.fromkeys(text for text in texts if text)),
                 )
             )

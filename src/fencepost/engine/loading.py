@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 import traceback
+from pathlib import Path
 from types import ModuleType
 from typing import Protocol
 
@@ -17,6 +18,7 @@ from fencepost.errors import InvalidApp
 
 _DEFAULT_NAME = "app"
 _LONGEST_CAUSE = 500
+_HERE = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 class Application(Protocol):
@@ -74,9 +76,13 @@ def _import_failed(name: str, spec: str, error: BaseException) -> InvalidApp:
 
 
 def _place(error: BaseException) -> str:
-    """Say where it happened: the last line of the user's own code, not the import machinery's."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename]
-    return f" at {frames[-1].filename}:{frames[-1].lineno}" if len(frames) > 1 else ""
+    """Say where it happened: the last line of the user's own code, not the import machinery's and not ours."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
+    return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def _is_ours(filename: str) -> bool:
+    return "importlib" in filename or filename.startswith(_HERE)
 
 
 def _attribute(module: ModuleType, attribute: str, spec: str) -> object:

@@ -83,4 +83,4 @@ class JsonFormatter(logging.Formatter):
 
 def _quoted(value: object) -> str:
     text = str(value)
-    return repr(text) if " " in text or not text else text
+    return text if text.isprintable() and text and " " not in text else repr(text)
