@@ -301,12 +301,17 @@ class Node:
     # -- ending in order ---------------------------------------------------------------------------------------------
 
     def _end_runs(self, grace_s: float) -> None:
-        tasks = [
-            self._runtime.spawn("fencepost-closing", lambda runner=runner: runner.close(grace_s))  # type: ignore[misc]
-            for runner in self._runners
-        ]
+        tasks = [task for runner in self._runners if (task := self._closing(runner, grace_s)) is not None]
         for task in tasks:
             task.join(grace_s + _LOOP_ENDS_WITHIN_S)
+
+    def _closing(self, runner: Runner, grace_s: float) -> Task | None:
+        """Close a runner beside the others; here and now where the process ends, and starts no more threads."""
+        try:
+            return self._runtime.spawn("fencepost-closing", lambda: runner.close(grace_s))
+        except RuntimeError:
+            runner.close(grace_s)
+            return None
 
     def _flush(self, give_up_at: float) -> None:
         """Wait until the ledger knows how everything ended; what it does not answer, the reaper will find."""
