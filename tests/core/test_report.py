@@ -164,7 +164,10 @@ def test_the_end_of_a_long_trace_is_kept() -> None:
     def deep(count: int) -> None:
         if not count:
             raise RuntimeError("at the bottom")
-        [deep(each) for each in (count - 1,)]
+        deeper(count)
+
+    def deeper(count: int) -> None:  # two by turns: a line that is repeated is left out of a trace
+        deep(count - 1)
 
     trace = report_of_error(raised(lambda: deep(150))).trace or ""
     assert trace.startswith("…")
