@@ -41,6 +41,9 @@ class Told:
     def stopped(self, run_id: int, token: int) -> StopReason | None:
         return self.why
 
+    def suspended(self, run_id: int, token: int) -> bool:
+        return False
+
 
 def no_ledger() -> NoReturn:
     raise AssertionError("nothing here may ask the ledger")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, text
 
-from fencepost.engine.transactions import engine_of
+from fencepost.engine.engines import engine_of
 from fencepost.errors import LeaseLost, TransactionConflict, TransactionTooLong
 from fencepost.fence.ledger_transaction import LedgerTransaction
 from fencepost.fence.run_row import RunRow, Terms

@@ -332,7 +332,7 @@ class App(Operating):
 
     def close(self) -> None:
         """Stop, and close every connection. The application may be used again; it then opens anew."""
-        from fencepost.engine.transactions import close_engine  # noqa: PLC0415 - most applications never have one
+        from fencepost.engine.engines import close_engine  # noqa: PLC0415 - most applications never have one
 
         self.stop()
         opened, self._locks = self._locks, {}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any, cast
-from weakref import WeakKeyDictionary
+from typing import TYPE_CHECKING, cast
 
-import sqlalchemy
 from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from fencepost.core.runs import Ending
 from fencepost.core.states import Move, RunState, next_state, outcome_of
+from fencepost.engine.engines import engine_of
 from fencepost.errors import FencepostError, LedgerUnavailable
 from fencepost.fence.ledger_transaction import LedgerTransaction
 from fencepost.fence.run_row import RunRow, Terms
@@ -27,7 +26,6 @@ if TYPE_CHECKING:
     from fencepost.ledger.ledger import Ledger
 
 REFUSED_WRITE = "refused write"
-_MOST_CONNECTIONS = 100
 _TRY_AGAIN_AFTER_S = 0.2
 
 
@@ -125,54 +123,3 @@ def _succeeded(run: Run) -> Ending:
         took_us=run.took_us(),
         exclusive_key=run.exclusive_key,
     )
-
-
-_engines: WeakKeyDictionary[Ledger, tuple[int, Engine]] = WeakKeyDictionary()
-_inherited: list[Engine] = []  # a forked child must not close what is its parent's
-
-
-def engine_of(ledger: Ledger) -> Engine:
-    """Return an engine for users' transactions in the ledger's database: one per process, made when first needed."""
-    process = ledger.runtime.process_id()
-    found = _engines.get(ledger)
-    if found is not None and found[0] == process:
-        return found[1]
-    if found is not None:
-        found[1].dispose(close=False)
-        _inherited.append(found[1])
-    engine = _new_engine(ledger)
-    _engines[ledger] = (process, engine)
-    return engine
-
-
-def close_engine(ledger: Ledger) -> None:
-    """Close the connections of the engine, if there is one; a later transaction opens anew."""
-    found = _engines.pop(ledger, None)
-    if found is not None:
-        found[1].dispose(close=found[0] == ledger.runtime.process_id())
-
-
-def _new_engine(ledger: Ledger) -> Engine:
-    """Make an engine that keeps one connection at hand, and opens as many more as there are transactions at once."""
-    timeout_s = ledger.url.timeout_s
-    is_file = ledger.url.kind == "sqlite"
-    arguments: dict[str, Any] = (
-        {"timeout": timeout_s, "isolation_level": None, "check_same_thread": False}
-        if is_file
-        else {"connect_timeout": max(round(timeout_s), 1)}
-    )
-    engine = sqlalchemy.create_engine(
-        ledger.url.sqlalchemy(),
-        connect_args=arguments,
-        poolclass=sqlalchemy.QueuePool,
-        pool_size=1,
-        max_overflow=_MOST_CONNECTIONS,
-        pool_pre_ping=not is_file,
-    )
-    if is_file:
-        sqlalchemy.event.listen(engine, "connect", _make_durable)
-    return engine
-
-
-def _make_durable(connection: Any, _: object) -> None:
-    connection.execute("PRAGMA synchronous = FULL")

@@ -9,6 +9,7 @@ from weakref import WeakSet
 
 from sqlalchemy.sql import ClauseElement
 
+from fencepost.core.forked_sqlite import FORKED_SQLITE
 from fencepost.core.runtime import Runtime
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Connection, Cursor, Dialect, Row, dialect_for
@@ -64,6 +65,8 @@ class Database:
         self._writer = Turns(runtime, limit=1, what=self.dialect.product) if self.dialect.has_one_writer else None
         self._desks: WeakSet[Desk] = WeakSet()
         self.pool = Pool(self.desk, runtime)
+        if self.dialect.name == "sqlite":
+            FORKED_SQLITE.join(self.open_now)
         runtime.after_fork(self, self._forget)
 
     def __repr__(self) -> str:
@@ -103,9 +106,16 @@ class Database:
 
     def _forget(self) -> None:
         """Come to terms, in a forked child, with connections that are the parent's."""
-        in_use = sum(desk.is_busy for desk in self._desks)
-        inherited: list[Connection] = [each for desk in self._desks if (each := desk.forget()) is not None]
+        inherited, in_use = self.open_now()
+        for desk in self._desks:
+            desk.forget()
         self.dialect.forget(inherited, in_use=in_use)
         self.pool.forget()
         if self._writer is not None:
             self._writer.forget()
+
+    def open_now(self) -> tuple[list[Connection], int]:
+        """Return the connections of all desks, and how many of these are in use."""
+        desks = list(self._desks)
+        opened = [each for desk in desks if (each := desk.connection) is not None]
+        return opened, sum(desk.is_busy for desk in desks)

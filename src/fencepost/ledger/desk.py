@@ -95,16 +95,25 @@ class Desk:
     def rest(self) -> None:
         """Close the connection; the next use opens another."""
         connection, self._connection, self._cursor = self._connection, None, None
-        if connection is not None:
+        if connection is None:
+            return
+        was_busy, self.is_busy = self.is_busy, True  # whoever forks now must know that the database is being called
+        try:
             with suppress(Exception):
                 connection.close()
+        finally:
+            self.is_busy = was_busy
 
-    def forget(self) -> Connection | None:
-        """Give up, in a forked child, the parent's connection without closing it; return it."""
-        connection, self._connection, self._cursor = self._connection, None, None
+    @property
+    def connection(self) -> Connection | None:
+        """The connection, if there is one now."""
+        opened: Connection | None = self._connection
+        return opened
+
+    def forget(self) -> None:
+        """Give up, in a forked child, the parent's connection without closing it."""
+        self._connection = self._cursor = None
         self.is_busy = False
-        inherited: Connection | None = connection
-        return inherited
 
     def _turn(self) -> Any:
         return nullcontext() if self._writer is None else self._writer.turn(self.dialect.timeout_s)

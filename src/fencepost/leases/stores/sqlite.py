@@ -23,6 +23,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from fencepost.core.forked_sqlite import FORKED_SQLITE
 from fencepost.core.runtime import Runtime
 from fencepost.errors import InvalidUrl
 from fencepost.leases.store import Capabilities, Grade
@@ -70,6 +71,7 @@ def from_url(url: StoreUrl, runtime: Runtime) -> SqliteStore:
         watch=lambda read, _: Polling(runtime, read, interval_s=_POLL_S),
     )
     store.backend = backend
+    FORKED_SQLITE.join(store.open_now)
     return store
 
 

@@ -11,6 +11,7 @@ from sqlalchemy import BigInteger, ColumnElement, Table, literal
 from sqlalchemy.dialects.sqlite import insert
 from sqlalchemy.dialects.sqlite.pysqlite import dialect as sqlite_words
 
+from fencepost.core.forked_sqlite import FORKED_SQLITE
 from fencepost.ledger.dialects.dialect import Connection, Cursor, Dialect, Parameters, Trouble
 
 OLDEST_VERSION = (3, 35, 0)
@@ -95,18 +96,12 @@ class SqliteDialect(Dialect):
         return bool(_identity(self.url.path) != connection.identity)
 
     def forget(self, connections: Sequence[Connection], *, in_use: int) -> None:
-        """Close, in a forked child, what the parent had open and idle.
+        """Close, in a forked child, what the parent had open, together with all others that use SQLite.
 
-        SQLite remembers per process which locks it has on a file, and the child has inherited the memory without the
-        locks. Closing gives up the memory; the parent's own locks keep the closing from touching the files. A
-        connection that was in use at the fork cannot be closed: then this process has to do without SQLite.
+        The parent's own locks keep the closing from touching the files. If somebody was inside SQLite at the fork,
+        this process has to do without it: see `fencepost.core.forked_sqlite`.
         """
-        self._was_forked_in_use = self._was_forked_in_use or in_use > 0
-        if self._was_forked_in_use:
-            super().forget(connections, in_use=in_use)
-            return
-        for connection in connections:
-            connection.close()
+        self._was_forked_in_use = FORKED_SQLITE.settle(self.runtime.process_id(), connections, in_use=in_use)
 
     def trouble(self, error: Exception) -> Trouble:
         """Tell a busy file from a vanished one and from one that cannot be used."""

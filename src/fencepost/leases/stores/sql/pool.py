@@ -81,10 +81,8 @@ class Pool:
         """Throw away all that are not in use: where one broke, the others are likely broken, too."""
         with self._lock:
             idle, self._idle = self._idle, []
-            for _ in idle:
-                self._free_place()
         for connection, _ in idle:
-            _close(connection)
+            self.drop(connection)
 
     def open(self) -> None:
         """Keep connections from now on."""
@@ -95,11 +93,15 @@ class Pool:
         self._is_open = False
         self.drop_idle()
 
+    def open_now(self) -> tuple[list[Connection], int]:
+        """Return the idle connections, and how many are in use."""
+        return [connection for connection, _ in self._idle], self._made - len(self._idle)
+
     def forget(self) -> tuple[list[Connection], int]:
         """Start anew after a fork. Return the idle connections of the parent, and how many were in use."""
-        idle, in_use = [connection for connection, _ in self._idle], self._made - len(self._idle)
+        opened = self.open_now()
         self._reset()
-        return idle, in_use
+        return opened
 
     def _swapped(self, connection: Connection) -> Connection | None:
         """Keep a connection; return another in its place that nobody has needed for long."""

@@ -8,6 +8,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from fencepost.core.forked_sqlite import FORKED_SQLITE
 from fencepost.core.runtime import Runtime
 from fencepost.errors import FencepostError, StoreRefused, UnsafeStore
 from fencepost.leases.stores.sql import mounts, schema
@@ -96,17 +97,12 @@ class SqliteBackend:
         """Nobody needs to be told: who waits, polls."""
 
     def forget(self, idle: Sequence[Connection], *, in_use: int) -> None:
-        """Close, in a forked child, what the parent had open and idle.
+        """Close, in a forked child, what the parent had open, together with all others that use SQLite.
 
-        SQLite remembers per process which locks it has on a file, and the child has inherited the memory without
-        the locks. Closing gives up the memory; as long as the parent lives, its own locks keep the closing from
-        touching the files. A connection that was in use at the fork cannot be closed: then this process has to do
-        without SQLite.
+        As long as the parent lives, its own locks keep the closing from touching the files. If somebody was inside
+        SQLite at the fork, this process has to do without it: see `fencepost.core.forked_sqlite`.
         """
-        self._inherited_in_use = self._inherited_in_use or in_use > 0
-        if not self._inherited_in_use:
-            for connection in idle:
-                connection.close()
+        self._inherited_in_use = FORKED_SQLITE.settle(self._runtime.process_id(), idle, in_use=in_use)
 
     def _check_file_system(self, folder: Path) -> tuple[str, ...]:
         try:

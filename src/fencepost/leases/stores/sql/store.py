@@ -205,9 +205,14 @@ class SqlLeaseStore:
         """Leave the parent's connections to the parent."""
         self._watch.forget()
         self._tidying.forget()
-        for calls in (self._calls, self._heartbeats):
-            idle, in_use = calls.pool.forget()
-            self._backend.forget(idle, in_use=in_use)
+        opened = [calls.pool.forget() for calls in (self._calls, self._heartbeats)]
+        idle = [connection for connections, _ in opened for connection in connections]
+        self._backend.forget(idle, in_use=sum(in_use for _, in_use in opened))
+
+    def open_now(self) -> tuple[list[Connection], int]:
+        """Return the connections that are idle, and how many are in use."""
+        opened = [calls.pool.open_now() for calls in (self._calls, self._heartbeats)]
+        return [connection for idle, _ in opened for connection in idle], sum(in_use for _, in_use in opened)
 
     def _acquire(self, connection: Connection, wanted: Wanted) -> Grant | Held | AlreadyDone | Lost:
         found: Look | None = None
