@@ -17,13 +17,14 @@ from fencepost.engine.context import RunContext
 from fencepost.engine.invoke import invoke
 from fencepost.engine.jobs import Job, Jobs
 from fencepost.engine.node import Node, NodeSettings
+from fencepost.engine.runners.runner import Runner
 from fencepost.engine.runners.thread import ThreadRunner
 from fencepost.leases.locks import Locks
 from fencepost.leases.schemes import store_from_url
 from fencepost.ledger import jobs as job_rows
 from fencepost.ledger.deploys import sync_code
 from fencepost.ledger.history import RunRow, runs
-from fencepost.ledger.ledger import open_ledger
+from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.recording import record
 from fencepost.ledger.schedule_rows import NewSchedule
 from fencepost.testing import until
@@ -71,20 +72,12 @@ class Crew:
         ledger = open_ledger(url or self.url, self.runtime)
         self._ledgers.append(ledger)
         locks = self._connect(ledger.url.lease_url())
-        context = RunContext(node="test", runtime=self.runtime, ledger=lambda: ledger)
-        timeouts = {name: each.policy.timeout_s for name, each in self.jobs.items()}
-        runner = ThreadRunner(
-            lambda claim: invoke(self.jobs[claim.job], claim, context),
-            timeouts=timeouts,
-            runtime=self.runtime,
-            slots=slots,
-        )
         node = Node(
             ledger=ledger,
             locks=locks,
             gate_locks=None if gate is None else self._connect(gate),
             jobs=self.jobs,
-            runners={"sync": runner},
+            runners=self.runners(ledger, url or self.url, slots),
             runtime=self.runtime,
             settings=NodeSettings(
                 name=f"node-{len(self.nodes)}", version="test", timings=Timings.of(ttl), slots=slots, **settings
@@ -94,6 +87,17 @@ class Crew:
         self.nodes.append(node)
         node.start()
         return node
+
+    def runners(self, ledger: Ledger, url: str, slots: int) -> dict[str, Runner]:
+        context = RunContext(node="test", runtime=self.runtime, ledger=lambda: ledger)
+        timeouts = {name: each.policy.timeout_s for name, each in self.jobs.items()}
+        runner = ThreadRunner(
+            lambda claim: invoke(self.jobs[claim.job], claim, context),
+            timeouts=timeouts,
+            runtime=self.runtime,
+            slots=slots,
+        )
+        return {"sync": runner}
 
     def enqueue(self, name: str, *, count: int = 1, **request: Any) -> list[int]:
         policy = self.jobs[name].policy
