@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
+from contextlib import suppress
 
 import pytest
 
-from fencepost.core.runs import StopReason
+from fencepost.core.runs import Requested, StopReason
+from fencepost.errors import LedgerUnavailable
 from fencepost.ledger.claiming import claim
 from fencepost.ledger.ledger import Ledger
 from tests.engine.exchange_stand import POLL_S, Stand, stand
@@ -236,3 +239,16 @@ def test_worker_that_crashes_leaves_its_run_to_a_person_where_the_policy_says_so
     assert (run["state"], run["waits_for"]) == ("waiting", "person")
     assert "on_crash is hold" in run["why"]
     assert made.runner.held == []
+
+
+def test_endings_that_are_too_large_together_are_told_in_parts(made: Stand) -> None:
+    """Each may be kept; the packet that holds all of them is more than some servers take."""
+    made.runner.slots = 400
+    run_ids = made.scene.add(*[Requested("work", "manual")] * 400)
+    made.settle()
+    made.runner.end_all(result=json.dumps("x" * 59_000))
+    for _ in range(10):
+        with suppress(LedgerUnavailable):
+            made.step(1.0)
+    assert {made.scene.state(run_id) for run_id in run_ids} == {"succeeded"}
+    assert made.exchange.is_empty

@@ -20,12 +20,19 @@ class LedgerClock:
         self._gate = ClockGate()
         self._contact = Contact(longest_gap_s=longest_gap_s)
         self._ahead_us = 0
+        self._told_us: int | None = None
         self._untold: list[Leap] = []
 
     def told(self, ledger_us: int) -> bool:
-        """Note an answer of the ledger; return whether its clock is to be believed."""
+        """Note an answer of the ledger; return whether its clock is to be believed.
+
+        Only the first to tell of an answer is listened to: who says the same later only says it late.
+        """
         now = self._runtime.monotonic()
         with self._lock:
+            if ledger_us == self._told_us:
+                return self._gate.is_open
+            self._told_us = ledger_us
             self._ahead_us = ledger_us - round(now * 1_000_000)
             self._contact.answered(now)
             was_open = self._gate.is_open

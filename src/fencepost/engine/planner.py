@@ -25,6 +25,7 @@ HORIZON_S = 2.0
 _HORIZON_US = round(HORIZON_S * 1_000_000)
 _BATCH = 500
 _WHILE_CLOSED_S = 2.0
+_AT_ONCE = 0  # it is unknown what is due
 
 
 class Planner:
@@ -51,7 +52,7 @@ class Planner:
         self._on_planned = on_planned
         self._emit = emit
         self._rest_s = rest_s
-        self._next_due_us: int | None = 0  # unknown: plan at once
+        self._next_due_us: int | None = _AT_ONCE
         self._next_waiting_us: int | None = None
 
     def due_at(self, next_due_us: int | None, next_waiting_us: int | None) -> None:
@@ -61,8 +62,7 @@ class Planner:
 
     def waits_until(self, at_us: int) -> None:
         """Note that a run waits for this time."""
-        known = self._next_waiting_us
-        self._next_waiting_us = at_us if known is None else min(known, at_us)
+        self._next_waiting_us = _sooner(at_us, self._next_waiting_us)
 
     def step(self, now: float) -> float:
         """Plan what is due within the horizon."""
@@ -81,15 +81,19 @@ class Planner:
         self._desk.rest()
 
     def _plan(self, now: float) -> float:
+        self._next_due_us = None  # what a look tells from now on may be news to us
         try:
             planned = plan(self._desk, horizon_us=_HORIZON_US, limit=_BATCH, decide=self._ticks.plan)
-        except LedgerUnavailable:
-            self._clock.unanswered()
-            raise
         except ClockLeapt:
+            self._next_due_us = _AT_ONCE
             return now
+        except Exception as error:
+            self._next_due_us = _AT_ONCE
+            if isinstance(error, LedgerUnavailable):
+                self._clock.unanswered()
+            raise
         self._clock.told(planned.now_us)
-        self._next_due_us = planned.next_due_at_us
+        self._next_due_us = _AT_ONCE if planned.more else _sooner(planned.next_due_at_us, self._next_due_us)
         if self._next_waiting_us is not None and self._next_waiting_us <= planned.now_us + _HORIZON_US:
             self._next_waiting_us = None  # it is queued; a look tells of the next
         if planned.runs:
@@ -98,7 +102,7 @@ class Planner:
 
     def _plan_from(self, now: float) -> float:
         """When the next tick, or the time of a run that waits for it, comes within the horizon."""
-        if self._next_due_us == 0:
+        if self._next_due_us == _AT_ONCE:
             return now
         known = [at for at in (self._next_due_us, self._next_waiting_us) if at is not None]
         return self._clock.here(min(known)) - HORIZON_S if known else float("inf")
@@ -119,3 +123,7 @@ class Planner:
         why = f"{leap}; {stops}" if leap.is_ahead else f"{leap}; nothing that was planned is planned again"
         self._emit(Event(What.CLOCK_LEAPT, reason=why, node="-"))
         journal(self._ledger, self._desk, what=What.CLOCK_LEAPT, reason=why)
+
+
+def _sooner(at_us: int | None, other_us: int | None) -> int | None:
+    return min((each for each in (at_us, other_us) if each is not None), default=None)

@@ -52,15 +52,20 @@ class Ticks:
     def plan(self, now_us: int, row: ScheduleRow) -> SchedulePlan:
         """Plan one schedule up to the horizon.
 
-        One that this release cannot read (a newer deploy made it) is left as it is, and looked at again in a minute.
+        One that this release cannot plan (a newer deploy made it, or somebody by hand) is left as it is, and looked at
+        again in a minute: it must not keep the others from being planned.
         """
         if not self._is_believed(now_us):
             raise ClockLeapt
         try:
-            kind = _kind((row.id, row.job, row.origin), row.spec, row.params, row.policy)
-        except ConfigurationError as error:
-            self._emit(Event(What.LEDGER_TROUBLE, job=row.job, reason=f"schedule {row.id!r} cannot be read: {error}"))
+            return self._planned(now_us, row)
+        except Exception as error:  # noqa: BLE001 - whatever is wrong with one schedule is wrong with that one alone
+            why = str(error) if isinstance(error, ConfigurationError) else repr(error)
+            self._emit(Event(What.LEDGER_TROUBLE, job=row.job, reason=f"schedule {row.id!r} cannot be planned: {why}"))
             return SchedulePlan([], row.planned_through, now_us + _UNREADABLE_FOR_US)
+
+    def _planned(self, now_us: int, row: ScheduleRow) -> SchedulePlan:
+        kind = _kind((row.id, row.job, row.origin), row.spec, row.params, row.policy)
         plan = plan_schedule(
             kind.schedule,
             planned_through_us=row.planned_through,
