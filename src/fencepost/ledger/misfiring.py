@@ -3,6 +3,9 @@
 Late ticks are decided when they are planned. But a tick is planned a little ahead, and then every node may go down; the
 day after, it is still queued. A node asks for this when it joins, before its first claim. A tick that another node
 claims in the same moment is that node's.
+
+Only ticks, and only those whose time has come and gone: what somebody asked for (a back-fill, a retry) is never too
+late, and a tick that its schedule's jitter puts off is not late before it was put off for too long.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from fencepost.ledger.dialects.hot import hot_words
 
 _MISFIRE = """
 UPDATE {run} SET state = 'misfired', waits_for = NULL, ended_at = %s, why = %s
-WHERE state = 'queued' AND attempts = 0 AND job = %s AND schedule IS NOT NULL AND due_at < %s
+WHERE state = 'queued' AND attempts = 0 AND {was:job} = %s AND origin_key LIKE 'tick:%%' AND available_at < %s
 """
 
 
