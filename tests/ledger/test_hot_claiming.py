@@ -98,6 +98,18 @@ class TestFreeRuns:
         for limit in (1, 2, 5, 7, 11):
             assert 0 < len(scene.claim(limit=limit).claims) <= limit
 
+    def test_what_comes_late_and_is_older_than_what_was_taken_is_taken_too(self, scene: Scene) -> None:
+        """Who works a queue off in full batches goes on where the last one ended, but forgets nothing."""
+        now_us = scene.now_us()
+        ids = scene.add(*(Requested("job", "manual", available_at_us=now_us - 1000 + n) for n in range(30)))
+        got = [each.run_id for _ in range(2) for each in scene.claim(limit=8).claims]
+        assert got == ids[:16]
+        late = [scene.add_one(available_at_us=now_us - HOUR_US, priority=priority) for priority in (5, 0, -5)]
+        while claims := scene.claim(limit=8).claims:
+            got += [each.run_id for each in claims]
+        assert len(got) == len(set(got))
+        assert sorted(got) == sorted(ids + late)
+
     def test_token_rises_with_every_claim_even_if_the_clock_goes_back(self, scene: Scene) -> None:
         run_id = scene.add_one()
         first = scene.claim_one()

@@ -110,11 +110,14 @@ class WantedKey(NamedTuple):
 
 
 _KEYS = """
-SELECT r.exclusive_key, max({greatest}(coalesce(x.token, 0), r.token)), max(x.run_id)
-FROM {run} r LEFT JOIN {exclusive} x ON x.key = r.exclusive_key
-WHERE r.state = 'queued' AND {texts:r.queue} AND {texts:r.job} AND r.available_at <= %s
-  AND r.exclusive_key IS NOT NULL AND NOT ({texts:r.exclusive_key})
-GROUP BY r.exclusive_key ORDER BY max(r.priority) DESC, min(r.available_at), r.exclusive_key
+SELECT k.name, {greatest}(coalesce((SELECT x.token FROM {exclusive} x WHERE x.key = k.name), 0), k.token),
+  (SELECT x.run_id FROM {exclusive} x WHERE x.key = k.name)
+FROM (
+  SELECT r.exclusive_key AS name, max(r.token) AS token, max(r.priority) AS priority, min(r.available_at) AS at
+  FROM {run} r WHERE r.state = 'queued' AND {texts:r.queue} AND {texts:coalesce(r.job, '')} AND r.available_at <= %s
+    AND r.exclusive_key IS NOT NULL AND NOT ({texts:r.exclusive_key})
+  GROUP BY r.exclusive_key) k
+ORDER BY k.priority DESC, k.at, k.name
 """
 
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -33,6 +34,7 @@ CLAIM_COLUMNS = (
 )
 # A LIMIT that is a parameter makes for plans that scan, and one text for every number for as many statements to keep.
 _AGAIN = frozenset(("queued", "waiting"))
+_STATE = attrgetter("state")
 _PERSON = {"waiting": "person"}
 _LIMITS = (500, 400, 300, 200, 150, 100, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 
@@ -213,7 +215,7 @@ def written(endings: Sequence[Ending], *, horizon_us: int) -> Endings:
 
     A next attempt is queued, or waits for a time beyond the horizon. What ends as waiting is held for a person.
     """
-    if all(ending.state not in _AGAIN for ending in endings):
+    if _AGAIN.isdisjoint(map(_STATE, endings)):
         return Endings(endings)
     is_far = [ending.state == "queued" and ending.delay_us > horizon_us for ending in endings]
     rows = [each._replace(state="waiting") if far else each for each, far in zip(endings, is_far, strict=True)]
