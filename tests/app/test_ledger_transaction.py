@@ -116,73 +116,6 @@ def test_what_was_taken_over_before_does_not_even_begin(stand: Stand) -> None:
     assert len(stand.refusals) == 1
 
 
-@pytest.mark.parametrize("isolation", ISOLATIONS)
-def test_what_was_taken_over_meanwhile_is_not_committed(stand: Stand, isolation: str) -> None:
-    if stand.ledger.url.kind == "sqlite":
-        pytest.skip("there is one writer: nobody can take it over meanwhile")
-    with pytest.raises(LeaseLost, match="nothing was written"), stand.begin(isolation=isolation) as tx:
-        stand.write(tx)
-        stand.take_over()
-    assert stand.effects_now() == []
-    assert len(stand.refusals) == 1
-
-
-def test_on_sqlite_nobody_can_take_over_while_it_writes(stand: Stand) -> None:
-    if stand.ledger.url.kind != "sqlite":
-        pytest.skip("elsewhere it can be taken over, and is refused at its end")
-    began, ended = RUNTIME.event(), RUNTIME.event()
-
-    def successor() -> None:
-        began.set()
-        stand.take_over()
-        ended.set()
-
-    with stand.begin() as tx:
-        stand.write(tx)
-        RUNTIME.spawn("successor", successor)
-        assert began.wait(5)
-    assert ended.wait(5)
-    assert stand.effects_now() == [1]
-
-
-def test_a_successor_does_not_wait_for_the_transaction_only_for_its_last_step(stand: Stand) -> None:
-    if stand.ledger.url.kind == "sqlite":
-        pytest.skip("there is one writer")
-    with pytest.raises(LeaseLost), stand.begin() as tx:
-        stand.write(tx)
-        stand.take_over()  # returns although the transaction is open: this very line would wait for ever otherwise
-
-
-def test_nobody_takes_over_between_the_check_and_the_commit(stand: Stand) -> None:
-    """The check's lock is what the successor has to wait for."""
-    if stand.ledger.url.kind == "sqlite":
-        pytest.skip("there is one writer")
-    order: list[str] = []
-    took = RUNTIME.event()
-
-    def successor() -> None:
-        stand.take_over()
-        order.append("taken over")
-        took.set()
-
-    transaction = stand.begin()
-    checked = transaction._database.check
-
-    def check_and_pause(connection: Connection, row: RunRow) -> bool:
-        is_ours = checked(connection, row)
-        RUNTIME.spawn("successor", successor)
-        until(lambda: stand.waiters() > 0, 10, what="the successor waits for the row")
-        order.append("committed")
-        return is_ours
-
-    transaction._database.check = check_and_pause  # type: ignore[method-assign]
-    with transaction as tx:
-        stand.write(tx)
-    assert took.wait(5)
-    assert order == ["committed", "taken over"]
-    assert stand.effects_now() == [1]
-
-
 def test_a_run_that_was_only_asked_to_cancel_may_try_again(stand: Stand) -> None:
     """Under repeatable read PostgreSQL ends a transaction whose row changed at all; elsewhere it goes on."""
 
@@ -287,6 +220,21 @@ class TestOnSqlite:
     def kind(self) -> str:
         return "sqlite"
 
+    def test_nobody_can_take_over_while_it_writes(self, stand: Stand) -> None:
+        began, ended = RUNTIME.event(), RUNTIME.event()
+
+        def successor() -> None:
+            began.set()
+            stand.take_over()
+            ended.set()
+
+        with stand.begin() as tx:
+            stand.write(tx)
+            RUNTIME.spawn("successor", successor)
+            assert began.wait(5)
+        assert ended.wait(5)
+        assert stand.effects_now() == [1]
+
     def test_a_transaction_that_waits_is_rolled_back_and_the_file_is_free(self, stand: Stand) -> None:
         with pytest.raises(TransactionTooLong, match="wait for nothing"), stand.begin(sqlite_limit_s=0.1) as tx:
             stand.write(tx)
@@ -313,4 +261,52 @@ class TestOnSqlite:
             connection.commit()
             with stand.begin(connection) as tx:
                 stand.write(tx)
+        assert stand.effects_now() == [1]
+
+
+class TestOnServers:
+    """Where others can write while a transaction is open."""
+
+    @pytest.fixture(params=["postgresql", "mysql"])
+    def kind(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    @pytest.mark.parametrize("isolation", ISOLATIONS)
+    def test_what_was_taken_over_meanwhile_is_not_committed(self, stand: Stand, isolation: str) -> None:
+        with pytest.raises(LeaseLost, match="nothing was written"), stand.begin(isolation=isolation) as tx:
+            stand.write(tx)
+            stand.take_over()
+        assert stand.effects_now() == []
+        assert len(stand.refusals) == 1
+
+    def test_a_successor_does_not_wait_for_the_transaction_only_for_its_last_step(self, stand: Stand) -> None:
+        with pytest.raises(LeaseLost), stand.begin() as tx:
+            stand.write(tx)
+            stand.take_over()  # returns although the transaction is open: this very line would wait for ever otherwise
+
+    def test_nobody_takes_over_between_the_check_and_the_commit(self, stand: Stand) -> None:
+        """The check's lock is what the successor has to wait for."""
+        order: list[str] = []
+        took = RUNTIME.event()
+
+        def successor() -> None:
+            stand.take_over()
+            order.append("taken over")
+            took.set()
+
+        transaction = stand.begin()
+        checked = transaction._database.check
+
+        def check_and_pause(connection: Connection, row: RunRow) -> bool:
+            is_ours = checked(connection, row)
+            RUNTIME.spawn("successor", successor)
+            until(lambda: stand.waiters() > 0, 10, what="the successor waits for the row")
+            order.append("committed")
+            return is_ours
+
+        transaction._database.check = check_and_pause  # type: ignore[method-assign]
+        with transaction as tx:
+            stand.write(tx)
+        assert took.wait(5)
+        assert order == ["committed", "taken over"]
         assert stand.effects_now() == [1]

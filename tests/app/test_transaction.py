@@ -108,17 +108,6 @@ def test_a_run_taken_over_writes_nothing_and_the_refusal_is_on_record(stand: Sta
     assert (entry.what, entry.token) == ("refused write", run.token)
 
 
-def test_a_run_taken_over_in_the_middle_writes_nothing(stand: Stand, isolation: str) -> None:
-    if stand.app.ledger.url.kind == "sqlite":
-        pytest.skip("there is one writer: nobody can take it over in the middle")
-    run = started(stand, isolation=isolation)
-    with pytest.raises(LeaseLost, match="nothing was written"), run.transaction() as tx:
-        stand.write(tx)
-        stand.bump()
-    assert stand.effects_now() == []
-    assert [entry.what for entry in stand.app.operations.journal(about=About(run_id=run.id))] == ["refused write"]
-
-
 def test_an_engine_of_ones_own_serves_as_well(stand: Stand) -> None:
     run = started(stand)
     with run.transaction(stand.engine) as tx:
@@ -280,16 +269,29 @@ def test_progress_of_a_run_that_is_no_longer_ours_is_not_shown(stand: Stand) -> 
     assert shown(stand, run) == (None, None)
 
 
-def test_silence_inside_a_transaction_is_bounded_by_the_server(stand: Stand) -> None:
-    silence: dict[str, Callable[[Any], float]] = {
-        "postgresql": lambda tx: float(tx.execute(text("SHOW idle_in_transaction_session_timeout")).scalar()[:-1]),
-        "mysql": lambda tx: float(tx.execute(text("SELECT @@idle_transaction_timeout")).scalar()),
-    }
-    kind = stand.app.ledger.url.kind
-    if kind == "sqlite":
-        pytest.skip("there the limit is ours: see test_ledger_transaction")
-    with started(stand).transaction(stand.engine) as tx:
-        assert silence[kind](tx) == 5
-    with stand.engine.connect() as connection:
-        if kind == "mysql":
-            assert silence[kind](connection) == 0, "and the connection is given back as it was"
+class TestOnServers:
+    """Where others can write while a transaction is open."""
+
+    @pytest.fixture(params=["postgresql", "mysql"])
+    def kind(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    def test_a_run_taken_over_in_the_middle_writes_nothing(self, stand: Stand, isolation: str) -> None:
+        run = started(stand, isolation=isolation)
+        with pytest.raises(LeaseLost, match="nothing was written"), run.transaction() as tx:
+            stand.write(tx)
+            stand.bump()
+        assert stand.effects_now() == []
+        assert [entry.what for entry in stand.app.operations.journal(about=About(run_id=run.id))] == ["refused write"]
+
+    def test_silence_inside_a_transaction_is_bounded_by_the_server(self, stand: Stand) -> None:
+        silence: dict[str, Callable[[Any], float]] = {
+            "postgresql": lambda tx: float(tx.execute(text("SHOW idle_in_transaction_session_timeout")).scalar()[:-1]),
+            "mysql": lambda tx: float(tx.execute(text("SELECT @@idle_transaction_timeout")).scalar()),
+        }
+        kind = stand.app.ledger.url.kind
+        with started(stand).transaction(stand.engine) as tx:
+            assert silence[kind](tx) == 5
+        with stand.engine.connect() as connection:
+            if kind == "mysql":
+                assert silence[kind](connection) == 0, "and the connection is given back as it was"
