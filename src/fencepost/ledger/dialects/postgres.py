@@ -171,7 +171,7 @@ class PostgresDialect(Dialect):
         chosen = ", ".join(
             f"(e.value->>{place})::{_TYPES[kind]} AS {name}" for place, (name, kind) in enumerate(columns.items())
         )
-        source = "json_array_elements(%s::json) WITH ORDINALITY AS e(value, n)"
+        source = "jsonb_array_elements(%s::jsonb) WITH ORDINALITY AS e(value, n)"
         return f"(SELECT {chosen} FROM {source} ORDER BY n) AS {alias}"  # noqa: S608 - names of ours
 
     def objection(self, cursor: Cursor) -> str | None:
