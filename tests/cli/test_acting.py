@@ -73,6 +73,16 @@ def test_programs_get_all_runs_and_people_the_last_fifty(act, ledger) -> None:
     assert len(shown) == 50
 
 
+def test_a_run_past_its_sla_is_shown_as_such(act, ledger) -> None:
+    late, in_time, none = record(ledger, due_at_us=5, sla_us=1), record(ledger, sla_us=10**12), record(ledger)
+    told = {run["id"]: run["sla_missed"] for run in act("runs", "--json").json}
+    assert told == {late: True, in_time: False, none: None}
+    assert act("runs").stdout.count("SLA missed") == 1
+    assert "(SLA missed: now " in act("show", str(late)).stdout
+    assert "SLA missed" not in act("show", str(in_time)).stdout
+    assert "deadline" in act("show", str(in_time)).stdout
+
+
 def test_a_run_may_start_later(act) -> None:
     run = act("trigger", "add", "-p", "a=3", "--delay", "1h", "--json").json["run"]
     assert act("show", str(run), "--json").json["waits_for"] == "time"

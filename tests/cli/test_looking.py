@@ -46,6 +46,7 @@ RUN_FIELDS = [
     "progress",
     "progress_note",
     "sla_at",
+    "sla_missed",
     "retry_of",
     "generation",
 ]

@@ -318,16 +318,15 @@ def _print_dues(asked: list[Requested], *, as_json: bool) -> None:
 
 def _await(book: Ledger, run_id: int, *, as_json: bool) -> int:
     """Stay until the run has ended, then show it."""
-    from fencepost.cli.run_rows import attempt_fields, draw_run, run_fields  # noqa: PLC0415
-    from fencepost.cli.runs import node_names  # noqa: PLC0415
+    from fencepost.cli.run_rows import Seen, attempt_fields, draw_run, run_fields  # noqa: PLC0415
 
     row = book.run(run_id)
     while row.state not in TERMINAL:
         book.runtime.sleep(_LOOK_EVERY_S)
         row = book.run(run_id)
-    attempts, names = book.attempts(run_id), node_names(book)
+    attempts, seen = book.attempts(run_id), Seen.of(book)
     if as_json:
-        print_json({**run_fields(row, names), "ended_attempts": [attempt_fields(each, names) for each in attempts]})
+        print_json({**run_fields(row, seen), "ended_attempts": [attempt_fields(each, seen.nodes) for each in attempts]})
     else:
-        draw_run(row, attempts, names, waits=None)
+        draw_run(row, attempts, seen, waits=None)
     return Exit.OK if row.state == "succeeded" else Exit.NOT_WELL

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from fencepost.cli.drawing import print_line, visible
-from fencepost.cli.run_rows import run_cells, run_fields
+from fencepost.cli.run_rows import Seen, run_cells, run_fields
 from fencepost.core.states import TERMINAL
 from fencepost.errors import NoSuchRun
 
@@ -34,7 +34,7 @@ class Following:
         self._wanted = wanted
         self._any_state = replace(wanted, states=(), waits_for=None)
         self._as_json = as_json
-        self._names: dict[str, str] = {}
+        self._seen = Seen.of(ledger)
         self._watched: dict[int, tuple[str, int]] = {}
         self._last_id = 0
 
@@ -48,6 +48,7 @@ class Following:
         for row in reversed(latest):
             self._show(row)
         while True:
+            self._seen = replace(self._seen, now_us=self._ledger.now_us())
             for row in self._changed():
                 self._show(row)
             self._ledger.runtime.sleep(_EVERY_S)
@@ -82,9 +83,9 @@ class Following:
             return
         if self._wanted.waits_for is not None and row.waits_for != self._wanted.waits_for:
             return
-        if row.node is not None and row.node not in self._names:
-            self._names |= {node.id: node.name for node in self._ledger.nodes(limit=1000)}
+        if row.node is not None and row.node not in self._seen.nodes:
+            self._seen = Seen.of(self._ledger)
         if self._as_json:
-            print_line(run_fields(row, self._names))
+            print_line(run_fields(row, self._seen))
         else:
-            print(visible("  ".join(cell or "–" for cell in run_cells(row, self._names))), flush=True)
+            print(visible("  ".join(cell or "–" for cell in run_cells(row, self._seen))), flush=True)

@@ -10,7 +10,7 @@ import typer
 from fencepost.cli.drawing import at, draw_rows, print_json, to_the_second
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import Json, LedgerUrlOption, know_job, opened
-from fencepost.cli.run_rows import beginning, shown_node
+from fencepost.cli.run_rows import beginning, node_names, shown_node
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,7 +41,6 @@ def journal(
 
     Example: fencepost journal --run 42 --json
     """
-    from fencepost.cli.runs import node_names  # noqa: PLC0415
     from fencepost.cli.times import instant_us  # noqa: PLC0415
     from fencepost.ledger.journal import About  # noqa: PLC0415
 

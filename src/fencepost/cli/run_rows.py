@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fencepost.cli.drawing import at, draw_fields, draw_rows, say, to_the_millisecond, to_the_second, unescaped
@@ -11,15 +12,40 @@ from fencepost.core.duration import spelled
 
 if TYPE_CHECKING:
     from fencepost.ledger.history import AttemptRow, RunRow
+    from fencepost.ledger.ledger import Ledger
 
 COLUMNS = ("id", "job", "state", "due", "late", "took", "node", "token", "why")
 _LONG = 60
+_MOST_NODES = 1000
 
 NodeNames = Mapping[str, str]
 """What nodes are called, by their ids."""
 
 
-def run_fields(row: RunRow, nodes: NodeNames) -> dict[str, object]:
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What it takes to tell of runs: what nodes are called, and what time it was in the ledger when it was asked."""
+
+    nodes: NodeNames
+    now_us: int
+
+    @staticmethod
+    def of(book: Ledger) -> Seen:
+        """Ask the ledger."""
+        return Seen(node_names(book), book.now_us())
+
+
+def node_names(book: Ledger) -> dict[str, str]:
+    """Return what nodes are called, by their ids."""
+    return {node.id: node.name for node in book.nodes(limit=_MOST_NODES)}
+
+
+def has_missed_sla(row: RunRow, now_us: int) -> bool | None:
+    """Whether a run ended, or has not ended, later than its job promises; None if it promises nothing."""
+    return None if row.sla_at is None else row.sla_at < (row.ended_at or now_us)
+
+
+def run_fields(row: RunRow, seen: Seen) -> dict[str, object]:
     """Return all of a run, as JSON can say it."""
     return {
         "id": row.id,
@@ -44,7 +70,7 @@ def run_fields(row: RunRow, nodes: NodeNames) -> dict[str, object]:
         "failures": row.failures,
         "crashes": row.crashes,
         "node": row.node,
-        "node_name": nodes.get(row.node or ""),
+        "node_name": seen.nodes.get(row.node or ""),
         "token": row.token or None,
         "created_at": at(row.created_at),
         "available_at": at(row.available_at),
@@ -58,6 +84,7 @@ def run_fields(row: RunRow, nodes: NodeNames) -> dict[str, object]:
         "progress": row.progress,
         "progress_note": row.progress_note,
         "sla_at": at(row.sla_at),
+        "sla_missed": has_missed_sla(row, seen.now_us),
         "retry_of": row.retry_of,
         "generation": row.generation,
     }
@@ -80,34 +107,39 @@ def attempt_fields(row: AttemptRow, nodes: NodeNames) -> dict[str, object]:
     }
 
 
-def draw_runs(rows: Sequence[RunRow], nodes: NodeNames) -> None:
+def draw_runs(rows: Sequence[RunRow], seen: Seen) -> None:
     """Draw one row per run."""
-    draw_rows(COLUMNS, (run_cells(row, nodes) for row in rows))
+    draw_rows(COLUMNS, (run_cells(row, seen) for row in rows))
 
 
-def run_cells(row: RunRow, nodes: NodeNames) -> tuple[str, ...]:
+def run_cells(row: RunRow, seen: Seen) -> tuple[str, ...]:
     """Return a run as one row of `COLUMNS`."""
     return (
         str(row.id),
         row.job,
-        row.state if row.attempts <= 1 else f"{row.state}, attempt {row.attempts}",
+        _state(row, seen.now_us),
         _due(row),
         _late(row),
         took(row),
-        shown_node(row.node, nodes),
+        shown_node(row.node, seen.nodes),
         str(row.token or ""),
         beginning(row.error or row.why or ""),
     )
 
 
-def draw_run(row: RunRow, attempts: Sequence[AttemptRow], nodes: NodeNames, *, waits: str | None) -> None:
+def draw_run(row: RunRow, attempts: Sequence[AttemptRow], seen: Seen, *, waits: str | None) -> None:
     """Draw all of one run, a line per field, then its attempts."""
-    draw_fields(_details(row, nodes, waits))
+    draw_fields(_details(row, seen, waits))
     if attempts:
         columns = ("attempt", "outcome", "node", "token", "started", "took", "error")
-        draw_rows(columns, (_attempt_cells(each, nodes) for each in attempts))
+        draw_rows(columns, (_attempt_cells(each, seen.nodes) for each in attempts))
         if trace := next((each.trace for each in reversed(attempts) if each.trace), None):
             say(trace.rstrip())
+
+
+def _state(row: RunRow, now_us: int) -> str:
+    attempt = f"attempt {row.attempts}" if row.attempts > 1 else ""
+    return ", ".join(filter(None, (row.state, attempt, "SLA missed" if has_missed_sla(row, now_us) else "")))
 
 
 def shown_node(node_id: str | None, nodes: NodeNames) -> str:
@@ -143,7 +175,7 @@ def beginning(text: str) -> str:
     return line if len(line) <= _LONG else line[: _LONG - 1] + "…"
 
 
-def _details(row: RunRow, nodes: NodeNames, waits: str | None) -> dict[str, str]:
+def _details(row: RunRow, seen: Seen, waits: str | None) -> dict[str, str]:
     window = _window(row)
     return {
         "run": f"{row.id} of {row.job} ({row.type})",
@@ -158,13 +190,13 @@ def _details(row: RunRow, nodes: NodeNames, waits: str | None) -> dict[str, str]
         "queue": f"{row.queue}, priority {row.priority}",
         "exclusive": row.exclusive_key or "",
         "attempts": f"{row.attempts} ({row.failures} failed, {row.crashes} lost)",
-        "node": shown_node(row.node, nodes),
+        "node": shown_node(row.node, seen.nodes),
         "token": str(row.token or ""),
         "created": to_the_millisecond(row.created_at),
         "available": to_the_millisecond(row.available_at),
         "started": to_the_millisecond(row.started_at),
         "ended": " ".join(filter(None, (to_the_millisecond(row.ended_at), f"({took(row)})" if took(row) else None))),
-        "deadline": to_the_millisecond(row.sla_at),
+        "deadline": _deadline(row, seen.now_us),
         "cancel": f"asked for by {row.cancel_by or 'somebody'} at {at(row.cancel_requested_at)}"
         if row.cancel_requested_at
         else "",
@@ -172,6 +204,15 @@ def _details(row: RunRow, nodes: NodeNames, waits: str | None) -> dict[str, str]
         "error": ": ".join(filter(None, (row.error_code, row.error))),
         "result": "" if row.result is None else unescaped(row.result),
     }
+
+
+def _deadline(row: RunRow, now_us: int) -> str:
+    """Say by when it should have ended, and whether it did."""
+    if row.sla_at is None:
+        return ""
+    late_us = (row.ended_at or now_us) - row.sla_at
+    told = f" (SLA missed: {'ended' if row.ended_at else 'now'} {duration(late_us)} late)" if late_us > 0 else ""
+    return f"{to_the_millisecond(row.sla_at)}{told}"
 
 
 def _progress(row: RunRow) -> str:

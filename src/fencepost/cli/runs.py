@@ -53,6 +53,8 @@ def runs(
 
     Example: fencepost runs --follow --json
     """
+    from fencepost.cli.run_rows import Seen, draw_runs, run_fields  # noqa: PLC0415
+
     states = _states(state or [], failed=failed)
     if follow and before is not None:
         raise ConfigurationError("--follow goes on from now, and --before back from a run; give one of them")
@@ -63,17 +65,13 @@ def runs(
 
             Following(book, wanted, as_json=as_json).run(limit or _FOR_PEOPLE)
             return Exit.OK
-        names = node_names(book)
+        seen = Seen.of(book)
         if as_json:
-            from fencepost.cli.run_rows import run_fields  # noqa: PLC0415
-
-            print_json_list(run_fields(row, names) for row in _pages(book, wanted, before, limit or sys.maxsize))
+            print_json_list(run_fields(row, seen) for row in _pages(book, wanted, before, limit or sys.maxsize))
             return Exit.OK
         rows = list(_pages(book, wanted, before, limit or _FOR_PEOPLE))
     if rows:
-        from fencepost.cli.run_rows import draw_runs  # noqa: PLC0415
-
-        draw_runs(rows, names)
+        draw_runs(rows, seen)
     else:
         print("there are no such runs")
     return Exit.OK
@@ -86,25 +84,20 @@ def show(run: RunId, *, ledger: LedgerUrlOption = "", as_json: Json = False) -> 
 
     Example: fencepost show 42
     """
-    from fencepost.cli.run_rows import attempt_fields, draw_run, run_fields  # noqa: PLC0415
+    from fencepost.cli.run_rows import Seen, attempt_fields, draw_run, run_fields  # noqa: PLC0415
     from fencepost.cli.waits import why_it_waits  # noqa: PLC0415
 
     with opened(ledger) as book:
         row = book.run(run)
         attempts = book.attempts(run)
-        names = node_names(book)
+        seen = Seen.of(book)
         waits = why_it_waits(book, row)
     if as_json:
-        attempted = [attempt_fields(each, names) for each in attempts]
-        print_json({**run_fields(row, names), "waits": waits, "ended_attempts": attempted})
+        attempted = [attempt_fields(each, seen.nodes) for each in attempts]
+        print_json({**run_fields(row, seen), "waits": waits, "ended_attempts": attempted})
     else:
-        draw_run(row, attempts, names, waits=waits)
+        draw_run(row, attempts, seen, waits=waits)
     return Exit.OK
-
-
-def node_names(book: Ledger) -> dict[str, str]:
-    """Return what nodes are called, by their ids."""
-    return {node.id: node.name for node in book.nodes(limit=1000)}
 
 
 def _states(given: list[str], *, failed: bool) -> tuple[str, ...]:

@@ -11,8 +11,7 @@ from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import Json, LedgerUrlOption, opened, operations
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
+    from fencepost.cli.run_rows import Seen
     from fencepost.engine.why import Why
 
 
@@ -32,26 +31,25 @@ def why(
 
     Example: fencepost why settle --at '2026-03-29 03:00' --tz Europe/Berlin
     """
-    from fencepost.cli.run_rows import draw_runs  # noqa: PLC0415
-    from fencepost.cli.runs import node_names  # noqa: PLC0415
+    from fencepost.cli.run_rows import Seen, draw_runs  # noqa: PLC0415
     from fencepost.cli.times import instant_us  # noqa: PLC0415 - time zones take their time to load
     from fencepost.core.tick import instant  # noqa: PLC0415
 
     with opened(ledger) as book:
         at_us = instant_us(when, what="--at", now_us=book.now_us(), tz=tz or None)
         answers = operations(book).why(job, instant(at_us))
-        names = node_names(book)
+        seen = Seen.of(book)
     if as_json:
-        print_json([_fields(each, names) for each in answers])
+        print_json([_fields(each, seen) for each in answers])
         return Exit.OK
     for each in answers:
         say(each.sentence)
         if each.run is not None:
-            draw_runs([each.run], names)
+            draw_runs([each.run], seen)
     return Exit.OK
 
 
-def _fields(each: Why, names: Mapping[str, str]) -> dict[str, object]:
+def _fields(each: Why, seen: Seen) -> dict[str, object]:
     from fencepost.cli.run_rows import run_fields  # noqa: PLC0415
 
     return {
@@ -60,6 +58,6 @@ def _fields(each: Why, names: Mapping[str, str]) -> dict[str, object]:
         "at": at(each.at_us),
         "became": str(each.became),
         "sentence": each.sentence,
-        "run": None if each.run is None else run_fields(each.run, names),
+        "run": None if each.run is None else run_fields(each.run, seen),
         "nearest": [at(near) for near in each.nearest_us],
     }

@@ -37,6 +37,7 @@ class What(StrEnum):
     RUN_REFUSED = "run refused"  # it ended, and was no longer ours
     RUN_SUSPENDED = "run suspended"  # the ledger does not answer; its effects are fenced, so it is kept up
     RUN_RESUMED = "run resumed"  # it was suspended, and is still ours
+    SLA_MISSED = "sla missed"  # a run has not ended, or did not end, by the time its job promises
     RUN_ABANDONED = "run abandoned"  # it was stopped and reported, but what executes it has not ended
     RUNNER_WARNING = "runner warning"
     LEDGER_TROUBLE = "ledger trouble"

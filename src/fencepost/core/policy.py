@@ -98,7 +98,7 @@ class Policy:
     chunk: int
     overlap: Overlap
     backoff: Backoff
-    sla_s: float | None = None  # from its due time, or from when it was asked for, to its end
+    sla_s: float | None = None  # to its end, from its due time, or from when it was asked for
     misfire: str = "once"
     grace_s: float | None = None
     on_crash: OnCrash = OnCrash.RERUN

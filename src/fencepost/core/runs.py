@@ -28,7 +28,7 @@ class Requested(NamedTuple):
     priority: int = 0
     queue: str = "default"
     exclusive_key: str | None = None
-    sla_us: int | None = None  # counted from `due_at_us`, or from when it was made
+    sla_us: int | None = None  # counted from `due_at_us`, or from when it may start
     requested_by: str | None = None
     reason: str | None = None
     retry_of: int | None = None

@@ -75,4 +75,5 @@ def _requested(
         window_us=(due_us if start_us is None else start_us, due_us),
         runtime_schedule=row.id if row.origin == RUNTIME else None,
     )
-    return requested(job, json.loads(row.params) if params is None else params, of_this)
+    asked = requested(job, json.loads(row.params) if params is None else params, of_this)
+    return asked._replace(sla_us=None)  # counted from a due time of the past, it would be missed from the start

@@ -2,7 +2,8 @@
 
 ::
 
-    start ──▶ join ──▶ loops: membership · exchange · planner · reaper · pruner · pauses (· a listener for hints)
+    start ──▶ join ──▶ loops: membership · exchange · planner · reaper · pruner · pauses
+                                   │ (· lateness, where jobs have an SLA · a listener for hints)
                                    │ session lost: stop what runs, join as somebody else
     stop ──▶ claim nothing more ──▶ what has not started goes back ──▶ the rest gets its grace ──▶ leave
 
@@ -26,6 +27,7 @@ from fencepost.engine.exchange import Exchange, Station
 from fencepost.engine.formers import told
 from fencepost.engine.gate import Gate
 from fencepost.engine.jobs import Jobs
+from fencepost.engine.lateness import Lateness
 from fencepost.engine.ledger_clock import LedgerClock
 from fencepost.engine.loop import Loop, Step
 from fencepost.engine.membership import Member, Membership
@@ -105,12 +107,18 @@ class Node:
             wake=self._wake_membership,
         )
         burial = Burial(ledger, emit)
+        self._lateness = Lateness(ledger=ledger, policies={name: job.policy for name, job in jobs.items()}, emit=emit)
         self._gate = None if gate_locks is None else self._make_gate(gate_locks)
         self._exchange = Exchange(
             ledger=ledger,
             membership=self._membership,
             stations=_stations(jobs, runners),
-            endings=Endings(jobs, random=runtime.random, emit=emit),
+            endings=Endings(
+                jobs,
+                random=runtime.random,
+                emit=emit,
+                on_end=self._lateness.ended if self._lateness.has_promises else None,
+            ),
             burial=burial,
             clock=self._clock,
             runtime=runtime,
@@ -160,6 +168,8 @@ class Node:
             self._loop("pruner", self._pruner.step),
             self._loop("pauses", self._pauses.step),
         ]
+        if self._lateness.has_promises:
+            self._loops.append(self._loop("lateness", self._lateness.step))
         self._listener = listener(ledger)
 
     # -- beginning and end -------------------------------------------------------------------------------------------
@@ -194,7 +204,7 @@ class Node:
         if self._election is not None:
             self._election.stop()
         self._leave()
-        for part in (self._exchange, self._planner, self._reaper, self._pruner):
+        for part in (self._exchange, self._planner, self._reaper, self._pruner, self._lateness):
             part.close()
 
     @property

@@ -170,7 +170,7 @@ def _row(request: Requested, now_us: int, until_us: int) -> tuple[Any, ...]:
     available_at = now_us if request.available_at_us is None else request.available_at_us
     is_far = request.state == "queued" and available_at > until_us
     is_over = request.state != "queued"
-    due_at = now_us if request.due_at_us is None else request.due_at_us
+    due_at = available_at if request.due_at_us is None else request.due_at_us
     return (
         request.job,
         request.type,

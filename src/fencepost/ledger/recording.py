@@ -119,6 +119,6 @@ def _parameters(request: Requested, horizon_us: int) -> tuple[Any, ...]:
         request.state,
         *later,
         request.state,
-        request.due_at_us,
+        request.available_at_us if request.due_at_us is None else request.due_at_us,
         request.sla_us,
     )

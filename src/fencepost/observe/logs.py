@@ -31,6 +31,7 @@ _LEVELS = {
     What.RUN_REFUSED: logging.WARNING,
     What.RUN_SUSPENDED: logging.WARNING,
     What.RUN_ABANDONED: logging.WARNING,
+    What.SLA_MISSED: logging.WARNING,
     What.RUNNER_WARNING: logging.WARNING,
     What.LEDGER_TROUBLE: logging.WARNING,
     What.CLOCK_LEAPT: logging.CRITICAL,

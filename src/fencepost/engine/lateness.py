@@ -1,0 +1,82 @@
+"""The watch over promises: a run that has not ended by its job's SLA is told of and noted, once, and goes on.
+
+Each node looks now and then for runs of its jobs that are late, wherever they are: queued, waiting, or running on any
+node. What ends late between two looks is remembered by the node that ran it. A node whose jobs promise nothing never
+asks.
+
+**Not promised.** That it is noticed at once: it may take half the shortest SLA, and up to 30 s.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Mapping
+
+from fencepost.core.events import Event, What
+from fencepost.core.policy import Policy
+from fencepost.core.runs import Claim
+from fencepost.ledger.lateness import Late, note_late, note_late_ends
+from fencepost.ledger.ledger import Ledger
+
+_SELDOM_S = 30.0
+_OFTEN_S = 1.0
+_LONG_S = 10.0  # for which a connection is not kept
+_BATCH = 500
+_MOST_REMEMBERED = 10_000
+_SLACK_US = 1_000_000  # the ledger's clock and the node's measure differ a little; the ledger has the last word
+
+
+class Lateness:
+    """The step that notices what is late."""
+
+    def __init__(self, *, ledger: Ledger, policies: Mapping[str, Policy], emit: Callable[[Event], None]) -> None:
+        self._desk = ledger.desk("lateness")
+        self._emit = emit
+        self._sla_us = {
+            name: round(policy.sla_s * 1_000_000) for name, policy in policies.items() if policy.sla_s is not None
+        }
+        shortest_s = min(self._sla_us.values(), default=0) / 1_000_000
+        self._every_s = min(max(shortest_s / 2, _OFTEN_S), _SELDOM_S)
+        self._ended: deque[int] = deque(maxlen=_MOST_REMEMBERED)
+
+    @property
+    def has_promises(self) -> bool:
+        """Whether any of the jobs has an SLA."""
+        return bool(self._sla_us)
+
+    def ended(self, claim: Claim, took_us: int) -> None:
+        """Remember an attempt that ended, if it may be late. May be called from any thread."""
+        sla_us = self._sla_us.get(claim.job)
+        if sla_us is None:
+            return
+        since_us = claim.available_at_us if claim.due_at_us is None else claim.due_at_us
+        # A later attempt has another time from which it was available, and says nothing of the first one's.
+        if claim.attempt > 1 or claim.claimed_at_us + took_us + _SLACK_US > since_us + sla_us:
+            self._ended.append(claim.run_id)
+
+    def step(self, now: float) -> float:
+        """Note what is late, and say when to look again."""
+        late = note_late(self._desk, jobs=list(self._sla_us))
+        while batch := [self._ended.popleft() for _ in range(min(len(self._ended), _BATCH))]:
+            late += note_late_ends(self._desk, run_ids=set(batch))
+        for each in late:
+            self._tell(each)
+        if self._every_s >= _LONG_S:
+            self._desk.rest()
+        return now + self._every_s
+
+    def close(self) -> None:
+        """Let the connection go."""
+        self._desk.rest()
+
+    def _tell(self, late: Late) -> None:
+        self._emit(
+            Event(
+                What.SLA_MISSED,
+                job=late.job,
+                run_id=late.run_id,
+                token=late.token or None,
+                node=late.node,
+                reason=late.reason,
+            )
+        )

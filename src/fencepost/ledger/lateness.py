@@ -1,0 +1,106 @@
+"""Lateness: runs that have not ended, or did not end, by the time their job promises (its SLA). Each is noted once.
+
+**Promises.** A run past its `sla_at` gets one line in the journal, however many nodes look at once: whoever notes it
+has its row locked, and looks again. Nothing else changes: a late run goes on.
+"""
+
+# ruff: noqa: S608 - table names are checked identifiers, states are our own words, all values are parameters
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from fencepost.core.events import What
+from fencepost.core.tick import spelled_us
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects.dialect import Cursor
+from fencepost.ledger.dialects.hot import Hot, hot_words, listed
+
+_BATCH = 100
+_MISSED = str(What.SLA_MISSED)
+
+
+class Late(NamedTuple):
+    """A run that is late."""
+
+    run_id: int
+    job: str
+    state: str
+    node: str | None
+    token: int
+    sla_at_us: int
+    ended_at_us: int | None
+
+    @property
+    def reason(self) -> str:
+        """Say by when it should have ended, and how it stands."""
+        ended = f"it ended at {spelled_us(self.ended_at_us)}" if self.ended_at_us else f"it is still {self.state}"
+        return f"it should have ended by {spelled_us(self.sla_at_us)}, and {ended}"
+
+
+_COLUMNS = "r.id, r.job, r.state, r.node, r.token, r.sla_at, r.ended_at"
+_UNNOTED = "NOT EXISTS (SELECT 1 FROM {journal} j WHERE j.run_id = r.id AND j.what = %s)"
+# Each spelled as the index that holds such rows is. The job is hidden from the planner: what has not ended is little.
+_LIVE = (
+    "r.state = 'queued'",
+    "r.state = 'running'",
+    "r.state = 'waiting' AND r.waits_for = 'time'",
+    "r.state = 'waiting' AND r.waits_for = 'key'",
+    "r.state = 'waiting' AND r.waits_for = 'person'",
+)
+_FIND = [
+    f"SELECT {_COLUMNS} FROM {{run}} r WHERE {state} AND {{texts:coalesce(r.job, '')}} AND r.sla_at < %s "
+    f"AND {_UNNOTED} LIMIT {_BATCH}"
+    for state in _LIVE
+]
+_FIND_ENDED = (
+    f"SELECT {_COLUMNS} FROM {{run}} r WHERE {{ints:r.id}} AND r.sla_at < coalesce(r.ended_at, %s) AND {_UNNOTED}"
+)
+_LOCK = "SELECT r.id FROM {run} r WHERE {ints:r.id} ORDER BY r.id{skip_locked}"
+_NOTED = "SELECT j.run_id FROM {journal} j WHERE {ints:j.run_id} AND j.what = %s"
+_NOTE = """
+INSERT INTO {journal} (at, what, job, run_id, schedule, node, token, reason)
+SELECT e.at, e.what, (SELECT r.job FROM {run} r WHERE r.id = e.id), e.id,
+  (SELECT r.schedule FROM {run} r WHERE r.id = e.id), e.node, e.token, e.reason
+FROM {rows:e id=int token=int at=int what=text node=text reason=text}
+"""
+
+
+def note_late(desk: Desk, *, jobs: Collection[str]) -> list[Late]:
+    """Note runs of these jobs that are late and have not ended; return those that nobody had noted before."""
+    hot = hot_words(desk)
+
+    def find(cursor: Cursor) -> list[Late]:
+        asked = (hot.texts(jobs), hot.now_us(cursor), _MISSED)
+        return [Late(*row) for query in _FIND for row in hot.rows(cursor, query, *asked)]
+
+    return _noted(desk, hot, desk.read(find))
+
+
+def note_late_ends(desk: Desk, *, run_ids: Collection[int]) -> list[Late]:
+    """Note those of these runs that ended late; return those that nobody had noted before."""
+    hot = hot_words(desk)
+
+    def find(cursor: Cursor) -> list[Late]:
+        asked = (hot.ints(sorted(run_ids)), hot.now_us(cursor), _MISSED)
+        return [Late(*row) for row in hot.rows(cursor, _FIND_ENDED, *asked)]
+
+    return _noted(desk, hot, desk.read(find)) if run_ids else []
+
+
+def _noted(desk: Desk, hot: Hot, found: list[Late]) -> list[Late]:
+    return desk.write(lambda cursor: _note(cursor, hot, found)) if found else []
+
+
+def _note(cursor: Cursor, hot: Hot, found: list[Late]) -> list[Late]:
+    """Note those whose rows nobody else has locked, and that nobody has noted; the others come again."""
+    ids = hot.ints(sorted(late.run_id for late in found))
+    mine = {row[0] for row in hot.rows(cursor, _LOCK, ids)}
+    mine -= {row[0] for row in hot.rows(cursor, _NOTED, ids, _MISSED)}
+    fresh = [late for late in found if late.run_id in mine]
+    if fresh:
+        now_us = hot.now_us(cursor)
+        rows = [[late.run_id, late.token, now_us, _MISSED, late.node, late.reason] for late in fresh]
+        hot.change(cursor, _NOTE, listed(rows))
+    return fresh
