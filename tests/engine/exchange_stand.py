@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -60,6 +60,7 @@ class PuppetRunner:
     held: list[Claim] = field(default_factory=list)
     outcomes: list[Outcome] = field(default_factory=list)
     stopped: list[tuple[int, int, StopReason]] = field(default_factory=list)
+    resumed: list[tuple[int, int]] = field(default_factory=list)
 
     def room(self) -> int:
         return max(0, self.slots - len(self.held))
@@ -76,6 +77,9 @@ class PuppetRunner:
 
     def stop(self, run_id: int, token: int, why: StopReason) -> None:
         self.stopped.append((run_id, token, why))
+
+    def resume(self, runs: Collection[tuple[int, int]]) -> None:
+        self.resumed.extend(runs)
 
     def end(self, claim: Claim, how: str = "succeeded", **more: Any) -> None:
         self.held.remove(claim)
@@ -130,11 +134,11 @@ class Stand:
             join(self.ledger, NewNode(node_id, node_id, "grant", 1, 0, "test", 10, ("default",), ("work",)))
         self.membership.member = None if node_id is None else PuppetMember(node_id)
 
-    def lose(self) -> None:
+    def lose(self, suspended: Collection[Claim] = ()) -> None:
         """Let the process lose its identity, as a membership tells it."""
         member = self.membership.member
         self.membership.member = None
-        self.exchange.lost(member)  # type: ignore[arg-type]
+        self.exchange.lost(member, suspended)  # type: ignore[arg-type]
 
     def add(self, job: str = "work", count: int = 1, **wishes: Any) -> list[int]:
         return [self.scene.add_one(job, **wishes) for _ in range(count)]

@@ -21,7 +21,7 @@ from fencepost.engine.runners.runner import Runner
 from fencepost.engine.runners.thread import ThreadRunner
 from fencepost.ledger.history import attempts
 from fencepost.ledger.journal import entries
-from fencepost.ledger.ledger import Ledger, open_ledger
+from fencepost.ledger.ledger import Ledger
 from fencepost.testing import until
 from testbed.keeper import is_alive
 from testbed.proxy import Proxy
@@ -228,7 +228,7 @@ def test_the_timeout_of_a_suspended_run_holds(scene: Scene, proxy: Proxy) -> Non
     take_away(proxy)
     scene.go()
     node_is_lost(scene)
-    until(lambda: scene.nodes[0]._exchange._ended or not scene.nodes[0]._exchange._in_hand, LONG_S, "it has ended")
+    until(lambda: "run dead" in scene.whats(), LONG_S, "it was ended, and the ledger cannot be told")
     proxy.flow()
     scene.until_state("dead", 1, LONG_S)
     assert scene.outcomes(run_id) == ["timed_out"]
@@ -237,12 +237,11 @@ def test_the_timeout_of_a_suspended_run_holds(scene: Scene, proxy: Proxy) -> Non
 
 @on_servers
 @pytest.mark.parametrize("place", ["thread"])
-def test_session_that_the_store_says_is_gone_is_lost_at_once(scene: Scene, ledger_url: str) -> None:
+def test_session_that_the_store_says_is_gone_is_lost_at_once(scene: Scene) -> None:
     run_id = scene.begin("fenced")
     node = scene.node(ttl=TTL)
     scene.says("began.1")
-    locks = scene._connect(open_ledger(ledger_url, RUNTIME).url.lease_url())
-    locks.revoke(f"fencepost/node/{node.node_id}", reason="a test")
+    scene._connect(scene.ledger.url.lease_url()).revoke(f"fencepost/node/{node.node_id}")
     node_is_lost(scene)
     scene.go()
     assert scene.says("raised.1") == "LeaseLost"
