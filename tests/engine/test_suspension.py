@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -26,7 +29,7 @@ from fencepost.testing import until
 from testbed.keeper import is_alive
 from testbed.proxy import Proxy
 from tests.engine.crew import RUNTIME, Crew
-from tests.engine.runner_stand import Stand, said
+from tests.engine.runner_stand import Stand, gone, said
 from tests.engine.suspended_shop import EFFECTS, LEDGER, app
 
 on_servers = pytest.mark.parametrize("kind", ["postgresql", "mysql"], indirect=True)
@@ -37,12 +40,12 @@ TIMEOUTS = {name: job.policy.timeout_s for name, job in app.jobs.items()}
 LONG_S = 40.0
 
 
-def make_runner(place: str, ledger: Ledger | None, url: str = "") -> Runner:
+def make_runner(place: str, ledger: Ledger | None, url: str = "", slots: int = 2) -> Runner:
     context = replace(app.worker_context(), ledger=lambda: ledger)
     if place == "process":
         return ProcessRunner(
             "tests.engine.suspended_shop:app",
-            slots=2,
+            slots=slots,
             timings=Timings.of(TTL),
             runtime=RUNTIME,
             timeouts=TIMEOUTS,
@@ -328,6 +331,50 @@ def test_trust_that_runs_out_unspoken_does_not_stop_what_is_fenced(place: str, t
     stand.runner.resume([(kept.run_id, kept.token)])
     assert stand.outcome(kept).how == How.SUCCEEDED
     stand.runner.close(0)
+
+
+def test_trust_binds_a_worker_again_after_a_fenced_run(tmp_path: Path) -> None:
+    stand = Stand(make_runner("process", None, slots=1))
+    stand.start(slots=1, trust_s=8.0)
+    ends_at = stand.trust(8.0)
+    kept = _begun(stand, "checks", tmp_path)
+    (tmp_path / "go").touch()
+    assert stand.outcome(kept).how == How.SUCCEEDED
+    stand.submit("unfenced", folder=str(tmp_path))
+    pid = int(said(tmp_path / "unfenced.1"))
+    assert pid == int(said(tmp_path / "began.1")), "it is the same worker"
+    assert gone(pid) < ends_at
+    stand.runner.close(0)
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+    process = subprocess.Popen([sys.executable, "-m", "tests.engine.suspended_supervisor", str(tmp_path)])
+    yield process
+    process.kill()
+    process.wait()
+
+
+def test_worker_of_a_stopped_supervisor_waits_for_it(supervisor: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    pid = int(said(tmp_path / "began.1"))
+    settle_in(tmp_path / "began.1")
+    supervisor.send_signal(signal.SIGSTOP)
+    ends_at = float(said(tmp_path / "until"))
+    until(lambda: RUNTIME.monotonic() > ends_at + 1.0, LONG_S, "trust ran out")
+    (tmp_path / "go").touch()
+    said(tmp_path / "begins.1")
+    assert is_alive(pid)
+    assert not (tmp_path / "wrote.1").exists(), "nobody knows whether it may go on"
+    supervisor.send_signal(signal.SIGCONT)
+    assert said(tmp_path / "outcome") == How.SUCCEEDED
+
+
+def test_worker_of_a_killed_supervisor_is_gone_at_once(supervisor: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    pid = int(said(tmp_path / "began.1"))
+    settle_in(tmp_path / "began.1")
+    killed_at = RUNTIME.monotonic()
+    supervisor.kill()
+    assert gone(pid) - killed_at < 3.0
 
 
 def settle_in(began: Path) -> None:
