@@ -6,8 +6,9 @@ import pytest
 
 from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
+from testbed.wait import until
 from tests.cli.command import fencepost
-from tests.cli.inside import call
+from tests.cli.inside import call, shop
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -65,6 +66,45 @@ def test_printed_statements_are_those_that_migrate_runs(postgres: Postgres, post
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute(script)
     assert call("migrate", "--ledger", postgres_url, "--json").json["steps"] == []
+
+
+@pytest.mark.parametrize("way", ["migrated", "printed"])
+def test_nodes_then_need_no_right_to_make_tables(postgres: Postgres, postgres_url: str, way: str) -> None:
+    import psycopg
+
+    url = f"{postgres_url}&schema={way}"
+    role = f"clerk_{way}"
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        if way == "printed":
+            connection.execute(call("migrate", "--sql", "--ledger", url).stdout)
+        else:
+            assert call("migrate", "--ledger", url).returncode == 0
+        connection.execute(f"CREATE ROLE {role} LOGIN")
+        connection.execute(f"GRANT USAGE ON SCHEMA {way} TO {role}")
+        connection.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA {way} TO {role}")
+    as_clerk = url.replace("postgres@", f"{role}@")
+    assert as_clerk != url
+    app = shop(as_clerk)
+    with app.running(grace="5s"):
+        run = app.enqueue("add", params={"a": 1}).run_id
+        until(lambda: app.run(run).state == "succeeded", 30, what="it ran")
+    app.close()
+    assert "nothing was done" in call("migrate", "--ledger", as_clerk).stdout
+
+
+def test_mariadb_takes_what_is_printed() -> None:
+    import pymysql
+    from pymysql.constants import CLIENT
+
+    with MariaDB() as server:
+        script = call("migrate", "--sql", "--ledger", server.url).stdout
+        assert "fencepost_session" in script
+        login = {"host": "127.0.0.1", "port": server.port, "user": "root", "database": "fencepost"}
+        with pymysql.connect(**login, client_flag=CLIENT.MULTI_STATEMENTS) as connection, connection.cursor() as cursor:
+            cursor.execute(script)
+            while cursor.nextset():
+                pass
+        assert call("migrate", "--ledger", server.url, "--json").json["steps"] == []
 
 
 def test_mariadb_takes_them_too() -> None:

@@ -1,8 +1,12 @@
-"""``fencepost migrate``: bring a ledger's tables to this version, or print how somebody else can."""
+"""``fencepost migrate``: bring a ledger's tables to this version, or print how somebody else can.
+
+The leases of its nodes have tables of their own, in the same database (on SQLite in a file beside it). They are made
+here too, so that whoever runs nodes needs no right to make tables.
+"""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,6 +14,9 @@ from fencepost.cli.drawing import print_json
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import Json, LedgerUrlOption, ledger_url
 from fencepost.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from fencepost.core.runtime import Runtime
 
 _DIALECTS = {
     "postgresql": "postgresql://host/database",
@@ -26,7 +33,7 @@ def migrate(
     ] = "",
     as_json: Json = False,
 ) -> int:
-    """Make the ledger's tables, or bring them to this version; a second time does nothing.
+    """Make the tables of the ledger and of its leases, or bring them to this version; a second time does nothing.
 
     Two at once are safe. On SQLite nodes do it by themselves.
 
@@ -44,12 +51,38 @@ def migrate(
 def _print_sql(url: str, *, as_json: bool) -> int:
     from fencepost.ledger.migrations import migration_sql  # noqa: PLC0415 - SQLAlchemy and Alembic are slow to load
 
-    script = migration_sql(url)
+    script = f"{migration_sql(url).rstrip()}\n\n{_lease_sql(url)}"
     if as_json:
         print_json({"sql": script})
     else:
         print(script)
     return Exit.OK
+
+
+def _lease_sql(url: str) -> str:
+    """Return the statements for the tables of leases; they need no driver to be written down."""
+    from fencepost.core.urls import StoreUrl  # noqa: PLC0415
+    from fencepost.leases.stores.sql import schema  # noqa: PLC0415
+    from fencepost.leases.stores.sql.options import Tables  # noqa: PLC0415
+    from fencepost.ledger.urls import LedgerUrl  # noqa: PLC0415
+
+    ledger_url = LedgerUrl.parse(url)
+    if ledger_url.kind == "sqlite":
+        return "-- The leases of nodes are in a file beside this one, which nodes make by themselves."
+    spell = schema.postgres if ledger_url.kind == "postgresql" else schema.mysql
+    statements = spell(Tables.of(StoreUrl.parse(ledger_url.lease_url())))
+    return f"-- The leases of nodes.\n{schema.text(statements)}".rstrip()
+
+
+def _prepare_leases(url: str, runtime: Runtime) -> None:
+    """Make the tables of leases, where they are missing."""
+    from fencepost.leases.schemes import store_from_url  # noqa: PLC0415
+
+    store = store_from_url(url, runtime)
+    try:
+        store.start()
+    finally:
+        store.shutdown()
 
 
 def _migrate(url: str, *, as_json: bool) -> int:
@@ -61,6 +94,7 @@ def _migrate(url: str, *, as_json: bool) -> int:
     try:
         steps = migrate(ledger)
         revision = current_revision(ledger)
+        _prepare_leases(ledger.url.lease_url(), ledger.runtime)
     finally:
         ledger.close()
     if as_json:
