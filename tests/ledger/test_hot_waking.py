@@ -36,7 +36,7 @@ def listening(ledger: Ledger) -> Iterator[Listener]:
     here.wait(0.05)
     yield here
     here.close()
-    here.wait(0)
+    here.wait(0)  # who waits closes the connection
 
 
 class Waiting:
@@ -103,6 +103,15 @@ class TestNotifications:
             waiting = Waiting(here)
             claim(scene.desk, node="other", jobs=("job",), queues=("default",), limit=1, decide=replaces)
             assert waiting.ends() is True
+
+    def test_who_waits_lets_go_of_the_connection_when_closed(self, scene: Scene) -> None:
+        with listening(scene.ledger) as here:
+            assert isinstance(here, Listening)
+            connection = here._connection
+            waiting = Waiting(here)
+            here.close()
+            assert waiting.ends() is False
+            assert connection.closed
 
     def test_another_ledgers_news_are_not_ours(self, scene: Scene, postgres: Postgres) -> None:
         with listening(scene.ledger) as here, psycopg.connect(postgres.url, autocommit=True) as other:

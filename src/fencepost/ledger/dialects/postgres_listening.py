@@ -36,18 +36,13 @@ class Listening:
 
     def wait(self, timeout_s: float) -> bool:
         """Wait for a hint."""
-        until = self._clock() + timeout_s
-        quiet_s = min(self._quiet_until, until) - self._clock()
-        if quiet_s > 0:
-            self._runtime.sleep(quiet_s)
-        while not self._is_closed:
-            if self._is_hinted(min(until, self._next_dial_at()) - self._clock()):
-                self._quiet_until = self._clock() + _QUIET_S
-                return not self._is_closed
-            if self._clock() >= until:
-                break
-        self._end_if_closed()
-        return False
+        is_hinted = self._is_hinted_by(self._clock() + timeout_s)
+        if self._is_closed:
+            self._give_up()
+            return False
+        if is_hinted:
+            self._quiet_until = self._clock() + _QUIET_S
+        return is_hinted
 
     def wake(self) -> None:
         """End the wait with a hint."""
@@ -58,6 +53,17 @@ class Listening:
         """End the wait, and all later ones; the one who waits closes the connection."""
         self._is_closed = True
         self.wake()
+
+    def _is_hinted_by(self, until: float) -> bool:
+        quiet_s = min(self._quiet_until, until) - self._clock()
+        if quiet_s > 0:
+            self._runtime.sleep(quiet_s)
+        while not self._is_closed:
+            if self._is_hinted(min(until, self._next_dial_at()) - self._clock()):
+                return True
+            if self._clock() >= until:
+                break
+        return False
 
     def _next_dial_at(self) -> float:
         return float("inf") if self._connection is not None else max(self._dial_at, self._clock())
@@ -115,10 +121,6 @@ class Listening:
                 connection.close()
         self._dial_at = self._clock() + self._pause_s
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
-
-    def _end_if_closed(self) -> None:
-        if self._is_closed and self._connection is not None:
-            self._give_up()
 
     def _open_pipe(self) -> None:
         self._paper, self._pen = os.pipe()
