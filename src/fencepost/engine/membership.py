@@ -91,11 +91,9 @@ class Membership:
         return member
 
     def leave(self) -> Member | None:
-        """Stop being a node; the caller has seen to it that nothing runs. Returns who it was."""
+        """Be nobody from now on; the caller has seen to it that nothing runs, and releases the session returned."""
         self._is_leaving = True
         member, self._member = self._member, None
-        if member is not None:
-            member.lease.release()
         return member
 
     def forget(self) -> None:

@@ -37,7 +37,7 @@ from fencepost.engine.pruner import Pruner
 from fencepost.engine.reaper import Reaper
 from fencepost.engine.runners.runner import Runner
 from fencepost.engine.ticks import Ticks
-from fencepost.errors import FencepostError, LedgerUnavailable
+from fencepost.errors import FencepostError
 from fencepost.leases.election import Election
 from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
@@ -90,6 +90,7 @@ class Node:
         self._settings = settings
         self._emit = emit
         self._is_started = False
+        self._stopping = runtime.lock()
         self._stopped = runtime.event()
         self._troubled: dict[str, str] = {}
         self._election: Election | None = None
@@ -178,34 +179,20 @@ class Node:
         """Join and begin. Raises `LedgerUnavailable` or a `ConfigurationError` if that cannot be."""
         self._is_started = True
         self._membership.join()
-        for runner in self._runners:
-            runner.start(self._exchange_loop.wake)
-        if self._settings.leader:
-            self._election = self._locks.election(LEADER, ttl=self._settings.timings.ttl_s)
-        for loop in self._loops:
-            loop.start()
-        self._listening = self._runtime.spawn("fencepost-listener", self._listen)
+        try:
+            self._begin()
+        except BaseException:
+            self.stop(0.0)
+            raise
         self._ledger.pool.rest()  # what was needed to begin is not needed to go on
 
     def stop(self, grace_s: float) -> None:
         """Claim nothing more, give what runs `grace_s` to end, tell the ledger, and leave."""
-        if not self._is_started or self._stopped.is_set():
+        if not self._is_started:
             return
-        self._exchange.drain()
-        give_up_at = self._runtime.monotonic() + grace_s
-        self._end_runs(grace_s)
-        self._flush(give_up_at + _LOOP_ENDS_WITHIN_S)
-        self._stopped.set()
-        self._listener.close()
-        for loop in self._loops:
-            loop.stop(_LOOP_ENDS_WITHIN_S)
-        if self._listening is not None:
-            self._listening.join(_LOOP_ENDS_WITHIN_S)
-        if self._election is not None:
-            self._election.stop()
-        self._leave()
-        for part in (self._exchange, self._planner, self._reaper, self._pruner, self._lateness):
-            part.close()
+        with self._stopping:
+            if not self._stopped.is_set():
+                self._wind_up(grace_s)
 
     @property
     def is_running(self) -> bool:
@@ -308,7 +295,32 @@ class Node:
                 self._runtime.sleep(1.0)  # a hint is a courtesy: polling finds it too
         self._listener.wait(0.0)  # it is closed; whoever waits lets go of its connection
 
-    # -- ending in order ---------------------------------------------------------------------------------------------
+    # -- beginning and ending in order -------------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        for runner in self._runners:
+            runner.start(self._exchange_loop.wake)
+        if self._settings.leader:
+            self._election = self._locks.election(LEADER, ttl=self._settings.timings.ttl_s)
+        for loop in self._loops:
+            loop.start()
+        self._listening = self._runtime.spawn("fencepost-listener", self._listen)
+
+    def _wind_up(self, grace_s: float) -> None:
+        self._exchange.drain()
+        give_up_at = self._runtime.monotonic() + grace_s
+        self._end_runs(grace_s)
+        self._flush(give_up_at + _LOOP_ENDS_WITHIN_S)
+        self._stopped.set()
+        self._listener.close()
+        self._end_loops()
+        if self._listening is not None:
+            self._listening.join(_LOOP_ENDS_WITHIN_S)
+        if self._election is not None:
+            self._election.stop()
+        self._leave()
+        for part in (self._exchange, self._planner, self._reaper, self._pruner, self._lateness):
+            part.close()
 
     def _end_runs(self, grace_s: float) -> None:
         tasks = [task for runner in self._runners if (task := self._closing(runner, grace_s)) is not None]
@@ -329,14 +341,26 @@ class Node:
             self._exchange_loop.wake()
             self._runtime.sleep(0.01)
 
+    def _end_loops(self) -> None:
+        """End all loops at once. The exchange may have been in the middle of a claim, which it then hands back."""
+        for loop in self._loops:
+            loop.stop(0.0)
+        give_up_at = self._runtime.monotonic() + _LOOP_ENDS_WITHIN_S
+        for loop in self._loops:
+            loop.stop(max(give_up_at - self._runtime.monotonic(), 0.0))
+        if self._exchange_loop.stop(0.0):
+            with suppress(FencepostError):
+                self._exchange.settle(self._runtime.monotonic())
+
     def _leave(self) -> None:
         member = self._membership.leave()
         if self._gate is not None:
             self._gate.close()
         if member is None:
             return
-        with suppress(LedgerUnavailable):
+        with suppress(FencepostError):  # first, for whoever finds the session free takes the node for dead
             leave(self._ledger, member.node_id)
+        member.lease.release()
         self._emit(Event(What.NODE_LEFT, node=member.node_id, holder=self._settings.name))
 
     # -- small things ------------------------------------------------------------------------------------------------
