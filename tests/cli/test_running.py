@@ -163,6 +163,7 @@ def test_the_supervisor_killed_takes_its_workers_along(ledger: str, tmp_path: Pa
         assert is_alive(napper)
         running.process.kill()
         ends_at(napper)
+        assert "Traceback" not in running.log()
 
 
 def test_jobs_may_run_on_threads(ledger: str, tmp_path: Path) -> None:

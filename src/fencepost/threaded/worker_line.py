@@ -50,15 +50,16 @@ class WorkerLine:
         return message or None
 
     def answer(self, line: bytes) -> None:
-        """Write one line, whole, even if a signal comes in between.
+        """Write one line, whole, even if a signal comes in between; if the supervisor is gone, nobody is told.
 
         A child that a job forked and let return would be a second worker: it ends here.
         """
         if os.getpid() != self._pid:
             os._exit(0)
         rest = memoryview(line)
-        while rest:
-            rest = rest[os.write(self._answers, rest) :]
+        with suppress(BrokenPipeError):
+            while rest:
+                rest = rest[os.write(self._answers, rest) :]
 
     def heed(self, *, look: Callable[[], None], end: Callable[[], None]) -> None:
         """Call these on the two signals, on the main thread, and let the others pass.
