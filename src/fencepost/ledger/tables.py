@@ -82,8 +82,8 @@ class Tables:
         self.version = f"{prefix}version"
         self.node = self._table("node", *_node())
         self.job = self._table("job", *_job())
-        self.schedule = self._table("schedule", *_schedule())
-        self.run = self._table("run", *_run(), sqlite_autoincrement=True)
+        self.schedule = self._table("schedule", *_schedule(), postgresql_with=_CHANGES_OFTEN)
+        self.run = self._table("run", *_run(), sqlite_autoincrement=True, postgresql_with=_CHANGES_OFTEN)
         self.attempt = self._table("attempt", *_attempt())
         self.exclusive = self._table("exclusive", *_exclusive())
         self.journal = self._table("journal", *_journal(), sqlite_autoincrement=True)
@@ -100,12 +100,12 @@ class Tables:
         """Return the full name of a table for handwritten SQL; prefix and schema are checked identifiers."""
         return f"{self.schema}.{self.prefix}{table}" if self.schema else f"{self.prefix}{table}"
 
-    def _table(self, name: str, *columns: Column[Any], sqlite_autoincrement: bool = False) -> Table:
+    def _table(self, name: str, *columns: Column[Any], **options: Any) -> Table:
         return Table(
             f"{self.prefix}{name}",
             self.metadata,
             *columns,
-            sqlite_autoincrement=sqlite_autoincrement,
+            **options,
             mysql_engine="InnoDB",
             mysql_charset="utf8mb4",
             mysql_collate="utf8mb4_bin",

@@ -18,6 +18,9 @@ TEXT = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 BIG = sa.BigInteger()
 INT = sa.Integer()
 ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
+# Every run passes through the indexes of what is queued and what runs, and leaves dead entries in them, which all who
+# look there pass by until the table is vacuumed. A fifth of a long history, PostgreSQL's default, would be too many.
+CHANGES_OFTEN = {"autovacuum_vacuum_scale_factor": 0.02, "autovacuum_analyze_scale_factor": 0.02}
 
 
 def key(length: int) -> sa.types.TypeEngine[str]:
@@ -84,6 +87,7 @@ def _schedules(step: Step) -> None:
         sa.Column("next_due_at", BIG),
         needed("created_at", BIG),
         needed("updated_at", BIG),
+        postgresql_with=CHANGES_OFTEN,
     )
     step.create_index("schedule", "due", "next_due_at", where="next_due_at IS NOT NULL")
 
@@ -131,6 +135,7 @@ def _runs(step: Step) -> None:
         needed("generation", BIG),
         sa.Column("why", TEXT),
         sqlite_autoincrement=True,
+        postgresql_with=CHANGES_OFTEN,
     )
     urgent = sa.text("priority DESC")
     waits_for_time = "state = 'waiting' AND waits_for = 'time'"
