@@ -195,12 +195,21 @@ def publish(app: App) -> None:
     ]
     kept = register(ledger, new_jobs, generation=generation)
     synced = sync_code(ledger, generation=generation, jobs=list(app.jobs), schedules=new_schedules)
-    for name in (*kept, *synced.kept):
-        app.emit(Event(What.RUNNER_WARNING, job=name, reason=_KEPT))
+    for name in kept:
+        app.emit(Event(What.RUNNER_WARNING, job=name, reason=_KEPT_JOB.format(generation)))
+    of_schedule = {each.id: each.job for each in new_schedules}
+    for schedule in synced.kept:
+        reason = _KEPT_SCHEDULE.format(schedule, generation)
+        app.emit(Event(What.RUNNER_WARNING, job=of_schedule.get(schedule, schedule), reason=reason))
 
 
-_KEPT = (
-    "a later deploy, or somebody at run time, has put this on record otherwise; that stays, and this node goes by it"
+_KEPT_JOB = (
+    "a later deploy than this one of generation {} has put the job on record otherwise, and that stays; here its runs "
+    "go by the code of this deploy"
+)
+_KEPT_SCHEDULE = (
+    "the schedule {!r} was put on record otherwise by a later deploy than this one of generation {}, or by somebody at "
+    "run time; that stays, and is what is planned"
 )
 
 
