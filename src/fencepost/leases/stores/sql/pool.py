@@ -25,7 +25,8 @@ _UNUSED_S = 30.0
 class Pool:
     """At most `limit` connections, made when needed. Who comes too many waits in line.
 
-    The one used last is used next, so those at the bottom rest; what has rested for long is closed by whoever comes.
+    The one used last is used next, so those at the bottom rest; what has rested for long is closed by whoever comes,
+    and by `drop_unused`, where perhaps nobody comes.
     """
 
     def __init__(self, runtime: Runtime, connect: Callable[[float], Connection], *, limit: int) -> None:
@@ -82,6 +83,15 @@ class Pool:
         with self._lock:
             idle, self._idle = self._idle, []
         for connection, _ in idle:
+            self.drop(connection)
+
+    def drop_unused(self) -> None:
+        """Throw away those that nobody has needed for long."""
+        unused_since = self._runtime.monotonic() - _UNUSED_S
+        with self._lock:
+            unused = [connection for connection, since in self._idle if since < unused_since]
+            self._idle = [kept for kept in self._idle if kept[1] >= unused_since]
+        for connection in unused:
             self.drop(connection)
 
     def open(self) -> None:

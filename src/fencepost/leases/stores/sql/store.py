@@ -139,7 +139,9 @@ class SqlLeaseStore:
 
         self._tidying.now_and_then(beside=True)
         timeout_s = self._renewal_timeout_s.get(session.id, self._timeout_s)
-        return self._heartbeats.run(timeout_s, prolong)
+        outcome = self._heartbeats.run(timeout_s, prolong)
+        self._calls.pool.drop_unused()
+        return outcome
 
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
