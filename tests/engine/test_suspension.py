@@ -171,7 +171,10 @@ def test_what_is_fenced_goes_on_when_the_ledger_is_back(scene: Scene, proxy: Pro
     assert scene.effects() == [(run_id, 1)]
     assert scene.outcomes(other_id) == ["lost", "succeeded"]
     told = {event.what: event for event in scene.events if event.run_id == run_id}
-    assert {"run suspended", "run resumed"} == told.keys()
+    if asks == "before trust ran out" and "run resumed" not in told:
+        assert told.keys() == {"run suspended"}, "its try to begin met the ledger first, and the row said yes"
+        return
+    assert told.keys() == {"run suspended", "run resumed"}
     [row] = [row for row in scene.runs() if row.id == run_id]
     assert row.node == scene.nodes[0].node_id == told["run resumed"].node
     [entry] = entries(scene.ledger, what="run resumed")
@@ -286,11 +289,15 @@ def test_runner_keeps_what_is_fenced_and_stops_the_rest(stand: Stand, place: str
     assert stand.runner.suspend() == [kept]
     assert stand.outcome(other).how == How.LOST
     assert stand.runner.room() == 0
+    (tmp_path / "go").touch()
+    said(tmp_path / "begins.1")
     stand.trust()
-    assert stand.runner.suspend() == [kept], "it is still suspended, for nobody has resumed it"
+    until(lambda: stand.runner.room() > 0, LONG_S, "there is trust again")
+    RUNTIME.sleep(0.2)
+    assert not (tmp_path / "wrote.1").exists(), "it is still suspended, for nobody has resumed it"
+    assert stand.runner.suspend() == [kept]
     stand.trust()
     stand.runner.resume([(kept.run_id, kept.token)])
-    (tmp_path / "go").touch()
     assert stand.outcome(kept).how == How.SUCCEEDED
 
 

@@ -144,6 +144,18 @@ class RunnerContract:
         desk.trust()
         assert desk.run("nothing").how == How.SUCCEEDED
 
+    def test_what_is_not_fenced_is_stopped_also_when_nobody_knows(self, open_desk: OpenDesk) -> None:
+        desk = open_desk(slots=1)
+        waiter = desk.waiter()
+        desk.begin(waiter)
+        assert desk.runner.suspend() == []
+        assert desk.hows(waiter) == [How.LOST]
+        assert desk.runner.room() == 0
+        desk.runner.resume([(waiter.run_id, waiter.token)])
+        desk.let_go()
+        desk.trust()
+        assert desk.run("nothing").how == How.SUCCEEDED
+
     # -- stopping ----------------------------------------------------------------------------------------------------
 
     def test_run_that_outlives_its_timeout_is_stopped(self, open_desk: OpenDesk) -> None:

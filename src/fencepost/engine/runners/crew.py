@@ -21,11 +21,12 @@ from fencepost.core.runtime import Ended, Lock, Runtime, Workers
 from fencepost.core.timings import Timings
 from fencepost.engine import wire
 from fencepost.engine.runners import verdicts
-from fencepost.engine.runners.hand import Hand, Stage
+from fencepost.engine.runners.hand import Assignment, Hand, Stage
 
 START_WITHIN_S = 60.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _NEVER = float("-inf")
+_SLACK_S = 1.0
 _WORKER = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fencepost.engine.worker import main; main()"
 
 
@@ -111,6 +112,11 @@ class Crew:
         """Let a worker go on as before."""
         hand.is_suspended = False
         self._extend(hand)
+
+    def lift(self, hand: Hand, assignment: Assignment, *, overdue_at: float) -> None:
+        """Let what a worker executes outlast trust; its guardian ends it if nobody has, a while after its timeout."""
+        term_at = overdue_at + self._timings.stop_s + _SLACK_S
+        hand.lift(assignment, term_at=term_at, kill_at=term_at + self._timings.term_grace_s)
 
     def settle(self, hand: Hand) -> None:
         """Let trust bind a worker again, before it is given anything else: what was to outlast it has ended."""

@@ -47,7 +47,6 @@ _BUSY_NAP_S, _IDLE_NAP_S = 0.05, 1.0
 _GATHER_S = 0.001  # answers that come together are read together
 _SHUTDOWN_GRACE_S = 3.0
 _PAUSE_S = 0.5
-_SLACK_S = 1.0
 _VERY_LONG_S = 1e9
 
 
@@ -278,15 +277,9 @@ class ProcessRunner:
                 self._queue.extendleft(reversed(hand.take_back()))
             timeout_s = self._timeouts.get(assignment.claim.job)
             if hand.is_stuck and not hand.is_lifted and assignment.claim.job in self._fenced:
-                self._lift(hand, assignment, started_at)
+                self._crew.lift(hand, assignment, overdue_at=started_at + (timeout_s or _VERY_LONG_S))
             if timeout_s is not None and now - started_at >= timeout_s:
                 self._stop(assignment, StopReason.TIMED_OUT, now)
-
-    def _lift(self, hand: Hand, assignment: Assignment, started_at: float) -> None:
-        """Let a run outlast trust, but not for long its timeout, which it is ours to see to."""
-        timeout_s = self._timeouts.get(assignment.claim.job) or _VERY_LONG_S
-        term_at = started_at + timeout_s + self._timings.stop_s + _SLACK_S
-        hand.lift(assignment, term_at=term_at, kill_at=term_at + self._timings.term_grace_s)
 
     # -- workers die --------------------------------------------------------------------------------------------------
 
