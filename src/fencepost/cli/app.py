@@ -55,6 +55,10 @@ def main(words: list[str]) -> int:
         outcome = app(words, prog_name="fencepost", standalone_mode=False)
     except typer.Abort:
         return Exit.INTERRUPTED
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # whoever reads has seen enough, which is no failure
+            raise end.__context__ from None
+        raise
     except Exception as error:
         if not isinstance(error, _ClickError):
             raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -21,21 +22,27 @@ _SPEAKS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u20
 
 def print_json(value: object) -> None:
     """Write one document for programs."""
-    print(json.dumps(value, ensure_ascii=False, indent=2))
+    print(_dumped(value, indent=2))
 
 
 def print_json_list(values: Iterable[object]) -> None:
     """Write a list for programs while it is made: it may be longer than memory."""
     lead = "[\n"
     for value in values:
-        print(lead + textwrap.indent(json.dumps(value, ensure_ascii=False, indent=2), "  "), end="")
+        print(lead + textwrap.indent(_dumped(value, indent=2), "  "), end="")
         lead = ",\n"
     print("[]" if lead == "[\n" else "\n]")
 
 
 def print_line(value: object) -> None:
     """Write one object on a line of its own, at once: whoever follows reads it while we go on."""
-    print(json.dumps(value, ensure_ascii=False), flush=True)
+    print(_dumped(value), flush=True)
+
+
+def _dumped(value: object, indent: int | None = None) -> str:
+    """Write JSON as it is read best, in characters that the output has."""
+    is_unicode = (getattr(sys.stdout, "encoding", None) or "utf").lower().startswith("utf")
+    return json.dumps(value, ensure_ascii=not is_unicode, indent=indent)
 
 
 def at(at_us: int | None) -> str | None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import sys
 from collections.abc import Sequence
 
+from fencepost.cli.drawing import visible
 from fencepost.cli.exits import Exit
 from fencepost.errors import FencepostError, LedgerUnavailable, NotInLedger, StoreUnavailable
 from fencepost.threaded.guardian import occupy_standard_streams
@@ -17,8 +19,10 @@ _PASSWORD = re.compile(r"(://[^\s:@/]*):\S*@")
 def main(words: Sequence[str] | None = None) -> int:
     """Run ``fencepost`` with `words`, by default those of the command line, and return the exit code."""
     occupy_standard_streams()  # before a store opens a file that would then be taken for standard input
+    _speak_any_encoding()
     try:
-        return _run(list(sys.argv[1:] if words is None else words))
+        code = _run(list(sys.argv[1:] if words is None else words))
+        print(end="", flush=True)  # while somebody listens to what goes wrong with it
     except (StoreUnavailable, LedgerUnavailable) as error:
         where = "ledger" if isinstance(error, LedgerUnavailable) else "store"
         _complain(f"{_in_one_line(error).rstrip('.')}; is it running, and is the {where} URL right?")
@@ -29,8 +33,14 @@ def main(words: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # or the interpreter complains about it once more at exit
+        _say_no_more()
         return Exit.OK
+    except OSError as error:  # those of servers have other names by now
+        _say_no_more()
+        where = error.filename or "the output cannot be written"
+        _complain(visible(f"{where}: {error.strerror or error}"))
+        return Exit.BAD_INPUT
+    return code
 
 
 def _run(words: list[str]) -> int:
@@ -43,13 +53,22 @@ def _run(words: list[str]) -> int:
     return app.main(words)
 
 
+def _speak_any_encoding() -> None:
+    """Spell out what the output's encoding has no characters for, rather than fail in the middle of a table."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def _say_no_more() -> None:
+    """Let standard output go nowhere, or the interpreter complains about it once more at exit."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
 def _complain(sentence: str) -> None:
     print(f"fencepost: {sentence}", file=sys.stderr)
 
 
 def _in_one_line(error: BaseException) -> str:
     """Return what to say. It may repeat a word of the command line that is a URL in the wrong place."""
-    from fencepost.cli.drawing import visible  # noqa: PLC0415 - only who complains needs it
-
     text = " ".join(str(error).split()) or type(error).__name__
     return visible(_PASSWORD.sub(r"\1:***@", text))

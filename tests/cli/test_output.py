@@ -1,0 +1,96 @@
+"""Where the commands write to: pipes that somebody closes, full disks, terminals that are narrow, odd encodings."""
+
+import json
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from fencepost.cli.drawing import visible
+from fencepost.core.runs import Requested
+from fencepost.ledger.ledger import open_ledger
+from fencepost.threaded import ThreadedRuntime
+from tests.cli.command import FENCEPOST, fencepost
+from tests.cli.inside import call
+
+MANY = 2000  # runs: more than fit into a pipe
+
+
+@pytest.fixture(scope="module")
+def ledger(tmp_path_factory: pytest.TempPathFactory) -> str:
+    url = f"sqlite:///{tmp_path_factory.mktemp('output')}/ledger.db"
+    assert call("migrate", "--ledger", url).returncode == 0
+    book = open_ledger(url, ThreadedRuntime())
+    book.enqueue([Requested(job="naïve", type="manual", reason="☃") for _ in range(MANY)])
+    book.close()
+    return url
+
+
+@pytest.mark.parametrize("words", [["runs", "--limit", str(MANY)], ["runs", "--json"], ["runs", "--follow"]])
+def test_a_reader_that_has_seen_enough_is_no_failure(ledger: str, words: list[str]) -> None:
+    process = subprocess.Popen(
+        [FENCEPOST, *words, "--ledger", ledger], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout.readline()
+        process.stdout.close()
+        if "--follow" in words:
+            book = open_ledger(ledger, ThreadedRuntime())
+            book.enqueue([Requested(job="naïve", type="manual")])
+            book.close()
+        assert process.wait(60) == 0
+        assert process.stderr.read() == ""
+    finally:
+        process.kill()
+        process.wait()
+        process.stderr.close()
+
+
+@pytest.mark.parametrize("words", [["runs"], ["runs", "--json"], ["--help"], ["--version"]])
+def test_a_full_disk_is_told_in_a_sentence(ledger: str, words: list[str]) -> None:
+    if not Path("/dev/full").exists():
+        pytest.skip("there is no /dev/full here")
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [FENCEPOST, *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            env={**os.environ, "FENCEPOST_URL": ledger},
+        )
+    assert done.returncode == 2
+    assert done.stderr == "fencepost: the output cannot be written: No space left on device\n"
+
+
+def test_nobody_listening_at_all_is_no_failure(ledger: str) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{FENCEPOST} runs --ledger {ledger} >&-"], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "latin-1"])
+def test_what_an_encoding_lacks_is_spelled_out(ledger: str, encoding: str) -> None:
+    environment = {"PYTHONIOENCODING": encoding}
+    shown = fencepost("show", "1", "--ledger", ledger, env=environment, encoding=encoding)
+    assert (shown.returncode, shown.stderr) == (0, "")
+    assert "\\u2603" in shown.stdout
+    for_programs = fencepost("show", "1", "--json", "--ledger", ledger, env=environment, encoding=encoding)
+    run = json.loads(for_programs.stdout)
+    assert (run["job"], run["reason"]) == ("naïve", "☃")
+
+
+def test_what_speaks_to_a_terminal_is_spelled_out_and_what_people_write_is_not() -> None:
+    assert visible("\x1b]0;title\x07\r\x9b31m") == "\\x1b]0;title\\x07\\r\\x9b31m"
+    assert visible("a\u202eb\ud800") == "a\\u202eb\\ud800"
+    kept = "日本語\u3000é 👩\u200d💻\n\tnaïve"
+    assert visible(kept) == kept
+
+
+def test_an_error_is_one_line_whatever_was_typed(ledger: str) -> None:
+    for words in (["jobs", "no\nsuch\x1b[31m"], ["why", "x\ny", "--at", "1h"], ["runs", "--state", "a\x07b"]):
+        done = call(*words, ledger=ledger)
+        assert done.returncode in (1, 2)
+        assert done.stderr.removesuffix("\n").isprintable()
