@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 
 import pytest
 
-from fencepost.core.runs import Requested, StopReason
+from fencepost.core.runs import Claim, Requested, StopReason
 from fencepost.errors import LedgerUnavailable
 from fencepost.ledger.claiming import claim
 from fencepost.ledger.ledger import Ledger
@@ -181,6 +181,20 @@ def test_what_a_lost_identity_ran_is_given_up_once(made: Stand) -> None:
     made.settle()
     assert made.exchange.is_empty
     assert made.scene.state(run_id) == "succeeded"
+
+
+def test_what_was_claimed_while_the_session_was_being_lost_does_not_begin_under_the_next(made: Stand) -> None:
+    [run_id] = made.add()
+    submit = made.runner.submit
+
+    def submit_too_late(claims: Sequence[Claim]) -> None:
+        made.lose()
+        submit(claims)
+
+    made.runner.submit = submit_too_late  # type: ignore[method-assign]
+    made.settle()
+    [late] = made.runner.held
+    assert made.runner.stopped == [(run_id, late.token, StopReason.LOST)]
 
 
 def test_late_word_of_a_lost_identity_is_not_taken_for_the_next_attempt_s(made: Stand) -> None:

@@ -306,6 +306,7 @@ class Exchange:
             self._in_hand[taken.run_id, taken.token] = taken
         if claimed.claims:
             station.runner.submit(claimed.claims)
+            self._stop_if_lost(station, member, claimed.claims)
         if self._gate is not None:
             self._gate.settle(claimed.claims)
         is_moving = bool(claimed.claims or claimed.skipped or claimed.blocked)
@@ -313,6 +314,12 @@ class Exchange:
         station.expects_work = (claimed.more and is_moving) or has_other_keys
         if not is_moving:
             self._agenda.look_by(now)
+
+    def _stop_if_lost(self, station: Station, member: Member, claims: Sequence[Claim]) -> None:
+        """Stop what was claimed under an identity that was lost meanwhile, or the next one's trust would begin it."""
+        if self._membership.member is not member:
+            for taken in claims:
+                station.runner.stop(taken.run_id, taken.token, StopReason.LOST)
 
     def _claimed(self, station: Station, member: Member, room: int) -> Claimed:
         try:
