@@ -2,7 +2,11 @@
 
 import json
 import os
+import pty
+import re
 import subprocess
+import termios
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -80,6 +84,39 @@ def test_what_an_encoding_lacks_is_spelled_out(ledger: str, encoding: str) -> No
     for_programs = fencepost("show", "1", "--json", "--ledger", ledger, env=environment, encoding=encoding)
     run = json.loads(for_programs.stdout)
     assert (run["job"], run["reason"]) == ("naïve", "☃")
+
+
+def in_terminal(columns: int, *words: str) -> list[str]:
+    """Return the lines of a command's output in a terminal of this width."""
+    leader, follower = pty.openpty()
+    termios.tcsetwinsize(follower, (24, columns))
+    process = subprocess.Popen(
+        [FENCEPOST, *words], stdin=follower, stdout=follower, stderr=follower, env={**os.environ, "TERM": "xterm"}
+    )
+    os.close(follower)
+    written = b""
+    with suppress(OSError):  # the end of a terminal
+        while some := os.read(leader, 65536):
+            written += some
+    os.close(leader)
+    assert process.wait(60) == 0
+    return re.sub(r"\x1b\[[0-9;]*m", "", written.decode()).splitlines()
+
+
+def test_a_table_fits_into_eighty_columns_and_leaves_numbers_and_times_whole(ledger: str) -> None:
+    book = open_ledger(ledger, ThreadedRuntime())
+    [long] = book.enqueue([Requested(job="naïve", type="manual", due_at_us=5, why="a long story " * 20)])
+    book.write(lambda cursor: cursor.execute("UPDATE fencepost_run SET token = 1794778626820197, node = 'n'"))
+    book.close()
+    lines = in_terminal(80, "runs", "--limit", "3", "--ledger", ledger)
+    assert max(map(len, lines)) <= 80
+    assert any(f" {long.run_id} " in line and "1970-01-01 00:00:00Z" in line for line in lines)
+    wide = in_terminal(200, "runs", "--limit", "3", "--ledger", ledger)
+    assert any("1794778626820197" in line for line in wide)
+    assert not any("too narrow" in line for line in wide)
+    narrow = "".join(in_terminal(40, "runs", "--limit", "1", "--ledger", ledger)).replace(" ", "")
+    assert str(long.run_id) in narrow
+    assert "(toonarrowfor:node,token)" in narrow
 
 
 def test_what_speaks_to_a_terminal_is_spelled_out_and_what_people_write_is_not() -> None:

@@ -86,12 +86,21 @@ def unescaped(text: str) -> str:
         return text
 
 
-def draw_rows(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Draw a table with a head."""
-    table = new_table(*columns)
-    for row in rows:
-        add(table, *row)
+def draw_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], *, spare: Sequence[str] = ()) -> None:
+    """Draw a table with a head. In a narrow terminal the columns in `spare` are left out, the first ones first."""
+    from fencepost.cli.fitting import fitting  # noqa: PLC0415 - only people need tables
+
+    cells = [tuple(map(visible, row)) for row in rows]
+    fit = fitting(columns, cells, room=console().width, spare=spare)
+    table = new_table(*(columns[each] for each in fit.kept))
+    for number, column in zip(fit.kept, table.columns, strict=True):
+        column.no_wrap = number in fit.whole
+    for row in cells:
+        add(table, *(row[each] for each in fit.kept))
     draw(table)
+    left = [name for each, name in enumerate(columns) if each not in fit.kept and any(row[each] for row in cells)]
+    if left:
+        print(f"(too narrow for: {', '.join(left)})")
 
 
 def draw_fields(fields: Mapping[str, str]) -> None:

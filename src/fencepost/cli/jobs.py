@@ -45,7 +45,7 @@ def jobs(
         _draw_one(found[0], nodes[name])
     elif found:
         columns = ("job", "type", "timeout", "retries", "overlap", "misfire", "queue", "nodes", "what it does")
-        draw_rows(columns, (_cells(row, nodes[row.name]) for row in found))
+        draw_rows(columns, (_cells(row, nodes[row.name]) for row in found), spare=("misfire", "overlap", "retries"))
     else:
         print("there are no jobs yet; a node brings those of its application when it starts: fencepost run APP")
     return Exit.OK

@@ -55,7 +55,7 @@ def journal(
         print_json([_fields(entry, names) for entry in entries])
     elif entries:
         columns = ("id", "at", "what", "job", "run", "schedule", "node", "token", "by", "reason")
-        draw_rows(columns, (_cells(entry, names) for entry in entries))
+        draw_rows(columns, (_cells(entry, names) for entry in entries), spare=("token", "schedule", "node", "id"))
     else:
         print("nothing of the kind has happened")
     return Exit.OK

@@ -92,7 +92,11 @@ def _running(book: Ledger) -> dict[str, int]:
 
 def _draw(found: Sequence[NodeRow], running: Mapping[str, int]) -> None:
     columns = ("node", "state", "running", "slots", "queues", "generation", "started", "longest pause")
-    draw_rows(columns, (_cells(node, running.get(node.id, 0)) for node in found))
+    draw_rows(
+        columns,
+        (_cells(node, running.get(node.id, 0)) for node in found),
+        spare=("longest pause", "generation", "queues", "slots"),
+    )
 
 
 def _cells(node: NodeRow, running: int) -> tuple[str, ...]:

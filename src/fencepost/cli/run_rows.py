@@ -109,7 +109,7 @@ def attempt_fields(row: AttemptRow, nodes: NodeNames) -> dict[str, object]:
 
 def draw_runs(rows: Sequence[RunRow], seen: Seen) -> None:
     """Draw one row per run."""
-    draw_rows(COLUMNS, (run_cells(row, seen) for row in rows))
+    draw_rows(COLUMNS, (run_cells(row, seen) for row in rows), spare=("token", "late", "took", "node"))
 
 
 def run_cells(row: RunRow, seen: Seen) -> tuple[str, ...]:
@@ -132,7 +132,7 @@ def draw_run(row: RunRow, attempts: Sequence[AttemptRow], seen: Seen, *, waits: 
     draw_fields(_details(row, seen, waits))
     if attempts:
         columns = ("attempt", "outcome", "node", "token", "started", "took", "error")
-        draw_rows(columns, (_attempt_cells(each, seen.nodes) for each in attempts))
+        draw_rows(columns, (_attempt_cells(each, seen.nodes) for each in attempts), spare=("took", "started", "token"))
         if trace := next((each.trace for each in reversed(attempts) if each.trace), None):
             say(trace.rstrip())
 
