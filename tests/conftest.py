@@ -25,3 +25,19 @@ def pytest_fixture_setup() -> Iterator[None]:
         if os.environ.get("FENCEPOST_TEST_ALL"):
             raise
         pytest.skip(f"left out: {missing}")
+
+
+# The files that take longest begin first, so that no worker is left with one of them while the others are done.
+_LONGEST = (
+    "cluster/",
+    "test_hot_interleavings",
+    "test_takeover",
+    "test_suspension",
+    "test_sql_interleavings",
+    "test_schedule_zones",
+)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the longest first; within a file the order stays."""
+    items.sort(key=lambda item: next((n for n, part in enumerate(_LONGEST) if part in item.nodeid), len(_LONGEST)))
