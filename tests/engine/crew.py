@@ -89,7 +89,6 @@ class Crew:
         return node
 
     def runners(self, ledger: Ledger, url: str, slots: int) -> dict[str, Runner]:
-        context = RunContext(node="test", runtime=self.runtime, ledger=lambda: ledger)
         timeouts = {name: each.policy.timeout_s for name, each in self.jobs.items()}
         runner = ThreadRunner(
             lambda claim: invoke(self.jobs[claim.job], claim, context),
@@ -97,6 +96,7 @@ class Crew:
             runtime=self.runtime,
             slots=slots,
         )
+        context = RunContext(node="test", runtime=self.runtime, ledger=lambda: ledger, standing=runner)
         return {"sync": runner}
 
     def enqueue(self, name: str, *, count: int = 1, **request: Any) -> list[int]:
