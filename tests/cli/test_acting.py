@@ -1,5 +1,7 @@
 """The commands with which operators change things. No node takes part, so that what they ask for stays as asked."""
 
+import signal
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -7,7 +9,9 @@ import pytest
 from fencepost.app.composing import publish
 from fencepost.core.runs import Requested
 from fencepost.ledger.ledger import open_ledger
+from fencepost.ledger.nodes import NewNode
 from fencepost.threaded import ThreadedRuntime
+from tests.cli.command import FENCEPOST
 from tests.cli.inside import Done, call, shop
 
 
@@ -81,6 +85,43 @@ def test_a_run_past_its_sla_is_shown_as_such(act, ledger) -> None:
     assert "(SLA missed: now " in act("show", str(late)).stdout
     assert "SLA missed" not in act("show", str(in_time)).stdout
     assert "deadline" in act("show", str(in_time)).stdout
+
+
+def test_whoever_waits_for_long_is_told_what_for_and_may_stop_waiting(ledger: str) -> None:
+    words = ["trigger", "add", "-p", "a=3", "--wait", "--ledger", ledger]
+    process = subprocess.Popen([FENCEPOST, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert "there is no living node to run it" in process.stderr.readline()
+        process.send_signal(signal.SIGINT)
+        assert "goes on without us: fencepost show 1" in process.stderr.readline()
+        assert process.wait(30) == 130
+    finally:
+        process.kill()
+        process.communicate()
+
+
+def test_what_has_room_and_does_not_claim_is_suspected(ledger: str, act) -> None:
+    run = record(ledger)
+    book = open_ledger(ledger, ThreadedRuntime())
+    node = NewNode(
+        id="n",
+        name="idle",
+        grant_id="g",
+        token=1,
+        generation=0,
+        version="0",
+        slots=1,
+        queues=("default",),
+        jobs=("add",),
+    )
+    book.join(node)
+    assert "about to be claimed" in act("show", str(run)).stdout
+    book.write(lambda cursor: cursor.execute("UPDATE fencepost_run SET available_at = 5"))
+    assert "idle could run it and seems to have room" in act("show", str(run)).stdout
+    other = record(ledger)
+    book.write(lambda cursor: cursor.execute(f"UPDATE fencepost_run SET state='running', node='n' WHERE id={other}"))
+    assert "every node that could run it is busy (1 of them; places: 1)" in act("show", str(run)).stdout
+    book.close()
 
 
 def test_a_run_may_start_later(act) -> None:

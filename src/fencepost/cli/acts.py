@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from fencepost.cli import speech
 from fencepost.cli.drawing import at, counted, draw_rows, print_json, to_the_second
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import (
@@ -28,12 +29,14 @@ if TYPE_CHECKING:
 
     from fencepost.core.runs import Requested
     from fencepost.engine.operations import Operations
+    from fencepost.ledger.history import RunRow
     from fencepost.ledger.ledger import Ledger
     from fencepost.ledger.requests import Retried
 
 T = TypeVar("T")
 
 _LOOK_EVERY_S = 0.5
+_PATIENCE_S = 5.0
 _PAGE = 500
 _Tz = Annotated[
     str, typer.Option("--tz", metavar="ZONE", help="The zone of times written without one.", show_default=False)
@@ -316,14 +319,32 @@ def _print_dues(asked: list[Requested], *, as_json: bool) -> None:
     print(f"{counted(len(asked), 'run')} would be asked for; nothing was done")
 
 
+def _ended(book: Ledger, run_id: int) -> RunRow:
+    """Return the run when it has ended; whoever waits for long is told what it waits for."""
+    from fencepost.cli.waits import why_it_waits  # noqa: PLC0415
+
+    told: str | None = None
+    tell_at = book.runtime.monotonic() + _PATIENCE_S
+    while (row := book.run(run_id)).state not in TERMINAL:
+        if book.runtime.monotonic() >= tell_at:
+            tell_at += _PATIENCE_S
+            why = why_it_waits(book, row)
+            if why is not None and why != told:
+                speech.complain(f"run {run_id}: {why}")
+                told = why
+        book.runtime.sleep(_LOOK_EVERY_S)
+    return row
+
+
 def _await(book: Ledger, run_id: int, *, as_json: bool) -> int:
     """Stay until the run has ended, then show it."""
     from fencepost.cli.run_rows import Seen, attempt_fields, draw_run, run_fields  # noqa: PLC0415
 
-    row = book.run(run_id)
-    while row.state not in TERMINAL:
-        book.runtime.sleep(_LOOK_EVERY_S)
-        row = book.run(run_id)
+    try:
+        row = _ended(book, run_id)
+    except KeyboardInterrupt:
+        speech.complain(f"no longer waiting; run {run_id} goes on without us: fencepost show {run_id}")
+        raise
     attempts, seen = book.attempts(run_id), Seen.of(book)
     if as_json:
         print_json({**run_fields(row, seen), "ended_attempts": [attempt_fields(each, seen.nodes) for each in attempts]})

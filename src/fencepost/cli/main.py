@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from fencepost.cli.drawing import visible
 from fencepost.cli.exits import Exit
+from fencepost.cli.speech import complain
 from fencepost.errors import FencepostError, LedgerUnavailable, NotInLedger, StoreUnavailable
 from fencepost.threaded.guardian import occupy_standard_streams
 
@@ -24,11 +25,10 @@ def main(words: Sequence[str] | None = None) -> int:
         code = _run(list(sys.argv[1:] if words is None else words))
         print(end="", flush=True)  # while somebody listens to what goes wrong with it
     except (StoreUnavailable, LedgerUnavailable) as error:
-        where = "ledger" if isinstance(error, LedgerUnavailable) else "store"
-        _complain(f"{_in_one_line(error).rstrip('.')}; is it running, and is the {where} URL right?")
+        complain(f"{_in_one_line(error).rstrip('.')}; {_advice(error)}")
         return Exit.BAD_INPUT
     except FencepostError as error:
-        _complain(_in_one_line(error))
+        complain(_in_one_line(error))
         return Exit.UNKNOWN if isinstance(error, NotInLedger) else Exit.BAD_INPUT
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
@@ -38,7 +38,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except OSError as error:  # those of servers have other names by now
         _say_no_more()
         where = error.filename or "the output cannot be written"
-        _complain(visible(f"{where}: {error.strerror or error}"))
+        complain(visible(f"{where}: {error.strerror or error}"))
         return Exit.BAD_INPUT
     return code
 
@@ -64,8 +64,14 @@ def _say_no_more() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
-def _complain(sentence: str) -> None:
-    print(f"fencepost: {sentence}", file=sys.stderr)
+def _advice(error: StoreUnavailable | LedgerUnavailable) -> str:
+    """Say what to look at when something does not answer."""
+    if "disk is full" in str(error):
+        return "nothing was done; make room on that disk"
+    if "SQLite file" in str(error):
+        return "does somebody else write to it for long?"
+    where = "ledger" if isinstance(error, LedgerUnavailable) else "store"
+    return f"is it running, and is the {where} URL right?"
 
 
 def _in_one_line(error: BaseException) -> str:

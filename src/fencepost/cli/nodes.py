@@ -35,7 +35,7 @@ def nodes(
     """
     with opened(ledger) as book:
         found = book.nodes(limit=limit) if every else book.living_nodes()
-        running = _running(book)
+        running = running_by_node(book)
     if as_json:
         print_json([_fields(node, running.get(node.id, 0)) for node in found])
     elif found:
@@ -81,7 +81,8 @@ def _leader_fields(record: LeaseRecord) -> dict[str, object]:
     }
 
 
-def _running(book: Ledger) -> dict[str, int]:
+def running_by_node(book: Ledger) -> dict[str, int]:
+    """Return how many runs each node has in hand, by its id."""
     from fencepost.ledger.history import RunFilter  # noqa: PLC0415
 
     counted: dict[str, int] = {}

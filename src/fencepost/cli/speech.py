@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from datetime import UTC, datetime
 
 from fencepost.core.events import What
@@ -66,6 +67,11 @@ class _TimedFormatter(logging.Formatter):
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
         text = f"{at} {level}{record.getMessage()}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def complain(sentence: str) -> None:
+    """Say on standard error what a person should know; it begins like all that these commands say there."""
+    print(f"fencepost: {sentence}", file=sys.stderr, flush=True)
 
 
 def tell(message: str) -> None:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fencepost.cli.drawing import to_the_second
+from fencepost.cli.nodes import running_by_node
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from fencepost.ledger.history import RunRow
     from fencepost.ledger.ledger import Ledger
@@ -26,7 +27,7 @@ def why_it_waits(ledger: Ledger, row: RunRow) -> str | None:
         case "waiting", _:
             return f"its time is {to_the_second(row.available_at)}"
         case "queued", _:
-            return _in_queue(row, ledger.living_nodes(), ledger.now_us())
+            return _in_queue(ledger, row, ledger.living_nodes(), ledger.now_us())
     return None
 
 
@@ -37,7 +38,7 @@ def _holder(ledger: Ledger, row: RunRow) -> str:
     return f"run {running[0].id} of {running[0].job}" if running else "another run"
 
 
-def _in_queue(row: RunRow, nodes: Sequence[NodeRow], now_us: int) -> str:
+def _in_queue(ledger: Ledger, row: RunRow, nodes: Sequence[NodeRow], now_us: int) -> str:
     if row.available_at > now_us:
         return f"its time is {to_the_second(row.available_at)}"
     if not nodes:
@@ -46,5 +47,17 @@ def _in_queue(row: RunRow, nodes: Sequence[NodeRow], now_us: int) -> str:
         return f"none of the {len(nodes)} living nodes has the job {row.job!r}"
     if not any(row.job in node.jobs and row.queue in node.queues for node in nodes):
         return f"no living node with this job takes runs from the queue {row.queue!r}"
-    is_late = now_us - row.available_at > _LATE_US
-    return "every node that could run it is busy" if is_late else "it is about to be claimed"
+    if now_us - row.available_at <= _LATE_US:
+        return "it is about to be claimed"
+    able = [node for node in nodes if row.job in node.jobs and row.queue in node.queues]
+    return _unclaimed(able, running_by_node(ledger))
+
+
+def _unclaimed(able: Sequence[NodeRow], running: Mapping[str, int]) -> str:
+    idle = [node.name for node in able if running.get(node.id, 0) < node.slots]
+    if not idle:
+        return f"every node that could run it is busy ({len(able)} of them; places: {sum(n.slots for n in able)})"
+    return (
+        f"{idle[0]} could run it and seems to have room, but has not claimed it: is that node well? See its log, and "
+        "fencepost journal"
+    )
