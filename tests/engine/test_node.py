@@ -297,11 +297,12 @@ def test_stopping_lets_what_runs_end_and_leaves_in_good_order(ledger_url: str) -
         go_on.set()
         stopping.join(30)
         assert not stopping.is_alive()
-        states = Counter(row.state for row in made.runs())
+        rows = made.runs()
+    states = Counter(row.state for row in rows)
     assert states["running"] == 0
     assert states["succeeded"] >= 1
     assert states["succeeded"] + states["queued"] == 3
-    assert {row.attempts for row in made.runs() if row.state == "queued"} <= {0}
+    assert {row.attempts for row in rows if row.state == "queued"} <= {0}
 
 
 class SteppedRuntime(ThreadedRuntime):
