@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
@@ -189,6 +190,21 @@ class TestTheCallersTransaction:
             ledger.enqueue([asked()], tx=tx)
         if isinstance(other, sqlite3.Connection):
             other.close()
+
+    def test_a_cursor_is_no_connection(self, ledger: Ledger) -> None:
+        with (
+            callers_connection(ledger, "driver") as connection,
+            closing(connection.cursor()) as cursor,
+            pytest.raises(ConfigurationError, match="it must be a connection to the same database"),
+        ):
+            ledger.enqueue([asked()], tx=cursor)
+
+    def test_another_database_is_named_as_such(self, ledger: Ledger, opened: Opened) -> None:
+        elsewhere = opened(re.sub(r"\?prefix=.*|$", "?prefix=elsewhere_", str(ledger.url), count=1))
+        with callers_connection(ledger, "driver") as connection:
+            with pytest.raises(ConfigurationError, match="a database without the tables of the ledger"):
+                elsewhere.enqueue([asked()], tx=connection)
+            connection.rollback()
 
 
 class TestCancel:

@@ -2,7 +2,7 @@
 
 Taken are connections of psycopg, PyMySQL and sqlite3, and connections and sessions of SQLAlchemy on one of these. The
 transaction stays the caller's: nothing is committed or rolled back here, and the driver's errors are left as they are,
-since the caller's own code decides what to do about them.
+since the caller's own code decides what to do about them; but for those that say that it is another database.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 
 from fencepost.errors import ConfigurationError
 from fencepost.ledger.dialects import Cursor, Dialect
+from fencepost.ledger.dialects.dialect import first_line
 
 _DRIVERS = {"psycopg": "postgresql", "pymysql": "mysql", "sqlite3": "sqlite"}
 _IN_TRANSACTION = 1  # the bit of MySQL's server status
@@ -23,7 +24,7 @@ def cursor_of(tx: Any, dialect: Dialect) -> Iterator[Cursor]:
     """Lend a cursor, with rows as tuples, on the caller's connection `tx`."""
     raw = _raw(tx)
     driver = _driver(raw)
-    if _DRIVERS.get(driver) != dialect.name or _is_async(raw):
+    if _DRIVERS.get(driver) != dialect.name or _is_async(raw) or not hasattr(raw, "commit"):
         raise ConfigurationError(
             f"tx= is a {type(tx).__module__}.{type(tx).__qualname__}; for a ledger in {dialect.product} it must be a "
             f"connection to the same database: {_wanted(dialect.name)}"
@@ -35,6 +36,13 @@ def cursor_of(tx: Any, dialect: Dialect) -> Iterator[Cursor]:
     cursor = _cursor(raw, driver)
     try:
         yield cursor
+    except dialect.errors as error:
+        if dialect.lacks_tables(error):
+            raise ConfigurationError(
+                f"tx= is a connection to a database without the tables of the ledger ({first_line(error)}); it must be "
+                f"one to the ledger's own: {dialect.product}"
+            ) from error
+        raise
     finally:
         cursor.close()
 
