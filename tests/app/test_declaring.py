@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fencepost import App, at, cron, every
-from fencepost.errors import InvalidJob, InvalidPolicy, InvalidSchedule, InvalidSetting
+from fencepost.errors import ConfigurationError, InvalidJob, InvalidPolicy, InvalidSchedule, InvalidSetting
 
 
 @pytest.fixture
@@ -83,6 +83,14 @@ def test_policies_are_written_as_words(app: App) -> None:
 def test_a_misspelt_word_brings_the_nearest(app: App) -> None:
     with pytest.raises(InvalidPolicy, match=r"did you mean 'timeout'\?"):
         app.job(timeuot="10m")(lambda: None)  # type: ignore[call-overload]
+
+
+@pytest.mark.parametrize("words", [{"timeout": "soon"}, {"retries": -1}, {"queue": "a b"}, {"type": "nightly"}])
+def test_a_bad_policy_names_its_job(app: App, words: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError, match=r"^job 'settle': "):
+
+        @app.job(**words)
+        def settle() -> None: ...
 
 
 @pytest.mark.parametrize("given", ["*/5 * * * *", 5, [every("1h")]])

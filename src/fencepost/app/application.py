@@ -209,7 +209,10 @@ class App(Operating):
     def _policy(self, name: str, batch_type: str | None, is_scheduled: bool, words: Mapping[str, Any]) -> Policy:
         """Read the policy; what the settings file says of this job outweighs what the code says."""
         batch_type = batch_type or ("scheduled" if is_scheduled else "manual")
-        policy = Policy.of(batch_type, **words)
+        try:
+            policy = Policy.of(batch_type, **words)
+        except ConfigurationError as error:
+            raise type(error)(f"job {name!r}: {error}") from None
         overrides = self.settings.jobs.get(name)
         if not overrides:
             return policy
