@@ -104,6 +104,9 @@ def test_runs_can_be_chosen(look) -> None:
     assert len(look("runs", "--json", "--job", "add", "--state", "succeeded,waiting").json) == 4
     assert look("runs", "--json", "--job", "boom", "--since", "2099-01-01T00:00Z").json == []
     assert len(look("runs", "--json", "--job", "boom", "--since", "1h").json) == 1
+    assert len(look("runs", "--json", "--job", "boom", "--since", "2020-01-01", "--tz", "Asia/Seoul").json) == 1
+    assert "give --tz" in look("runs", "--since", "2020-01-01").stderr
+    assert look("journal", "--json", "--since", "2099-01-01", "--tz", "Asia/Seoul").json == []
     assert look("runs", "--held").stdout == "there are no such runs\n"
 
 

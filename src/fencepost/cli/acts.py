@@ -16,6 +16,7 @@ from fencepost.cli.reaching import (
     LedgerUrlOption,
     Reason,
     RunId,
+    Tz,
     know_job,
     opened,
     operations,
@@ -38,9 +39,6 @@ T = TypeVar("T")
 _LOOK_EVERY_S = 0.5
 _PATIENCE_S = 5.0
 _PAGE = 500
-_Tz = Annotated[
-    str, typer.Option("--tz", metavar="ZONE", help="The zone of times written without one.", show_default=False)
-]
 
 
 def trigger(
@@ -151,8 +149,9 @@ def reprocess(
     ] = None,
     job: Annotated[str, typer.Option(metavar="JOB", help="Only runs of this job.", show_default=False)] = "",
     since: Annotated[
-        str, typer.Option(metavar="TIME", help="Only runs made since then: 24h.", show_default=False)
+        str, typer.Option(metavar="TIME", help="Only runs made since then: 24h, or 2026-03-29.", show_default=False)
     ] = "",
+    tz: Tz = "",
     limit: Annotated[int, typer.Option(min=1, help="At most so many.")] = 1000,
     reason: Reason = "",
     by: By = "",
@@ -173,7 +172,7 @@ def reprocess(
     with opened(ledger) as book:
         if job:
             know_job(book, job)
-        since_us = instant_us(since, what="--since", now_us=book.now_us()) if since else None
+        since_us = instant_us(since, what="--since", now_us=book.now_us(), tz=tz or None) if since else None
         repeated = _reprocessed(
             operations(book),
             after_id=after_id or 0,
@@ -192,7 +191,7 @@ def backfill(
     *,
     first: Annotated[str, typer.Option("--from", metavar="TIME", help="The first due time, included.")],
     last: Annotated[str, typer.Option("--to", metavar="TIME", help="The last due time, included.")],
-    tz: _Tz = "",
+    tz: Tz = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the due times and ask for nothing.")] = False,
     schedule: Annotated[
         str, typer.Option(metavar="ID", help="Of a job with several schedules, only this one.", show_default=False)

@@ -9,7 +9,7 @@ import typer
 
 from fencepost.cli.drawing import at, draw_rows, print_json, to_the_second
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import Json, LedgerUrlOption, know_job, opened
+from fencepost.cli.reaching import Json, LedgerUrlOption, Tz, know_job, opened
 from fencepost.cli.run_rows import beginning, node_names, shown_node
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ def journal(
     since: Annotated[
         str, typer.Option(metavar="TIME", help="Only since then: 24h, or 2026-03-29T00:00Z.", show_default=False)
     ] = "",
+    tz: Tz = "",
     limit: Annotated[int, typer.Option(min=1, help="How many.")] = 50,
     before: Annotated[
         int | None, typer.Option(metavar="ID", help="Only entries older than this one.", show_default=False)
@@ -47,7 +48,7 @@ def journal(
     with opened(ledger) as book:
         if job:
             know_job(book, job)
-        since_us = instant_us(since, what="--since", now_us=book.now_us()) if since else None
+        since_us = instant_us(since, what="--since", now_us=book.now_us(), tz=tz or None) if since else None
         about = About(job=job or None, run_id=run)
         entries = book.journal_entries(about=about, what=what or None, since_us=since_us, before_id=before, limit=limit)
         names = node_names(book)

@@ -32,6 +32,9 @@ By = Annotated[
 ]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.", show_default=False)]
 
+Tz = Annotated[
+    str, typer.Option("--tz", metavar="ZONE", help="The zone of times written without one.", show_default=False)
+]
 RunId = Annotated[int, typer.Argument(metavar="RUN", min=1, help="The number of the run.")]
 JobName = Annotated[str, typer.Argument(metavar="JOB", help="The name of the job.")]
 

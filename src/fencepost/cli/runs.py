@@ -9,7 +9,7 @@ import typer
 
 from fencepost.cli.drawing import print_json, print_json_list
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import Json, LedgerUrlOption, RunId, know_job, opened
+from fencepost.cli.reaching import Json, LedgerUrlOption, RunId, Tz, know_job, opened
 from fencepost.core.nearest import suggestion
 from fencepost.core.states import RunState
 from fencepost.errors import ConfigurationError
@@ -36,6 +36,7 @@ def runs(
     since: Annotated[
         str, typer.Option(metavar="TIME", help="Only runs made since then: 24h, or 2026-03-29T00:00Z.")
     ] = "",
+    tz: Tz = "",
     limit: Annotated[
         int | None, typer.Option(min=1, help="How many. Default: 50; with --json all of them.", show_default=False)
     ] = None,
@@ -59,7 +60,7 @@ def runs(
     if follow and before is not None:
         raise ConfigurationError("--follow goes on from now, and --before back from a run; give one of them")
     with opened(ledger) as book:
-        wanted = _filter(book, job, states, since, held=held)
+        wanted = _filter(book, job, states, since, tz=tz, held=held)
         if follow:
             from fencepost.cli.following import Following  # noqa: PLC0415 - few follow
 
@@ -108,13 +109,13 @@ def _states(given: list[str], *, failed: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*words, *(["dead"] if failed else [])]))
 
 
-def _filter(book: Ledger, job: str, states: tuple[str, ...], since: str, *, held: bool) -> RunFilter:
+def _filter(book: Ledger, job: str, states: tuple[str, ...], since: str, *, tz: str, held: bool) -> RunFilter:
     from fencepost.cli.times import instant_us  # noqa: PLC0415 - time zones take their time to load
     from fencepost.ledger.history import RunFilter  # noqa: PLC0415
 
     if job:
         know_job(book, job)  # or a name that was misspelt would look like a job that never ran
-    since_us = instant_us(since, what="--since", now_us=book.now_us()) if since else None
+    since_us = instant_us(since, what="--since", now_us=book.now_us(), tz=tz or None) if since else None
     if held:
         return RunFilter(job=job or None, states=("waiting",), waits_for="person", since_us=since_us)
     return RunFilter(job=job or None, states=states, since_us=since_us)

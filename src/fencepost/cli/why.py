@@ -8,7 +8,7 @@ import typer
 
 from fencepost.cli.drawing import at, print_json, say
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import Json, LedgerUrlOption, opened, operations
+from fencepost.cli.reaching import Json, LedgerUrlOption, Tz, opened, operations
 
 if TYPE_CHECKING:
     from fencepost.cli.run_rows import Seen
@@ -19,9 +19,7 @@ def why(
     job: Annotated[str, typer.Argument(metavar="JOB", help="A job, or the id of one of its schedules.")],
     *,
     when: Annotated[str, typer.Option("--at", metavar="TIME", help="The due time: 2026-03-29T01:00Z.")],
-    tz: Annotated[
-        str, typer.Option("--tz", metavar="ZONE", help="The zone of a time written without one.", show_default=False)
-    ] = "",
+    tz: Tz = "",
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
