@@ -233,6 +233,8 @@ def test_journal_says_that_schedules_were_made(look) -> None:
     assert all(each["at"].endswith("Z") for each in entries)
     assert len(look("journal", "--json", "--limit", "1").json) == 1
     assert look("journal", "--job", "settle", "--json", "--what", "schedule paused").json == []
+    assert look("journal", "--json", "--what", "refused write").json == []
+    assert "did you mean 'node died'?" in look("journal", "--what", "node dead").stderr
 
 
 def test_what_is_not_there_is_named_with_what_may_have_been_meant(look) -> None:

@@ -11,6 +11,8 @@ from fencepost.cli.drawing import at, draw_rows, print_json, to_the_second
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import Json, LedgerUrlOption, Tz, know_job, opened
 from fencepost.cli.run_rows import beginning, node_names, shown_node
+from fencepost.core.nearest import suggestion
+from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -52,6 +54,8 @@ def journal(
         about = About(job=job or None, run_id=run)
         entries = book.journal_entries(about=about, what=what or None, since_us=since_us, before_id=before, limit=limit)
         names = node_names(book)
+    if what and not entries:
+        _refuse_unknown(what)
     if as_json:
         print_json([_fields(entry, names) for entry in entries])
     elif entries:
@@ -60,6 +64,18 @@ def journal(
     else:
         print("nothing of the kind has happened")
     return Exit.OK
+
+
+def _refuse_unknown(what: str) -> None:
+    """Refuse words that nothing is ever noted under: they would look like something that never happened."""
+    from fencepost.core.events import What  # noqa: PLC0415
+    from fencepost.engine.operations import BACKFILL_REQUESTED, RUN_TRIGGERED  # noqa: PLC0415 - it loads the engine
+    from fencepost.engine.transactions import REFUSED_WRITE  # noqa: PLC0415
+    from fencepost.ledger.journal import Act  # noqa: PLC0415
+
+    known = [*Act, *What, RUN_TRIGGERED, BACKFILL_REQUESTED, REFUSED_WRITE]
+    if what not in known:
+        raise ConfigurationError(f"the journal knows no {what!r}; {suggestion(what, sorted(map(str, known)))}")
 
 
 def _fields(entry: Entry, names: Mapping[str, str]) -> dict[str, object]:

@@ -163,7 +163,7 @@ def _print(found: StoredSchedule, *, as_json: bool) -> None:
             "when": _when(found),
             "parameters": "" if found.params == "{}" else found.params,
             "stands in": "the code" if found.origin == "code" else "the ledger alone: it was made at run time",
-            "next due": to_the_second(found.next_due_at) or "never, as it stands",
+            "next due": to_the_second(found.next_due_at) or _never(found),
             "planned through": to_the_second(found.planned_through),
             "paused": _pause(found),
             "created": to_the_second(found.created_at),
@@ -199,6 +199,10 @@ def _when(found: StoredSchedule) -> str:
         return describe(schedule_from_json(found.spec))
     except InvalidSchedule:  # a newer release may know more kinds
         return found.spec
+
+
+def _never(found: StoredSchedule) -> str:
+    return "never, as it stands" if found.paused_at is None else "not while it is paused"
 
 
 def _pause(found: StoredSchedule) -> str:
