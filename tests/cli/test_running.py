@@ -69,8 +69,9 @@ def ledger(tmp_path: Path) -> str:
 
 
 def test_a_run_that_was_asked_for_and_waited_for_brings_its_result(ledger: str, tmp_path: Path) -> None:
-    with node(ledger, tmp_path):
+    with node(ledger, tmp_path) as running:
         waited = call("trigger", "add", "-p", "a=3", "--wait", "--json", ledger=ledger).json
+        assert f"Z add run {waited['id']}: adding 3 and 2\n" in running.log()
         assert (waited["state"], waited["result"], len(waited["ended_attempts"])) == ("succeeded", 5, 1)
         failed = call("trigger", "boom", "--wait", ledger=ledger)
         assert failed.returncode == 3

@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import pytest
 
+from fencepost.core.events import What
 from fencepost.core.runs import Claim, Requested, StopReason
 from fencepost.errors import LedgerUnavailable
 from fencepost.ledger.claiming import claim
@@ -253,6 +254,16 @@ def test_worker_that_crashes_leaves_its_run_to_a_person_where_the_policy_says_so
     assert (run["state"], run["waits_for"]) == ("waiting", "person")
     assert "on_crash is hold" in run["why"]
     assert made.runner.held == []
+
+
+def test_worker_that_crashes_once_too_often_is_told_of_as_a_run_that_was_given_up(ledger: Ledger) -> None:
+    with stand(ledger, crash_limit=1) as made:
+        [run_id] = made.add()
+        made.settle()
+        made.runner.end_all("crashed", error="killed by signal 9")
+        made.settle()
+        assert made.scene.state(run_id) == "dead"
+        assert [(event.what, event.run_id) for event in made.events] == [(What.RUN_DEAD, run_id)]
 
 
 def test_endings_that_are_too_large_together_are_told_in_parts(made: Stand) -> None:

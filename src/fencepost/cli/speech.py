@@ -65,8 +65,16 @@ class _TimedFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         at = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         level = "" if record.levelno <= logging.INFO else f"{record.levelname.lower()}: "
-        text = f"{at} {level}{record.getMessage()}"
+        text = f"{at} {level}{_of_run(record)}{record.getMessage()}"
         return f"{text}\n{self.formatException(record.exc_info)}" if record.exc_info else text
+
+
+def _of_run(record: logging.LogRecord) -> str:
+    """Say which run a job's own words are about; events of ours say it themselves."""
+    known = getattr(record, "fencepost", None)
+    if not isinstance(known, dict) or not {"job", "run"} <= known.keys():
+        return ""
+    return f"{known['job']} run {known['run']}: "
 
 
 def complain(sentence: str) -> None:

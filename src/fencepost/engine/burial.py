@@ -56,7 +56,7 @@ class Burial:
             for run in reaped:
                 self._emit(
                     Event(
-                        What.RUN_LOST,
+                        What.RUN_DEAD if run.state == "dead" else What.RUN_LOST,
                         job=run.job,
                         run_id=run.run_id,
                         attempt=run.attempt,

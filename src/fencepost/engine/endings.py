@@ -68,7 +68,7 @@ class Endings:
 
     def _tell(self, claim: Claim, outcome: Outcome, ending: Ending | None) -> None:
         is_dead = ending is not None and ending.state == "dead"
-        what = _WORDS.get(How(outcome.how), What.RUN_DEAD if is_dead else What.RUN_FAILED)
+        what = What.RUN_DEAD if is_dead else _WORDS.get(How(outcome.how), What.RUN_FAILED)
         if what is not None:
             texts = (outcome.error_code, outcome.error or outcome.reason, ending.why if ending else None)
             self._emit(
