@@ -98,4 +98,5 @@ def _where(database: Database) -> str:
 
 
 def _run(database: Database) -> str:
-    return f"run: fencepost migrate --ledger '{database.url}'"
+    masked = " (with the password in place of ***)" if database.url.store.password is not None else ""
+    return f"run: fencepost migrate --ledger '{database.url}'{masked}"
