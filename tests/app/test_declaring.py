@@ -2,13 +2,19 @@
 
 import asyncio
 import inspect
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from fencepost import App, at, cron, every
+from fencepost.app.declaring import PolicyWords
+from fencepost.config import KINDS
+from fencepost.core.duration import spelled
+from fencepost.core.policy import BatchType, Policy
 from fencepost.errors import ConfigurationError, InvalidJob, InvalidPolicy, InvalidSchedule, InvalidSetting
+from fencepost.ledger.pruning import Retention
 
 
 @pytest.fixture
@@ -157,6 +163,28 @@ def test_settings_of_a_job_that_there_is_not_are_refused_at_the_start(
     app.job(name="settle")(lambda: None)
     with pytest.raises(InvalidSetting, match=r"no job 'setle'; did you mean 'settle'\?"):
         app.start()
+
+
+def test_the_page_about_jobs_names_every_word_and_setting_and_the_defaults_of_the_types() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "jobs.md").read_text()
+    for word in (*PolicyWords.__annotations__, *KINDS, *Retention.__slots__):
+        assert re.search(rf"\b{word}\b", page), word
+    rows = {row[0].strip(" `"): [cell.strip() for cell in row[1:6]] for row in _table_rows(page)}
+    types = rows[""]
+    for number, batch_type in enumerate(types):
+        policy = Policy.of(batch_type)
+        assert rows["timeout"][number] == spelled(policy.timeout_s)
+        assert rows["retries"][number] == str(policy.retries)
+        assert rows["backoff"][number] == f"{spelled(policy.backoff.base_s)}..{spelled(policy.backoff.cap_s)}"
+        assert rows["isolation"][number] == policy.isolation
+        assert rows["chunk"][number] == str(policy.chunk)
+    assert types == list(map(str, BatchType))
+
+
+def _table_rows(page: str) -> list[list[str]]:
+    """Return the cells of the tables with six columns."""
+    rows = [line.strip("|").split("|") for line in page.splitlines() if line.startswith("|")]
+    return [row for row in rows if len(row) == 6]
 
 
 def test_showing_an_application_shows_no_password() -> None:
