@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.drawing import at, draw_fields, draw_rows, print_json, to_the_second
+from fencepost.cli.drawing import at, draw_fields, draw_rows, print_json, say, to_the_second
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import Json, LedgerUrlOption, opened
 
@@ -61,7 +61,7 @@ def leader(*, ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
         if as_json:
             print_json(None)
         else:
-            print("there is no leader: every node plans, as it does unless leader = true")
+            say(_without_leader(record))
         return Exit.OK
     if as_json:
         print_json(_leader_fields(record))
@@ -70,6 +70,12 @@ def leader(*, ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
             {"leader": record.holder or "", "token": str(record.token), "since": at(record.acquired_at_us) or ""}
         )
     return Exit.OK
+
+
+def _without_leader(record: LeaseRecord | None) -> str:
+    if record is None:
+        return "there is no leader: every node plans, as it does unless leader = true"
+    return f"nobody leads now; {record.holder or 'somebody'} did last. Where leader = true, the next takes over soon"
 
 
 def _leader_fields(record: LeaseRecord) -> dict[str, object]:

@@ -151,9 +151,10 @@ class Supervision:
 
     def _greeting(self) -> str:
         app = self._app
-        where = "threads" if self._threads else f"{app.settings.slots} worker processes"
-        jobs = ", ".join(app.jobs) or "no jobs"
-        return f"{app.node_name} takes part on {app.ledger.url}, with {where}: {jobs}"
+        slots, url = app.settings.slots or 0, app.ledger.url
+        how = "threads" if self._threads else f"{slots} worker process{'' if slots == 1 else 'es'}"
+        where = str(url.path) if url.kind == "sqlite" else str(url)  # a relative path is another in another folder
+        return f"{app.node_name} takes part on {where}, with {how}: {', '.join(app.jobs) or 'no jobs'}"
 
 
 def default_workers() -> int:
