@@ -100,7 +100,7 @@ def attempt_fields(row: AttemptRow, nodes: NodeNames) -> dict[str, object]:
         "token": row.token,
         "started_at": at(row.started_at),
         "ended_at": at(row.ended_at),
-        "took_s": None if row.took_us is None else row.took_us / 1_000_000,
+        "took_s": None if (took_us := _took_us(row)) is None else took_us / 1_000_000,
         "error_code": row.error_code,
         "error": row.error,
         "trace": row.trace,
@@ -228,9 +228,14 @@ def _attempt_cells(row: AttemptRow, nodes: NodeNames) -> tuple[str, ...]:
         shown_node(row.node, nodes),
         str(row.token),
         to_the_millisecond(row.started_at),
-        duration(row.took_us),
+        duration(_took_us(row)),
         beginning(": ".join(filter(None, (row.error_code, row.error)))),
     )
+
+
+def _took_us(row: AttemptRow) -> int | None:
+    """Return how long an attempt took; nobody knows that of one whose node is gone."""
+    return None if row.outcome == "lost" and not row.took_us else row.took_us
 
 
 def _due(row: RunRow) -> str:
