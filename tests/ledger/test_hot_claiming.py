@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost.core.runs import Requested
-from fencepost.ledger.claiming import Blocked, Skipped, WantedKey, keys_wanted, mine
+from fencepost.ledger.claiming import KEYED_AT_ONCE, Blocked, Skipped, WantedKey, keys_wanted, mine
 from fencepost.ledger.ledger import Ledger
 from tests.ledger.hot_scene import HOUR_US, Scene, ending, handed_back, replaces, skips, tick, waits
 
@@ -46,7 +46,7 @@ class TestFreeRuns:
             *(run_id, "job", 1, 0, '{"a": "ü\\"x"}', "s", now_us - 5, now_us - 99, now_us - 5, None, 0, 0, "ann"),
             *(now_us - 4, 0, 3),
         )
-        assert claimed[2:] == ([], [], False)
+        assert claimed[2:] == ([], [], False, 0)
         run = scene.run(run_id)
         assert (run["state"], run["node"], run["token"], run["attempts"]) == ("running", "node", got.token, 1)
         assert run["started_at"] == claimed.now_us
@@ -55,7 +55,7 @@ class TestFreeRuns:
         scene.add_one(available_at_us=scene.now_us() + 1_500_000)
         scene.add_one(available_at_us=scene.now_us() + HOUR_US)
         claimed = scene.claim()
-        assert claimed[1:] == ([], [], [], False)
+        assert claimed[1:] == ([], [], [], False, 0)
         assert abs(claimed.now_us - scene.now_us()) < 60_000_000
 
     def test_urgent_runs_come_first_then_those_due_earlier_then_older_ones(self, scene: Scene) -> None:
@@ -303,3 +303,15 @@ def _claimed(scene: Scene, key: str):
     run_id = scene.add_one(exclusive_key=key)
     [claimed] = [each for each in scene.claim(decide=waits).claims if each.run_id == run_id]
     return claimed
+
+
+def test_of_many_runs_with_keys_a_node_takes_a_part_at_a_time_and_in_the_end_all(scene: Scene) -> None:
+    scene.add(*[Requested("job", "manual", exclusive_key=f"key-{number:03}") for number in range(300)])
+    sizes: list[int] = []
+    is_more = True
+    while is_more:
+        found = scene.claim(limit=500)
+        sizes.append(len(found.claims))
+        is_more = found.more
+    assert sum(sizes) == 300
+    assert max(sizes) <= KEYED_AT_ONCE

@@ -145,16 +145,25 @@ class Exchange:
     def step(self, now: float) -> float:
         """Finish what ended, claim what is due, and say when to come back."""
         try:
-            self.settle(now)
             if self._agenda.is_due(now):
                 self._expect_work()
-            self._claim(now)
+            if self._is_in_a_hurry():
+                self._claim(now)
+                self._collect()
+            if not self._is_in_a_hurry():
+                self.settle(now)
+                self._claim(now)
             if self._agenda.wants_look(now, is_claiming=self._is_claiming()):
                 self._look(now)
         except LedgerUnavailable:
             self._clock.unanswered()
             raise
         return self._wake_at(now)
+
+    def _is_in_a_hurry(self) -> bool:
+        """Whether what is due comes before what has ended: there is more to begin, and not too much to tell."""
+        is_held_off = any(station.has_held_off for station in self._stations)
+        return len(self._ended) < _LARGEST_BATCH and not is_held_off and self._is_claiming()
 
     def settle(self, now: float) -> None:
         """Tell the ledger whatever it does not know yet. After the last step, once more: it may have been a claim."""
@@ -311,7 +320,9 @@ class Exchange:
             self._gate.settle(claimed.claims)
         is_moving = bool(claimed.claims or claimed.skipped or claimed.blocked)
         has_other_keys = self._gate is not None and self._gate.has_refused
-        station.expects_work = (claimed.more and is_moving) or has_other_keys
+        is_contested = claimed.contested > 0 and not is_moving
+        station.expects_work = (claimed.more and is_moving) or has_other_keys or is_contested
+        station.has_held_off = is_contested  # whoever is at them has them in a moment, or lets go
         if not is_moving:
             self._agenda.look_by(now)
 
