@@ -50,10 +50,10 @@ def test_a_wake_during_a_step_makes_another_step() -> None:
     assert made.stop(5)
 
 
-@pytest.mark.parametrize("error", [ValueError("x"), OSError("gone"), KeyError("k")])
-def test_a_step_that_raises_is_told_of_and_tried_again(error: Exception) -> None:
+@pytest.mark.parametrize("error", [ValueError("x"), OSError("gone"), KeyError("k"), SystemExit(1)])
+def test_a_step_that_raises_is_told_of_and_tried_again(error: BaseException) -> None:
     calls: list[float] = []
-    told: list[tuple[str, Exception]] = []
+    told: list[tuple[str, BaseException]] = []
 
     def step(now: float) -> float:
         calls.append(now)
@@ -86,4 +86,21 @@ def test_whoever_wakes_often_does_not_hurry_a_loop_in_trouble() -> None:
 
 def test_stop_ends_a_loop_that_sleeps_for_ever() -> None:
     made = loop(lambda now: NEVER)
+    assert made.stop(5)
+
+
+def test_a_loop_goes_on_though_nobody_can_be_told_of_its_trouble() -> None:
+    calls: list[float] = []
+
+    def step(now: float) -> float:
+        calls.append(now)
+        if len(calls) < 3:
+            raise ValueError("x")
+        return NEVER
+
+    def deaf(name: str, error: BaseException) -> None:
+        raise RuntimeError("no ears")
+
+    made = loop(step, deaf)
+    until(lambda: len(calls) == 3, 10, "steps are made")
     assert made.stop(5)

@@ -1,12 +1,14 @@
 """A loop of a node: a step that says when it wants to be called again, on a task of its own.
 
 Whatever a step raises, the loop goes on: it tells what happened and tries again, after a pause that grows while the
-trouble lasts. It never dies alone. A wake that comes while a step runs is not lost: the step is made once more.
+trouble lasts. It never dies alone, not even if somebody who watches it wants to exit. A wake that comes while a step
+runs is not lost: the step is made once more.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from fencepost.core.runtime import Runtime, Task
 
@@ -23,7 +25,7 @@ class Loop:
     """Calls `step` when it is due or woken, until stopped."""
 
     def __init__(
-        self, name: str, step: Step, *, runtime: Runtime, on_trouble: Callable[[str, Exception], None]
+        self, name: str, step: Step, *, runtime: Runtime, on_trouble: Callable[[str, BaseException], None]
     ) -> None:
         self.name = name
         self._step = step
@@ -59,8 +61,9 @@ class Loop:
     def _stepped(self) -> float:
         try:
             wake_at = self._step(self._runtime.monotonic())
-        except Exception as error:  # noqa: BLE001 - a loop that ended alone would be a node that looks alive and is not
-            self._on_trouble(self.name, error)
+        except (Exception, SystemExit) as error:  # noqa: BLE001 - without it the node would look alive, and not be
+            with suppress(Exception):
+                self._on_trouble(self.name, error)
             self._pause()
             return self._runtime.monotonic()
         self._pause_s = _FIRST_PAUSE_S

@@ -291,8 +291,8 @@ class Node:
             try:
                 if self._listener.wait(1.0):
                     self._hint()
-            except FencepostError:
-                self._runtime.sleep(1.0)  # a hint is a courtesy: polling finds it too
+            except Exception:  # noqa: BLE001 - a hint is a courtesy: polling finds it too
+                self._stopped.wait(1.0)
         self._listener.wait(0.0)  # it is closed; whoever waits lets go of its connection
 
     # -- beginning and ending in order -------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ class Node:
 
         return Loop(name, told, runtime=self._runtime, on_trouble=self._is_troubled)
 
-    def _is_troubled(self, name: str, error: Exception) -> None:
+    def _is_troubled(self, name: str, error: BaseException) -> None:
         """Tell of trouble once, not at every try."""
         text = str(error) or repr(error)
         if self._troubled.get(name) != text:
