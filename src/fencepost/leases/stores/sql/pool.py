@@ -19,7 +19,7 @@ class _Ticket:
     connection: Connection | None = None
 
 
-_UNUSED_S = 30.0
+_UNUSED_S = 5.0  # to open one takes milliseconds, and each costs the server memory
 
 
 class Pool:
