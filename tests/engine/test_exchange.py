@@ -73,6 +73,14 @@ def test_due_time_that_is_known_is_not_forgotten_over_something_else(made: Stand
     assert nap_s <= 1.1
 
 
+def test_time_that_a_run_waits_for_is_known_though_another_node_queues_it(made: Stand) -> None:
+    made.settle()
+    made.add(available_at_us=made.scene.now_us() + 3 * SOON_US)
+    made.exchange.hint()
+    assert made.settle() <= 3.1
+    assert made.looks[-1].next_waiting_at_us is not None
+
+
 def test_next_try_that_is_known_is_not_forgotten_over_a_claim(ledger: Ledger) -> None:
     with stand(ledger, retries=5, backoff="1s..1s") as made:
         made.add(count=2)

@@ -368,7 +368,9 @@ class Exchange:
         self._on_look(seen)
         if seen.cancels and member is not None:
             self._stop_cancelled(member)
-        times = [at_us for at_us in (seen.next_available_at_us, seen.next_due_at_us) if at_us is not None]
+        # What waits for its time is queued by then, perhaps by a node that cannot take it and tells nobody.
+        known = (seen.next_available_at_us, seen.next_due_at_us, seen.next_waiting_at_us)
+        times = [at_us for at_us in known if at_us is not None]
         later = [self._clock.here(at_us) for at_us in times if at_us > seen.now_us]
         is_due = seen.is_due or len(later) < len(times)
         self._agenda.looked(now, next_at=min(later, default=None), is_due=is_due, is_news=is_news)
