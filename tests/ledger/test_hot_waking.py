@@ -17,7 +17,7 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.waking import Listener, listener
 from fencepost.testing import until
 from testbed.postgres import Postgres
-from tests.ledger.hot_scene import Scene, ending, replaces
+from tests.ledger.hot_scene import Scene, ending, handed_back, replaces
 
 LONG_S = 20.0
 
@@ -93,6 +93,14 @@ class TestNotifications:
         with listening(scene.ledger) as here:
             waiting = Waiting(here)
             scene.finish(ending(claimed))
+            assert waiting.ends() is True
+
+    def test_run_that_is_handed_back_wakes_those_who_could_take_it(self, scene: Scene) -> None:
+        scene.add_one()
+        claimed = scene.claim_one()
+        with listening(scene.ledger) as here:
+            waiting = Waiting(here)
+            scene.finish(handed_back(claimed))
             assert waiting.ends() is True
 
     def test_holder_to_be_stopped_is_told(self, scene: Scene) -> None:

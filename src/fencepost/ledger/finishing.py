@@ -48,7 +48,7 @@ def finish(desk: Desk, endings: Sequence[Ending]) -> Finished:
     rows = written(ordered, horizon_us=HORIZON_US)
     promoted = 0
     lost = [ending for ending in ordered if ending.outcome == "lost"]
-    if keys or lost:
+    if keys or lost or any(ending.outcome is None for ending in ordered):
         now_us, count, promoted = desk.write(lambda cursor: _end(cursor, hot, rows, keys=keys, lost=lost))
     else:
         now_us, count = hot.end_alone(desk, rows)
@@ -59,9 +59,14 @@ def finish(desk: Desk, endings: Sequence[Ending]) -> Finished:
 def _end(
     cursor: Cursor, hot: Hot, rows: Endings, *, keys: Sequence[str], lost: Sequence[Ending]
 ) -> tuple[int, int, int]:
-    """End attempts in one transaction with what is noted of those whose workers were lost."""
+    """End attempts in one transaction with what is noted of those whose workers were lost.
+
+    What is handed back is for others to take: those who sleep are woken.
+    """
     if lost:
         _note_lost(cursor, hot, lost)
+    if any(ending.outcome is None for ending in rows.rows):
+        hot.notify(cursor)
     return end_keyed(cursor, hot, rows, keys) if keys else (*hot.end(cursor, rows), 0)
 
 
