@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import pairwise
 
 import psycopg
 import pytest
 
 from fencepost.core.schedule import every
+from fencepost.engine.membership import NODE_LEASE
+from fencepost.ledger.database import POOL_SIZE
 from fencepost.ledger.history import attempts
 from fencepost.ledger.requests import cancel
 from fencepost.testing import until
@@ -77,6 +80,19 @@ def test_node_without_a_free_place_still_plans(ledger_url: str, go_on: threading
         until(lambda: made.ledger.run(waiting).state == "queued", 20, "what waits for its time is queued")
         until(lambda: len([row for row in made.runs() if row.job == "tick"]) >= 5, 20, "ticks are planned")
         go_on.set()
+
+
+def test_node_joins_again_though_its_users_have_all_shared_connections(ledger_url: str) -> None:
+    def work() -> None: ...
+
+    with crew(ledger_url, [job(work)]) as made:
+        node = made.node()
+        first, pool = node.node_id, node._ledger.pool
+        with ExitStack() as users:
+            for _ in range(POOL_SIZE):
+                users.enter_context(pool.borrow(5.0))
+            made._locks[0].revoke(f"{NODE_LEASE}{first}")
+            until(lambda: node.node_id not in (first, None), 8, "it is somebody else")
 
 
 def test_when_the_leader_is_gone_another_plans_what_it_left_out(ledger_url: str) -> None:

@@ -89,7 +89,7 @@ def test_node_has_left_before_others_can_take_it_for_dead(made: Crew, monkeypatc
     node_id = node.node_id
     seen: list[bool] = []
 
-    def leave(*args: Any) -> Any:
+    def leave(*args: Any, **kwargs: Any) -> Any:
         record = made._locks[0].read(f"{NODE_LEASE}{node_id}")
         seen.append(record is not None and record.is_held)
         return made.ledger.leave(node_id)

@@ -13,8 +13,8 @@ application wants one, only saves the others the planning.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 
 from fencepost.core.events import Event, What
@@ -41,6 +41,7 @@ from fencepost.errors import FencepostError
 from fencepost.leases.election import Election
 from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
+from fencepost.ledger.desk import Desk
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.looking import Look
 from fencepost.ledger.nodes import NewNode, join, leave, note_pause
@@ -228,20 +229,19 @@ class Node:
 
     def _enrol(self, node_id: str, lease: Lease) -> None:
         settings = self._settings
-        join(
-            self._ledger,
-            NewNode(
-                id=node_id,
-                name=settings.name,
-                grant_id=lease.grant_id,
-                token=lease.token,
-                generation=settings.generation,
-                version=settings.version,
-                slots=settings.slots,
-                queues=tuple(settings.queues),
-                jobs=tuple(self._jobs),
-            ),
+        new = NewNode(
+            id=node_id,
+            name=settings.name,
+            grant_id=lease.grant_id,
+            token=lease.token,
+            generation=settings.generation,
+            version=settings.version,
+            slots=settings.slots,
+            queues=tuple(settings.queues),
+            jobs=tuple(self._jobs),
         )
+        with self._own_desk() as desk:
+            join(self._ledger, new, desk=desk)
         self._emit(Event(What.NODE_JOINED, node=node_id, holder=settings.name))
 
     def _trust(self, until: float) -> None:
@@ -284,7 +284,8 @@ class Node:
     def _paused(self, paused_s: float) -> None:
         self._emit(Event(What.PROCESS_PAUSED, node=self.node_id or "-", held_s=paused_s))
         if (node_id := self.node_id) is not None:
-            note_pause(self._ledger, node_id, round(self._pauses.longest_s * 1_000_000))
+            with self._own_desk() as desk:
+                note_pause(self._ledger, node_id, round(self._pauses.longest_s * 1_000_000), desk=desk)
 
     def _listen(self) -> None:
         while not self._stopped.is_set():
@@ -358,12 +359,21 @@ class Node:
             self._gate.close()
         if member is None:
             return
-        with suppress(FencepostError):  # first, for whoever finds the session free takes the node for dead
-            leave(self._ledger, member.node_id)
+        with suppress(FencepostError), self._own_desk() as desk:
+            leave(self._ledger, member.node_id, desk=desk)  # first: whose session is free, others take for dead
         member.lease.release()
         self._emit(Event(What.NODE_LEFT, node=member.node_id, holder=self._settings.name))
 
     # -- small things ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _own_desk(self) -> Iterator[Desk]:
+        """Lend a connection for what is seldom to be said: none is kept for it, and no busy user of ours has it."""
+        desk = self._ledger.desk("node")
+        try:
+            yield desk
+        finally:
+            desk.rest()
 
     def _make_gate(self, locks: Locks) -> Gate:
         def lost(run_id: int, token: int) -> None:

@@ -85,7 +85,14 @@ class Reaper:
         self._desk.rest()
 
     def _list(self, me: str) -> None:
-        self._must_list = False
+        self._must_list = False  # first: what changes from here on is another reason to list
+        try:
+            self._see_to(me)
+        except BaseException:
+            self._must_list = True
+            raise
+
+    def _see_to(self, me: str) -> None:
         self._others = [node for node in living_nodes(self._ledger, desk=self._desk) if node.id != me]
         count = sum(self._burial.give_up_runs(self._desk, node_id) for node_id in self._burial.unfinished(self._desk))
         if promote_stranded(self._desk) + count:
