@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, StopReason
@@ -319,21 +320,23 @@ class Node:
             self._listening.join(_LOOP_ENDS_WITHIN_S)
         if self._election is not None:
             self._election.stop()
-        self._leave()
+        if (leaving := self._beside("leaving", self._leave)) is not None:
+            leaving.join(_LOOP_ENDS_WITHIN_S)  # if nobody answers, others will find out
         for part in (self._exchange, self._planner, self._reaper, self._pruner, self._lateness):
             part.close()
 
     def _end_runs(self, grace_s: float) -> None:
-        tasks = [task for runner in self._runners if (task := self._closing(runner, grace_s)) is not None]
+        closings = [partial(runner.close, grace_s) for runner in self._runners]
+        tasks = [task for closing in closings if (task := self._beside("closing", closing)) is not None]
         for task in tasks:
             task.join(grace_s + _LOOP_ENDS_WITHIN_S)
 
-    def _closing(self, runner: Runner, grace_s: float) -> Task | None:
-        """Close a runner beside the others; here and now where the process ends, and starts no more threads."""
+    def _beside(self, name: str, work: Callable[[], None]) -> Task | None:
+        """Do something beside the rest; here and now where the process ends, and starts no more threads."""
         try:
-            return self._runtime.spawn("fencepost-closing", lambda: runner.close(grace_s))
+            return self._runtime.spawn(f"fencepost-{name}", work)
         except RuntimeError:
-            runner.close(grace_s)
+            work()
             return None
 
     def _flush(self, give_up_at: float) -> None:
