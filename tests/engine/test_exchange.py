@@ -192,6 +192,19 @@ def test_what_a_lost_identity_ran_is_given_up_once(made: Stand) -> None:
     assert made.scene.state(run_id) == "succeeded"
 
 
+def test_what_a_lost_identity_left_comes_before_what_is_due(made: Stand) -> None:
+    [run_id] = made.add()
+    made.settle()
+    made.lose()
+    made.runner.held.clear()
+    made.be("second")
+    made.add()
+    made.exchange.hint()
+    made.for_a_while(1.0)
+    assert made.scene.run(run_id)["crashes"] == 1
+    assert len(made.runner.held) == 2
+
+
 def test_what_was_claimed_while_the_session_was_being_lost_does_not_begin_under_the_next(made: Stand) -> None:
     [run_id] = made.add()
     submit = made.runner.submit

@@ -327,7 +327,7 @@ def test_a_statement_that_is_no_longer_prepared_is_spelt_out(store: SqlLeaseStor
     session = opened(store)
     first = taken(store, session, name)
     assert store.release(first)
-    idle = [each for each in store._calls.pool._idle if isinstance(each, PymysqlConnection)]
+    idle = [each for each, _ in store._calls.pool._idle if isinstance(each, PymysqlConnection)]
     assert sorted(len(each._prepared) for each in idle)[-1] == 2
     for connection in idle:
         for number in range(len(connection._prepared)):  # as a proxy does that gives us another server's session

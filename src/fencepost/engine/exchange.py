@@ -162,8 +162,9 @@ class Exchange:
 
     def _is_in_a_hurry(self) -> bool:
         """Whether what is due comes before what has ended: there is more to begin, and not too much to tell."""
-        is_held_off = any(station.has_held_off for station in self._stations)
-        return len(self._ended) < _LARGEST_BATCH and not is_held_off and self._is_claiming()
+        if self._formers or len(self._ended) >= _LARGEST_BATCH:  # first what older identities of this process left
+            return False
+        return self._is_claiming() and not any(station.has_held_off for station in self._stations)
 
     def settle(self, now: float) -> None:
         """Tell the ledger whatever it does not know yet. After the last step, once more: it may have been a claim."""
