@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost.core.runs import Requested
-from fencepost.ledger.claiming import KEYED_AT_ONCE, Blocked, Skipped, WantedKey, keys_wanted, mine
+from fencepost.ledger.claiming import Blocked, Skipped, WantedKey, keys_wanted, mine
 from fencepost.ledger.ledger import Ledger
 from tests.ledger.hot_scene import HOUR_US, Scene, ending, handed_back, replaces, skips, tick, waits
 
@@ -303,15 +303,3 @@ def _claimed(scene: Scene, key: str):
     run_id = scene.add_one(exclusive_key=key)
     [claimed] = [each for each in scene.claim(decide=waits).claims if each.run_id == run_id]
     return claimed
-
-
-def test_of_many_runs_with_keys_a_node_takes_a_part_at_a_time_and_in_the_end_all(scene: Scene) -> None:
-    scene.add(*[Requested("job", "manual", exclusive_key=f"key-{number:03}") for number in range(300)])
-    sizes: list[int] = []
-    is_more = True
-    while is_more:
-        found = scene.claim(limit=500)
-        sizes.append(len(found.claims))
-        is_more = found.more
-    assert sum(sizes) == 300
-    assert max(sizes) <= KEYED_AT_ONCE

@@ -24,7 +24,6 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
-from zlib import crc32
 
 from fencepost.core.overlap import Decision, Replace, Skip
 from fencepost.core.runs import Claim
@@ -33,9 +32,6 @@ from fencepost.ledger.dialects.dialect import Cursor
 from fencepost.ledger.dialects.hot import Hot, Match, Wanted, hot_words, listed, rounded
 
 MOST_AT_ONCE = 500
-# Of many runs with keys that are due at once, a node takes a part, and then another: so that what it took begins while
-# it takes more, and so that nodes which wake at the same moment do not all reach for the same ones.
-KEYED_AT_ONCE = 128
 
 
 class Overlap(Protocol):
@@ -96,21 +92,10 @@ def claim(
     if not taken.keyed:
         return Claimed(taken.now_us, taken.claims, [], [], is_full)
     counter = _Counter(hot, node=node, now_us=taken.now_us, decide=decide, gate=gate)
-    keyed = _part_of(taken.keyed, node, taken.now_us)
-    settled = counter.serve(desk, keyed)
+    settled = counter.serve(desk, taken.keyed)
     served = len(settled.claims) + len(settled.skipped) + len(settled.blocked)
-    contested = len(keyed) - served if gate is None else 0
-    is_full = is_full or len(keyed) < len(taken.keyed)
+    contested = len(taken.keyed) - served if gate is None else 0
     return Claimed(taken.now_us, taken.claims + settled.claims, settled.skipped, settled.blocked, is_full, contested)
-
-
-def _part_of(keyed: list[tuple[int, str]], node: str, now_us: int) -> list[tuple[int, str]]:
-    """Return all of a few; of many the part that falls to this node in this moment."""
-    parts = -(-len(keyed) // KEYED_AT_ONCE)
-    if parts <= 1:
-        return keyed
-    start = crc32(f"{node}{now_us}".encode()) % parts * KEYED_AT_ONCE
-    return keyed[start : start + KEYED_AT_ONCE]
 
 
 _MINE = "SELECT {columns} FROM {run} r WHERE r.state = 'running' AND r.node = %s ORDER BY r.id"
