@@ -45,6 +45,7 @@ class MariaDB(Server):
     def command(self) -> list[str]:
         options = {
             "datadir": str(self.data),
+            "tmpdir": str(self.directory),  # a server that starts removes what others left in it
             "innodb-use-native-aio": "0",
             "port": str(self.port),
             "bind-address": self.host,

@@ -14,6 +14,8 @@ for _name in ("HUP", "QUIT"):  # whoever runs us in the background may ignore th
     signal.signal(signal.Signals[f"SIG{_name}"], signal.SIG_DFL)
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+for _name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):  # tests that look at tables say how wide the terminal is
+    os.environ.pop(_name, None)
 
 
 @pytest.hookimpl(wrapper=True)

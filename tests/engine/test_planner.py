@@ -18,6 +18,7 @@ from fencepost.engine.planner import HORIZON_S, Planner
 from fencepost.engine.ticks import Ticks
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.planning import SchedulePlan, ScheduleRow
+from fencepost.testing import until
 from tests.engine.exchange_stand import SkippingRuntime
 from tests.ledger.hot_scene import Scene
 
@@ -74,11 +75,9 @@ class Stand:
         now = self.runtime.monotonic()
         return self.planner.step(now) - now
 
-    def settle(self, most: int = 50) -> float:
-        for _ in range(most):
-            if (nap_s := self.step()) > 0.05:
-                return nap_s
-        raise AssertionError(f"it was not done after {most} steps")
+    def settle(self) -> float:
+        """Step until nothing is due for a while; return how long that is."""
+        return until(lambda: nap_s if (nap_s := self.step()) > 0.05 else None, 30, "everything is planned")
 
     def runs(self, schedule: str) -> list[tuple[int, int, int, str]]:
         rows = self.scene.rows(

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost.core.runs import Requested
+from fencepost.ledger import lateness
 from fencepost.ledger.lateness import note_late, note_late_ends
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.recording import record
@@ -43,6 +44,14 @@ def test_what_is_late_is_noted_once_wherever_it_is(scene: Scene) -> None:
     assert {late.run_id for late in note_late(scene.desk, jobs=["job"])} == wanted
     assert note_late(scene.desk, jobs=["job"]) == []
     assert sorted(missed(scene)) == sorted(wanted)
+
+
+def test_what_is_claimed_while_it_is_looked_for_is_noted_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    # One look asks for one state after the other: a run that is claimed in between shows as queued and as running.
+    monkeypatch.setattr(lateness, "_FIND", lateness._FIND * 2)
+    run_id = scene.add_one(**LATE)
+    assert [late.run_id for late in note_late(scene.desk, jobs=["job"])] == [run_id]
+    assert missed(scene) == [run_id]
 
 
 def test_a_note_says_by_when_and_how_it_stands(scene: Scene) -> None:

@@ -8,12 +8,12 @@ the key taken and the one who gives it up lock the key's row first, no run waits
 **Not promised.** That a claim answered with `LedgerUnavailable` did not happen: `mine` tells what runs under a node's
 name. That everything due is claimed at once: what another node is at is passed over.
 
-**How.** Runs without a key, which are most, are taken first, in a transaction of their own. For those with a key there
-is a second one, so that locks are taken in one order everywhere::
+**How.** Runs without a key are taken first, in a transaction of their own; on PostgreSQL also those whose key is free.
+For the others there is a second one, so that locks are taken in one order everywhere::
 
     rows of `exclusive`, by key   →   rows of `run`
 
-It waits for neither: a key or a run that somebody else is at stays queued until the next claim. So a claim is never
+Both wait for neither: a key or a run that somebody else is at stays queued until the next claim. So a claim is never
 part of a deadlock. The row of a key that was never used is made beforehand, in a statement of its own, for an
 insertion may wait for another. (One row may be waited for: that of a holder to be asked to stop. Whoever has it
 locked and is not about to commit would first have needed the key's row.)

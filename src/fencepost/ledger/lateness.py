@@ -73,7 +73,8 @@ def note_late(desk: Desk, *, jobs: Collection[str]) -> list[Late]:
 
     def find(cursor: Cursor) -> list[Late]:
         asked = (hot.texts(jobs), hot.now_us(cursor), _MISSED)
-        return [Late(*row) for query in _FIND for row in hot.rows(cursor, query, *asked)]
+        found = (Late(*row) for query in _FIND for row in hot.rows(cursor, query, *asked))
+        return list({late.run_id: late for late in found}.values())  # it may move on, and show in two states
 
     return _noted(desk, hot, desk.read(find))
 

@@ -10,7 +10,7 @@ in an index: what is found by its id shall be locked by its id, in one place, or
 each other. A template is filled once and kept: drivers and servers recognize a statement by its text, so nothing that
 varies may stand in it.
 
-Two statements are too hot to be written once: taking runs that exclude nobody, and ending runs. Every dialect has its
+Two statements are too hot to be written once: taking runs that nobody stands in the way of, and ending runs. Every dialect has its
 own.
 """
 
@@ -50,7 +50,10 @@ class Wanted(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Runs without a key that are now ours, and those with a key, as (id, key), that are not yet. Most urgent first."""
+    """Runs that are now ours, and those with a key, as (id, key), that are not: not yet, or not to be had at once.
+
+    The most urgent first.
+    """
 
     now_us: int
     claims: list[Claim]
@@ -88,10 +91,10 @@ class Hot(ABC):
         place = f"{url.schema}." if url.schema else ""
         self.fields: dict[str, Any] = {name: f"{place}{url.prefix}{name}" for name in TABLES}
         self.fields |= {
-            "ints": _Word(self.among_ints),
-            "texts": _Word(self.among_texts),
-            "rows": _Word(self._rows),
-            "was": _Word(lambda column: f"coalesce({column}, '')"),
+            "ints": Word(self.among_ints),
+            "texts": Word(self.among_texts),
+            "rows": Word(self._rows),
+            "was": Word(lambda column: f"coalesce({column}, '')"),
             "greatest": self.greatest,
             "key": self.key,
             "by": self.by,
@@ -153,7 +156,10 @@ class Hot(ABC):
 
     @abstractmethod
     def take(self, desk: Desk, wanted: Wanted) -> Taken:
-        """Claim runs without a key, and find those with one: in one transaction, waiting for nobody."""
+        """Claim runs without a key, and find those with one: in one transaction, waiting for nobody.
+
+        Those whose key is free may be claimed, too.
+        """
 
     @abstractmethod
     def end(self, cursor: Cursor, endings: Endings) -> tuple[int, int]:
@@ -172,7 +178,7 @@ class Hot(ABC):
         return self.dialect.json_table(alias, dict(column.split("=") for column in columns))
 
 
-class _Word:
+class Word:
     """Lets a template say ``{word:argument}``."""
 
     def __init__(self, spell: Callable[[str], str]) -> None:

@@ -2,10 +2,10 @@
 
 **Plans.** A statement executed often is planned once and for all (a generic plan), perhaps when the tables were
 empty. So there must be one sensible plan only: connections have `enable_seqscan` off; what could lead to another
-index is hidden from the planner (``state || ''``, ``job || ''``); LIMIT is a literal; and the rows to end are found
-by one look-up of their ids (``id = ANY``) and then compared with the endings by a hash join, which is chosen because
-the planner takes the endings to be many (``generate_series``, of unknown length, counts as a thousand). Tests look at
-the plans.
+index is hidden from the planner (``state || ''``, ``job || ''``); LIMIT is a literal; and the rows to take or end are
+found by one look-up of their ids (``id = ANY``) and then compared by a hash join, which is chosen because the planner
+takes what they are compared with to be many (``generate_series``, of unknown length, counts as a thousand). Tests look
+at the plans.
 
 **Parameters.** Arrays of numbers and plain words are put together as text, which costs a tenth of what the driver's
 general way costs; a column in which all are NULL is passed as NULL, and `unnest` fills it up.
@@ -25,7 +25,7 @@ from fencepost.core.runs import Claim
 from fencepost.core.runtime import Runtime
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
-from fencepost.ledger.dialects.hot import Endings, Hot, Match, Taken, Wanted, clean, rounded
+from fencepost.ledger.dialects.hot import Endings, Hot, Match, Taken, Wanted, Word, clean, rounded
 
 _CLAIM = partial(tuple.__new__, Claim)
 _URGENCY = itemgetter(16, 13, 0)  # the priority, upside down, the time, the id
@@ -34,7 +34,7 @@ _WHOLE_EVERY_S = 0.5
 _SUCCEEDED = {"succeeded"}
 
 _FIND = """
-    SELECT r.id, r.priority, r.available_at, r.exclusive_key FROM {run} r
+    SELECT r.id, r.priority, r.available_at, r.exclusive_key, r.token FROM {run} r
     WHERE r.state = 'queued' AND r.queue = {queue} AND r.available_at <= (SELECT now FROM clock)
       AND r.available_at >= %s AND r.job || '' = ANY(%s::text[]){gate}
     ORDER BY r.priority DESC, r.available_at, r.id LIMIT {limit} FOR UPDATE SKIP LOCKED"""
@@ -45,17 +45,37 @@ _FIND_IN_MANY = """
 
 _GATE = " AND (r.exclusive_key IS NULL OR r.exclusive_key = ANY(%s::text[]))"
 
-# What was found and has a key comes with every row, as two arrays, which are mostly NULL.
+# What was found, has a key and is not ours comes with every row, as two arrays, which are mostly NULL.
 _TAKE = """
 WITH clock AS MATERIALIZED (SELECT {clock} AS now),
-found AS MATERIALIZED ({find})
+due AS MATERIALIZED ({find}),
+found AS MATERIALIZED ({many:due id exclusive_key token}),
+{with_keys}
+ours AS MATERIALIZED (
+  SELECT id, greatest(token + 1, (SELECT now FROM clock)) AS token FROM found WHERE exclusive_key IS NULL{and_first})
 UPDATE {run} r SET state = 'running', node = %s, attempts = r.attempts + 1, started_at = (SELECT now FROM clock),
-  token = greatest(r.token + 1, (SELECT now FROM clock))
-WHERE r.id = ANY(ARRAY(SELECT id FROM found WHERE exclusive_key IS NULL))
+  token = o.token
+FROM ours o WHERE r.id = ANY(ARRAY(SELECT id FROM ours)) AND r.id = o.id
 RETURNING {columns}, -r.priority,
-  (SELECT array_agg(id) FROM found WHERE exclusive_key IS NOT NULL),
-  (SELECT array_agg(exclusive_key) FROM found WHERE exclusive_key IS NOT NULL)
+  (SELECT array_agg(id ORDER BY n) FROM rest), (SELECT array_agg(exclusive_key ORDER BY n) FROM rest)
 """
+
+# A key that is there, free, and that nobody else is at, is taken for the most urgent of those that want it.
+_TAKE_KEYS = """free AS MATERIALIZED (
+  SELECT x.key, x.token FROM {exclusive} x
+  WHERE x.key = ANY(ARRAY(SELECT exclusive_key FROM found WHERE exclusive_key IS NOT NULL)) AND x.run_id IS NULL
+  FOR UPDATE SKIP LOCKED),
+first AS MATERIALIZED (
+  SELECT DISTINCT ON (f.exclusive_key)
+    f.id, f.exclusive_key, greatest(f.token + 1, k.token + 1, (SELECT now FROM clock)) AS token
+  FROM found f JOIN ({many:free key token}) k ON k.key = f.exclusive_key ORDER BY f.exclusive_key, f.n),
+held AS (
+  UPDATE {exclusive} x SET run_id = f.id, token = f.token FROM first f
+  WHERE x.key = ANY(ARRAY(SELECT exclusive_key FROM first)) AND x.key = f.exclusive_key),
+rest AS MATERIALIZED (
+  SELECT f.* FROM found f WHERE f.exclusive_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM first o WHERE o.id = f.id)),"""
+_AND_FIRST = " UNION ALL SELECT id, token FROM first"
+_LEAVE_KEYS = "rest AS MATERIALIZED (SELECT f.* FROM found f WHERE f.exclusive_key IS NOT NULL),"
 
 # Where no row has changed, none comes back.
 _FIND_KEYED = """
@@ -153,6 +173,7 @@ class HotPostgres(Hot):
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
+        self.fields["many"] = Word(_many)
         self._takes: dict[tuple[int, bool, bool], tuple[str, str]] = {}
         self._floors: WeakKeyDictionary[Desk, Floor] = WeakKeyDictionary()
 
@@ -238,7 +259,9 @@ class HotPostgres(Hot):
         find = _FIND.replace("{queue}", "%s" if is_one else "q.name")
         find = find if is_one else _FIND_IN_MANY.replace("{find}", find)
         find = find.replace("{limit}", str(wanted.limit)).replace("{gate}", "" if wanted.keys is None else _GATE)
-        take = self.sql(_TAKE.replace("{find}", find))
+        with_keys, and_first = (_TAKE_KEYS, _AND_FIRST) if wanted.keys is None else (_LEAVE_KEYS, "")
+        take = _TAKE.replace("{with_keys}", with_keys).replace("{and_first}", and_first)
+        take = self.sql(take.replace("{find}", find))
         only = self.sql(_FIND_KEYED.replace("{find}", find.replace(" FOR UPDATE SKIP LOCKED", "")))
         self._takes[_shape(wanted)] = take, only
         return take, only
@@ -246,6 +269,16 @@ class HotPostgres(Hot):
     @cached_property
     def _notify_sql(self) -> str:
         return f"NOTIFY {channel(self.dialect)}"
+
+
+def _many(spec: str) -> str:
+    """Spell ``{many:table column …}``: its rows, numbered in their order by `n`, and taken by the planner to be many."""
+    table, *columns = spec.split()
+    arrays = ", ".join(f"unnest(ARRAY(SELECT {column} FROM {table}))" for column in columns)
+    return (
+        f"SELECT * FROM ROWS FROM ({arrays}, generate_series(1, (SELECT count(*) FROM {table})::int)) "
+        f"AS {table} ({', '.join(columns)}, n)"
+    )
 
 
 def _shape(wanted: Wanted) -> tuple[int, bool, bool]:
