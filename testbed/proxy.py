@@ -162,8 +162,9 @@ class Proxy:
     async def _end(self) -> None:
         await self._refuse()
         await self._cut()
-        connecting = asyncio.all_tasks() - {asyncio.current_task()}
-        await asyncio.gather(*connecting, return_exceptions=True)
+        while connecting := asyncio.all_tasks() - {asyncio.current_task()}:  # also those just accepted
+            await asyncio.gather(*connecting, return_exceptions=True)
+            await self._cut()
 
 
 class _Link:

@@ -67,7 +67,7 @@ def test_a_schedule_id_may_have_colons_and_be_longer() -> None:
 
 
 def test_origin_keys_read_as_what_they_are() -> None:
-    assert tick_key("settle", 1_750_000_000_000_000) == "tick:settle:1750000000000000"
+    assert tick_key("settle", 1_750_000_000_000_000) == "tick:1750000000000000:settle"
     assert backfill_key("settle", 5, "b1") == "backfill:settle:5:b1"
     assert request_key("order-42") == "request:order-42"
 

@@ -231,7 +231,7 @@ def test_a_tick_that_was_planned_before_all_nodes_went_down_follows_the_misfire_
     with crew(ledger_url, [job(tick, misfire=misfire, grace="10s", type="scheduled")]) as made:
         yesterday = made.ledger.now_us() - 86_400_000_000
         due = {"first_due_at_us": yesterday, "due_at_us": yesterday, "available_at_us": yesterday}
-        made.enqueue("tick", schedule="tick", origin_key=f"tick:tick:{yesterday}", **due)
+        made.enqueue("tick", schedule="tick", origin_key=f"tick:{yesterday}:tick", **due)
         made.node()
         [row] = made.until_state("misfired" if misfire == "skip" else "succeeded", 1)
     assert row.due_at == yesterday

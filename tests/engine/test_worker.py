@@ -280,6 +280,21 @@ class TestTrust:
 
 
 class TestPace:
+    def test_a_job_that_was_not_seen_yet_is_judged_by_the_others_once_there_are_enough(self) -> None:
+        pace = Pace()
+        for number in range(49):
+            pace.note(f"job {number}", took_us=75)
+        assert pace.expected_s("new") == UNKNOWN_S
+        pace.note("job 49", took_us=75)
+        assert pace.expected_s("new") == pytest.approx(5 * pace.expected_s("job 0"))
+
+    def test_a_long_job_stays_long_among_quick_ones(self) -> None:
+        pace = Pace()
+        pace.note("long", took_us=5_000_000)
+        for number in range(1000):
+            pace.note(f"job {number}", took_us=75)
+        assert pace.expected_s("long") == pytest.approx(5, rel=0.01)
+
     def test_what_is_not_known_is_long_and_nothing_is_taken_ahead(self) -> None:
         pace = Pace()
         assert pace.expected_s("settle") == UNKNOWN_S

@@ -505,6 +505,7 @@ class TestNetwork:
 
         proxy.swallow_replies()
         acquiring = Aside(lambda: store.acquire(session, name, grant_id=grant_id))
+        wait.until(lambda: proxy.bytes_swallowed, 2)
         seen = wait.until(lambda: direct.read(name), 2)
         proxy.flow()
         proxy.cut()
@@ -513,7 +514,8 @@ class TestNetwork:
         assert grant.token == seen.token
 
         proxy.swallow_replies()
-        releasing = Aside(lambda: store.release(grant))
+        before, releasing = proxy.bytes_swallowed, Aside(lambda: store.release(grant))
+        wait.until(lambda: proxy.bytes_swallowed > before, 2)  # or the answer would slip through, and then the cut hit
         wait.until(lambda: not direct.read(name).is_held, 2)  # type: ignore[union-attr]
         proxy.flow()
         proxy.cut()

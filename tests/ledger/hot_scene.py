@@ -138,5 +138,5 @@ def handed_back(claimed: Claim) -> Ending:
 def tick(schedule: str, due_at_us: int, **wishes: Any) -> Requested:
     """A tick's run, as a planner asks for it."""
     wishes = {"available_at_us": due_at_us} | wishes
-    key = f"tick:{schedule}:{due_at_us}"
+    key = f"tick:{due_at_us}:{schedule}"
     return Requested("job", "scheduled", origin_key=key, schedule=schedule, due_at_us=due_at_us, **wishes)

@@ -2,9 +2,11 @@
 
 An *origin key* is unique in the ledger, so that whatever asks twice gets one run::
 
-    tick:<schedule>:<due µs>                    a due time, whichever node planned it
+    tick:<due µs>:<schedule>                    a due time, whichever node planned it
     backfill:<schedule>:<due µs>:<backfill>     the same window run again on purpose, once per back-fill
     request:<key>                               a request, under the key its sender chose
+
+Ticks begin with their time, so that those planned together are together in an index, however many schedules there are.
 
 **Promises.** Every key fits into 191 characters, the longest that every ledger can index. A text that is
 longer, or that some database would not keep or compare exactly (unprintable characters, white space at its
@@ -56,7 +58,7 @@ def node_name(*, host: str, pid: int, start_id: str) -> str:
 
 def tick_key(schedule: str, due_us: int) -> str:
     """Return the origin key of a schedule's due time."""
-    return fitted(f"tick:{schedule}:{due_us}")
+    return fitted(f"tick:{due_us}:{schedule}")
 
 
 def backfill_key(schedule: str, due_us: int, backfill_id: str) -> str:

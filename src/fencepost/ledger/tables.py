@@ -45,6 +45,8 @@ KEY_LENGTH = 191
 NODE_LENGTH = 32
 # Dead entries of indexes are passed by until they are vacuumed: that a fifth of a table is dead is too late for these.
 _CHANGES_OFTEN = {"autovacuum_vacuum_scale_factor": 0.02, "autovacuum_analyze_scale_factor": 0.02}
+# Rows that are changed again and again find room for their next version where they are.
+_STAYS = {"fillfactor": 70}
 
 _WHOLE = ("mysql", "mariadb")
 
@@ -84,10 +86,10 @@ class Tables:
         self.version = f"{prefix}version"
         self.node = self._table("node", *_node())
         self.job = self._table("job", *_job())
-        self.schedule = self._table("schedule", *_schedule(), postgresql_with=_CHANGES_OFTEN)
+        self.schedule = self._table("schedule", *_schedule(), postgresql_with=_CHANGES_OFTEN | _STAYS)
         self.run = self._table("run", *_run(), sqlite_autoincrement=True, postgresql_with=_CHANGES_OFTEN)
         self.attempt = self._table("attempt", *_attempt())
-        self.exclusive = self._table("exclusive", *_exclusive())
+        self.exclusive = self._table("exclusive", *_exclusive(), postgresql_with=_STAYS)
         self.journal = self._table("journal", *_journal(), sqlite_autoincrement=True)
         self._index_schedules()
         self._index_runs()
