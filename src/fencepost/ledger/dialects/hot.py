@@ -10,8 +10,8 @@ in an index: what is found by its id shall be locked by its id, in one place, or
 each other. A template is filled once and kept: drivers and servers recognize a statement by its text, so nothing that
 varies may stand in it.
 
-Two statements are too hot to be written once: taking runs that nobody stands in the way of, and ending runs. Every dialect has its
-own.
+Two statements are too hot to be written once: taking runs that nothing stands in the way of, and ending runs. Every
+dialect has its own.
 """
 
 from __future__ import annotations

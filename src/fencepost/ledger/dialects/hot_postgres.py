@@ -73,7 +73,8 @@ held AS (
   UPDATE {exclusive} x SET run_id = f.id, token = f.token FROM first f
   WHERE x.key = ANY(ARRAY(SELECT exclusive_key FROM first)) AND x.key = f.exclusive_key),
 rest AS MATERIALIZED (
-  SELECT f.* FROM found f WHERE f.exclusive_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM first o WHERE o.id = f.id)),"""
+  SELECT f.* FROM found f
+  WHERE f.exclusive_key IS NOT NULL AND NOT EXISTS (SELECT 1 FROM first o WHERE o.id = f.id)),"""
 _AND_FIRST = " UNION ALL SELECT id, token FROM first"
 _LEAVE_KEYS = "rest AS MATERIALIZED (SELECT f.* FROM found f WHERE f.exclusive_key IS NOT NULL),"
 
@@ -272,7 +273,7 @@ class HotPostgres(Hot):
 
 
 def _many(spec: str) -> str:
-    """Spell ``{many:table column …}``: its rows, numbered in their order by `n`, and taken by the planner to be many."""
+    """Spell ``{many:table column …}``: its rows, numbered by `n` in their order, and taken to be many."""
     table, *columns = spec.split()
     arrays = ", ".join(f"unnest(ARRAY(SELECT {column} FROM {table}))" for column in columns)
     return (
