@@ -34,7 +34,7 @@ demo: $(READY)  ## three nodes on SQLite, of which the busiest is killed; then e
 	@$(BIN)/fencepost demo
 
 test: $(READY) servers  ## all tests, against real servers
-	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 check: $(READY)  ## format, lint, types, direction of imports
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

@@ -32,9 +32,14 @@ def pytest_fixture_setup() -> Iterator[None]:
 # The files that take longest begin first, so that no worker is left with one of them while the others are done.
 _LONGEST = (
     "cluster/",
-    "test_hot_interleavings",
-    "test_takeover",
     "test_suspension",
+    "test_hot_interleavings",
+    "test_chaos",
+    "test_process_runner",
+    "contract/test_kubernetes",
+    "test_busy_and_idle",
+    "engine/test_node",
+    "test_takeover",
     "test_sql_interleavings",
     "test_schedule_zones",
 )

@@ -74,7 +74,7 @@ def test_origin_keys_read_as_what_they_are() -> None:
 
 def test_the_longest_names_need_no_hash() -> None:
     due_us = 253_402_300_799_999_999
-    assert tick_key("x" * 120, due_us).endswith(str(due_us))
+    assert tick_key("x" * 120, due_us).endswith("x" * 120)
     assert backfill_key("x" * 120, due_us, "f" * 32).endswith("f" * 32)
 
 

@@ -273,8 +273,8 @@ class ProcessRunner:
         elif hand.stage is Stage.READY and (executing := hand.executing()) is not None:
             assignment, started_at = executing
             if now - started_at >= _STUCK_AFTER_S and not hand.is_stuck:
-                hand.is_stuck = True
                 self._queue.extendleft(reversed(hand.take_back()))
+                hand.is_stuck = True  # only now: whatever leaves a worker's hands, it is taken to be moving
             timeout_s = self._timeouts.get(assignment.claim.job)
             if hand.is_stuck and not hand.is_lifted and assignment.claim.job in self._fenced:
                 self._crew.lift(hand, assignment, overdue_at=started_at + (timeout_s or _VERY_LONG_S))
