@@ -89,7 +89,8 @@ def test_runs_as_json_have_every_field_whatever_their_state(look) -> None:
 
 def test_a_script_can_match_due_times_with_their_ends(look) -> None:
     [beat] = look("runs", "--json", "--job", "beat", "--state", "succeeded", "--limit", "1").json
-    assert beat["origin_key"].startswith("tick:") and beat["origin_key"].endswith(":beat")
+    assert beat["origin_key"].startswith("tick:")
+    assert beat["origin_key"].endswith(":beat")
     assert beat["schedule"] == "beat"
     assert beat["due_at"] == beat["first_due_at"] == beat["window"]["end"]
     assert beat["due_at"].endswith("Z")
