@@ -1,0 +1,223 @@
+"""Whatever connection the user has, as one thing that executes our few statements in the user's own transaction.
+
+Taken are connections of psycopg, PyMySQL and sqlite3, connections and sessions of SQLAlchemy, and Django's connections.
+
+**Promises.** A target never begins, commits or rolls back, and opens nothing of its own. Errors are those that the
+user's own statements would get: the driver's, SQLAlchemy's or Django's.
+
+**Our SQL** marks parameters with ``%s`` and has no other percent sign; each driver gets the marks it knows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+_DRIVERS = {"psycopg": "postgresql", "pymysql": "mysql", "sqlite3": "sqlite"}
+_KINDS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql", "sqlite": "sqlite"}
+TAKEN = (
+    "connections of psycopg, PyMySQL and sqlite3, connections and sessions of SQLAlchemy, and Django's connections; "
+    "to PostgreSQL, MySQL, MariaDB or SQLite, and not the async ones"
+)
+_CLOCKS = {
+    "postgresql": "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+    "mysql": "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)",
+    "sqlite": "SELECT CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a statement gave: its rows, and how many it changed or found.
+
+    On MySQL some drivers count the rows that were found and others those that were changed, so an update that leaves
+    a row as it was may count as 1 or as 0.
+    """
+
+    rows: list[tuple[Any, ...]]
+    count: int
+
+
+class Target:
+    """A connection of the user's. `given` is what was handed in, `kind` is postgresql, mysql or sqlite."""
+
+    __slots__ = ("_perform", "_wall_us", "given", "kind")
+
+    def __init__(
+        self,
+        given: Any,
+        kind: str,
+        perform: Callable[[str, Sequence[Any]], Answer],
+        *,
+        wall_us: Callable[[], int] | None = None,
+    ) -> None:
+        self.given = given
+        self.kind = kind
+        self._perform = perform
+        self._wall_us = wall_us
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Answer:
+        """Execute one statement, with ``%s`` for each of `parameters`, in whatever transaction is open."""
+        return self._perform(sql, parameters)
+
+    def now_us(self) -> int:
+        """Return the time of the database's clock; on SQLite, which has none, that of this machine."""
+        if self.kind == "sqlite" and self._wall_us is not None:
+            return self._wall_us()
+        return int(self.execute(_CLOCKS[self.kind]).rows[0][0])
+
+    def __repr__(self) -> str:
+        return f"<Target {self.kind}: {described(self.given)}>"
+
+
+def target_of(source: Any, *, wall_us: Callable[[], int] | None = None) -> Target:
+    """Return `source` as a target; a `TypeError` says what would have been taken.
+
+    `wall_us` is read instead of the machine's clock where the database has none (SQLite).
+    """
+    if isinstance(source, Target):
+        return source
+    refuse_async(source)
+    family = family_of(source)
+    if family == "sqlalchemy":
+        return _of_sqlalchemy(source, wall_us)
+    if family == "django":
+        return Target(source, _kind(source, source.vendor), _django(source), wall_us=wall_us)
+    if family in _DRIVERS and hasattr(source, "commit"):
+        return Target(source, _DRIVERS[family], _DBAPI[family](source), wall_us=wall_us)
+    raise not_taken(source)
+
+
+def family_of(source: Any) -> str | None:
+    """Return whose object this is: sqlalchemy, django, psycopg, pymysql or sqlite3; None if of nobody we know."""
+    if is_django(source):
+        return "django"
+    names = (kind.__module__.partition(".")[0] for kind in type(source).__mro__)
+    return next((name for name in names if name in _DRIVERS or name == "sqlalchemy"), None)
+
+
+def is_django(source: Any) -> bool:
+    """Whether it is one of Django's connections, or ``django.db.connection``, which stands for one."""
+    of_django = any(kind.__module__.partition(".")[0] == "django" for kind in type(source).__mro__)
+    return of_django and hasattr(source, "vendor") and hasattr(source, "validate_no_atomic_block")
+
+
+def refuse_async(source: Any) -> None:
+    """Refuse what would have to be awaited."""
+    if hasattr(source, "__aenter__") or type(source).__module__.startswith("sqlalchemy.ext.asyncio"):
+        raise TypeError(
+            f"{described(source)} is an async one, and fences work on plain connections; use one in a thread "
+            f"(asyncio.to_thread), or a plain one beside it. Taken are {TAKEN}"
+        )
+
+
+def not_taken(source: Any) -> TypeError:
+    """Return the error that says what would have been taken."""
+    return TypeError(f"{described(source)} is no connection that can be fenced; taken are {TAKEN}")
+
+
+def described(source: Any) -> str:
+    """Return what something is, in words that hold no secret."""
+    kind = source if isinstance(source, type) else type(source)
+    return f"a {kind.__module__}.{kind.__qualname__}"
+
+
+def connection_of(source: Any) -> Any:
+    """Return the SQLAlchemy connection of a connection or session; of a session, it begins the transaction."""
+    if hasattr(source, "exec_driver_sql"):
+        return source
+    session = source() if hasattr(source, "registry") and hasattr(source, "session_factory") else source
+    connection = getattr(session, "connection", None)
+    if not callable(connection) or not hasattr(session, "flush"):
+        raise not_taken(source)
+    return connection()
+
+
+def _kind(source: Any, name: str) -> str:
+    try:
+        return _KINDS[name]
+    except KeyError:
+        raise TypeError(f"{described(source)} is to {name}; taken are {TAKEN}") from None
+
+
+def _of_sqlalchemy(source: Any, wall_us: Callable[[], int] | None) -> Target:
+    if hasattr(source, "exec_driver_sql"):
+        dialect = source.dialect
+    elif hasattr(source, "get_bind"):
+        dialect = source.get_bind().dialect
+    else:
+        raise not_taken(source)
+    return Target(source, _kind(source, dialect.name), _sqlalchemy(source, dialect.paramstyle), wall_us=wall_us)
+
+
+def _sqlalchemy(source: Any, style: str) -> Callable[[str, Sequence[Any]], Answer]:
+    def perform(sql: str, parameters: Sequence[Any]) -> Answer:
+        result = connection_of(source).exec_driver_sql(_marked(sql, style), tuple(parameters))
+        rows = [tuple(row) for row in result] if result.returns_rows else []
+        return Answer(rows, max(result.rowcount, len(rows)))
+
+    return perform
+
+
+def _django(source: Any) -> Callable[[str, Sequence[Any]], Answer]:
+    def perform(sql: str, parameters: Sequence[Any]) -> Answer:
+        with source.cursor() as cursor:
+            cursor.execute(sql, tuple(parameters))
+            return _answer(cursor)
+
+    return perform
+
+
+def _psycopg(source: Any) -> Callable[[str, Sequence[Any]], Answer]:
+    from psycopg.rows import tuple_row  # noqa: PLC0415 - it is there: the user's connection is of it
+
+    def perform(sql: str, parameters: Sequence[Any]) -> Answer:
+        with source.cursor(row_factory=tuple_row) as cursor:
+            cursor.execute(sql, tuple(parameters))
+            return _answer(cursor)
+
+    return perform
+
+
+def _pymysql(source: Any) -> Callable[[str, Sequence[Any]], Answer]:
+    from pymysql.cursors import Cursor  # noqa: PLC0415 - as above
+
+    def perform(sql: str, parameters: Sequence[Any]) -> Answer:
+        with source.cursor(Cursor) as cursor:
+            cursor.execute(sql, tuple(parameters))
+            return _answer(cursor)
+
+    return perform
+
+
+def _sqlite3(source: Any) -> Callable[[str, Sequence[Any]], Answer]:
+    def perform(sql: str, parameters: Sequence[Any]) -> Answer:
+        cursor = source.cursor()
+        cursor.row_factory = None
+        try:
+            cursor.execute(_marked(sql, "qmark"), tuple(parameters))
+            return _answer(cursor)
+        finally:
+            cursor.close()
+
+    return perform
+
+
+_DBAPI = {"psycopg": _psycopg, "pymysql": _pymysql, "sqlite3": _sqlite3}
+
+
+def _answer(cursor: Any) -> Answer:
+    rows = [tuple(row) for row in cursor.fetchall()] if cursor.description is not None else []
+    return Answer(rows, max(cursor.rowcount, len(rows)))
+
+
+def _marked(sql: str, style: str) -> str:
+    """Return our SQL with the marks of a driver's paramstyle."""
+    if style in ("format", "pyformat"):
+        return sql
+    first, *rest = sql.split("%s")
+    if style in ("numeric", "numeric_dollar"):
+        sign = "$" if style == "numeric_dollar" else ":"
+        return first + "".join(f"{sign}{number}{part}" for number, part in enumerate(rest, 1))
+    return "?".join((first, *rest))
