@@ -30,6 +30,7 @@ from contextvars import ContextVar
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fencepost.core.fencing import FencingToken
 from fencepost.core.policy import Policy
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.tick import instant
@@ -95,6 +96,12 @@ class Run:
     def token(self) -> int:
         """The fencing number: larger than that of every earlier attempt, and of every earlier holder of its key."""
         return self._claim.token
+
+    @property
+    def fencing(self) -> FencingToken:
+        """What it shows at a fence outside the ledger: its exclusive key, its token, and which attempt it is."""
+        key = self.exclusive_key or f"run:{self.id}"  # with no key to exclude others by, it is in order with nobody
+        return FencingToken(key, self.token, f"{self.node}/{self.id}/{self.attempt}", self.node)
 
     @property
     def node(self) -> str:

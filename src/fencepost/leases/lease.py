@@ -12,6 +12,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Self
 
 from fencepost.core.events import Event, What
+from fencepost.core.fencing import FencingToken
 from fencepost.core.grants import Grant
 from fencepost.core.lease import RAN_OUT
 from fencepost.core.runtime import Runtime
@@ -71,6 +72,11 @@ class Lease:
     def holder(self) -> str:
         """The name of this start of this process, as others see it."""
         return self.grant.session.holder
+
+    @property
+    def fencing(self) -> FencingToken:
+        """What it shows at a fence."""
+        return FencingToken(self.name, self.token, self.grant_id, self.holder)
 
     @property
     def trusted_until(self) -> float:
