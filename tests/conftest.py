@@ -8,7 +8,7 @@ import pytest
 
 from testbed.server import Missing
 
-pytest_plugins = ["fencepost.testing.table"]
+pytest_plugins = ["fencepost.testing.table", "tests.interleaving_table"]
 
 for _name in ("HUP", "QUIT"):  # whoever runs us in the background may ignore them, and children would inherit that
     signal.signal(signal.Signals[f"SIG{_name}"], signal.SIG_DFL)

@@ -21,12 +21,14 @@ from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.planning import SchedulePlan, plan
 from fencepost.ledger.promoting import promote_stranded
 from fencepost.ledger.reaping import reap
+from tests.interleaving import Order, at_random, chosen, interrupted_once
 from tests.ledger.conftest import RUNTIME
 from tests.ledger.hot_scene import HORIZON_US, Scene, ending, failed, replaces, skips, tick, waits
-from tests.ledger.steps import Act, Actor, Watcher, played, schedules
+from tests.ledger.steps import Act, Actor, Watcher, played
 from tests.ledger.test_hot_planning import add_schedule
 
 CLAIM_STEPS, FINISH_STEPS, REAP_STEPS = 12, 11, 12
+PART = 16
 
 
 @pytest.fixture(scope="module", params=["postgres", "mariadb"])
@@ -123,8 +125,8 @@ def assert_sound(scene: Scene, schedule: object) -> None:
         assert attempts == list(range(1, run["attempts"] + 1 - is_under_way)), (schedule, run["id"], attempts)
 
 
-def orders(counts: Sequence[int], mixed: int = 25) -> Iterator[tuple[int, ...]]:
-    return iter(dict.fromkeys(schedules(counts, mixed=mixed)))
+def orders(counts: Sequence[int], mixed: int = 25) -> Iterator[Order]:
+    return chosen((*interrupted_once(counts), *at_random(counts, mixed)), part=PART)
 
 
 def drained(scene: Scene) -> list[int]:
