@@ -62,7 +62,7 @@ def version(ledger: Ledger, revision: str) -> None:
 
 def test_the_migrated_tables_are_those_in_the_code(bare_url: str, opened: Opened) -> None:
     ledger = opened(bare_url)
-    assert migrations.migrate(ledger) == migrations.REVISIONS
+    assert migrations.migrate(ledger) == migrations.STEPS
     engine = engine_of(ledger)
     living = Tables(f"n{ledger.tables.prefix}")
     living.metadata.create_all(engine)
@@ -95,7 +95,7 @@ def test_many_migrators_at_once_make_the_tables_once(bare_url: str, opened: Open
         thread.start()
     for thread in threads:
         thread.join()
-    assert sorted(outcomes, key=str, reverse=True) == [(), (), (), migrations.REVISIONS]
+    assert sorted(outcomes, key=str, reverse=True) == [(), (), (), migrations.STEPS]
     migrations.check_schema(opened(bare_url))
 
 
@@ -108,7 +108,7 @@ def test_a_newer_schema_is_refused_and_left_alone(bare_url: str, opened: Opened)
     ledger = opened(bare_url)
     migrations.migrate(ledger)
     version(ledger, "9999")
-    says = r"migrated by a newer Fencepost \(revision 9999\); this node knows up to 0001: deploy the newer version"
+    says = r"migrated by a newer Fencepost \(revision 9999\); this node knows up to 0002: deploy the newer version"
     with pytest.raises(SchemaMismatch, match=says):
         migrations.check_schema(ledger)
     with pytest.raises(SchemaMismatch, match=says):
@@ -119,10 +119,10 @@ def test_a_newer_schema_is_refused_and_left_alone(bare_url: str, opened: Opened)
 def test_an_older_schema_than_needed_is_refused(bare_url: str, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = opened(bare_url)
     migrations.migrate(ledger)
-    monkeypatch.setattr(migrations, "REVISIONS", ("0001", "0002"))
-    monkeypatch.setattr(migrations, "OLDEST", "0002")
+    monkeypatch.setattr(migrations, "REVISIONS", ("0001", "0002", "0003"))
+    monkeypatch.setattr(migrations, "OLDEST", "0003")
     with pytest.raises(
-        SchemaMismatch, match=r"are of revision 0001, and this node needs 0002 or later; run: fencepost"
+        SchemaMismatch, match=r"are of revision 0002, and this node needs 0003 or later; run: fencepost"
     ):
         migrations.check_schema(ledger)
 

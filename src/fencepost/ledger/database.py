@@ -60,11 +60,12 @@ class Database:
     def __init__(self, url: LedgerUrl, runtime: Runtime) -> None:
         self.url = url
         self.runtime = runtime
-        self.tables = Tables(url.prefix, url.schema)
+        self.tables = Tables.of(url)
         self.dialect: Dialect = dialect_for(url, runtime)
         self._writer = Turns(runtime, limit=1, what=self.dialect.product) if self.dialect.has_one_writer else None
         self._desks: WeakSet[Desk] = WeakSet()
         self.pool = Pool(self.desk, runtime)
+        self.known_identity: str | None = None
         if self.dialect.name == "sqlite":
             FORKED_SQLITE.join(self.open_now)
         runtime.after_fork(self, self._forget)

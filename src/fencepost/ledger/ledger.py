@@ -22,6 +22,7 @@ from fencepost.ledger import (
     requests,
     waking,
 )
+from fencepost.ledger import identity as of_identity
 from fencepost.ledger import jobs as of_jobs
 from fencepost.ledger import journal as of_journal
 from fencepost.ledger import nodes as of_nodes
@@ -37,6 +38,7 @@ class Ledger(Database):
     migrate = migrations.migrate
     check_schema = migrations.check_schema
     ready_schema = migrations.ready_schema
+    identity = of_identity.identity
     # nodes and jobs
     join = of_nodes.join
     leave = of_nodes.leave
@@ -56,6 +58,7 @@ class Ledger(Database):
     schedule = of_schedules.schedule
     # requests and operators
     enqueue = requests.enqueue
+    enqueue_unique = requests.enqueue_unique
     cancel = requests.cancel
     retry = requests.retry
     release_held = requests.release_held

@@ -12,6 +12,8 @@ What may surprise:
 - The attempt under way is in the run's own row (`attempts` is its number); a row of `attempt` is written when it ends.
 - `exclusive` has a row for every exclusive key ever used. `run_id` NULL means free; `token` never falls.
 - `schedule.planned_through` only rises, also when a schedule is deleted (which leaves a tombstone) and made again.
+- `identity` has one row (`only` is 1): the random name of this ledger, by which others see whether a connection leads
+  here. The tables that receive effects (`fencepost.schema.effects`) stand beside these.
 - Indexes are partial where the database has such: each costs at every claim and every finish.
 - Keys are compared byte by byte, in the same order by every database and by Python.
 """
@@ -20,64 +22,32 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import (
-    BigInteger,
-    Column,
-    Float,
-    Identity,
-    Index,
-    Integer,
-    MetaData,
-    SmallInteger,
-    String,
-    Table,
-    Text,
-    text,
-)
-from sqlalchemy.dialects.mysql import LONGTEXT
-from sqlalchemy.dialects.postgresql import VARCHAR
+from sqlalchemy import Column, Float, Index, Integer, MetaData, SmallInteger, String, Table, text
 from sqlalchemy.engine import Dialect
-from sqlalchemy.types import TypeEngine
 
-JOB_LENGTH = 120
+from fencepost.ledger.urls import LedgerUrl
+from fencepost.schema.columns import JOB_LENGTH, KEY_LENGTH, MYSQL_KINDS, STAYS, TABLE_OPTIONS
+from fencepost.schema.columns import identity as _identity
+from fencepost.schema.columns import key as _key
+from fencepost.schema.columns import number as _number
+from fencepost.schema.columns import text as _text
+
 SCHEDULE_LENGTH = 160
-KEY_LENGTH = 191
 NODE_LENGTH = 32
 # Dead entries of indexes are passed by until they are vacuumed: that a fifth of a table is dead is too late for these.
 _CHANGES_OFTEN = {"autovacuum_vacuum_scale_factor": 0.02, "autovacuum_analyze_scale_factor": 0.02}
-# Rows that are changed again and again find room for their next version where they are.
-_STAYS = {"fillfactor": 70}
-
-_WHOLE = ("mysql", "mariadb")
 
 
 def _has_whole_indexes(*_: Any, dialect: Dialect, **__: Any) -> bool:
-    return dialect.name in _WHOLE
+    return dialect.name in MYSQL_KINDS
 
 
 def _has_partial_indexes(*_: Any, dialect: Dialect, **__: Any) -> bool:
-    return dialect.name not in _WHOLE
-
-
-def _key(length: int) -> TypeEngine[str]:
-    """Return a text that is compared byte by byte (on MySQL by the table's collation)."""
-    return String(length).with_variant(VARCHAR(length, collation="C"), "postgresql")
-
-
-def _text() -> TypeEngine[str]:
-    return Text().with_variant(LONGTEXT(), *_WHOLE)
-
-
-def _number() -> TypeEngine[int]:
-    return BigInteger()
-
-
-def _identity() -> Column[int]:
-    return Column("id", BigInteger().with_variant(Integer(), "sqlite"), Identity(always=False), primary_key=True)
+    return dialect.name not in MYSQL_KINDS
 
 
 class Tables:
-    """The seven tables under one prefix, on PostgreSQL also in a schema of their own. `version` is Alembic's."""
+    """The tables under one prefix, on PostgreSQL also in a schema of their own. `version` is Alembic's."""
 
     def __init__(self, prefix: str = "fencepost_", schema: str | None = None) -> None:
         self.prefix = prefix
@@ -86,19 +56,34 @@ class Tables:
         self.version = f"{prefix}version"
         self.node = self._table("node", *_node())
         self.job = self._table("job", *_job())
-        self.schedule = self._table("schedule", *_schedule(), postgresql_with=_CHANGES_OFTEN | _STAYS)
+        self.schedule = self._table("schedule", *_schedule(), postgresql_with=_CHANGES_OFTEN | STAYS)
         self.run = self._table("run", *_run(), sqlite_autoincrement=True, postgresql_with=_CHANGES_OFTEN)
         self.attempt = self._table("attempt", *_attempt())
-        self.exclusive = self._table("exclusive", *_exclusive(), postgresql_with=_STAYS)
+        self.exclusive = self._table("exclusive", *_exclusive(), postgresql_with=STAYS)
         self.journal = self._table("journal", *_journal(), sqlite_autoincrement=True)
+        self.identity = self._table("identity", *_the_identity())
         self._index_schedules()
         self._index_runs()
         self._index_journal()
 
+    @staticmethod
+    def of(url: LedgerUrl) -> Tables:
+        """Return the tables that `url` names."""
+        return Tables(url.prefix, url.schema)
+
     @property
     def all(self) -> tuple[Table, ...]:
         """Every table but Alembic's."""
-        return (self.node, self.job, self.schedule, self.run, self.attempt, self.exclusive, self.journal)
+        return (
+            self.node,
+            self.job,
+            self.schedule,
+            self.run,
+            self.attempt,
+            self.exclusive,
+            self.journal,
+            self.identity,
+        )
 
     def name(self, table: str) -> str:
         """Return the full name of a table for handwritten SQL; prefix and schema are checked identifiers."""
@@ -110,12 +95,7 @@ class Tables:
             self.metadata,
             *columns,
             **options,
-            mysql_engine="InnoDB",
-            mysql_charset="utf8mb4",
-            mysql_collate="utf8mb4_bin",
-            mariadb_engine="InnoDB",
-            mariadb_charset="utf8mb4",
-            mariadb_collate="utf8mb4_bin",
+            **TABLE_OPTIONS,
         )
 
     def _index_schedules(self) -> None:
@@ -298,4 +278,11 @@ def _journal() -> tuple[Column[Any], ...]:
         Column("by", _text()),
         Column("reason", _text()),
         Column("detail", _text()),
+    )
+
+
+def _the_identity() -> tuple[Column[Any], ...]:
+    return (
+        Column("only", Integer(), primary_key=True, autoincrement=False),
+        Column("id", String(64), nullable=False),
     )

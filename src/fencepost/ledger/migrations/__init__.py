@@ -7,6 +7,9 @@
     check_schema(ledger)     refuse tables that are missing, older or newer, with a sentence that helps
     ready_schema(ledger)     what a node does at its start: check; on SQLite also migrate
 
+The tables that receive effects (`fencepost.schema.effects`) have steps of their own and are brought along: in the
+ledger's database they are there without being asked for.
+
 Steps only add, until no node that needs the old is left (expand, then contract); so nodes of the version before go on
 while the steps run. Steps stand in `versions/`; a step that was released is never changed.
 """
@@ -16,21 +19,27 @@ from __future__ import annotations
 from fencepost.errors import LedgerRefused, SchemaMismatch
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.identity import identity
+from fencepost.schema import effects
 
-REVISIONS = ("0001",)  # oldest first; a test compares them with versions/
-OLDEST, NEWEST = REVISIONS[0], REVISIONS[-1]  # what this version can work with
+REVISIONS = ("0001", "0002")  # oldest first; a test compares them with versions/
+OLDEST, NEWEST = "0002", REVISIONS[-1]  # what this version can work with
+STEPS = (*REVISIONS, *effects.STEPS)  # all that `migrate` may have to do
 
 
 def migrate(database: Database) -> tuple[str, ...]:
     """Run the steps that are missing and return their names; none if the tables are as they should be."""
     _check_server(database)
-    revision = current_revision(database)
-    if revision == NEWEST:
+    revision, of_effects = current_revision(database), effects_revision(database)
+    if (revision, of_effects) == (NEWEST, effects.NEWEST):
         return ()
     _refuse_newer(database, revision)
+    refuse_newer_effects(database, of_effects)
     from fencepost.ledger.migrations import running  # noqa: PLC0415 - Alembic is slow to import, and rarely needed
 
-    return running.migrate(database)
+    steps = running.migrate(database)
+    identity(database)
+    return steps
 
 
 def migration_sql(url: str) -> str:
@@ -61,12 +70,35 @@ def check_schema(database: Database) -> None:
             f"the ledger's tables in {database.dialect.product} are of revision {revision}, and this node needs "
             f"{OLDEST} or later; {_run(database)}"
         )
+    if effects_revision(database) is None:
+        raise SchemaMismatch(
+            f"{database.dialect.product} has the ledger's tables, but not those of effects beside them; "
+            f"{_run(database)}"
+        )
 
 
 def current_revision(database: Database) -> str | None:
-    """Return the revision that the database has; None if it has none."""
+    """Return the revision of the ledger that the database has; None if it has none."""
+    return _revision_in(database, "version")
+
+
+def effects_revision(database: Database) -> str | None:
+    """Return the revision of the tables of effects that the database has; None if it has none."""
+    return _revision_in(database, "effects_version")
+
+
+def refuse_newer_effects(database: Database, revision: str | None) -> None:
+    """Leave alone what a newer version has made."""
+    if revision is not None and revision not in effects.REVISIONS:
+        raise SchemaMismatch(
+            f"the tables of effects in {database.dialect.product} were made by a newer Fencepost (revision "
+            f"{revision}); this one knows up to {effects.NEWEST}: use the newer version here, or another database"
+        )
+
+
+def _revision_in(database: Database, table: str) -> str | None:
     try:
-        return database.read(lambda cursor: _revision(cursor, database.tables.name("version")))
+        return database.read(lambda cursor: _revision(cursor, database.tables.name(table)))
     except LedgerRefused as error:
         if database.dialect.lacks_tables(error.__cause__):
             return None

@@ -1,41 +1,47 @@
-"""Alembic, set up in code: there is no alembic.ini, and nothing is read from the application's own."""
+"""The steps that are missing, run on a database by its own dialect, under a lock; or written down."""
 
 from __future__ import annotations
 
-import hashlib
-import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import sqlalchemy as sa
-from alembic.operations import Operations
-from alembic.runtime.migration import MigrationContext
-from alembic.script import ScriptDirectory
 
 from fencepost.errors import FencepostError, LedgerRefused, LedgerUnavailable
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Dialect, Trouble
 from fencepost.ledger.dialects.dialect import first_line
-from fencepost.ledger.migrations.step import Step
 from fencepost.ledger.tables import Tables
 from fencepost.ledger.urls import LedgerUrl
+from fencepost.schema import running
+from fencepost.schema.effects import EffectTables
+from fencepost.schema.running import PATIENCE_S, Chain, StillLocked
 
-PATIENCE_S = 3600.0  # a step on a large table may take long, and so may waiting for somebody else's
+_FOLDER = Path(__file__).parent
 _NAMES = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite"}
 
 
 def migrate(database: Database) -> tuple[str, ...]:
-    """Run what is missing, while nobody else does. All or nothing, except on MySQL, where each statement commits."""
+    """Run what is missing of the ledger, and of the tables of effects beside it, while nobody else does."""
+    return take_steps(database, _chains(database.tables), what="tables of the ledger", command="fencepost migrate")
+
+
+def take_steps(database: Database, chains: tuple[Chain, ...], *, what: str, command: str) -> tuple[str, ...]:
+    """Run what is missing of `chains`. All or nothing, except on MySQL, where each statement commits.
+
+    `what` and `command` are for whoever may not make tables: what could not be made, and the command that has --sql.
+    """
     dialect = database.dialect
     engine = sa.create_engine(
         f"{_NAMES[dialect.name]}://", creator=lambda: dialect.dial(PATIENCE_S), poolclass=sa.NullPool
     )
     done: list[str] = []
-    with _translated(dialect), engine.connect() as connection, _locked(connection, database):
-        context = MigrationContext.configure(connection, opts=_options(database.tables, done))
-        _run(context, database.tables)
+    with _translated(dialect, what, command), engine.connect() as connection:
+        _begin(connection)
+        for chain in chains:  # always in this order, so that two who migrate do not wait for each other
+            running.lock(connection, chain, database=database.url.database)
+            done.extend(running.upgrade(connection, chain))
         connection.commit()
     return tuple(done)
 
@@ -43,97 +49,46 @@ def migrate(database: Database) -> tuple[str, ...]:
 def migration_sql(url: str) -> str:
     """Write down all steps, from nothing."""
     ledger_url = LedgerUrl.parse(url)
-    tables = Tables(ledger_url.prefix, ledger_url.schema)
-    script = io.StringIO()
-    if ledger_url.schema:
-        script.write(f"CREATE SCHEMA IF NOT EXISTS {ledger_url.schema};\n\n")
-    options = _options(tables, []) | {"as_sql": True, "output_buffer": script}
-    context = MigrationContext.configure(dialect_name=ledger_url.kind, opts=options)
-    with context.begin_transaction():
-        _run(context, tables)
-    return script.getvalue()
+    return "\n".join(running.script(each, ledger_url.kind) for each in _chains(Tables.of(ledger_url)))
 
 
 def known_revisions() -> tuple[str, ...]:
     """Return the steps in `versions/`, oldest first."""
-    return tuple(script.revision for script in reversed(list(_scripts().walk_revisions())))
+    return running.known_revisions(_FOLDER)
 
 
-def _scripts() -> ScriptDirectory:
-    return ScriptDirectory(Path(__file__).parent)
+def _chains(tables: Tables) -> tuple[Chain, ...]:
+    ledger = Chain(_FOLDER, tables.prefix, tables.schema, tables.version)
+    return ledger, EffectTables(tables.prefix, tables.schema).chain()
 
 
-def _options(tables: Tables, done: list[str]) -> dict[str, Any]:
-    scripts = _scripts()
-
-    def missing(revision: Any, _: MigrationContext) -> Any:
-        return scripts._upgrade_revs("head", revision)  # as Alembic's own command does
-
-    def note(*, step: Any, **_: Any) -> None:
-        done.append(step.up_revision_id)
-
-    return {
-        "fn": missing,
-        "script": scripts,
-        "version_table": tables.version,
-        "version_table_schema": tables.schema,
-        "on_version_apply": (note,),
-    }
-
-
-def _run(context: MigrationContext, tables: Tables) -> None:
-    # Not through the module `alembic.op`, which is one for all threads.
-    context.run_migrations(step=Step(Operations(context), prefix=tables.prefix, schema=tables.schema))
-
-
-@contextmanager
-def _locked(connection: sa.Connection, database: Database) -> Iterator[None]:
-    """Keep out everybody else who migrates the same tables, for as long as the context lasts."""
-    name = hashlib.sha256(f"{database.url.database}.{database.tables.name('version')}".encode()).hexdigest()[:40]
-    match database.dialect.name:
+def _begin(connection: sa.Connection) -> None:
+    """Begin by a statement: connections of a dialect leave that to us. MySQL would end it at the first table made."""
+    match connection.dialect.name:
         case "sqlite":
             connection.exec_driver_sql("BEGIN IMMEDIATE")
         case "postgresql":
             connection.exec_driver_sql("BEGIN")
-            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (int(name[:15], 16),))
-            _ensure_schema(connection, database.tables.schema)
-        case _:
-            _take_named_lock(connection, name, database)
-    yield
-
-
-def _take_named_lock(connection: sa.Connection, name: str, database: Database) -> None:
-    """Take a lock that the server frees by itself when the connection ends."""
-    got = connection.exec_driver_sql("SELECT GET_LOCK(%s, %s)", (name, round(PATIENCE_S / 2))).scalar()
-    if got != 1:
-        raise LedgerUnavailable(f"{database.dialect.product}: somebody else migrates the ledger and does not end")
-
-
-def _ensure_schema(connection: sa.Connection, schema: str | None) -> None:
-    """Make the schema if it is missing. Asked first: IF NOT EXISTS would need the right to make it in any case."""
-    if schema is None:
-        return
-    there = connection.exec_driver_sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).scalar()
-    if there is None:
-        connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
 
 
 @contextmanager
-def _translated(dialect: Dialect) -> Iterator[None]:
+def _translated(dialect: Dialect, what: str, command: str) -> Iterator[None]:
     try:
         yield
+    except StillLocked as error:
+        raise LedgerUnavailable(f"{dialect.product}: somebody else makes the {what} and does not end") from error
     except sa.exc.DBAPIError as error:
-        raise _told(dialect, error.orig) from error
+        raise _told(dialect, error.orig, what, command) from error
     except dialect.errors as error:
-        raise _told(dialect, error) from error
+        raise _told(dialect, error, what, command) from error
 
 
-def _told(dialect: Dialect, error: BaseException | None) -> FencepostError:
+def _told(dialect: Dialect, error: BaseException | None, what: str, command: str) -> FencepostError:
     if not isinstance(error, dialect.errors):
         return LedgerUnavailable(f"{dialect.product}: {error}")
     if dialect.trouble(error) is Trouble.REFUSED:
         return LedgerRefused(
-            f"{dialect.product}: the tables of the ledger could not be made: {first_line(error)}. Let somebody who "
-            "may CREATE there run this command, or the script that `fencepost migrate --sql` prints"
+            f"{dialect.product}: the {what} could not be made: {first_line(error)}. Let somebody who "
+            f"may CREATE there run this command, or the script that `{command} --sql` prints"
         )
     return dialect.translated(error)

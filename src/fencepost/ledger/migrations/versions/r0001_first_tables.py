@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 
-from fencepost.ledger.migrations.step import Step
+from fencepost.schema.step import Step
 
 revision = "0001"
 down_revision = None

@@ -11,7 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic.operations import Operations
 
-_MYSQL_TABLE = {"engine": "InnoDB", "charset": "utf8mb4", "collate": "utf8mb4_bin"}
+from fencepost.schema.columns import MYSQL_KINDS, TABLE_OPTIONS
 
 
 class Step:
@@ -22,17 +22,14 @@ class Step:
         self._context = operations.get_context()
         self._prefix = prefix
         self._schema = schema
-        self._is_mysql = self._context.dialect.name in ("mysql", "mariadb")
+        self._is_mysql = self._context.dialect.name in MYSQL_KINDS
 
     def create_table(self, name: str, *columns: sa.Column[Any], **options: Any) -> None:
         """Create a table; its name gets the prefix."""
         full = f"{self._prefix}{name}"
         if self._looks() and self._inspector().has_table(full):
             return
-        mysql: dict[str, Any] = {
-            f"{kind}_{option}": value for kind in ("mysql", "mariadb") for option, value in _MYSQL_TABLE.items()
-        }
-        self._operations.create_table(full, *columns, schema=self._schema, **mysql, **options)
+        self._operations.create_table(full, *columns, schema=self._schema, **TABLE_OPTIONS, **options)
 
     def create_index(
         self,

@@ -1,0 +1,123 @@
+"""Chains of steps, run or written down by Alembic.
+
+It is set up in code: there is no alembic.ini, and nothing is read from the application's own. Several chains may live
+in one database, each with a table of its own for its revision.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from alembic.operations import Operations
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+
+from fencepost.schema.step import Step
+
+PATIENCE_S = 3600.0  # a step on a large table may take long, and so may waiting for somebody else's
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """The steps in `folder`/versions, for tables under one prefix; `version` is the table of their revision.
+
+    `label` goes before the names of its steps where they are told, so that two chains can be told apart.
+    """
+
+    folder: Path
+    prefix: str
+    schema: str | None
+    version: str
+    label: str = ""
+
+    @property
+    def place(self) -> str:
+        """The full name of the table of its revision."""
+        return f"{self.schema}.{self.version}" if self.schema else self.version
+
+
+def upgrade(connection: sa.Connection, chain: Chain) -> tuple[str, ...]:
+    """Run the steps that are missing, in the caller's transaction and under the caller's lock; return their names."""
+    done: list[str] = []
+    _run(MigrationContext.configure(connection, opts=_options(chain, done)), chain)
+    return tuple(done)
+
+
+def script(chain: Chain, kind: str) -> str:
+    """Write down all steps, from nothing, for a kind of database."""
+    written = io.StringIO()
+    if chain.schema:
+        written.write(f"CREATE SCHEMA IF NOT EXISTS {chain.schema};\n\n")
+    options = _options(chain, []) | {"as_sql": True, "output_buffer": written}
+    context = MigrationContext.configure(dialect_name=kind, opts=options)
+    with context.begin_transaction():
+        _run(context, chain)
+    return written.getvalue()
+
+
+def known_revisions(folder: Path) -> tuple[str, ...]:
+    """Return the steps in `folder`/versions, oldest first."""
+    return tuple(each.revision for each in reversed(list(ScriptDirectory(folder).walk_revisions())))
+
+
+class StillLocked(Exception):
+    """Somebody else changes the same tables, and does not end."""
+
+
+def lock(connection: sa.Connection, chain: Chain, *, database: str) -> None:
+    """Keep out everybody else who takes the steps of `chain` there, until the connection's transaction, or it, ends.
+
+    The transaction has begun: on SQLite as the writer, which keeps everybody out already.
+    """
+    name = hashlib.sha256(f"{database}.{chain.place}".encode()).hexdigest()[:40]
+    match connection.dialect.name:
+        case "sqlite":
+            pass
+        case "postgresql":
+            connection.exec_driver_sql("SELECT pg_advisory_xact_lock(%s)", (int(name[:15], 16),))
+            _ensure_schema(connection, chain.schema)
+        case _:
+            _take_named_lock(connection, name)
+
+
+def _options(chain: Chain, done: list[str]) -> dict[str, Any]:
+    scripts = ScriptDirectory(chain.folder)
+
+    def missing(revision: Any, _: MigrationContext) -> Any:
+        return scripts._upgrade_revs("head", revision)  # as Alembic's own command does
+
+    def note(*, step: Any, **_: Any) -> None:
+        done.append(f"{chain.label}{step.up_revision_id}")
+
+    return {
+        "fn": missing,
+        "script": scripts,
+        "version_table": chain.version,
+        "version_table_schema": chain.schema,
+        "on_version_apply": (note,),
+    }
+
+
+def _run(context: MigrationContext, chain: Chain) -> None:
+    # Not through the module `alembic.op`, which is one for all threads.
+    context.run_migrations(step=Step(Operations(context), prefix=chain.prefix, schema=chain.schema))
+
+
+def _take_named_lock(connection: sa.Connection, name: str) -> None:
+    """Take a lock that the server frees by itself when the connection ends."""
+    if connection.exec_driver_sql("SELECT GET_LOCK(%s, %s)", (name, round(PATIENCE_S / 2))).scalar() != 1:
+        raise StillLocked
+
+
+def _ensure_schema(connection: sa.Connection, schema: str | None) -> None:
+    """Make the schema if it is missing. Asked first: IF NOT EXISTS would need the right to make it in any case."""
+    if schema is None:
+        return
+    there = connection.exec_driver_sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).scalar()
+    if there is None:
+        connection.exec_driver_sql(f"CREATE SCHEMA {schema}")
