@@ -24,6 +24,7 @@
     │   ├── LockHeld              somebody else has it
     │   └── TickDone              this due time has been done already
     ├── DuplicateRequest          this key was used before, for something else
+    │   └── AlreadyRequested      the same was asked for before, and has not ended; insist with again=True
     ├── IllegalMove               a run cannot go that way from its state
     ├── LedgerUnavailable         the outcome is unknown: no answer, or a broken one
     ├── NotInLedger               what was named is not on record
@@ -197,6 +198,26 @@ class DuplicateRequest(FencepostError):
         self.origin_key = origin_key
         self.run_id = run_id
         self.job = job
+
+
+class AlreadyRequested(DuplicateRequest):
+    """What a person asks for is under way already. Nothing was enqueued; `run_id` is the run that does it."""
+
+    def __init__(
+        self, what: str, *, run_id: int, job: str, state: str, requested_by: str | None, requested_at: str
+    ) -> None:
+        by = f" by {requested_by}" if requested_by else ""
+        FencepostError.__init__(
+            self,
+            f"run {run_id} of job {job!r} {what} and is {state} (made at {requested_at}{by}), so nothing was asked "
+            "for; wait for it, or insist: --again, in code again=True",
+        )
+        self.origin_key = ""
+        self.run_id = run_id
+        self.job = job
+        self.state = state
+        self.requested_by = requested_by
+        self.requested_at = requested_at
 
 
 class NotInLedger(FencepostError, LookupError):

@@ -105,7 +105,7 @@ def test_cancel_and_retry_are_told_by_their_outcome(app: App) -> None:
 
 
 def test_what_was_given_up_is_reprocessed_once_from_where_one_left_off(app: App) -> None:
-    ids = [app.trigger("by_hand", by="ann").run_id for _ in range(3)]
+    ids = [app.trigger("by_hand", by="ann", again=True).run_id for _ in range(3)]
     for run_id in ids:
         set_run(app, run_id, state="dead")
     first = app.reprocess(by="ann", limit=2)

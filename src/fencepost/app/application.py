@@ -235,6 +235,7 @@ class App(Operating):
         priority: int | None = None,
         reason: str | None = None,
         requested_by: str | None = None,
+        unique: bool = False,
     ) -> Enqueued:
         """Ask for a run of a job by its name, also of one that another deploy owns. See `JobHandle.enqueue`."""
         enqueued = self.operations.enqueue(
@@ -247,6 +248,7 @@ class App(Operating):
             priority=priority,
             reason=reason,
             requested_by=requested_by,
+            unique=unique,
         )
         if tx is None:
             self.wake()

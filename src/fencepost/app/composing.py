@@ -19,13 +19,14 @@ from fencepost.core.schedule import schedule_to_json
 from fencepost.engine.invoke import invoke, invoke_async
 from fencepost.engine.jobs import ASYNC, COMMAND, SYNC, Jobs
 from fencepost.engine.node import Node, NodeSettings
+from fencepost.engine.requesting import on_record
 from fencepost.engine.runners.outcome import Outcome
 from fencepost.engine.runners.runner import Runner
 from fencepost.errors import InvalidSetting
 from fencepost.leases.locks import Locks
 from fencepost.leases.schemes import store_from_url
 from fencepost.ledger.deploys import sync_code
-from fencepost.ledger.jobs import NewJob, register
+from fencepost.ledger.jobs import register
 from fencepost.ledger.schedule_rows import NewSchedule
 
 if TYPE_CHECKING:
@@ -184,10 +185,7 @@ def _programs(app: App) -> Runner:
 def publish(app: App) -> None:
     """Put the jobs and schedules of the code on record. What a later deploy has put there stays."""
     ledger, generation = app.ledger, app.settings.generation
-    new_jobs = [
-        NewJob(job.name, str(job.policy.type), job.policy.to_json(), job.signature.to_json(), job.doc or None)
-        for job in app.jobs.values()
-    ]
+    new_jobs = [on_record(job) for job in app.jobs.values()]
     new_schedules = [
         NewSchedule(each.id, job.name, schedule_to_json(each.schedule), canonical_json(each.params))
         for job in app.jobs.values()

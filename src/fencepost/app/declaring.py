@@ -60,6 +60,7 @@ class JobHandle:
         priority: int | None = None,
         reason: str | None = None,
         requested_by: str | None = None,
+        unique: bool = False,
         params: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> Enqueued:
@@ -70,6 +71,7 @@ class JobHandle:
             settle.enqueue(account=7)                             # as soon as possible
             settle.enqueue(account=7, delay="5m")                 # or at=datetime(…, tzinfo=UTC)
             settle.enqueue(account=7, key=f"order-{order.id}")    # the same key twice is one run
+            settle.enqueue(account=7, unique=True)                # unless the same is waiting or running
             settle.enqueue(account=7, tx=connection)              # if, and only if, your transaction commits
 
         Args:
@@ -82,6 +84,8 @@ class JobHandle:
             priority: instead of the policy's; larger is sooner.
             reason: why, for those who read the history.
             requested_by: who asks; by default the run that this code is part of, if any.
+            unique: if a run with the same parameters has not ended yet, return that one. Whoever else asks like this
+                for this job waits for your `tx`, so let that be short.
             params: parameters by name, for those that are called like one of these options.
             **named: parameters by name.
 
@@ -98,6 +102,7 @@ class JobHandle:
             priority=priority,
             reason=reason,
             requested_by=requested_by,
+            unique=unique,
         )
 
     def __repr__(self) -> str:

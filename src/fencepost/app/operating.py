@@ -47,17 +47,22 @@ class Operating:
         delay: Duration | None = None,
         key: str | None = None,
         priority: int | None = None,
+        again: bool = False,
     ) -> Enqueued:
-        """Ask for a run in the name of a person: ``app.trigger("settle", {"account": 7}, by="ann")``."""
+        """Ask for a run in the name of a person: ``app.trigger("settle", {"account": 7}, by="ann")``.
+
+        While a run with the same parameters waits or runs, however it was asked for, this raises `AlreadyRequested`,
+        which names it; ``again=True`` insists. With a `key`, the key alone decides.
+        """
         made = self.operations.trigger(
-            job, params, by=by, reason=reason, at=at, delay=delay, key=key, priority=priority
+            job, params, by=by, reason=reason, at=at, delay=delay, key=key, priority=priority, again=again
         )
         self.wake()
         return made
 
-    def retry(self, run_id: int, *, by: str, reason: str | None = None) -> int:
-        """Make a new run of one that has ended; return its id."""
-        made = self.operations.retry(run_id, by=by, reason=reason)
+    def retry(self, run_id: int, *, by: str, reason: str | None = None, again: bool = False) -> int:
+        """Make a new run of one that has ended; return its id. `again`: although another one of it has not ended."""
+        made = self.operations.retry(run_id, by=by, reason=reason, again=again)
         self.wake()
         return made
 

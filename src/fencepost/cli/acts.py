@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
@@ -23,10 +24,10 @@ from fencepost.cli.reaching import (
     who,
 )
 from fencepost.core.states import TERMINAL
-from fencepost.errors import ConfigurationError, IllegalMove
+from fencepost.errors import AlreadyRequested, ConfigurationError, IllegalMove
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from fencepost.core.runs import Requested
     from fencepost.engine.operations import Operations
@@ -35,6 +36,8 @@ if TYPE_CHECKING:
     from fencepost.ledger.requests import Retried
 
 T = TypeVar("T")
+
+Again = Annotated[bool, typer.Option("--again", help="Insist, although the same is waiting or running already.")]
 
 _LOOK_EVERY_S = 0.5
 _PATIENCE_S = 5.0
@@ -57,13 +60,15 @@ def trigger(
     delay: Annotated[
         str, typer.Option(metavar="DURATION", help="Start no sooner than so long from now.", show_default=False)
     ] = "",
+    again: Again = False,
     wait: Annotated[bool, typer.Option("--wait", "-w", help="Stay until it has ended.")] = False,
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
     """Ask for a run of a job.
 
-    With --wait, exit code 3 means that the run has ended without success.
+    Exit code 4: a run with the same parameters has not ended yet; nothing was asked for. With --wait, exit code 3
+    means that the run has ended without success.
 
     Example: fencepost trigger report -p month=2026-01 --reason 'the auditor asked' --wait
     """
@@ -71,14 +76,16 @@ def trigger(
     with opened(ledger) as book:
         ops = operations(book)
         know_job(book, job)
-        asked = ops.trigger(
-            job,
-            ops.read_params(job, typed),
-            by=who(by),
-            reason=reason or None,
-            key=key or None,
-            delay=delay or None,
-        )
+        with _told_of_duplicates(as_json=as_json):
+            asked = ops.trigger(
+                job,
+                ops.read_params(job, typed),
+                by=who(by),
+                reason=reason or None,
+                key=key or None,
+                delay=delay or None,
+                again=again,
+            )
         if not as_json:
             print(f"run {asked.run_id} of {job}" + ("" if asked.is_new else " (asked for before, under the same key)"))
         if wait:
@@ -88,14 +95,26 @@ def trigger(
     return Exit.OK
 
 
-def retry(run: RunId, *, reason: Reason = "", by: By = "", ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
+def retry(
+    run: RunId,
+    *,
+    reason: Reason = "",
+    by: By = "",
+    again: Again = False,
+    ledger: LedgerUrlOption = "",
+    as_json: Json = False,
+) -> int:
     """Make a new run of one that has ended, with the same parameters and window.
+
+    Exit code 4: a repetition of it has not ended yet; nothing was asked for.
 
     Example: fencepost retry 42 --reason 'the disk is back'
     """
-    with opened(ledger) as book:
+    with opened(ledger) as book, _told_of_duplicates(as_json=as_json):
         new = _on_run(
-            run, "has ended can be repeated", lambda: operations(book).retry(run, by=who(by), reason=reason or None)
+            run,
+            "has ended can be repeated",
+            lambda: operations(book).retry(run, by=who(by), reason=reason or None, again=again),
         )
     if as_json:
         print_json({"run": new, "retry_of": run})
@@ -201,12 +220,15 @@ def backfill(
         typer.Option("--key", metavar="TEXT", help="Your name for this back-fill: twice is once.", show_default=False),
     ] = "",
     limit: Annotated[int, typer.Option(min=1, help="Refuse to ask for more runs than this.")] = 10_000,
+    again: Again = False,
     reason: Reason = "",
     by: By = "",
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
     """Run the due times of a stretch of the past, each with its own window.
+
+    Exit code 4: a back-fill of one of these due times has not ended yet; nothing was asked for.
 
     Example: fencepost backfill settle --from 2026-01-01T00:00Z --to 2026-01-31T23:59Z --dry-run
     """
@@ -223,22 +245,36 @@ def backfill(
         if dry_run:
             _print_dues(_would_ask_for(book, job, schedule or None, (first_us, last_us), limit), as_json=as_json)
             return Exit.OK
-        made = operations(book).backfill(
-            job,
-            first=instant(first_us),
-            last=instant(last_us),
-            by=who(by),
-            reason=reason or None,
-            schedule=schedule or None,
-            key=key or None,
-            limit=limit,
-        )
+        with _told_of_duplicates(as_json=as_json):
+            made = operations(book).backfill(
+                job,
+                first=instant(first_us),
+                last=instant(last_us),
+                by=who(by),
+                reason=reason or None,
+                schedule=schedule or None,
+                key=key or None,
+                limit=limit,
+                again=again,
+            )
     if as_json:
         print_json({"job": job, "key": made.key, "asked": made.asked, "new": made.new})
     else:
         asked_for = f"{counted(made.new, 'run')} of {job}, for {counted(made.asked, 'due time')}"
         print(f"asked for {asked_for}; the same again: --key {made.key}")
     return Exit.OK
+
+
+@contextmanager
+def _told_of_duplicates(*, as_json: bool) -> Iterator[None]:
+    """Tell programs which run is under way already; the sentence for people follows on standard error."""
+    try:
+        yield
+    except AlreadyRequested as error:
+        if as_json:
+            known = {"run": error.run_id, "job": error.job, "new": False, "state": error.state}
+            print_json(known | {"requested_by": error.requested_by, "requested_at": error.requested_at})
+        raise
 
 
 def _typed(words: list[str]) -> dict[str, str]:

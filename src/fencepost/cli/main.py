@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from fencepost.cli.drawing import visible
 from fencepost.cli.exits import Exit
 from fencepost.cli.speech import complain
-from fencepost.errors import FencepostError, LedgerUnavailable, NotInLedger, StoreUnavailable
+from fencepost.errors import AlreadyRequested, FencepostError, LedgerUnavailable, NotInLedger, StoreUnavailable
 from fencepost.threaded.guardian import occupy_standard_streams
 
+_CODES = {NotInLedger: Exit.UNKNOWN, AlreadyRequested: Exit.DUPLICATE}
 _PASSWORD = re.compile(r"(://[^\s:@/]*):\S*@")
 
 
@@ -29,7 +30,7 @@ def main(words: Sequence[str] | None = None) -> int:
         return Exit.BAD_INPUT
     except FencepostError as error:
         complain(_in_one_line(error))
-        return Exit.UNKNOWN if isinstance(error, NotInLedger) else Exit.BAD_INPUT
+        return next((code for kind, code in _CODES.items() if isinstance(error, kind)), Exit.BAD_INPUT)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
     except BrokenPipeError:

@@ -16,15 +16,15 @@ from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
 from fencepost.engine.backfilling import MOST_BACKFILLED, Backfilled, backfill_requests
 from fencepost.engine.jobs import Jobs
-from fencepost.engine.requesting import Known, Request, instant_us, requested
+from fencepost.engine.requesting import Known, Request, instant_us, on_record, requested
 from fencepost.engine.run import current_run
 from fencepost.engine.why import Why, why
 from fencepost.errors import InvalidParameters
-from fencepost.ledger import history, jobs, journal, nodes, requests, schedules
+from fencepost.ledger import duplicates, history, jobs, journal, nodes, requests, schedules
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.hot import hot_words
 from fencepost.ledger.history import AttemptRow, RunFilter, RunRow
-from fencepost.ledger.jobs import JobRow
+from fencepost.ledger.jobs import JobRow, NewJob
 from fencepost.ledger.journal import About, Entry
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.nodes import NodeRow
@@ -65,8 +65,14 @@ class Operations:
         priority: int | None = None,
         reason: str | None = None,
         requested_by: str | None = None,
+        unique: bool = False,
     ) -> Enqueued:
-        """Ask for a run in the name of a program; with `tx` as part of the caller's transaction."""
+        """Ask for a run in the name of a program; with `tx` as part of the caller's transaction.
+
+        With `unique`, a run that has not ended and does the same stands for this request, too.
+        """
+        if unique and key is not None:
+            raise InvalidParameters("give key= or unique=True, not both: a key alone makes a request one run")
         request = Request(
             key=key,
             priority=priority,
@@ -74,7 +80,10 @@ class Operations:
             requested_by=requested_by or _asking_run(),
             **self._when(at, delay),
         )
-        return requests.enqueue(self._ledger, [self._requested(job, params, request)], tx=tx)[0]
+        asked = self._requested(job, params, request)
+        if unique:
+            return requests.enqueue_unique(self._ledger, asked, newcomer=self._newcomer(job), tx=tx)
+        return requests.enqueue(self._ledger, [asked], tx=tx)[0]
 
     def trigger(
         self,
@@ -87,12 +96,18 @@ class Operations:
         delay: Duration | None = None,
         key: str | None = None,
         priority: int | None = None,
+        again: bool = False,
     ) -> Enqueued:
-        """Ask for a run in the name of a person."""
+        """Ask for a run in the name of a person.
+
+        Without a key, what is under way already is refused as `AlreadyRequested`, unless `again` insists on one more.
+        """
         request = Request(key=key, priority=priority, reason=reason, requested_by=_person(by), **self._when(at, delay))
         asked = self._requested(job, params or {}, request)
 
         def work(cursor: Cursor) -> Enqueued:
+            if key is None and not again:
+                self._refuse_twin(cursor, asked)
             [made] = self._record(cursor, [asked])
             if made.is_new:
                 about = About(job=job, run_id=made.run_id, by=by, reason=reason)
@@ -117,11 +132,13 @@ class Operations:
         params: Mapping[str, Any] | None = None,
         key: str | None = None,
         limit: int | None = None,
+        again: bool = False,
     ) -> Backfilled:
         """Ask for one run per due time from `first` to `last`, both included, of the job's schedules (or of one).
 
-        The same `key` twice asks for nothing new; without one, every call is a back-fill of its own. More than
-        10,000 due times are refused unless `limit` allows them.
+        The same `key` twice asks for nothing new. Without one, every call is a back-fill of its own, which is refused
+        as `AlreadyRequested` while one of the same due times has not ended, unless `again` insists. More than 10,000
+        due times are refused unless `limit` allows them.
         """
         back_key = key or self._ledger.runtime.new_id()[:12]
         asked = backfill_requests(
@@ -135,7 +152,8 @@ class Operations:
         )
         about = About(job=job, schedule=schedule, by=by, reason=reason)
         detail = {"key": back_key, "runs": len(asked), "first": str(first), "last": str(last)}
-        return Backfilled(back_key, len(asked), self._backfilled(asked, about._replace(detail=detail)))
+        is_alone = key is None and not again
+        return Backfilled(back_key, len(asked), self._backfilled(asked, about._replace(detail=detail), is_alone))
 
     # -- changing the course of runs ---------------------------------------------------------------------------------
 
@@ -143,9 +161,12 @@ class Operations:
         """Cancel a run that has not started, or have the one that runs stopped."""
         return requests.cancel(self._ledger, run_id, by=_person(by), reason=reason)
 
-    def retry(self, run_id: int, *, by: str, reason: str | None = None) -> int:
-        """Make a new run of one that has ended, with the same parameters and window; return its id."""
-        return requests.retry(self._ledger, run_id, by=_person(by), reason=reason)
+    def retry(self, run_id: int, *, by: str, reason: str | None = None, again: bool = False) -> int:
+        """Make a new run of one that has ended, with the same parameters and window; return its id.
+
+        While a repetition of it has not ended, that is refused as `AlreadyRequested`, unless `again` insists.
+        """
+        return requests.retry(self._ledger, run_id, by=_person(by), reason=reason, again=again)
 
     def release(self, run_id: int, *, by: str, reason: str | None = None) -> None:
         """Let a run go on that waits for a person."""
@@ -228,10 +249,31 @@ class Operations:
             hot_words(self._ledger.desk("words")).notify(cursor)
         return made
 
-    def _backfilled(self, asked: Sequence[Requested], about: About) -> int:
-        """Record a back-fill in batches, the act with the first of them; return how many runs are new."""
+    def _newcomer(self, job: str) -> NewJob | None:
+        return on_record(self._known[job]) if job in self._known else None
+
+    def _refuse_twin(self, cursor: Cursor, asked: Requested) -> None:
+        """Refuse a request if a run that has not ended does the same; whoever asks next waits until this is decided."""
+        duplicates.hold(self._ledger, cursor, asked.job, self._newcomer(asked.job))
+        twin = duplicates.live_twin(self._ledger, cursor, asked)
+        if twin is not None:
+            raise twin.refusal()
+
+    def _refuse_other_backfill(self, cursor: Cursor, asked: Sequence[Requested]) -> None:
+        duplicates.hold(self._ledger, cursor, asked[0].job, self._newcomer(asked[0].job))
+        twin = duplicates.live_backfill(self._ledger, cursor, asked)
+        if twin is not None:
+            raise twin.refusal("back-fills one of these due times already")
+
+    def _backfilled(self, asked: Sequence[Requested], about: About, is_alone: bool) -> int:
+        """Record a back-fill in batches, the act with the first of them; return how many runs are new.
+
+        `is_alone`: not beside another one of the same due times. Whoever asks next sees the first batch of this one.
+        """
 
         def work(cursor: Cursor, start: int) -> int:
+            if start == 0 and is_alone and asked:
+                self._refuse_other_backfill(cursor, asked)
             if start == 0:
                 journal.note(self._ledger, cursor, BACKFILL_REQUESTED, about)
             return sum(made.is_new for made in self._record(cursor, asked[start : start + _BATCH]))

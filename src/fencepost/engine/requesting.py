@@ -19,6 +19,7 @@ from fencepost.core.runs import Requested
 from fencepost.core.tick import microseconds
 from fencepost.engine.jobs import Job
 from fencepost.errors import InvalidParameters, InvalidTick
+from fencepost.ledger.jobs import NewJob
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +84,11 @@ def requested(job: Known, params: Mapping[str, Any], request: Request) -> Reques
         retry_of=request.retry_of,
         generation=request.generation,
     )
+
+
+def on_record(job: Job) -> NewJob:
+    """Return what the ledger is told of a job."""
+    return NewJob(job.name, str(job.policy.type), job.policy.to_json(), job.signature.to_json(), job.doc or None)
 
 
 def checked_priority(priority: object) -> int:

@@ -5,11 +5,11 @@ Each act of an operator leaves a line in the journal, in the same transaction.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
-from sqlalchemy import update
+from sqlalchemy import select, update
 
 from fencepost.core.runs import Requested
 from fencepost.core.states import Move, RunState, WaitsFor, is_terminal
@@ -19,10 +19,14 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.hot import Hot, hot_words
+from fencepost.ledger.duplicates import hold, live_repetitions, live_twin
 from fencepost.ledger.history import RunFilter, RunRow, run_row, runs
+from fencepost.ledger.jobs import NewJob
 from fencepost.ledger.journal import About, Act, note
 from fencepost.ledger.promoting import promote
 from fencepost.ledger.recording import Enqueued, record
+
+T = TypeVar("T")
 
 
 class Cancelled(StrEnum):
@@ -49,13 +53,35 @@ def enqueue(
     With `tx`, a connection of the caller's own to the same database, they are part of the caller's transaction: they
     come to be when that commits. The driver's errors are then left as they are.
     """
+    return _within(database, lambda cursor: _told(database, cursor, requests), tx=tx, desk=desk)
 
-    def work(cursor: Cursor) -> list[Enqueued]:
-        made = record(database, cursor, requests)
-        if any(each.is_new for each in made):
-            _words(database).notify(cursor)
-        return made
 
+def enqueue_unique(
+    database: Database, request: Requested, *, newcomer: NewJob | None = None, tx: Any = None, desk: Desk | None = None
+) -> Enqueued:
+    """Record a request unless a run that has not ended asks for the same; return that one, or the new one.
+
+    `newcomer` is what to register if the job is not on record yet. In a transaction of the caller's, others who ask
+    like this for the same job wait until it ends.
+    """
+
+    def work(cursor: Cursor) -> Enqueued:
+        hold(database, cursor, request.job, newcomer)
+        twin = live_twin(database, cursor, request, is_ours=tx is None)
+        return Enqueued(twin.run_id, is_new=False) if twin is not None else _told(database, cursor, [request])[0]
+
+    return _within(database, work, tx=tx, desk=desk)
+
+
+def _told(database: Database, cursor: Cursor, requests: Sequence[Requested]) -> list[Enqueued]:
+    """Record requests, and let nodes know if there is something to do."""
+    made = record(database, cursor, requests)
+    if any(each.is_new for each in made):
+        _words(database).notify(cursor)
+    return made
+
+
+def _within(database: Database, work: Callable[[Cursor], T], *, tx: Any, desk: Desk | None) -> T:
     if tx is None:
         return (desk or database).write(work)
     with cursor_of(tx, database.dialect) as cursor:
@@ -100,14 +126,27 @@ def _cancelled(database: Database, cursor: Cursor, row: RunRow, by: str | None, 
 
 
 def retry(
-    database: Database, run_id: int, *, by: str | None = None, reason: str | None = None, desk: Desk | None = None
+    database: Database,
+    run_id: int,
+    *,
+    by: str | None = None,
+    reason: str | None = None,
+    again: bool = False,
+    desk: Desk | None = None,
 ) -> int:
-    """Make a new run of one that has ended, with the same parameters and window; return its id."""
+    """Make a new run of one that has ended, with the same parameters and window; return its id.
+
+    While a repetition of it has not ended, another one is refused as `AlreadyRequested`, unless `again` insists.
+    """
 
     def work(cursor: Cursor) -> int:
-        row = run_row(database, cursor, run_id)
+        # Locked, so that of two who repeat it at once the second sees what the first has made.
+        row = run_row(database, cursor, run_id, for_update=True)
         if not is_terminal(RunState(row.state)):
             raise IllegalMove(row.state, Move.RETRY.value)
+        under_way = {} if again else live_repetitions(database, cursor, [run_id])
+        if under_way:
+            raise under_way[run_id].refusal(f"repeats run {run_id} already")
         [made] = _repeated(database, cursor, [row], by=by, reason=reason)
         return made.run_id
 
@@ -144,6 +183,7 @@ def reprocess(
     """Repeat runs that were given up, from the first after `after_id` on; go on with the last `old_id`.
 
     Each is repeated once, however often this is called: a repetition that fails is a run of its own, with its own id.
+    One that somebody repeats by hand just now is left to that repetition.
     """
     failed = RunFilter(
         job=wanted.job,
@@ -156,10 +196,22 @@ def reprocess(
     found = runs(database, failed, after_id=after_id, limit=limit, desk=desk)
 
     def work(cursor: Cursor) -> list[Retried]:
-        made = _repeated(database, cursor, found, by=by, reason=reason, once=True)
-        return [Retried(row.id, *each) for row, each in zip(found, made, strict=True)]
+        kept = _locked(database, cursor, [row.id for row in found])
+        under_way = live_repetitions(database, cursor, kept)
+        rows = [row for row in found if row.id in kept and row.id not in under_way]
+        made = _repeated(database, cursor, rows, by=by, reason=reason, once=True)
+        new = [Retried(row.id, *each) for row, each in zip(rows, made, strict=True)]
+        old = [Retried(old_id, each.run_id, is_new=False) for old_id, each in under_way.items()]
+        return sorted(new + old)
 
     return (desk or database).write(work) if found else []
+
+
+def _locked(database: Database, cursor: Cursor, run_ids: Sequence[int]) -> set[int]:
+    """Lock the rows of runs that have ended, as `retry` does; return those that were not pruned meanwhile."""
+    c = database.tables.run.c
+    query = select(c.id).where(c.id.in_(run_ids)).order_by(c.id).with_for_update()
+    return {row[0] for row in database.rows(cursor, query)}
 
 
 def _repeated(

@@ -1,0 +1,130 @@
+"""Duplicates: is what somebody asks for under way already?
+
+**Promises.** Of any number who ask at once for the same (one `request_hash`: job, parameters, window and wished time),
+and who all ask through `hold` and `live_twin`, one finds nothing under way, and all others find the run of that one.
+
+**How.** `hold` locks the row of the job until the end of the transaction, so those who ask for runs of one job so come
+one after the other; each looks when it has the lock, and sees what those before it have committed. That needs no index
+and no column of its own: claims and finishes, which are a thousand times as many, neither pay for it nor wait, for they
+do not touch the rows of jobs. What it costs is a look through the runs that have not ended, found by the indexes that
+hold only these. On SQLite the lock is that of the only writer.
+
+A caller's own transaction may see the ledger as it was when it began (repeatable read). So there the ledger is asked a
+second time, over a connection of ours: the caller's shows what the caller has asked for, ours what others have.
+
+**Not promised.** Anything about runs that have ended: asked for again after that, the same is run again. Nor about who
+asks without looking (programs, unless they say ``unique=True``): their runs are found, but not held back.
+"""
+
+# ruff: noqa: S608 - table names are checked identifiers, all values are parameters
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import select, update
+
+from fencepost.core.runs import Requested
+from fencepost.core.tick import spelled_us
+from fencepost.errors import AlreadyRequested
+from fencepost.ledger.database import Database
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.jobs import NewJob
+
+# One for each index that holds only such runs.
+_LIVE = (
+    "state = 'queued'",
+    "state = 'running'",
+    "state = 'waiting' AND waits_for = 'time'",
+    "state = 'waiting' AND waits_for = 'key'",
+    "state = 'waiting' AND waits_for = 'person'",
+)
+_BACKFILL = "backfill:"
+
+
+class Twin(NamedTuple):
+    """A run that has not ended, and that does what somebody asks for."""
+
+    run_id: int
+    job: str
+    state: str
+    requested_by: str | None
+    created_at_us: int
+    retry_of: int | None
+
+    def refusal(self, what: str = "asks for the same") -> AlreadyRequested:
+        """Return the error that points to it."""
+        return AlreadyRequested(
+            what,
+            run_id=self.run_id,
+            job=self.job,
+            state=self.state,
+            requested_by=self.requested_by,
+            requested_at=spelled_us(self.created_at_us),
+        )
+
+
+_TWIN = "id, job, state, requested_by, created_at, retry_of"
+
+
+def hold(database: Database, cursor: Cursor, job: str, newcomer: NewJob | None = None) -> None:
+    """Keep everybody else who asks like this for runs of `job` waiting, until this transaction ends.
+
+    A job that no node has registered yet is put on record as `newcomer`, for there must be a row to lock.
+    """
+    if not _locked(database, cursor, job) and newcomer is not None:
+        row = newcomer._asdict() | {"generation": 0, "seen_at": database.dialect.now()}
+        if not database.dialect.insert_row(cursor, database.tables.job, row):
+            _locked(database, cursor, job)  # somebody else was quicker
+
+
+def _locked(database: Database, cursor: Cursor, job: str) -> bool:
+    """Lock the job's row; say whether there is one."""
+    table = database.tables.job
+    if database.dialect.has_one_writer:
+        # Also in a caller's transaction that has only read so far: it becomes the writer, or is told that it cannot.
+        return database.change(cursor, update(table).where(table.c.name == job).values(name=job)) > 0
+    return bool(database.rows(cursor, select(table.c.name).where(table.c.name == job).with_for_update()))
+
+
+def live_twin(database: Database, cursor: Cursor, request: Requested, *, is_ours: bool = True) -> Twin | None:
+    """Return the oldest run that has not ended and asks for the same. Hold the job first.
+
+    `is_ours`: the transaction is one of ours, which sees what was committed until now.
+    """
+    found = _twins(database, cursor, "params_hash", [request.params_hash])
+    if not is_ours and not database.dialect.has_one_writer:
+        found += database.read(lambda other: _twins(database, other, "params_hash", [request.params_hash]))
+    return min(found, default=None)
+
+
+def live_repetitions(database: Database, cursor: Cursor, run_ids: Collection[int]) -> dict[int, Twin]:
+    """Return, by what they repeat, the runs that repeat one of `run_ids` and have not ended. Lock those rows first."""
+    found = sorted(_twins(database, cursor, "retry_of", run_ids), reverse=True) if run_ids else []
+    return {each.retry_of: each for each in found if each.retry_of is not None}
+
+
+def live_backfill(database: Database, cursor: Cursor, asked: Sequence[Requested]) -> Twin | None:
+    """Return the first run of another back-fill that has not ended and is for a due time that is `asked` for again."""
+    found: list[Twin] = []
+    wanted = {(each.schedule, each.due_at_us, each.params_hash) for each in asked}
+    for schedule in sorted({each.schedule for each in asked if each.schedule is not None}):
+        dues = [each.due_at_us for each in asked if each.schedule == schedule and each.due_at_us is not None]
+        mark = database.dialect.mark
+        cursor.execute(
+            f"SELECT {_TWIN}, origin_key, schedule, due_at, params_hash FROM {database.tables.name('run')} "
+            f"WHERE schedule = {mark} AND due_at >= {mark} AND due_at <= {mark} "
+            "AND state IN ('queued', 'running', 'waiting')",
+            (schedule, min(dues), max(dues)),
+        )
+        rows = [row for row in cursor.fetchall() if str(row[6]).startswith(_BACKFILL) and tuple(row[7:]) in wanted]
+        found += [Twin(*row[:6]) for row in rows]
+    return min(found, default=None)
+
+
+def _twins(database: Database, cursor: Cursor, column: str, values: Collection[str] | Collection[int]) -> list[Twin]:
+    run, marks = database.tables.name("run"), ", ".join([database.dialect.mark] * len(values))
+    parts = (f"SELECT {_TWIN} FROM {run} WHERE {live} AND {column} IN ({marks})" for live in _LIVE)
+    cursor.execute(" UNION ALL ".join(parts), (*values,) * len(_LIVE))
+    return [Twin(*row) for row in cursor.fetchall()]
