@@ -51,8 +51,8 @@ class Actor(interleaving.Actor):
     def __init__(self, ledger: Ledger, watcher: Watcher, name: str) -> None:
         self.conflicts: list[Exception] = []
         self._desk = ledger.desk(name)
-        self._cursor = self._desk._cursor
         number = watcher.number_of(self._desk)
+        self._cursor = self._desk._cursor
         super().__init__(name, lambda: watcher.waits(number))
 
     def begin_on_desk(self, act: Act) -> None:
