@@ -22,6 +22,8 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+from fencepost.errors import LeaseLost
+
 AHEAD_US = 24 * 3600 * 1_000_000
 """Tokens follow the store's clock, in µs; one that is further ahead of the fence's clock than this is no honest one."""
 LARGEST_TOKEN = 2**53 - 1
@@ -60,10 +62,15 @@ Claimant = FencingToken | HasFencing
 
 
 def fencing_of(claimant: Claimant) -> FencingToken:
-    """Return what a run or a lease shows at a fence; a `TypeError` says what would have been taken."""
+    """Return what a run or a lease shows at a fence, unless it knows that it is lost: then `LeaseLost`.
+
+    A `TypeError` says what would have been taken.
+    """
     shown = claimant if isinstance(claimant, FencingToken) else getattr(claimant, "fencing", None)
     if not isinstance(shown, FencingToken):
         raise TypeError(f"a fence takes a run, a lease or a FencingToken, not {type(claimant).__name__}")
+    if getattr(claimant, "lost", False):
+        raise LeaseLost(shown.key, shown.token, f"it knew so itself, before it came to the fence; {NOTHING_WRITTEN}")
     return shown
 
 
