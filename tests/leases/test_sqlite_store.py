@@ -13,11 +13,12 @@ from typing import Any
 
 import pytest
 
+from fencepost.core import mounts
 from fencepost.core.grants import Grant, Held, Lost, Renewed
 from fencepost.errors import InvalidUrl, StoreRefused, StoreUnavailable, UnsafeStore
 from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores import sqlite as sqlite_store
-from fencepost.leases.stores.sql import mounts, sqlite_backend
+from fencepost.leases.stores.sql import sqlite_backend
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from fencepost.leases.urls import StoreUrl
 from fencepost.threaded import ThreadedRuntime

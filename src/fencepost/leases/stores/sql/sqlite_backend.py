@@ -8,10 +8,11 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
+from fencepost.core import mounts
 from fencepost.core.forked_sqlite import FORKED_SQLITE
 from fencepost.core.runtime import Runtime
 from fencepost.errors import FencepostError, StoreRefused, UnsafeStore
-from fencepost.leases.stores.sql import mounts, schema
+from fencepost.leases.stores.sql import schema
 from fencepost.leases.stores.sql.backend import Connection, Trouble, transaction
 from fencepost.leases.stores.sql.options import Tables
 from fencepost.leases.stores.sql.sqlite_connection import FileReplacedError, SqliteConnection
