@@ -4,6 +4,7 @@
 
     FencepostError
     ├── ConfigurationError        what you asked for cannot work; mend it and start again
+    │   ├── EffectsMissing        a database that is to receive effects lacks the tables for it
     │   ├── InvalidApp            "shop.jobs:app" does not import, or is no application
     │   ├── InvalidDuration       "5 parsecs"
     │   ├── InvalidJob            a function that cannot be a job
@@ -25,6 +26,7 @@
     │   └── TickDone              this due time has been done already
     ├── DuplicateRequest          this key was used before, for something else
     │   └── AlreadyRequested      the same was asked for before, and has not ended; insist with again=True
+    ├── IdempotencyConflict       this key was used before, with other arguments
     ├── IllegalMove               a run cannot go that way from its state
     ├── LedgerUnavailable         the outcome is unknown: no answer, or a broken one
     ├── NotInLedger               what was named is not on record
@@ -32,6 +34,7 @@
     │   ├── NoSuchRun             it never was, or was pruned
     │   └── NoSuchSchedule        it never was, or was deleted
     ├── LeaseLost                 you had it, and no longer have the right to act
+    ├── SequenceConflict          a sequence has moved on since it was looked at; nothing was written
     ├── StoreClosed               you closed the store, and then asked it for something
     ├── TransactionConflict       a fenced transaction met another change of its run; nothing was written, try again
     ├── TransactionTooLong        a transaction kept a SQLite ledger from everybody else, and was rolled back
@@ -54,6 +57,10 @@ class FencepostError(Exception):
 
 class ConfigurationError(FencepostError):
     """What was asked for cannot work until somebody changes it."""
+
+
+class EffectsMissing(ConfigurationError):
+    """A database that is to receive effects lacks the tables for it; the message names the command that makes them."""
 
 
 class InvalidApp(ConfigurationError):
@@ -218,6 +225,30 @@ class AlreadyRequested(DuplicateRequest):
         self.state = state
         self.requested_by = requested_by
         self.requested_at = requested_at
+
+
+class IdempotencyConflict(FencepostError):
+    """An idempotency key was used before, with other arguments. Nothing was done."""
+
+    def __init__(self, key: str, what: str) -> None:
+        super().__init__(
+            f"the key {key!r} already stands for {what} with other arguments; nothing was done: use another key, "
+            "or the same arguments"
+        )
+        self.key = key
+
+
+class SequenceConflict(FencepostError):
+    """A sequence is not where its caller believed it to be; nothing was written."""
+
+    def __init__(self, name: str, *, expected: int | None, found: int | None) -> None:
+        super().__init__(
+            f"sequence {name!r} was to go on after {expected}, and is at {found}: somebody else has moved it; "
+            "nothing was written, read it again"
+        )
+        self.name = name
+        self.expected = expected
+        self.found = found
 
 
 class NotInLedger(FencepostError, LookupError):
