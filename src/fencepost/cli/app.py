@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 import fencepost
-from fencepost.cli import acts, demo, jobs, journal, locks, migrate, nodes, run, runs, schedules, speech, why
+from fencepost.cli import acts, demo, effects, jobs, journal, locks, migrate, nodes, run, runs, schedules, speech, why
 from fencepost.cli.exits import Exit
 from fencepost.errors import ConfigurationError
 
@@ -45,6 +45,7 @@ app.command("release", rich_help_panel=ACT)(acts.release)
 app.command("reprocess", rich_help_panel=ACT)(acts.reprocess)
 app.command("backfill", rich_help_panel=ACT)(acts.backfill)
 app.command("migrate", rich_help_panel=ACT)(migrate.migrate)
+app.add_typer(effects.app, name="effects", rich_help_panel=ACT)
 app.add_typer(locks.app, name="locks", rich_help_panel=LOCKS)
 
 

@@ -1,7 +1,7 @@
 """What the steps of migration are written with: tables and indexes under a prefix, alike on all databases.
 
-MySQL and MariaDB commit after every statement of this kind, so a step may have been cut in half. There each statement
-first looks whether its work is done; elsewhere a step is one transaction.
+MySQL and MariaDB commit after every statement of this kind, so a step may have been cut in half; and somebody may have
+dropped one table of several. So each statement first looks whether its work is done.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Step:
     def create_table(self, name: str, *columns: sa.Column[Any], **options: Any) -> None:
         """Create a table; its name gets the prefix."""
         full = f"{self._prefix}{name}"
-        if self._looks() and self._inspector().has_table(full):
+        if self._looks() and self._inspector().has_table(full, schema=self._schema):
             return
         self._operations.create_table(full, *columns, schema=self._schema, **TABLE_OPTIONS, **options)
 
@@ -47,14 +47,16 @@ class Step:
         if self._is_mysql and whole is None:
             return
         full, on = f"{self._prefix}{table}_{name}", f"{self._prefix}{table}"
-        if self._looks() and any(index["name"] == full for index in self._inspector().get_indexes(on)):
+        if self._looks() and any(
+            index["name"] == full for index in self._inspector().get_indexes(on, schema=self._schema)
+        ):
             return
         parts = [*((whole or ()) if self._is_mysql else ()), *columns]
         partial: dict[str, Any] = {f"{kind}_where": sa.text(where) for kind in ("postgresql", "sqlite") if where}
         self._operations.create_index(full, on, parts, schema=self._schema, unique=unique, **partial)
 
     def _looks(self) -> bool:
-        return self._is_mysql and not self._context.as_sql
+        return not self._context.as_sql
 
     def _inspector(self) -> sa.Inspector:
         return sa.inspect(self._operations.get_bind())

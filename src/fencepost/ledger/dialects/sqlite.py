@@ -47,6 +47,7 @@ class SqliteDialect(Dialect):
     skip_locked = ""
     share = ""
     has_one_writer = True
+    keeps_journal_mode = False  # of a file that is somebody else's
     _was_forked_in_use = False
 
     @property
@@ -79,7 +80,8 @@ class SqliteDialect(Dialect):
             factory=FileConnection,
         )
         try:
-            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            if not self.keeps_journal_mode:
+                connection.execute("PRAGMA journal_mode = WAL").fetchall()
             connection.execute("PRAGMA synchronous = FULL")
             connection.identity = _identity(self.url.path)
         except BaseException:

@@ -1,0 +1,175 @@
+"""``fencepost effects``: the tables in a database that receives effects, installed, verified and pruned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.cli.drawing import counted, print_json, say
+from fencepost.cli.exits import Exit
+from fencepost.cli.reaching import Json, opened
+from fencepost.core.duration import seconds
+from fencepost.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from fencepost.effects.pruning import Floor
+    from fencepost.effects.verifying import Report
+    from fencepost.ledger.database import Database
+
+app = typer.Typer(
+    help="The tables in a database that receives effects: fences, idempotency keys, checkpoints.",
+    epilog="URL is written as that of a ledger: postgresql://user@host/database, mysql://…, mariadb://…, "
+    "sqlite:///file.db, with ?prefix= and ?schema= of the tables. The ledger's own database has these tables already. "
+    "fencepost effects install --help and the like have examples.",
+    no_args_is_help=True,
+)
+
+_Url = Annotated[str, typer.Argument(metavar="URL", help="The database that receives the effects.")]
+
+
+@app.command()
+def install(
+    url: _Url,
+    sql: Annotated[bool, typer.Option("--sql", help="Print the statements and change nothing.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Make the tables, or bring them to this version; a second time does nothing, and two at once are safe.
+
+    Nothing else makes them: jobs only write to them.
+
+    Example: fencepost effects install postgresql://db/shop
+
+    Example: fencepost effects install --sql 'postgresql://db/shop?schema=jobs' > effects.sql
+    """
+    from fencepost.effects import installing  # noqa: PLC0415 - SQLAlchemy takes its time to load
+    from fencepost.schema.effects import NEWEST  # noqa: PLC0415
+
+    if sql:
+        script = installing.install_sql(url).rstrip()
+        print_json({"sql": script}) if as_json else print(script)
+        return Exit.OK
+    with _database(url) as database:
+        steps = installing.install(database)
+        revision = NEWEST
+    if as_json:
+        print_json({"database": str(database.url), "revision": revision, "steps": list(steps)})
+    elif steps:
+        say(f"made the tables of effects in {database.url}: revision {revision}")
+    else:
+        say(f"the tables of effects in {database.url} are at revision {revision} already; nothing was done")
+    return Exit.OK
+
+
+@app.command()
+def verify(url: _Url, as_json: Json = False) -> int:
+    """Say whether effects can land there: which tables and columns are missing, and what may not be done to them.
+
+    It changes nothing. Exit code 0: they can; 1: they cannot.
+
+    Example: fencepost effects verify postgresql://db/shop
+    """
+    from fencepost.effects.verifying import verify as look  # noqa: PLC0415 - as above
+
+    with _database(url) as database:
+        report = look(database)
+    if as_json:
+        print_json({"ready": report.is_ready, **asdict(report)})
+    else:
+        _tell(report)
+    return Exit.OK if report.is_ready else Exit.UNKNOWN
+
+
+@app.command()
+def prune(  # noqa: PLR0917 - typer passes them by name
+    url: _Url,
+    keys: Annotated[bool, typer.Option("--keys", help="Remove expired idempotency keys: the default.")] = False,
+    fences: Annotated[
+        bool, typer.Option("--fences", help="Remove fences that nobody can meet; needs --ledger.")
+    ] = False,
+    older_than: Annotated[
+        str, typer.Option(metavar="DURATION", help="Of --fences: those whose tokens are older than this.")
+    ] = "30d",
+    ledger: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="Of --fences: the ledger whose live tokens are kept clear.", show_default=False
+        ),
+    ] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be removed.")] = False,
+    as_json: Json = False,
+) -> int:
+    """Remove what need not be remembered any more: expired keys, and fences below everything that lives.
+
+    A fence that was removed still refuses: the floor, which is raised with it, stands for it.
+    The floor stays below the oldest token of a running run, a held key or a held lock in the ledger.
+    If other ledgers or lock stores fence the same database,
+    --older-than must be longer than anything is held there.
+
+    Example: fencepost effects prune postgresql://db/shop
+
+    Example: fencepost effects prune postgresql://db/shop --fences --ledger postgresql://db/jobs --dry-run
+    """
+    if fences and not ledger:
+        raise ConfigurationError(
+            "fences are not pruned without --ledger URL: only the ledger knows which tokens are still live, and a "
+            "floor above one of them would refuse its holder"
+        )
+    if ledger and not fences:
+        raise ConfigurationError("--ledger says which tokens are live when fences are pruned; add --fences")
+    age_s = seconds(older_than, what="--older-than")
+    with _database(url) as database:
+        removed_keys = _prune_keys(database, dry_run=dry_run) if keys or not fences else None
+        floor, removed_fences = _prune_fences(database, ledger, age_s, dry_run=dry_run) if fences else (None, None)
+    if as_json:
+        found = {"keys": removed_keys, "fences": removed_fences, "floor": floor.token if floor else None}
+        print_json({"database": str(database.url), "dry_run": dry_run, **found})
+        return Exit.OK
+    would = "would remove" if dry_run else "removed"
+    if removed_keys is not None:
+        say(f"{would} {counted(removed_keys, 'expired key')}")
+    if floor is not None and removed_fences is not None:
+        say(f"{would} {counted(removed_fences, 'fence')} below {floor.token} ({floor.why})")
+    elif not fences:
+        say("fences were left as they are: give --fences and --ledger URL, which knows what tokens are live")
+    return Exit.OK
+
+
+def _prune_keys(database: Database, *, dry_run: bool) -> int:
+    from fencepost.effects.pruning import prune_keys  # noqa: PLC0415 - as above
+
+    return prune_keys(database, dry_run=dry_run)
+
+
+def _prune_fences(database: Database, ledger: str, age_s: float, *, dry_run: bool) -> tuple[Floor, int]:
+    from fencepost.effects.pruning import floor_for, prune_fences  # noqa: PLC0415 - as above
+
+    with opened(ledger) as book:
+        floor = floor_for(book, older_than_s=age_s)
+    return floor, prune_fences(database, floor, dry_run=dry_run)
+
+
+def _tell(report: Report) -> None:
+    found = "none" if report.found is None else report.found
+    say(f"database  {report.database}")
+    say(f"revision  {found} (wanted: {report.wanted})")
+    say(f"missing   {', '.join(report.missing) or 'nothing'}")
+    say(f"denied    {'; '.join(report.denied) or 'nothing'}")
+    say("effects can land here" if report.is_ready else "effects cannot land here")
+    for advice in report.advice:
+        say(advice)
+
+
+@contextmanager
+def _database(url: str) -> Iterator[Database]:
+    from fencepost.effects.installing import open_database  # noqa: PLC0415 - as above
+    from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
+
+    database = open_database(url, ThreadedRuntime())
+    try:
+        yield database
+    finally:
+        database.close()

@@ -1,0 +1,61 @@
+"""Making the tables of effects in a database, or bringing them to this version: the work of an operator, under a lock.
+
+Nothing else makes them. A database that is the ledger's own has them from `fencepost migrate` already.
+"""
+
+from __future__ import annotations
+
+from fencepost.core.runtime import Runtime
+from fencepost.errors import LedgerRefused
+from fencepost.ledger.database import Database
+from fencepost.ledger.dialects.sqlite import SqliteDialect
+from fencepost.ledger.migrations import effects_revision, refuse_newer_effects
+from fencepost.ledger.urls import LedgerUrl
+from fencepost.schema.effects import NEWEST, EffectTables
+
+INSTALL = "fencepost effects install"
+
+
+def open_database(url: str, runtime: Runtime) -> Database:
+    """Return the database that `url` names, without connecting; the URL is written as that of a ledger."""
+    database = Database(LedgerUrl.parse(url), runtime)
+    if isinstance(database.dialect, SqliteDialect):
+        database.dialect.keeps_journal_mode = True
+    return database
+
+
+def tables_of(database: Database) -> EffectTables:
+    """Return the tables of effects under the prefix and in the schema of the URL."""
+    return EffectTables(database.tables.prefix, database.tables.schema)
+
+
+def install(database: Database) -> tuple[str, ...]:
+    """Run the steps that are missing and return their names; none if there are none. Two at once are safe."""
+    _check_server(database)
+    revision = effects_revision(database)
+    if revision == NEWEST:
+        return ()
+    refuse_newer_effects(database, revision)
+    from fencepost.ledger.migrations.running import take_steps  # noqa: PLC0415 - Alembic is slow to import
+
+    return take_steps(database, (tables_of(database).chain(),), what="tables of effects", command=INSTALL)
+
+
+def install_sql(url: str) -> str:
+    """Return all steps as a script for the database that `url` names, without connecting to it."""
+    from fencepost.schema.running import script  # noqa: PLC0415 - as above
+
+    place = LedgerUrl.parse(url)
+    return script(EffectTables(place.prefix, place.schema).chain(), place.kind)
+
+
+def how_to_install(database: Database) -> str:
+    """Return the command that makes the tables, without a password."""
+    masked = " (with the password in place of ***)" if database.url.store.password is not None else ""
+    return f"{INSTALL} '{database.url}'{masked}"
+
+
+def _check_server(database: Database) -> None:
+    objection = database.read(database.dialect.objection)
+    if objection is not None:
+        raise LedgerRefused(objection)
