@@ -57,7 +57,7 @@ class Actor(interleaving.Actor):
 
     def begin_on_desk(self, act: Act) -> None:
         self.conflicts.clear()
-        self._desk._cursor = _Stopping(self._cursor, self)
+        self._desk._cursor = Stopping(self._cursor, self)
         self.begin(lambda: act(self._desk))
 
     def close(self) -> None:
@@ -68,7 +68,7 @@ class Actor(interleaving.Actor):
             self.conflicts.append(error)
 
 
-class _Stopping:
+class Stopping:
     """A cursor that stops before each statement."""
 
     def __init__(self, cursor: Any, actor: Actor) -> None:
