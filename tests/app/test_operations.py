@@ -10,12 +10,14 @@ import pytest
 
 from fencepost import App, cron, every
 from fencepost.app.composing import publish
-from fencepost.core.identity import tick_key
+from fencepost.core.identity import params_hash, tick_key
 from fencepost.core.runs import Requested
 from fencepost.core.tick import instant
 from fencepost.engine.why import Became
-from fencepost.errors import IllegalMove, InvalidParameters, NoSuchJob, NoSuchRun
+from fencepost.errors import AlreadyRequested, IllegalMove, InvalidParameters, NoSuchJob, NoSuchRun
 from fencepost.ledger.journal import About
+from fencepost.ledger.recording import Enqueued
+from tests.ledger.test_duplicates import at_once
 
 HOUR_US = 3_600_000_000
 
@@ -131,13 +133,36 @@ class TestBackfill:
         first = app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T01:00Z", by="ann")
         again = app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T02:00Z", by="ann", key=first.key)
         assert (again.asked, again.new) == (3, 1)
-        anew = app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T01:00Z", by="ann")
-        assert anew.new == 2
+
+    def test_without_a_key_it_is_refused_while_another_one_of_the_same_due_times_has_not_ended(self, app: App) -> None:
+        hours = ("2026-01-01T00:00Z", "2026-01-01T01:00Z")
+        app.backfill("settle", *hours, by="ann")
+        first, last = app.runs(after_id=0)
+        with pytest.raises(AlreadyRequested, match=f"run {first.id} of job 'settle' back-fills one of these due times"):
+            app.backfill("settle", *hours, by="bob")
+        set_run(app, first.id, state="succeeded")
+        with pytest.raises(AlreadyRequested, match=f"run {last.id} of "):
+            app.backfill("settle", *hours, by="bob")
+        assert len(app.runs()) == 2
+        assert app.backfill("settle", *hours, by="bob", again=True).new == 2
+        for row in app.runs():
+            set_run(app, row.id, state="succeeded")
+        assert app.backfill("settle", *hours, by="bob").new == 2
+
+    def test_other_due_times_other_parameters_and_ticks_do_not_hinder_it(self, app: App) -> None:
+        app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T01:00Z", by="ann")
+        assert app.backfill("settle", "2026-01-01T02:00Z", "2026-01-01T03:00Z", by="ann").new == 2
+        hour = ("2026-01-01T01:00Z", "2026-01-01T01:00Z")
+        assert app.backfill("settle", *hour, by="ann", params={"account": 9}).new == 1
+        at_us = 1_767_250_800_000_000
+        tick = Requested("settle", "scheduled", origin_key=tick_key("settle", at_us), schedule="settle")
+        app.ledger.enqueue([tick._replace(due_at_us=at_us, window_end_us=at_us)])
+        assert app.backfill("settle", "2026-01-01T07:00Z", "2026-01-01T07:00Z", by="ann").new == 1
 
     def test_all_schedules_of_a_job_are_filled_or_the_one_that_was_named(self, app: App) -> None:
         day = ("2026-01-01T00:00Z", "2026-01-01T23:59Z")
         assert app.backfill("report", *day, by="ann").asked == 2
-        assert app.backfill("report", *day, by="ann", schedule="report:2").asked == 1
+        assert app.backfill("report", *day, by="ann", schedule="report:2", again=True).asked == 1
 
     def test_other_parameters_may_be_given(self, app: App) -> None:
         app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T00:00Z", by="ann", params={"account": 9})
@@ -284,3 +309,76 @@ def test_jobs_of_every_deploy_are_known(app: App) -> None:
 def test_before_anybody_started_there_are_no_nodes_and_no_leader(app: App) -> None:
     assert app.nodes() == []
     assert app.leader() is None
+
+
+class TestAskingTwice:
+    def test_what_is_under_way_is_refused_and_pointed_to(self, app: App) -> None:
+        first = app.trigger("settle", {"account": 7}, by="ann")
+        with pytest.raises(AlreadyRequested) as refused:
+            app.trigger("settle", {"account": 7}, by="bob")
+        error = refused.value
+        assert (error.run_id, error.job, error.state, error.requested_by) == (first.run_id, "settle", "queued", "ann")
+        assert f"run {first.run_id} of job 'settle' asks for the same and is queued (made at 20" in str(error)
+        assert " by ann), so nothing was asked for; wait for it, or insist: --again, in code again=True" in str(error)
+        assert len(app.runs()) == 1
+
+    def test_whoever_insists_gets_another(self, app: App) -> None:
+        first = app.trigger("settle", by="ann")
+        assert app.trigger("settle", by="ann", again=True).run_id > first.run_id
+
+    def test_other_parameters_another_job_another_time_and_a_key_are_other_requests(self, app: App) -> None:
+        app.trigger("by_hand", by="ann")
+        app.trigger("by_hand", {"days": 2}, by="ann")
+        app.trigger("settle", by="ann")
+        app.trigger("by_hand", by="ann", at="2036-01-01T00:00Z")
+        app.trigger("by_hand", by="ann", key="k")
+        assert len(app.runs()) == 5
+
+    def test_a_run_that_a_program_asked_for_counts_and_one_that_has_ended_does_not(self, app: App) -> None:
+        made = app.enqueue("by_hand")
+        with pytest.raises(AlreadyRequested, match=f"run {made.run_id} "):
+            app.trigger("by_hand", by="ann")
+        set_run(app, made.run_id, state="dead")
+        assert app.trigger("by_hand", by="ann").is_new
+
+    def test_a_due_time_under_way_does_not_count_for_it_answers_for_its_own_window(self, app: App) -> None:
+        tick = Requested("settle", "scheduled", params_hash=params_hash("settle", {}), schedule="settle", due_at_us=1)
+        app.ledger.enqueue([tick])
+        assert app.trigger("settle", by="ann").is_new
+
+    def test_a_program_gets_the_run_under_way_if_it_asks_for_a_unique_one(self, app: App) -> None:
+        first = app.enqueue("by_hand", unique=True)
+        assert app.enqueue("by_hand", unique=True) == (first.run_id, False)
+        assert app.enqueue("by_hand").is_new
+        with pytest.raises(InvalidParameters, match="key= or unique=True"):
+            app.enqueue("by_hand", unique=True, key="k")
+
+    def test_of_several_operators_who_press_at_the_same_moment_one_gets_a_run(self, app: App) -> None:
+        others = [App(app.ledger.url.text) for _ in range(3)]
+        for number in range(1, 11):
+            days = {"days": number}
+            answers = at_once([lambda each=each: each.trigger("by_hand", days, by="ann") for each in others])  # noqa: B023
+            [made] = [answer for answer in answers if isinstance(answer, Enqueued)]
+            refused = [answer.run_id for answer in answers if isinstance(answer, AlreadyRequested)]
+            assert refused == [made.run_id] * 2
+        for other in others:
+            other.close()
+
+    def test_of_several_who_backfill_at_the_same_moment_one_gets_runs(self, app: App) -> None:
+        others = [App(app.ledger.url.text) for _ in range(3)]
+        day = ("2026-01-01T00:00Z", "2026-01-01T23:00Z")
+        answers = at_once([lambda each=each: each.backfill("settle", *day, by="ann") for each in others])
+        assert [type(answer) for answer in answers].count(AlreadyRequested) == 2
+        assert len(app.runs()) == 24
+        for other in others:
+            other.close()
+
+    def test_it_holds_for_a_job_that_no_node_has_registered_yet(self, url: str) -> None:
+        apps = [App(url) for _ in range(3)]
+        for app in apps:
+            app.job(name="fresh", retries=4)(lambda days=1: None)
+        answers = at_once([lambda each=each: each.trigger("fresh", by="ann") for each in apps])
+        assert [type(answer) for answer in answers].count(AlreadyRequested) == 2
+        assert '"retries":4' in apps[0].ledger.job("fresh").policy
+        for app in apps:
+            app.close()

@@ -1,5 +1,6 @@
 """The commands with which operators change things. No node takes part, so that what they ask for stays as asked."""
 
+import json
 import signal
 import subprocess
 from pathlib import Path
@@ -56,6 +57,46 @@ def test_who_asks_is_by_default_whoever_is_logged_in(act, monkeypatch) -> None:
     monkeypatch.setenv("LOGNAME", "eve")
     run = act("trigger", "add", "-p", "a=3", "--json").json["run"]
     assert act("show", str(run), "--json").json["requested_by"] == "eve"
+
+
+def test_what_is_under_way_is_not_asked_for_again_unless_one_insists(act) -> None:
+    first = act("trigger", "add", "-p", "a=3", "--by", "ann", "--json").json["run"]
+    refused = act("trigger", "add", "-p", "a=3", "--by", "bob")
+    assert (refused.returncode, refused.stdout) == (4, "")
+    assert f"run {first} of job 'add' asks for the same and is queued (made at 2" in refused.stderr
+    assert "by ann), so nothing was asked for; wait for it, or insist: --again" in refused.stderr
+    told = act("trigger", "add", "-p", "a=3", "--json")
+    assert told.returncode == 4
+    known = json.loads(told.stdout)
+    assert (known["run"], known["new"], known["state"], known["requested_by"]) == (first, False, "queued", "ann")
+    assert act("trigger", "add", "-p", "a=3", "--again", "--json").json["new"]
+
+
+def test_a_run_shows_the_hash_of_what_was_asked_for(act) -> None:
+    runs = [act("trigger", "add", "-p", "a=3", "--again", "--json").json["run"] for _ in range(2)]
+    shown = [act("show", str(run), "--json").json["request_hash"] for run in runs]
+    assert shown[0] == shown[1]
+    act("trigger", "add", "-p", "a=4")
+    assert len({each["request_hash"] for each in act("runs", "--json").json}) == 2
+    assert shown[0] in act("show", str(runs[0])).stdout
+
+
+def test_a_run_that_is_being_repeated_is_not_repeated_again_unless_one_insists(act, ledger) -> None:
+    old = record(ledger, state="dead")
+    new = act("retry", str(old), "--json").json["run"]
+    refused = act("retry", str(old), "--json")
+    assert (refused.returncode, json.loads(refused.stdout)["run"]) == (4, new)
+    assert f"run {new} of job 'add' repeats run {old} already" in refused.stderr
+    assert act("retry", str(old), "--again").returncode == 0
+
+
+def test_a_backfill_under_way_is_not_repeated_unless_one_insists(act) -> None:
+    words = ["backfill", "settle", "--from", "2026-01-01", "--to", "2026-01-05", "--tz", "UTC"]
+    assert act(*words).returncode == 0
+    refused = act(*words)
+    assert refused.returncode == 4
+    assert "back-fills one of these due times already" in refused.stderr
+    assert act(*words, "--again").returncode == 0
 
 
 def test_the_same_key_twice_is_one_run(act) -> None:
