@@ -6,12 +6,14 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(shell command -v uv 2>/dev/null)
 PYTEST_ARGS ?=
+ORDERS ?= full
+INTERLEAVED := tests/fence/test_interleavings.py tests/ledger/test_hot_interleavings.py tests/leases/test_sql_interleavings.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test check format bench clean
+.PHONY: help setup servers demo test interleave check format bench clean
 
 help:  ## list the targets
-	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## make .venv with everything in it
 
@@ -36,6 +38,9 @@ demo: $(READY)  ## three nodes on SQLite, of which the busiest is killed; then e
 test: $(READY) servers  ## all tests, against real servers
 	@$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
+interleave: $(READY) servers  ## every order of statements of two and three sessions, counted
+	@FENCEPOST_INTERLEAVE=$(ORDERS) $(BIN)/python -m pytest -q -n 2 --dist loadscope --timeout 3600 $(INTERLEAVED) $(PYTEST_ARGS)
+
 check: $(READY)  ## format, lint, types, direction of imports
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .
 	@$(BIN)/mypy
@@ -45,7 +50,7 @@ format: $(READY)  ## put the code into shape
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 bench: $(READY) servers  ## locks and runs, measured side by side with the barest equivalent
-	@for program in leases takeover throughput ticks scale; do \
+	@for program in leases takeover throughput ticks scale fence; do \
 	  echo "== bench/$$program.py"; $(BIN)/python bench/$$program.py || failed="$$failed $$program"; \
 	done; test -z "$$failed" || { echo "short of their targets:$$failed"; exit 1; }
 

@@ -54,3 +54,18 @@ def test_bench_takeover_keeps_its_promise() -> None:
     redis = last_line(output)["stores"]["redis"]
     assert redis["kept"] is True
     assert 0 < redis["kill_p99_s"] <= 4
+
+
+def test_interleave_counts_the_orders_it_tried() -> None:
+    scene = "writer_whose_run_is_reaped and postgres"
+    made = ["make", "-o", ".venv/.ready", "-o", "servers"]  # they are here, or this test would not run
+    ended = subprocess.run(
+        [*made, "interleave", "ORDERS=part", f'PYTEST_ARGS=-n0 -k "{scene}"'],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "16  writer whose run is reaped: postgres-repeatable read" in ended.stdout
+    assert "48  orders in 3 scenes" in ended.stdout

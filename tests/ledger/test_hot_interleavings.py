@@ -21,14 +21,15 @@ from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.planning import SchedulePlan, plan
 from fencepost.ledger.promoting import promote_stranded
 from fencepost.ledger.reaping import reap
-from tests.interleaving import Order, at_random, chosen, interrupted_once
+from tests.interleaving import Order, at_random, chosen, interrupted_once, is_full
 from tests.ledger.conftest import RUNTIME
 from tests.ledger.hot_scene import HORIZON_US, Scene, ending, failed, replaces, skips, tick, waits
 from tests.ledger.steps import Act, Actor, Watcher, played
 from tests.ledger.test_hot_planning import add_schedule
 
 CLAIM_STEPS, FINISH_STEPS, REAP_STEPS = 12, 11, 12
-PART = 16
+PART = 20
+MORE = 8  # times as many random ones where there is time
 
 
 @pytest.fixture(scope="module", params=["postgres", "mariadb"])
@@ -126,7 +127,8 @@ def assert_sound(scene: Scene, schedule: object) -> None:
 
 
 def orders(counts: Sequence[int], mixed: int = 25) -> Iterator[Order]:
-    return chosen((*interrupted_once(counts), *at_random(counts, mixed)), part=PART)
+    many = mixed * MORE if is_full() else mixed
+    return chosen((*interrupted_once(counts), *at_random(counts, many)), part=PART)
 
 
 def drained(scene: Scene) -> list[int]:
