@@ -1,8 +1,8 @@
 """The fifth story: two instances copy a configuration at once, and the target must never be a mixture.
 
 The job copies all settings from their source to the target. The first instance has read version 1 and copied half of
-it when it stands still (SIGSTOP) for longer than its ttl. The source goes on to version 2. The second instance takes the
-run over and copies version 2. Then the first wakes up, and goes on with the second half of version 1. All the while
+it when it stands still (SIGSTOP) for longer than its ttl. The source goes on to version 2. The second instance takes
+the run over and copies version 2. Then the first wakes up, and goes on with the second half of version 1. All the while
 somebody looks at the target. The ledger is elsewhere: the target is a database that only receives effects.
 
 *Unprotected*, with a statement per setting, the target ends as half of each version. *Protected* by

@@ -4,8 +4,8 @@ The database has done it, but the application never hears of it: the network swa
 attempt fails, and the run is tried again, as it has to be: it might as well not have happened.
 
 *Unprotected*, the customer is charged twice. *Protected*, the charge has a key that is committed with it: the second
-attempt finds it, charges nothing, and returns the receipt of the first. (``--how final``: the end of the run is committed
-with the charge as well. Then there is nothing to try again.)
+attempt finds it, charges nothing, and returns the receipt of the first. With ``--how final`` the end of the run is
+committed with the charge as well; then there is nothing to try again.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@ processes the month again. Both look for orders that are not settled, and both f
 sure of it, where in life it takes a while until it happens.
 
 *Unprotected*, each pays what it found: every order is paid twice. *Protected* with ``--how once`` (the default), each
-order is paid under a key that belongs to the order, whoever pays it. With ``--how take`` the orders are shared out: each
-takes rows that the other has not taken. Either way both runs are in the history, with their parameters and hashes.
+order is paid under a key that belongs to the order, whoever pays it. With ``--how take`` the orders are shared out:
+each takes rows that the other has not taken. Either way both runs are in the history, with parameters and hashes.
 """
 
 from __future__ import annotations
