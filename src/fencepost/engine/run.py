@@ -25,13 +25,13 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.core.fencing import FencingToken
-from fencepost.core.policy import Policy
+from fencepost.core.policy import Effects, Policy
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.tick import instant
 from fencepost.engine.context import RunContext
@@ -62,7 +62,10 @@ class Window(NamedTuple):
 class Run:
     """One attempt at a run, in the hands of its job."""
 
-    __slots__ = ("_claim", "_context", "_job", "_log", "_params", "_progress", "has_ended", "started_at")
+    __slots__ = (
+        *("_claim", "_context", "_job", "_log", "_params", "_progress"),
+        *("has_ended", "started_at", "was_told_of_keys"),
+    )
 
     def __init__(self, job: Job, claim: Claim, context: RunContext) -> None:
         self._job = job
@@ -73,6 +76,7 @@ class Run:
         self._progress: Progress | None = None
         self.started_at = context.runtime.monotonic()
         self.has_ended = False  # within a transaction of its own: whatever it does now, it has succeeded
+        self.was_told_of_keys = False  # see `fencepost.engine.keying`
 
     def __repr__(self) -> str:
         return f"<Run {self.id} of {self.job!r}, attempt {self.attempt}, token {self.token}>"
@@ -199,7 +203,35 @@ class Run:
         """
         from fencepost.engine.transactions import transaction  # noqa: PLC0415 - most runs open none
 
-        return transaction(self, self._context, source, final=final)
+        opened = transaction(self, self._context, source, final=final)
+        if final or self.policy.effects is not Effects.IDEMPOTENT:
+            return opened
+        from fencepost.engine.keying import noticing_keys  # noqa: PLC0415 - as above
+
+        return noticing_keys(self, self._context, opened)
+
+    def take(self, tx: Any, query: Any, *, limit: int, params: Sequence[Any] = ()) -> list[Any]:
+        """Return up to `limit` rows that no other reader holds, and hold them until the transaction `tx` ends.
+
+        ::
+
+            with run.transaction() as tx:
+                for (order,) in run.take(tx, "SELECT id FROM orders WHERE settled IS NULL ORDER BY id", limit=100):
+                    ...  # settle it in this transaction
+
+        For several readers of one table: the same job on several nodes, or several jobs. ``LIMIT`` and ``FOR UPDATE
+        SKIP LOCKED`` are added to the query, which must have an order. An empty list means that nothing is free.
+
+        Args:
+            tx: what `transaction` has handed out, or another connection of yours with a transaction open.
+            query: SQL with ``%s`` for each parameter, or a ``select()`` of SQLAlchemy.
+            limit: how many rows at most.
+            params: the parameters of SQL that is a text.
+        """
+        from fencepost.fence.taking import take  # noqa: PLC0415 - as above
+
+        self.raise_if_stopped()
+        return take(tx, query, limit=limit, params=params)
 
     @property
     def shows_progress(self) -> bool:

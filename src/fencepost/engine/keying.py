@@ -1,0 +1,52 @@
+"""Noticing a forgotten key: transactions of jobs that rely on keys alone (``effects="idempotent"``).
+
+Such a job takes no lock, and its runs may overlap. A transaction that commits without anything by which its effects
+land once (`run.once`, `fencepost.idempotent`, `Sequence.advance`, `run.take`, or the run's own end) may then be
+repeated by another run. That is allowed, since it may be harmless (an upsert), but it is not silent: the log and the
+journal tell of the first such transaction of an attempt. A transaction that only reads needs no `run.transaction`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, suppress
+from typing import TYPE_CHECKING, TypeVar
+
+from fencepost.core.keyed import watching
+from fencepost.errors import FencepostError
+
+if TYPE_CHECKING:
+    from fencepost.engine.context import RunContext
+    from fencepost.engine.run import Run
+
+T = TypeVar("T")
+
+UNKEYED_WRITE = "write without a key"
+_WHY = (
+    "a transaction was committed in which nothing lands once by a key, though its job is declared idempotent: another "
+    "run may repeat it; use run.once, or declare the job otherwise"
+)
+
+
+@contextmanager
+def noticing_keys(run: Run, context: RunContext, opened: AbstractContextManager[T]) -> Iterator[T]:
+    """Enter `opened`, a transaction of `run`; when it has committed without a key, tell so, once."""
+    with opened as tx, watching(tx) as watch:
+        yield tx
+    if not watch.has_key and not run.was_told_of_keys:
+        run.was_told_of_keys = True
+        _tell(run, context)
+
+
+def _tell(run: Run, context: RunContext) -> None:
+    run.log.warning("%s: %s", run.label, _WHY)
+    with suppress(FencepostError):  # the log has it, and the effect is committed in any case
+        context.ledger().journal(
+            what=UNKEYED_WRITE,
+            job=run.job,
+            run_id=run.id,
+            schedule=run.schedule,
+            token=run.token,
+            reason=_WHY,
+            detail={"node": run.node, "attempt": run.attempt},
+        )
