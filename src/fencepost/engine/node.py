@@ -50,6 +50,7 @@ from fencepost.ledger.pruning import Retention
 from fencepost.ledger.waking import listener
 
 LEADER = "fencepost/leader"
+_ONLY_AS_A_MEMBER = ("planner", "reaper")
 _LOOP_ENDS_WITHIN_S = 5.0
 _IN_DOUBT = "the ledger does not answer; its effects are fenced, so it goes on until one of them has to land"
 
@@ -402,6 +403,9 @@ class Node:
             self._emit(Event(What.LEDGER_TROUBLE, node=self._settings.name, reason=f"{name}: {kind}{text}"))
 
     def _is_well(self, name: str) -> None:
+        """Tell that trouble is over; not if the step went well because, without an identity, it asked for nothing."""
+        if self._membership.member is None and name in _ONLY_AS_A_MEMBER:
+            return
         if self._troubled.pop(name, None) is not None:
             self._emit(Event(What.LEDGER_BACK, node=self._settings.name, reason=name))
 
