@@ -105,7 +105,7 @@ def bad_network(scene: Scene) -> Iterator[tuple[Engine, LostReply]]:
 def tell(scene: Scene) -> stage.Claims:
     scene.do("CREATE TABLE story_charge (n SERIAL, receipt VARCHAR(20), order_id BIGINT, cents BIGINT, attempt BIGINT)")
     stage.migrate(scene.ledger_url)
-    app = stage.app_on(scene, scene.ledger_url)
+    app = stage.app_on(scene, scene.ledger_url, ttl="10s")
     with bad_network(scene) as (engine, fault):
         declare(app, scene, engine)
         with app.running():

@@ -24,6 +24,7 @@ from fencepost import App, Run, at, work_key
 ORDERS = 8
 MONTH = "2026-01"
 OPEN = "SELECT id FROM story_order WHERE month = :month AND settled_by IS NULL ORDER BY id"
+TAKEN = "SELECT id FROM story_order WHERE month = %s AND settled_by IS NULL ORDER BY id"
 PAY = "INSERT INTO story_settlement (order_id, run_id, token) VALUES (:order_id, :run_id, :token)"
 CLOSE = "UPDATE story_order SET settled_by = :run_id WHERE id = :order_id"
 TWICE = "SELECT order_id FROM story_settlement GROUP BY order_id HAVING count(*) > 1"
@@ -34,6 +35,7 @@ class Settlement:
 
     def __init__(self, scene: Scene) -> None:
         self._scene = scene
+        self._both_are_here = threading.Barrier(2)
         self._both_have_looked = threading.Barrier(2)
 
     def __call__(self, run: Run, month: str) -> None:
@@ -59,9 +61,10 @@ class Settlement:
             run.in_transaction(pay)
 
     def _sharing(self, run: Run, month: str) -> None:
-        """Half for each, at the same moment; whoever takes again finds nothing left."""
+        """Each takes half of what it finds, while the other holds its own."""
+        self._both_are_here.wait(stage.DEADLINE_S)
         with run.transaction() as tx:
-            rows = run.take(tx, text(OPEN).bindparams(month=month), limit=ORDERS // 2)
+            rows = run.take(tx, TAKEN, params=[month], limit=ORDERS // 2)
             self._both_have_looked.wait(stage.DEADLINE_S)
             for (order_id,) in rows:
                 self._pay(tx, run, order_id)
@@ -84,7 +87,7 @@ def declare(app: App, scene: Scene, due_at: datetime) -> None:
     def settle_month(run: Run, month: str) -> None:
         settlement(run, month)
 
-    @app.job(retries=0)
+    @app.job(retries=0, isolation="read committed" if scene.how == "take" else None)
     def process_again(run: Run, month: str, ticket: str) -> None:
         settlement(run, month)
 
@@ -97,7 +100,7 @@ def tell(scene: Scene) -> stage.Claims:
         f"INSERT INTO story_order (id, month) VALUES {orders}",
     )
     stage.migrate(scene.ledger_url)
-    app = stage.app_on(scene, scene.ledger_url)
+    app = stage.app_on(scene, scene.ledger_url, ttl="10s")
     declare(app, scene, datetime.now(UTC) + timedelta(seconds=0.5))
     with app.running():
         asked = {"month": MONTH, "ticket": "T-17"}

@@ -110,8 +110,8 @@ def prefixed(url: str) -> str:
     return f"{url}{'&' if '?' in url else '?'}prefix={PREFIX}"
 
 
-def app_on(scene: Scene, ledger_url: str) -> App:
-    return App(ledger_url, name=scene.name, ttl=TTL, slots=4)
+def app_on(scene: Scene, ledger_url: str, *, ttl: str = TTL) -> App:
+    return App(ledger_url, name=scene.name, ttl=ttl, slots=4)
 
 
 # -- the director's part ---------------------------------------------------------------------------------------------
