@@ -166,6 +166,20 @@ class TestKeyedRuns:
         assert [each.run_id for each in claims] == ids
         assert [scene.holder(each.exclusive_key) for each in claims] == [(each.run_id, each.token) for each in claims]
 
+    def test_what_makes_good_for_several_ticks_waits_where_a_tick_would_be_skipped(self, scene: Scene) -> None:
+        now_us = scene.now_us()
+        first, late, tick_after = scene.add(
+            tick("s", now_us - 9, exclusive_key="k"),
+            tick("s", now_us - 5, exclusive_key="k", first_due_at_us=now_us - 8, ticks=4),
+            tick("s", now_us - 4, exclusive_key="k"),
+        )
+        claimed = scene.claim(decide=skips)
+        assert [each.run_id for each in claimed.claims] == [first]
+        assert [each.run_id for each in claimed.blocked] == [late]
+        assert [each.run_id for each in claimed.skipped] == [tick_after]
+        scene.finish(ending(claimed.claims[0], "succeeded", "succeeded"))
+        assert scene.claim_one().run_id == late
+
     def test_tick_that_may_not_overlap_is_skipped_with_a_reason(self, scene: Scene) -> None:
         now_us = scene.now_us()
         first, second = scene.add(*(tick("s", now_us - early, exclusive_key="k") for early in (2, 1)))

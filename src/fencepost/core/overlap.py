@@ -12,6 +12,9 @@ replace      has the holder stopped       as a tick; but a retry waits
 allow        starts                       starts
 ===========  ===========================  ========================================
 
+A run that makes good for several late ticks is treated as if it had been requested: after an outage it comes together
+with the last tick that was planned before, and if that one happened to start first, the whole stretch would be skipped.
+
 With `exclusive`, runs that share the key exclude each other whatever job they belong to; ``allow`` then
 means ``queue``, for a key nobody respects would be none. A retry replaces nobody: the holder is newer.
 """

@@ -35,7 +35,10 @@ MOST_AT_ONCE = 500
 
 
 class Overlap(Protocol):
-    """Decides about a run that is about to be claimed. Pure."""
+    """Decides about a run that is about to be claimed. Pure.
+
+    `is_tick`: it stands for one due time. What makes good for several is no tick in this sense.
+    """
 
     def __call__(self, job: str, *, is_tick: bool, attempts: int, key_is_taken: bool) -> Decision: ...
 
@@ -238,7 +241,7 @@ class _Counter:
             holder, last_token = held[key]
             decision = self._decide(
                 found.job,
-                is_tick=(origin_key or "").startswith("tick:"),
+                is_tick=(origin_key or "").startswith("tick:") and found.ticks == 1,
                 attempts=found.attempt,
                 key_is_taken=holder is not None,
             )
