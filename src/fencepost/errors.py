@@ -7,6 +7,7 @@
     │   ├── EffectsMissing        a database that is to receive effects lacks the tables for it
     │   ├── InvalidApp            "shop.jobs:app" does not import, or is no application
     │   ├── InvalidDuration       "5 parsecs"
+    │   ├── InvalidHeader         a fencing header of a request that makes no sense
     │   ├── InvalidJob            a function that cannot be a job
     │   ├── InvalidName           a name that is empty, too long or has odd characters
     │   ├── InvalidParameters     parameters that do not fit the job's function, or are no JSON
@@ -26,7 +27,7 @@
     │   └── TickDone              this due time has been done already
     ├── DuplicateRequest          this key was used before, for something else
     │   └── AlreadyRequested      the same was asked for before, and has not ended; insist with again=True
-    ├── IdempotencyConflict       this key was used before, with other arguments
+    ├── IdempotencyConflict       this key was used before, for something else
     ├── IllegalMove               a run cannot go that way from its state
     ├── LedgerUnavailable         the outcome is unknown: no answer, or a broken one
     ├── NotInLedger               what was named is not on record
@@ -69,6 +70,10 @@ class InvalidApp(ConfigurationError):
 
 class InvalidDuration(ConfigurationError, ValueError):
     """A text or number that is no duration."""
+
+
+class InvalidHeader(ConfigurationError, ValueError):
+    """The header in which a writer shows its token makes no sense; the message says why."""
 
 
 class InvalidJob(ConfigurationError, TypeError):
@@ -228,14 +233,17 @@ class AlreadyRequested(DuplicateRequest):
 
 
 class IdempotencyConflict(FencepostError):
-    """An idempotency key was used before, with other arguments. Nothing was done."""
+    """An idempotency key was used before, for something else. Nothing was done."""
 
-    def __init__(self, key: str, what: str) -> None:
+    def __init__(self, key: str, name: str, *, job: str | None = None, run_id: int | None = None) -> None:
+        by = f" by run {run_id} of {job!r}" if run_id is not None else ""
         super().__init__(
-            f"the key {key!r} already stands for {what} with other arguments; nothing was done: use another key, "
-            "or the same arguments"
+            f"the key {key!r} was used before{by} for something else than this call of {name}: with other arguments, "
+            "or for other work; nothing was done. Use another key, or the same arguments"
         )
         self.key = key
+        self.job = job
+        self.run_id = run_id
 
 
 class SequenceConflict(FencepostError):

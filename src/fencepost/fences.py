@@ -15,22 +15,40 @@ databases there is ``run.transaction()``.
 from __future__ import annotations
 
 import os
+from typing import TYPE_CHECKING, Any
 
 from fencepost.core.duration import Duration, seconds
 from fencepost.core.fencing import Claimant, FencingToken, Mark
 from fencepost.errors import LeaseLost
 from fencepost.fence import file
 from fencepost.fence.file import file_mark
+from fencepost.fence.http import RequestFence, raise_if_stale
+from fencepost.fence.http_asgi import AsgiFence
+from fencepost.fence.http_header import fence_headers
+from fencepost.fence.http_wsgi import WsgiFence
+from fencepost.fence.marks import Marks, MemoryMarks, RedisMarks
 from fencepost.fence.redis import RedisFence
 from fencepost.threaded import ThreadedRuntime
 
+if TYPE_CHECKING:
+    from fencepost.fence.sql_marks import SqlMarks
+
 __all__ = [
+    "AsgiFence",
     "Claimant",
     "FencingToken",
     "LeaseLost",
     "Mark",
+    "Marks",
     "RedisFence",
+    "RequestFence",
+    "WsgiFence",
+    "fence_headers",
     "file_mark",
+    "marks_in_memory",
+    "marks_in_redis",
+    "marks_in_sql",
+    "raise_if_stale",
     "write_fenced",
 ]
 
@@ -56,3 +74,28 @@ def write_fenced(
     """
     timeout_s = seconds(timeout, what="timeout")
     file.write_fenced(path, content, token, runtime=_RUNTIME, timeout_s=timeout_s, accept_risk=accept_risk)
+
+
+def marks_in_memory() -> MemoryMarks:
+    """Return marks for a service that is one process with one worker; they are gone when it ends."""
+    return MemoryMarks(_RUNTIME)
+
+
+def marks_in_redis(client: Any, *, prefix: str = "fencepost:fence:") -> RedisMarks:
+    """Return marks that all workers of a service share, in Redis or Valkey; `client` is as for `RedisFence`."""
+    return RedisMarks(client, prefix=prefix)
+
+
+def marks_in_sql(source: Any, *, prefix: str = "fencepost_", schema: str | None = None) -> SqlMarks:
+    """Return marks in the database of a service, which its own transactions can check.
+
+    The tables are made by ``fencepost effects install URL``.
+
+    Args:
+        source: a SQLAlchemy engine, or a function that returns a fresh connection, which is closed after use.
+        prefix: that of the tables.
+        schema: where the tables are, on PostgreSQL.
+    """
+    from fencepost.fence.sql_marks import SqlMarks  # noqa: PLC0415 - the others can do without SQLAlchemy
+
+    return SqlMarks(source, _RUNTIME, prefix=prefix, schema=schema)

@@ -1,0 +1,187 @@
+"""What a service answers to writers that show a token: let in, stale, none, or not understood. No sockets here.
+
+==========================================  =====================================================
+a request with an unsafe method, and        is answered
+==========================================  =====================================================
+a token that is not older than the mark     by the application; the mark is raised to the token
+an older one                                409, a problem of type `STALE`
+no token                                    428, or by the application with ``required=False``
+a header that makes no sense                400
+a key that does not guard this service      400
+marks that cannot be asked                  503: whether it may write is unknown, so it does not
+==========================================  =====================================================
+
+Bodies are ``application/problem+json`` (RFC 9457). Methods that write nothing (GET, HEAD, OPTIONS, TRACE) pass.
+
+**Promises.** Once a token was let in, no older one of its key is.
+
+**Not promised.** That a request which was let in is still the newest when the application writes: raising the mark and
+the application's own transaction are two steps, and between them the request, or this service, may be paused while a
+newer holder is let in and writes. The window is as long as the request takes. To close it, keep the marks in the
+database that is written to (`SqlMarks`) and make the check the last statement of the transaction::
+
+    fence = request.scope["fencepost.fence"]      # WSGI: environ["fencepost.fence"]
+    with engine.begin() as tx:
+        tx.execute(…)
+        fence.check(tx)                           # LeaseLost rolls it back, and becomes a 409
+
+**No authentication.** Whoever may send requests may send tokens, and one with a high token keeps others out: put the
+middleware behind what tells who is asking, and name the `keys` that guard the service.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any
+
+from fencepost.core.fencing import NOTHING_WRITTEN, Claimant, FencingToken, fencing_of
+from fencepost.errors import ConfigurationError, InvalidHeader, LeaseLost
+from fencepost.fence.http_header import NAME, parsed
+from fencepost.fence.marks import Marks, Stale
+
+SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
+PLACE = "fencepost.fence"
+STALE = "urn:fencepost:problem:stale-token"
+MISSING = "urn:fencepost:problem:token-required"
+GARBLED = "urn:fencepost:problem:invalid-token"
+UNKNOWN = "urn:fencepost:problem:marks-unavailable"
+CONTENT_TYPE = "application/problem+json"
+
+_LOG = logging.getLogger("fencepost.fence")
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """An answer in place of the application's."""
+
+    status: HTTPStatus
+    type: str
+    title: str
+    detail: str
+    more: Mapping[str, Any] | None = None
+
+    @property
+    def body(self) -> bytes:
+        """The problem as JSON."""
+        told = {"type": self.type, "title": self.title, "status": int(self.status), "detail": self.detail}
+        return json.dumps({**told, **(self.more or {})}).encode()
+
+
+@dataclass(slots=True)
+class RequestFence:
+    """What the application finds in the request: who writes, and whether it still may."""
+
+    fencing: FencingToken
+    marks: Marks
+    stale: Stale | None = None  # what the last check found
+
+    def check(self, connection: Any = None) -> None:
+        """Raise `LeaseLost` if a newer holder was let in since.
+
+        With a connection to the database that holds the marks, the mark is locked against being raised until the
+        transaction ends: make it the last statement. Without one, the marks are asked again, which narrows the window
+        and does not close it.
+        """
+        if connection is None:
+            self.stale = self.marks.admit(self.fencing)
+        elif (check_in := getattr(self.marks, "check_in", None)) is not None:
+            self.stale = check_in(connection, self.fencing)
+        else:
+            raise TypeError(
+                f"{type(self.marks).__name__} are in no database, so they cannot be checked in a transaction; keep "
+                "the marks in the database that is written to, or call check() without a connection"
+            )
+        if self.stale is not None:
+            raise LeaseLost(self.fencing.key, self.fencing.token, f"{self.stale.why}; {NOTHING_WRITTEN}")
+
+
+@dataclass(frozen=True, slots=True)
+class Gate:
+    """Which requests need a token, and which tokens are let in. `methods` None: all that are not safe."""
+
+    marks: Marks
+    required: bool = True
+    methods: Collection[str] | None = None
+    keys: Collection[str] | None = None
+
+    def guards(self, method: str) -> bool:
+        """Whether a request with this method has to show a token."""
+        return method.upper() not in SAFE if self.methods is None else method.upper() in self.methods
+
+    def judge(self, header: str | None) -> RequestFence | Problem | None:
+        """Judge a request with a guarded method by its header; None lets it in without a fence. May block."""
+        if header is None:
+            return _missing() if self.required else None
+        try:
+            offered = parsed(header)
+        except InvalidHeader as error:
+            return _garbled(str(error))
+        if self.keys is not None and offered.key not in self.keys:
+            return _garbled(f"key {offered.key!r} does not guard this service")
+        return self._admitted(offered)
+
+    def _admitted(self, offered: FencingToken) -> RequestFence | Problem:
+        try:
+            stale = self.marks.admit(offered)
+        except ConfigurationError:
+            raise
+        except Exception:  # noqa: BLE001 - whatever keeps us from knowing, the request must not write
+            _LOG.exception("the marks could not be asked about key %r, so a request was turned away", offered.key)
+            return _unknown()
+        return RequestFence(offered, self.marks) if stale is None else stale_problem(offered, stale)
+
+
+def stale_problem(offered: FencingToken, stale: Stale) -> Problem:
+    """Answer a stale writer: it has lost its lease, and is not to try again."""
+    current = None if stale.mark is None else stale.mark.token
+    return Problem(
+        HTTPStatus.CONFLICT,
+        STALE,
+        "A stale writer was refused",
+        f"{stale.why}; {NOTHING_WRITTEN}",
+        {"key": offered.key, "token": offered.token, "current_token": current},
+    )
+
+
+def lost_problem(fence: RequestFence, lost: LeaseLost) -> Problem | None:
+    """Answer for an application that found its writer stale; None if what it lost is another lease, of its own."""
+    if (lost.name, lost.token) != (fence.fencing.key, fence.fencing.token):
+        return None
+    return stale_problem(fence.fencing, fence.stale or Stale(None, lost.reason))
+
+
+def raise_if_stale(claimant: Claimant, response: Any) -> None:
+    """Raise `LeaseLost` if a service refused the writer as stale. Takes a response of requests, httpx or urllib3."""
+    status = getattr(response, "status_code", None) or getattr(response, "status", None)
+    if status != HTTPStatus.CONFLICT or CONTENT_TYPE not in response.headers.get("content-type", ""):
+        return
+    problem = response.json()
+    if problem.get("type") == STALE:
+        shown = claimant if isinstance(claimant, FencingToken) else fencing_of(claimant)
+        raise LeaseLost(shown.key, shown.token, f"a service refused it: {problem.get('detail')}")
+
+
+def _missing() -> Problem:
+    return Problem(
+        HTTPStatus.PRECONDITION_REQUIRED,
+        MISSING,
+        "A fencing token is required",
+        f"requests that write have to show a token in the header {NAME}; {NOTHING_WRITTEN}",
+    )
+
+
+def _garbled(why: str) -> Problem:
+    return Problem(HTTPStatus.BAD_REQUEST, GARBLED, "The fencing token was not understood", f"{why}; {NOTHING_WRITTEN}")
+
+
+def _unknown() -> Problem:
+    return Problem(
+        HTTPStatus.SERVICE_UNAVAILABLE,
+        UNKNOWN,
+        "The fence did not answer",
+        f"whether this token may still write is unknown; {NOTHING_WRITTEN}, try again",
+    )

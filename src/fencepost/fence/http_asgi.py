@@ -1,0 +1,90 @@
+"""The fence as ASGI middleware, for FastAPI, Starlette, Django and whatever else speaks it. Needs asyncio.
+
+::
+
+    app = AsgiFence(app, marks=…)                       # or, with Starlette: app.add_middleware(AsgiFence, marks=…)
+
+A `LeaseLost` that the application raises for its own request becomes a 409, unless the answer has begun. Frameworks
+that answer every exception themselves have to let it pass: with Starlette and FastAPI use ``add_middleware``. What is
+not HTTP, such as WebSockets, passes unjudged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from typing import Any
+
+from fencepost.errors import LeaseLost
+from fencepost.fence.http import CONTENT_TYPE, PLACE, Gate, Problem, RequestFence, lost_problem
+from fencepost.fence.http_header import NAME
+from fencepost.fence.marks import Marks
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+App = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+_HEADER = NAME.lower().encode()
+
+
+class AsgiFence:
+    """Lets requests that write through to `app` only with a token that is not stale: see `fencepost.fence.http`."""
+
+    def __init__(
+        self,
+        app: App,
+        *,
+        marks: Marks,
+        required: bool = True,
+        methods: Collection[str] | None = None,
+        keys: Collection[str] | None = None,
+    ) -> None:
+        self._app = app
+        self._gate = Gate(marks, required=required, methods=methods, keys=keys)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not self._gate.guards(scope["method"]):
+            await self._app(scope, receive, send)
+            return
+        verdict = await self._judged(_header(scope))
+        if isinstance(verdict, Problem):
+            await _answer(verdict, send)
+        elif verdict is None:
+            await self._app(scope, receive, send)
+        else:
+            await self._fenced(verdict, scope, receive, send)
+
+    async def _judged(self, header: str | None) -> RequestFence | Problem | None:
+        if self._gate.marks.blocks:
+            return await asyncio.to_thread(self._gate.judge, header)
+        return self._gate.judge(header)
+
+    async def _fenced(self, fence: RequestFence, scope: Scope, receive: Receive, send: Send) -> None:
+        has_begun = False
+
+        async def noting(message: Message) -> None:
+            nonlocal has_begun
+            has_begun = True
+            await send(message)
+
+        try:
+            await self._app({**scope, PLACE: fence}, receive, noting)
+        except LeaseLost as lost:
+            problem = lost_problem(fence, lost)
+            if has_begun or problem is None:
+                raise
+            await _answer(problem, send)
+
+
+def _header(scope: Scope) -> str | None:
+    values = [value.decode("latin-1") for name, value in scope["headers"] if name.lower() == _HEADER]
+    return ", ".join(values) if values else None
+
+
+async def _answer(problem: Problem, send: Send) -> None:
+    body = problem.body
+    headers = [(b"content-type", CONTENT_TYPE.encode()), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": int(problem.status), "headers": headers})
+    await send({"type": "http.response.body", "body": body})
