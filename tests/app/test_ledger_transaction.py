@@ -11,7 +11,9 @@ from sqlalchemy import Connection, Engine, text
 from fencepost.engine.engines import engine_of
 from fencepost.errors import LeaseLost, TransactionConflict, TransactionTooLong
 from fencepost.fence.ledger_transaction import LedgerTransaction
-from fencepost.fence.run_row import RunRow, Terms
+from fencepost.fence.run_row import Fence, RunRow
+from fencepost.fence.sources.source import Source
+from fencepost.fence.terms import Terms
 from fencepost.ledger.ledger import Ledger
 from fencepost.testing import until
 from tests.app.surroundings import RUNTIME
@@ -201,11 +203,11 @@ def test_savepoints_and_orm_sessions_work_inside(stand: Stand) -> None:
 
 
 @pytest.mark.parametrize("source", ["postgresql://db", None])
-def test_anything_but_sqlalchemy_is_refused_with_what_is_taken(source: object) -> None:
+def test_anything_but_a_connection_is_refused_with_what_is_taken(source: object) -> None:
     row = RunRow("run", 1, TOKEN, "run 1")
     terms = Terms(RUNTIME, "read committed", 5.0, check_trust=lambda: None, refused=lambda _: None)
     with pytest.raises(TypeError, match="SQLAlchemy Engine or Connection"):
-        LedgerTransaction(source, row, terms)  # type: ignore[arg-type]
+        LedgerTransaction(source, row, terms)
 
 
 def test_another_database_is_told_from_the_ledgers(stand: Stand) -> None:
@@ -295,18 +297,20 @@ class TestOnServers:
             took.set()
 
         transaction = stand.begin()
-        checked = transaction._database.check
-
-        def check_and_pause(connection: Connection, row: RunRow) -> bool:
-            is_ours = checked(connection, row)
-            RUNTIME.spawn("successor", successor)
-            until(lambda: stand.waiters() > 0, 10, what="the successor waits for the row")
-            order.append("committed")
-            return is_ours
-
-        transaction._database.check = check_and_pause  # type: ignore[method-assign]
         with transaction as tx:
             stand.write(tx)
+            database = transaction._database
+            assert database is not None
+            checked = database.check
+
+            def check_and_pause(source: Source, fence: Fence) -> bool:
+                is_ours = checked(source, fence)
+                RUNTIME.spawn("successor", successor)
+                until(lambda: stand.waiters() > 0, 10, what="the successor waits for the row")
+                order.append("committed")
+                return is_ours
+
+            database.check = check_and_pause  # type: ignore[method-assign]
         assert took.wait(5)
         assert order == ["committed", "taken over"]
         assert stand.effects_now() == [1]

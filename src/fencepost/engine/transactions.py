@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from sqlalchemy import Connection, Engine
 from sqlalchemy.exc import DBAPIError
 
 from fencepost.core.runs import Ending
 from fencepost.core.states import Move, RunState, next_state, outcome_of
 from fencepost.engine.engines import engine_of
-from fencepost.errors import FencepostError, LedgerUnavailable
-from fencepost.fence.ledger_transaction import LedgerTransaction
-from fencepost.fence.run_row import RunRow, Terms
+from fencepost.engine.which_fence import fence_of, run_row
+from fencepost.errors import FencepostError, LedgerUnavailable, TransactionConflict
+from fencepost.fence.run_row import Fence, RunRow
+from fencepost.fence.sources import source_of
+from fencepost.fence.sources.source import Source
+from fencepost.fence.terms import Terms
+from fencepost.fence.transaction import FencedTransaction
+from fencepost.fence.troubles import REPEATABLE, trouble_of
+from fencepost.ledger.callers import cursor_of
 from fencepost.ledger.dialects import Trouble
 from fencepost.ledger.dialects.hot import Endings, hot_words
 from fencepost.ledger.finishing import end_keyed
@@ -22,17 +27,17 @@ from fencepost.ledger.finishing import end_keyed
 if TYPE_CHECKING:
     from fencepost.engine.context import RunContext
     from fencepost.engine.run import Run
-    from fencepost.ledger.dialects import Cursor
     from fencepost.ledger.ledger import Ledger
+
+T = TypeVar("T")
 
 REFUSED_WRITE = "refused write"
 _TRY_AGAIN_AFTER_S = 0.2
+_SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 
 
 @contextmanager
-def transaction(
-    run: Run, context: RunContext, source: Engine | Connection | None, *, final: bool
-) -> Iterator[Connection]:
+def transaction(run: Run, context: RunContext, source: Any, *, final: bool) -> Iterator[Any]:
     """Begin, hand out the connection, and commit behind the fence."""
     # Whatever else changes the row while the transaction is open would end it under repeatable read.
     send_progress_again = run.hold_progress()
@@ -44,7 +49,34 @@ def transaction(
         send_progress_again()
 
 
-def _begun(stack: ExitStack, run: Run, context: RunContext, make: Callable[[], LedgerTransaction]) -> Connection:
+def in_transaction(
+    run: Run, context: RunContext, work: Callable[[Any], T], source: Any, *, final: bool, tries: int
+) -> T:
+    """Do `work` in a fenced transaction, and again in a new one if the database gave it up through nobody's fault."""
+    if tries < 1:
+        raise ValueError(f"tries={tries}: at least one is needed")
+    for number in range(1, tries):
+        try:
+            return _done(run, work, source, final=final)
+        except Exception as error:
+            if not _is_worth_repeating(error):
+                raise
+            run.log.info("a transaction of %s is tried again: %s", run.label, error)
+        longest_s = min(_SHORTEST_PAUSE_S * 2**number, _LONGEST_PAUSE_S)
+        context.runtime.sleep(longest_s * (0.5 + context.runtime.random() / 2))
+    return _done(run, work, source, final=final)
+
+
+def _done(run: Run, work: Callable[[Any], T], source: Any, *, final: bool) -> T:
+    with run.transaction(source, final=final) as given:
+        return work(given)
+
+
+def _is_worth_repeating(error: Exception) -> bool:
+    return isinstance(error, TransactionConflict) or trouble_of(error) in REPEATABLE
+
+
+def _begun(stack: ExitStack, run: Run, context: RunContext, make: Callable[[], FencedTransaction]) -> Any:
     """Begin; while nobody knows whether the run is ours, or where its ledger is, one that can wait waits.
 
     Nothing has happened before a transaction has begun, so it can be begun again. It is the run's timeout that ends it.
@@ -66,9 +98,7 @@ def _is_away(context: RunContext, error: LedgerUnavailable | DBAPIError) -> bool
     return context.ledger().dialect.trouble_of(error.orig) in (Trouble.BROKEN, Trouble.LATE)
 
 
-def _transaction(
-    run: Run, context: RunContext, source: Engine | Connection | None, *, final: bool
-) -> LedgerTransaction:
+def _transaction(run: Run, context: RunContext, source: Any, *, final: bool) -> FencedTransaction:
     ledger = context.ledger()
     terms = Terms(
         runtime=context.runtime,
@@ -79,8 +109,19 @@ def _transaction(
         refused=lambda why: _record_refusal(run, ledger, why),
         finish=_finish(run, ledger) if final else None,
     )
-    row = RunRow(ledger.tables.name("run"), run.id, run.token, run.label)
-    return LedgerTransaction(source if source is not None else engine_of(ledger), row, terms)
+    if source is None:
+        return FencedTransaction(source_of(engine_of(ledger)), lambda _: run_row(run, ledger), terms)
+    return FencedTransaction(source_of(source), lambda opened: _chosen(run, ledger, opened, final=final), terms)
+
+
+def _chosen(run: Run, ledger: Ledger, source: Source, *, final: bool) -> Fence:
+    fence = fence_of(run, ledger, source, raised_at=run.raised_at)
+    if final and not isinstance(fence, RunRow):
+        raise RuntimeError(
+            f"final=True ends {run.label} in the transaction of its effects, and this one is in another database than "
+            "the ledger, so it cannot; leave final out, and the run ends after its function returns"
+        )
+    return fence
 
 
 def _record_refusal(run: Run, ledger: Ledger, why: str) -> None:
@@ -98,15 +139,15 @@ def _record_refusal(run: Run, ledger: Ledger, why: str) -> None:
         )
 
 
-def _finish(run: Run, ledger: Ledger) -> Callable[[Connection], bool]:
+def _finish(run: Run, ledger: Ledger) -> Callable[[Any], bool]:
     """Return what ends the run as succeeded, within somebody's transaction, and says whether it was ours."""
     hot = hot_words(ledger.desk("words"))
     keys = [] if run.exclusive_key is None else [run.exclusive_key]
 
-    def finish(connection: Connection) -> bool:
-        cursor = cast("Cursor", connection.connection.cursor())
+    def finish(given: Any) -> bool:
         endings = Endings([_succeeded(run)])
-        ended = end_keyed(cursor, hot, endings, keys)[1] if keys else hot.end(cursor, endings)[1]
+        with cursor_of(given, ledger.dialect) as cursor:
+            ended = end_keyed(cursor, hot, endings, keys)[1] if keys else hot.end(cursor, endings)[1]
         return ended == 1
 
     return finish

@@ -1,0 +1,94 @@
+"""Which fence a transaction of a run is behind: the run's own row, or one in the database it writes to.
+
+The ledger's own database is told by its identity: a random name that the ledger keeps in a table, and that a source is
+asked for once per process and database. Everything else has fence rows.
+
+**Not promised.** That a copy of the ledger's database, made with its identity, is told from the ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
+
+from fencepost.fence.fence_row import fence_row
+from fencepost.fence.run_row import Fence, RunRow
+from fencepost.fence.troubles import Trouble, trouble_of
+from fencepost.schema.effects import EffectTables
+
+if TYPE_CHECKING:
+    from fencepost.engine.run import Run
+    from fencepost.fence.sources.source import Source
+    from fencepost.ledger.ledger import Ledger
+
+_MOST_REMEMBERED = 1000
+
+
+def run_row(run: Run, ledger: Ledger) -> RunRow:
+    """Return the fence in the ledger's own database."""
+    return RunRow(ledger.tables.name("run"), run.id, run.token, run.label)
+
+
+def fence_of(run: Run, ledger: Ledger, source: Source, *, raised_at: set[Hashable]) -> Fence:
+    """Return the fence for a source that is open."""
+    if is_the_ledgers(source, ledger):
+        return run_row(run, ledger)
+    schema = ledger.url.schema if source.target.kind == "postgresql" else None
+    return fence_row(run.fencing, EffectTables(ledger.url.prefix, schema), what=run.label, raised_at=raised_at)
+
+
+def is_the_ledgers(source: Source, ledger: Ledger) -> bool:
+    """Whether a source that is open leads to the ledger's own database."""
+    if source.target.kind != ledger.url.kind:
+        return False
+    place, remembered = source.place, _remembered(ledger)
+    if place is None:
+        return _has_identity(source, ledger)
+    known = remembered.get(place)
+    if known is None:
+        known = _has_identity(source, ledger)
+        remembered.put(place, known=known)
+    return known
+
+
+class _Places:
+    """What was found out of databases. Engines are not kept alive by it."""
+
+    def __init__(self) -> None:
+        self._of_engines: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
+        self._of_names: dict[Hashable, bool] = {}
+
+    def get(self, place: Hashable) -> bool | None:
+        return self._of_names.get(place) if isinstance(place, tuple) else self._of_engines.get(place)
+
+    def put(self, place: Hashable, *, known: bool) -> None:
+        if not isinstance(place, tuple):
+            self._of_engines[place] = known
+            return
+        if len(self._of_names) >= _MOST_REMEMBERED:
+            self._of_names.clear()
+        self._of_names[place] = known
+
+
+_places: WeakKeyDictionary[Ledger, _Places] = WeakKeyDictionary()
+
+
+def _remembered(ledger: Ledger) -> _Places:
+    found = _places.get(ledger)
+    return found if found is not None else _places.setdefault(ledger, _Places())
+
+
+def _has_identity(source: Source, ledger: Ledger) -> bool:
+    """Ask, in a transaction of its own: where there is no such table, the question ends it."""
+    table = ledger.tables.name("identity")
+    source.begin("read committed")
+    try:
+        rows = source.target.execute(f"SELECT id FROM {table}").rows  # noqa: S608 - a checked identifier
+    except Exception as error:
+        if trouble_of(error) is Trouble.NO_TABLE:
+            return False
+        raise
+    finally:
+        source.roll_back()
+    return bool(rows) and str(rows[0][0]) == ledger.identity()

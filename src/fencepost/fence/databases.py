@@ -1,0 +1,220 @@
+"""How each database begins, bounds and checks a fenced transaction.
+
+Each marks the transaction when it begins, in a way that does not outlive it (a setting, or a savepoint), and looks for
+the mark when it checks: so a transaction that was ended inside the block is noticed, whoever ended it and how.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Protocol
+
+from fencepost.fence.run_row import Fence
+from fencepost.fence.sources.source import Source
+from fencepost.fence.sqlite_limit import SqliteLimit
+from fencepost.fence.terms import Terms
+from fencepost.fence.troubles import Trouble, trouble_of
+
+_SAVEPOINT = "fencepost_begun"
+
+
+class Database(Protocol):
+    """What differs between databases. One for each transaction."""
+
+    def begin(self, source: Source, fence: Fence, terms: Terms) -> bool:
+        """Bound the silence, mark the transaction, and look without a lock whether the fence is ours."""
+        ...
+
+    def reads(self, source: Source, fence: Fence) -> bool:
+        """Look without a lock whether the fence is ours."""
+        ...
+
+    def check(self, source: Source, fence: Fence) -> bool:
+        """Look again, and keep the fence as it is until the transaction ends."""
+        ...
+
+    def is_unbroken(self, source: Source) -> bool:
+        """Whether this is still the transaction that was begun. Asked once, after the check."""
+        ...
+
+    def begin_raising(self, source: Source, table: str, *, wait_s: float) -> None:
+        """In a transaction that is to write to `table`, wait for no lock for longer than this."""
+        ...
+
+    def locking(self, *, shared: bool) -> str:
+        """Return the words that lock what a SELECT finds."""
+        ...
+
+    def ends_in_time(self) -> bool:
+        """Note that the transaction ends by itself; False if it is too late for that."""
+        ...
+
+    def end(self, source: Source) -> None:
+        """Leave the connection as it was."""
+        ...
+
+
+class Server:
+    """What PostgreSQL and MySQL have in common: others write at the same time."""
+
+    sharing = "FOR SHARE"
+    mark = "1"  # what the check finds in the row's stead
+
+    def __init__(self) -> None:
+        self._found: Any = None
+
+    def reads(self, source: Source, fence: Fence) -> bool:
+        """Look without a lock."""
+        return _finds(source, fence)
+
+    def check(self, source: Source, fence: Fence) -> bool:
+        """Look with a share lock, which stays to the end of the transaction."""
+        where = fence.query(source.target.kind).removeprefix("SELECT 1 ")
+        rows = source.target.execute(f"SELECT {self.mark} {where} {self.sharing}", fence.values).rows
+        self._found = rows[0][0] if rows else None
+        return bool(rows)
+
+    def locking(self, *, shared: bool) -> str:
+        """In its own words."""
+        return self.sharing if shared else "FOR UPDATE"
+
+    def ends_in_time(self) -> bool:
+        """The server sees to it."""
+        return True
+
+
+class Postgres(Server):
+    """PostgreSQL: what is set for the transaction ends with it."""
+
+    mark = "coalesce(current_setting('fencepost.transaction', true), '')"
+
+    def begin(self, source: Source, fence: Fence, terms: Terms) -> bool:
+        """Bound the silence, mark and look in one round trip."""
+        idle_ms = str(max(round(terms.ttl_s * 1000), 1))
+        bounded = "set_config('idle_in_transaction_session_timeout', %s, true)"
+        marked = "set_config('fencepost.transaction', 'begun', true)"
+        sql = f"SELECT {bounded}, {marked}, EXISTS ({fence.query('postgresql')})"
+        return bool(source.target.execute(sql, (idle_ms, *fence.values)).rows[0][2])
+
+    def is_unbroken(self, source: Source) -> bool:
+        """The check has seen the mark, if it found the row."""
+        mark = self._found if self._found is not None else source.target.execute(f"SELECT {self.mark}").rows[0][0]
+        return bool(mark == "begun")
+
+    def begin_raising(self, source: Source, table: str, *, wait_s: float) -> None:
+        """For this transaction alone."""
+        source.target.execute("SELECT set_config('lock_timeout', %s, true)", (str(round(wait_s * 1000)),))
+
+    def end(self, source: Source) -> None:
+        """Nothing is left."""
+
+
+class Mysql(Server):
+    """MySQL and MariaDB: what is set for the connection is kept in a variable of the session, and put back."""
+
+    sharing = "LOCK IN SHARE MODE"  # MariaDB knows no other words for it
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._set: list[str] = []
+
+    def begin(self, source: Source, fence: Fence, terms: Terms) -> bool:
+        """Bound the silence, mark, look."""
+        self._bound(source, _silence(source), max(math.ceil(terms.ttl_s), 1))
+        source.target.execute(f"SAVEPOINT {_SAVEPOINT}")
+        # Where every look takes a lock, looking now would make a successor wait for the whole transaction.
+        return terms.isolation.lower() == "serializable" or self.reads(source, fence)
+
+    def is_unbroken(self, source: Source) -> bool:
+        """Whether the mark is there."""
+        return _has_savepoint(source)
+
+    def begin_raising(self, source: Source, table: str, *, wait_s: float) -> None:
+        """In whole seconds, which is all it knows."""
+        self._bound(source, "innodb_lock_wait_timeout", max(round(wait_s), 1))
+
+    def end(self, source: Source) -> None:
+        """Put back what was set."""
+        if self._set:
+            names, self._set = self._set, []
+            source.execute_outside("SET " + ", ".join(f"SESSION {name} = @fencepost_{name}" for name in names))
+
+    def _bound(self, source: Source, name: str, value: int) -> None:
+        kept = "" if name in self._set else f"@fencepost_{name} = @@SESSION.{name}, "
+        source.target.execute(f"SET {kept}SESSION {name} = {value}")
+        if name not in self._set:
+            self._set.append(name)
+
+
+class Sqlite:
+    """SQLite: whoever writes is the only one, and not for longer than the limit."""
+
+    def __init__(self) -> None:
+        self._limit: SqliteLimit | None = None
+
+    def begin(self, source: Source, fence: Fence, terms: Terms) -> bool:
+        """Become the writer at once: then nobody can raise the fence until we end."""
+        self._become_writer(source, fence.table)
+        source.target.execute(f"SAVEPOINT {_SAVEPOINT}")
+        self._limit = SqliteLimit(terms.runtime, source.raw, limit_s=terms.sqlite_limit_s)
+        return self.reads(source, fence)
+
+    def reads(self, source: Source, fence: Fence) -> bool:
+        """Look."""
+        return _finds(source, fence)
+
+    check = reads  # for we are the one writer
+
+    def is_unbroken(self, source: Source) -> bool:
+        """Whether the mark is there."""
+        return _has_savepoint(source)
+
+    def begin_raising(self, source: Source, table: str, *, wait_s: float) -> None:
+        """It waits for as long as the connection was told to."""
+        self._become_writer(source, table)
+
+    def locking(self, *, shared: bool) -> str:
+        """The whole file is locked."""
+        return ""
+
+    def ends_in_time(self) -> bool:
+        """Unless the limit was reached."""
+        return self._limit is None or self._limit.end()
+
+    def end(self, source: Source) -> None:
+        """The limit may have closed the connection for writing."""
+        if self._limit is not None:
+            self._limit.lift()
+
+    def _become_writer(self, source: Source, table: str) -> None:
+        if source.raw.in_transaction:
+            source.target.execute(f"UPDATE {table} SET token = token WHERE 1 = 0")  # noqa: S608 - checked identifiers
+        else:
+            source.target.execute("BEGIN IMMEDIATE")
+
+
+_DATABASES: dict[str, Any] = {"postgresql": Postgres, "mysql": Mysql, "sqlite": Sqlite}
+
+
+def database_for(kind: str) -> Database:
+    """Return the ways of a kind of database, for one transaction."""
+    database: Database = _DATABASES[kind]()
+    return database
+
+
+def _finds(source: Source, fence: Fence) -> bool:
+    return bool(source.target.execute(fence.query(source.target.kind), fence.values).rows)
+
+
+def _has_savepoint(source: Source) -> bool:
+    try:
+        source.target.execute(f"RELEASE SAVEPOINT {_SAVEPOINT}")
+    except Exception as error:
+        if trouble_of(error) is not Trouble.NO_SAVEPOINT:
+            raise
+        return False
+    return True
+
+
+def _silence(source: Source) -> str:
+    return "idle_transaction_timeout" if source.is_mariadb else "wait_timeout"

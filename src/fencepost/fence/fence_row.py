@@ -1,0 +1,173 @@
+"""A row of the table `fence`, in the database that receives the effects: raised once, then compared.
+
+**Raising** is a transaction of its own, before the first effect: it puts our token, and which grant it belongs to, into
+the row, unless a newer holder has been here. It waits for no lock for longer than a moment, and is repeated: what it
+waits for is a predecessor between its last look and its commit, and the server ends that one after a ttl of silence.
+
+**Not promised.** That a writer who has lost its right is refused before its successor has come to this database: only
+the successor's first fenced transaction raises the fence here.
+
+A key without a row is fenced by the floor, the row with the empty key: below it, rows have been pruned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from fencepost.core.fencing import NOTHING_WRITTEN, FencingToken, Mark, refusal
+from fencepost.core.identity import fitted
+from fencepost.errors import EffectsMissing, LeaseLost, TransactionConflict
+from fencepost.fence.databases import Database, database_for
+from fencepost.fence.troubles import Trouble, trouble_of
+from fencepost.schema.effects import FLOOR_KEY, EffectTables, key_word
+
+if TYPE_CHECKING:
+    from fencepost.fence.sources.source import Source
+    from fencepost.fence.target import Target
+    from fencepost.fence.terms import Terms
+
+_WAIT_S = 0.5
+_PAUSE_S = 0.05
+_BEYOND_TTL_S = 5.0
+_IN_THE_WAY = (Trouble.LOCKED, Trouble.DEADLOCK, Trouble.CONFLICT, Trouble.DUPLICATE)
+
+
+@dataclass(frozen=True, slots=True)
+class FenceRow:
+    """The fence of one key in one database, at our token. `raised_at` remembers in which databases we raised it."""
+
+    table: str
+    offered: FencingToken
+    what: str
+    raised_at: set[Hashable] = field(default_factory=set)
+
+    @property
+    def token(self) -> int:
+        """Our token."""
+        return self.offered.token
+
+    @property
+    def key(self) -> str:
+        """The key, as the table can keep it."""
+        return fitted(self.offered.key)
+
+    @property
+    def grant_id(self) -> str:
+        """Which grant the token belongs to, as the table can keep it."""
+        return fitted(self.offered.grant_id)
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The parameters of `query`."""
+        return (self.key, self.token, self.grant_id)
+
+    def query(self, kind: str) -> str:
+        """Find the row if it is ours."""
+        ours = f"{key_word(kind)} = %s AND token = %s AND grant_id = %s"
+        return f"SELECT 1 FROM {self.table} WHERE {ours}"  # noqa: S608 - checked identifiers
+
+    def ready(self, source: Source, terms: Terms, *, anew: bool = False) -> None:
+        """Raise it, unless that has been done in this database; `LeaseLost` if a newer holder has been here."""
+        place = source.place
+        if place is not None and place in self.raised_at and not anew:
+            return
+        why = _raised(source, self, terms)
+        if why is not None:
+            terms.refused(why)
+            raise LeaseLost(self.what, self.token, f"{why}; {NOTHING_WRITTEN}")
+        if place is not None:
+            self.raised_at.add(place)
+
+    def is_worth_another_look(self) -> bool:
+        """The row may have been pruned, or lie in another schema than last time."""
+        return True
+
+    def missing(self) -> Exception:
+        """The tables of effects are made by a command, never by us."""
+        return EffectsMissing(
+            f"there is no table {self.table} where {self.what} is to write, so nothing there could refuse a stale "
+            "writer (and it is not the ledger's own database); make it with: fencepost effects install URL"
+        )
+
+
+def fence_row(offered: FencingToken, tables: EffectTables, *, what: str, raised_at: set[Hashable]) -> FenceRow:
+    """Return the fence of what a run or a lease shows, in a database with these tables."""
+    return FenceRow(tables.name("fence"), offered, what, raised_at)
+
+
+def _raised(source: Source, row: FenceRow, terms: Terms) -> str | None:
+    """Raise the fence, however often that takes; return why not, if a newer holder has been here."""
+    runtime = terms.runtime
+    give_up_at = runtime.monotonic() + terms.ttl_s + _BEYOND_TTL_S
+    while True:
+        try:
+            return _raised_once(source, row)
+        except Exception as error:
+            trouble = trouble_of(error)
+            if trouble is Trouble.NO_TABLE:
+                raise row.missing() from error
+            if trouble not in _IN_THE_WAY:
+                raise
+            if runtime.monotonic() >= give_up_at:
+                raise TransactionConflict(
+                    f"the fence of {row.what} could not be raised: {trouble.value}, and does not end; "
+                    f"{NOTHING_WRITTEN}, try again"
+                ) from error
+        terms.check_trust()
+        runtime.sleep(_PAUSE_S * (0.5 + runtime.random()))
+
+
+def _raised_once(source: Source, row: FenceRow) -> str | None:
+    database = database_for(source.target.kind)
+    source.begin("read committed")
+    try:
+        why = _compared_and_raised(source, database, row)
+        if why is None:
+            source.commit()
+    except BaseException:
+        source.roll_back()
+        database.end(source)
+        raise
+    if why is not None:
+        source.roll_back()
+    database.end(source)
+    return why
+
+
+def _compared_and_raised(source: Source, database: Database, row: FenceRow) -> str | None:
+    target = source.target
+    database.begin_raising(source, row.table, wait_s=_WAIT_S)
+    now_us = target.now_us()
+    # First the floor, which whoever prunes raises first: so no row is pruned between our look and our writing.
+    floor = _mark(target, row.table, FLOOR_KEY, database.locking(shared=True))
+    mark = _mark(target, row.table, row.key, database.locking(shared=False))
+    offered = row.offered._replace(key=row.key, grant_id=row.grant_id)
+    why = refusal(mark, offered, now_us=now_us) or _below(floor, offered)
+    if why is None:
+        _write(target, row, is_there=mark is not None, now_us=now_us)
+    return why
+
+
+def _mark(target: Target, table: str, key: str, locking: str) -> Mark | None:
+    sql = f"SELECT token, grant_id, holder FROM {table} WHERE {key_word(target.kind)} = %s {locking}"  # noqa: S608
+    rows = target.execute(sql.rstrip(), (key,)).rows
+    return Mark(int(rows[0][0]), str(rows[0][1]), str(rows[0][2] or "")) if rows else None
+
+
+def _below(floor: Mark | None, offered: FencingToken) -> str | None:
+    """Rows below the floor have been pruned; whoever stood at the floor itself may still be there."""
+    if floor is None or offered.token >= floor.token:
+        return None
+    return f"token {offered.token} is below the floor of the fences there ({floor.token}): newer holders have been here"
+
+
+def _write(target: Target, row: FenceRow, *, is_there: bool, now_us: int) -> None:
+    key = key_word(target.kind)
+    values = (row.token, row.grant_id, row.offered.holder, now_us, row.key)
+    if is_there:
+        sql = f"UPDATE {row.table} SET token = %s, grant_id = %s, holder = %s, raised_at = %s WHERE {key} = %s"  # noqa: S608
+    else:
+        sql = f"INSERT INTO {row.table} (token, grant_id, holder, raised_at, {key}) VALUES (%s, %s, %s, %s, %s)"  # noqa: S608
+    target.execute(sql, values)

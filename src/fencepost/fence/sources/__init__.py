@@ -1,0 +1,38 @@
+"""The user's connections as sources of fenced transactions: one module for each kind of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.fence.sources.source import Source
+from fencepost.fence.target import TAKEN, described, family_of, refuse_async
+
+
+def source_of(given: Any) -> Source:
+    """Return `given` as a source of fenced transactions; a `TypeError` says what would have been taken."""
+    refuse_async(given)
+    match family_of(given):
+        case "sqlalchemy":
+            from fencepost.fence.sources import sqlalchemy  # noqa: PLC0415 - each knows its driver, which may be missing
+
+            return sqlalchemy.source_of(given)
+        case "psycopg" if hasattr(given, "transaction"):
+            from fencepost.fence.sources.psycopg import PsycopgSource  # noqa: PLC0415
+
+            return PsycopgSource(given)
+        case "pymysql" if hasattr(given, "get_autocommit"):
+            from fencepost.fence.sources.pymysql import PymysqlSource  # noqa: PLC0415
+
+            return PymysqlSource(given)
+        case "sqlite3" if hasattr(given, "in_transaction"):
+            from fencepost.fence.sources.sqlite3 import SqliteSource  # noqa: PLC0415
+
+            return SqliteSource(given)
+        case "django":
+            from fencepost.fence.sources.django import DjangoSource  # noqa: PLC0415
+
+            return DjangoSource(given)
+    raise TypeError(
+        f"{described(given)} is nothing that a fenced transaction can be opened on; taken are a SQLAlchemy Engine or "
+        f"Connection, a Session or a sessionmaker, and {TAKEN}"
+    )

@@ -1,0 +1,74 @@
+"""Connections of PyMySQL. While the transaction is open, `commit` is taken away from the connection."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from contextlib import suppress
+from typing import Any
+
+import pymysql
+
+from fencepost.fence.sources.source import COMMITS_BY_ITSELF, in_a_transaction
+from fencepost.fence.target import Target, target_of
+
+_IN_TRANSACTION = 1  # the bit of the server's status
+
+
+class PymysqlSource:
+    """A connection of PyMySQL, autocommit or not."""
+
+    def __init__(self, given: Any) -> None:
+        self.given = self.raw = given
+        self.target: Target = target_of(given)
+
+    @property
+    def place(self) -> Hashable:
+        """Where it is connected to, and as whom."""
+        host, port, socket = self.given.host, self.given.port, self.given.unix_socket
+        return ("pymysql", host, port, socket, self.given.user, self.given.db)
+
+    @property
+    def is_mariadb(self) -> bool:
+        """As the server greeted us."""
+        return "mariadb" in str(self.given.get_server_info()).lower()
+
+    def open(self) -> None:
+        """Refuse one that is in a transaction."""
+        if self.given.server_status & _IN_TRANSACTION:
+            raise in_a_transaction(self.given)
+
+    def begin(self, isolation: str) -> None:
+        """Begin; the isolation is of this transaction alone."""
+        self.target.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation.upper()}")
+        self.given.begin()
+        self.given.commit = _refuse
+
+    def commit(self) -> None:
+        """Commit."""
+        self._give_back()
+        self.given.commit()
+
+    def roll_back(self) -> None:
+        """Roll back."""
+        self._give_back()
+        with suppress(pymysql.Error):
+            self.given.rollback()
+
+    def flush(self) -> None:
+        """Nothing waits to be sent."""
+
+    def execute_outside(self, sql: str) -> None:
+        """Set something: that begins no transaction."""
+        with suppress(pymysql.Error):  # a connection that is broken keeps nothing
+            self.target.execute(sql)
+
+    def close(self) -> None:
+        """Nothing is left to put back."""
+        self._give_back()
+
+    def _give_back(self) -> None:
+        vars(self.given).pop("commit", None)
+
+
+def _refuse() -> None:
+    raise RuntimeError(COMMITS_BY_ITSELF)

@@ -1,0 +1,217 @@
+"""Engines, connections, sessions and sessionmakers of SQLAlchemy, on whichever driver.
+
+A session's transaction is put on a connection of its engine that is taken for it, so that this can be set up before
+and put back afterwards. Of a session that is bound to several databases, only the one it is bound to itself is fenced.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from contextlib import suppress
+from typing import Any
+
+from sqlalchemy import Connection, Engine, event
+from sqlalchemy.exc import DBAPIError, SQLAlchemyError, UnboundExecutionError
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from fencepost.fence.sources.source import COMMITS_BY_ITSELF, Source, in_a_transaction
+from fencepost.fence.target import TAKEN, Target, described, target_of
+
+
+def source_of(given: Any) -> Source:
+    """Return an engine, connection, session or sessionmaker as a source."""
+    if isinstance(given, Engine | Connection):
+        return ConnectionSource(given)
+    if isinstance(given, scoped_session | Session | sessionmaker):
+        return SessionSource(given)
+    raise TypeError(
+        f"{described(given)} is nothing of SQLAlchemy's that a fenced transaction can be opened on; taken are an "
+        f"Engine or Connection, a Session or a sessionmaker, and {TAKEN}"
+    )
+
+
+class ConnectionSource:
+    """An engine, of which a connection is taken and given back; or a connection, which is left open."""
+
+    def __init__(self, bind: Engine | Connection) -> None:
+        self._bind = bind
+        self._connection: Connection | None = None
+        self._previous: str | None = None
+        self._is_isolated = False
+        self._is_ending = False
+        self._was_bypassed = False
+
+    @property
+    def connection(self) -> Connection:
+        """The connection, once it is open."""
+        if self._connection is None:
+            raise RuntimeError("this source is not open")
+        return self._connection
+
+    @property
+    def given(self) -> Any:
+        """The connection."""
+        return self.connection
+
+    @property
+    def target(self) -> Target:
+        """The connection, to execute statements."""
+        return target_of(self.connection)
+
+    @property
+    def place(self) -> Hashable:
+        """The engine."""
+        return self._bind.engine
+
+    @property
+    def is_mariadb(self) -> bool:
+        """As SQLAlchemy knows it, once it has connected."""
+        return bool(getattr(self.connection.dialect, "is_mariadb", False))
+
+    @property
+    def raw(self) -> Any:
+        """The driver's connection."""
+        return self.connection.connection.driver_connection
+
+    def open(self) -> None:
+        """Connect, or refuse a connection that is in a transaction."""
+        if isinstance(self._bind, Connection) and self._bind.in_transaction():
+            raise in_a_transaction(self._bind)
+        connection = self._bind if isinstance(self._bind, Connection) else self._bind.connect()
+        self._previous = connection.get_execution_options().get("isolation_level")
+        event.listen(connection, "commit", self._on_commit)
+        self._connection = connection
+
+    def begin(self, isolation: str) -> None:
+        """Begin with this isolation; SQLite has but one."""
+        if self.connection.dialect.name != "sqlite":
+            self._isolate(isolation.upper())
+        self._is_ending = self._was_bypassed = False
+        self._begin()
+
+    def commit(self) -> None:
+        """Commit."""
+        self._is_ending = True
+        self._commit()
+
+    def roll_back(self) -> None:
+        """Roll back."""
+        with suppress(SQLAlchemyError):
+            self._roll_back()
+            if self._was_bypassed:  # SQLAlchemy takes a transaction whose commit failed for ended; no database does
+                self.connection.connection.rollback()
+                self._was_bypassed = False
+
+    def flush(self) -> None:
+        """Nothing waits to be sent."""
+
+    def execute_outside(self, sql: str) -> None:
+        """Set something."""
+        connection = self.connection
+        if connection.closed or connection.invalidated:
+            return
+        with suppress(DBAPIError):  # a connection that is broken keeps nothing
+            connection.exec_driver_sql(sql)
+            connection.rollback()
+
+    def close(self) -> None:
+        """Put the isolation back, and the connection too if it was taken."""
+        connection, self._connection = self._connection, None
+        if connection is None:
+            return
+        event.remove(connection, "commit", self._on_commit)
+        try:
+            if connection is self._bind:
+                self._put_back(connection)
+        finally:
+            if connection is not self._bind:
+                connection.close()
+
+    def _begin(self) -> None:
+        self.connection.begin()
+
+    def _commit(self) -> None:
+        self.connection.commit()
+
+    def _roll_back(self) -> None:
+        self.connection.rollback()
+
+    def _isolate(self, isolation: str) -> None:
+        if self.connection.get_execution_options().get("isolation_level") != isolation:
+            self.connection.execution_options(isolation_level=isolation)
+            self._is_isolated = True
+
+    def _put_back(self, connection: Connection) -> None:
+        """One that was taken from a pool is put back by the pool."""
+        if self._is_isolated and not connection.closed and not connection.invalidated:
+            at_first = getattr(connection.dialect, "_on_connect_isolation_level", None)
+            before = self._previous or at_first or connection.default_isolation_level
+            with suppress(DBAPIError):
+                connection.execution_options(isolation_level=before)
+
+    def _on_commit(self, connection: Connection) -> None:
+        """Refuse a commit by anybody but us: it would go past the fence."""
+        if not self._is_ending:
+            self._was_bypassed = True
+            raise RuntimeError(COMMITS_BY_ITSELF)
+
+
+class SessionSource(ConnectionSource):
+    """A session, which goes on with its own connections afterwards; or a sessionmaker, whose session is closed."""
+
+    def __init__(self, given: Session | scoped_session[Any] | sessionmaker[Any]) -> None:
+        self._given = given
+        self._is_ours = isinstance(given, sessionmaker)
+        self._session: Session = given if isinstance(given, Session) else given()
+        try:
+            super().__init__(self._session.get_bind())
+        except UnboundExecutionError as error:
+            raise TypeError(
+                f"{described(given)} is bound to no database by itself, so none could be fenced; give it a bind, or "
+                "hand over the engine"
+            ) from error
+
+    @property
+    def given(self) -> Any:
+        """The session of a sessionmaker, or what was handed in."""
+        return self._session if self._is_ours else self._given
+
+    @property
+    def target(self) -> Target:
+        """The connection beneath the session: what is pending there is not sent for our statements."""
+        return target_of(self.connection)
+
+    def open(self) -> None:
+        """Connect, or refuse a session that is in a transaction."""
+        if self._session.in_transaction():
+            raise in_a_transaction(self._given)
+        super().open()
+        event.listen(self._session, "before_commit", self._before_commit)
+
+    def flush(self) -> None:
+        """Send what is pending."""
+        self._session.flush()
+
+    def close(self) -> None:
+        """Put back."""
+        if self._connection is not None:
+            event.remove(self._session, "before_commit", self._before_commit)
+        super().close()
+        if self._is_ours:
+            self._session.close()
+
+    def _begin(self) -> None:
+        self._session.connection(bind_arguments={"bind": self.connection})
+
+    def _commit(self) -> None:
+        self._session.commit()
+
+    def _roll_back(self) -> None:
+        self._session.rollback()
+        if self.connection.in_transaction():
+            self.connection.rollback()
+
+    def _before_commit(self, session: Session) -> None:
+        """Refuse it before the session thinks that it has ended; a savepoint may end."""
+        if not self._is_ending and not session.in_nested_transaction():
+            raise RuntimeError(COMMITS_BY_ITSELF)

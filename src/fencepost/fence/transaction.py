@@ -1,0 +1,174 @@
+"""A transaction that commits only while a fence still stands at our token.
+
+The fence is compared twice: without a lock when the transaction begins, so that a stale writer does not even start, and
+with a share lock before COMMIT, as the *last* statement. Between that statement and the commit nobody can raise the
+fence; before it, nobody has to wait for us. So a writer that was paused in the middle delays its successor by a round
+trip, not by a transaction.
+
+**Promises.** What was executed on the connection is committed only if the fence was ours at the commit; else it is
+rolled back, `LeaseLost` is raised and the refusal is on record. A connection that falls silent in the middle is ended
+by the server after a ttl (on SQLite: rolled back after five seconds). A connection that was handed in is left as it was
+found. A transaction that was ended inside the block, by whomever, is told of; see `fence.sources.source`.
+
+**Not promised.** That an unanswered COMMIT did not happen. Whoever has to know makes the effect repeatable, or ends the
+run in the same transaction (`finish`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Any, NoReturn
+
+from fencepost.core.fencing import NOTHING_WRITTEN
+from fencepost.errors import LeaseLost, TransactionConflict, TransactionTooLong
+from fencepost.fence.databases import Database, database_for
+from fencepost.fence.run_row import Fence
+from fencepost.fence.sources.source import Source
+from fencepost.fence.terms import Terms
+from fencepost.fence.troubles import REPEATABLE, Trouble, trouble_of
+
+_AT_BEGIN = "it was no longer this attempt's when the transaction began"
+_AT_COMMIT = "it was no longer this attempt's when the transaction was to be committed"
+
+
+class FencedTransaction:
+    """Enter it for what the source gives; leaving commits behind the fence, an exception rolls back.
+
+    `choose` returns the fence for the source, once it is open.
+    """
+
+    def __init__(self, source: Source, choose: Callable[[Source], Fence], terms: Terms) -> None:
+        self._source = source
+        self._choose = choose
+        self._terms = terms
+        self._fence: Fence | None = None
+        self._database: Database | None = None
+
+    def __enter__(self) -> Any:
+        self._terms.check_trust()
+        source = self._source
+        source.open()
+        fence: Fence | None = None
+        try:
+            fence = self._choose(source)
+            fence.ready(source, self._terms)
+            self._database = database_for(source.target.kind)
+            is_ours = self._begins(self._database, fence)
+            given = source.given
+        except BaseException as error:
+            self._give_up()
+            if fence is not None and trouble_of(error) is Trouble.NO_TABLE:
+                raise fence.missing() from error
+            raise
+        if not is_ours:
+            self._give_up()  # first, for the refusal is written by another connection
+            self._refuse(fence, _AT_BEGIN)
+        self._fence = fence
+        return given
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        fence, self._fence = self._fence, None
+        database = self._database
+        if fence is None or database is None:
+            return
+        try:
+            if not database.ends_in_time():
+                self._source.roll_back()
+                raise self._too_long(fence) from error
+            if kind is None:
+                self._commit(database, fence)
+            else:
+                self._source.roll_back()
+        finally:
+            self._close(database)
+
+    def _begins(self, database: Database, fence: Fence) -> bool:
+        if self._begins_once(database, fence):
+            return True
+        if not fence.is_worth_another_look():
+            return False
+        database.ends_in_time()
+        self._source.roll_back()
+        database.end(self._source)
+        fence.ready(self._source, self._terms, anew=True)
+        return self._begins_once(database, fence)
+
+    def _begins_once(self, database: Database, fence: Fence) -> bool:
+        self._source.begin(self._terms.isolation)
+        return database.begin(self._source, fence, self._terms)
+
+    def _commit(self, database: Database, fence: Fence) -> None:
+        try:
+            self._terms.check_trust()
+            self._source.flush()
+            is_ours = self._is_still_ours(database, fence)
+            is_unbroken = database.is_unbroken(self._source)
+        except BaseException:
+            self._source.roll_back()
+            raise
+        if is_ours and is_unbroken:
+            self._source.commit()
+            return
+        self._source.roll_back()
+        if not is_unbroken:
+            self._tell_bypassed(fence)
+        self._refuse(fence, _AT_COMMIT)
+
+    def _is_still_ours(self, database: Database, fence: Fence) -> bool:
+        try:
+            if self._terms.finish is not None:
+                return self._terms.finish(self._source.given)
+            return database.check(self._source, fence)
+        except Exception as error:
+            if trouble_of(error) not in REPEATABLE:
+                raise
+            # The row was changed since our snapshot: by whoever took over, or only by somebody who wants the run
+            # cancelled. This transaction is over in any case.
+            self._source.roll_back()
+            if not self._is_ours_outside(database, fence):
+                self._refuse(fence, _AT_COMMIT)
+            raise TransactionConflict(
+                f"the row of {fence.what} was changed while its transaction ran, and under "
+                f"{self._terms.isolation!r} that ends the transaction; {NOTHING_WRITTEN}, try again"
+            ) from error
+
+    def _is_ours_outside(self, database: Database, fence: Fence) -> bool:
+        self._source.begin("read committed")
+        try:
+            return database.reads(self._source, fence)
+        finally:
+            self._source.roll_back()
+
+    def _refuse(self, fence: Fence, why: str) -> NoReturn:
+        self._terms.refused(why)
+        raise LeaseLost(fence.what, fence.token, f"{why}; {NOTHING_WRITTEN}")
+
+    def _tell_bypassed(self, fence: Fence) -> NoReturn:
+        why = "its transaction was ended inside the block, by a commit or rollback that the fence was not asked about"
+        self._terms.refused(why)
+        raise RuntimeError(
+            f"{fence.what}: {why}; what came after that was rolled back, what was committed before was not fenced. "
+            "Leave its end to the block; on MySQL, statements like CREATE TABLE commit by themselves"
+        )
+
+    def _too_long(self, fence: Fence) -> TransactionTooLong:
+        return TransactionTooLong(
+            f"a transaction of {fence.what} kept its SQLite file from everybody else for "
+            f"{self._terms.sqlite_limit_s:g} s and was rolled back; write less at a time, and wait for nothing inside"
+        )
+
+    def _give_up(self) -> None:
+        if self._database is not None:
+            self._database.ends_in_time()
+        self._source.roll_back()
+        self._close(self._database)
+
+    def _close(self, database: Database | None) -> None:
+        try:
+            if database is not None:
+                database.end(self._source)
+        finally:
+            self._source.close()
