@@ -27,7 +27,7 @@ from fencepost.schema.effects import FLOOR_KEY, key_word
 
 BATCH = 500
 LEAST_AGE_S = 86400.0
-_NODES = "fencepost/node/"
+_OURS = "fencepost/"
 
 
 class Some(NamedTuple):
@@ -110,10 +110,10 @@ def _oldest_live_token(ledger: Database) -> int | None:
 
 
 def _oldest_held_lock(ledger: Database) -> int | None:
-    """Return the oldest token of a lock kept beside the ledger. Nodes' own names are none: nothing is fenced by them."""
+    """Return the oldest token of a lock kept beside the ledger. Those of nodes are none: nothing is fenced by them."""
     store = store_from_url(ledger.url.lease_url(), ledger.runtime)
     try:
-        held = (each for each in store.records() if each.is_held and not each.name.startswith(_NODES))
+        held = (each for each in store.records() if each.is_held and not each.name.startswith(_OURS))
         return min((record.token for record in held), default=None)
     finally:
         store.shutdown()

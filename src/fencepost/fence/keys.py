@@ -1,0 +1,86 @@
+"""The rows of idempotency keys: taken, kept, and given back, in the caller's transaction."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from fencepost.fence.landing import Landing
+
+TABLE = "idempotency_key"
+
+
+class Wanted(NamedTuple):
+    """The row that is to stand for what is done."""
+
+    key: str
+    expires_us: int | None = None
+    payload_hash: str | None = None
+
+
+class Kept(NamedTuple):
+    """What stands under a key already. `result` is JSON; None while the work is under way, or has none to keep."""
+
+    payload_hash: str | None
+    result: str | None
+    job: str | None
+    run_id: int | None
+
+
+def take(landing: Landing, wanted: Wanted) -> bool:
+    """Make the row ours; False if there is one whose time is not over. Waits for whoever takes the same key now."""
+    there = _look(landing, wanted.key) if landing.kind == "mysql" else None
+    if there is None and landing.insert(TABLE, {landing.key: ("%s", [wanted.key]), **_values(landing, wanted)}):
+        return True
+    return there != "valid" and _take_expired(landing, wanted)
+
+
+def kept(landing: Landing, key: str) -> Kept | None:
+    """Return what stands under a key; None if nothing does, or its time is over."""
+    valid = f"(expires_at IS NULL OR expires_at > {landing.now})"
+    query = f"SELECT payload_hash, result, job, run_id FROM {landing.table(TABLE)} WHERE {landing.key} = %s AND {valid}"  # noqa: S608 - ours
+    rows = landing.execute(query + landing.share, [key]).rows  # locked on MySQL, to see past an old snapshot
+    return Kept(*rows[0]) if rows else None
+
+
+def keep_result(landing: Landing, key: str, result: str) -> None:
+    """Put the result beside the key."""
+    landing.execute(f"UPDATE {landing.table(TABLE)} SET result = %s WHERE {landing.key} = %s", [result, key])  # noqa: S608 - ours
+
+
+def give_back(landing: Landing, key: str) -> None:
+    """Forget the key again: its work failed. In a transaction that can only be rolled back, that happens anyway."""
+    with suppress(Exception):
+        landing.execute(f"DELETE FROM {landing.table(TABLE)} WHERE {landing.key} = %s", [key])  # noqa: S608 - ours
+
+
+def _look(landing: Landing, key: str) -> str | None:
+    """Look before inserting: on MySQL an INSERT that finds a row keeps a lock on it, which two could not both raise."""
+    is_valid = f"expires_at IS NULL OR expires_at > {landing.now}"
+    query = f"SELECT {is_valid} FROM {landing.table(TABLE)} WHERE {landing.key} = %s"  # noqa: S608 - ours
+    rows = landing.execute(query, [key]).rows
+    return ("valid" if rows[0][0] else "expired") if rows else None
+
+
+def _take_expired(landing: Landing, wanted: Wanted) -> bool:
+    values = {"result": ("NULL", []), **_values(landing, wanted)}
+    sets = ", ".join(f"{column} = {sql}" for column, (sql, _) in values.items())
+    statement = f"UPDATE {landing.table(TABLE)} SET {sets} WHERE {landing.key} = %s AND expires_at <= {landing.now}"  # noqa: S608 - ours
+    return (
+        landing.execute(statement, [*(each for _, several in values.values() for each in several), wanted.key]).count
+        == 1
+    )
+
+
+def _values(landing: Landing, wanted: Wanted) -> dict[str, tuple[str, list[Any]]]:
+    """Return every column but key and result, with its SQL and parameters."""
+    writer = landing.writer
+    expires = "NULL" if wanted.expires_us is None else f"{landing.now} + {wanted.expires_us:d}"
+    return {
+        "payload_hash": ("%s", [wanted.payload_hash]),
+        "job": ("%s", [writer.job]),
+        "run_id": ("%s", [writer.run_id]),
+        "token": ("%s", [writer.token]),
+        "created_at": (landing.now, []),
+        "expires_at": (expires, []),
+    }

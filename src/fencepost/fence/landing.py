@@ -1,0 +1,90 @@
+"""Our statements on the tables of effects, in the caller's transaction: what all that lands with an effect shares."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fencepost.errors import ConfigurationError, EffectsMissing
+from fencepost.fence.target import Answer, Target, connection_of, described, family_of, target_of
+from fencepost.fence.troubles import Trouble, trouble_of
+from fencepost.fence.writer import Writer
+
+_NOW = {
+    "postgresql": "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
+    "mysql": "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)",
+}
+_URLS = {"postgresql": "postgresql://host/database", "mysql": "mysql://host/database", "sqlite": "sqlite:///file.db"}
+_IN_TRANSACTION = 1  # the bit of MySQL's server status
+
+
+class Landing:
+    """The tables of effects, seen through the caller's connection. Nothing is begun, committed or rolled back."""
+
+    def __init__(self, tx: Any, writer: Writer) -> None:
+        self._target: Target = target_of(tx, wall_us=writer.wall_us)
+        self._place = writer.place
+        self.kind = self._target.kind
+        self.writer = writer
+        # SQLite has no clock: there the time is a number, which may stand in SQL as it is.
+        self.now = _NOW[self.kind] if self.kind in _NOW else str(self._target.now_us())
+        self.key = "`key`" if self.kind == "mysql" else "key"
+        self.share = " LOCK IN SHARE MODE" if self.kind == "mysql" else ""
+        _refuse_autocommit(self._target.given)
+
+    def table(self, name: str) -> str:
+        """Return the full name of a table."""
+        return self._place.name(name)
+
+    def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Answer:
+        """Execute a statement; that the tables are not there is told with what to run."""
+        try:
+            return self._target.execute(sql, parameters)
+        except Exception as error:
+            if trouble_of(error) is not Trouble.NO_TABLE:
+                raise
+            raise EffectsMissing(
+                f"the database of this transaction ({described(self._target.given)}) has no table "
+                f"{self.table('fence')} or its like, so nothing can land there once; "
+                f"run: fencepost effects install '{_URLS[self.kind]}{self._place.options}'"
+            ) from error
+
+    def insert(self, table: str, values: dict[str, tuple[str, list[Any]]]) -> bool:
+        """Insert a row unless there is one with its key; False if there is. Waits for whoever inserts the same now.
+
+        `values` are columns with the SQL and the parameters of their values.
+        """
+        into = f"INTO {self.table(table)} ({', '.join(values)}) VALUES ({', '.join(sql for sql, _ in values.values())})"
+        statement = f"INSERT IGNORE {into}" if self.kind == "mysql" else f"INSERT {into} ON CONFLICT DO NOTHING"
+        return self.execute(statement, [each for _, several in values.values() for each in several]).count == 1
+
+
+def _refuse_autocommit(given: Any) -> None:
+    """Refuse a connection on which our row would be committed before the effect it stands for."""
+    if _commits_at_once(given):
+        raise ConfigurationError(
+            f"{described(given)} is in autocommit mode and has no transaction open, so what is noted there would not "
+            "commit together with its effect; begin a transaction first"
+        )
+
+
+def _commits_at_once(given: Any) -> bool:
+    match family_of(given):
+        case "django":
+            return bool(given.get_autocommit() and not given.in_atomic_block)
+        case "sqlalchemy":
+            return _commits_at_once(_begun(connection_of(given)).connection.driver_connection)
+        case "psycopg":
+            return bool(given.autocommit and given.info.transaction_status.name == "IDLE")
+        case "pymysql":
+            return bool(given.get_autocommit() and not given.server_status & _IN_TRANSACTION)
+        case "sqlite3":
+            is_auto = given.isolation_level is None or getattr(given, "autocommit", -1) is True
+            return is_auto and not given.in_transaction
+    return getattr(given, "autocommit", False) is True  # of another driver below SQLAlchemy
+
+
+def _begun(connection: Any) -> Any:
+    if not connection.in_transaction():
+        connection.begin()
+    return connection

@@ -1,0 +1,90 @@
+"""The last processed number of a sequence: compare-and-swap, in the transaction of what was processed.
+
+::
+
+    feed = Sequence("bank-feed")
+    with run.transaction() as tx:
+        last = feed.last(tx)
+        batch = rows_after(last)
+        ...                                              # process the batch in tx
+        feed.advance(tx, after=last, to=batch[-1].number)
+
+**Promises.** `advance` moves only a sequence that is where its caller saw it; of two who saw the same, the second waits
+for the first and gets `SequenceConflict`, and its effects are rolled back with that. A sequence never goes back.
+
+**Not promised.** As with idempotency keys, under *repeatable read* and *serializable* the second may get the database's
+serialization failure instead.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from fencepost.core.identity import fitted
+from fencepost.errors import InvalidName, SequenceConflict
+from fencepost.fence.landing import Landing
+from fencepost.fence.writer import current_writer
+
+
+class Sequence:
+    """A sequence by its name, in whichever database a transaction leads to.
+
+    Args:
+        name: of the sequence, the same for all who process it.
+        prefix: of the tables of effects there; by default as in the ledger of the run under way.
+        schema: the same, on PostgreSQL.
+    """
+
+    def __init__(self, name: str, *, prefix: str | None = None, schema: str | None = None) -> None:
+        if not name:
+            raise InvalidName("a sequence's name is a text of at least one character")
+        self.name = name
+        self._row = fitted(f"sequence:{name}")
+        self._prefix = prefix
+        self._schema = schema
+
+    def __repr__(self) -> str:
+        return f"Sequence({self.name!r})"
+
+    def last(self, tx: Any) -> int | None:
+        """Return the last processed number; None before the first."""
+        return self._read(self._landing(tx), lock="")
+
+    def advance(self, tx: Any, *, after: int | None, to: int) -> None:
+        """Move on to `to`, if `tx` commits; `SequenceConflict` unless the last processed number is `after`."""
+        _check(after, to)
+        landing = self._landing(tx)
+        moved = self._begin(landing, to) if after is None else self._move(landing, after, to)
+        if not moved:
+            raise SequenceConflict(self.name, expected=after, found=self._read(landing, lock=landing.share))
+
+    def _landing(self, tx: Any) -> Landing:
+        return Landing(tx, current_writer(self._prefix, self._schema))
+
+    def _read(self, landing: Landing, *, lock: str) -> int | None:
+        query = f"SELECT position FROM {landing.table('checkpoint')} WHERE name = %s{lock}"  # noqa: S608 - ours
+        rows = landing.execute(query, [self._row]).rows
+        return int(json.loads(rows[0][0])) if rows else None
+
+    def _begin(self, landing: Landing, to: int) -> bool:
+        values: dict[str, tuple[str, list[Any]]] = {
+            "name": ("%s", [self._row]),
+            "position": ("%s", [str(to)]),
+            "token": ("%s", [landing.writer.token]),
+            "updated_at": (landing.now, []),
+        }
+        return landing.insert("checkpoint", values)
+
+    def _move(self, landing: Landing, after: int, to: int) -> bool:
+        sets = f"position = %s, token = %s, updated_at = {landing.now}"
+        statement = f"UPDATE {landing.table('checkpoint')} SET {sets} WHERE name = %s AND position = %s"  # noqa: S608 - ours
+        return landing.execute(statement, [str(to), landing.writer.token, self._row, str(after)]).count == 1
+
+
+def _check(after: object, to: object) -> None:
+    for number in (to, *(() if after is None else (after,))):
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise TypeError(f"the numbers of a sequence are whole numbers, not {number!r}")
+    if after is not None and to <= after:  # type: ignore[operator]
+        raise ValueError(f"a sequence goes up: to={to} is not above after={after}")
