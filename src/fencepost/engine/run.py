@@ -30,6 +30,7 @@ from contextvars import ContextVar
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fencepost.core.duration import Duration
 from fencepost.core.fencing import FencingToken
 from fencepost.core.policy import Effects, Policy
 from fencepost.core.runs import Claim, StopReason
@@ -38,6 +39,7 @@ from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Job
 from fencepost.engine.progress import Progress
 from fencepost.errors import LeaseLost, Stopped
+from fencepost.fence.writer import Place, Writer, found_by
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -233,6 +235,35 @@ class Run:
         self.raise_if_stopped()
         return take(tx, query, limit=limit, params=params)
 
+    def once(self, key: str, tx: Any, *, expires: Duration | None = None) -> bool:
+        """Return True the first time this key is offered; it commits with `tx`, and is gone if that is rolled back.
+
+        ::
+
+            with run.transaction() as tx:
+                if run.once(work_key("settle", order_id, run.window.end.date()), tx):
+                    tx.execute(text("INSERT …"), {…})
+
+        Whoever offers the same key meanwhile waits for this transaction to end. For a `tx` in another database than
+        the ledger's, the tables must be there: ``fencepost effects install URL``.
+
+        Args:
+            key: what is done, and for what; see `fencepost.work_key`.
+            tx: the transaction of the effect: of `transaction`, or a connection of psycopg, PyMySQL, sqlite3,
+                SQLAlchemy or Django.
+            expires: after this time the key counts as never offered; by default never.
+        """
+        from fencepost.fence.idempotency import once_by  # noqa: PLC0415 - as above
+
+        self.raise_if_stopped()
+        return once_by(self.writer(), key, tx, expires=expires)
+
+    def writer(self) -> Writer:
+        """Return on whose behalf, and to which tables, effects are written."""
+        tables = self._context.ledger().tables
+        place = Place(tables.prefix, tables.schema)
+        return Writer(place, self.job, self.id, self.token, self._context.runtime.wall_us)
+
     @property
     def shows_progress(self) -> bool:
         """Whether there may be progress that is not sent yet."""
@@ -314,3 +345,11 @@ current: ContextVar[Run | None] = ContextVar("fencepost_current_run", default=No
 def current_run() -> Run | None:
     """Return the run that the calling code is part of, or None outside of any."""
     return current.get()
+
+
+def _writer_of_current_run() -> Writer | None:
+    run = current.get()
+    return None if run is None else run.writer()
+
+
+found_by(_writer_of_current_run)
