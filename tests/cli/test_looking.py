@@ -165,6 +165,8 @@ def test_jobs_are_shown_with_policy_and_signature(look) -> None:
         job["name"] for job in look("jobs", "--json").json
     )
     settle = look("jobs", "settle", "--json").json
+    assert settle["strategy"].startswith("one at a time; in doubt it is stopped")
+    assert "strategy" in look("jobs", "settle").stdout
     assert (settle["type"], settle["doc"], settle["nodes"]) == ("scheduled", "Settle the payments of a day.", 0)
     assert settle["policy"]["timeout"] == 600
     assert "Settle the payments" in look("jobs").stdout

@@ -57,6 +57,7 @@ def _fields(row: JobRow, nodes: int) -> dict[str, object]:
         "type": row.type,
         "doc": row.doc,
         "policy": json.loads(row.policy),
+        "strategy": _strategy(row.policy),
         "signature": json.loads(row.signature),
         "generation": row.generation,
         "seen_at": at(row.seen_at),
@@ -74,7 +75,7 @@ def _cells(row: JobRow, nodes: int) -> tuple[str, ...]:
 def _draw_one(row: JobRow, nodes: int) -> None:
     known = {"job": row.name, "does": row.doc or "", "on living nodes": str(nodes), "seen": to_the_second(row.seen_at)}
     policy = {name: _shown(name, value) for name, value in json.loads(row.policy).items() if value is not None}
-    draw_fields(known | {"parameters": _parameters(row.signature)} | policy)
+    draw_fields(known | {"parameters": _parameters(row.signature), "strategy": _strategy(row.policy) or ""} | policy)
 
 
 def _shown(name: str, value: object) -> str:
@@ -83,6 +84,18 @@ def _shown(name: str, value: object) -> str:
     if name == "backoff" and isinstance(value, dict) and {"base", "cap", "factor"} <= set(value):
         return f"{spelled(value['base'])}, each time {value['factor']:g} times as long, up to {spelled(value['cap'])}"
     return json.dumps(value) if isinstance(value, dict) else str(value)
+
+
+def _strategy(policy: str) -> str | None:
+    """Say what keeps its effects from landing twice."""
+    from fencepost.core.policy import Policy  # noqa: PLC0415 - only this reads them
+    from fencepost.core.strategy import strategy  # noqa: PLC0415
+    from fencepost.errors import InvalidPolicy  # noqa: PLC0415
+
+    try:
+        return strategy(Policy.from_json(policy))
+    except InvalidPolicy:  # a newer release may spell it otherwise
+        return None
 
 
 def _parameters(signature: str) -> str:

@@ -15,7 +15,8 @@ its node still has the right to run:
 
 - ``unfenced`` (default): its writes are not checked, so in doubt it is stopped.
 - ``fenced``: every write carries its token and is refused when stale, so in doubt it is suspended and may go on.
-- ``idempotent``: two at once do no harm. No exclusive key is taken unless `overlap` or `exclusive` asks for one.
+- ``idempotent``: two at once do no harm. No exclusive key is taken unless `overlap` or `exclusive` asks for one. In
+  doubt it is stopped, for nothing else would hold it up, and to be repeated does it no harm either.
 
 **Promises.** A policy that exists is valid: `Policy.of` refuses unknown names and impossible values with a
 sentence. What a newer release stored is read as far as this release knows it.
