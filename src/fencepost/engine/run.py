@@ -25,10 +25,10 @@ from __future__ import annotations
 import json
 import logging
 import sys
-from collections.abc import Callable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime, tzinfo
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from fencepost.core.duration import Duration
 from fencepost.core.fencing import FencingToken
@@ -45,7 +45,11 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from sqlalchemy import Connection, Engine
+    from sqlalchemy.orm import Session, sessionmaker
 
+    S = TypeVar("S", bound=Session)
+
+T = TypeVar("T")
 
 _LOOK_EVERY_S = 0.05  # while it is suspended; in a worker process there is nothing to wait for but a word of memory
 
@@ -66,7 +70,7 @@ class Run:
 
     __slots__ = (
         *("_claim", "_context", "_job", "_log", "_params", "_progress"),
-        *("has_ended", "started_at", "was_told_of_keys"),
+        *("has_ended", "raised_at", "started_at", "was_told_of_keys"),
     )
 
     def __init__(self, job: Job, claim: Claim, context: RunContext) -> None:
@@ -77,6 +81,7 @@ class Run:
         self._log: RunLog | None = None
         self._progress: Progress | None = None
         self.started_at = context.runtime.monotonic()
+        self.raised_at: set[Hashable] = set()  # the databases in which its fence has been raised
         self.has_ended = False  # within a transaction of its own: whatever it does now, it has succeeded
         self.was_told_of_keys = False  # see `fencepost.engine.keying`
 
@@ -186,22 +191,33 @@ class Run:
             self._progress = Progress(self._context, self.id, self.token)
         self._progress.show(fraction, note)
 
+    @overload
     def transaction(
         self, source: Engine | Connection | None = None, *, final: bool = False
-    ) -> AbstractContextManager[Connection]:
-        """Open a transaction in the ledger's own database that is committed only while this run is still ours.
+    ) -> AbstractContextManager[Connection]: ...
+    @overload
+    def transaction(self, source: sessionmaker[S], *, final: bool = False) -> AbstractContextManager[S]: ...
+    @overload
+    def transaction(self, source: T, *, final: bool = False) -> AbstractContextManager[T]: ...
+    def transaction(self, source: Any = None, *, final: bool = False) -> AbstractContextManager[Any]:
+        """Open a transaction that is committed only while this run is still ours.
 
         ::
 
-            with run.transaction() as tx:          # a SQLAlchemy connection
+            with run.transaction() as tx:          # a SQLAlchemy connection to the ledger's own database
                 tx.execute(text("INSERT …"), {…})  # committed at the end of the block, or LeaseLost
 
-        It waits for the database, so in an ``async def`` job it belongs into ``asyncio.to_thread``.
+        It has the isolation of the job's policy. It waits for the database, so in an ``async def`` job it belongs into
+        ``asyncio.to_thread``. The block does not commit: that is refused, or at least told.
+
+        In another database than the ledger's the tables of `fencepost effects install` are needed, and a writer that
+        has lost its run is refused there once its successor has begun its own first transaction there.
 
         Args:
-            source: a SQLAlchemy engine or connection of yours to the same database; without it, one of ours.
+            source: where to write: a SQLAlchemy Engine, Connection, Session or sessionmaker, a connection of psycopg,
+                PyMySQL or sqlite3, or one of Django's; in no transaction yet. Without it, the ledger's own database.
             final: end the run as succeeded within this transaction, so that its effects and its end are one. What
-                the function returns is then not recorded.
+                the function returns is then not recorded. Only in the ledger's own database.
         """
         from fencepost.engine.transactions import transaction  # noqa: PLC0415 - most runs open none
 
@@ -211,6 +227,38 @@ class Run:
         from fencepost.engine.keying import noticing_keys  # noqa: PLC0415 - as above
 
         return noticing_keys(self, self._context, opened)
+
+    def in_transaction(self, work: Callable[[Any], T], source: Any = None, *, final: bool = False, tries: int = 5) -> T:
+        """Call `work` with an open `transaction`, and return what it returns.
+
+        ::
+
+            run.in_transaction(lambda tx: tx.execute(text("UPDATE account SET …")))
+
+        After a serialization failure, a deadlock or `TransactionConflict` it is called again, in a new transaction and
+        after a short pause, up to `tries` times: so it does nothing that the roll-back would not undo.
+        """
+        from fencepost.engine.transactions import in_transaction  # noqa: PLC0415 - as above
+
+        return in_transaction(self, self._context, work, source, final=final, tries=tries)
+
+    @overload
+    def fence(self, source: Engine) -> AbstractContextManager[Connection]: ...
+    @overload
+    def fence(self, source: sessionmaker[S]) -> AbstractContextManager[S]: ...
+    @overload
+    def fence(self, source: T) -> AbstractContextManager[T]: ...
+    def fence(self, source: Any) -> AbstractContextManager[Any]:
+        """Open a fenced `transaction` in a database of your own, by any kind of connection.
+
+        ::
+
+            with run.fence(psycopg_connection) as tx:
+                tx.execute("INSERT …")  # committed at the end of the block, or LeaseLost
+        """
+        if source is None:
+            raise TypeError("run.fence() takes a connection; without one, open run.transaction()")
+        return self.transaction(source)
 
     def take(self, tx: Any, query: Any, *, limit: int, params: Sequence[Any] = ()) -> list[Any]:
         """Return up to `limit` rows that no other reader holds, and hold them until the transaction `tx` ends.
