@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from fencepost.core.schedule import at, cron, every
     from fencepost.core.verdicts import Cancel, Retry, Skip
     from fencepost.engine.run import Run, Window, current_run
+    from fencepost.fence.idempotency import idempotent, once
+    from fencepost.fence.sequence import Sequence
+    from fencepost.fence.work_key import work_key
 
 __version__ = "0.1.0.dev0"
 
@@ -47,6 +50,7 @@ __all__ = [
     "NotAcquired",
     "Retry",
     "Run",
+    "Sequence",
     "Skip",
     "Stopped",
     "StoreUnavailable",
@@ -57,7 +61,10 @@ __all__ = [
     "cron",
     "current_run",
     "every",
+    "idempotent",
     "locks",
+    "once",
+    "work_key",
 ]
 
 # Imported when first asked for: a command that only takes a lock must not wait for all of SQLAlchemy.
@@ -66,12 +73,16 @@ _ELSEWHERE = {
     "Cancel": "fencepost.core.verdicts",
     "Retry": "fencepost.core.verdicts",
     "Run": "fencepost.engine.run",
+    "Sequence": "fencepost.fence.sequence",
     "Skip": "fencepost.core.verdicts",
     "Window": "fencepost.engine.run",
     "at": "fencepost.core.schedule",
     "cron": "fencepost.core.schedule",
     "current_run": "fencepost.engine.run",
     "every": "fencepost.core.schedule",
+    "idempotent": "fencepost.fence.idempotency",
+    "once": "fencepost.fence.idempotency",
+    "work_key": "fencepost.fence.work_key",
 }
 
 
