@@ -20,6 +20,7 @@ class What(StrEnum):
     RELEASED = "released"
     RELEASE_UNANSWERED = "release unanswered"
     REVOKED = "revoked"
+    REFUSED_WRITE = "refused write"  # a fence turned away what was written in a lock's name
     ELECTED = "elected"
     RESIGNED = "resigned"
     LEADER_CHANGED = "leader changed"

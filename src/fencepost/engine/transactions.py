@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
+from fencepost.core.events import What
 from fencepost.core.runs import Ending
 from fencepost.core.states import Move, RunState, next_state, outcome_of
 from fencepost.engine.engines import engine_of
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-REFUSED_WRITE = "refused write"
+REFUSED_WRITE = str(What.REFUSED_WRITE)
 _TRY_AGAIN_AFTER_S = 0.2
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 

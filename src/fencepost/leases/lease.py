@@ -2,27 +2,30 @@
 
 `lost` is cheap and local: it turns True when trust ends, on time and for good, whether or not the store can be
 reached. `check()` asks the store. Neither replaces a fence: between the check and the write the process may
-be paused for longer than the ttl; give the `token` to whatever refuses older ones.
+be paused for longer than the ttl; write in a `fence`, or give the `token` to whatever refuses older ones.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from fencepost.core.events import Event, What
 from fencepost.core.fencing import FencingToken
 from fencepost.core.grants import Grant
 from fencepost.core.lease import RAN_OUT
+from fencepost.core.policy import Isolation
 from fencepost.core.runtime import Runtime
 from fencepost.core.timings import Timings
 from fencepost.errors import LeaseLost, StoreUnavailable
 from fencepost.leases.current import entered, left
 
 if TYPE_CHECKING:
+    from contextlib import AbstractContextManager
     from contextvars import Token
 
+    from fencepost.fence.lease_transaction import LeaseFence
     from fencepost.leases.kept_session import KeptSession
     from fencepost.leases.store import LeaseStore
 
@@ -52,6 +55,7 @@ class Lease:
         self._ending = runtime.lock()
         self._on_lost: list[Callable[[Lease], None]] = []
         self._context: Token[Lease | None] | None = None
+        self._fences: LeaseFence | None = None
 
     @property
     def name(self) -> str:
@@ -119,6 +123,45 @@ class Lease:
         if gone and self._kept.drop(self):  # else it was released while we asked, or trust has run out
             self.end("the store no longer knows this grant: it was revoked, deleted, or taken over")
         self._raise_unless_held()
+
+    def fence(
+        self,
+        source: Any,
+        *,
+        isolation: str = "read committed",
+        prefix: str = "fencepost_",
+        schema: str | None = None,
+    ) -> AbstractContextManager[Any]:
+        """Open a transaction that is committed only if no newer holder of the lock has been in this database.
+
+        ::
+
+            with store.lock("settlement") as lease:
+                with lease.fence(engine) as tx:        # a SQLAlchemy connection
+                    tx.execute(text("INSERT …"), {…})  # committed at the end of the block, or LeaseLost
+
+        The database needs the tables of `fencepost effects install`. A holder that was paused until after its time is
+        refused there once its successor has begun its own first fenced transaction there.
+
+        Args:
+            source: a SQLAlchemy Engine, Connection, Session or sessionmaker, a connection of psycopg, PyMySQL or
+                sqlite3, or one of Django's; in no transaction yet. The block gets the connection of an engine, the
+                session of a sessionmaker, else what was handed in.
+            isolation: ``read committed``, ``repeatable read`` or ``serializable``; put back afterwards.
+            prefix: of the tables, as they were installed.
+            schema: the same, on PostgreSQL.
+        """
+        if self._fences is None:
+            from fencepost.fence.lease_transaction import LeaseFence  # noqa: PLC0415 - most locks fence no database
+
+            self._fences = LeaseFence(
+                fencing=self.fencing,
+                runtime=self._runtime,
+                ttl_s=lambda: self.timings.ttl_s,
+                check_trust=self._raise_unless_held,
+                refused=lambda why: self._tell(What.REFUSED_WRITE, reason=why),
+            )
+        return self._fences.transaction(source, isolation=Isolation(isolation).value, prefix=prefix, schema=schema)
 
     def on_lost(self, call: Callable[[Lease], None]) -> None:
         """Call `call(lease)` once when the lease is lost; at once if it is lost already. Must not block."""

@@ -28,6 +28,7 @@ _LEVELS = {
     What.RUN_FAILED: logging.WARNING,
     What.RUN_DEAD: logging.ERROR,
     What.RUN_LOST: logging.WARNING,
+    What.REFUSED_WRITE: logging.WARNING,
     What.RUN_REFUSED: logging.WARNING,
     What.RUN_SUSPENDED: logging.WARNING,
     What.RUN_ABANDONED: logging.WARNING,

@@ -1,0 +1,43 @@
+"""`lease.fence(connection)`: the fenced transaction of a plain lock, behind a fence row under the lock's name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencepost.core.fencing import FencingToken
+from fencepost.core.runtime import Runtime
+from fencepost.core.urls import identifier
+from fencepost.fence.fence_row import fence_row
+from fencepost.fence.sources import source_of
+from fencepost.fence.terms import Terms
+from fencepost.fence.transaction import FencedTransaction
+from fencepost.schema.effects import EffectTables
+
+
+@dataclass(frozen=True, slots=True)
+class LeaseFence:
+    """What a lease shows at the fences of databases, and where it has raised them."""
+
+    fencing: FencingToken
+    runtime: Runtime
+    ttl_s: Callable[[], float]
+    check_trust: Callable[[], None]
+    refused: Callable[[str], None]
+    raised_at: set[Hashable] = field(default_factory=set)
+
+    def transaction(self, source: Any, *, isolation: str, prefix: str, schema: str | None) -> FencedTransaction:
+        """Return a transaction on `source`, not begun."""
+        tables = EffectTables(
+            identifier(prefix, what="prefix"), identifier(schema, what="schema") if schema is not None else None
+        )
+        row = fence_row(self.fencing, tables, what=f"lock {self.fencing.key!r}", raised_at=self.raised_at)
+        terms = Terms(
+            runtime=self.runtime,
+            isolation=isolation,
+            ttl_s=self.ttl_s(),
+            check_trust=self.check_trust,
+            refused=self.refused,
+        )
+        return FencedTransaction(source_of(source), lambda _: row, terms)
