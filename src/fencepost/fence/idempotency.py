@@ -29,6 +29,7 @@ from typing import Any, ParamSpec, TypeVar
 
 from fencepost.core.duration import Duration, seconds
 from fencepost.core.identity import fitted
+from fencepost.core.keyed import note_key
 from fencepost.errors import IdempotencyConflict, InvalidDuration, InvalidName
 from fencepost.fence.arguments import Signature, json_text
 from fencepost.fence.keys import Kept, Wanted, give_back, keep_result, kept, take
@@ -57,6 +58,7 @@ def once(
 
 def once_by(writer: Writer, key: str, tx: Any, *, expires: Duration | None) -> bool:
     """Do `once` on behalf of a writer."""
+    note_key(tx)
     return take(Landing(tx, writer), Wanted(_checked(key), _expiry_us(expires)))
 
 
@@ -92,6 +94,7 @@ def idempotent(
             bound = signature.bind(args, kwargs)
             wanted = Wanted(_checked(signature.key(bound)), expires_us, signature.fingerprint(bound))
             landing = Landing(bound.tx, current_writer(prefix, schema))
+            note_key(bound.tx)
             result: R = json.loads(_performed(landing, wanted, signature.name, lambda: function(*args, **kwargs)))
             return result
 

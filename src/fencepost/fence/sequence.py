@@ -22,6 +22,7 @@ import json
 from typing import Any
 
 from fencepost.core.identity import fitted
+from fencepost.core.keyed import note_key
 from fencepost.errors import InvalidName, SequenceConflict
 from fencepost.fence.landing import Landing
 from fencepost.fence.writer import current_writer
@@ -55,6 +56,7 @@ class Sequence:
         """Move on to `to`, if `tx` commits; `SequenceConflict` unless the last processed number is `after`."""
         _check(after, to)
         landing = self._landing(tx)
+        note_key(tx)
         moved = self._begin(landing, to) if after is None else self._move(landing, after, to)
         if not moved:
             raise SequenceConflict(self.name, expected=after, found=self._read(landing, lock=landing.share))
