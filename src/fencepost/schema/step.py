@@ -55,6 +55,16 @@ class Step:
         partial: dict[str, Any] = {f"{kind}_where": sa.text(where) for kind in ("postgresql", "sqlite") if where}
         self._operations.create_index(full, on, parts, schema=self._schema, unique=unique, **partial)
 
+    def insert(self, table: str, values: dict[str, Any]) -> None:
+        """Insert a row, unless there is one with the same value in the first column."""
+        columns: list[sa.ColumnClause[Any]] = [sa.column(name) for name in values]
+        into = sa.table(f"{self._prefix}{table}", *columns, schema=self._schema)
+        there = sa.select(sa.literal(1)).select_from(into).where(columns[0] == next(iter(values.values())))
+        if self._looks() and self._operations.get_bind().scalar(there):
+            return
+        literal = {name: self._operations.inline_literal(value) for name, value in values.items()}
+        self._operations.execute(sa.insert(into).values(literal))
+
     def _looks(self) -> bool:
         return not self._context.as_sql
 

@@ -46,6 +46,8 @@ def _fences(step: Step) -> None:
         needed("raised_at", BIG),
         postgresql_with=STAYS,
     )
+    # The floor, there from the beginning: whoever raises a fence locks it against whoever prunes.
+    step.insert("fence", {"key": "", "token": 0, "grant_id": "", "raised_at": 0})
 
 
 def _keys(step: Step) -> None:
