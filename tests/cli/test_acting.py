@@ -301,3 +301,8 @@ def test_an_unknown_job_is_refused_with_the_one_most_like_it(act) -> None:
 def test_show_says_that_nobody_is_there_to_run_it(act) -> None:
     run = str(act("trigger", "add", "-p", "a=3", "--json").json["run"])
     assert "no living node" in act("show", run, "--json").json["waits"]
+
+
+def test_the_journal_can_be_asked_for_writes_without_a_key(act) -> None:
+    assert act("journal", "--what", "write without a key").returncode == 0
+    assert act("journal", "--what", "write without a word").returncode == 2

@@ -15,7 +15,7 @@ import pytest
 import sqlalchemy as sa
 from sqlalchemy.orm import Session
 
-from fencepost.errors import Stopped, TransactionConflict
+from fencepost.errors import ConfigurationError, Stopped, TransactionConflict
 from fencepost.fence.sql_words import ends_in_comment, outer_words
 from fencepost.fence.taking import refuse_unfit, take
 from testbed.mariadb import MariaDB
@@ -264,11 +264,11 @@ class TestIsolation:
         shared.fill(1)
         with closing(shared.driver()) as connection:
             connection.autocommit(True) if shared.kind == "mysql" else setattr(connection, "autocommit", True)
-            with pytest.raises(RuntimeError, match="no transaction open"):
+            with pytest.raises(ConfigurationError, match="no transaction open"):
                 take(connection, OPEN, limit=1)
         with (
             shared.engine.connect().execution_options(isolation_level="AUTOCOMMIT") as connection,
-            pytest.raises(RuntimeError, match="no transaction open"),
+            pytest.raises(ConfigurationError, match="no transaction open"),
         ):
             take(connection, SELECT, limit=1)
 

@@ -69,11 +69,12 @@ def journal(
 def _refuse_unknown(what: str) -> None:
     """Refuse words that nothing is ever noted under: they would look like something that never happened."""
     from fencepost.core.events import What  # noqa: PLC0415
-    from fencepost.engine.operations import BACKFILL_REQUESTED, RUN_TRIGGERED  # noqa: PLC0415 - it loads the engine
+    from fencepost.engine.keying import UNKEYED_WRITE  # noqa: PLC0415 - it loads the engine
+    from fencepost.engine.operations import BACKFILL_REQUESTED, RUN_TRIGGERED  # noqa: PLC0415
     from fencepost.engine.transactions import REFUSED_WRITE  # noqa: PLC0415
     from fencepost.ledger.journal import Act  # noqa: PLC0415
 
-    known = [*Act, *What, RUN_TRIGGERED, BACKFILL_REQUESTED, REFUSED_WRITE]
+    known = [*Act, *What, RUN_TRIGGERED, BACKFILL_REQUESTED, REFUSED_WRITE, UNKEYED_WRITE]
     if what not in known:
         raise ConfigurationError(f"the journal knows no {what!r}; {suggestion(what, sorted(map(str, known)))}")
 

@@ -61,19 +61,20 @@ class Landing:
 
 def _refuse_autocommit(given: Any) -> None:
     """Refuse a connection on which our row would be committed before the effect it stands for."""
-    if _commits_at_once(given):
+    if commits_at_once(given):
         raise ConfigurationError(
             f"{described(given)} is in autocommit mode and has no transaction open, so what is noted there would not "
             "commit together with its effect; begin a transaction first"
         )
 
 
-def _commits_at_once(given: Any) -> bool:
+def commits_at_once(given: Any) -> bool:
+    """Whether a statement on this connection would be a transaction of its own."""
     match family_of(given):
         case "django":
             return bool(given.get_autocommit() and not given.in_atomic_block)
         case "sqlalchemy":
-            return _commits_at_once(_begun(connection_of(given)).connection.driver_connection)
+            return commits_at_once(_begun(connection_of(given)).connection.driver_connection)
         case "psycopg":
             return bool(given.autocommit and given.info.transaction_status.name == "IDLE")
         case "pymysql":

@@ -32,14 +32,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencepost.core.keyed import note_key
-from fencepost.errors import TransactionConflict
+from fencepost.errors import ConfigurationError, TransactionConflict
+from fencepost.fence.landing import commits_at_once
 from fencepost.fence.sql_words import ends_in_comment, outer_words
 from fencepost.fence.target import Target, connection_of, described, family_of, target_of
 from fencepost.fence.troubles import Trouble, trouble_of
 
 _BY_ITSELF = {"LIMIT": "LIMIT", "FETCH": "FETCH", "OFFSET": "OFFSET", "FOR": "FOR UPDATE", "SHARE": "the lock"}
 _NO_ROWS = {"DISTINCT", "GROUP", "HAVING", "UNION", "INTERSECT", "EXCEPT"}
-_IN_TRANSACTION = 1  # the bit of MySQL's server status
 
 
 def take(tx: Any, query: Any, *, limit: int, params: Sequence[Any] = ()) -> list[Any]:
@@ -51,8 +51,8 @@ def take(tx: Any, query: Any, *, limit: int, params: Sequence[Any] = ()) -> list
     target = target_of(tx)
     if not _is_whole(limit) or limit < 1:
         raise ValueError(f"limit {limit!r} must be a whole number of at least 1")
-    rows = _conflicts_told(lambda: _taken(target, query, limit, params))
     _refuse_autocommit(target)
+    rows = _conflicts_told(lambda: _taken(target, query, limit, params))
     note_key(tx)
     return rows
 
@@ -126,24 +126,9 @@ def _conflicts_told(call: Callable[[], list[Any]]) -> list[Any]:
 
 
 def _refuse_autocommit(target: Target) -> None:
-    """Refuse a connection that has no transaction open now: what it has taken is free already."""
-    if not _is_in_transaction(target):
-        raise RuntimeError(
-            f"{described(target.given)} is in autocommit mode and has no transaction open, so rows are not held after "
-            "they were read, and somebody else may take the same; use that of run.transaction()"
+    """Refuse a connection that has no transaction open: what it takes would be free at once."""
+    if commits_at_once(target.given):
+        raise ConfigurationError(
+            f"{described(target.given)} is in autocommit mode and has no transaction open, so rows would not be held "
+            "after they were read, and somebody else might take the same; use that of run.transaction()"
         )
-
-
-def _is_in_transaction(target: Target) -> bool:
-    given = target.given
-    family = family_of(given)
-    if family == "django":
-        return bool(given.in_atomic_block or not given.get_autocommit())
-    if family == "sqlalchemy":
-        given = connection_of(given).connection.driver_connection
-        family = family_of(given)
-    if family == "psycopg":
-        return str(given.info.transaction_status.name) == "INTRANS"
-    if family == "pymysql":
-        return bool(not given.get_autocommit() or given.server_status & _IN_TRANSACTION)
-    return True  # on SQLite nothing was locked; whoever writes comes alone
