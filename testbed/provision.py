@@ -1,8 +1,9 @@
 """Makes present what the tests need, and says what is there: ``python -m testbed.provision [--check]``.
 
 Wheels are taken as installed (they are in the dependency group ``dev``). What Debian packages is installed by apt-get,
-if there is one and we are root or may become root without a password; the Kubernetes API server is built. On a machine
-with an init system Debian starts what it installs: the tests neither use nor need these instances.
+if there is one and we are root or may become root without a password; the Kubernetes API server and the object store
+are built. On a machine with an init system Debian starts what it installs: the tests neither use nor need these
+instances.
 
 One line is printed per server: its version and where it is from, or why it is left out. To leave something out is no
 failure, since the tests of the rest can run, unless the environment says ``FENCEPOST_TEST_ALL=1``.
@@ -19,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import apiserver, etcd, mariadb, pgbouncer, postgres, valkey, zookeeper
+from testbed import apiserver, etcd, golang, mariadb, pgbouncer, postgres, s3, valkey, zookeeper
 from testbed.server import Missing, find_program, require_program
 
 
@@ -99,6 +100,7 @@ NEEDS = (
     ),
     Need("zookeeper", zookeeper.program, _version_of_jar, packages=_zookeeper_packages()),
     Need("kubernetes", apiserver.program, lambda _: apiserver.VERSION),
+    Need("s3", s3.program, lambda _: s3.VERSION),
 )
 
 
@@ -113,7 +115,9 @@ def provide() -> None:
     if lacking:
         _install(lacking)
     if not apiserver.path().exists():
-        _build_apiserver()
+        _build(f"kube-apiserver {apiserver.VERSION}: several minutes", apiserver.build)
+    if not s3.path().exists():
+        _build(f"versitygw {s3.VERSION}: about two minutes", s3.build)
 
 
 def _install(lacking: Sequence[Need]) -> None:
@@ -148,11 +152,11 @@ def _apt_get(become_root: Sequence[str], *words: str) -> None:
         _tell(done.stderr.strip())
 
 
-def _build_apiserver() -> None:
-    _tell(f"building kube-apiserver {apiserver.VERSION}: several minutes")
+def _build(what: str, build: Callable[[], Path]) -> None:
+    _tell(f"building {what}")
     try:
-        apiserver.build()
-    except (apiserver.BuildFailed, OSError) as error:
+        build()
+    except (golang.BuildFailed, OSError) as error:
         _tell(str(error))
 
 

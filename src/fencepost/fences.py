@@ -9,7 +9,8 @@
     session.post(url, json=…, headers=fences.fence_headers(run))         # a service, which has the middleware
 
 Each takes a run, a lease, or what one of them shows (`FencingToken`), and raises `LeaseLost` for a stale one. For SQL
-databases there is ``run.transaction()``.
+databases there is ``run.transaction()``. For a fence of your own, `fencing_of` gives what the writer shows, and
+`refusal` is the rule by which it is judged; ``examples/object_store.py`` makes one of conditional writes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from fencepost.core.duration import Duration, seconds
-from fencepost.core.fencing import Claimant, FencingToken, Mark
+from fencepost.core.fencing import Claimant, FencingToken, Mark, fencing_of, refusal
 from fencepost.errors import LeaseLost
 from fencepost.fence import file
 from fencepost.fence.file import file_mark
@@ -44,11 +45,13 @@ __all__ = [
     "RequestFence",
     "WsgiFence",
     "fence_headers",
+    "fencing_of",
     "file_mark",
     "marks_in_memory",
     "marks_in_redis",
     "marks_in_sql",
     "raise_if_stale",
+    "refusal",
     "write_fenced",
 ]
 
