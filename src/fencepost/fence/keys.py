@@ -29,10 +29,9 @@ class Kept(NamedTuple):
 
 def take(landing: Landing, wanted: Wanted) -> bool:
     """Make the row ours; False if there is one whose time is not over. Waits for whoever takes the same key now."""
-    there = _look(landing, wanted.key) if landing.kind == "mysql" else None
-    if there is None and landing.insert(TABLE, {landing.key: ("%s", [wanted.key]), **_values(landing, wanted)}):
-        return True
-    return there != "valid" and _take_expired(landing, wanted)
+    if landing.kind == "mysql":
+        return _take_on_mysql(landing, wanted)
+    return _insert(landing, wanted) or _take_expired(landing, wanted)
 
 
 def kept(landing: Landing, key: str) -> Kept | None:
@@ -54,10 +53,23 @@ def give_back(landing: Landing, key: str) -> None:
         landing.execute(f"DELETE FROM {landing.table(TABLE)} WHERE {landing.key} = %s", [key])  # noqa: S608 - ours
 
 
-def _look(landing: Landing, key: str) -> str | None:
-    """Look before inserting: on MySQL an INSERT that finds a row keeps a lock on it, which two could not both raise."""
+def _insert(landing: Landing, wanted: Wanted) -> bool:
+    return landing.insert(TABLE, {landing.key: ("%s", [wanted.key]), **_values(landing, wanted)})
+
+
+def _take_on_mysql(landing: Landing, wanted: Wanted) -> bool:
+    """Look before each step: there an INSERT that finds a row shares a lock on it, which no two could then raise."""
+    there = _look(landing, wanted.key, "")
+    if there is None:
+        if _insert(landing, wanted):
+            return True
+        there = _look(landing, wanted.key, landing.share)  # past an old snapshot
+    return there == "expired" and _take_expired(landing, wanted)
+
+
+def _look(landing: Landing, key: str, lock: str) -> str | None:
     is_valid = f"expires_at IS NULL OR expires_at > {landing.now}"
-    query = f"SELECT {is_valid} FROM {landing.table(TABLE)} WHERE {landing.key} = %s"  # noqa: S608 - ours
+    query = f"SELECT {is_valid} FROM {landing.table(TABLE)} WHERE {landing.key} = %s{lock}"  # noqa: S608 - ours
     rows = landing.execute(query, [key]).rows
     return ("valid" if rows[0][0] else "expired") if rows else None
 
