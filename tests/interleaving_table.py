@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -35,7 +36,14 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     }
     terminalreporter.section("orders of statements that were tried")
     for nodeid in sorted(tried):
-        scene, _, place = nodeid.rpartition("::")[2].partition("[")
-        place = place.rstrip("]")
-        terminalreporter.write_line(f"{tried[nodeid]:>7}  {scene.removeprefix('test_').replace('_', ' ')}: {place}")
+        terminalreporter.write_line(f"{tried[nodeid]:>7}  {_told(nodeid)}")
     terminalreporter.write_line(f"{sum(tried.values()):>7}  orders in {len(tried)} scenes")
+
+
+def _told(nodeid: str) -> str:
+    """Return where and what: ``fence: run row: writer whose run is reaped: postgres-serializable``."""
+    path, *classes, test = nodeid.split("::")
+    scene, _, place = test.partition("[")
+    folder = path.split("/")[-2]
+    words = [re.sub(r"(?<=[a-z])(?=[A-Z])", " ", each.removeprefix("Test")).lower() for each in classes]
+    return ": ".join((folder, *words, scene.removeprefix("test_").replace("_", " "), place.rstrip("]")))

@@ -67,5 +67,5 @@ def test_interleave_counts_the_orders_it_tried() -> None:
         check=False,
     )
     assert ended.returncode == 0, ended.stdout + ended.stderr
-    assert "16  writer whose run is reaped: postgres-repeatable read" in ended.stdout
-    assert "48  orders in 3 scenes" in ended.stdout
+    assert "12  fence: run row: writer whose run is reaped: postgres-repeatable read" in ended.stdout
+    assert "36  orders in 3 scenes" in ended.stdout

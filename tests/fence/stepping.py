@@ -12,8 +12,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple
 
+import psycopg
+import pymysql
 import sqlalchemy
-from sqlalchemy import Connection, event, text
+from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.exc import DBAPIError
 
 from fencepost.errors import LeaseLost, TransactionConflict
@@ -29,6 +31,7 @@ TRIES = 5
 LONGEST_S = 5.0  # the longest that anybody may be kept, on a machine that has other things to do
 
 WRITTEN, REFUSED, CONFLICT = "written", "refused", "conflict"
+COMMIT = "COMMIT"
 
 
 class Session(interleaving.Actor):
@@ -37,31 +40,86 @@ class Session(interleaving.Actor):
     def __init__(self, ledger: Ledger, watcher: Watcher, name: str) -> None:
         self.desk = ledger.desk(name)
         self.dialect = ledger.dialect
+        self.labels: list[str] = []
         self._numbers: tuple[int, ...] = (watcher.number_of(self.desk),)
         self._cursor = self.desk._cursor
-        self.engine = sqlalchemy.create_engine(ledger.url.sqlalchemy(), pool_size=2)
-        event.listen(self.engine, "connect", self._note)
-        for moment in ("before_cursor_execute", "commit", "rollback"):
-            event.listen(self.engine, moment, self._stop_before)
+        self._is_stepping = False
+        self.engine = self._engine(ledger)
         super().__init__(name, lambda: any(watcher.waits(number) for number in self._numbers))
 
     def begin_session(self, act: Callable[[Session], Any]) -> None:
         self.desk._cursor = Stopping(self._cursor, self)
+        self.labels = []
+        self._is_stepping = True
         self.begin(lambda: act(self))
+
+    def stop_before(self, label: str) -> None:
+        """Stop before a round trip of one of the engine's connections."""
+        if self._is_stepping:
+            self.labels.append(label)
+            self.stop()
 
     def note(self, error: Exception) -> None:
         """Take note of a statement's error: the desk repeats what it can."""
 
     def close(self) -> None:
+        self._is_stepping = False
         self.engine.dispose()
         self.desk.rest()
 
-    def _note(self, connection: Any, _: object) -> None:
+    def _engine(self, ledger: Ledger) -> Engine:
+        engine = sqlalchemy.create_engine(ledger.url.sqlalchemy(), pool_size=2)
+        connect = stepped_psycopg if ledger.dialect.name == "postgresql" else stepped_pymysql
+        event.listen(engine, "do_connect", lambda dialect, record, words, options: connect(self, *words, **options))
+        event.listen(engine, "connect", self._number)
+        with engine.connect(), engine.connect():  # whatever SQLAlchemy wants to know of the server, it asks now
+            return engine
+
+    def _number(self, connection: Any, _: object) -> None:
         info = getattr(connection, "info", None)
         self._numbers += (info.backend_pid if info is not None else connection.thread_id(),)
 
-    def _stop_before(self, *_: object) -> None:
-        self.stop()
+
+def stepped_psycopg(session: Session, *words: Any, **options: Any) -> Any:
+    """Connect so that every round trip is a step, whatever it is made through."""
+
+    class Cursor(psycopg.Cursor[Any]):
+        def execute(self, query: Any, *arguments: Any, **more: Any) -> Any:
+            self.connection.label = str(query)
+            return super().execute(query, *arguments, **more)
+
+    class Connection(psycopg.Connection[Any]):
+        label = ""
+
+        def wait(self, *arguments: Any, **more: Any) -> Any:
+            label, self.label = self.label, ""
+            session.stop_before(label)
+            return super().wait(*arguments, **more)
+
+        def commit(self) -> None:
+            self.label = COMMIT
+            super().commit()
+
+    return Connection.connect(*words, cursor_factory=Cursor, **options)
+
+
+def stepped_pymysql(session: Session, *words: Any, **options: Any) -> Any:
+    """Connect so that every statement is a step."""
+
+    class Connection(pymysql.connections.Connection):  # type: ignore[type-arg]
+        def query(self, sql: Any, *arguments: Any, **more: Any) -> Any:
+            session.stop_before(sql if isinstance(sql, str) else bytes(sql).decode())
+            return super().query(sql, *arguments, **more)
+
+        def commit(self) -> None:
+            session.stop_before(COMMIT)
+            super().commit()
+
+        def rollback(self) -> None:
+            session.stop_before("ROLLBACK")
+            super().rollback()
+
+    return Connection(*words, **options)
 
 
 Act = Callable[[Session], Any]
@@ -156,3 +214,38 @@ def writes(begin: Begin, effects: str, token: int, who: str = "") -> Act:
         return CONFLICT
 
     return act
+
+
+def sizes_of(session: Session, act: Act, table: str, *, is_transaction: bool = True) -> tuple[int, ...]:
+    """Do it alone, and return how many round trips each of its steps has, up to the commit of a write to this table.
+
+    What neither sees nor locks rows is one step with what follows it; in a transaction, so is all that precedes the
+    effect.
+    """
+    session.begin_session(act)
+    interleaving.play([session], ())
+    assert not isinstance(session.outcome, Exception), session.outcome
+    labels = session.labels
+    writing = next(number for number, label in enumerate(labels) if _writes_to(label, table))
+    sizes, size = [], 0
+    for number, label in enumerate(labels[: labels.index(COMMIT, writing) + 1]):
+        size += 1
+        is_glued = _is_of_the_session(label) or (label == COMMIT and number < writing)
+        if not (is_glued or (is_transaction and number < writing - 1)):
+            sizes.append(size)
+            size = 0
+    return tuple(sizes)
+
+
+def _writes_to(label: str, table: str) -> bool:
+    return label.startswith((f"INSERT INTO {table} ", f"UPDATE {table} "))
+
+
+def _is_of_the_session(label: str) -> bool:
+    return not label or label.startswith(("SET ", "SAVEPOINT ", "RELEASE ", "ROLLBACK TO "))
+
+
+def expanded(order: Order, sizes: Sequence[tuple[int, ...]]) -> Order:
+    """Let the steps of the first actors be as many round trips as they are."""
+    left = [iter(each) for each in sizes]
+    return tuple(number for number in order for _ in range(next(left[number], 1) if number < len(left) else 1))

@@ -1,4 +1,4 @@
-"""Fenced transactions and those who take the run away, in enumerated statement orders, at each level of isolation.
+"""Fenced transactions and those who take the right to write away, in enumerated statement orders, at each isolation.
 
 Whatever the order: no effect is committed once the fence has moved on, whoever was told to be refused wrote nothing,
 whoever still is the holder gets its effect in, and nobody is kept waiting for longer than a lock may be waited for.
@@ -6,33 +6,57 @@ whoever still is the holder gets its effect in, and nobody is kept waiting for l
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import Enum
 from typing import Any, NamedTuple
 
 import pytest
 from sqlalchemy import Connection
 
+from fencepost.core.fencing import FencingToken
 from fencepost.core.retry import Rerun
 from fencepost.core.runs import Claim, Requested
-from fencepost.fence import run_row
+from fencepost.fence import databases, fence_row
 from fencepost.fence.ledger_transaction import LedgerTransaction
-from fencepost.fence.run_row import RunRow, Terms
+from fencepost.fence.run_row import RunRow
+from fencepost.fence.sources import source_of
+from fencepost.fence.terms import Terms
+from fencepost.fence.transaction import FencedTransaction
 from fencepost.ledger import migrations
 from fencepost.ledger.claiming import claim
 from fencepost.ledger.dialects.hot import Endings
 from fencepost.ledger.finishing import end_keyed, finish
 from fencepost.ledger.ledger import open_ledger
 from fencepost.ledger.reaping import reap
+from fencepost.schema.effects import EffectTables, key_word
 from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
-from tests.fence.stepping import LEVELS, REFUSED, WRITTEN, Act, Begin, Observer, Play, Session, plays, writes
+from tests.fence.stepping import (
+    LEVELS,
+    REFUSED,
+    WRITTEN,
+    Act,
+    Begin,
+    Observer,
+    Play,
+    Session,
+    expanded,
+    plays,
+    sizes_of,
+    writes,
+)
 from tests.interleaving import Order, at_random, chosen, every, interrupted_once, spread
 from tests.ledger.conftest import RUNTIME
 from tests.ledger.hot_scene import Scene, ending, waits
-from tests.ledger.steps import Stopping, Watcher
+from tests.ledger.steps import Watcher
 
 WRITE_STEPS, REAP_STEPS, CLAIM_STEPS, FINISH_STEPS = 4, 12, 12, 11
-PART = 16
+PART = 12
+EFFECTS = "steps_effect"
+TABLES = EffectTables("steps_")
+FENCES = TABLES.name("fence")
 
 
 class Stage(NamedTuple):
@@ -41,11 +65,19 @@ class Stage(NamedTuple):
     scene: Scene
     sessions: Sequence[Session]
     level: str
-    effects: str
 
     @property
     def reads_take_locks(self) -> bool:
         return self.level == "serializable" and self.scene.ledger.dialect.name != "postgresql"
+
+    def terms(self, finish: Callable[[Connection], bool] | None = None) -> Terms:
+        return Terms(RUNTIME, self.level, 30.0, check_trust=lambda: None, refused=lambda why: None, finish=finish)
+
+    def empty(self) -> None:
+        for table in ("run", "attempt", "exclusive", "journal"):
+            self.scene.change(f"DELETE FROM {{{table}}}")
+        self.scene.change(f"DELETE FROM {EFFECTS}")
+        self.scene.change(f"DELETE FROM {FENCES}")
 
 
 @pytest.fixture(scope="module", params=["postgres", "mariadb"])
@@ -55,7 +87,7 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
         migrations.migrate(ledger)
         scene = Scene(ledger)
         number = "bigint GENERATED ALWAYS AS IDENTITY" if request.param == "postgres" else "bigint AUTO_INCREMENT"
-        scene.change(f"CREATE TABLE steps_effect (id {number} PRIMARY KEY, token bigint, who varchar(191))")
+        scene.change(f"CREATE TABLE {EFFECTS} (id {number} PRIMARY KEY, token bigint, who varchar(191))")
         yield scene
         scene.close()
         ledger.close()
@@ -78,13 +110,54 @@ def sessions(scene: Scene) -> Iterator[list[Session]]:
 
 @pytest.fixture(params=LEVELS)
 def stage(request: pytest.FixtureRequest, scene: Scene, sessions: list[Session]) -> Stage:
-    return Stage(scene, sessions, request.param, "steps_effect")
+    return Stage(scene, sessions, request.param)
+
+
+class Fault(Enum):
+    """What may be wrong with a fence."""
+
+    COMPARES_ONCE = "compares only at the beginning"
+    COMPARES_WITHOUT_LOCK = "compares without a lock"
+
+    def is_one(self, stage: Stage) -> bool:
+        """Where every look takes a lock, one without is none."""
+        return self is Fault.COMPARES_ONCE or not stage.reads_take_locks
+
+    @contextmanager
+    def planted(self, stage: Stage) -> Iterator[None]:
+        with pytest.MonkeyPatch.context() as patch:
+            if self is Fault.COMPARES_ONCE:
+                patch.setattr(databases.Server, "check", lambda self, source, fence: True)
+                patch.setattr(databases.Postgres, "is_unbroken", lambda self, source: True)
+            else:
+                patch.setattr(databases.Server, "sharing", "")
+                patch.setattr(databases.Mysql, "sharing", "")
+            yield
+
+
+@pytest.fixture(params=Fault, ids=lambda fault: fault.value)
+def fault(request: pytest.FixtureRequest) -> Any:
+    return request.param
 
 
 def assert_sound(played: Play) -> None:
     assert played.faults == [], played.order
     answered = [each for each in played.answers if each in (WRITTEN, REFUSED)]
     assert len(played.effects) == answered.count(WRITTEN), played
+
+
+def all_of(counts: Sequence[int]) -> Iterator[Order]:
+    return chosen(every(counts), part=PART)
+
+
+def some_of(counts: Sequence[int]) -> Iterator[Order]:
+    """Of scenes that have too many orders to play them all."""
+    return chosen((*interrupted_once(counts), *at_random(counts, 200)), part=PART)
+
+
+def few_of(counts: Sequence[int]) -> Iterable[Order]:
+    """What `make test` plays, and a fault must be found by. They do not count: they are no trials."""
+    return spread(list(every(counts) if math.prod(counts) < 100 else interrupted_once(counts)), PART)
 
 
 # -- the run's row, in the ledger's own database
@@ -95,8 +168,7 @@ def on_run_row(stage: Stage, claimed: Claim, *, final: bool = False) -> Begin:
 
     def begin(session: Session) -> LedgerTransaction:
         finish = ends(stage, claimed, session) if final else None
-        terms = Terms(RUNTIME, stage.level, 30.0, check_trust=lambda: None, refused=lambda why: None, finish=finish)
-        return LedgerTransaction(session.engine, row, terms)
+        return LedgerTransaction(session.engine, row, stage.terms(finish))
 
     return begin
 
@@ -105,75 +177,76 @@ def ends(stage: Stage, claimed: Claim, session: Session) -> Callable[[Connection
     """What `final=True` does: end the run in the effect's own transaction, and say whether it was ours."""
 
     def finish(connection: Connection) -> bool:
-        cursor: Any = Stopping(connection.connection.cursor(), session)
+        cursor: Any = connection.connection.cursor()
         return end_keyed(cursor, stage.scene.hot, Endings([ending(claimed)]), ["k"])[1] == 1
 
     return finish
 
 
-def holder_writes(stage: Stage, claimed: Claim) -> Act:
-    return writes(on_run_row(stage, claimed), stage.effects, claimed.token)
+def holder_writes(stage: Stage, claimed: Claim, *, final: bool = False) -> Act:
+    return writes(on_run_row(stage, claimed, final=final), EFFECTS, claimed.token)
 
 
 def reaps(session: Session) -> Any:
     return reap(session.desk, node="one", limit=8, decide=lambda job, crashes: Rerun())
 
 
-def claims(session: Session) -> Claim | None:
-    got = claim(session.desk, node="two", jobs=("job",), queues=("default",), limit=8, decide=waits).claims
-    return got[0] if got else None
-
-
 def heir_writes(stage: Stage) -> Act:
     """Claim the run, and write as its new holder; None if it was not to be had."""
 
     def act(session: Session) -> Any:
-        claimed = claims(session)
-        return None if claimed is None else holder_writes(stage, claimed)(session)
+        got = claim(session.desk, node="two", jobs=("job",), queues=("default",), limit=8, decide=waits).claims
+        return holder_writes(stage, got[0])(session) if got else None
 
     return act
 
 
 def held(stage: Stage) -> Claim:
-    for table in ("run", "attempt", "exclusive", "journal"):
-        stage.scene.change(f"DELETE FROM {{{table}}}")
-    stage.scene.change(f"DELETE FROM {stage.effects}")
+    stage.empty()
     stage.scene.add(Requested("job", "manual", exclusive_key="k"))
     [claimed] = stage.scene.claim(node="one").claims
     return claimed
 
 
-def run_row_plays(stage: Stage, orders: Iterator[Order], acts: Callable[[Claim], Sequence[Act]]) -> Iterator[Play]:
-    mark = f"SELECT 0, token, '' FROM {stage.scene.ledger.tables.name('run')} WHERE state = 'running'"
-    observer = Observer(stage.scene.desk, stage.effects, mark)
-    return plays(stage.sessions, observer, orders, lambda: acts(held(stage)))
+def run_row_plays(
+    stage: Stage,
+    orders: Callable[[Sequence[int]], Iterable[Order]],
+    acts: Callable[[Claim], Sequence[Act]],
+    *others: int,
+) -> Iterator[Play]:
+    """Let the holder of a run, the first of `acts`, meet others, whose steps have been counted."""
+    sizes = sizes_of(stage.sessions[0], acts(held(stage))[0], EFFECTS)
+    observer = Observer(
+        stage.scene.desk,
+        EFFECTS,
+        f"SELECT 0, token, '' FROM {stage.scene.ledger.tables.name('run')} WHERE state = 'running'",
+    )
+    chosen_ones = orders((len(sizes), *others))
+    return plays(
+        stage.sessions, observer, (expanded(order, [sizes]) for order in chosen_ones), lambda: acts(held(stage))
+    )
 
 
 class TestRunRow:
     def test_writer_whose_run_is_reaped(self, stage: Stage) -> None:
-        orders = chosen(every((WRITE_STEPS, REAP_STEPS)), part=PART)
-        for played in run_row_plays(stage, orders, lambda claimed: [holder_writes(stage, claimed), reaps]):
+        for played in run_row_plays(stage, all_of, lambda claimed: [holder_writes(stage, claimed), reaps], REAP_STEPS):
             assert_sound(played)
             written, reaped = played.answers
             assert written == WRITTEN or reaped, (played.order, "was refused though it was the holder")
 
     def test_writer_whose_heir_writes_too(self, stage: Stage) -> None:
-        counts = (WRITE_STEPS, REAP_STEPS, CLAIM_STEPS + WRITE_STEPS)
-        orders = chosen((*interrupted_once(counts), *at_random(counts, 200)), part=PART)
-        for played in run_row_plays(
-            stage, orders, lambda claimed: [holder_writes(stage, claimed), reaps, heir_writes(stage)]
-        ):
+        def acts(claimed: Claim) -> list[Act]:
+            return [holder_writes(stage, claimed), reaps, heir_writes(stage)]
+
+        for played in run_row_plays(stage, some_of, acts, REAP_STEPS, CLAIM_STEPS + WRITE_STEPS):
             assert_sound(played)
             assert played.answers[2] in (WRITTEN, None), (played, "the heir was refused")
 
     def test_run_that_ends_with_its_effect_ends_once(self, stage: Stage) -> None:
         def acts(claimed: Claim) -> list[Act]:
-            return [writes(on_run_row(stage, claimed, final=True), stage.effects, claimed.token), reaps]
+            return [holder_writes(stage, claimed, final=True), reaps]
 
-        counts = (FINISH_STEPS, REAP_STEPS)
-        for played in run_row_plays(
-            stage, chosen((*interrupted_once(counts), *at_random(counts, 100)), part=PART), acts
-        ):
+        for played in run_row_plays(stage, some_of, acts, REAP_STEPS):
             assert_sound(played)
             written, reaped = played.answers
             assert (written == WRITTEN) != bool(reaped), played
@@ -186,18 +259,124 @@ class TestRunRow:
         def acts(claimed: Claim) -> list[Act]:
             return [holder_writes(stage, claimed), lambda session: finish(session.desk, [ending(claimed)]).refused]
 
-        for played in run_row_plays(stage, chosen(every((WRITE_STEPS, FINISH_STEPS)), part=PART), acts):
+        for played in run_row_plays(stage, all_of, acts, FINISH_STEPS):
             assert_sound(played)
             assert played.answers[1] == [], played
 
-    @pytest.mark.parametrize("bug", ["compares only at the beginning", "compares without a lock"])
-    def test_few_orders_suffice_to_find_a_fence_that(
-        self, stage: Stage, bug: str, monkeypatch: pytest.MonkeyPatch
+    def test_few_orders_suffice_to_find_a_fault(self, stage: Stage, fault: Fault) -> None:
+        with fault.planted(stage):
+            trials = run_row_plays(stage, few_of, lambda claimed: [holder_writes(stage, claimed), reaps], REAP_STEPS)
+            assert any(played.faults for played in trials) == fault.is_one(stage)
+
+
+# -- the row of the table `fence`, in whichever database
+
+FIRST, SECOND, THIRD = (FencingToken("k", token, f"grant {token}") for token in (100, 101, 102))
+TWIN = SECOND._replace(grant_id="another grant")
+
+
+def at_fence(stage: Stage, offered: FencingToken, *, is_raised: bool = False) -> Begin:
+    """A transaction that raises the fence first, unless that has been done."""
+
+    def begin(session: Session) -> FencedTransaction:
+        raised_at = {session.engine} if is_raised else set()
+        row = fence_row.fence_row(offered, TABLES, what="the run", raised_at=raised_at)
+        return FencedTransaction(source_of(session.engine), lambda _: row, stage.terms())
+
+    return begin
+
+
+def comes(stage: Stage, offered: FencingToken, *, is_raised: bool = False) -> Act:
+    return writes(at_fence(stage, offered, is_raised=is_raised), EFFECTS, offered.token, offered.grant_id)
+
+
+def raises(stage: Stage, offered: FencingToken) -> Act:
+    """Raise the fence, and write nothing."""
+
+    def act(session: Session) -> None:
+        source = source_of(session.engine)
+        source.open()
+        try:
+            fence_row.fence_row(offered, TABLES, what="the run", raised_at=set()).ready(source, stage.terms())
+        finally:
+            source.close()
+
+    return act
+
+
+def fence_at(stage: Stage, offered: FencingToken | None) -> None:
+    """Nothing but the fence, where somebody has raised it."""
+    stage.empty()
+    if offered is not None:
+        key = key_word(stage.scene.ledger.url.kind)
+        stage.scene.change(
+            f"INSERT INTO {FENCES} ({key}, token, grant_id, raised_at) VALUES (%s, %s, %s, 0)",
+            *offered[:3],
+        )
+
+
+def fence_plays(
+    stage: Stage,
+    orders: Callable[[Sequence[int]], Iterable[Order]],
+    acts: Sequence[Act],
+    *,
+    at: FencingToken | None,
+    writes_to: str = EFFECTS,
+) -> Iterator[Play]:
+    """Let them meet at a fence that is raised to `at`; the later ones commit a write to `writes_to`."""
+
+    def setting() -> Sequence[Act]:
+        fence_at(stage, at)
+        return acts
+
+    sizes = []
+    for act, table in zip(acts, (EFFECTS, writes_to, writes_to), strict=False):
+        setting()
+        sizes.append(sizes_of(stage.sessions[0], act, table, is_transaction=act is acts[0]))
+    observer = Observer(stage.scene.desk, EFFECTS, f"SELECT 0, token, grant_id FROM {FENCES}")
+    chosen_ones = orders([len(each) for each in sizes])
+    return plays(stage.sessions, observer, (expanded(order, sizes) for order in chosen_ones), setting)
+
+
+class TestFenceRow:
+    def test_writer_whose_heir_raises_the_fence(self, stage: Stage) -> None:
+        acts = [comes(stage, FIRST, is_raised=True), raises(stage, SECOND)]
+        for played in fence_plays(stage, all_of, acts, at=FIRST, writes_to=FENCES):
+            assert_sound(played)
+
+    def test_writer_whose_heir_writes_too(self, stage: Stage) -> None:
+        acts = [comes(stage, FIRST, is_raised=True), comes(stage, SECOND)]
+        for played in fence_plays(stage, some_of, acts, at=FIRST):
+            assert_sound(played)
+            assert played.answers[1] == WRITTEN, (played, "the heir was refused")
+
+    def test_two_who_are_the_first_at_the_fence(self, stage: Stage) -> None:
+        acts = [comes(stage, FIRST), comes(stage, SECOND)]
+        for played in fence_plays(stage, some_of, acts, at=None):
+            assert_sound(played)
+            assert played.answers[1] == WRITTEN, (played, "the heir was refused")
+
+    def test_of_two_grants_with_one_token_one_writes(self, stage: Stage) -> None:
+        acts = [comes(stage, SECOND), comes(stage, TWIN)]
+        for played in fence_plays(stage, some_of, acts, at=None):
+            assert_sound(played)
+            assert sorted(played.answers) == [REFUSED, WRITTEN], played
+
+    def test_writer_and_two_heirs(self, stage: Stage) -> None:
+        acts = [comes(stage, FIRST, is_raised=True), comes(stage, SECOND), comes(stage, THIRD)]
+        for played in fence_plays(stage, some_of, acts, at=FIRST):
+            assert_sound(played)
+            assert played.answers[2] == WRITTEN, (played, "the last heir was refused")
+
+    def test_few_orders_suffice_to_find_a_fault(self, stage: Stage, fault: Fault) -> None:
+        acts = [comes(stage, FIRST, is_raised=True), raises(stage, SECOND)]
+        with fault.planted(stage):
+            trials = fence_plays(stage, few_of, acts, at=FIRST, writes_to=FENCES)
+            assert any(played.faults for played in trials) == fault.is_one(stage)
+
+    def test_few_orders_suffice_to_find_a_raise_that_does_not_compare(
+        self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        check = run_row._Server.reads if bug == "compares without a lock" else lambda self, connection, row: True
-        if check is run_row._Server.reads and stage.reads_take_locks:
-            return  # then that is no bug
-        monkeypatch.setattr(run_row._Server, "check", check)
-        orders = iter(spread(list(every((WRITE_STEPS, REAP_STEPS))), PART))
-        trials = run_row_plays(stage, orders, lambda claimed: [holder_writes(stage, claimed), reaps])
+        monkeypatch.setattr(fence_row, "refusal", lambda mark, offered, now_us: None)
+        trials = fence_plays(stage, few_of, [comes(stage, FIRST), comes(stage, SECOND)], at=FIRST)
         assert any(played.faults for played in trials)
