@@ -21,6 +21,10 @@ _SAVEPOINT = "fencepost_begun"
 class Database(Protocol):
     """What differs between databases. One for each transaction."""
 
+    def looks_before(self, terms: Terms) -> bool:
+        """Whether `begin` cannot look without a lock, so that somebody has to look in a transaction before."""
+        ...
+
     def begin(self, source: Source, fence: Fence, terms: Terms) -> bool:
         """Bound the silence, mark the transaction, and look without a lock whether the fence is ours."""
         ...
@@ -62,6 +66,10 @@ class Server:
 
     def __init__(self) -> None:
         self._found: Any = None
+
+    def looks_before(self, terms: Terms) -> bool:
+        """A look takes no lock."""
+        return False
 
     def reads(self, source: Source, fence: Fence) -> bool:
         """Look without a lock."""
@@ -118,12 +126,15 @@ class Mysql(Server):
         super().__init__()
         self._set: list[str] = []
 
+    def looks_before(self, terms: Terms) -> bool:
+        """Where every look takes a lock, a look would make a successor wait for the whole transaction."""
+        return terms.isolation == "serializable"
+
     def begin(self, source: Source, fence: Fence, terms: Terms) -> bool:
         """Bound the silence, mark, look."""
         self._bound(source, _silence(source), max(math.ceil(terms.ttl_s), 1))
         source.target.execute(f"SAVEPOINT {_SAVEPOINT}")
-        # Where every look takes a lock, looking now would make a successor wait for the whole transaction.
-        return terms.isolation.lower() == "serializable" or self.reads(source, fence)
+        return self.looks_before(terms) or self.reads(source, fence)
 
     def is_unbroken(self, source: Source) -> bool:
         """Whether the mark is there."""
@@ -151,6 +162,10 @@ class Sqlite:
 
     def __init__(self) -> None:
         self._limit: SqliteLimit | None = None
+
+    def looks_before(self, terms: Terms) -> bool:
+        """The whole file is locked in any case."""
+        return False
 
     def begin(self, source: Source, fence: Fence, terms: Terms) -> bool:
         """Become the writer at once: then nobody can raise the fence until we end."""

@@ -97,6 +97,8 @@ class FencedTransaction:
         return self._begins_once(database, fence)
 
     def _begins_once(self, database: Database, fence: Fence) -> bool:
+        if database.looks_before(self._terms) and not self._is_ours_outside(database, fence):
+            return False
         self._source.begin(self._terms.isolation)
         return database.begin(self._source, fence, self._terms)
 
@@ -150,7 +152,7 @@ class FencedTransaction:
         why = "its transaction was ended inside the block, by a commit or rollback that the fence was not asked about"
         self._terms.refused(why)
         raise RuntimeError(
-            f"{fence.what}: {why}; what came after that was rolled back, what was committed before was not fenced. "
+            f"{fence.what}: {why}; what was committed by it was not fenced, the rest was rolled back. "
             "Leave its end to the block; on MySQL, statements like CREATE TABLE commit by themselves"
         )
 

@@ -1,8 +1,9 @@
 """The caller's own connection: enqueuing in the transaction of somebody else.
 
-Taken are connections of psycopg, PyMySQL and sqlite3, and connections and sessions of SQLAlchemy on one of these. The
-transaction stays the caller's: nothing is committed or rolled back here, and the driver's errors are left as they are,
-since the caller's own code decides what to do about them; but for those that say that it is another database.
+Taken are connections of psycopg, PyMySQL and sqlite3, connections and sessions of SQLAlchemy on one of these, and
+Django's. The transaction stays the caller's: nothing is committed or rolled back here, and the driver's errors are left
+as they are, since the caller's own code decides what to do about them; but for those that say that it is another
+database.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from fencepost.errors import ConfigurationError
+from fencepost.fence.target import is_django
 from fencepost.ledger.dialects import Cursor, Dialect
 from fencepost.ledger.dialects.dialect import first_line
 
@@ -49,6 +51,9 @@ def cursor_of(tx: Any, dialect: Dialect) -> Iterator[Cursor]:
 
 def _raw(tx: Any) -> Any:
     """Return the driver's own connection; one of SQLAlchemy is told that its transaction has begun."""
+    if is_django(tx):
+        tx.ensure_connection()
+        return tx.connection
     if _driver(tx) != "sqlalchemy" or _is_async(tx):
         return tx
     connection = tx.connection() if callable(getattr(tx, "connection", None)) else tx  # a session's, or itself
@@ -70,7 +75,9 @@ def _is_async(connection: Any) -> bool:
 
 def _wanted(kind: str) -> str:
     driver = next(name for name, served in _DRIVERS.items() if served == kind)
-    return f"one of {driver} (not an async one), or a connection or session of SQLAlchemy on {driver}"
+    return (
+        f"one of {driver} (not an async one), or a connection or session of SQLAlchemy, or one of Django's, on {driver}"
+    )
 
 
 def _commits_at_once(raw: Any, driver: str) -> bool:

@@ -13,9 +13,9 @@ def source_of(given: Any) -> Source:
     refuse_async(given)
     match family_of(given):
         case "sqlalchemy":
-            from fencepost.fence.sources import sqlalchemy  # noqa: PLC0415 - each knows its driver, which may be missing
+            from fencepost.fence.sources.sqlalchemy import sqlalchemy_source  # noqa: PLC0415 - drivers may be missing
 
-            return sqlalchemy.source_of(given)
+            return sqlalchemy_source(given)
         case "psycopg" if hasattr(given, "transaction"):
             from fencepost.fence.sources.psycopg import PsycopgSource  # noqa: PLC0415
 

@@ -62,6 +62,8 @@ class DjangoSource:
         self._atomic.__enter__()
         if self._wrapper.vendor == "mysql":  # of this transaction alone, which has not begun on the server yet
             self.target.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation.upper()}")
+        elif self._wrapper.vendor == "sqlite":  # what follows somebody's own COMMIT can then still be rolled back
+            self.raw.isolation_level = "DEFERRED"  # Django sets it itself when the block ends
 
     def commit(self) -> None:
         """Commit; hooks of `on_commit` are called."""

@@ -23,6 +23,7 @@ class PsycopgSource:
         self.target: Target = target_of(given)
         self._transaction: Any = None
         self._isolation = given.isolation_level
+        self._autocommit = given.autocommit
 
     @property
     def place(self) -> Hashable:
@@ -35,7 +36,8 @@ class PsycopgSource:
             if self.given.closed:
                 raise psycopg.OperationalError("the connection is closed")
             raise in_a_transaction(self.given)
-        self._isolation = self.given.isolation_level
+        self._isolation, self._autocommit = self.given.isolation_level, self.given.autocommit
+        self.given.autocommit = False  # so that what follows somebody's own COMMIT can still be rolled back
 
     def begin(self, isolation: str) -> None:
         """Begin; the isolation is sent along with it."""
@@ -70,10 +72,9 @@ class PsycopgSource:
         """On PostgreSQL there is nothing to set."""
 
     def close(self) -> None:
-        """Put the isolation back."""
-        if self.given.isolation_level is not self._isolation:
-            with suppress(psycopg.Error):  # it is broken
-                self.given.isolation_level = self._isolation
+        """Put the settings back."""
+        with suppress(psycopg.Error):  # it is broken
+            self.given.isolation_level, self.given.autocommit = self._isolation, self._autocommit
 
     def _make_sure(self) -> None:
         with suppress(psycopg.Error):

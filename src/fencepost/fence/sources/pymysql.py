@@ -20,6 +20,7 @@ class PymysqlSource:
     def __init__(self, given: Any) -> None:
         self.given = self.raw = given
         self.target: Target = target_of(given)
+        self._autocommits = False
 
     @property
     def place(self) -> Hashable:
@@ -36,6 +37,9 @@ class PymysqlSource:
         """Refuse one that is in a transaction."""
         if self.given.server_status & _IN_TRANSACTION:
             raise in_a_transaction(self.given)
+        self._autocommits = self.given.get_autocommit()
+        if self._autocommits:  # else what follows somebody's own COMMIT could not be rolled back
+            self.given.autocommit(False)
 
     def begin(self, isolation: str) -> None:
         """Begin; the isolation is of this transaction alone."""
@@ -63,8 +67,11 @@ class PymysqlSource:
             self.target.execute(sql)
 
     def close(self) -> None:
-        """Nothing is left to put back."""
+        """Put back what was changed."""
         self._give_back()
+        if self._autocommits:
+            with suppress(pymysql.Error):
+                self.given.autocommit(True)
 
     def _give_back(self) -> None:
         vars(self.given).pop("commit", None)

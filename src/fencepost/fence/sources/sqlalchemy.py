@@ -18,7 +18,7 @@ from fencepost.fence.sources.source import COMMITS_BY_ITSELF, Source, in_a_trans
 from fencepost.fence.target import TAKEN, Target, described, target_of
 
 
-def source_of(given: Any) -> Source:
+def sqlalchemy_source(given: Any) -> Source:
     """Return an engine, connection, session or sessionmaker as a source."""
     if isinstance(given, Engine | Connection):
         return ConnectionSource(given)

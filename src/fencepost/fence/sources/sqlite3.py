@@ -19,6 +19,7 @@ class SqliteSource:
         self.given = self.raw = given
         self.target: Target = target_of(given)
         self._place: Hashable | None = None
+        self._level = given.isolation_level
 
     @property
     def place(self) -> Hashable | None:
@@ -36,6 +37,9 @@ class SqliteSource:
             raise in_a_transaction(self.given)
         file = next((row[2] for row in self.target.execute("PRAGMA database_list").rows if row[1] == "main"), "")
         self._place = ("sqlite3", file) if file else None
+        self._level = self.given.isolation_level
+        if self._level is None:  # else what follows somebody's own COMMIT could not be rolled back
+            self.given.isolation_level = "DEFERRED"
 
     def begin(self, isolation: str) -> None:
         """There is one isolation; and whoever is to write becomes the writer with the first statement."""
@@ -58,4 +62,6 @@ class SqliteSource:
         """On SQLite there is nothing to set."""
 
     def close(self) -> None:
-        """Nothing was changed."""
+        """Put the level back."""
+        if self.given.isolation_level != self._level:
+            self.given.isolation_level = self._level
