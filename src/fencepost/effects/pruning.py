@@ -113,6 +113,7 @@ def _oldest_held_lock(ledger: Database) -> int | None:
     """Return the oldest token of a lock kept beside the ledger. Those of nodes are none: nothing is fenced by them."""
     store = store_from_url(ledger.url.lease_url(), ledger.runtime)
     try:
+        store.start()
         held = (each for each in store.records() if each.is_held and not each.name.startswith(_OURS))
         return min((record.token for record in held), default=None)
     finally:

@@ -121,9 +121,9 @@ def _harmless(right: str, table: str, column: str) -> str:
         case "SELECT":
             return f"SELECT {column} FROM {table} WHERE 1 = 0"  # noqa: S608 - checked identifiers
         case "INSERT":
-            return f"INSERT INTO {table} ({column}) SELECT NULL FROM DUAL WHERE 1 = 0"  # noqa: S608 - as above
+            return f"INSERT INTO {table} SELECT * FROM {table} WHERE 1 = 0"  # noqa: S608 - as above
         case "UPDATE":
-            return f"UPDATE {table} SET {column} = NULL WHERE 1 = 0"  # noqa: S608 - as above
+            return f"UPDATE {table} SET {column} = {column} WHERE 1 = 0"  # noqa: S608 - as above
         case _:
             return f"DELETE FROM {table} WHERE 1 = 0"  # noqa: S608 - as above
 
