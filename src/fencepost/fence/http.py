@@ -70,6 +70,11 @@ class Problem:
         told = {"type": self.type, "title": self.title, "status": int(self.status), "detail": self.detail}
         return json.dumps({**told, **(self.more or {})}).encode()
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """What belongs to the body."""
+        return {"Content-Type": CONTENT_TYPE, "Content-Length": str(len(self.body))}
+
 
 @dataclass(slots=True)
 class RequestFence:
@@ -97,6 +102,16 @@ class RequestFence:
             )
         if self.stale is not None:
             raise LeaseLost(self.fencing.key, self.fencing.token, f"{self.stale.why}; {NOTHING_WRITTEN}")
+
+    def problem(self, lost: LeaseLost) -> Problem:
+        """Return the answer to a stale writer, with its `body`, `status` and `headers`.
+
+        For frameworks that answer exceptions themselves. What was lost by somebody else, such as a lease of the
+        application's own, is raised again.
+        """
+        if (lost.name, lost.token) != (self.fencing.key, self.fencing.token):
+            raise lost
+        return stale_problem(self.fencing, self.stale or Stale(None, lost.reason))
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,13 +162,6 @@ def stale_problem(offered: FencingToken, stale: Stale) -> Problem:
     )
 
 
-def lost_problem(fence: RequestFence, lost: LeaseLost) -> Problem | None:
-    """Answer for an application that found its writer stale; None if what it lost is another lease, of its own."""
-    if (lost.name, lost.token) != (fence.fencing.key, fence.fencing.token):
-        return None
-    return stale_problem(fence.fencing, fence.stale or Stale(None, lost.reason))
-
-
 def raise_if_stale(claimant: Claimant, response: Any) -> None:
     """Raise `LeaseLost` if a service refused the writer as stale. Takes a response of requests, httpx or urllib3."""
     status = getattr(response, "status_code", None) or getattr(response, "status", None)
@@ -161,7 +169,7 @@ def raise_if_stale(claimant: Claimant, response: Any) -> None:
         return
     problem = response.json()
     if problem.get("type") == STALE:
-        shown = claimant if isinstance(claimant, FencingToken) else fencing_of(claimant)
+        shown = fencing_of(claimant)
         raise LeaseLost(shown.key, shown.token, f"a service refused it: {problem.get('detail')}")
 
 

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
 from fencepost.errors import LeaseLost
-from fencepost.fence.http import CONTENT_TYPE, PLACE, Gate, Problem, RequestFence, lost_problem
+from fencepost.fence.http import PLACE, Gate, Problem, RequestFence
 from fencepost.fence.http_header import NAME
 from fencepost.fence.marks import Marks
 
@@ -72,10 +72,9 @@ class AsgiFence:
         try:
             await self._app({**scope, PLACE: fence}, receive, noting)
         except LeaseLost as lost:
-            problem = lost_problem(fence, lost)
-            if has_begun or problem is None:
+            if has_begun:
                 raise
-            await _answer(problem, send)
+            await _answer(fence.problem(lost), send)
 
 
 def _header(scope: Scope) -> str | None:
@@ -84,7 +83,6 @@ def _header(scope: Scope) -> str | None:
 
 
 async def _answer(problem: Problem, send: Send) -> None:
-    body = problem.body
-    headers = [(b"content-type", CONTENT_TYPE.encode()), (b"content-length", str(len(body)).encode())]
+    headers = [(name.lower().encode(), value.encode()) for name, value in problem.headers.items()]
     await send({"type": "http.response.start", "status": int(problem.status), "headers": headers})
-    await send({"type": "http.response.body", "body": body})
+    await send({"type": "http.response.body", "body": problem.body})

@@ -4,9 +4,13 @@
 
     app.wsgi_app = WsgiFence(app.wsgi_app, marks=…)     # Flask; elsewhere application = WsgiFence(application, marks=…)
 
-A `LeaseLost` that the application raises for its own request becomes a 409, unless the answer has begun. Frameworks
-that answer every exception themselves have to let it pass: with Flask, ``@app.errorhandler(LeaseLost)`` that raises it
-again; with Django, none is needed in the view if the view answers it itself.
+A `LeaseLost` that the application raises for its own request becomes a 409, unless the answer has begun. Flask and
+Django answer every exception themselves; there, a handler gives the same answer::
+
+    @app.errorhandler(LeaseLost)                        # Flask
+    def stale(lost):
+        problem = request.environ["fencepost.fence"].problem(lost)
+        return problem.body, problem.status, problem.headers
 """
 
 from __future__ import annotations
@@ -16,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from fencepost.errors import LeaseLost
-from fencepost.fence.http import CONTENT_TYPE, PLACE, Gate, Problem, RequestFence, lost_problem
+from fencepost.fence.http import PLACE, Gate, Problem, RequestFence
 from fencepost.fence.http_header import NAME
 from fencepost.fence.marks import Marks
 
@@ -82,14 +86,9 @@ class _Chunks:
 
 
 def _refused(fence: RequestFence, lost: LeaseLost, start_response: StartResponse) -> bytes:
-    problem = lost_problem(fence, lost)
-    if problem is None:
-        raise lost
-    return _begun(problem, start_response, sys.exc_info())  # which raises it again if an answer has begun
+    return _begun(fence.problem(lost), start_response, sys.exc_info())  # which raises it again if an answer has begun
 
 
 def _begun(problem: Problem, start_response: StartResponse, *failure: Any) -> bytes:
-    body = problem.body
-    headers = [("Content-Type", CONTENT_TYPE), ("Content-Length", str(len(body)))]
-    start_response(f"{problem.status.value} {problem.status.phrase}", headers, *failure)
-    return body
+    start_response(f"{problem.status.value} {problem.status.phrase}", list(problem.headers.items()), *failure)
+    return problem.body
