@@ -12,14 +12,13 @@ each takes rows that the other has not taken. Either way both runs are in the hi
 from __future__ import annotations
 
 import threading
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import stage
 from sqlalchemy import Connection, text
 from stage import Scene, until
 
-from fencepost import App, Run, at, work_key
+from fencepost import App, Run, work_key
 
 ORDERS = 8
 MONTH = "2026-01"
@@ -80,10 +79,10 @@ class Settlement:
         tx.execute(text(CLOSE), values)
 
 
-def declare(app: App, scene: Scene, due_at: datetime) -> None:
+def declare(app: App, scene: Scene) -> None:
     settlement = Settlement(scene)
 
-    @app.job(at(due_at), params={"month": MONTH}, retries=0)
+    @app.job(type="scheduled", retries=0)
     def settle_month(run: Run, month: str) -> None:
         settlement(run, month)
 
@@ -101,8 +100,9 @@ def tell(scene: Scene) -> stage.Claims:
     )
     stage.migrate(scene.ledger_url)
     app = stage.app_on(scene, scene.ledger_url, ttl="10s")
-    declare(app, scene, datetime.now(UTC) + timedelta(seconds=0.5))
+    declare(app, scene)
     with app.running():
+        stage.make_due(app, "settle_month", {"month": MONTH})
         asked = {"month": MONTH, "ticket": "T-17"}
         app.trigger("process_again", asked, by="ann", reason="the bank was late")
         until(lambda: len(app.runs(states=["succeeded", "dead"])) == 2, stage.DEADLINE_S, "both runs have ended")

@@ -10,13 +10,13 @@ twice. *Protected*, each order is paid in a fenced transaction, and with a key t
 
 from __future__ import annotations
 
-from datetime import UTC, date, datetime, timedelta
+from datetime import date
 
 import stage
 from sqlalchemy import Connection, text
 from stage import Scene, until
 
-from fencepost import LeaseLost, Run, at, work_key
+from fencepost import LeaseLost, Run, work_key
 
 ORDERS = 6
 PAUSED_AFTER = 2
@@ -57,10 +57,10 @@ def pay_once(run: Run, values: dict[str, object]) -> None:
 
 
 def take_part(scene: Scene) -> None:
-    """Be one instance of the application, with the job on its schedule."""
+    """Be one instance of the application."""
     app = stage.app_on(scene, scene.ledger_url)
 
-    @app.job(at(scene.awaited("due at")), name="settle", retries=0)
+    @app.job(name="settle", type="scheduled", retries=0)
     def job(run: Run) -> None:
         try:
             settle(run, scene)
@@ -84,8 +84,10 @@ def tell(scene: Scene) -> stage.Claims:
         f"INSERT INTO story_order (id) VALUES {', '.join(f'({number})' for number in range(1, ORDERS + 1))}",
     )
     stage.migrate(scene.ledger_url)
-    scene.sign("due at", (datetime.now(UTC) + timedelta(seconds=1)).isoformat())
     with stage.instances(scene, "node-1", "node-2") as nodes:
+        operating = stage.app_on(scene, scene.ledger_url)
+        stage.make_due(operating, "settle")
+        operating.close()
         first = nodes[scene.awaited("in the middle")]
         second = next(node for node in nodes.values() if node is not first)
         scene.say(f"has paid {PAUSED_AFTER} of {ORDERS} orders, and stands still (SIGSTOP)", first.name)

@@ -52,7 +52,7 @@ class Leader:
     def transaction(self) -> Iterator[Connection]:
         with self._scene.engine.connect() as connection:
             if self._scene.is_protected:
-                with self.lease.fence(connection) as tx:
+                with self.lease.fence(connection, prefix=stage.PREFIX) as tx:
                     yield tx
             else:
                 with connection.begin():

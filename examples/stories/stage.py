@@ -24,6 +24,7 @@ import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -31,7 +32,7 @@ from typing import Any
 import sqlalchemy
 from sqlalchemy import Engine, text
 
-from fencepost import App
+from fencepost import App, every
 from fencepost.ledger.ledger import open_ledger
 from fencepost.testing import until
 from fencepost.threaded import ThreadedRuntime
@@ -140,6 +141,17 @@ def install_effects(url: str) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise RuntimeError(f"{' '.join(command[1:])}: {done.stderr}")
+
+
+def make_due(app: App, job: str, params: Mapping[str, Any] | None = None) -> None:
+    """Put a job that the nodes know on a schedule of every five minutes, of which the first come in a moment."""
+
+    def is_due_soon() -> bool:
+        soon = datetime.now(UTC) + timedelta(seconds=0.3)
+        entry = app.schedules.put(job, job, every("5m", start=soon.isoformat()), params=params)
+        return entry.next_due_at is not None and entry.next_due_at < soon + timedelta(seconds=1)  # else that took long
+
+    until(is_due_soon, DEADLINE_S, f"{job!r} is due in a moment")
 
 
 class Instance:
