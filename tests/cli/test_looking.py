@@ -23,6 +23,7 @@ RUN_FIELDS = [
     "ticks",
     "window",
     "params",
+    "request_hash",
     "requested_by",
     "reason",
     "priority",

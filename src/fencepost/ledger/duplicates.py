@@ -7,7 +7,8 @@ and who all ask through `hold` and `live_twin`, one finds nothing under way, and
 one after the other; each looks when it has the lock, and sees what those before it have committed. That needs no index
 and no column of its own: claims and finishes, which are a thousand times as many, neither pay for it nor wait, for they
 do not touch the rows of jobs. What it costs is a look through the runs that have not ended, found by the indexes that
-hold only these. On SQLite the lock is that of the only writer.
+hold only these: a millisecond or so, and with 100,000 runs in the queue about 30 on PostgreSQL and SQLite and 300 on
+MariaDB. On SQLite the lock is that of the only writer.
 
 A caller's own transaction may see the ledger as it was when it began (repeatable read). So there the ledger is asked a
 second time, over a connection of ours: the caller's shows what the caller has asked for, ours what others have.
