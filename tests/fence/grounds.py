@@ -64,7 +64,8 @@ class Ground:
 
     def fences(self) -> list[tuple[Any, ...]]:
         key = "`key`" if self.kind == "mysql" else "key"
-        return self.rows(f"SELECT {key}, token, grant_id, holder FROM {self.fence_table} ORDER BY {key}")
+        where = f"WHERE {key} <> '' ORDER BY {key}"
+        return self.rows(f"SELECT {key}, token, grant_id, holder FROM {self.fence_table} {where}")
 
     def run(self, **policy: Any) -> Run:
         """A run that was really claimed."""

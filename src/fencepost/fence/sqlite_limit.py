@@ -3,6 +3,10 @@
 SQLite has one writer at a time, so a job that waits for something else inside its transaction holds up the ledger.
 When the limit is reached the transaction is rolled back from outside, whatever the job is doing, and what it asks of
 the connection afterwards is refused.
+
+A connection that sqlite3 binds to its thread (``check_same_thread``, the default of `sqlite3.connect`; not of
+SQLAlchemy and Django) cannot be rolled back by another. There a statement that runs is interrupted, and the rest is
+left to the end of the block, which then rolls back: until it comes, the file stays locked.
 """
 
 from __future__ import annotations
@@ -52,8 +56,12 @@ class SqliteLimit:
         """Forbid writing first: a statement on its way would else be executed, and committed, behind the roll-back."""
         for _ in range(_TRIES):
             self._connection.interrupt()
-            with suppress(sqlite3.OperationalError):  # the interruption may hit this statement too
+            try:
                 self._connection.execute("PRAGMA query_only = ON")
                 break
+            except sqlite3.ProgrammingError:  # it is bound to its thread
+                return
+            except sqlite3.OperationalError:  # the interruption may hit this statement too
+                continue
         with suppress(sqlite3.Error):
             self._connection.rollback()

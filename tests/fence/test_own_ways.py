@@ -1,0 +1,120 @@
+"""What only some kinds of connections have: an ORM's session, Django's blocks, statements that commit by themselves."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
+
+from fencepost.errors import LeaseLost, TransactionTooLong
+from fencepost.fence import terms
+from tests.fence.grounds import EFFECTS, RUNTIME, Ground, by_django, django_connections, driver_connection, write
+from tests.fence.other_grounds import ground, mariadb, postgres, server_ground, shared_ground, shared_server_ground
+from tests.fence.test_transactions import urls
+
+__all__ = ["ground", "mariadb", "postgres", "server_ground", "shared_ground", "shared_server_ground"]
+
+
+class Base(DeclarativeBase):
+    pass
+
+
+class Effect(Base):
+    __tablename__ = EFFECTS
+    n: Mapped[int] = mapped_column(primary_key=True)
+    x: Mapped[int] = mapped_column(default=0)
+
+
+class TestSessions:
+    def test_what_is_pending_is_sent_before_the_fence_is_asked(self, ground: Ground) -> None:
+        with Session(ground.engine) as session, ground.run().fence(session):
+            session.add(Effect(n=1))
+        assert ground.effects() == [1]
+
+    def test_it_is_refused_with_the_rest(self, server_ground: Ground) -> None:
+        ground, run = server_ground, server_ground.run()
+        with Session(ground.engine) as session:
+            with pytest.raises(LeaseLost), run.fence(session):
+                session.add(Effect(n=1))
+                ground.take_over(run)
+            assert session.query(Effect).all() == [], "and the session goes on"
+
+    def test_savepoints_work_inside(self, ground: Ground) -> None:
+        with Session(ground.engine) as session, ground.run().fence(session):
+            with pytest.raises(ZeroDivisionError), session.begin_nested():
+                session.add(Effect(n=1))
+                raise ZeroDivisionError
+            with session.begin_nested():
+                session.add(Effect(n=2))
+        assert ground.effects() == [2]
+
+    def test_one_that_is_bound_to_nothing_is_told(self, ground: Ground) -> None:
+        with pytest.raises(TypeError, match="bound to no database"), ground.run().fence(Session()):
+            pytest.fail("it began")
+
+    def test_one_that_is_bound_to_a_connection_serves_too(self, ground: Ground) -> None:
+        with ground.engine.connect() as connection, Session(connection) as session:
+            with ground.run().fence(session):
+                session.add(Effect(n=1))
+            assert not connection.closed
+        assert ground.effects() == [1]
+
+
+class TestDjango:
+    def test_models_cursors_and_hooks_work_inside(self, ground: Ground) -> None:
+        from django.db import transaction
+
+        called: list[str] = []
+        with by_django(ground.url) as connection:
+            with ground.run().fence(connection), connection.cursor() as cursor:
+                cursor.execute(f"INSERT INTO {EFFECTS} VALUES (%s, 0)", [1])
+                with pytest.raises(ZeroDivisionError), transaction.atomic(using=connection.alias):
+                    cursor.execute(f"INSERT INTO {EFFECTS} VALUES (%s, 0)", [2])
+                    raise ZeroDivisionError
+                transaction.on_commit(lambda: called.append("committed"), using=connection.alias)
+                assert called == []
+            assert called == ["committed"]
+        assert ground.effects() == [1]
+
+    def test_the_proxy_stands_for_its_connection(self, ground: Ground) -> None:
+        from django.utils.connection import ConnectionProxy
+
+        with by_django(ground.url) as connection:
+            proxy = ConnectionProxy(django_connections(), connection.alias)
+            with ground.run().fence(proxy) as tx:
+                write(tx)
+        assert ground.effects() == [1]
+
+
+class TestOnMysql:
+    def test_a_statement_that_commits_by_itself_is_told(self, request: pytest.FixtureRequest, tmp_path: Path) -> None:
+        ground = Ground(*urls("mysql", "other", request, tmp_path))
+        run = ground.run()
+        with pytest.raises(RuntimeError, match="CREATE TABLE commit by themselves"), run.fence(ground.engine) as tx:
+            write(tx)
+            tx.execute(text("CREATE TABLE another (n INTEGER)"))
+            write(tx, 2)
+        assert ground.effects() == [1]
+        ground.close()
+
+
+class TestOnSqlite:
+    def test_a_connection_bound_to_its_thread_is_rolled_back_at_the_end(
+        self, tmp_path: Path, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        ground = Ground(*urls("sqlite", "other", request, tmp_path))
+        run = ground.run()
+        monkeypatch.setattr(terms.Terms.__init__, "__defaults__", (None, 0.1))
+        connection = driver_connection(ground.url)
+        with pytest.raises(TransactionTooLong), run.fence(connection) as tx:
+            write(tx)
+            RUNTIME.sleep(0.3)  # what the limit is about
+        assert ground.effects() == []
+        monkeypatch.undo()
+        with run.fence(connection) as tx:
+            write(tx, 2)
+        assert ground.effects() == [2]
+        connection.close()
+        ground.close()
