@@ -22,7 +22,8 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.schema import effects
 from fencepost.schema.effects import EffectTables, key_word
 from fencepost.schema.running import known_revisions
-from tests.fence.effect_places import RUNTIME, effects_url
+from testbed.wait import until
+from tests.fence.effect_places import RUNTIME, Asking, effects_url
 from tests.ledger.conftest import mariadb, opened, postgres
 from tests.ledger.test_migrations import execute, shape
 
@@ -327,6 +328,19 @@ class TestPruningFences:
         assert prune_fences(database, Floor(10, "a test")) == 1
         assert fences(database) == {"": 10}
 
+    def test_who_raises_a_fence_keeps_the_floor_where_it_is_meanwhile(self, database: Database) -> None:
+        if database.dialect.name == "sqlite":
+            pytest.skip("one writer at a time")
+        fence(database, "job:a", 5)
+        key, share = key_word(database.dialect.name), database.dialect.share
+        with engine_of(database).begin() as raising:
+            raising.exec_driver_sql(f"SELECT token FROM {tables_of(database).name('fence')} WHERE {key} = ''{share}")
+            pruning = Asking(lambda: prune_fences(database, Floor(10, "a test")))
+            until(lambda: _waiters(database) == 1, 20, what="pruning waits")
+            assert fences(database) == {"": 0, "job:a": 5}
+        assert pruning.answer() == 1
+        assert fences(database) == {"": 10}
+
     def test_without_anything_live_the_age_decides(self, url: str, opened: Opened) -> None:
         ledger = opened(url)
         migrations.migrate(ledger)
@@ -362,6 +376,12 @@ class TestPruningFences:
     def test_fences_of_the_last_day_are_not_pruned(self, url: str, opened: Opened) -> None:
         with pytest.raises(ConfigurationError, match="too young"):
             floor_for(opened(url), older_than_s=3600)
+
+
+def _waiters(database: Database) -> int:
+    if database.dialect.name == "postgresql":
+        return int(rows(database, "SELECT count(*) FROM pg_locks WHERE NOT granted")[0][0])
+    return int(rows(database, "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'")[0][0])
 
 
 def _live(ledger: Ledger, what: str, token: int) -> None:
