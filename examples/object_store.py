@@ -27,7 +27,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, NamedTuple
 
 import boto3
-from botocore.exceptions import ClientError
+from botocore.exceptions import ClientError, FlexibleChecksumError
 
 from fencepost import LeaseLost, locks
 from fencepost.errors import TransactionConflict, UnsafeStore
@@ -59,7 +59,10 @@ def put_fenced(s3: Any, bucket: str, key: str, document: dict[str, Any], claiman
     fence = {"token": offered.token, "grant": offered.grant_id, "holder": offered.holder}
     wanted = {**document, "fence": fence}
     for _ in range(TRIES):
-        seen = read(s3, bucket, key)
+        try:
+            seen = read(s3, bucket, key)
+        except FlexibleChecksumError:  # it was replaced while it was read
+            continue
         why = refusal(seen.mark, offered, now_us=seen.now_us)
         if why is not None:
             raise LeaseLost(offered.key, offered.token, f"s3://{bucket}/{key}: {why}; nothing was written")
@@ -80,13 +83,18 @@ def publish_fenced(s3: Any, bucket: str, key: str, body: bytes, claimant: Claima
 
 
 def read(s3: Any, bucket: str, key: str) -> Seen:
+    """Read the ETag first: should the content be newer than that, the condition fails, and nothing is lost.
+
+    Amazon returns both as of one moment; not every store that speaks S3 does, while an object is being replaced.
+    """
     try:
+        etag = s3.head_object(Bucket=bucket, Key=key)["ETag"]
         answer = s3.get_object(Bucket=bucket, Key=key)
     except ClientError as error:
         if error.response["Error"]["Code"] not in ("NoSuchKey", "404"):
             raise
         return Seen({}, None, _clock(error.response))
-    return Seen(json.loads(answer["Body"].read()), answer["ETag"], _clock(answer))
+    return Seen(json.loads(answer["Body"].read()), etag, _clock(answer))
 
 
 def read_published(s3: Any, bucket: str, key: str) -> bytes:
