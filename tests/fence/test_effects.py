@@ -19,6 +19,7 @@ from fencepost.errors import ConfigurationError, EffectsMissing, LedgerRefused, 
 from fencepost.ledger import migrations
 from fencepost.ledger.database import Database
 from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.pruning import Retention
 from fencepost.schema import effects
 from fencepost.schema.effects import EffectTables, key_word
 from fencepost.schema.running import known_revisions
@@ -294,6 +295,18 @@ class TestPruningKeys:
     def test_without_the_tables_it_says_so(self, bare: Database) -> None:
         with pytest.raises(EffectsMissing, match="nothing to prune; to make them, run: fencepost effects install"):
             prune_keys(bare)
+
+    def test_a_node_removes_them_from_its_ledger(self, url: str, opened: Opened) -> None:
+        ledger = opened(url)
+        migrations.migrate(ledger)
+        with engine_of(ledger).begin() as tx:
+            for key, expires in (("old", "1h"), ("young", "1h"), ("for ever", None)):
+                fencepost.once(key, tx, expires=expires, prefix=ledger.tables.prefix)
+        key = key_word(ledger.dialect.name)
+        run_sql(ledger, f"UPDATE T_idempotency_key SET expires_at = 5 WHERE {key} = 'old'")
+        assert ledger.prune(None, Retention()) == 1
+        assert ledger.prune(None, Retention()) == 0
+        assert rows(ledger, f"SELECT {key} FROM T_idempotency_key ORDER BY 1") == [("for ever",), ("young",)]
 
 
 def fence(database: Database, key: str, token: int) -> None:

@@ -95,6 +95,16 @@ class TestOnce:
         answers = [asking.answer() for asking in [Asking(lambda tx=tx: offer(tx)) for tx in transactions]]
         assert sorted(answers) == [False] * 5 + [True]
 
+    def test_of_many_who_wait_for_one_that_is_rolled_back_one_gets_it(self, place: EffectPlace) -> None:
+        first, *others = [place.begin() for _ in range(4)]
+        assert once(place, first)
+        asking = [Asking(lambda tx=tx: committed_once(place, tx)) for tx in others]
+        for tx in others:
+            place.waits(tx)
+        first.rollback()
+        assert sorted(each.answer() for each in asking) == [False, False, True]
+        assert len(place.rows("idempotency_key")) == 1
+
     def test_an_expired_key_counts_as_absent_once(self, place: EffectPlace) -> None:
         first, second, third = place.begin(), place.begin(), place.begin()
         assert once(place, first, expires="1h")
@@ -165,15 +175,15 @@ class TestIsolation:
         server.isolation = isolation
         first, second = server.begin(), server.begin()
         assert not _count(second, server)  # its snapshot is taken
-        asking = Asking(lambda: _committed_once(server, first))
+        asking = Asking(lambda: committed_once(server, first))
         if isolation == "REPEATABLE READ" or server.kind == "postgresql":
             assert asking.answer()  # else one of them has to wait for the other, and both at once is a deadlock
-        got = _committed_once(server, second)
+        got = committed_once(server, second)
         assert sorted([got, asking.answer()]) == [False, True]
         assert len(server.rows("idempotency_key")) == 1
 
 
-def _committed_once(place: EffectPlace, tx: Any) -> bool:
+def committed_once(place: EffectPlace, tx: Any) -> bool:
     """Offer the key and commit; again after a conflict, as `run.in_transaction` does."""
     for _ in range(5):
         try:

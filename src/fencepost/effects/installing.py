@@ -11,7 +11,7 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.dialects.sqlite import SqliteDialect
 from fencepost.ledger.migrations import effects_revision, refuse_newer_effects
 from fencepost.ledger.urls import LedgerUrl
-from fencepost.schema.effects import NEWEST, EffectTables
+from fencepost.schema.effects import NEWEST, EffectTables, effect_tables
 
 INSTALL = "fencepost effects install"
 
@@ -26,7 +26,7 @@ def open_database(url: str, runtime: Runtime) -> Database:
 
 def tables_of(database: Database) -> EffectTables:
     """Return the tables of effects under the prefix and in the schema of the URL."""
-    return EffectTables(database.tables.prefix, database.tables.schema)
+    return effect_tables(database.tables.prefix, database.tables.schema)
 
 
 def install(database: Database) -> tuple[str, ...]:
@@ -46,7 +46,7 @@ def install_sql(url: str) -> str:
     from fencepost.schema.running import script  # noqa: PLC0415 - as above
 
     place = LedgerUrl.parse(url)
-    return script(EffectTables(place.prefix, place.schema).chain(), place.kind)
+    return script(effect_tables(place.prefix, place.schema).chain(), place.kind)
 
 
 def how_to_install(database: Database) -> str:

@@ -2,7 +2,7 @@
 
 **Promises.** Nothing that has not ended is removed, and no schedule: tick identity does not depend on kept history. The
 attempts of a run go with it. A run's origin key is free again once the run is gone: `Retention` is also how long a
-request is recognized as the same.
+request is recognized as the same. Of idempotency keys those go whose time is over.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.history import first_id_at
+from fencepost.schema.effects import effect_tables
 
 DAY_S = 86400.0
 _ENDINGS = ("succeeded", "dead", "cancelled", "skipped", "misfired")
@@ -60,6 +61,7 @@ def prune(database: Database, desk: Desk | None, retention: Retention, *, limit:
     removed = _prune_runs(database, place, retention, now_us=now_us, limit=limit)
     removed += _prune_journal(database, place, _before(retention.journal, now_us), limit)
     removed += _prune_keys(database, place, _before(retention.keys, now_us), limit)
+    removed += _prune_expired(database, place, now_us, limit)
     return removed + _prune_nodes(database, place, _before(retention.nodes, now_us), limit)
 
 
@@ -119,6 +121,19 @@ def _prune_keys(database: Database, place: Desk | Database, before_us: int | Non
     def work(cursor: Cursor) -> int:
         keys = [row[0] for row in database.rows(cursor, query)]
         return database.change(cursor, delete(table).where(table.c.key.in_(keys), *old)) if keys else 0
+
+    return place.write(work)
+
+
+def _prune_expired(database: Database, place: Desk | Database, now_us: int, limit: int) -> int:
+    """Remove idempotency keys whose time is over; in databases of effects elsewhere that is an operator's work."""
+    table = effect_tables(database.tables.prefix, database.tables.schema).idempotency_key
+    query = select(table.c.key).where(table.c.expires_at <= now_us).limit(limit).with_for_update(skip_locked=True)
+
+    def work(cursor: Cursor) -> int:
+        keys = [row[0] for row in database.rows(cursor, query)]
+        over = (table.c.key.in_(keys), table.c.expires_at <= now_us)
+        return database.change(cursor, delete(table).where(*over)) if keys else 0
 
     return place.write(work)
 

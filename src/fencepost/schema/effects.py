@@ -15,6 +15,7 @@ Which steps there are is in `effects_steps/`; a test compares them with these ta
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -80,6 +81,12 @@ class EffectTables:
         some = sql("expires_at IS NOT NULL")
         column = self.idempotency_key.c.expires_at
         Index(f"{self.prefix}idempotency_key_expiry", column, postgresql_where=some, sqlite_where=some)
+
+
+@functools.lru_cache(maxsize=64)
+def effect_tables(prefix: str, schema: str | None) -> EffectTables:
+    """Return the tables under a prefix, made once."""
+    return EffectTables(prefix, schema)
 
 
 STEPS_FOLDER = Path(__file__).parent / "effects_steps"

@@ -15,7 +15,7 @@ from fencepost.ledger.dialects.dialect import first_line
 from fencepost.ledger.tables import Tables
 from fencepost.ledger.urls import LedgerUrl
 from fencepost.schema import running
-from fencepost.schema.effects import EffectTables
+from fencepost.schema.effects import effect_tables
 from fencepost.schema.running import PATIENCE_S, Chain, StillLocked
 
 _FOLDER = Path(__file__).parent
@@ -59,7 +59,7 @@ def known_revisions() -> tuple[str, ...]:
 
 def _chains(tables: Tables) -> tuple[Chain, ...]:
     ledger = Chain(_FOLDER, tables.prefix, tables.schema, tables.version)
-    return ledger, EffectTables(tables.prefix, tables.schema).chain()
+    return ledger, effect_tables(tables.prefix, tables.schema).chain()
 
 
 def _begin(connection: sa.Connection) -> None:
