@@ -91,7 +91,9 @@ def prepare(url: str) -> tuple[str, str]:
     ledger = open_ledger(url, ThreadedRuntime())
     migrations.migrate(ledger)
     ledger.close()
-    install(open_database(elsewhere_url, ThreadedRuntime()))
+    elsewhere = open_database(elsewhere_url, ThreadedRuntime())
+    install(elsewhere)
+    elsewhere.close()
     for each in (url, elsewhere_url):
         with psycopg.connect(each, autocommit=True) as connection:
             connection.execute("CREATE TABLE effect (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, n int)")
