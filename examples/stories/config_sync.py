@@ -14,13 +14,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 import stage
 from sqlalchemy import Connection, text
 from stage import Scene, until
 
-from fencepost import Run
+from fencepost import App, Run
 
 NAMES = ("currency", "limit", "rate", "region")
 PUT = "UPDATE story_setting SET version = :version WHERE name = :name"
@@ -102,8 +102,12 @@ def tell(scene: Scene) -> stage.Claims:
     if scene.is_protected:
         stage.install_effects(scene.effects_url)
     onlooker = Onlooker(scene)
-    with stage.instances(scene, "node-1", "node-2") as nodes, onlooker.looking():
-        _play(scene, nodes, onlooker)
+    with (
+        stage.instances(scene, "node-1", "node-2") as nodes,
+        closing(stage.app_on(scene, stage.prefixed(scene.other_url))) as ledger,
+        onlooker.looking(),
+    ):
+        _play(scene, ledger, nodes, onlooker)
     settings = scene.ask("SELECT name, version FROM story_setting ORDER BY name")
     scene.say("the target: " + ", ".join(f"{name} of version {version}" for name, version in settings))
     scene.say("whoever looked saw: " + ", ".join(" and ".join(f"v{n}" for n in each) for each in onlooker.saw))
@@ -113,18 +117,17 @@ def tell(scene: Scene) -> stage.Claims:
     }
 
 
-def _play(scene: Scene, nodes: dict[str, stage.Instance], onlooker: Onlooker) -> None:
+def _play(scene: Scene, ledger: App, nodes: dict[str, stage.Instance], onlooker: Onlooker) -> None:
     until(lambda: onlooker.saw, stage.DEADLINE_S, "somebody looks at the target")
     scene.sign("version at the source", "1")
-    asking = stage.app_on(scene, stage.prefixed(scene.other_url))
-    asking.enqueue("sync")
-    asking.close()
+    ledger.enqueue("sync")
     first = nodes[scene.awaited("in the middle")]
     second = next(node for node in nodes.values() if node is not first)
     first.pause()
     scene.say("has copied half of version 1, and stands still (SIGSTOP)", first.name)
     scene.sign("version at the source", "2")
-    scene.say(f"has taken over, read version 2, and {scene.awaited('attempt 2')}", second.name)
+    until(lambda: ledger.runs(states=["succeeded"]), stage.DEADLINE_S, "the run was taken over")
+    scene.say("has taken over, and copied version 2", second.name)
     scene.sign("go on")
     first.resume()
     scene.say("wakes up (SIGCONT)", first.name)

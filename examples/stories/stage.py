@@ -38,7 +38,7 @@ from fencepost.testing import until
 from fencepost.threaded import ThreadedRuntime
 from testbed import keeper
 
-TTL = "2s"
+TTL = "3s"
 PREFIX = "story_"
 DEADLINE_S = 60.0
 NOT_SO = 3  # and not 1, with which a program ends that could not be told at all

@@ -4,19 +4,19 @@ from tests.stories.told import AS_PROMISED, WENT_WRONG, Place
 
 STORY = "paused_settlement"
 SETTLED = "SELECT order_id, count(*) FROM story_settlement WHERE day = '2026-01-31' GROUP BY order_id ORDER BY order_id"
-ATTEMPTS = "SELECT number, outcome, token FROM story_attempt ORDER BY number"
+ATTEMPTS = "SELECT outcome, token FROM story_attempt ORDER BY number"
 
 
 def test_each_order_is_settled_once_though_a_paused_node_wakes_up(place: Place) -> None:
     told = place.tell(STORY)
     assert told.status == AS_PROMISED, told.output
     assert place.rows(SETTLED) == [(order_id, 1) for order_id in range(1, 7)]
-    [(_, first, first_token), (_, second, second_token)] = place.rows(ATTEMPTS)
-    assert (first, second) == ("lost", "succeeded")
-    assert first_token < second_token
+    [(first, first_token), *_, (last, last_token)] = place.rows(ATTEMPTS)
+    assert (first, last) == ("lost", "succeeded")
+    assert first_token < last_token
     assert "refused: " in told.output
-    paid_by_token = dict(place.rows("SELECT token, count(*) FROM story_settlement GROUP BY token"))
-    assert paid_by_token == {first_token: 2, second_token: 4}, "what was paid before the pause is not paid again"
+    by_the_first = place.rows(f"SELECT order_id FROM story_settlement WHERE token = {first_token} ORDER BY order_id")
+    assert by_the_first == [(1,), (2,)], "what was paid before the pause is not paid again, and nothing after it"
 
 
 def test_without_protection_orders_are_settled_twice(place: Place) -> None:
