@@ -10,7 +10,7 @@ ORDERS ?= full
 INTERLEAVED := tests/fence/test_interleavings.py tests/ledger/test_hot_interleavings.py tests/leases/test_sql_interleavings.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo test interleave check format bench clean
+.PHONY: help setup servers demo stories test interleave check format bench clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,12 @@ servers: $(READY)  ## fetch or build the real servers that the tests need
 
 demo: $(READY)  ## three nodes on SQLite, of which the busiest is killed; then everything is counted anew
 	@$(BIN)/fencepost demo
+
+stories: $(READY)  ## five stories of jobs that go wrong, each without protection and with it, on a private PostgreSQL
+	@for story in paused_settlement split_network month_end lost_commit config_sync; do \
+	  $(BIN)/python examples/stories/$$story.py --unprotected; test $$? = 3 || exit 1; echo; \
+	  $(BIN)/python examples/stories/$$story.py || exit 1; echo; \
+	done
 
 test: $(READY) servers  ## all tests, against real servers
 	@$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
