@@ -12,10 +12,10 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from fencepost.fence.fence_row import fence_row
+from fencepost.fence.fence_row import FenceRow, fence_table
 from fencepost.fence.run_row import Fence, RunRow
 from fencepost.fence.troubles import Trouble, trouble_of
-from fencepost.schema.effects import EffectTables
+from fencepost.fence.writer import Place
 
 if TYPE_CHECKING:
     from fencepost.engine.run import Run
@@ -35,7 +35,7 @@ def fence_of(run: Run, ledger: Ledger, source: Source, *, raised_at: set[Hashabl
     if is_the_ledgers(source, ledger):
         return run_row(run, ledger)
     schema = ledger.url.schema if source.target.kind == "postgresql" else None
-    return fence_row(run.fencing, EffectTables(ledger.url.prefix, schema), what=run.label, raised_at=raised_at)
+    return fence_row(run.fencing, Place(ledger.url.prefix, schema), what=run.label, raised_at=raised_at)
 
 
 def is_the_ledgers(source: Source, ledger: Ledger) -> bool:
@@ -50,6 +50,12 @@ def is_the_ledgers(source: Source, ledger: Ledger) -> bool:
         known = _has_identity(source, ledger)
         remembered.put(place, known=known)
     return known
+
+
+def is_known_to_be_the_ledgers(source: Source, ledger: Ledger) -> bool:
+    """Whether a source, open or not, was found before to lead to the ledger's own database."""
+    place = source.place
+    return place is not None and _remembered(ledger).get(place) is True
 
 
 class _Places:

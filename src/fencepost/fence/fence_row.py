@@ -12,6 +12,7 @@ A key without a row is fenced by the floor, the row with the empty key: below it
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from fencepost.fence.sources.source import Source
     from fencepost.fence.target import Target
     from fencepost.fence.terms import Terms
+    from fencepost.fence.writer import Place
 
 _WAIT_S = 0.5
 _PAUSE_S = 0.05
@@ -92,7 +94,7 @@ class FenceRow:
         )
 
 
-def fence_row(offered: FencingToken, tables: EffectTables, *, what: str, raised_at: set[Hashable]) -> FenceRow:
+def fence_row(offered: FencingToken, tables: Place | EffectTables, *, what: str, raised_at: set[Hashable]) -> FenceRow:
     """Return the fence of what a run or a lease shows, in a database with these tables."""
     return FenceRow(tables.name("fence"), offered, what, raised_at)
 

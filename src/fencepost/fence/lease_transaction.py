@@ -9,11 +9,11 @@ from typing import Any
 from fencepost.core.fencing import FencingToken
 from fencepost.core.runtime import Runtime
 from fencepost.core.urls import identifier
-from fencepost.fence.fence_row import fence_row
+from fencepost.fence.fence_row import FenceRow, fence_table
 from fencepost.fence.sources import source_of
 from fencepost.fence.terms import Terms
 from fencepost.fence.transaction import FencedTransaction
-from fencepost.schema.effects import EffectTables
+from fencepost.fence.writer import Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class LeaseFence:
 
     def transaction(self, source: Any, *, isolation: str, prefix: str, schema: str | None) -> FencedTransaction:
         """Return a transaction on `source`, not begun."""
-        tables = EffectTables(
+        tables = Place(
             identifier(prefix, what="prefix"), identifier(schema, what="schema") if schema is not None else None
         )
         row = fence_row(self.fencing, tables, what=f"lock {self.fencing.key!r}", raised_at=self.raised_at)

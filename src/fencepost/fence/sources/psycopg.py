@@ -27,8 +27,9 @@ class PsycopgSource:
 
     @property
     def place(self) -> Hashable:
-        """Everything it was connected with, but the password."""
-        return ("psycopg", self.given.info.dsn)
+        """Where it leads, and as whom; `dsn` would say so too, but is made anew each time it is asked for."""
+        info = self.given.info
+        return ("psycopg", info.host, info.hostaddr, info.port, info.dbname, info.user, info.options)
 
     def open(self) -> None:
         """Refuse one that is in a transaction."""
