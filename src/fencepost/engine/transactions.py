@@ -12,7 +12,7 @@ from fencepost.core.events import What
 from fencepost.core.runs import Ending
 from fencepost.core.states import Move, RunState, next_state, outcome_of
 from fencepost.engine.engines import engine_of
-from fencepost.engine.which_fence import fence_of, run_row
+from fencepost.engine.which_fence import fence_of, is_known_to_be_the_ledgers, run_row
 from fencepost.errors import FencepostError, LedgerUnavailable, TransactionConflict
 from fencepost.fence.run_row import Fence, RunRow
 from fencepost.fence.sources import source_of
@@ -44,7 +44,7 @@ def transaction(run: Run, context: RunContext, source: Any, *, final: bool) -> I
     send_progress_again = run.hold_progress()
     try:
         with ExitStack() as open_until_the_end:
-            yield _begun(open_until_the_end, run, context, lambda: _transaction(run, context, source, final=final))
+            yield _begun(open_until_the_end, run, context, source, final=final)
         run.has_ended = run.has_ended or final
     finally:
         send_progress_again()
@@ -77,29 +77,33 @@ def _is_worth_repeating(error: Exception) -> bool:
     return isinstance(error, TransactionConflict) or trouble_of(error) in REPEATABLE
 
 
-def _begun(stack: ExitStack, run: Run, context: RunContext, make: Callable[[], FencedTransaction]) -> Any:
+def _begun(stack: ExitStack, run: Run, context: RunContext, source: Any, *, final: bool) -> Any:
     """Begin; while nobody knows whether the run is ours, or where its ledger is, one that can wait waits.
 
     Nothing has happened before a transaction has begun, so it can be begun again. It is the run's timeout that ends it.
+    A database of the user's own that is away is the user's to wait for.
     """
     while True:
         run.wait_while_suspended()
+        ledger = context.ledger()
+        way = None if source is None else source_of(source)
         try:
-            return stack.enter_context(make())
+            return stack.enter_context(_transaction(run, context, way, final=final))
         except (LedgerUnavailable, DBAPIError) as error:
-            if run.policy.stops_in_doubt or not _is_away(context, error):
+            if run.policy.stops_in_doubt or not _is_away(ledger, way, error):
                 raise
         context.runtime.sleep(_TRY_AGAIN_AFTER_S)
 
 
-def _is_away(context: RunContext, error: LedgerUnavailable | DBAPIError) -> bool:
+def _is_away(ledger: Ledger, way: Source | None, error: LedgerUnavailable | DBAPIError) -> bool:
     """Whether the ledger could not be reached, as opposed to having said no."""
     if isinstance(error, LedgerUnavailable):
         return True
-    return context.ledger().dialect.trouble_of(error.orig) in (Trouble.BROKEN, Trouble.LATE)
+    is_the_ledgers = way is None or is_known_to_be_the_ledgers(way, ledger)
+    return is_the_ledgers and ledger.dialect.trouble_of(error.orig) in (Trouble.BROKEN, Trouble.LATE)
 
 
-def _transaction(run: Run, context: RunContext, source: Any, *, final: bool) -> FencedTransaction:
+def _transaction(run: Run, context: RunContext, way: Source | None, *, final: bool) -> FencedTransaction:
     ledger = context.ledger()
     terms = Terms(
         runtime=context.runtime,
@@ -110,9 +114,9 @@ def _transaction(run: Run, context: RunContext, source: Any, *, final: bool) -> 
         refused=lambda why: _record_refusal(run, ledger, why),
         finish=_finish(run, ledger) if final else None,
     )
-    if source is None:
+    if way is None:
         return FencedTransaction(source_of(engine_of(ledger)), lambda _: run_row(run, ledger), terms)
-    return FencedTransaction(source_of(source), lambda opened: _chosen(run, ledger, opened, final=final), terms)
+    return FencedTransaction(way, lambda opened: _chosen(run, ledger, opened, final=final), terms)
 
 
 def _chosen(run: Run, ledger: Ledger, source: Source, *, final: bool) -> Fence:

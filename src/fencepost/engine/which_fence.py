@@ -12,7 +12,7 @@ from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-from fencepost.fence.fence_row import FenceRow, fence_table
+from fencepost.fence.fence_row import fence_row
 from fencepost.fence.run_row import Fence, RunRow
 from fencepost.fence.troubles import Trouble, trouble_of
 from fencepost.fence.writer import Place

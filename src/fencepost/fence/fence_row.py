@@ -12,7 +12,6 @@ A key without a row is fenced by the floor, the row with the empty key: below it
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,13 +21,14 @@ from fencepost.core.identity import fitted
 from fencepost.errors import EffectsMissing, LeaseLost, TransactionConflict
 from fencepost.fence.databases import Database, database_for
 from fencepost.fence.troubles import Trouble, trouble_of
-from fencepost.schema.effects import FLOOR_KEY, EffectTables, key_word
+from fencepost.schema.effects import FLOOR_KEY, key_word
 
 if TYPE_CHECKING:
     from fencepost.fence.sources.source import Source
     from fencepost.fence.target import Target
     from fencepost.fence.terms import Terms
     from fencepost.fence.writer import Place
+    from fencepost.schema.effects import EffectTables
 
 _WAIT_S = 0.5
 _PAUSE_S = 0.05

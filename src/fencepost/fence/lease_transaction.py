@@ -9,7 +9,7 @@ from typing import Any
 from fencepost.core.fencing import FencingToken
 from fencepost.core.runtime import Runtime
 from fencepost.core.urls import identifier
-from fencepost.fence.fence_row import FenceRow, fence_table
+from fencepost.fence.fence_row import fence_row
 from fencepost.fence.sources import source_of
 from fencepost.fence.terms import Terms
 from fencepost.fence.transaction import FencedTransaction
