@@ -11,6 +11,7 @@ import pytest
 import fencepost
 from fencepost.effects.installing import install, open_database
 from fencepost.errors import ConfigurationError, EffectsMissing
+from fencepost.ledger.ledger import open_ledger
 from tests.fence.effect_places import RUNTIME, effects_url
 from tests.fence.grounds import by_django
 from tests.ledger.conftest import mariadb, postgres
@@ -87,3 +88,16 @@ def test_results_are_kept_and_sequences_advance(place: DjangoPlace) -> None:
 def test_without_the_tables_it_says_what_to_run(place: DjangoPlace) -> None:
     with pytest.raises(EffectsMissing, match="fencepost effects install"), place.atomic():
         fencepost.once("k", place.connection, prefix="absent_")
+
+
+def test_beside_django_ledger_and_locks_still_know_the_drivers_errors(mariadb: Any) -> None:
+    url = f"{mariadb.url}?prefix=beside{RUNTIME.new_id()[:8]}_"
+    ledger = open_ledger(url, RUNTIME)
+    with by_django(ledger.url) as connection, connection.cursor() as cursor:  # which loads Django's backend
+        cursor.execute("SELECT 1")
+    ledger.migrate()
+    row = {"only": 1, "id": "another"}
+    assert not ledger.write(lambda cursor: ledger.dialect.insert_row(cursor, ledger.tables.identity, row))
+    with fencepost.locks.connect(url) as locks, locks.lock("nightly").acquire() as lease:
+        assert lease.token > 0
+    ledger.close()

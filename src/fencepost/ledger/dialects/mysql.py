@@ -34,7 +34,8 @@ class MysqlDialect(Dialect):
     """A ledger in a MySQL or MariaDB database. Keys are compared byte by byte, by the tables' collation."""
 
     name = "mysql"
-    errors = (pymysql.err.MySQLError,)
+    # By this name: beside Django, with `pymysql.install_as_MySQLdb()`, `pymysql.err` becomes a copy that nobody raises.
+    errors = (pymysql.MySQLError,)
     words = mysql_words()
     mark = "%s"
     share = " LOCK IN SHARE MODE"  # understood by both
@@ -76,9 +77,7 @@ class MysqlDialect(Dialect):
             return Trouble.CONFLICT
         if code in _GONE or code in _KILLED:
             return Trouble.BROKEN
-        is_refused = isinstance(
-            error, pymysql.err.ProgrammingError | pymysql.err.IntegrityError | pymysql.err.DataError
-        )
+        is_refused = isinstance(error, pymysql.ProgrammingError | pymysql.IntegrityError | pymysql.DataError)
         is_refused = is_refused or code in _SAID_NO or code in _LACKS_RIGHTS or code in _LACKS_TABLES
         return Trouble.REFUSED if is_refused else Trouble.OTHER
 
@@ -126,7 +125,7 @@ class MysqlDialect(Dialect):
         """Insert, and see whether it fails."""
         try:
             cursor.execute(sql, parameters)
-        except pymysql.err.IntegrityError as error:
+        except pymysql.IntegrityError as error:
             if _code(error) != ER.DUP_ENTRY:
                 raise
             return None

@@ -45,7 +45,8 @@ _LACKS_RIGHTS = frozenset((ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_E
 class MysqlBackend:
     """One database on one server."""
 
-    driver_errors: tuple[type[Exception], ...] = (pymysql.err.MySQLError,)
+    # By this name: beside Django, with `pymysql.install_as_MySQLdb()`, `pymysql.err` becomes a copy that nobody raises.
+    driver_errors: tuple[type[Exception], ...] = (pymysql.MySQLError,)
 
     def __init__(self, url: StoreUrl, tables: Tables, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -167,7 +168,7 @@ class MysqlBackend:
     def _ensure_tables(self, connection: Connection) -> None:
         try:
             self._touch(connection)
-        except pymysql.err.ProgrammingError as error:
+        except pymysql.ProgrammingError as error:
             if _code(error) != ER.NO_SUCH_TABLE:
                 raise
             for statement in schema.mysql(self._tables):

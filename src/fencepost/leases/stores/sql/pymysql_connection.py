@@ -69,7 +69,7 @@ class PymysqlConnection:
         """Execute and return what the statement has put into LAST_INSERT_ID; None if the row was there already."""
         try:
             count = self._execute(sql, parameters)
-        except pymysql.err.IntegrityError as error:
+        except pymysql.IntegrityError as error:
             if error.args[0] != ER.DUP_ENTRY:
                 raise
             return None
@@ -110,7 +110,7 @@ class PymysqlConnection:
             return self._cursor.execute(sql, tuple(parameters))
         try:
             return self._cursor.execute(self._prepared.get(sql) or self._prepare(sql), tuple(parameters))
-        except pymysql.err.MySQLError as error:
+        except pymysql.MySQLError as error:
             if not error.args or error.args[0] != _NOT_PREPARED:
                 raise
             self._prepares = frozenset()  # a proxy gives us another server's session now and then: spell it out
