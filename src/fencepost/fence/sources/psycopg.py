@@ -38,7 +38,8 @@ class PsycopgSource:
                 raise psycopg.OperationalError("the connection is closed")
             raise in_a_transaction(self.given)
         self._isolation, self._autocommit = self.given.isolation_level, self.given.autocommit
-        self.given.autocommit = False  # so that what follows somebody's own COMMIT can still be rolled back
+        if self._autocommit:  # else what follows somebody's own COMMIT could not be rolled back
+            self.given.autocommit = False
 
     def begin(self, isolation: str) -> None:
         """Begin; the isolation is sent along with it."""
@@ -75,7 +76,10 @@ class PsycopgSource:
     def close(self) -> None:
         """Put the settings back."""
         with suppress(psycopg.Error):  # it is broken
-            self.given.isolation_level, self.given.autocommit = self._isolation, self._autocommit
+            if self.given.isolation_level is not self._isolation:
+                self.given.isolation_level = self._isolation
+            if self._autocommit:
+                self.given.autocommit = True
 
     def _make_sure(self) -> None:
         with suppress(psycopg.Error):

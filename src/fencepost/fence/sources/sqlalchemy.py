@@ -36,6 +36,7 @@ class ConnectionSource:
     def __init__(self, bind: Engine | Connection) -> None:
         self._bind = bind
         self._connection: Connection | None = None
+        self._target: Target | None = None
         self._previous: str | None = None
         self._is_isolated = False
         self._is_ending = False
@@ -56,7 +57,9 @@ class ConnectionSource:
     @property
     def target(self) -> Target:
         """The connection, to execute statements."""
-        return target_of(self.connection)
+        if self._target is None:
+            self._target = target_of(self.connection)
+        return self._target
 
     @property
     def place(self) -> Hashable:
@@ -116,7 +119,7 @@ class ConnectionSource:
 
     def close(self) -> None:
         """Put the isolation back, and the connection too if it was taken."""
-        connection, self._connection = self._connection, None
+        connection, self._connection, self._target = self._connection, None, None
         if connection is None:
             return
         event.remove(connection, "commit", self._on_commit)
@@ -137,7 +140,10 @@ class ConnectionSource:
         self.connection.rollback()
 
     def _isolate(self, isolation: str) -> None:
-        if self.connection.get_execution_options().get("isolation_level") != isolation:
+        """Set it, unless the connection has it: that would cost a round trip or two, here and when it is put back."""
+        dialect, asked_for = self.connection.dialect, self.connection.get_execution_options().get("isolation_level")
+        at_first = getattr(dialect, "_on_connect_isolation_level", None) or dialect.default_isolation_level
+        if (asked_for or at_first) != isolation:
             self.connection.execution_options(isolation_level=isolation)
             self._is_isolated = True
 
@@ -179,7 +185,7 @@ class SessionSource(ConnectionSource):
     @property
     def target(self) -> Target:
         """The connection beneath the session: what is pending there is not sent for our statements."""
-        return target_of(self.connection)
+        return super().target
 
     def open(self) -> None:
         """Connect, or refuse a session that is in a transaction."""
