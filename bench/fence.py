@@ -9,14 +9,17 @@ median of the ratios of the turns: this machine may be noisy, but it is noisy fo
   SQLAlchemy (an engine with its pool), at READ COMMITTED; both fences, the run's row in the ledger's own database and
   the row of the table `fence` in another.
 - *partitions*: transactions per second of eight processes at once, fenced over unfenced. Each is a run of its own, with
-  a key and a fence row of its own: so nothing is waited for but the disk and the processors.
+  a key and a fence row of its own, and writes as partitions do, a chunk of rows at a time: 100, the smallest that any
+  type of batch has by default. Nothing may be waited for but the disk and the processors: `lock_waits` is how often one
+  of them was seen to wait for a row. *One row* is the same with a single insert, where processors are all there is to
+  wait for, and eight clients keep them busy; it has no target.
 - *in memory*: the ratio once more with ``synchronous_commit = off``, where a commit waits for no disk, and round trips
   are all there is. It has no target: it tells what is left on a machine whose disk costs nothing.
 
 The fence is the whole of `run.transaction()`: it is what users call. The run is claimed, as a node does it, and no node
 is at work meanwhile.
 
-Targets: ratio ≤ 1.6 with each driver and fence; partitions ≥ 0.8 with each.
+Targets: ratio ≤ 1.6 with each driver and fence; partitions ≥ 0.8 with each, and no waits for a row.
 """
 
 from __future__ import annotations
@@ -27,6 +30,7 @@ import multiprocessing
 import os
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
@@ -56,6 +60,7 @@ FENCES = ("run row", "fence row")
 DRIVERS = ("psycopg", "sqlalchemy")
 NODE = "bench"
 INSERT = "INSERT INTO effect (n) VALUES (1)"
+CHUNK = "INSERT INTO effect (n) SELECT * FROM generate_series(1, 100)"
 PATIENCE_S = 300
 
 Transaction = Callable[[], None]
@@ -114,34 +119,34 @@ def claimed_run(ledger_url: str, key: str) -> Iterator[Run]:
 
 
 @contextmanager
-def transactions(run: Run, url: str, driver: str, *, in_memory: bool = False) -> Iterator[dict[str, Transaction]]:
+def transactions(
+    run: Run, url: str, driver: str, *, insert: str = INSERT, in_memory: bool = False
+) -> Iterator[dict[str, Transaction]]:
     """The same transaction with and without a fence, on the same connection."""
     setting = "-c synchronous_commit=off" if in_memory else ""
     if driver == "psycopg":
         with psycopg.connect(url, autocommit=True, options=setting) as connection:
-            yield _on_psycopg(run, connection)
+            yield _on_psycopg(run, connection, insert)
     else:
         address = url.replace("postgresql:", "postgresql+psycopg:")
         engine = sqlalchemy.create_engine(address, pool_size=1, connect_args={"options": setting})
-        yield _on_sqlalchemy(run, engine)
+        yield _on_sqlalchemy(run, engine, text(insert))
         engine.dispose()
 
 
-def _on_psycopg(run: Run, connection: psycopg.Connection[Any]) -> dict[str, Transaction]:
+def _on_psycopg(run: Run, connection: psycopg.Connection[Any], insert: str) -> dict[str, Transaction]:
     def fenced() -> None:
         with run.transaction(connection) as tx:
-            tx.execute(INSERT)
+            tx.execute(insert)
 
     def unfenced() -> None:
         with connection.transaction():
-            connection.execute(INSERT)
+            connection.execute(insert)
 
     return {"fenced": fenced, "unfenced": unfenced}
 
 
-def _on_sqlalchemy(run: Run, engine: sqlalchemy.Engine) -> dict[str, Transaction]:
-    insert = text(INSERT)
-
+def _on_sqlalchemy(run: Run, engine: sqlalchemy.Engine, insert: sqlalchemy.TextClause) -> dict[str, Transaction]:
     def fenced() -> None:
         with run.transaction(engine) as tx:
             tx.execute(insert)
@@ -202,26 +207,58 @@ class Place(NamedTuple):
     ledger_url: str
     url: str
     seconds: float
+    insert: str = CHUNK
+
+    def key(self, number: int) -> str:
+        return f"{self.driver}/{self.fence}/{'chunk' if self.insert == CHUNK else 'row'}#{number}"
 
 
 def eight_clients(ledger_url: str, url: str, options: argparse.Namespace, fence: str) -> dict[str, dict[str, Any]]:
     """Let eight processes take turns together, each on its partition."""
     results: dict[str, dict[str, Any]] = {}
+    plan = [name for turn in range(options.partition_rounds) for name in _pair(turn)]
     for driver in options.driver:
         place = Place(fence, driver, ledger_url, url, options.partition_seconds)
-        rates = _partition_rates(place, [name for turn in range(options.partition_rounds) for name in _pair(turn)])
-        ratios = [ours / bare for ours, bare in zip(rates["fenced"], rates["unfenced"], strict=True)]
         results[driver] = {
-            "ratio": round(statistics.median(ratios), 3),
-            "fenced_per_s": round(statistics.median(rates["fenced"])),
-            "unfenced_per_s": round(statistics.median(rates["unfenced"])),
+            **_partitions(place, plan),
+            "one_row_ratio": _partitions(place._replace(insert=INSERT), plan)["ratio"],
         }
-        _say(
-            options,
-            f"{fence:9} · {driver:10} {PARTITIONS} partitions: {results[driver]['fenced_per_s']:,}/s ="
-            f" {results[driver]['ratio']:.2f} of {results[driver]['unfenced_per_s']:,}/s unfenced",
-        )
+        _say(options, f"{fence:9} · {driver:10} {_told_of_many(results[driver])}")
     return results
+
+
+def _partitions(place: Place, plan: list[str]) -> dict[str, Any]:
+    with watched(place.url) as waits:
+        rates = _partition_rates(place, plan)
+    ratios = [ours / bare for ours, bare in zip(rates["fenced"], rates["unfenced"], strict=True)]
+    return {
+        "ratio": round(statistics.median(ratios), 3),
+        "fenced_per_s": round(statistics.median(rates["fenced"])),
+        "unfenced_per_s": round(statistics.median(rates["unfenced"])),
+        "lock_waits": sum(waits),
+        "looks": len(waits),
+    }
+
+
+@contextmanager
+def watched(url: str) -> Iterator[list[int]]:
+    """Look every few milliseconds how many wait for a row, or for whoever has locked it."""
+    waits: list[int] = []
+    is_over = threading.Event()
+    sql = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype IN ('tuple', 'transactionid')"
+
+    def look() -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            while not is_over.wait(0.02):
+                waits.extend(connection.execute(sql).fetchone() or ())
+
+    watcher = threading.Thread(target=look)
+    watcher.start()
+    try:
+        yield waits
+    finally:
+        is_over.set()
+        watcher.join()
 
 
 def _partition_rates(place: Place, plan: list[str]) -> dict[str, list[float]]:
@@ -251,8 +288,8 @@ def _partition(number: int, place: Place, plan: list[str], barrier: Any, counts:
     try:
         counted = []
         with (
-            claimed_run(place.ledger_url, f"{place.driver}/{place.fence}#{number}") as run,
-            transactions(run, place.url, place.driver) as both,
+            claimed_run(place.ledger_url, place.key(number)) as run,
+            transactions(run, place.url, place.driver, insert=place.insert) as both,
         ):
             for transaction in both.values():
                 transaction()
@@ -286,9 +323,11 @@ def shortfalls(result: dict[str, Any]) -> list[str]:
                 missed.append(f"{fence} with {driver} at {each['ratio']:.2f} × unfenced, not {RATIO}")
     for fence, of in result["partitions"].items():
         for driver, each in of.items():
+            what = f"{PARTITIONS} partitions, {fence} with {driver},"
             if each["ratio"] < PARTITIONS_RATIO:
-                what = f"{PARTITIONS} partitions, {fence} with {driver},"
                 missed.append(f"{what} at {each['ratio']:.2f} of unfenced, not {PARTITIONS_RATIO}")
+            if each["lock_waits"]:
+                missed.append(f"{what} waited for a row {each['lock_waits']} times in {each['looks']} looks, not 0")
     return missed
 
 
@@ -296,6 +335,14 @@ def _told(result: dict[str, Any]) -> str:
     return (
         f"{result['fenced_us']:>5} µs = {result['ratio']:.2f} × {result['unfenced_us']} µs unfenced"
         f" ({result['ratio_in_memory']:.2f} × where no disk is waited for)"
+    )
+
+
+def _told_of_many(result: dict[str, Any]) -> str:
+    return (
+        f"{PARTITIONS} partitions: {result['fenced_per_s']:,}/s = {result['ratio']:.2f} of"
+        f" {result['unfenced_per_s']:,}/s unfenced ({result['one_row_ratio']:.2f} with one row);"
+        f" {result['lock_waits']} waits for a row seen in {result['looks']} looks"
     )
 
 

@@ -69,3 +69,16 @@ def test_interleave_counts_the_orders_it_tried() -> None:
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "12  fence: run row: writer whose run is reaped: postgres-repeatable read" in ended.stdout
     assert "36  orders in 3 scenes" in ended.stdout
+
+
+def test_bench_fence_prints_ratios_as_its_last_line_and_names_what_it_missed() -> None:
+    few = ["--rounds", "1", "--seconds", "0.05", "--partition-rounds", "1", "--partition-seconds", "0.2"]
+    few += ["--fence", "fence row", "--driver", "psycopg"]
+    ended = subprocess.run(
+        [sys.executable, "bench/fence.py", "--json", *few], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    result = last_line(ended.stdout)
+    assert result["ratio"] == result["ratios"]["fence row"]["psycopg"]["ratio"] > 0
+    assert result["partitions_ratio"] == result["partitions"]["fence row"]["psycopg"]["ratio"] > 0
+    assert (ended.returncode != 0) == bool(result["missed"])  # so short, what it measures says nothing
+    assert all(each in ended.stderr for each in result["missed"])
