@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-PATIENCE_S = 30.0
+PATIENCE_S = 60.0
 LOOK_AGAIN_S = 0.002
 
 Order = tuple[int, ...]
@@ -83,22 +83,33 @@ class Actor:
         self.is_in_statement = False
 
 
-def play(actors: Sequence[Actor], order: Sequence[int], look: Callable[[], None] = lambda: None) -> None:
+def play(actors: Sequence[Actor], order: Sequence[int], look: Callable[[], None] = lambda: None) -> float:
     """Let actors that have begun make their steps in this order, and then whatever is left, to the end.
 
-    `look` is called between any two steps, when every statement on its way either waits or has ended.
+    `look` is called between any two steps, when every statement on its way either waits or has ended. Returned is for
+    how many seconds at most nobody could go on, since all that were left waited for each other: a deadlock, which the
+    server has to notice. (How long it took is no measure: the machine may be busy.)
     """
     give_up_at = time.monotonic() + PATIENCE_S
+    stuck_s, stuck_since = 0.0, None
     for number in itertools.chain(order, itertools.cycle(range(len(actors)))):
         if all(actor.is_done for actor in actors):
-            return
+            break
         if actors[number].is_done:
             continue
         actors[number].step()
         for actor in actors:
             actor.settle()
         look()
-        assert time.monotonic() < give_up_at, (order, "is not over", [actor.is_done for actor in actors])
+        now = time.monotonic()
+        stuck_since = (stuck_since or now) if _all_wait(actors) else None
+        stuck_s = max(stuck_s, now - stuck_since) if stuck_since is not None else stuck_s
+        assert now < give_up_at, (order, "is not over", [actor.is_done for actor in actors])
+    return stuck_s
+
+
+def _all_wait(actors: Sequence[Actor]) -> bool:
+    return all(actor.is_done or actor.is_in_statement for actor in actors)
 
 
 # -- which orders

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 from sqlalchemy import Connection
+from sqlalchemy.exc import DBAPIError
 
 from fencepost.core.fencing import FencingToken
 from fencepost.core.retry import Rerun
@@ -26,6 +27,7 @@ from fencepost.fence.terms import Terms
 from fencepost.fence.transaction import FencedTransaction
 from fencepost.ledger import migrations
 from fencepost.ledger.claiming import claim
+from fencepost.ledger.dialects import Trouble
 from fencepost.ledger.dialects.hot import Endings
 from fencepost.ledger.finishing import end_keyed, finish
 from fencepost.ledger.ledger import open_ledger
@@ -47,7 +49,7 @@ from tests.fence.stepping import (
     sizes_of,
     writes,
 )
-from tests.interleaving import Order, at_random, chosen, every, interrupted_once, spread
+from tests.interleaving import Order, at_random, chosen, every, interrupted_once, play, spread
 from tests.ledger.conftest import RUNTIME
 from tests.ledger.hot_scene import Scene, ending, waits
 from tests.ledger.steps import Watcher
@@ -380,3 +382,29 @@ class TestFenceRow:
         monkeypatch.setattr(fence_row, "refusal", lambda mark, offered, now_us: None)
         trials = fence_plays(stage, few_of, [comes(stage, FIRST), comes(stage, SECOND)], at=FIRST)
         assert any(played.faults for played in trials)
+
+
+def test_sessions_that_wait_for_each_other_are_noticed(stage: Stage) -> None:
+    """The machinery above sees a deadlock: or that it saw none would mean nothing."""
+
+    def locks(*ids: int) -> Act:
+        def act(session: Session) -> str:
+            try:
+                with session.engine.begin() as tx:
+                    for each in ids:
+                        tx.exec_driver_sql(f"UPDATE {EFFECTS} SET token = 1 WHERE id = {each}")
+            except DBAPIError as error:
+                return str(session.dialect.trouble_of(error.orig))
+            return WRITTEN
+
+        return act
+
+    stage.empty()
+    stage.scene.change(f"INSERT INTO {EFFECTS} (token, who) VALUES (0, ''), (0, '')")
+    [(one,), (other,)] = stage.scene.rows(f"SELECT id FROM {EFFECTS}")
+    playing = stage.sessions[:2]
+    for session, act in zip(playing, (locks(one, other), locks(other, one)), strict=True):
+        session.begin_session(act)
+    stuck_s = play(playing, (0, 1))
+    assert {session.outcome for session in playing} == {str(Trouble.CONFLICT), WRITTEN}
+    assert stuck_s > 0 or stage.scene.ledger.dialect.name != "postgresql"  # MariaDB looks for deadlocks before it waits
