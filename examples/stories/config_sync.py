@@ -42,9 +42,8 @@ def copy(run: Run, scene: Scene) -> None:
 
 def put_all(run: Run, scene: Scene, connection: Connection, version: int) -> None:
     for number, name in enumerate(NAMES):
-        if run.attempt == 1 and number == len(NAMES) // 2:
-            scene.sign("in the middle", scene.name)
-            scene.awaited("go on")
+        if number == len(NAMES) // 2:
+            scene.stand_still(run)
         connection.execute(text(PUT), {"version": version, "name": name})
 
 
@@ -121,7 +120,8 @@ def _play(scene: Scene, ledger: App, nodes: dict[str, stage.Instance], onlooker:
     until(lambda: onlooker.saw, stage.DEADLINE_S, "somebody looks at the target")
     scene.sign("version at the source", "1")
     ledger.enqueue("sync")
-    first = nodes[scene.awaited("in the middle")]
+    name, attempt = scene.awaited("in the middle").split()
+    first = nodes[name]
     second = next(node for node in nodes.values() if node is not first)
     first.pause()
     scene.say("has copied half of version 1, and stands still (SIGSTOP)", first.name)
@@ -131,7 +131,7 @@ def _play(scene: Scene, ledger: App, nodes: dict[str, stage.Instance], onlooker:
     scene.sign("go on")
     first.resume()
     scene.say("wakes up (SIGCONT)", first.name)
-    scene.say(scene.awaited("attempt 1"), first.name)
+    scene.say(scene.awaited(f"attempt {attempt}"), first.name)
     last = [version for (version,) in scene.ask(SEEN)]
     until(lambda: onlooker.saw[-1] == last, stage.DEADLINE_S, "the last state was seen")
 

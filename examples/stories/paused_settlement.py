@@ -38,9 +38,8 @@ def settle(run: Run, scene: Scene) -> None:
     """Pay every order that is not settled."""
     orders = [order_id for (order_id,) in scene.ask(UNSETTLED, day=DATE)]
     for number, order_id in enumerate(orders):
-        if run.attempt == 1 and number == PAUSED_AFTER:
-            scene.sign("in the middle", scene.name)
-            scene.awaited("go on")
+        if number == PAUSED_AFTER:
+            scene.stand_still(run)
         values = {"order_id": order_id, "day": DATE, "paid_by": scene.name, "token": run.token}
         if scene.is_protected:
             pay_once(run, values)
@@ -89,7 +88,8 @@ def tell(scene: Scene) -> stage.Claims:
         nodes = stack.enter_context(stage.instances(scene, "node-1", "node-2"))
         ledger = stack.enter_context(closing(stage.app_on(scene, scene.ledger_url)))
         stage.make_due(ledger, "settle")
-        first = nodes[scene.awaited("in the middle")]
+        name, attempt = scene.awaited("in the middle").split()
+        first = nodes[name]
         second = next(node for node in nodes.values() if node is not first)
         scene.say(f"has paid {PAUSED_AFTER} of {ORDERS} orders, and stands still (SIGSTOP)", first.name)
         first.pause()
@@ -98,7 +98,7 @@ def tell(scene: Scene) -> stage.Claims:
         scene.sign("go on")
         first.resume()
         scene.say("wakes up (SIGCONT)", first.name)
-        scene.say(scene.awaited("attempt 1"), first.name)
+        scene.say(scene.awaited(f"attempt {attempt}"), first.name)
         outcomes = [attempt.outcome for attempt in ledger.attempts(run.id)]
     scene.say("paid, in this order:")
     for order_id, paid_by, token in scene.ask("SELECT order_id, paid_by, token FROM story_settlement ORDER BY n"):

@@ -32,7 +32,7 @@ from typing import Any
 import sqlalchemy
 from sqlalchemy import Engine, text
 
-from fencepost import App, every
+from fencepost import App, Run, every
 from fencepost.ledger.ledger import open_ledger
 from fencepost.testing import until
 from fencepost.threaded import ThreadedRuntime
@@ -82,6 +82,15 @@ class Scene:
         new = self.folder / f".{name}.{os.getpid()}"
         new.write_text(said or "yes")
         new.rename(self.folder / name)
+
+    def stand_still(self, run: Run) -> None:
+        """The first attempt that comes here stays until it may go on; this is where the director pauses it."""
+        try:
+            (self.folder / "somebody stands still").mkdir()
+        except FileExistsError:
+            return
+        self.sign("in the middle", f"{self.name} {run.attempt}")
+        self.awaited("go on")
 
     def awaited(self, name: str) -> str:
         """Wait for a sign, and read it."""
