@@ -37,6 +37,7 @@ _LONGEST = (
     "test_chaos",
     "test_process_runner",
     "contract/test_kubernetes",
+    "stories/",
     "test_busy_and_idle",
     "engine/test_node",
     "test_takeover",
