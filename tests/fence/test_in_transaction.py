@@ -9,7 +9,7 @@ import pytest
 from fencepost.errors import LeaseLost, TransactionConflict
 from fencepost.fence.target import target_of
 from fencepost.testing import until
-from tests.fence.grounds import EFFECTS, RUNTIME, WAYS, Ground, write
+from tests.fence.grounds import EFFECTS, RUNTIME, WAYS, Ground, django_connections, write
 from tests.fence.other_grounds import ground, mariadb, postgres, server_ground, shared_ground, shared_server_ground
 
 __all__ = ["ground", "mariadb", "postgres", "server_ground", "shared_ground", "shared_server_ground"]
@@ -66,6 +66,7 @@ class TestInTransaction:
         met = {name: RUNTIME.event() for name in ("one", "two")}
         ended: list[Any] = []
         runs = {name: ground.run() for name in met}
+        django_connections()  # it cannot be set up by two threads at once
 
         def act(name: str, first: int, second: int) -> None:
             def work(tx: Any) -> None:

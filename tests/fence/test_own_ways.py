@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import event, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from fencepost.errors import LeaseLost, TransactionTooLong
@@ -29,8 +30,17 @@ class Effect(Base):
 
 class TestSessions:
     def test_what_is_pending_is_sent_before_the_fence_is_asked(self, ground: Ground) -> None:
+        sent: list[str] = []
+
+        def note(conn: Any, cursor: Any, statement: str, *_: Any) -> None:
+            sent.append(statement)
+
+        event.listen(ground.engine, "before_cursor_execute", note)
         with Session(ground.engine) as session, ground.run().fence(session):
             session.add(Effect(n=1))
+        event.remove(ground.engine, "before_cursor_execute", note)
+        [effect] = [number for number, each in enumerate(sent) if each.startswith(f"INSERT INTO {EFFECTS}")]
+        assert any(ground.fence_table in each for each in sent[effect + 1 :])
         assert ground.effects() == [1]
 
     def test_it_is_refused_with_the_rest(self, server_ground: Ground) -> None:

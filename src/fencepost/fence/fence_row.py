@@ -147,7 +147,7 @@ def _compared_and_raised(source: Source, database: Database, row: FenceRow) -> s
     mark = _mark(target, row.table, row.key, database.locking(shared=False))
     offered = row.offered._replace(key=row.key, grant_id=row.grant_id)
     why = refusal(mark, offered, now_us=now_us) or _below(floor, offered)
-    if why is None:
+    if why is None and (mark is None or mark.token < row.token):  # else we have been here before
         _write(target, row, is_there=mark is not None, now_us=now_us)
     return why
 
