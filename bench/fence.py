@@ -9,8 +9,8 @@ median of the ratios of the turns: this machine may be noisy, but it is noisy fo
   SQLAlchemy (an engine with its pool), at READ COMMITTED; both fences, the run's row in the ledger's own database and
   the row of the table `fence` in another.
 - *partitions*: transactions per second of eight processes at once, fenced over unfenced. Each is a run of its own, with
-  a key and a fence row of its own, and writes as partitions do, a chunk of rows at a time: 100, the smallest that any
-  type of batch has by default. Nothing may be waited for but the disk and the processors: `lock_waits` is how often one
+  a key and a fence row of its own, and writes as partitions do, a chunk of rows at a time: 2,000, which is what bulk
+  work has by default. Nothing may be waited for but the disk and the processors: `lock_waits` is how often one
   of them was seen to wait for a row. *One row* is the same with a single insert, where processors are all there is to
   wait for, and eight clients keep them busy; it has no target.
 - *in memory*: the ratio once more with ``synchronous_commit = off``, where a commit waits for no disk, and round trips
@@ -60,7 +60,7 @@ FENCES = ("run row", "fence row")
 DRIVERS = ("psycopg", "sqlalchemy")
 NODE = "bench"
 INSERT = "INSERT INTO effect (n) VALUES (1)"
-CHUNK = "INSERT INTO effect (n) SELECT * FROM generate_series(1, 100)"
+CHUNK = "INSERT INTO effect (n) SELECT * FROM generate_series(1, 2000)"
 PATIENCE_S = 300
 
 Transaction = Callable[[], None]

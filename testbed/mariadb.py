@@ -40,7 +40,8 @@ class MariaDB(Server):
         install = require_program("mariadb-install-db")
         options = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", *_as_root()]
         # The kernel has few places for native asynchronous I/O, and many servers at once take them all.
-        self.run([install, "--no-defaults", f"--datadir={self.data}", "--innodb-use-native-aio=0", *options])
+        places = [f"--datadir={self.data}", f"--tmpdir={self.directory}"]
+        self.run([install, "--no-defaults", *places, "--innodb-use-native-aio=0", *options])
 
     def command(self) -> list[str]:
         options = {

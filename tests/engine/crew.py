@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from fencepost.core.events import Event
@@ -19,6 +19,7 @@ from fencepost.engine.jobs import Job, Jobs
 from fencepost.engine.node import Node, NodeSettings
 from fencepost.engine.runners.runner import Runner
 from fencepost.engine.runners.thread import ThreadRunner
+from fencepost.errors import StoreUnavailable
 from fencepost.leases.locks import Locks
 from fencepost.leases.schemes import store_from_url
 from fencepost.ledger import jobs as job_rows
@@ -134,8 +135,12 @@ class Crew:
 
     def _connect(self, url: str) -> Locks:
         locks = Locks(store_from_url(url, self.runtime), runtime=self.runtime, observers=[self.events.append])
-        locks.start()
         self._locks.append(locks)
+        for _ in range(3):  # a busy machine may not answer in time at once
+            with suppress(StoreUnavailable):
+                locks.start()
+                return locks
+        locks.start()
         return locks
 
 

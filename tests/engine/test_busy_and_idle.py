@@ -133,10 +133,14 @@ def test_idle_node_asks_less_than_once_a_second_on_few_connections(ledger_url: s
 
             until(lambda: number(_CONNECTIONS) <= 5, 20, "it has begun")
             RUNTIME.sleep(5.0)  # what was done to begin is still being counted
-            before, seconds, most = number(_TRANSACTIONS), 20, 0
-            for _ in range(seconds):
-                RUNTIME.sleep(1.0)
-                most = max(most, number(_CONNECTIONS))
-            ours = number(_TRANSACTIONS) - before - seconds
+            seconds, most, ours = 20, 0, 21
+            for _ in range(2):  # on a busy machine the server may count what was done long before
+                if ours <= seconds:
+                    break
+                before = number(_TRANSACTIONS)
+                for _ in range(seconds):
+                    RUNTIME.sleep(1.0)
+                    most = max(most, number(_CONNECTIONS))
+                ours = number(_TRANSACTIONS) - before - seconds
         assert most <= 5  # one of them for what a lease store does when it begins; a heartbeat closes it
         assert ours <= seconds

@@ -20,9 +20,11 @@ from fencepost.core.fencing import FencingToken
 from fencepost.core.retry import Rerun
 from fencepost.core.runs import Claim, Requested
 from fencepost.fence import databases, fence_row
+from fencepost.fence.databases import Database
 from fencepost.fence.ledger_transaction import LedgerTransaction
 from fencepost.fence.run_row import RunRow
 from fencepost.fence.sources import source_of
+from fencepost.fence.sources.source import Source
 from fencepost.fence.terms import Terms
 from fencepost.fence.transaction import FencedTransaction
 from fencepost.ledger import migrations
@@ -379,7 +381,13 @@ class TestFenceRow:
     def test_few_orders_suffice_to_find_a_raise_that_does_not_compare(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(fence_row, "refusal", lambda mark, offered, now_us: None)
+        def writes_in_any_case(source: Source, database: Database, row: fence_row.FenceRow) -> None:
+            target = source.target
+            database.begin_raising(source, row.table, wait_s=1.0)
+            mark = fence_row._mark(target, row.table, row.key, database.locking(shared=False))
+            fence_row._write(target, row, is_there=mark is not None, now_us=target.now_us())
+
+        monkeypatch.setattr(fence_row, "_compared_and_raised", writes_in_any_case)
         trials = fence_plays(stage, few_of, [comes(stage, FIRST), comes(stage, SECOND)], at=FIRST)
         assert any(played.faults for played in trials)
 

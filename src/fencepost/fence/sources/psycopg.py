@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Hashable
 from contextlib import suppress
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import psycopg
 from psycopg.pq import TransactionStatus
 
 from fencepost.fence.sources.source import in_a_transaction
 from fencepost.fence.target import Target, target_of
+
+_places: WeakKeyDictionary[psycopg.Connection[Any], Hashable] = WeakKeyDictionary()
 
 
 class PsycopgSource:
@@ -28,8 +31,12 @@ class PsycopgSource:
     @property
     def place(self) -> Hashable:
         """Where it leads, and as whom; `dsn` would say so too, but is made anew each time it is asked for."""
-        info = self.given.info
-        return ("psycopg", info.host, info.hostaddr, info.port, info.dbname, info.user, info.options)
+        known = _places.get(self.given)
+        if known is None:
+            info = self.given.info
+            known = ("psycopg", info.host, info.hostaddr, info.port, info.dbname, info.user, info.options)
+            _places[self.given] = known
+        return known
 
     def open(self) -> None:
         """Refuse one that is in a transaction."""
