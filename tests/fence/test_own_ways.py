@@ -10,7 +10,7 @@ from sqlalchemy import event, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from fencepost.errors import LeaseLost, TransactionTooLong
-from fencepost.fence import terms
+from fencepost.fence import quick, terms
 from tests.fence.grounds import EFFECTS, RUNTIME, Ground, by_django, django_connections, driver_connection, write
 from tests.fence.other_grounds import ground, mariadb, postgres, server_ground, shared_ground, shared_server_ground
 from tests.fence.test_transactions import urls
@@ -29,8 +29,17 @@ class Effect(Base):
 
 
 class TestSessions:
-    def test_what_is_pending_is_sent_before_the_fence_is_asked(self, ground: Ground) -> None:
+    def test_what_is_pending_is_sent_before_the_fence_is_asked(
+        self, ground: Ground, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         sent: list[str] = []
+        ask = quick.asked
+
+        def note_asked(connection: Any, sql: str, parameters: Any) -> Any:
+            sent.append(sql)
+            return ask(connection, sql, parameters)
+
+        monkeypatch.setattr(quick, "asked", note_asked)
 
         def note(conn: Any, cursor: Any, statement: str, *_: Any) -> None:
             sent.append(statement)
