@@ -42,7 +42,7 @@ stories: $(READY)  ## five stories of jobs that go wrong, each without protectio
 	done
 
 test: $(READY) servers  ## all tests, against real servers
-	@$(BIN)/python -m pytest -n 5 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
 
 interleave: $(READY) servers  ## every order of statements of two and three sessions, counted
 	@FENCEPOST_INTERLEAVE=$(ORDERS) $(BIN)/python -m pytest -q -n 2 --dist loadscope --timeout 3600 $(INTERLEAVED) $(PYTEST_ARGS)
