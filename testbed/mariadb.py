@@ -1,7 +1,7 @@
 """MariaDB from Debian's ``mariadb-server`` (10.11 in Debian 12).
 
-Durable as shipped. Ready in about 1 s, most of it for filling the data folder; a restart takes 0.2 s. The user ``root``
-has no password and may come by TCP; there is a database ``fencepost``.
+Durable as shipped. Ready in about 0.3 s; the first time, when a data folder to copy must be filled, in about 1 s. A
+restart takes 0.2 s. The user ``root`` has no password and may come by TCP; there is a database ``fencepost``.
 
 ``MariaDB(galera=True)`` is a single bootstrapped node of a Galera cluster: enough to be recognised as one and refused.
 """
@@ -12,6 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from testbed import template
 from testbed.server import Missing, Server, free_port, require_program
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ class MariaDB(Server):
         options = ["--auth-root-authentication-method=normal", "--skip-test-db", "--skip-name-resolve", *_as_root()]
         # The kernel has few places for native asynchronous I/O, and many servers at once take them all.
         places = [f"--datadir={self.data}", f"--tmpdir={self.directory}"]
-        self.run([install, "--no-defaults", *places, "--innodb-use-native-aio=0", *options])
+        command = [install, "--no-defaults", *places, "--innodb-use-native-aio=0", *options]
+        template.fill(self.data, lambda: self.run(command), program=self.program, options=options)
 
     def command(self) -> list[str]:
         options = {
