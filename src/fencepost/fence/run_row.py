@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from fencepost.fence.terms import Terms
-
 if TYPE_CHECKING:
     from fencepost.fence.sources.source import Source
-
-__all__ = ["Fence", "RunRow", "Terms"]
+    from fencepost.fence.terms import Terms
 
 
 class Fence(Protocol):
