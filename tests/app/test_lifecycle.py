@@ -16,7 +16,10 @@ from typing import Any
 import pytest
 
 from fencepost import App, Run, every
-from fencepost.errors import ConfigurationError, LeaseLost, LedgerUnavailable
+from fencepost.app import application
+from fencepost.errors import ConfigurationError, LeaseLost, LedgerUnavailable, SchemaMismatch
+from fencepost.ledger.ledger import Ledger, open_ledger
+from fencepost.ledger.migrations import NEWEST
 from fencepost.testing import until
 from tests.app.surroundings import RUNTIME
 
@@ -54,6 +57,24 @@ def test_between_start_and_stop_this_process_executes_what_is_asked_for(app: App
     assert not app.nodes()[0].is_living
     left_over = add.enqueue(1)
     assert state(app, left_over.run_id) == "queued"
+
+
+def test_a_ledger_that_is_refused_is_let_go_and_found_when_it_fits(url: str, ledger: Ledger) -> None:
+    app, version = App(url), ledger.tables.name("version")
+    opened: list[Ledger] = []
+
+    def noting(*given: Any) -> Ledger:
+        opened.append(open_ledger(*given))
+        return opened[-1]
+
+    ledger.write(lambda cursor: cursor.execute(f"UPDATE {version} SET version_num = '9999'"))
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(SchemaMismatch, match="newer Fencepost"):
+        patch.setattr(application, "open_ledger", noting)
+        _ = app.ledger
+    assert [each.open_now() for each in opened] == [([], 0)]
+    ledger.write(lambda cursor: cursor.execute(f"UPDATE {version} SET version_num = '{NEWEST}'"))
+    assert app.ledger.nodes() == []
+    app.close()
 
 
 def test_schedules_of_the_code_run_by_themselves_with_a_fenced_transaction(app: App) -> None:
@@ -104,7 +125,7 @@ def test_a_stop_waits_for_what_runs_and_no_longer_than_its_grace(app: App) -> No
 
 def test_a_run_that_is_cancelled_is_told_at_its_next_call(app: App) -> None:
     told: list[BaseException] = []
-    began = RUNTIME.event()
+    began, never = RUNTIME.event(), RUNTIME.event()
 
     @app.job
     def patient(run: Run) -> None:
@@ -112,7 +133,7 @@ def test_a_run_that_is_cancelled_is_told_at_its_next_call(app: App) -> None:
         try:
             while True:
                 run.check()
-                app.runtime.sleep(0.01)
+                never.wait(0.01)  # the job's work: it asks now and then, as jobs do between two of their steps
         except BaseException as error:
             told.append(error)
             raise

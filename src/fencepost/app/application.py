@@ -273,7 +273,11 @@ class App(Operating):
             with self._opening:
                 if self._ledger is None:
                     ledger = open_ledger(self.settings.url, self.runtime)
-                    ready_schema(ledger)
+                    try:
+                        ready_schema(ledger)
+                    except BaseException:
+                        ledger.close()
+                        raise
                     self._ledger = ledger
         return self._ledger
 
