@@ -191,6 +191,13 @@ def by_django(url: LedgerUrl) -> Iterator[Any]:
     del connections[alias], connections.settings[alias]
 
 
+def atomic(connection: Any) -> Any:
+    """Return a block of Django's, on a connection of `by_django`."""
+    from django.db.transaction import Atomic
+
+    return Atomic(using=connection.alias, savepoint=True, durable=False)
+
+
 def django_connections() -> Any:
     import pymysql
     from django.conf import settings

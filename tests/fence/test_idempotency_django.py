@@ -13,7 +13,7 @@ from fencepost.effects.installing import install, open_database
 from fencepost.errors import ConfigurationError, EffectsMissing
 from fencepost.ledger.ledger import open_ledger
 from tests.fence.effect_places import RUNTIME, effects_url
-from tests.fence.grounds import by_django
+from tests.fence.grounds import atomic, by_django
 from tests.ledger.conftest import mariadb, postgres
 
 __all__ = ["mariadb", "postgres"]
@@ -25,9 +25,7 @@ class DjangoPlace:
         self.prefix = prefix
 
     def atomic(self) -> Any:
-        from django.db.transaction import Atomic
-
-        return Atomic(using=self.connection.alias, savepoint=True, durable=False)
+        return atomic(self.connection)
 
     def once(self, key: str) -> bool:
         return fencepost.once(key, self.connection, prefix=self.prefix)

@@ -18,9 +18,11 @@ from sqlalchemy.orm import Session
 from fencepost.errors import ConfigurationError, Stopped, TransactionConflict
 from fencepost.fence.sql_words import ends_in_comment, outer_words
 from fencepost.fence.taking import refuse_unfit, take
+from fencepost.ledger.urls import LedgerUrl
 from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
 from tests.app.surroundings import StopReason, Told, run_of
+from tests.fence.grounds import atomic, by_django
 from tests.ledger.conftest import mariadb, postgres
 
 __all__ = ["mariadb", "postgres"]
@@ -40,8 +42,9 @@ Connected = Callable[[], Any]
 class Place:
     """A database with a table of work, and ways to connect to it."""
 
-    def __init__(self, kind: str, engine: sa.Engine, driver: Connected) -> None:
-        self.kind = kind
+    def __init__(self, url: LedgerUrl, engine: sa.Engine, driver: Connected) -> None:
+        self.url = url
+        self.kind = url.kind
         self.engine = engine
         self.driver = driver
         ITEMS.metadata.drop_all(engine)
@@ -58,6 +61,9 @@ class Place:
             with closing(self.driver()) as connection:
                 yield connection
                 connection.commit()
+        elif manner == "django":
+            with by_django(self.url) as connection, atomic(connection):
+                yield connection
         elif manner == "session":
             with Session(self.engine) as session:
                 yield session
@@ -86,12 +92,13 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
         url, driver = f"sqlite:///{tmp_path}/app.db", lambda: sqlite3.connect(tmp_path / "app.db")
     elif request.param == "mysql":
         maria: MariaDB = request.getfixturevalue("mariadb")
-        url, driver = maria.url.replace("mysql://", "mysql+pymysql://"), maria.client
+        url, driver = maria.url, maria.client
     else:
         server: Postgres = request.getfixturevalue("postgres")
-        url, driver = server.url.replace("postgresql://", "postgresql+psycopg://"), lambda: psycopg.connect(server.url)
-    engine = sa.create_engine(url, poolclass=sa.NullPool, isolation_level=_committed(request.param))
-    yield Place(request.param, engine, driver)
+        url, driver = server.url, lambda: psycopg.connect(server.url)
+    parsed = LedgerUrl.parse(url)
+    engine = sa.create_engine(parsed.sqlalchemy(), poolclass=sa.NullPool, isolation_level=_committed(request.param))
+    yield Place(parsed, engine, driver)
     engine.dispose()
 
 
@@ -106,7 +113,7 @@ def shared(place: Place) -> Place:
     return place
 
 
-MANNERS = ["driver", "sqlalchemy", "session"]
+MANNERS = ["driver", "sqlalchemy", "session", "django"]
 
 
 class TestSharing:
@@ -271,6 +278,8 @@ class TestIsolation:
             pytest.raises(ConfigurationError, match="no transaction open"),
         ):
             take(connection, SELECT, limit=1)
+        with by_django(shared.url) as connection, pytest.raises(ConfigurationError, match="no transaction open"):
+            take(connection, OPEN, limit=1)
 
 
 def test_a_run_takes_as_long_as_it_may_run() -> None:

@@ -80,7 +80,7 @@ class JobHandle:
             delay: not before so long from now.
             key: your name for this request. Asking again under it returns the same run; asking for something else
                 under it is refused as `DuplicateRequest`.
-            tx: your own connection to the ledger's database (SQLAlchemy's or the driver's), inside a transaction.
+            tx: your own connection to the ledger's database (SQLAlchemy's, Django's or the driver's), in a transaction.
             priority: instead of the policy's; larger is sooner.
             reason: why, for those who read the history.
             requested_by: who asks; by default the run that this code is part of, if any.
