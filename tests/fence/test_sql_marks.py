@@ -21,29 +21,13 @@ from fencepost.fence.sql_marks import SqlMarks
 from fencepost.fences import AsgiFence, marks_in_sql
 from fencepost.threaded import ThreadedRuntime
 from testbed import wait
-from testbed.mariadb import MariaDB
-from testbed.postgres import Postgres
 from testbed.server import free_port
 from tests.fence.serving import KEY, Service, asgi_service, token
+from tests.ledger.conftest import kind, mariadb, postgres
+
+__all__ = ["kind", "mariadb", "postgres"]
 
 RUNTIME = ThreadedRuntime()
-
-
-@pytest.fixture(scope="module")
-def postgres() -> Iterator[Postgres]:
-    with Postgres(settings={"fsync": "off"}) as server:
-        yield server
-
-
-@pytest.fixture(scope="module")
-def mariadb() -> Iterator[MariaDB]:
-    with MariaDB(settings={"innodb-flush-log-at-trx-commit": "0"}) as server:
-        yield server
-
-
-@pytest.fixture(params=["sqlite", "postgresql", "mysql"])
-def kind(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture
