@@ -21,7 +21,9 @@ from fencepost.fence.sequence import Sequence
 from fencepost.ledger.claiming import claim
 from fencepost.ledger.journal import About
 from fencepost.ledger.reaping import reap
-from tests.app.test_transaction import NODE, Stand
+from tests.app.test_transaction import NODE, Stand, stand
+
+__all__ = ["stand"]
 
 
 @pytest.fixture
@@ -31,14 +33,6 @@ def app(url: str) -> Iterator[App]:
     app.job(isolation="read committed")(guarded)
     yield app
     app.close()
-
-
-@pytest.fixture
-def stand(app: App) -> Iterator[Stand]:
-    stand = Stand(app)
-    yield stand
-    stand.desk.rest()
-    stand.engine.dispose()
 
 
 def settle(run: Run) -> None: ...
