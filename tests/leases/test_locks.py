@@ -174,7 +174,23 @@ def test_a_renewer_that_meets_any_exception_goes_on(
     with store.lock("a", ttl=1.5) as lease:
         until(lambda: What.RENEWED in whats(heard), 5, "a renewal gets through")
         assert not lease.lost
-    assert whats(heard).count(What.RENEWAL_UNANSWERED) == 2
+
+
+def test_renewals_that_are_not_answered_are_told_once_and_so_is_the_next_that_is(
+    store: Locks, faulty: FaultyStore, monkeypatch: pytest.MonkeyPatch, heard: list[Event]
+) -> None:
+    renew, answers = faulty.renew, iter([False, False, True, False])
+
+    def sometimes(session: object, grants: object) -> object:
+        if not next(answers, True):
+            raise OSError("reset")
+        return renew(session, grants)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(faulty, "renew", sometimes)
+    with store.lock("a", ttl=1.5):
+        until(lambda: whats(heard).count(What.RENEWAL_ANSWERED) == 2, 10, "the second outage is over, too")
+    told = [what for what in whats(heard) if what in (What.RENEWAL_UNANSWERED, What.RENEWAL_ANSWERED)]
+    assert told == [What.RENEWAL_UNANSWERED, What.RENEWAL_ANSWERED] * 2
 
 
 def test_loss_is_told_once_to_everybody_who_asked(store: Locks, faulty: FaultyStore, heard: list[Event]) -> None:

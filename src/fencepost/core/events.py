@@ -15,7 +15,8 @@ class What(StrEnum):
     ALREADY_DONE = "already done"
     SKIPPED = "skipped"
     RENEWED = "renewed"
-    RENEWAL_UNANSWERED = "renewal unanswered"
+    RENEWAL_UNANSWERED = "renewal unanswered"  # told once, until one is answered again
+    RENEWAL_ANSWERED = "renewal answered"
     LOST = "lost"
     RELEASED = "released"
     RELEASE_UNANSWERED = "release unanswered"

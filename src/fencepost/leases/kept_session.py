@@ -52,6 +52,7 @@ class KeptSession:
         self._asking: set[str] = set()
         self._is_retired = False
         self._is_closing = False
+        self._is_unanswered = False
         self._idle_since = opened_at
         self._verified_at = opened_at
         self._machine = LeaseMachine(timings)
@@ -202,7 +203,7 @@ class KeptSession:
         with self._lock:
             effect = self._machine.renewed(sent_at=sent_at, now=self._runtime.monotonic())
         self._wake_watcher.set()
-        self._emit(Event(What.RENEWED, holder=self.session.holder))
+        self._tell_renewed()
         self._lose_gone(outcome.gone | self._verified(grants), among=grants)
         if isinstance(effect, StepDown):
             self._step_down(effect.reason)
@@ -210,9 +211,17 @@ class KeptSession:
     def _unanswered_renewal(self, error: Exception) -> None:
         with self._lock:
             effect = self._machine.unknown(self._runtime.monotonic())
-        self._emit(Event(What.RENEWAL_UNANSWERED, holder=self.session.holder, reason=str(error) or repr(error)))
+        if not self._is_unanswered:  # told once, not at every try
+            self._is_unanswered = True
+            self._emit(Event(What.RENEWAL_UNANSWERED, holder=self.session.holder, reason=str(error) or repr(error)))
         if isinstance(effect, StepDown):
             self._step_down(effect.reason)
+
+    def _tell_renewed(self) -> None:
+        self._emit(Event(What.RENEWED, holder=self.session.holder))
+        if self._is_unanswered:
+            self._is_unanswered = False
+            self._emit(Event(What.RENEWAL_ANSWERED, holder=self.session.holder))
 
     def _verified(self, grants: list[Grant]) -> frozenset[str]:
         """Where a renewal says nothing of single grants, ask about them once per ttl."""
