@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost.errors import ConfigurationError, EffectsMissing
-from fencepost.fence.target import Answer, Target, connection_of, described, family_of, target_of
+from fencepost.fence.autocommit import commits_at_once
+from fencepost.fence.target import Answer, Target, described, target_of
 from fencepost.fence.troubles import Trouble, trouble_of
 from fencepost.fence.writer import Writer
 
@@ -15,7 +16,6 @@ _NOW = {
     "mysql": "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)",
 }
 _URLS = {"postgresql": "postgresql://host/database", "mysql": "mysql://host/database", "sqlite": "sqlite:///file.db"}
-_IN_TRANSACTION = 1  # the bit of MySQL's server status
 
 
 class Landing:
@@ -66,26 +66,3 @@ def _refuse_autocommit(given: Any) -> None:
             f"{described(given)} is in autocommit mode and has no transaction open, so what is noted there would not "
             "commit together with its effect; begin a transaction first"
         )
-
-
-def commits_at_once(given: Any) -> bool:
-    """Whether a statement on this connection would be a transaction of its own."""
-    match family_of(given):
-        case "django":
-            return bool(given.get_autocommit() and not given.in_atomic_block)
-        case "sqlalchemy":
-            return commits_at_once(_begun(connection_of(given)).connection.driver_connection)
-        case "psycopg":
-            return bool(given.autocommit and given.info.transaction_status.name == "IDLE")
-        case "pymysql":
-            return bool(given.get_autocommit() and not given.server_status & _IN_TRANSACTION)
-        case "sqlite3":
-            is_auto = given.isolation_level is None or getattr(given, "autocommit", -1) is True
-            return is_auto and not given.in_transaction
-    return getattr(given, "autocommit", False) is True  # of another driver below SQLAlchemy
-
-
-def _begun(connection: Any) -> Any:
-    if not connection.in_transaction():
-        connection.begin()
-    return connection

@@ -33,7 +33,7 @@ from typing import Any
 
 from fencepost.core.keyed import note_key
 from fencepost.errors import ConfigurationError, TransactionConflict
-from fencepost.fence.landing import commits_at_once
+from fencepost.fence.autocommit import commits_at_once
 from fencepost.fence.sql_words import ends_in_comment, outer_words
 from fencepost.fence.target import Target, connection_of, described, family_of, target_of
 from fencepost.fence.troubles import Trouble, trouble_of

@@ -13,12 +13,12 @@ from contextlib import contextmanager
 from typing import Any
 
 from fencepost.errors import ConfigurationError
+from fencepost.fence.autocommit import commits_at_once
 from fencepost.fence.target import is_django
 from fencepost.ledger.dialects import Cursor, Dialect
 from fencepost.ledger.dialects.dialect import first_line
 
 _DRIVERS = {"psycopg": "postgresql", "pymysql": "mysql", "sqlite3": "sqlite"}
-_IN_TRANSACTION = 1  # the bit of MySQL's server status
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def cursor_of(tx: Any, dialect: Dialect) -> Iterator[Cursor]:
             f"tx= is a {type(tx).__module__}.{type(tx).__qualname__}; for a ledger in {dialect.product} it must be a "
             f"connection to the same database: {_wanted(dialect.name)}"
         )
-    if _commits_at_once(raw, driver):
+    if commits_at_once(raw):
         raise ConfigurationError(
             "tx= is in autocommit mode and has no transaction open, so nothing could be rolled back; begin one first"
         )
@@ -78,17 +78,6 @@ def _wanted(kind: str) -> str:
     return (
         f"one of {driver} (not an async one), or a connection or session of SQLAlchemy, or one of Django's, on {driver}"
     )
-
-
-def _commits_at_once(raw: Any, driver: str) -> bool:
-    match driver:
-        case "psycopg":
-            return bool(raw.autocommit and raw.info.transaction_status.name == "IDLE")
-        case "pymysql":
-            return bool(raw.get_autocommit() and not raw.server_status & _IN_TRANSACTION)
-        case _:
-            is_auto = raw.isolation_level is None or getattr(raw, "autocommit", -1) is True
-            return is_auto and not raw.in_transaction
 
 
 def _cursor(raw: Any, driver: str) -> Any:

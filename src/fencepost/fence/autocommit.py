@@ -1,0 +1,32 @@
+"""Whether what is written by a connection of the user's is committed at once, since no transaction is open."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fencepost.fence.target import connection_of, family_of
+
+_IN_TRANSACTION = 1  # the bit of MySQL's server status
+
+
+def commits_at_once(given: Any) -> bool:
+    """Whether a statement on this connection would be a transaction of its own."""
+    match family_of(given):
+        case "django":
+            return bool(given.get_autocommit() and not given.in_atomic_block)
+        case "sqlalchemy":
+            return commits_at_once(_begun(connection_of(given)).connection.driver_connection)
+        case "psycopg":
+            return bool(given.autocommit and given.info.transaction_status.name == "IDLE")
+        case "pymysql":
+            return bool(given.get_autocommit() and not given.server_status & _IN_TRANSACTION)
+        case "sqlite3":
+            is_auto = given.isolation_level is None or getattr(given, "autocommit", -1) is True
+            return is_auto and not given.in_transaction
+    return getattr(given, "autocommit", False) is True  # of another driver below SQLAlchemy
+
+
+def _begun(connection: Any) -> Any:
+    if not connection.in_transaction():
+        connection.begin()
+    return connection
