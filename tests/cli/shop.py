@@ -42,7 +42,7 @@ def nap(run, seconds: float, folder: str) -> None:
     """Say where it is, sleep, and say that it is done."""
     Path(folder, "napping.new").write_text(str(os.getpid()))
     Path(folder, "napping.new").rename(Path(folder, "napping"))
-    time.sleep(seconds)
+    time.sleep(seconds)  # that is its work: tests meet it while it lasts, and wait for what it has said
     Path(folder, "done").write_text("done")
 
 

@@ -1,4 +1,7 @@
-"""An application for worker processes in tests: jobs that behave, and jobs that do not."""
+"""An application for worker processes in tests: jobs that behave, and jobs that do not.
+
+Those that sleep have that as their work, so as to be met while they are at it; tests wait for the files they write.
+"""
 
 import asyncio
 import json
