@@ -4,7 +4,7 @@ import io
 import json
 import logging
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
@@ -26,10 +26,10 @@ class Done:
         return json.loads(self.stdout)
 
 
-def call(*words: str, ledger: str | None = None) -> Done:
+def call(*words: str, ledger: str | None = None, env: Mapping[str, str] | None = None) -> Done:
     """Do what ``fencepost`` does with these words; `ledger` as if it stood in FENCEPOST_URL."""
     out, err = io.StringIO(), io.StringIO()
-    environment = {"FENCEPOST_URL": ledger} if ledger else {}
+    environment = {**(env or {}), **({"FENCEPOST_URL": ledger} if ledger else {})}
     with patch.dict(os.environ, environment), _logging_kept(), redirect_stdout(out), redirect_stderr(err):
         try:
             code = main(list(words))

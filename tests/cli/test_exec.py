@@ -16,6 +16,7 @@ from testbed.postgres import Postgres
 from testbed.proxy import Proxy
 from testbed.wait import until
 from tests.cli.command import FENCEPOST, LONG_S, executing, fencepost, read_lock, script, shell
+from tests.cli.inside import call
 
 DUE = "2026-01-01T00:00Z"
 
@@ -121,7 +122,7 @@ class TestTicks:
     def test_a_lost_tick_is_not_done(self, store: str, tmp_path: Path) -> None:
         with executing(store, tmp_path / "p", "--ttl", "2s", "--tick", DUE) as running:
             running.says("pid")
-            fencepost("locks", "release", "nightly", "--store", store, "--yes")
+            call("locks", "release", "nightly", "--store", store, "--yes")
             assert running.ends() == 74
         assert run(store, "--tick", DUE, "--", "sh", "-c", "exit 9").returncode == 9
 

@@ -11,6 +11,7 @@ from testbed.postgres import Postgres
 from testbed.proxy import Proxy
 from testbed.wait import until
 from tests.cli.command import LONG_S, children_of, ends_at, executing, fencepost, now, parent_of
+from tests.cli.inside import call
 
 TTL_S = 3.0
 TTL = ("--ttl", "3s")
@@ -129,7 +130,7 @@ def test_a_black_hole_ends_the_program_before_the_ttl(postgres: Postgres, tmp_pa
 def test_a_revoked_lock_ends_the_program_within_a_heartbeat(store: str, tmp_path: Path) -> None:
     with executing(store, tmp_path / "p", "--ttl", "6s") as running:
         pid = running.pid
-        taken = fencepost("locks", "release", "nightly", "--store", store, "--yes")
+        taken = call("locks", "release", "nightly", "--store", store, "--yes")
         taken_at = now()
         assert taken.returncode == 0, taken.stderr
         assert ends_at(pid) - taken_at < 2 + 1  # renewed every 2 s, and a moment to be ended
@@ -141,7 +142,7 @@ def test_a_revoked_deaf_program_is_killed_after_its_grace(sqlite_url: str, tmp_p
     with executing(sqlite_url, tmp_path / "p", *TTL, body=DEAF) as running:
         running.says("deaf")
         pid = running.pid
-        fencepost("locks", "release", "nightly", "--store", sqlite_url, "--yes")
+        call("locks", "release", "nightly", "--store", sqlite_url, "--yes")
         taken_at = now()
         assert ends_at(pid) - taken_at < 1 + 0.5 + 1  # a heartbeat, the grace, a moment
         assert running.ends() == 74

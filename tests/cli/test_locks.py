@@ -10,10 +10,11 @@ import pytest
 
 from testbed.wait import until
 from tests.cli.command import FENCEPOST, LONG_S, executing, fencepost, read_lock
+from tests.cli.inside import call
 
 
 def locks(store: str, *words: str) -> str:
-    done = fencepost("locks", *words, "--store", store)
+    done = call("locks", *words, "--store", store)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
@@ -30,7 +31,7 @@ def test_list_and_show_name_the_holder(store: str, tmp_path: Path) -> None:
         assert (rows[0]["held"], rows[0]["last_tick"]) == (False, "2026-01-01T00:00:00Z")
         assert (rows[1]["held"], rows[1]["token"]) == (True, token)
         assert 0 < rows[1]["free_in_s"] <= 30
-        table = locks(store, "list")
+        table = fencepost("locks", "list", "--store", store).stdout
         assert "[b]odd[/b] ünïque" in table
         assert rows[1]["holder"] in table
         assert str(token) in locks(store, "show", "nightly")
@@ -65,7 +66,7 @@ def test_a_store_without_history_says_so(monkeypatch: pytest.MonkeyPatch, capsys
 
 def test_looking_makes_no_lock(store: str) -> None:
     for words in (["show", "ghost"], ["release", "ghost", "--yes"]):
-        done = fencepost("locks", *words, "--store", store)
+        done = call("locks", *words, "--store", store)
         assert (done.returncode, len(done.stderr.splitlines())) == (1, 1)
         assert "ghost" in done.stderr
     assert json.loads(locks(store, "history", "ghost", "--json")) == []
@@ -113,7 +114,7 @@ def test_version_and_help() -> None:
     assert fencepost("--version").stdout.startswith("fencepost 0")
     assert "exec" in fencepost("--help").stdout
     for words in (["exec"], ["locks"], ["locks", "list"], ["locks", "release"]):
-        done = fencepost(*words, "--help")
+        done = call(*words, "--help")
         assert done.returncode == 0
         assert "--store" in done.stdout or words == ["locks"]
 
