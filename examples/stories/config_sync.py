@@ -30,8 +30,15 @@ SEEN = "SELECT DISTINCT version FROM story_setting ORDER BY version"
 # -- the application -------------------------------------------------------------------------------------------------
 
 
+def read(scene: Scene) -> int:
+    """Read the source, which is at version 2 as soon as somebody stands still in the middle of version 1."""
+    version = 2 if scene.has_somebody_standing_still else 1
+    scene.awaited(f"version {version} is at the source")
+    return version
+
+
 def copy(run: Run, scene: Scene) -> None:
-    version = int(scene.awaited("version at the source"))
+    version = read(scene)
     if scene.is_protected:
         with run.transaction(scene.engine) as tx:
             put_all(run, scene, tx, version)
@@ -50,7 +57,8 @@ def put_all(run: Run, scene: Scene, connection: Connection, version: int) -> Non
 def take_part(scene: Scene) -> None:
     app = stage.app_on(scene, stage.prefixed(scene.other_url))
 
-    @app.job(name="sync", retries=0)
+    # However busy the machine is: whoever loses the run or fails for want of time is not the last.
+    @app.job(name="sync", retries=10, backoff="100ms..1s", crash_limit=100)
     def job(run: Run) -> None:
         try:
             copy(run, scene)
@@ -118,14 +126,14 @@ def tell(scene: Scene) -> stage.Claims:
 
 def _play(scene: Scene, ledger: App, nodes: dict[str, stage.Instance], onlooker: Onlooker) -> None:
     until(lambda: onlooker.saw, stage.DEADLINE_S, "somebody looks at the target")
-    scene.sign("version at the source", "1")
+    scene.sign("version 1 is at the source")
     ledger.enqueue("sync")
     name, attempt = scene.awaited("in the middle").split()
     first = nodes[name]
     second = next(node for node in nodes.values() if node is not first)
     first.pause()
     scene.say("has copied half of version 1, and stands still (SIGSTOP)", first.name)
-    scene.sign("version at the source", "2")
+    scene.sign("version 2 is at the source")
     until(lambda: ledger.runs(states=["succeeded"]), stage.DEADLINE_S, "the run was taken over")
     scene.say("has taken over, and copied version 2", second.name)
     scene.sign("go on")

@@ -86,11 +86,19 @@ class Scene:
     def stand_still(self, run: Run) -> None:
         """The first attempt that comes here stays until it may go on; this is where the director pauses it."""
         try:
-            (self.folder / "somebody stands still").mkdir()
+            self._standing_still.mkdir()
         except FileExistsError:
             return
         self.sign("in the middle", f"{self.name} {run.attempt}")
         self.awaited("go on")
+
+    @property
+    def has_somebody_standing_still(self) -> bool:
+        return self._standing_still.exists()
+
+    @property
+    def _standing_still(self) -> Path:
+        return self.folder / "somebody stands still"
 
     def awaited(self, name: str) -> str:
         """Wait for a sign, and read it."""
