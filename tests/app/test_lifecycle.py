@@ -10,12 +10,13 @@ import sys
 import textwrap
 import types
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fencepost import App, Run, every
+from fencepost import App, Run, at, every
 from fencepost.app import application
 from fencepost.errors import ConfigurationError, LeaseLost, LedgerUnavailable, SchemaMismatch
 from fencepost.ledger.ledger import Ledger, open_ledger
@@ -75,6 +76,17 @@ def test_a_ledger_that_is_refused_is_let_go_and_found_when_it_fits(url: str, led
     ledger.write(lambda cursor: cursor.execute(f"UPDATE {version} SET version_num = '{NEWEST}'"))
     assert app.ledger.nodes() == []
     app.close()
+
+
+def test_an_instant_that_passed_a_moment_before_the_first_node_came_is_made_good_and_an_older_one_told_of(
+    app: App,
+) -> None:
+    now = datetime.now(UTC)
+    recent, older = now - timedelta(seconds=1), now - timedelta(hours=1)
+    app.job(at([older, recent]), name="announce", grace="1m")(lambda: None)
+    with app.running():
+        until(lambda: app.runs(states=["succeeded"]), 20, what="it has run")
+    assert [each.became for each in (*app.why("announce", recent), *app.why("announce", older))] == ["ran", "skipped"]
 
 
 def test_schedules_of_the_code_run_by_themselves_with_a_fenced_transaction(app: App) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from fencepost import at
 from fencepost.app.composing import publish
 from testbed.wait import until
 from tests.cli.inside import Done, call, shop
@@ -215,6 +216,18 @@ def test_schedules_are_listed_and_shown(look) -> None:
     assert settle["spec"] == {"cron": "0 3 * * *", "tz": "Europe/Berlin"}
     assert settle["next_due_at"].endswith(("T01:00:00Z", "T02:00:00Z"))
     assert "cron 0 3 * * * in Europe/Berlin" in look("schedules", "list", "--job", "settle").stdout
+
+
+def test_an_instant_that_had_passed_when_its_schedule_was_made_is_told_of(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    app = shop(url)
+    publish(app)
+    app.schedules.put("once", "add", at("2026-01-01T00:00Z"), params={"a": 1})
+    app.close()
+    shown = call("schedules", "show", "once", ledger=url).stdout
+    assert "never again: all its times have passed; see: fencepost runs --job add" in shown
+    said = call("why", "once", "--at", "2026-01-01T00:00Z", ledger=url).stdout
+    assert "was skipped: the time had passed when the schedule was made" in said
 
 
 def test_why_answers_for_a_due_time_that_ran(look) -> None:

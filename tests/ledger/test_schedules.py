@@ -9,9 +9,12 @@ from typing import Any
 import pytest
 import sqlalchemy as sa
 
+from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
-from fencepost.core.schedule import every, schedule_to_json
+from fencepost.core.schedule import at, every, schedule_to_json
+from fencepost.core.tick import instant
 from fencepost.errors import LedgerRefused, NoSuchSchedule
+from fencepost.ledger.jobs import NewJob
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.schedule_rows import NewSchedule
 
@@ -22,6 +25,16 @@ MINUTELY, HOURLY = schedule_to_json(every("1m")), schedule_to_json(every("1h"))
 
 def new(schedule_id: str = "nightly", job: str = "report", spec: str = MINUTELY, params: str = "{}") -> NewSchedule:
     return NewSchedule(schedule_id, job, spec, params)
+
+
+def at_us(*dues_us: int) -> str:
+    """The schedule that is due at these times."""
+    return schedule_to_json(at([instant(due_us) for due_us in dues_us]))
+
+
+def job(ledger: Ledger, **policy: Any) -> None:
+    """Put the job of these schedules on record."""
+    ledger.register([NewJob("report", "scheduled", Policy.of(**policy).to_json(), "{}")], generation=0)
 
 
 def set_back(ledger: Ledger, schedule_id: str, **values: Any) -> None:
@@ -98,6 +111,53 @@ class TestAtRunTime:
         set_back(ledger, "nightly", planned_through=through)
         assert ledger.put_schedule(new(params='{"a":1}')).planned_through == through
         assert ledger.runs() == []
+
+
+class TestInstants:
+    """Due times that are named one by one, and have passed when the schedule is made."""
+
+    def test_what_passed_within_the_grace_is_planned_and_what_passed_earlier_is_on_record(self, ledger: Ledger) -> None:
+        job(ledger, grace="1m")
+        now_us = ledger.now_us()
+        dues = [now_us - ago * SECOND_US for ago in (7200, 3600, 30)]
+        made = ledger.put_schedule(new(spec=at_us(*dues)))
+        assert (made.next_due_at, made.created_at >= now_us) == (dues[-1], True)
+        [run] = ledger.runs()
+        assert (run.state, run.why) == ("skipped", "the time had passed when the schedule was made")
+        assert (run.first_due_at, run.due_at, run.ticks) == (*dues[:2], 2)
+        assert ledger.why("nightly", dues[0]) == [run]
+
+    def test_a_deploy_a_day_later_runs_nothing_by_surprise_and_says_so_once(self, ledger: Ledger) -> None:
+        due = ledger.now_us() - 86_400 * SECOND_US
+        for _ in range(2):
+            ledger.sync_code(generation=1, jobs=["report"], schedules=[new(spec=at_us(due))])
+        assert ledger.schedule("nightly").next_due_at is None
+        assert [(run.state, run.due_at) for run in ledger.runs()] == [("skipped", due)]
+
+    def test_so_it_is_for_another_instant_under_the_same_id(self, ledger: Ledger) -> None:
+        job(ledger, grace="1m")
+        now_us = ledger.now_us()
+        ledger.put_schedule(new(spec=at_us(now_us + 3600 * SECOND_US)))
+        set_back(ledger, "nightly", planned_through=now_us - 7200 * SECOND_US)
+        late, recent = now_us - 3600 * SECOND_US, now_us - 30 * SECOND_US
+        assert ledger.put_schedule(new(spec=at_us(late, recent))).next_due_at == recent
+        assert [(run.state, run.due_at) for run in ledger.runs()] == [("skipped", late)]
+
+    def test_what_the_former_schedule_passed_over_does_not_come_back(self, ledger: Ledger) -> None:
+        job(ledger, grace="1m")
+        due = ledger.now_us() - 30 * SECOND_US
+        ledger.put_schedule(new(spec=at_us(due, due + 1)))
+        changed = ledger.put_schedule(new(spec=at_us(due, due + 1, due + 2)))
+        assert changed.next_due_at is None
+        assert [(run.state, run.why, run.ticks) for run in ledger.runs()] == [("skipped", "schedule changed", 2)]
+
+    def test_what_was_planned_is_not_planned_again_however_recent(self, ledger: Ledger) -> None:
+        job(ledger, grace="1m")
+        due = ledger.now_us() - 30 * SECOND_US
+        ledger.put_schedule(new(spec=at_us(due)))
+        set_back(ledger, "nightly", planned_through=due)
+        ledger.delete_schedule("nightly")
+        assert ledger.put_schedule(new(spec=at_us(due))).next_due_at is None
 
 
 class TestPausing:

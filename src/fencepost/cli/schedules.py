@@ -192,17 +192,30 @@ def _fields(found: StoredSchedule) -> dict[str, object]:
 
 
 def _when(found: StoredSchedule) -> str:
-    from fencepost.core.schedule import describe, schedule_from_json  # noqa: PLC0415
+    from fencepost.core.schedule import describe  # noqa: PLC0415
+
+    known = _schedule(found)
+    return found.spec if known is None else describe(known)
+
+
+def _schedule(found: StoredSchedule) -> Schedule | None:
+    from fencepost.core.schedule import schedule_from_json  # noqa: PLC0415
     from fencepost.errors import InvalidSchedule  # noqa: PLC0415
 
     try:
-        return describe(schedule_from_json(found.spec))
+        return schedule_from_json(found.spec)
     except InvalidSchedule:  # a newer release may know more kinds
-        return found.spec
+        return None
 
 
 def _never(found: StoredSchedule) -> str:
-    return "never, as it stands" if found.paused_at is None else "not while it is paused"
+    from fencepost.core.schedules.at import At  # noqa: PLC0415
+
+    if found.paused_at is not None:
+        return "not while it is paused"
+    if isinstance(_schedule(found), At):
+        return f"never again: all its times have passed; see: fencepost runs --job {found.job}"
+    return "never, as it stands"
 
 
 def _pause(found: StoredSchedule) -> str:

@@ -38,7 +38,7 @@ class Became(StrEnum):
     PAUSED = "paused"
     NOT_DUE = "not due"
     BEFORE = "before its time"  # the schedule was made later, or had been deleted
-    FORGOTTEN = "forgotten"  # retention has removed the record
+    FORGOTTEN = "forgotten"  # there is no record: retention has removed it, or the schedule was another one then
     NO_SCHEDULE = "no schedule"
 
 
@@ -118,7 +118,10 @@ class _Asked:
             return self._why(Became.TO_COME, words)
         if self._at_us <= row.created_at:
             return self._why(Became.BEFORE, f"the schedule was made later, at {_at(row.created_at)}")
-        words = f"it was planned (through {_at(row.planned_through)}), but its record is gone: retention has removed it"
+        words = (
+            f"the schedule is planned through {_at(row.planned_through)}, but there is no record of it: retention has "
+            f"removed it, or the schedule was another one then (it was changed last at {_at(row.updated_at)})"
+        )
         return self._why(Became.FORGOTTEN, words)
 
     def _why(self, became: Became, words: str, *, run: RunRow | None = None, nearest: tuple[int, ...] = ()) -> Why:

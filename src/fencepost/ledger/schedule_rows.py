@@ -4,7 +4,11 @@
 schedule leaves a tombstone that remembers it. No due time is lost in silence either: what a pause, a change or a
 deletion passes over is one *skipped* run with its range and its count.
 
-The rules of time come as `Dues`, two pure functions of a schedule's JSON; `DUES` are those of `core`.
+A schedule is planned from the moment on at which it is made, or given another form. Instants that are named one by one
+(``at(…)``) are due also if they passed within the job's grace before that: a deploy that took a moment longer than
+thought does not lose them. Those that passed earlier never run by surprise, and are on record as skipped.
+
+The rules of time come as `Dues`, pure functions of a schedule's JSON; `DUES` are those of `core`.
 """
 
 from __future__ import annotations
@@ -15,9 +19,12 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, select, update
 
 from fencepost.core.identity import tick_key
+from fencepost.core.misfire import Misfire
+from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
 from fencepost.core.schedule import schedule_from_json
-from fencepost.errors import NoSuchSchedule
+from fencepost.core.schedules.at import At
+from fencepost.errors import InvalidPolicy, NoSuchSchedule
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.journal import About, Act, note
@@ -25,6 +32,7 @@ from fencepost.ledger.recording import record
 from fencepost.ledger.skipping import skip_ahead
 
 CODE, RUNTIME = "code", "runtime"
+_BEFORE_ALL = -1
 
 
 class NewSchedule(NamedTuple):
@@ -68,6 +76,7 @@ class Dues(NamedTuple):
 
     next_due: Callable[[str, int], int | None]  # of a spec, after an instant
     missed: Callable[[str, int, int], Missed | None]  # of a spec, after an instant, until another
+    names_instants: Callable[[str], bool]  # whether a spec names its due times one by one
 
 
 def _next_due(spec: str, after_us: int) -> int | None:
@@ -82,7 +91,11 @@ def _missed(spec: str, after_us: int, until_us: int) -> Missed | None:
     return Missed(first, last, schedule.count(after_us, until_us))
 
 
-DUES = Dues(_next_due, _missed)
+def _names_instants(spec: str) -> bool:
+    return isinstance(schedule_from_json(spec), At)
+
+
+DUES = Dues(_next_due, _missed, _names_instants)
 
 
 class Change:
@@ -96,16 +109,19 @@ class Change:
 
     def insert(self, new: NewSchedule, origin: str, generation: int) -> bool:
         """Add a schedule that is planned from now on; False if the id has come to be meanwhile."""
-        now_us = self._now_us
+        begin_us = self._begin(new)
         values = new._asdict() | {
             "origin": origin,
             "generation": generation,
-            "planned_through": now_us,
-            "next_due_at": self._dues.next_due(new.spec, now_us),
-            "created_at": now_us,
-            "updated_at": now_us,
+            "planned_through": begin_us,
+            "next_due_at": self._dues.next_due(new.spec, begin_us),
+            "created_at": self._now_us,
+            "updated_at": self._now_us,
         }
-        return self._database.dialect.insert_row(self._cursor, self._database.tables.schedule, values)
+        is_new = self._database.dialect.insert_row(self._cursor, self._database.tables.schedule, values)
+        if is_new:
+            self._note_bygone(new, generation, _BEFORE_ALL, begin_us)
+        return is_new
 
     def rewrite(self, row: StoredSchedule, new: NewSchedule, origin: str, generation: int) -> None:
         """Make a schedule what `new` says; what its old form has missed until now is skipped, unless it was deleted."""
@@ -113,28 +129,30 @@ class Change:
         values: dict[str, Any] = new._asdict() | {"origin": origin, "generation": max(generation, row.generation)}
         is_paused = row.paused_at is not None
         if row.deleted_at is not None:
-            through_us = max(through_us, self._now_us)
+            through_us = self._begin_again(row, new)
             values |= {"deleted_at": None, "created_at": self._now_us}
             if RUNTIME in (origin, row.origin):  # another schedule under the same id; a deploy's is the same
                 values, is_paused = values | _NOT_PAUSED, False
         elif (row.spec, row.job) != (new.spec, new.job):
-            through_us = self._pass_over(row, "paused" if is_paused else "schedule changed")
+            has_missed = self._pass_over(row, "paused" if is_paused else "schedule changed")
+            through_us = max(through_us, self._now_us) if has_missed or is_paused else self._begin_again(row, new)
         values["planned_through"] = through_us
         values["next_due_at"] = None if is_paused else self._dues.next_due(new.spec, through_us)
         self._update(row, values)
 
     def resume(self, row: StoredSchedule) -> None:
         """Plan it again, from now on."""
-        through_us = self._pass_over(row, "paused")
+        self._pass_over(row, "paused")
+        through_us = max(row.planned_through, self._now_us)
         next_due_at = self._dues.next_due(row.spec, through_us)
         self._update(row, _NOT_PAUSED | {"planned_through": through_us, "next_due_at": next_due_at})
 
     def bury(self, row: StoredSchedule, generation: int) -> None:
         """Leave a tombstone."""
         skip_ahead(self._database, self._cursor, row.id, now_us=self._now_us, why="schedule deleted")
-        through_us = self._pass_over(row, "paused" if row.paused_at is not None else "schedule deleted")
+        self._pass_over(row, "paused" if row.paused_at is not None else "schedule deleted")
         gone = {"deleted_at": self._now_us, "next_due_at": None, "generation": generation}
-        self._update(row, gone | {"planned_through": through_us})
+        self._update(row, gone | {"planned_through": max(row.planned_through, self._now_us)})
 
     def raise_generation(self, row: StoredSchedule, generation: int) -> None:
         """Note that a newer deploy has it, too."""
@@ -149,34 +167,65 @@ class Change:
     def _update(self, row: StoredSchedule, values: Mapping[str, Any]) -> None:
         update_row(self._database, self._cursor, row.id, {**values, "updated_at": self._now_us})
 
-    def _type_of(self, job: str) -> str:
+    def _job(self, name: str) -> tuple[str, int]:
+        """Return the type and the grace of a job, as it is on record."""
         table = self._database.tables.job
-        found = self._database.rows(self._cursor, select(table.c.type).where(table.c.name == job))
-        return found[0][0] if found else "scheduled"
+        found = self._database.rows(self._cursor, select(table.c.type, table.c.policy).where(table.c.name == name))
+        return (found[0][0], _grace_us(found[0][1])) if found else ("scheduled", Misfire().grace_us)
 
-    def _pass_over(self, row: StoredSchedule, why: str) -> int:
-        """Record the due times from where it was planned through until now as skipped; return where that leads."""
+    def _begin(self, new: NewSchedule) -> int:
+        """Return from when on a new form is planned."""
+        if not self._dues.names_instants(new.spec):
+            return self._now_us
+        _, grace_us = self._job(new.job)
+        return max(self._now_us - grace_us - 1, _BEFORE_ALL)
+
+    def _begin_again(self, row: StoredSchedule, new: NewSchedule) -> int:
+        begin_us = max(row.planned_through, self._begin(new))
+        self._note_bygone(new, row.generation, row.planned_through, begin_us)
+        return begin_us
+
+    def _note_bygone(self, new: NewSchedule, generation: int, after_us: int, until_us: int) -> None:
+        """Record the instants of a new form that had passed before it was made."""
+        if self._dues.names_instants(new.spec):
+            why = "the time had passed when the schedule was made"
+            self._skip(new, generation, self._dues.missed(new.spec, after_us, until_us), why)
+
+    def _pass_over(self, row: StoredSchedule, why: str) -> bool:
+        """Record the due times from where it was planned through until now as skipped; return if there were any."""
         missed = self._dues.missed(row.spec, row.planned_through, self._now_us)
+        self._skip(NewSchedule(row.id, row.job, row.spec, row.params), row.generation, missed, why)
+        return missed is not None
+
+    def _skip(self, which: NewSchedule, generation: int, missed: Missed | None, why: str) -> None:
         if missed is not None:
-            record(self._database, self._cursor, [_skipped(row, missed, type=self._type_of(row.job), why=why)])
-        return max(row.planned_through, self._now_us)
+            batch_type, _ = self._job(which.job)
+            skipped = _skipped(which, missed, type=batch_type, generation=generation, why=why)
+            record(self._database, self._cursor, [skipped])
 
 
 _NOT_PAUSED: dict[str, Any] = {"paused_at": None, "paused_by": None, "pause_reason": None}
 
 
-def _skipped(row: StoredSchedule, missed: Missed, *, type: str, why: str) -> Requested:
+def _grace_us(policy: str) -> int:
+    try:
+        return Misfire.of(grace=Policy.from_json(policy).grace_s).grace_us
+    except InvalidPolicy:  # of a later release: the planner will tell
+        return Misfire().grace_us
+
+
+def _skipped(which: NewSchedule, missed: Missed, *, type: str, generation: int, why: str) -> Requested:
     return Requested(
-        job=row.job,
+        job=which.job,
         type=type,
-        params=row.params,
-        origin_key=tick_key(row.id, missed.due_at),
-        schedule=row.id,
+        params=which.params,
+        origin_key=tick_key(which.id, missed.due_at),
+        schedule=which.id,
         first_due_at_us=missed.first_due_at,
         due_at_us=missed.due_at,
         ticks=missed.ticks,
         window_end_us=missed.due_at,
-        generation=row.generation,
+        generation=generation,
         state="skipped",
         why=why,
     )
