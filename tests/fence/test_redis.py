@@ -228,7 +228,8 @@ def test_a_server_that_is_gone_is_told_by_the_clients_own_error() -> None:
 
 class TestClients:
     def test_of_valkey_py_works_alike(self, server: Valkey, client: Redis) -> None:
-        valkey = pytest.importorskip("valkey")
+        import valkey  # comes with the server of the tests
+
         with valkey.Valkey(host=server.host, port=server.port) as own:
             fence = RedisFence(own, FENCE)
             assert fence.pipeline(token(8)).set("a", "x").get("a").execute() == [b"OK", b"x"]
