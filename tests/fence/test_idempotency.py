@@ -319,6 +319,22 @@ class TestIdempotent:
         assert place.rows("idempotency_key") == []
         assert settling.settle(second.tx, 1)["number"] == 2
 
+    def test_work_whose_transaction_was_ended_forgets_nobody_elses_key(self, place: EffectPlace) -> None:
+        """As after a deadlock on MySQL, if its caller commits what is left."""
+        settling, first, second = Settling(place), place.begin(), place.begin()
+
+        @fencepost.idempotent(key="settle:{order}", prefix=place.prefix, name="settle")
+        def ended(tx: Any, order: int) -> None:
+            first.rollback()
+            settling.settle(second.tx, order)
+            second.commit()
+            raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            ended(first.tx, 1)
+        first.commit()
+        assert len(place.rows("idempotency_key")) == 1
+
     def test_a_result_that_is_no_json_is_told_and_nothing_is_written(self, place: EffectPlace) -> None:
         @fencepost.idempotent(key="k:{x}", prefix=place.prefix)
         def settle(tx: Any, x: int) -> Any:

@@ -48,9 +48,14 @@ def keep_result(landing: Landing, key: str, result: str) -> None:
 
 
 def give_back(landing: Landing, key: str) -> None:
-    """Forget the key again: its work failed. In a transaction that can only be rolled back, that happens anyway."""
+    """Forget the key again: its work failed. In a transaction that can only be rolled back, that happens anyway.
+
+    A transaction that the server ended with that failure, as MySQL does with a deadlock, has lost the key already: what
+    stands there then is somebody else's, and has its result.
+    """
+    ours = f"{landing.key} = %s AND result IS NULL"
     with suppress(Exception):
-        landing.execute(f"DELETE FROM {landing.table(TABLE)} WHERE {landing.key} = %s", [key])  # noqa: S608 - ours
+        landing.execute(f"DELETE FROM {landing.table(TABLE)} WHERE {ours}", [key])  # noqa: S608 - ours
 
 
 def _insert(landing: Landing, wanted: Wanted) -> bool:
