@@ -339,5 +339,6 @@ def test_only_the_fences_own_409_is_taken_for_a_loss() -> None:
     other = Answer(409, {"content-type": "application/problem+json"}, b'{"type": "about:blank"}')
     raise_if_stale(token(7), other)
     raise_if_stale(token(7), Answer(409, {"content-type": "text/html"}, b"<html>"))
+    raise_if_stale(token(7), Answer(409, other.headers, b'["a proxy\'s own"]'))
     with pytest.raises(LeaseLost, match="a service refused it: gone"):
         raise_if_stale(token(7), Answer(409, other.headers, f'{{"type": "{STALE}", "detail": "gone"}}'.encode()))

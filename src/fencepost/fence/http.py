@@ -168,7 +168,7 @@ def raise_if_stale(claimant: Claimant, response: Any) -> None:
     if status != HTTPStatus.CONFLICT or CONTENT_TYPE not in response.headers.get("content-type", ""):
         return
     problem = response.json()
-    if problem.get("type") == STALE:
+    if isinstance(problem, dict) and problem.get("type") == STALE:
         shown = fencing_of(claimant)
         raise LeaseLost(shown.key, shown.token, f"a service refused it: {problem.get('detail')}")
 
