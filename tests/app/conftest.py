@@ -7,16 +7,28 @@ from collections.abc import Callable
 import pytest
 
 from fencepost.ledger.ledger import Ledger
-from fencepost.ledger.migrations import migrate
-from tests.ledger.conftest import bare_url, kind, mariadb, opened, postgres
+from tests.ledger.conftest import (
+    bare_url,
+    execute,
+    kind,
+    ledger_url,
+    mariadb,
+    migrated,
+    migrated_file,
+    opened,
+    postgres,
+)
 
-__all__ = ["bare_url", "kind", "mariadb", "opened", "postgres"]
+__all__ = ["bare_url", "kind", "ledger_url", "mariadb", "migrated", "migrated_file", "opened", "postgres"]
 
 
 @pytest.fixture
-def ledger(bare_url: str, opened: Callable[[str], Ledger]) -> Ledger:
-    ledger = opened(bare_url)
-    migrate(ledger)
+def ledger(ledger_url: str, kind: str, opened: Callable[[str], Ledger], request: pytest.FixtureRequest) -> Ledger:
+    """A ledger with empty tables, and beside them none of the effects that the test before it made."""
+    ledger = opened(ledger_url)
+    if kind != "sqlite":
+        server = request.getfixturevalue("postgres" if kind == "postgresql" else "mariadb")
+        execute(server, f"DROP TABLE IF EXISTS {ledger.url.prefix}effect")
     return ledger
 
 

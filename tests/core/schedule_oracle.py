@@ -9,7 +9,7 @@ import calendar
 import re
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
@@ -101,7 +101,8 @@ def expression_of(text: str) -> Expression:
     return Expression(text)
 
 
-def _numbers(field: str, low: int, high: int, names: tuple[str, ...] = (), base: int = 0) -> set[int]:
+@cache
+def _numbers(field: str, low: int, high: int, names: tuple[str, ...] = (), base: int = 0) -> frozenset[int]:
     def number(text: str) -> int:
         return names.index(text) + base if text in names else int(text)
 
@@ -115,7 +116,7 @@ def _numbers(field: str, low: int, high: int, names: tuple[str, ...] = (), base:
             start = number(first)
             end = number(last) if dash else high if step else start
         found |= {value for value in range(start, end + 1) if (value - start) % int(step or 1) == 0}
-    return found
+    return frozenset(found)
 
 
 def _is_day_of_month(term: str, at: date) -> bool:
@@ -130,15 +131,18 @@ def _is_day_of_month(term: str, at: date) -> bool:
 
 def _is_day_of_week(term: str, at: date) -> bool:
     sunday_first = at.isoweekday() % 7
-    length = calendar.monthrange(at.year, at.month)[1]
-    same = [day for day in range(1, length + 1) if date(at.year, at.month, day).weekday() == at.weekday()]
     if term.endswith("L"):
-        return int(term[:-1]) % 7 == sunday_first and at.day == same[-1]
+        return int(term[:-1]) % 7 == sunday_first and at.day == _same_weekdays(at)[-1]
     if "#" in term:
         name, nth = term.split("#")
         wanted = DAYS.index(name) if name in DAYS else int(name) % 7
-        return wanted == sunday_first and same.index(at.day) + 1 == int(nth)
+        return wanted == sunday_first and _same_weekdays(at).index(at.day) + 1 == int(nth)
     return sunday_first in {value % 7 for value in _numbers(term, 0, 7, DAYS)}
+
+
+def _same_weekdays(at: date) -> list[int]:
+    length = calendar.monthrange(at.year, at.month)[1]
+    return [day for day in range(1, length + 1) if date(at.year, at.month, day).weekday() == at.weekday()]
 
 
 def is_left_out(at: date, items: Iterable[str]) -> bool:
@@ -225,7 +229,7 @@ class Walk:
         return [self.from_s + index * self.step_s for index in sorted(found)]
 
 
-def _where(column: bytes, wanted: set[int]) -> int:
+def _where(column: bytes, wanted: Collection[int]) -> int:
     """Return a number whose bytes are 1 where the column holds one of the wanted values."""
     table = bytearray(256)
     for value in wanted:

@@ -67,10 +67,12 @@ ANNOTATED = [
     (Sequence[int], st.lists(st.integers(-100, 100))),
     (
         Mapping[str, list[Decimal]],
-        st.dictionaries(st.text(), st.lists(st.decimals(allow_nan=False, allow_infinity=False))),
+        st.dictionaries(
+            st.text(), st.lists(st.decimals(allow_nan=False, allow_infinity=False), max_size=3), max_size=3
+        ),
     ),
-    (list, st.lists(JSON)),
-    (dict, st.dictionaries(st.text(), JSON)),
+    (list, st.lists(JSON, max_size=4)),
+    (dict, st.dictionaries(st.text(), JSON, max_size=4)),
     (Account, st.integers(0, 100)),
     (Any, JSON),
     (bytes | int, JSON),

@@ -24,7 +24,7 @@ from tests.ledger.test_hot_planning import add_schedule, every_minute
 from tests.ledger.work_meter import OnPostgres, metered
 
 BATCH = 50
-LITTLE, MUCH = 300, 30_000
+LITTLE, MUCH = 300, 10_000
 
 Call = Callable[[Scene], object]
 
