@@ -21,8 +21,8 @@ LEDGERS = {
     "no folder": ("sqlite:////proc/no/such/folder/x.db", "/proc/no/such"),
     "not a database": ("sqlite:///{tmp}/text.db", "text.db"),
     "an empty file": ("sqlite:///{tmp}/empty.db", "fencepost migrate"),
-    "nobody listens: postgresql": ("postgresql://user:s3cret@127.0.0.1:{port}/db", "is the ledger URL right?"),
-    "nobody listens: mysql": ("mysql://user:s3cret@127.0.0.1:{port}/db", "is the ledger URL right?"),
+    "nobody listens: postgresql": ("postgresql://user:s3cret@127.0.0.1:{port}/db", "is its URL right?"),
+    "nobody listens: mysql": ("mysql://user:s3cret@127.0.0.1:{port}/db", "is its URL right?"),
     "no such host": ("postgresql://user:s3cret@no-such-host.invalid/db", "no-such-host.invalid"),
 }
 
@@ -48,7 +48,7 @@ def test_a_node_on_a_database_without_tables_says_what_to_run(postgres_url: str)
 def test_a_node_that_cannot_reach_its_ledger_says_so() -> None:
     url = f"postgresql://user:s3cret@127.0.0.1:{free_port()}/db"
     done = fencepost("run", "tests.cli.shop:app", env={"FENCEPOST_URL": url})
-    assert_one_sentence(done, "is the ledger URL right?")
+    assert_one_sentence(done, "is its URL right?")
 
 
 def test_settings_that_are_wrong_say_where_they_stand(tmp_path: Path) -> None:

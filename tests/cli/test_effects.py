@@ -9,6 +9,7 @@ import pytest
 
 import fencepost
 from testbed.postgres import Postgres
+from testbed.server import free_port
 from tests.cli.inside import Done, call
 
 
@@ -36,9 +37,9 @@ def test_what_is_missing_is_named_until_it_is_installed(url: str) -> None:
     assert before.returncode == 1
     for table in ("fence", "idempotency_key", "checkpoint", "dead_letter", "effects_version"):
         assert f"_{table}" in before.stdout
-    assert "revision  none (wanted: 0001)" in before.stdout
+    assert f"revision  none (wanted: {NEWEST})" in before.stdout
     assert f"run: fencepost effects install '{url}'" in before.stdout
-    assert call("effects", "install", url, "--json").json["steps"] == ["effects-0001"]
+    assert call("effects", "install", url, "--json").json["steps"] == list(STEPS)
     after = call("effects", "verify", url)
     assert after.returncode == 0
     assert "effects can land here" in after.stdout
@@ -55,7 +56,7 @@ def test_a_second_install_does_nothing(url: str) -> None:
 def test_verify_speaks_json_also_when_it_fails(url: str) -> None:
     done = call("effects", "verify", url, "--json")
     report = json.loads(done.stdout)
-    assert (done.returncode, report["ready"], report["found"], report["wanted"]) == (1, False, None, "0001")
+    assert (done.returncode, report["ready"], report["found"], report["wanted"]) == (1, False, None, NEWEST)
     assert len(report["missing"]) == 5
     assert report["denied"] == []
     call("effects", "install", url)
@@ -92,7 +93,22 @@ def test_newer_tables_are_refused(file: str) -> None:
     _execute(file, "UPDATE fencepost_effects_version SET version_num = '9999'")
     assert "newer Fencepost (revision 9999)" in in_one_sentence(call("effects", "install", file))
     done = call("effects", "verify", file)
-    assert (done.returncode, "revision  9999 (wanted: 0001)" in done.stdout) == (1, True)
+    assert (done.returncode, f"revision  9999 (wanted: {NEWEST})" in done.stdout) == (1, True)
+
+
+def test_looking_makes_no_file(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/misspelt.db"
+    assert "run: fencepost effects install" in call("effects", "verify", url).stdout
+    for options in ([], ["--dry-run"]):
+        assert "no tables of effects" in in_one_sentence(call("effects", "prune", url, *options))
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_database_that_does_not_answer_is_not_called_a_ledger() -> None:
+    for command in ("install", "verify", "prune"):
+        said = in_one_sentence(call("effects", command, f"postgresql://user:s3cret@127.0.0.1:{free_port()}/db"))
+        assert "is its URL right?" in said
+        assert "ledger" not in said
 
 
 def test_expired_keys_are_pruned_and_others_stay(file: str) -> None:

@@ -71,8 +71,7 @@ def _advice(error: StoreUnavailable | LedgerUnavailable) -> str:
         return "nothing was done; make room on that disk"
     if "SQLite file" in str(error):
         return "does somebody else write to it for long?"
-    where = "ledger" if isinstance(error, LedgerUnavailable) else "store"
-    return f"is it running, and is the {where} URL right?"
+    return "is it running, and is its URL right?"  # the ledger's, the store's, or that of a database of effects
 
 
 def _in_one_line(error: BaseException) -> str:

@@ -93,7 +93,8 @@ def _below(database: Database, token: int) -> Some:
 
 
 def _need_tables(database: Database) -> None:
-    if effects_revision(database) is None:
+    is_absent = database.url.kind == "sqlite" and not database.url.path.exists()  # looking would make an empty one
+    if is_absent or effects_revision(database) is None:
         raise EffectsMissing(
             f"{database.dialect.product} has no tables of effects, so there is nothing to prune; to make them, run: "
             f"{how_to_install(database)}"
