@@ -9,7 +9,7 @@ import pytest
 
 from fencepost import locks
 from fencepost.core.events import What
-from fencepost.errors import EffectsMissing, LeaseLost
+from fencepost.errors import ConfigurationError, EffectsMissing, LeaseLost
 from tests.fence.grounds import WAYS, Ground, write
 from tests.fence.other_grounds import ground, mariadb, postgres, server_ground, shared_ground, shared_server_ground
 
@@ -38,8 +38,8 @@ class TestLocks:
                     write(tx, 3)
                 zombie = first
                 zombie._is_released = False  # a process that was paused before it knew
-                with pytest.raises(LeaseLost, match="nothing was written"), zombie.fence(source, prefix=prefix):
-                    pytest.fail("it began")
+                with pytest.raises(LeaseLost, match="nothing was written"), zombie.fence(source, prefix=prefix) as tx:
+                    write(tx, 4)
         assert ground.effects() == [1, 2, 3]
         [refused] = [each for each in events if each.what is What.REFUSED_WRITE]
         assert (refused.lock, refused.token, refused.grant_id) == ("settlement", first.token, first.grant_id)
@@ -68,6 +68,8 @@ class TestLocks:
                 pytest.fail("it began")
 
     def test_an_unknown_isolation_is_refused(self, ground: Ground, tmp_path: Path) -> None:
-        with locks.connect(f"sqlite:///{tmp_path}/locks.db") as store, store.lock("settlement") as lease:  # noqa: SIM117
-            with pytest.raises(ValueError, match="chaos"):
+        with locks.connect(f"sqlite:///{tmp_path}/locks.db") as store, store.lock("settlement") as lease:
+            with pytest.raises(ConfigurationError, match=r"isolation 'chaos' is unknown; .*read committed"):
                 lease.fence(ground.engine, isolation="chaos")
+            with lease.fence(ground.engine, prefix=ground.url.prefix, isolation="READ_COMMITTED") as tx:
+                assert tx.in_transaction()

@@ -174,6 +174,11 @@ def _choice(kind: type[E]) -> Callable[[object, str], E]:
     return read
 
 
+def isolation_of(word: str) -> Isolation:
+    """Read an isolation level as users write it, such as ``REPEATABLE READ``; `InvalidPolicy` names those there are."""
+    return _choice(Isolation)(word, "isolation")
+
+
 def _folded(word: str) -> str:
     return re.sub(r"[\s_-]+", " ", word.strip().lower())
 
