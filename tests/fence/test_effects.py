@@ -111,7 +111,9 @@ class TestInstalling:
 
     def test_a_newer_schema_is_refused_and_left_alone(self, database: Database) -> None:
         run_sql(database, "UPDATE T_effects_version SET version_num = '9999'")
-        with pytest.raises(SchemaMismatch, match=r"newer Fencepost \(revision 9999\); this one knows up to 0001"):
+        with pytest.raises(
+            SchemaMismatch, match=rf"newer Fencepost \(revision 9999\); this one knows up to {effects.NEWEST}"
+        ):
             install(database)
         assert rows(database, "SELECT version_num FROM T_effects_version") == [("9999",)]
 
@@ -194,15 +196,16 @@ def _quoted(database: Database) -> str:
 class TestVerifying:
     def test_everything_is_missing_at_first_and_looking_makes_nothing(self, bare: Database) -> None:
         report = verify(bare)
-        assert report.missing == tuple(f"{bare.tables.prefix}{name}" for name in NAMES)
-        assert (report.found, report.wanted, report.is_ready) == (None, "0001", False)
+        procedures = ("check_fence",) if bare.dialect.name == "postgresql" else ()
+        assert report.missing == tuple(f"{bare.tables.prefix}{name}" for name in (*NAMES, *procedures))
+        assert (report.found, report.wanted, report.is_ready) == (None, effects.NEWEST, False)
         assert f"run: fencepost effects install '{bare.url}'" in report.advice
         assert verify(bare) == report
         assert bare.url.kind != "sqlite" or not bare.url.path.exists()
 
     def test_nothing_is_missing_when_installed(self, database: Database) -> None:
         report = verify(database)
-        assert (report.found, report.missing, report.denied, report.advice) == ("0001", (), (), ())
+        assert (report.found, report.missing, report.denied, report.advice) == (effects.NEWEST, (), (), ())
 
     def test_each_missing_table_and_column_is_named(self, database: Database) -> None:
         run_sql(database, "DROP TABLE T_checkpoint")

@@ -108,7 +108,8 @@ def test_a_newer_schema_is_refused_and_left_alone(bare_url: str, opened: Opened)
     ledger = opened(bare_url)
     migrations.migrate(ledger)
     version(ledger, "9999")
-    says = r"migrated by a newer Fencepost \(revision 9999\); this node knows up to 0002: deploy the newer version"
+    newest = migrations.NEWEST
+    says = rf"migrated by a newer Fencepost \(revision 9999\); this node knows up to {newest}: deploy the newer version"
     with pytest.raises(SchemaMismatch, match=says):
         migrations.check_schema(ledger)
     with pytest.raises(SchemaMismatch, match=says):
@@ -119,10 +120,10 @@ def test_a_newer_schema_is_refused_and_left_alone(bare_url: str, opened: Opened)
 def test_an_older_schema_than_needed_is_refused(bare_url: str, opened: Opened, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = opened(bare_url)
     migrations.migrate(ledger)
-    monkeypatch.setattr(migrations, "REVISIONS", ("0001", "0002", "0003"))
-    monkeypatch.setattr(migrations, "OLDEST", "0003")
+    monkeypatch.setattr(migrations, "REVISIONS", (*migrations.REVISIONS, "9999"))
+    monkeypatch.setattr(migrations, "OLDEST", "9999")
     with pytest.raises(
-        SchemaMismatch, match=r"are of revision 0002, and this node needs 0003 or later; run: fencepost"
+        SchemaMismatch, match=rf"are of revision {migrations.NEWEST}, and this node needs 9999 or later; run: fencepost"
     ):
         migrations.check_schema(ledger)
 

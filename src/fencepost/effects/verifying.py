@@ -31,9 +31,10 @@ _CATALOGUES = {
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What was found. `missing` are tables, and columns as ``table.column``; `denied` as ``INSERT on table``.
+    """What was found.
 
-    `advice` says what to do; it is empty if effects can land there.
+    `missing` are tables, procedures, and columns as ``table.column``; `denied` is like ``INSERT on table``. `advice`
+    says what to do; it is empty if effects can land there.
     """
 
     database: str
@@ -70,6 +71,8 @@ def _missing(database: Database, there: dict[str, list[str]]) -> Iterator[str]:
         yield from (f"{table.name}.{each.name}" for each in table.columns if each.name not in there[table.name])
     if tables.version not in there:
         yield tables.version
+    if database.dialect.name == "postgresql":
+        yield from (name for name in tables.procedures if not database.read(_procedure(database, name)))
 
 
 def _columns_there(database: Database) -> dict[str, list[str]]:
@@ -83,6 +86,14 @@ def _columns(database: Database, table: str) -> Callable[[Cursor], list[str]]:
     def work(cursor: Cursor) -> list[str]:
         cursor.execute(_CATALOGUES[database.dialect.name], (_full(database, table),))
         return [str(row[0]) for row in cursor.fetchall()]
+
+    return work
+
+
+def _procedure(database: Database, name: str) -> Callable[[Cursor], Any]:
+    def work(cursor: Cursor) -> Any:
+        cursor.execute("SELECT to_regproc(%s) IS NOT NULL", (_full(database, name),))
+        return cursor.fetchone()[0]
 
     return work
 

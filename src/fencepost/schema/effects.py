@@ -9,6 +9,8 @@
     dead_letter       items that could not be processed
     effects_version   Alembic's
 
+On PostgreSQL there is a procedure, too: `check_fence`, which goes along with COMMIT.
+
 They commit with the effects themselves. The ledger's own database has them too, so that nothing needs setting up there.
 Which steps there are is in `effects_steps/`; a test compares them with these tables on every database.
 """
@@ -37,7 +39,7 @@ from fencepost.schema.columns import (
 if TYPE_CHECKING:
     from fencepost.schema.running import Chain
 
-REVISIONS = ("0001",)  # oldest first; a test compares them with effects_steps/versions/
+REVISIONS = ("0001", "0002")  # oldest first; a test compares them with effects_steps/versions/
 NEWEST = REVISIONS[-1]
 LABEL = "effects-"  # before the name of a step, to tell it from those of the ledger
 STEPS = tuple(f"{LABEL}{revision}" for revision in REVISIONS)
@@ -63,6 +65,11 @@ class EffectTables:
     def all(self) -> tuple[Table, ...]:
         """Every table but Alembic's."""
         return (self.fence, self.idempotency_key, self.checkpoint, self.dead_letter)
+
+    @property
+    def procedures(self) -> tuple[str, ...]:
+        """What there is besides on PostgreSQL."""
+        return (f"{self.prefix}check_fence",)
 
     def name(self, table: str) -> str:
         """Return the full name of a table for handwritten SQL; prefix and schema are checked identifiers."""

@@ -11,6 +11,7 @@ from typing import Any
 import sqlalchemy as sa
 from alembic.operations import Operations
 
+from fencepost.schema.checks import BEGUN, MARK, NOT_OURS
 from fencepost.schema.columns import MYSQL_KINDS, TABLE_OPTIONS
 
 
@@ -54,6 +55,26 @@ class Step:
         parts = [*((whole or ()) if self._is_mysql else ()), *columns]
         partial: dict[str, Any] = {f"{kind}_where": sa.text(where) for kind in ("postgresql", "sqlite") if where}
         self._operations.create_index(full, on, parts, schema=self._schema, unique=unique, **partial)
+
+    def name(self, table: str) -> str:
+        """Return the full name of a table; prefix and schema are checked identifiers."""
+        return f"{self._schema}.{self._prefix}{table}" if self._schema else f"{self._prefix}{table}"
+
+    def create_check(self, name: str, parameters: str, row: str) -> None:
+        """On PostgreSQL, create a procedure that locks `row` in a transaction that was begun behind a fence, or fails.
+
+        `row` is a table, WHERE, and what has to hold.
+        """
+        if self._context.dialect.name == "postgresql":
+            # Planned when the table was empty, the query would else read all of it when it no longer is.
+            self._operations.execute(f"""CREATE OR REPLACE PROCEDURE {self.name(name)}({parameters})
+LANGUAGE plpgsql SET enable_seqscan = off AS $$
+BEGIN
+    PERFORM 1 FROM {row} FOR SHARE;
+    IF NOT FOUND OR current_setting('{MARK}', true) IS DISTINCT FROM '{BEGUN}' THEN
+        RAISE EXCEPTION 'the fence is not ours' USING ERRCODE = '{NOT_OURS}';
+    END IF;
+END $$""")
 
     def insert(self, table: str, values: dict[str, Any]) -> None:
         """Insert a row, unless there is one with the same value in the first column."""

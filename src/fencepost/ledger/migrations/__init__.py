@@ -22,8 +22,8 @@ from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.identity import identity
 from fencepost.schema import effects
 
-REVISIONS = ("0001", "0002")  # oldest first; a test compares them with versions/
-OLDEST, NEWEST = "0002", REVISIONS[-1]  # what this version can work with
+REVISIONS = ("0001", "0002", "0003")  # oldest first; a test compares them with versions/
+OLDEST, NEWEST = "0003", REVISIONS[-1]  # what this version can work with
 STEPS = (*REVISIONS, *effects.STEPS)  # all that `migrate` may have to do
 
 
