@@ -10,13 +10,14 @@ from sqlalchemy import Connection, Engine, text
 
 from fencepost.engine.engines import engine_of
 from fencepost.errors import LeaseLost, TransactionConflict, TransactionTooLong
+from fencepost.fence import databases, quick
 from fencepost.fence.ledger_transaction import LedgerTransaction
-from fencepost.fence.run_row import Fence, RunRow
-from fencepost.fence.sources.source import Source
+from fencepost.fence.run_row import RunRow
 from fencepost.fence.terms import Terms
 from fencepost.ledger.ledger import Ledger
 from fencepost.testing import until
 from tests.app.surroundings import RUNTIME
+from tests.fence.paused_holder import between_check_and_commit
 
 TOKEN = 1_000
 
@@ -42,7 +43,9 @@ class Stand:
         check_trust: Callable[[], None] = lambda: None,
         **terms: Any,
     ) -> LedgerTransaction:
-        row = RunRow(self.ledger.tables.name("run"), 1, TOKEN, "run 1 of 'settle'")
+        row = RunRow(
+            self.ledger.tables.name("run"), self.ledger.tables.name("check_run"), 1, TOKEN, "run 1 of 'settle'"
+        )
         kept = Terms(RUNTIME, isolation, 5.0, check_trust=check_trust, refused=self.refusals.append, **terms)
         return LedgerTransaction(source if source is not None else self.engine, row, kept)
 
@@ -204,14 +207,14 @@ def test_savepoints_and_orm_sessions_work_inside(stand: Stand) -> None:
 
 @pytest.mark.parametrize("source", ["postgresql://db", None])
 def test_anything_but_a_connection_is_refused_with_what_is_taken(source: object) -> None:
-    row = RunRow("run", 1, TOKEN, "run 1")
+    row = RunRow("run", "check_run", 1, TOKEN, "run 1")
     terms = Terms(RUNTIME, "read committed", 5.0, check_trust=lambda: None, refused=lambda _: None)
     with pytest.raises(TypeError, match="SQLAlchemy Engine or Connection"):
         LedgerTransaction(source, row, terms)
 
 
 def test_another_database_is_told_from_the_ledgers(stand: Stand) -> None:
-    row = RunRow("nowhere_run", 1, TOKEN, "run 1")
+    row = RunRow("nowhere_run", "check_nowhere", 1, TOKEN, "run 1")
     terms = Terms(RUNTIME, "read committed", 5.0, check_trust=lambda: None, refused=lambda _: None)
     with pytest.raises(RuntimeError, match="not the ledger's database"), LedgerTransaction(stand.engine, row, terms):
         pytest.fail("it began")
@@ -286,7 +289,9 @@ class TestOnServers:
             stand.write(tx)
             stand.take_over()  # returns although the transaction is open: this very line would wait for ever otherwise
 
-    def test_nobody_takes_over_between_the_check_and_the_commit(self, stand: Stand) -> None:
+    def test_nobody_takes_over_between_the_check_and_the_commit(
+        self, stand: Stand, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         """The check's lock is what the successor has to wait for."""
         order: list[str] = []
         took = RUNTIME.event()
@@ -296,21 +301,16 @@ class TestOnServers:
             order.append("taken over")
             took.set()
 
-        transaction = stand.begin()
-        with transaction as tx:
+        def pause() -> None:
+            RUNTIME.spawn("successor", successor)
+            until(lambda: stand.waiters() > 0, 10, what="the successor waits for the row")
+            order.append("committed")
+
+        monkeypatch.setattr(databases.Server, "check", databases.Server.check)
+        monkeypatch.setattr(quick, "_sent", quick._sent)
+        between_check_and_commit(pause)
+        with stand.begin() as tx:
             stand.write(tx)
-            database = transaction._database
-            assert database is not None
-            checked = database.check
-
-            def check_and_pause(source: Source, fence: Fence) -> bool:
-                is_ours = checked(source, fence)
-                RUNTIME.spawn("successor", successor)
-                until(lambda: stand.waiters() > 0, 10, what="the successor waits for the row")
-                order.append("committed")
-                return is_ours
-
-            database.check = check_and_pause  # type: ignore[method-assign]
         assert took.wait(5)
         assert order == ["committed", "taken over"]
         assert stand.effects_now() == [1]

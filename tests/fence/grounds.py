@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -225,3 +226,8 @@ WAYS: dict[str, Callable[[LedgerUrl], Any]] = {
     "autocommitting_driver": by_autocommitting_driver,
     "django": by_django,
 }
+
+
+def a_second_later(run: Run) -> None:
+    """Let the time pass in which a run does not look whether a fence is still its own when it begins."""
+    run.found_at.update(dict.fromkeys(run.found_at, -math.inf))

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+from collections.abc import Callable
 from typing import Any
 
 from fencepost import Run
@@ -17,7 +18,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.runs import Claim
 from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Job
-from fencepost.fence import databases
+from fencepost.fence import databases, quick
 from fencepost.ledger.claiming import claim
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.urls import LedgerUrl
@@ -64,7 +65,7 @@ def main() -> None:
     claimed = claimed_by("one", ledger)
     assert claimed is not None
     if moment == CHECKED:
-        stop_after_check()
+        between_check_and_commit(stop)
     try:
         with run_of(claimed, "one", ledger).transaction(engine_to(url)) as tx:
             settle(tx, claimed.token)
@@ -76,15 +77,24 @@ def main() -> None:
         print("committed", flush=True)
 
 
-def stop_after_check() -> None:
-    check = databases.Server.check
+def between_check_and_commit(pause: Callable[[], None]) -> None:
+    """Do this in every fenced transaction from now on; also where the server is asked for both at once."""
+    check, send = databases.Server.check, quick._sent
 
     def checked(self: Any, *arguments: Any) -> Any:
         answer = check(self, *arguments)
-        stop()
+        pause()
         return answer
 
+    def sent(connection: Any, *statements: bytes) -> Any:
+        if statements[-1] != b"COMMIT":
+            return send(connection, *statements)
+        send(connection, *statements[:-1])
+        pause()
+        return send(connection, b"COMMIT")
+
     databases.Server.check = checked  # type: ignore[method-assign]
+    quick._sent = sent
 
 
 if __name__ == "__main__":

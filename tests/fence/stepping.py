@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import psycopg
 import pymysql
 import sqlalchemy
+from psycopg.pq import ExecStatus
 from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.exc import DBAPIError
 
@@ -99,7 +100,21 @@ def stepped_psycopg(session: Session, *words: Any, **options: Any) -> Any:
             self.label = COMMIT
             super().commit()
 
+        def stop_before(self, statement: bytes) -> None:
+            session.stop_before(statement.decode())
+
     return Connection.connect(*words, cursor_factory=Cursor, **options)
+
+
+def sent_one_by_one(connection: Any, *statements: bytes) -> Any:
+    """What goes to the server together, in steps: whatever may happen between any two of them, may happen there."""
+    for statement in statements:
+        if hasattr(connection, "stop_before"):
+            connection.stop_before(statement)
+        result = connection.pgconn.exec_(statement)
+        if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):
+            break
+    return result
 
 
 def stepped_pymysql(session: Session, *words: Any, **options: Any) -> Any:
@@ -239,7 +254,7 @@ def _writes_to(label: str, table: str) -> bool:
 
 
 def _is_of_the_session(label: str) -> bool:
-    return not label or label.startswith(("SET ", "SAVEPOINT ", "RELEASE ", "ROLLBACK TO "))
+    return not label or label.startswith(("BEGIN", "SET ", "SAVEPOINT ", "RELEASE ", "ROLLBACK TO "))
 
 
 def expanded(order: Order, sizes: Sequence[tuple[int, ...]]) -> Order:

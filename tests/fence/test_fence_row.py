@@ -17,7 +17,7 @@ from fencepost.fence.fence_row import FenceRow
 from fencepost.fence.sources import source_of
 from fencepost.fence.target import target_of
 from fencepost.testing import until
-from tests.fence.grounds import RUNTIME, Ground, by_driver, write
+from tests.fence.grounds import RUNTIME, Ground, a_second_later, by_driver, write
 from tests.fence.other_grounds import ground, mariadb, postgres, server_ground, shared_ground, shared_server_ground
 from tests.fence.test_transactions import KINDS, other_database, server_of, urls
 
@@ -56,6 +56,9 @@ class TestWhoMayRaiseIt:
             write(tx)
         with heir.fence(ground.engine) as tx:
             write(tx, 2)
+        with pytest.raises(LeaseLost, match="nothing was written"), run.fence(ground.engine) as tx:
+            write(tx, 4)
+        a_second_later(run)
         with pytest.raises(LeaseLost, match="nothing was written"), run.fence(ground.engine):
             pytest.fail("it began")
         with heir.fence(ground.engine) as tx:
@@ -102,6 +105,7 @@ class TestWhoMayRaiseIt:
         with run.fence(ground.engine):
             pass
         ground.change(f"DELETE FROM {ground.fence_table}")
+        a_second_later(run)
         with run.fence(ground.engine) as tx:
             write(tx)
         assert ground.effects() == [1]
@@ -114,6 +118,7 @@ class TestWhoMayRaiseIt:
         with heir.fence(ground.engine) as tx:
             write(tx, 2)
         assert len(ground.fences()) == 1
+        a_second_later(run)
         assert_stale(ground, run)
 
     def test_runs_that_may_overlap_have_fences_of_their_own(self, ground: Ground) -> None:
@@ -244,7 +249,7 @@ class TestWaiting:
         transaction = run.fence(ground.engine)
         tx = transaction.__enter__()
         write(tx)
-        row = FenceRow(ground.fence_table, run.fencing, "the run")
+        row = FenceRow(ground.fence_table, "its check", run.fencing, "the run")
         sharing = "FOR SHARE" if ground.kind == "postgresql" else "LOCK IN SHARE MODE"
         assert target_of(tx).execute(f"{row.query(ground.kind)} {sharing}", row.values).rows == [(1,)]
         began_at = RUNTIME.monotonic()

@@ -19,7 +19,7 @@ from sqlalchemy.exc import DBAPIError
 from fencepost.core.fencing import FencingToken
 from fencepost.core.retry import Rerun
 from fencepost.core.runs import Claim, Requested
-from fencepost.fence import databases, fence_row
+from fencepost.fence import databases, fence_row, quick
 from fencepost.fence.databases import Database
 from fencepost.fence.ledger_transaction import LedgerTransaction
 from fencepost.fence.run_row import RunRow
@@ -48,6 +48,7 @@ from tests.fence.stepping import (
     Session,
     expanded,
     plays,
+    sent_one_by_one,
     sizes_of,
     writes,
 )
@@ -61,6 +62,7 @@ PART = 12
 EFFECTS = "steps_effect"
 TABLES = EffectTables("steps_")
 FENCES = TABLES.name("fence")
+PROCEDURES = ("steps_check_run", "steps_check_fence")
 
 
 class Stage(NamedTuple):
@@ -74,8 +76,8 @@ class Stage(NamedTuple):
     def reads_take_locks(self) -> bool:
         return self.level == "serializable" and self.scene.ledger.dialect.name != "postgresql"
 
-    def terms(self, finish: Callable[[Connection], bool] | None = None) -> Terms:
-        return Terms(RUNTIME, self.level, 30.0, check_trust=lambda: None, refused=lambda why: None, finish=finish)
+    def terms(self, **more: Any) -> Terms:
+        return Terms(RUNTIME, self.level, 30.0, check_trust=lambda: None, refused=lambda why: None, **more)
 
     def empty(self) -> None:
         for table in ("run", "attempt", "exclusive", "journal"):
@@ -101,6 +103,11 @@ def _server(name: str) -> Postgres | MariaDB:
     if name == "postgres":
         return Postgres(settings={"fsync": "off", "deadlock_timeout": "100ms"})
     return MariaDB(settings={"innodb-flush-log-at-trx-commit": "0"})
+
+
+@pytest.fixture(autouse=True)
+def steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(quick, "_sent", sent_one_by_one)
 
 
 @pytest.fixture(scope="module")
@@ -129,7 +136,7 @@ class Fault(Enum):
 
     @contextmanager
     def planted(self, stage: Stage) -> Iterator[None]:
-        with pytest.MonkeyPatch.context() as patch:
+        with pytest.MonkeyPatch.context() as patch, self._planted_in_procedures(stage.scene):
             if self is Fault.COMPARES_ONCE:
                 patch.setattr(databases.Server, "check", lambda self, source, fence: True)
                 patch.setattr(databases.Postgres, "is_unbroken", lambda self, source: True)
@@ -137,6 +144,24 @@ class Fault(Enum):
                 patch.setattr(databases.Server, "sharing", "")
                 patch.setattr(databases.Mysql, "sharing", "")
             yield
+
+    @contextmanager
+    def _planted_in_procedures(self, scene: Scene) -> Iterator[None]:
+        """What goes along with COMMIT on PostgreSQL."""
+        if scene.ledger.dialect.name != "postgresql":
+            yield
+            return
+        definitions = f"SELECT pg_get_functiondef(p.oid) FROM pg_proc p WHERE proname IN {PROCEDURES}"
+        sound = [row[0] for row in scene.rows(definitions)]
+        assert len(sound) == len(PROCEDURES)
+        compares, locks = "IF NOT FOUND OR", " FOR SHARE"
+        for each in sound:
+            scene.change(
+                each.replace(compares, "IF") if self is Fault.COMPARES_ONCE else each.replace(locks, ""),
+            )
+        yield
+        for each in sound:
+            scene.change(each)
 
 
 @pytest.fixture(params=Fault, ids=lambda fault: fault.value)
@@ -168,11 +193,12 @@ def few_of(counts: Sequence[int]) -> Iterable[Order]:
 
 
 def on_run_row(stage: Stage, claimed: Claim, *, final: bool = False) -> Begin:
-    row = RunRow(stage.scene.ledger.tables.name("run"), claimed.run_id, claimed.token, "the run")
+    tables = stage.scene.ledger.tables
+    row = RunRow(tables.name("run"), tables.name("check_run"), claimed.run_id, claimed.token, "the run")
 
     def begin(session: Session) -> LedgerTransaction:
         finish = ends(stage, claimed, session) if final else None
-        return LedgerTransaction(session.engine, row, stage.terms(finish))
+        return LedgerTransaction(session.engine, row, stage.terms(finish=finish))
 
     return begin
 
@@ -283,9 +309,9 @@ def at_fence(stage: Stage, offered: FencingToken, *, is_raised: bool = False) ->
     """A transaction that raises the fence first, unless that has been done."""
 
     def begin(session: Session) -> FencedTransaction:
-        raised_at = {session.engine} if is_raised else set()
-        row = fence_row.fence_row(offered, TABLES, what="the run", raised_at=raised_at)
-        return FencedTransaction(source_of(session.engine), lambda _: row, stage.terms())
+        found_at = {session.engine: -math.inf} if is_raised else {}
+        row = fence_row.fence_row(offered, TABLES, what="the run")
+        return FencedTransaction(source_of(session.engine), lambda _: row, stage.terms(found_at=found_at))
 
     return begin
 
@@ -301,7 +327,7 @@ def raises(stage: Stage, offered: FencingToken) -> Act:
         source = source_of(session.engine)
         source.open()
         try:
-            fence_row.fence_row(offered, TABLES, what="the run", raised_at=set()).ready(source, stage.terms())
+            fence_row.fence_row(offered, TABLES, what="the run").ready(source, stage.terms())
         finally:
             source.close()
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+import sqlalchemy.exc
 from sqlalchemy import event, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
-from fencepost.errors import LeaseLost, TransactionTooLong
+from fencepost.errors import EffectsMissing, LeaseLost, TransactionTooLong
 from fencepost.fence import quick, terms
 from tests.fence.grounds import EFFECTS, RUNTIME, Ground, by_django, django_connections, driver_connection, write
 from tests.fence.other_grounds import ground, mariadb, postgres, server_ground, shared_ground, shared_server_ground
@@ -33,13 +36,13 @@ class TestSessions:
         self, ground: Ground, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         sent: list[str] = []
-        ask = quick.asked
+        send = quick._sent
 
-        def note_asked(connection: Any, sql: str, parameters: Any) -> Any:
-            sent.append(sql)
-            return ask(connection, sql, parameters)
+        def note_sent(connection: Any, *statements: bytes) -> Any:
+            sent.extend(each.decode() for each in statements)
+            return send(connection, *statements)
 
-        monkeypatch.setattr(quick, "asked", note_asked)
+        monkeypatch.setattr(quick, "_sent", note_sent)
 
         def note(conn: Any, cursor: Any, statement: str, *_: Any) -> None:
             sent.append(statement)
@@ -105,6 +108,110 @@ class TestDjango:
             with ground.run().fence(proxy) as tx:
                 write(tx)
         assert ground.effects() == [1]
+
+
+@pytest.fixture
+def postgres_ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
+    ground = Ground(*urls("postgresql", "other", request, tmp_path))
+    yield ground
+    ground.close()
+
+
+@pytest.fixture
+def deferred(postgres_ground: Ground) -> str:
+    """A table whose rows are looked at when they are committed."""
+    name = "looked_at_late"
+    postgres_ground.change(f"CREATE TABLE {name} (n INTEGER UNIQUE DEFERRABLE INITIALLY DEFERRED)")
+    return name
+
+
+class TestOnPostgres:
+    """The check goes along with COMMIT."""
+
+    def test_what_commit_itself_finds_wrong_comes_as_the_drivers_error(
+        self, postgres_ground: Ground, deferred: str
+    ) -> None:
+        ground, twice = postgres_ground, f"INSERT INTO {deferred} VALUES (1), (1)"
+        run = ground.run()
+        with pytest.raises(sqlalchemy.exc.IntegrityError), run.fence(ground.engine) as tx:
+            tx.execute(text(twice))
+        connection = driver_connection(ground.url)
+        with pytest.raises(psycopg.errors.UniqueViolation), run.fence(connection):
+            connection.execute(twice)
+        with run.fence(connection):
+            connection.execute(f"INSERT INTO {deferred} VALUES (1)")
+        connection.close()
+
+    def test_who_listens_to_commits_writes_behind_the_fence_too(self, postgres_ground: Ground) -> None:
+        ground = postgres_ground
+        run, numbers = ground.run(), iter((7, 8))
+        with run.fence(ground.engine) as tx:
+            write(tx)
+
+        def log(connection: Any) -> None:
+            write(connection, next(numbers))
+
+        event.listen(ground.engine, "commit", log)
+        with run.fence(ground.engine) as tx:
+            write(tx, 2)
+        event.remove(ground.engine, "commit", log)
+        ground.take_over(run)
+        event.listen(ground.engine, "commit", log)
+        with pytest.raises(LeaseLost), run.fence(ground.engine) as tx:
+            write(tx, 3)
+        event.remove(ground.engine, "commit", log)
+        assert ground.effects() == [1, 2, 7]
+
+    def test_a_rollback_inside_the_block_is_refused_by_the_drivers_connection(self, postgres_ground: Ground) -> None:
+        connection = driver_connection(postgres_ground.url)
+        with pytest.raises(RuntimeError, match="commits by itself"), postgres_ground.run().fence(connection) as tx:
+            write(tx)
+            connection.rollback()
+        connection.rollback()
+        connection.commit()
+        connection.close()
+        assert postgres_ground.effects() == []
+
+    def test_a_nested_transaction_is_a_savepoint(self, postgres_ground: Ground) -> None:
+        connection = driver_connection(postgres_ground.url)
+        with postgres_ground.run().fence(connection) as tx:
+            write(tx)
+            with pytest.raises(ZeroDivisionError), connection.transaction():
+                write(tx, 2)
+                raise ZeroDivisionError
+            with connection.transaction():
+                write(tx, 3)
+        connection.close()
+        assert postgres_ground.effects() == [1, 3]
+
+    def test_texts_are_quoted_as_the_connection_reads_them(self, postgres_ground: Ground) -> None:
+        ground = postgres_ground
+        for number, key in enumerate(("it's", "a\\'b", 'a"b;--', "ключ")):
+            run = ground.run_of(ground.run()._claim._replace(exclusive_key=key))
+            for each in (2 * number, 2 * number + 1):
+                with run.fence(ground.engine) as tx:
+                    tx.execute(text("SET standard_conforming_strings = off"))
+                    write(tx, each)
+            assert key in [row[0] for row in ground.fences()]
+        assert len(ground.effects()) == 8
+
+    def test_a_check_that_is_not_there_is_told_with_the_command(self, postgres_ground: Ground) -> None:
+        ground, run = postgres_ground, postgres_ground.run()
+        ground.change(f"DROP PROCEDURE {ground.url.prefix}check_fence")
+        with pytest.raises(EffectsMissing, match=r"check_fence where .*fencepost effects install"):  # noqa: SIM117
+            with run.fence(ground.engine) as tx:
+                write(tx)
+        assert ground.effects() == []
+
+    def test_a_connection_in_a_pipeline_is_refused(self, postgres_ground: Ground) -> None:
+        connection = driver_connection(postgres_ground.url)
+        run = postgres_ground.run()
+        with pytest.raises(RuntimeError, match="in a pipeline"), connection.pipeline(), run.fence(connection):
+            pytest.fail("it began")
+        with run.fence(connection) as tx:
+            write(tx)
+        connection.close()
+        assert postgres_ground.effects() == [1]
 
 
 class TestOnMysql:

@@ -70,7 +70,7 @@ class Run:
 
     __slots__ = (
         *("_claim", "_context", "_job", "_log", "_params", "_progress"),
-        *("has_ended", "raised_at", "started_at", "was_told_of_keys"),
+        *("has_ended", "found_at", "started_at", "was_told_of_keys"),
     )
 
     def __init__(self, job: Job, claim: Claim, context: RunContext) -> None:
@@ -81,7 +81,7 @@ class Run:
         self._log: RunLog | None = None
         self._progress: Progress | None = None
         self.started_at = context.runtime.monotonic()
-        self.raised_at: set[Hashable] = set()  # the databases in which its fence has been raised
+        self.found_at: dict[Hashable, float] = {}  # where its fence was found to be its own, and when
         self.has_ended = False  # within a transaction of its own: whatever it does now, it has succeeded
         self.was_told_of_keys = False  # see `fencepost.engine.keying`
 
@@ -219,9 +219,9 @@ class Run:
             final: end the run as succeeded within this transaction, so that its effects and its end are one. What
                 the function returns is then not recorded. Only in the ledger's own database.
         """
-        from fencepost.engine.transactions import transaction  # noqa: PLC0415 - most runs open none
+        from fencepost.engine.transactions import RunTransaction  # noqa: PLC0415 - most runs open none
 
-        opened = transaction(self, self._context, source, final=final)
+        opened = RunTransaction(self, self._context, source, final=final)
         if final or self.policy.effects is not Effects.IDEMPOTENT:
             return opened
         from fencepost.engine.keying import noticing_keys  # noqa: PLC0415 - as above

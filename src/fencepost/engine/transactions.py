@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import DBAPIError
@@ -37,17 +38,41 @@ _TRY_AGAIN_AFTER_S = 0.2
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 
 
-@contextmanager
-def transaction(run: Run, context: RunContext, source: Any, *, final: bool) -> Iterator[Any]:
-    """Begin, hand out the connection, and commit behind the fence."""
-    # Whatever else changes the row while the transaction is open would end it under repeatable read.
-    send_progress_again = run.hold_progress()
-    try:
-        with ExitStack() as open_until_the_end:
-            yield _begun(open_until_the_end, run, context, source, final=final)
-        run.has_ended = run.has_ended or final
-    finally:
-        send_progress_again()
+class RunTransaction:
+    """Enter it for a connection in a transaction; leaving it commits behind the fence."""
+
+    __slots__ = ("_context", "_final", "_opened", "_run", "_send_progress_again", "_source")
+
+    def __init__(self, run: Run, context: RunContext, source: Any, *, final: bool) -> None:
+        self._run = run
+        self._context = context
+        self._source = source
+        self._final = final
+        self._opened: FencedTransaction | None = None
+        self._send_progress_again: Callable[[], None] | None = None
+
+    def __enter__(self) -> Any:
+        # Whatever else changes the row while the transaction is open would end it under repeatable read.
+        self._send_progress_again = send_progress_again = self._run.hold_progress()
+        try:
+            self._opened, given = _begun(self._run, self._context, self._source, final=self._final)
+        except BaseException:
+            send_progress_again()
+            raise
+        return given
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        opened, self._opened = self._opened, None
+        if opened is None or self._send_progress_again is None:
+            return
+        try:
+            opened.__exit__(kind, error, trace)
+            if kind is None:
+                self._run.has_ended = self._run.has_ended or self._final
+        finally:
+            self._send_progress_again()
 
 
 def in_transaction(
@@ -77,7 +102,7 @@ def _is_worth_repeating(error: Exception) -> bool:
     return isinstance(error, TransactionConflict) or trouble_of(error) in REPEATABLE
 
 
-def _begun(stack: ExitStack, run: Run, context: RunContext, source: Any, *, final: bool) -> Any:
+def _begun(run: Run, context: RunContext, source: Any, *, final: bool) -> tuple[FencedTransaction, Any]:
     """Begin; while nobody knows whether the run is ours, or where its ledger is, one that can wait waits.
 
     Nothing has happened before a transaction has begun, so it can be begun again. It is the run's timeout that ends it.
@@ -87,8 +112,9 @@ def _begun(stack: ExitStack, run: Run, context: RunContext, source: Any, *, fina
         run.wait_while_suspended()
         ledger = context.ledger()
         way = None if source is None else source_of(source)
+        opened = _transaction(run, context, way, final=final)
         try:
-            return stack.enter_context(_transaction(run, context, way, final=final))
+            return opened, opened.__enter__()
         except (LedgerUnavailable, DBAPIError) as error:
             if run.policy.stops_in_doubt or not _is_away(ledger, way, error):
                 raise
@@ -112,6 +138,7 @@ def _transaction(run: Run, context: RunContext, way: Source | None, *, final: bo
         # It does not wait: once begun, the row decides, and whoever waited would keep what it has locked from others.
         check_trust=run.raise_if_stopped,
         refused=lambda why: _record_refusal(run, ledger, why),
+        found_at=run.found_at,
         finish=_finish(run, ledger) if final else None,
     )
     if way is None:
@@ -120,7 +147,7 @@ def _transaction(run: Run, context: RunContext, way: Source | None, *, final: bo
 
 
 def _chosen(run: Run, ledger: Ledger, source: Source, *, final: bool) -> Fence:
-    fence = fence_of(run, ledger, source, raised_at=run.raised_at)
+    fence = fence_of(run, ledger, source)
     if final and not isinstance(fence, RunRow):
         raise RuntimeError(
             f"final=True ends {run.label} in the transaction of its effects, and this one is in another database than "

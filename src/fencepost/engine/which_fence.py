@@ -27,15 +27,16 @@ _MOST_REMEMBERED = 1000
 
 def run_row(run: Run, ledger: Ledger) -> RunRow:
     """Return the fence in the ledger's own database."""
-    return RunRow(ledger.tables.name("run"), run.id, run.token, run.label)
+    tables = ledger.tables
+    return RunRow(tables.name("run"), tables.name("check_run"), run.id, run.token, run.label)
 
 
-def fence_of(run: Run, ledger: Ledger, source: Source, *, raised_at: set[Hashable]) -> Fence:
+def fence_of(run: Run, ledger: Ledger, source: Source) -> Fence:
     """Return the fence for a source that is open."""
     if is_the_ledgers(source, ledger):
         return run_row(run, ledger)
     schema = ledger.url.schema if source.target.kind == "postgresql" else None
-    return fence_row(run.fencing, Place(ledger.url.prefix, schema), what=run.label, raised_at=raised_at)
+    return fence_row(run.fencing, Place(ledger.url.prefix, schema), what=run.label)
 
 
 def is_the_ledgers(source: Source, ledger: Ledger) -> bool:

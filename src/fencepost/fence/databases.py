@@ -14,8 +14,10 @@ from fencepost.fence.sources.source import Source
 from fencepost.fence.sqlite_limit import SqliteLimit
 from fencepost.fence.terms import Terms
 from fencepost.fence.troubles import Trouble, trouble_of
+from fencepost.schema.checks import BEGUN, MARK
 
 _SAVEPOINT = "fencepost_begun"
+_SILENCE = "idle_in_transaction_session_timeout"
 
 
 class Database(Protocol):
@@ -25,7 +27,7 @@ class Database(Protocol):
         """Whether `begin` cannot look without a lock, so that somebody has to look in a transaction before."""
         ...
 
-    def begin(self, source: Source, fence: Fence, terms: Terms) -> bool:
+    def begin(self, source: Source, fence: Fence, terms: Terms, *, looks: bool) -> bool:
         """Bound the silence, mark the transaction, and look without a lock whether the fence is ours."""
         ...
 
@@ -39,6 +41,13 @@ class Database(Protocol):
 
     def is_unbroken(self, source: Source) -> bool:
         """Whether this is still the transaction that was begun. Asked once, after the check."""
+        ...
+
+    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | None:
+        """Check and commit in one: False if the fence is not ours or the transaction not the one that was begun.
+
+        None, and nothing was done, where it takes one after the other.
+        """
         ...
 
     def begin_raising(self, source: Source, table: str, *, wait_s: float) -> None:
@@ -87,6 +96,10 @@ class Server:
         rows = source.target.execute(sql, parameters).rows
         return rows[0] if rows else None
 
+    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | None:
+        """One after the other."""
+        return None
+
     def locking(self, *, shared: bool) -> str:
         """In its own words."""
         return self.sharing if shared else "FOR UPDATE"
@@ -99,31 +112,41 @@ class Server:
 class Postgres(Server):
     """PostgreSQL: what is set for the transaction ends with it."""
 
-    mark = "coalesce(current_setting('fencepost.transaction', true), '')"
+    mark = f"coalesce(current_setting('{MARK}', true), '')"
 
-    def begin(self, source: Source, fence: Fence, terms: Terms) -> bool:
-        """Bound the silence, mark and look in one round trip."""
-        idle_ms = str(max(round(terms.ttl_s * 1000), 1))
-        bounded = "set_config('idle_in_transaction_session_timeout', %s, true)"
-        marked = "set_config('fencepost.transaction', 'begun', true)"
-        sql = f"SELECT {bounded}, {marked}, EXISTS ({fence.query('postgresql')})"
-        row = self._first(source, sql, (idle_ms, *fence.values))
+    def begin(self, source: Source, fence: Fence, terms: Terms, *, looks: bool) -> bool:
+        """Bound the silence, mark and look in one round trip; on psycopg together with BEGIN."""
+        idle_ms = max(round(terms.ttl_s * 1000), 1)
+        if not looks and _quick(source) is not None:
+            self._first(source, f"SET LOCAL {_SILENCE} = {idle_ms}; SET LOCAL {MARK} = '{BEGUN}'", ())
+            return True
+        set_both = f"set_config('{_SILENCE}', %s, true), set_config('{MARK}', '{BEGUN}', true)"
+        row = self._first(
+            source, f"SELECT {set_both}, EXISTS ({fence.query('postgresql')})", (str(idle_ms), *fence.values)
+        )
         return row is not None and row[2] in ("t", True)
 
     def is_unbroken(self, source: Source) -> bool:
         """The check has seen the mark, if it found the row."""
         mark = self._found if self._found is not None else source.target.execute(f"SELECT {self.mark}").rows[0][0]
-        return bool(mark == "begun")
+        return bool(mark == BEGUN)
+
+    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | None:
+        """On psycopg, look with a share lock and commit if the row and the mark are there."""
+        if terms.isolation == "serializable":  # COMMIT itself may find a conflict then, which is not the fence's
+            return None
+        quick = _quick(source)
+        if quick is None or not source.ends_with_commit or not quick.has_begun(source.raw):
+            return None
+        is_ours: bool = quick.commits_after(source.raw, fence.check, fence.values, retold=source.retold)
+        return is_ours
 
     def _first(self, source: Source, sql: str, parameters: tuple[Any, ...]) -> tuple[Any, ...] | None:
         """Return the first row, by the shortest way; texts where that is taken."""
-        raw = source.raw
-        if type(raw).__module__.partition(".")[0] == "psycopg":
-            from fencepost.fence.quick import asked  # noqa: PLC0415 - the driver is there: it is the user's
-
-            row = asked(raw, sql, parameters)
-            if not isinstance(row, bool):
-                return row
+        quick = _quick(source)
+        if quick is not None:
+            row: tuple[Any, ...] | None = quick.asked(source.raw, sql, parameters, retold=source.retold)
+            return row
         return super()._first(source, sql, parameters)
 
     def begin_raising(self, source: Source, table: str, *, wait_s: float) -> None:
@@ -147,11 +170,11 @@ class Mysql(Server):
         """Where every look takes a lock, a look would make a successor wait for the whole transaction."""
         return terms.isolation == "serializable"
 
-    def begin(self, source: Source, fence: Fence, terms: Terms) -> bool:
+    def begin(self, source: Source, fence: Fence, terms: Terms, *, looks: bool) -> bool:
         """Bound the silence, mark, look."""
         self._bound(source, _silence(source), max(math.ceil(terms.ttl_s), 1))
         source.target.execute(f"SAVEPOINT {_SAVEPOINT}")
-        return self.looks_before(terms) or self.reads(source, fence)
+        return not looks or self.looks_before(terms) or self.reads(source, fence)
 
     def is_unbroken(self, source: Source) -> bool:
         """Whether the mark is there."""
@@ -184,12 +207,16 @@ class Sqlite:
         """The whole file is locked in any case."""
         return False
 
-    def begin(self, source: Source, fence: Fence, terms: Terms) -> bool:
+    def begin(self, source: Source, fence: Fence, terms: Terms, *, looks: bool) -> bool:
         """Become the writer at once: then nobody can raise the fence until we end."""
         self._become_writer(source, fence.table)
         source.target.execute(f"SAVEPOINT {_SAVEPOINT}")
         self._limit = SqliteLimit(terms.runtime, source.raw, limit_s=terms.sqlite_limit_s)
-        return self.reads(source, fence)
+        return not looks or self.reads(source, fence)
+
+    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | None:
+        """There is no round trip to be saved."""
+        return None
 
     def reads(self, source: Source, fence: Fence) -> bool:
         """Look."""
@@ -232,6 +259,16 @@ def database_for(kind: str) -> Database:
     """Return the ways of a kind of database, for one transaction."""
     database: Database = _DATABASES[kind]()
     return database
+
+
+def _quick(source: Source) -> Any:
+    """Return the short way to psycopg, if the source is on it and can take it now."""
+    raw = source.raw
+    if type(raw).__module__.partition(".")[0] != "psycopg":
+        return None
+    from fencepost.fence import quick  # noqa: PLC0415 - the driver is there: it is the user's
+
+    return quick if quick.can_be_asked(raw) else None
 
 
 def _finds(source: Source, fence: Fence) -> bool:

@@ -12,8 +12,7 @@ A key without a row is fenced by the floor, the row with the empty key: below it
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fencepost.core.fencing import NOTHING_WRITTEN, FencingToken, Mark, refusal
@@ -38,12 +37,12 @@ _IN_THE_WAY = (Trouble.LOCKED, Trouble.DEADLOCK, Trouble.CONFLICT, Trouble.DUPLI
 
 @dataclass(frozen=True, slots=True)
 class FenceRow:
-    """The fence of one key in one database, at our token. `raised_at` remembers in which databases we raised it."""
+    """The fence of one key in one database, at our token."""
 
     table: str
+    check: str
     offered: FencingToken
     what: str
-    raised_at: set[Hashable] = field(default_factory=set)
 
     @property
     def token(self) -> int:
@@ -73,30 +72,28 @@ class FenceRow:
     def ready(self, source: Source, terms: Terms, *, anew: bool = False) -> None:
         """Raise it, unless that has been done in this database; `LeaseLost` if a newer holder has been here."""
         place = source.place
-        if place is not None and place in self.raised_at and not anew:
+        if place in terms.found_at and not anew:
             return
         why = _raised(source, self, terms)
         if why is not None:
             terms.refused(why)
             raise LeaseLost(self.what, self.token, f"{why}; {NOTHING_WRITTEN}")
-        if place is not None:
-            self.raised_at.add(place)
 
     def is_worth_another_look(self) -> bool:
         """The row may have been pruned, or lie in another schema than last time."""
         return True
 
-    def missing(self) -> Exception:
+    def missing(self, name: str) -> Exception:
         """The tables of effects are made by a command, never by us."""
         return EffectsMissing(
-            f"there is no table {self.table} where {self.what} is to write, so nothing there could refuse a stale "
+            f"there is no {name} where {self.what} is to write, so nothing there could refuse a stale "
             "writer (and it is not the ledger's own database); make it with: fencepost effects install URL"
         )
 
 
-def fence_row(offered: FencingToken, tables: Place | EffectTables, *, what: str, raised_at: set[Hashable]) -> FenceRow:
+def fence_row(offered: FencingToken, tables: Place | EffectTables, *, what: str) -> FenceRow:
     """Return the fence of what a run or a lease shows, in a database with these tables."""
-    return FenceRow(tables.name("fence"), offered, what, raised_at)
+    return FenceRow(tables.name("fence"), tables.name("check_fence"), offered, what)
 
 
 def _raised(source: Source, row: FenceRow, terms: Terms) -> str | None:
@@ -109,7 +106,7 @@ def _raised(source: Source, row: FenceRow, terms: Terms) -> str | None:
         except Exception as error:
             trouble = trouble_of(error)
             if trouble is Trouble.NO_TABLE:
-                raise row.missing() from error
+                raise row.missing(row.table) from error
             if trouble not in _IN_THE_WAY:
                 raise
             if runtime.monotonic() >= give_up_at:

@@ -18,26 +18,27 @@ from fencepost.fence.writer import Place
 
 @dataclass(frozen=True, slots=True)
 class LeaseFence:
-    """What a lease shows at the fences of databases, and where it has raised them."""
+    """What a lease shows at the fences of databases, and where and when they were found to be its own."""
 
     fencing: FencingToken
     runtime: Runtime
     ttl_s: Callable[[], float]
     check_trust: Callable[[], None]
     refused: Callable[[str], None]
-    raised_at: set[Hashable] = field(default_factory=set)
+    found_at: dict[Hashable, float] = field(default_factory=dict)
 
     def transaction(self, source: Any, *, isolation: str, prefix: str, schema: str | None) -> FencedTransaction:
         """Return a transaction on `source`, not begun."""
         tables = Place(
             identifier(prefix, what="prefix"), identifier(schema, what="schema") if schema is not None else None
         )
-        row = fence_row(self.fencing, tables, what=f"lock {self.fencing.key!r}", raised_at=self.raised_at)
+        row = fence_row(self.fencing, tables, what=f"lock {self.fencing.key!r}")
         terms = Terms(
             runtime=self.runtime,
             isolation=isolation,
             ttl_s=self.ttl_s(),
             check_trust=self.check_trust,
             refused=self.refused,
+            found_at=self.found_at,
         )
         return FencedTransaction(source_of(source), lambda _: row, terms)

@@ -1,59 +1,109 @@
-"""Our statements on psycopg's connections without its cursors, which cost as much as the way to the server and back.
+"""Our statements on psycopg's connections: past its cursors, and in the same round trip as BEGIN and COMMIT.
 
-It is what a fenced transaction adds to the user's own, so it is worth saving. libpq itself is asked, through the part
-of psycopg that is meant for that (`psycopg.pq`). Nothing is prepared: a pooler may hand us another server, and psycopg
-drops what it did not prepare itself.
+What a fence adds to the user's transaction is paid for in round trips, and a cursor costs as much as one. So libpq
+itself is asked, through the part of psycopg that is meant for that (`psycopg.pq`): the question at the beginning goes
+along with BEGIN, and the one at the end with COMMIT: that one is a procedure (`schema.step`), which fails if the fence
+is not ours, and a failure ends what was sent together.
+
+Statements that are sent together cannot have parameters apart from them, so texts are written into them as libpq
+itself quotes them for this connection. Nothing is prepared: a pooler may hand us another server, and psycopg drops what
+it did not prepare itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import psycopg
 from psycopg.errors import error_from_result
-from psycopg.pq import ConnStatus, ExecStatus, TransactionStatus
+from psycopg.pq import ConnStatus, DiagnosticField, Escaping, ExecStatus, PipelineStatus, TransactionStatus
 
-_INT8, _TEXT = 20, 25
+from fencepost.schema.checks import NOT_OURS
+
+Retold = Callable[[Exception], Exception]
+Row = tuple[str | None, ...]
+
+_NOT_OURS = NOT_OURS.encode()
 
 
-def asked(connection: Any, sql: str, parameters: Sequence[int | str]) -> tuple[str | None, ...] | bool | None:
-    """Return the first row, as texts; None if there is none; False if it has to be asked in the usual way.
+def can_be_asked(connection: Any) -> bool:
+    """Whether it is psycopg's, and in a transaction that can go on, or will begin one with whatever is asked next."""
+    if not isinstance(connection, psycopg.Connection):
+        return False
+    link = connection.pgconn
+    if link.status != ConnStatus.OK or link.pipeline_status != PipelineStatus.OFF:
+        return False
+    return has_begun(connection) or (link.transaction_status == TransactionStatus.IDLE and not connection.autocommit)
 
-    Errors are psycopg's own.
+
+def has_begun(connection: psycopg.Connection[Any]) -> bool:
+    """Whether it is in a transaction that can go on."""
+    return connection.pgconn.transaction_status == TransactionStatus.INTRANS
+
+
+def asked(
+    connection: psycopg.Connection[Any], sql: str, parameters: Sequence[int | str], *, retold: Retold
+) -> Row | None:
+    """Return the first row as texts, None if there is none; begin before that, as psycopg does when a cursor is used.
+
+    Errors are psycopg's own, as `retold` tells them.
     """
-    if not isinstance(connection, psycopg.Connection) or connection.pgconn.status != ConnStatus.OK:
+    begin = () if has_begun(connection) else (_beginning(connection),)
+    result = _sent(connection, *begin, _written(connection, sql, parameters))
+    if result.status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
+        return _row(result, connection.info.encoding) if result.ntuples else None
+    raise retold(error_from_result(result, encoding=connection.info.encoding))
+
+
+def commits_after(
+    connection: psycopg.Connection[Any], check: str, parameters: Sequence[int | str], *, retold: Retold
+) -> bool:
+    """Call the procedure `check` and commit; False if it refuses, and then the transaction has failed.
+
+    Errors as of `asked`.
+    """
+    marks = ", ".join(["%s"] * len(parameters))
+    result = _sent(connection, _written(connection, f"CALL {check}({marks})", parameters), b"COMMIT")
+    if result.status == ExecStatus.COMMAND_OK:
+        return True
+    if result.error_field(DiagnosticField.SQLSTATE) == _NOT_OURS:
         return False
-    if not _has_begun(connection):
-        return False
-    encoding = connection.info.encoding
-    values: list[Any] = [str(each).encode(encoding) for each in parameters]
-    types = [_INT8 if isinstance(each, int) else _TEXT for each in parameters]
-    result = connection.pgconn.exec_params(_numbered(sql), values, types)
-    if result.status == ExecStatus.TUPLES_OK:
-        return None if not result.ntuples else _row(result, encoding)
-    raise error_from_result(result, encoding=encoding)
+    raise retold(error_from_result(result, encoding=connection.info.encoding))
 
 
-def _has_begun(connection: psycopg.Connection[Any]) -> bool:
-    """Begin, as psycopg does when a cursor is used, where a plain BEGIN is all there is to it."""
-    status = connection.pgconn.transaction_status
-    if status == TransactionStatus.IDLE and not connection.autocommit and _is_plain(connection):
-        return connection.pgconn.exec_(b"BEGIN").status == ExecStatus.COMMAND_OK
-    return status == TransactionStatus.INTRANS
+def _sent(connection: psycopg.Connection[Any], *statements: bytes) -> Any:
+    """Send them together; return what came of the last, or of the first that failed."""
+    with connection.lock:
+        return connection.pgconn.exec_(b"; ".join(statements))
 
 
-def _is_plain(connection: psycopg.Connection[Any]) -> bool:
-    return (connection.isolation_level, connection.read_only, connection.deferrable) == (None, None, None)
+def _beginning(connection: psycopg.Connection[Any]) -> bytes:
+    words = ["BEGIN"]
+    if connection.isolation_level is not None:
+        words.append("ISOLATION LEVEL " + connection.isolation_level.name.replace("_", " "))
+    if connection.read_only is not None:
+        words.append("READ ONLY" if connection.read_only else "READ WRITE")
+    if connection.deferrable is not None:
+        words.append("DEFERRABLE" if connection.deferrable else "NOT DEFERRABLE")
+    return " ".join(words).encode()
 
 
-def _row(result: Any, encoding: str) -> tuple[str | None, ...]:
+def _written(connection: psycopg.Connection[Any], sql: str, parameters: Sequence[int | str]) -> bytes:
+    """Return the statement with its parameters in it."""
+    first, *rest = sql.split("%s")
+    parts = [first.encode()]
+    for value, part in zip(parameters, rest, strict=True):
+        parts += (_quoted(connection, value), part.encode())
+    return b"".join(parts)
+
+
+def _quoted(connection: psycopg.Connection[Any], value: int | str) -> bytes:
+    if isinstance(value, int):
+        return str(value).encode()
+    return bytes(Escaping(connection.pgconn).escape_literal(value.encode(connection.info.encoding)))
+
+
+def _row(result: Any, encoding: str) -> Row:
     values = (result.get_value(0, column) for column in range(result.nfields))
     return tuple(None if value is None else value.decode(encoding) for value in values)
-
-
-@lru_cache(maxsize=64)
-def _numbered(sql: str) -> bytes:
-    first, *rest = sql.split("%s")
-    return (first + "".join(f"${number}{part}" for number, part in enumerate(rest, 1))).encode()

@@ -18,6 +18,11 @@ class Fence(Protocol):
         ...
 
     @property
+    def check(self) -> str:
+        """The procedure on PostgreSQL that finds the row and locks it, or fails: a full name, as above."""
+        ...
+
+    @property
     def token(self) -> int: ...
 
     @property
@@ -27,7 +32,7 @@ class Fence(Protocol):
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The parameters of `query`."""
+        """The parameters of `query`, and of `check`."""
         ...
 
     def query(self, kind: str) -> str:
@@ -45,15 +50,16 @@ class Fence(Protocol):
         """Whether a fence that is not ours may become so by `ready` again."""
         ...
 
-    def missing(self) -> Exception:
-        """Return the error that says that its table is not there."""
+    def missing(self, name: str) -> Exception:
+        """Return the error that says that its table or its check is not there."""
         ...
 
 
 class RunRow(NamedTuple):
-    """Which run has to stay as it is: `table` is a full name of checked identifiers, `what` names the run."""
+    """Which run has to stay as it is; `table` and `check` are full names of checked identifiers."""
 
     table: str
+    check: str
     run_id: int
     token: int
     what: str
@@ -74,9 +80,9 @@ class RunRow(NamedTuple):
         """What was taken away stays so."""
         return False
 
-    def missing(self) -> Exception:
+    def missing(self, name: str) -> Exception:
         """Without the table it is not the ledger's database."""
         return RuntimeError(
-            f"there is no {self.table} where this transaction began: that is not the ledger's database, so its run "
+            f"there is no {name} where this transaction began: that is not the ledger's database, so its run "
             "cannot be compared there"
         )

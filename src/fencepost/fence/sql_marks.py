@@ -50,7 +50,7 @@ class SqlMarks:
 
     def admit(self, offered: FencingToken) -> Stale | None:
         """Compare, and raise the row in a transaction of its own; most requests only look."""
-        row = fence_row(offered, self._tables, what=offered.key, raised_at=set())
+        row = fence_row(offered, self._tables, what=offered.key)
         with self._opened() as source:
             try:
                 if (mark := self._seen(source, offered)) is None or not _is_ours(mark, offered):

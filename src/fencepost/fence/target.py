@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 _DRIVERS = {"psycopg": "postgresql", "pymysql": "mysql", "sqlite3": "sqlite"}
@@ -93,14 +94,24 @@ def family_of(source: Any) -> str | None:
     """Return whose object this is: sqlalchemy, django, psycopg, pymysql or sqlite3; None if of nobody we know."""
     if is_django(source):
         return "django"
-    names = (kind.__module__.partition(".")[0] for kind in type(source).__mro__)
-    return next((name for name in names if name in _DRIVERS or name == "sqlalchemy"), None)
+    return next((name for name in _packages(source) if name in _DRIVERS or name == "sqlalchemy"), None)
 
 
 def is_django(source: Any) -> bool:
     """Whether it is one of Django's connections, or ``django.db.connection``, which stands for one."""
-    of_django = any(kind.__module__.partition(".")[0] == "django" for kind in type(source).__mro__)
+    of_django = "django" in _packages(source)
     return of_django and hasattr(source, "vendor") and hasattr(source, "validate_no_atomic_block")
+
+
+def _packages(source: Any) -> tuple[str, ...]:
+    """Return the packages that the type of something comes from, its own first."""
+    kind: Any = type(source)
+    return _packages_of(kind)
+
+
+@lru_cache(maxsize=256)
+def _packages_of(kind: type) -> tuple[str, ...]:
+    return tuple(each.__module__.partition(".")[0] for each in kind.__mro__)
 
 
 def refuse_async(source: Any) -> None:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.core.runtime import Runtime
@@ -14,9 +14,9 @@ from fencepost.fence.sqlite_limit import LIMIT_S
 class Terms:
     """What a transaction has to keep to.
 
-    `check_trust` raises if whoever writes may not go on. `finish`, if there is one, ends the run inside the
-    transaction, on what the user was given, and says whether it was ours. `refused` puts on record that a write was
-    refused.
+    `check_trust` raises if whoever writes may not go on. `refused` puts on record that a write was refused. `found_at`
+    remembers, for whoever writes, where its fence was last found to be its own, and when (monotonic). `finish`, if
+    there is one, ends the run inside the transaction, on what the user was given, and says whether it was ours.
     """
 
     runtime: Runtime
@@ -24,5 +24,6 @@ class Terms:
     ttl_s: float
     check_trust: Callable[[], None]
     refused: Callable[[str], None]
+    found_at: dict[Hashable, float] = field(default_factory=dict)
     finish: Callable[[Any], bool] | None = None
     sqlite_limit_s: float = LIMIT_S

@@ -1,9 +1,9 @@
 """A transaction that commits only while a fence still stands at our token.
 
-The fence is compared twice: without a lock when the transaction begins, so that a stale writer does not even start, and
-with a share lock before COMMIT, as the *last* statement. Between that statement and the commit nobody can raise the
-fence; before it, nobody has to wait for us. So a writer that was paused in the middle delays its successor by a round
-trip, not by a transaction.
+The fence is compared with a share lock before COMMIT, as the *last* statement. Between that statement and the commit
+nobody can raise the fence; before it, nobody has to wait for us. So a writer that was paused in the middle delays its
+successor by a round trip, not by a transaction. It is compared without a lock when the transaction begins, too, so that
+a stale writer does not even start; unless it was found to be ours within the last second.
 
 **Promises.** What was executed on the connection is committed only if the fence was ours at the commit; else it is
 rolled back, `LeaseLost` is raised and the refusal is on record. A connection that falls silent in the middle is ended
@@ -28,8 +28,9 @@ from fencepost.fence.sources.source import Source
 from fencepost.fence.terms import Terms
 from fencepost.fence.troubles import REPEATABLE, Trouble, trouble_of
 
-_AT_BEGIN = "it was no longer this attempt's when the transaction began"
-_AT_COMMIT = "it was no longer this attempt's when the transaction was to be committed"
+_AT_BEGIN = "it was somebody else's when the transaction began"
+_AT_COMMIT = "it was somebody else's when the transaction was to be committed"
+_LOOK_AGAIN_AFTER_S = 1.0
 
 
 class FencedTransaction:
@@ -59,7 +60,7 @@ class FencedTransaction:
         except BaseException as error:
             self._give_up()
             if fence is not None and trouble_of(error) is Trouble.NO_TABLE:
-                raise fence.missing() from error
+                raise fence.missing(fence.table) from error
             raise
         if not is_ours:
             self._give_up()  # first, for the refusal is written by another connection
@@ -97,35 +98,67 @@ class FencedTransaction:
         return self._begins_once(database, fence)
 
     def _begins_once(self, database: Database, fence: Fence) -> bool:
-        if database.looks_before(self._terms) and not self._is_ours_outside(database, fence):
+        looks = not self._was_just_found()
+        if looks and database.looks_before(self._terms) and not self._is_ours_outside(database, fence):
             return False
         self._source.begin(self._terms.isolation)
-        return database.begin(self._source, fence, self._terms)
+        is_ours = database.begin(self._source, fence, self._terms, looks=looks)
+        if looks and is_ours:
+            self._note_found()
+        return is_ours
+
+    def _was_just_found(self) -> bool:
+        found_at = self._terms.found_at.get(self._source.place)
+        return found_at is not None and self._terms.runtime.monotonic() - found_at < _LOOK_AGAIN_AFTER_S
+
+    def _note_found(self) -> None:
+        place = self._source.place
+        if place is not None:
+            self._terms.found_at[place] = self._terms.runtime.monotonic()
+
+    def _forget_found(self) -> None:
+        self._terms.found_at.pop(self._source.place, None)
 
     def _commit(self, database: Database, fence: Fence) -> None:
         try:
             self._terms.check_trust()
             self._source.flush()
-            is_ours = self._is_still_ours(database, fence)
-            is_unbroken = database.is_unbroken(self._source)
+            is_ours, is_unbroken = self._is_still_ours(database, fence)
         except BaseException:
             self._source.roll_back()
             raise
         if is_ours and is_unbroken:
             self._source.commit()
+            if self._terms.finish is None:
+                self._note_found()
+            else:
+                self._forget_found()
             return
         self._source.roll_back()
+        self._forget_found()
+        if is_unbroken is None:
+            is_unbroken = not self._is_ours_outside(database, fence)
         if not is_unbroken:
             self._tell_bypassed(fence)
         self._refuse(fence, _AT_COMMIT)
 
-    def _is_still_ours(self, database: Database, fence: Fence) -> bool:
+    def _is_still_ours(self, database: Database, fence: Fence) -> tuple[bool, bool | None]:
+        """Say whether the fence is ours, and whether the transaction is the one that was begun; None: one of them.
+
+        Where the database can do that at once, it is committed then.
+        """
         try:
             if self._terms.finish is not None:
-                return self._terms.finish(self._source.given)
-            return database.check(self._source, fence)
+                return self._terms.finish(self._source.given), database.is_unbroken(self._source)
+            at_once = database.commit_if_ours(self._source, fence, self._terms)
+            if at_once is not None:
+                return at_once, True if at_once else None
+            return database.check(self._source, fence), database.is_unbroken(self._source)
         except Exception as error:
-            if trouble_of(error) not in REPEATABLE:
+            trouble = trouble_of(error)
+            if trouble is Trouble.NO_PROCEDURE:
+                raise fence.missing(fence.check) from error
+            if trouble not in REPEATABLE:
                 raise
             # The row was changed since our snapshot: by whoever took over, or only by somebody who wants the run
             # cancelled. This transaction is over in any case.

@@ -15,6 +15,7 @@ class Trouble(Enum):
     LOCKED = "somebody else has it locked"
     DUPLICATE = "somebody else made the row first"
     NO_TABLE = "there is no such table"
+    NO_PROCEDURE = "there is no such procedure"
     NO_SAVEPOINT = "there is no such savepoint"
     OTHER = "something else"
 
@@ -29,6 +30,7 @@ _POSTGRES = {
     "23505": Trouble.DUPLICATE,
     "42P01": Trouble.NO_TABLE,
     "3F000": Trouble.NO_TABLE,
+    "42883": Trouble.NO_PROCEDURE,
     "3B001": Trouble.NO_SAVEPOINT,
 }
 _MYSQL = {

@@ -77,6 +77,16 @@ class DjangoSource:
             with suppress(Error):
                 atomic.__exit__(RuntimeError, RuntimeError("rolled back"), None)
 
+    ends_with_commit = False  # hooks of `on_commit` come after it
+
+    def retold(self, error: Exception) -> Exception:
+        """Return Django's own error."""
+        try:
+            with self._wrapper.wrap_database_errors:
+                raise error  # noqa: TRY301 - that is what it is told by
+        except Exception as told:  # noqa: BLE001
+            return told
+
     def flush(self) -> None:
         """Nothing waits to be sent."""
 

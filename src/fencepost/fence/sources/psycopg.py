@@ -1,4 +1,7 @@
-"""Connections of psycopg. Inside its own `transaction()` it refuses `commit()` and `rollback()` by itself."""
+"""Connections of psycopg. Whoever has one in hand inside the block finds `commit()` and `rollback()` refused.
+
+A transaction begins on the server along with its first statement.
+"""
 
 from __future__ import annotations
 
@@ -8,11 +11,12 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 
-from fencepost.fence.sources.source import in_a_transaction
+from fencepost.fence.sources.source import hold, in_a_transaction, release
 from fencepost.fence.target import Target, target_of
 
+_LEVELS = {level.name.lower().replace("_", " "): level for level in psycopg.IsolationLevel}
 _places: WeakKeyDictionary[psycopg.Connection[Any], Hashable] = WeakKeyDictionary()
 
 
@@ -24,7 +28,6 @@ class PsycopgSource:
     def __init__(self, given: psycopg.Connection[Any]) -> None:
         self.given = self.raw = given
         self.target: Target = target_of(given)
-        self._transaction: Any = None
         self._isolation = given.isolation_level
         self._autocommit = given.autocommit
 
@@ -39,7 +42,9 @@ class PsycopgSource:
         return known
 
     def open(self) -> None:
-        """Refuse one that is in a transaction."""
+        """Refuse one that is in a transaction, or does not answer before its pipeline ends."""
+        if self.given.pgconn.pipeline_status != PipelineStatus.OFF:
+            raise RuntimeError("this connection is in a pipeline, where nothing is answered in time; use it outside")
         if self.given.info.transaction_status is not TransactionStatus.IDLE:
             if self.given.closed:
                 raise psycopg.OperationalError("the connection is closed")
@@ -49,30 +54,35 @@ class PsycopgSource:
             self.given.autocommit = False
 
     def begin(self, isolation: str) -> None:
-        """Begin; the isolation is sent along with it."""
-        wanted = psycopg.IsolationLevel[isolation.upper().replace(" ", "_")]
+        """Let the next statement begin it."""
+        wanted = _LEVELS[isolation]
         if self.given.isolation_level is not wanted:
             self.given.isolation_level = wanted
-        transaction = self.given.transaction()
-        transaction.__enter__()
-        self._transaction = transaction
+        hold(self.given, "commit", "rollback")
 
     def commit(self) -> None:
-        """Commit."""
-        transaction, self._transaction = self._transaction, None
+        """Commit, if that has not been done past psycopg."""
+        release(self.given)
         try:
-            transaction.__exit__(None, None, None)
+            self.given.commit()
         except BaseException:
-            self._make_sure()
+            self.roll_back()
             raise
 
     def roll_back(self) -> None:
         """Roll back, also what a user's own COMMIT and BEGIN left behind."""
-        transaction, self._transaction = self._transaction, None
-        if transaction is not None:
-            with suppress(psycopg.Error):
-                transaction.__exit__(psycopg.Rollback, psycopg.Rollback(), None)
-        self._make_sure()
+        release(self.given)
+        with suppress(psycopg.Error):
+            self.given.rollback()
+
+    @property
+    def ends_with_commit(self) -> bool:
+        """Psycopg asks the connection whether it is in a transaction."""
+        return True
+
+    def retold(self, error: Exception) -> Exception:
+        """It is psycopg's."""
+        return error
 
     def flush(self) -> None:
         """Nothing waits to be sent."""
@@ -87,8 +97,3 @@ class PsycopgSource:
                 self.given.isolation_level = self._isolation
             if self._autocommit:
                 self.given.autocommit = True
-
-    def _make_sure(self) -> None:
-        with suppress(psycopg.Error):
-            if self.given.info.transaction_status is not TransactionStatus.IDLE:
-                self.given.rollback()

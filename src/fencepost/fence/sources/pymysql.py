@@ -8,7 +8,7 @@ from typing import Any
 
 import pymysql
 
-from fencepost.fence.sources.source import COMMITS_BY_ITSELF, in_a_transaction
+from fencepost.fence.sources.source import hold, in_a_transaction, release
 from fencepost.fence.target import Target, target_of
 
 _IN_TRANSACTION = 1  # the bit of the server's status
@@ -16,6 +16,8 @@ _IN_TRANSACTION = 1  # the bit of the server's status
 
 class PymysqlSource:
     """A connection of PyMySQL, autocommit or not."""
+
+    ends_with_commit = False
 
     def __init__(self, given: Any) -> None:
         self.given = self.raw = given
@@ -45,18 +47,22 @@ class PymysqlSource:
         """Begin; the isolation is of this transaction alone."""
         self.target.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation.upper()}")
         self.given.begin()
-        self.given.commit = _refuse
+        hold(self.given, "commit")
 
     def commit(self) -> None:
         """Commit."""
-        self._give_back()
+        release(self.given)
         self.given.commit()
 
     def roll_back(self) -> None:
         """Roll back."""
-        self._give_back()
+        release(self.given)
         with suppress(pymysql.Error):
             self.given.rollback()
+
+    def retold(self, error: Exception) -> Exception:
+        """It is PyMySQL's."""
+        return error
 
     def flush(self) -> None:
         """Nothing waits to be sent."""
@@ -68,14 +74,7 @@ class PymysqlSource:
 
     def close(self) -> None:
         """Put back what was changed."""
-        self._give_back()
+        release(self.given)
         if self._autocommits:
             with suppress(pymysql.Error):
                 self.given.autocommit(True)
-
-    def _give_back(self) -> None:
-        vars(self.given).pop("commit", None)
-
-
-def _refuse() -> None:
-    raise RuntimeError(COMMITS_BY_ITSELF)

@@ -56,6 +56,15 @@ class Source(Protocol):
         """Roll back what there is; raises nothing, for a connection that is gone takes its transaction along."""
         ...
 
+    @property
+    def ends_with_commit(self) -> bool:
+        """Whether a COMMIT that was sent past it is all there is to the end: it finds that itself by `commit`."""
+        ...
+
+    def retold(self, error: Exception) -> Exception:
+        """Return a driver's error as the user's own statements would have got it."""
+        ...
+
     def flush(self) -> None:
         """Send what is not sent yet (of an ORM's session)."""
         ...
@@ -75,3 +84,19 @@ def in_a_transaction(source: Any) -> RuntimeError:
         f"{described(source)} is in a transaction already, which cannot be fenced from its beginning; commit or roll "
         "back first, or hand over the engine"
     )
+
+
+def hold(connection: Any, *ends: str) -> None:
+    """Refuse what would end a driver's transaction past the fence (`commit`, `rollback`), until it is released."""
+    for name in ends:
+        vars(connection)[name] = _refuse
+
+
+def release(connection: Any) -> None:
+    """Let it commit and roll back again."""
+    for name in ("commit", "rollback"):
+        vars(connection).pop(name, None)
+
+
+def _refuse() -> None:
+    raise RuntimeError(COMMITS_BY_ITSELF)

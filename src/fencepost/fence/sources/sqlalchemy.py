@@ -2,6 +2,8 @@
 
 A session's transaction is put on a connection of its engine that is taken for it, so that this can be set up before
 and put back afterwards. Of a session that is bound to several databases, only the one it is bound to itself is fenced.
+
+A commit by anybody else is refused: on psycopg by its connection itself, elsewhere by an event, which costs more.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from sqlalchemy import Connection, Engine, event
 from sqlalchemy.exc import DBAPIError, SQLAlchemyError, UnboundExecutionError
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from fencepost.fence.sources.source import COMMITS_BY_ITSELF, Source, in_a_transaction
+from fencepost.fence.sources.source import COMMITS_BY_ITSELF, Source, hold, in_a_transaction, release
 from fencepost.fence.target import TAKEN, Target, described, target_of
 
 
@@ -39,6 +41,7 @@ class ConnectionSource:
         self._target: Target | None = None
         self._previous: str | None = None
         self._is_isolated = False
+        self._psycopg: Any = None  # its connection, if it is one of psycopg's
         self._is_ending = False
         self._was_bypassed = False
 
@@ -82,8 +85,11 @@ class ConnectionSource:
             raise in_a_transaction(self._bind)
         connection = self._bind if isinstance(self._bind, Connection) else self._bind.connect()
         self._previous = connection.get_execution_options().get("isolation_level")
-        event.listen(connection, "commit", self._on_commit)
         self._connection = connection
+        if connection.dialect.driver == "psycopg":
+            self._psycopg = self.raw
+        else:
+            event.listen(connection, "commit", self._on_commit)
 
     def begin(self, isolation: str) -> None:
         """Begin with this isolation; SQLite has but one."""
@@ -91,19 +97,48 @@ class ConnectionSource:
             self._isolate(isolation.upper())
         self._is_ending = self._was_bypassed = False
         self._begin()
+        if self._psycopg is not None:
+            hold(self._psycopg, "commit")
 
     def commit(self) -> None:
-        """Commit."""
+        """Commit, if that has not been done past SQLAlchemy."""
         self._is_ending = True
-        self._commit()
+        self._release()
+        try:
+            self._commit()
+        except BaseException:
+            self.roll_back()
+            raise
 
     def roll_back(self) -> None:
-        """Roll back."""
+        """Roll back, also what SQLAlchemy takes for ended since its commit failed: no database does."""
+        self._release()
         with suppress(SQLAlchemyError):
             self._roll_back()
-            if self._was_bypassed:  # SQLAlchemy takes a transaction whose commit failed for ended; no database does
+            if self._was_bypassed and self._psycopg is None:
                 self.connection.connection.rollback()
-                self._was_bypassed = False
+        if self._psycopg is not None:
+            with suppress(self.connection.dialect.loaded_dbapi.Error):
+                self._psycopg.rollback()
+        self._was_bypassed = False
+
+    @property
+    def ends_with_commit(self) -> bool:
+        """Unless somebody wants to be told before it, and might write then."""
+        return not any(True for _ in self.connection.dispatch.commit)
+
+    def retold(self, error: Exception) -> Exception:
+        """Return SQLAlchemy's own error; a connection that is lost is given up."""
+        connection = self.connection
+        dialect = connection.dialect
+        if not isinstance(error, dialect.loaded_dbapi.Error):
+            return error
+        is_lost = dialect.is_disconnect(error, self._psycopg, None)
+        if is_lost:
+            connection.invalidate(error)
+        return DBAPIError.instance(
+            None, None, error, dialect.loaded_dbapi.Error, connection_invalidated=is_lost, dialect=dialect
+        )
 
     def flush(self) -> None:
         """Nothing waits to be sent."""
@@ -122,13 +157,19 @@ class ConnectionSource:
         connection, self._connection, self._target = self._connection, None, None
         if connection is None:
             return
-        event.remove(connection, "commit", self._on_commit)
+        if self._psycopg is None:
+            event.remove(connection, "commit", self._on_commit)
+        self._release()
         try:
             if connection is self._bind:
                 self._put_back(connection)
         finally:
             if connection is not self._bind:
                 connection.close()
+
+    def _release(self) -> None:
+        if self._psycopg is not None:
+            release(self._psycopg)
 
     def _begin(self) -> None:
         self.connection.begin()
@@ -193,6 +234,11 @@ class SessionSource(ConnectionSource):
             raise in_a_transaction(self._given)
         super().open()
         event.listen(self._session, "before_commit", self._before_commit)
+
+    @property
+    def ends_with_commit(self) -> bool:
+        """A session may have more to send when it commits."""
+        return False
 
     def flush(self) -> None:
         """Send what is pending."""

@@ -13,6 +13,7 @@ from fencepost.fence.target import Target, target_of
 class SqliteSource:
     """A connection of sqlite3, whatever its `isolation_level`; only not one with ``autocommit=False``."""
 
+    ends_with_commit = False
     is_mariadb = False
 
     def __init__(self, given: sqlite3.Connection) -> None:
@@ -54,6 +55,10 @@ class SqliteSource:
         with suppress(sqlite3.Error):
             if self.given.in_transaction:
                 self.target.execute("ROLLBACK")
+
+    def retold(self, error: Exception) -> Exception:
+        """It is sqlite3's."""
+        return error
 
     def flush(self) -> None:
         """Nothing waits to be sent."""
