@@ -28,7 +28,7 @@ from fencepost.ledger.history import RunRow, attempts
 from fencepost.ledger.requests import cancel
 from fencepost.testing import until
 from testbed.proxy import Proxy
-from tests.engine.crew import RUNTIME, Crew, crew, job
+from tests.engine.crew import RUNTIME, Crew, crew, job, seldom
 
 CHAOS_S = float(os.environ.get("FENCEPOST_CHAOS_S", "15"))
 OPEN_STATES = ("queued", "waiting", "running")
@@ -175,7 +175,13 @@ def stack() -> Iterator[ExitStack]:
         yield made
 
 
-@pytest.mark.parametrize("has_gate", [False, True], ids=["ledger", "gate"])
+# Locks of a gate lie in a store of their own, whatever the ledger is: one ledger is enough for those.
+@pytest.mark.parametrize(
+    ("kind", "has_gate"),
+    [("sqlite", False), ("postgresql", False), ("mysql", False), ("postgresql", True)],
+    indirect=["kind"],
+    ids=["sqlite-ledger", "postgresql-ledger", "mysql-ledger", "postgresql-gate"],
+)
 @pytest.mark.parametrize("seed", [1])
 @pytest.mark.timeout(120 + 2 * CHAOS_S)
 def test_after_the_storm_everything_has_ended_once(
@@ -189,7 +195,7 @@ def test_after_the_storm_everything_has_ended_once(
         chaos.go_on_for(CHAOS_S)
         _plan_no_more(made)
         try:
-            until(lambda: _open(made) == [], 60, "all have ended")
+            until(seldom(lambda: _open(made) == []), 60, "all have ended")
         except AssertionError as error:
             raise AssertionError(f"{error}, but {_open(made)}") from None
         rows = made.runs()
