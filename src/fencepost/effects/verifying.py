@@ -151,7 +151,7 @@ def _advice(
     database: Database, found: str | None, *, missing: tuple[str, ...], denied: tuple[str, ...]
 ) -> Iterator[str]:
     if found is not None and found not in REVISIONS:
-        yield f"these tables are of a newer Fencepost (it knows up to {NEWEST}): use that version here"
+        yield f"these tables are of a newer Fencepost (this one knows up to {NEWEST}): use that version here"
     elif found != NEWEST:
         yield f"run: {how_to_install(database)}"
     elif missing:
@@ -164,4 +164,4 @@ def _advice(
         yield f"make {database.url.path} and its folder writable for this user"
     elif denied:
         user = database.url.store.user or "the user of this URL"
-        yield f"let their owner GRANT {'; '.join(denied)} TO {user}"
+        yield f"let their owner run: {'; '.join(f'GRANT {each} TO {user}' for each in denied)}"
