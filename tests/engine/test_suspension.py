@@ -1,36 +1,28 @@
-"""Untrusted is not lost: what is fenced is kept up while the ledger is away, and goes on if it is still its node's."""
+"""Untrusted is not lost: what is fenced is kept up while the ledger is away, and goes on if it is still its node's.
+
+Runners by themselves are in test_suspended_runners.
+"""
 
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from fencepost.core.runs import Claim, StopReason
-from fencepost.core.timings import Timings
 from fencepost.engine.engines import close_engine
-from fencepost.engine.invoke import invoke, invoke_async
-from fencepost.engine.runners.asyncio import AsyncioRunner
-from fencepost.engine.runners.outcome import How
-from fencepost.engine.runners.process import ProcessRunner
 from fencepost.engine.runners.runner import Runner
-from fencepost.engine.runners.thread import ThreadRunner
 from fencepost.ledger.history import attempts
 from fencepost.ledger.journal import entries
 from fencepost.ledger.ledger import Ledger
 from fencepost.testing import until
 from testbed.keeper import is_alive
 from testbed.proxy import Proxy
-from tests.engine.crew import RUNTIME, Crew
-from tests.engine.runner_stand import Stand, gone, said
-from tests.engine.suspended_shop import EFFECTS, LEDGER, app
+from tests.engine.crew import Crew
+from tests.engine.runner_stand import said
+from tests.engine.suspended_shop import EFFECTS, app
+from tests.engine.suspended_stand import LONG_S, TTL, job_of, make_runner, settle_in
 
 on_servers = pytest.mark.parametrize("kind", ["postgresql", "mysql"], indirect=True)
 # What is suspended is the runner's affair, and how it learns of it the driver's: all places on one server, and one
@@ -40,41 +32,6 @@ in_places = pytest.mark.parametrize(
     [("postgresql", "thread"), ("postgresql", "asyncio"), ("postgresql", "process"), ("mysql", "process")],
     indirect=["kind"],
 )
-everywhere = pytest.mark.parametrize("place", ["thread", "asyncio", "process"])
-TTL = "4s"
-FENCED = frozenset(name for name, job in app.jobs.items() if not job.policy.stops_in_doubt)
-TIMEOUTS = {name: job.policy.timeout_s for name, job in app.jobs.items()}
-LONG_S = 40.0
-
-
-def make_runner(place: str, ledger: Ledger | None, url: str = "", slots: int = 2) -> Runner:
-    context = replace(app.worker_context(), ledger=lambda: ledger)
-    if place == "process":
-        return ProcessRunner(
-            "tests.engine.suspended_shop:app",
-            slots=slots,
-            timings=Timings.of(TTL),
-            runtime=RUNTIME,
-            timeouts=TIMEOUTS,
-            fenced=FENCED,
-            env={**os.environ, LEDGER: url},
-        )
-    if place == "thread":
-        threads = ThreadRunner(
-            lambda claim: invoke(app.jobs[claim.job], claim, context),
-            timeouts=TIMEOUTS,
-            runtime=RUNTIME,
-            fenced=FENCED,
-        )
-        context = replace(context, standing=threads)
-        return threads
-
-    async def call(claim: Claim):
-        return await invoke_async(app.jobs[claim.job], claim, context)
-
-    tasks = AsyncioRunner(call, timeouts=TIMEOUTS, runtime=RUNTIME, fenced=FENCED)
-    context = replace(context, standing=tasks)
-    return tasks
 
 
 class Scene(Crew):
@@ -117,7 +74,7 @@ class Scene(Crew):
 
     def close(self) -> None:
         for node in self.nodes:
-            node.stop(5.0)
+            node.stop(1.0)
         for ledger in self._ledgers:
             close_engine(ledger)
         super().close()
@@ -257,136 +214,3 @@ def test_session_that_the_store_says_is_gone_is_lost_at_once(scene: Scene) -> No
     scene.until_state("succeeded", 1, LONG_S)
     assert scene.effects() == [(run_id, 2)]
     assert "run suspended" not in scene.whats()
-
-
-# -- runners by themselves ---------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def stand(place: str, tmp_path: Path) -> Iterator[Stand]:
-    made = Stand(make_runner(place, None))
-    made.start(slots=2)
-    made.begun = lambda job: _begun(made, job, tmp_path)
-    yield made
-    (tmp_path / "go").touch()
-    (tmp_path / "end").touch()
-    made.runner.close(0)
-
-
-def _begun(stand: Stand, job: str, folder: Path) -> Claim:
-    claim = stand.submit(job, folder=str(folder))
-    name = "unfenced.1" if job.startswith("unfenced") else "began.1"
-    said(folder / name)
-    settle_in(folder / name)
-    return claim
-
-
-def job_of(place: str) -> str:
-    return "checks_async" if place == "asyncio" else "checks"
-
-
-@everywhere
-def test_runner_keeps_what_is_fenced_and_stops_the_rest(stand: Stand, place: str, tmp_path: Path) -> None:
-    kept = stand.begun(job_of(place))
-    other = stand.begun("unfenced_async" if place == "asyncio" else "unfenced")
-    assert stand.runner.suspend() == [kept]
-    assert stand.outcome(other).how == How.LOST
-    assert stand.runner.room() == 0
-    (tmp_path / "go").touch()
-    said(tmp_path / "begins.1")
-    stand.trust()
-    until(lambda: stand.runner.room() > 0, LONG_S, "there is trust again")
-    RUNTIME.sleep(0.2)
-    assert not (tmp_path / "wrote.1").exists(), "it is still suspended, for nobody has resumed it"
-    assert stand.runner.suspend() == [kept]
-    stand.trust()
-    stand.runner.resume([(kept.run_id, kept.token)])
-    assert stand.outcome(kept).how == How.SUCCEEDED
-
-
-@everywhere
-@pytest.mark.parametrize("why", [StopReason.LOST, StopReason.CANCELLED])
-def test_suspended_run_can_be_stopped(stand: Stand, place: str, why: StopReason) -> None:
-    kept = stand.begun(job_of(place))
-    stand.runner.suspend()
-    stand.runner.stop(kept.run_id, kept.token, why)
-    assert stand.outcome(kept).how == str(why)
-    stand.trust()
-    assert stand.runner.suspend() == []
-
-
-@everywhere
-def test_loss_ends_what_is_suspended(stand: Stand, place: str) -> None:
-    kept = stand.begun(job_of(place))
-    stand.runner.suspend()
-    stand.runner.lose()
-    assert stand.outcome(kept).how == How.LOST
-
-
-@everywhere
-def test_trust_that_runs_out_unspoken_does_not_stop_what_is_fenced(place: str, tmp_path: Path) -> None:
-    stand = Stand(make_runner(place, None))
-    ends_at = RUNTIME.monotonic() + 6.0
-    stand.start(slots=2, trust_s=6.0)
-    kept = _begun(stand, job_of(place), tmp_path)
-    until(lambda: RUNTIME.monotonic() > ends_at + 0.5, LONG_S, "trust ran out")
-    (tmp_path / "go").touch()
-    said(tmp_path / "begins.1")
-    RUNTIME.sleep(1.0)  # a guardian would have acted by now, and a watcher
-    stand.collect()
-    assert stand.outcomes == {}
-    assert stand.runner.suspend() == [kept]
-    stand.trust()
-    assert not (tmp_path / "wrote.1").exists()
-    stand.runner.resume([(kept.run_id, kept.token)])
-    assert stand.outcome(kept).how == How.SUCCEEDED
-    stand.runner.close(0)
-
-
-def test_trust_binds_a_worker_again_after_a_fenced_run(tmp_path: Path) -> None:
-    stand = Stand(make_runner("process", None, slots=1))
-    stand.start(slots=1, trust_s=8.0)
-    ends_at = stand.trust(8.0)
-    kept = _begun(stand, "checks", tmp_path)
-    (tmp_path / "go").touch()
-    assert stand.outcome(kept).how == How.SUCCEEDED
-    stand.submit("unfenced", folder=str(tmp_path))
-    pid = int(said(tmp_path / "unfenced.1"))
-    assert pid == int(said(tmp_path / "began.1")), "it is the same worker"
-    assert gone(pid) < ends_at
-    stand.runner.close(0)
-
-
-@pytest.fixture
-def supervisor(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen([sys.executable, "-m", "tests.engine.suspended_supervisor", str(tmp_path)])
-    yield process
-    process.kill()
-    process.wait()
-
-
-def test_worker_of_a_stopped_supervisor_waits_for_it(supervisor: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    pid = int(said(tmp_path / "began.1"))
-    settle_in(tmp_path / "began.1")
-    supervisor.send_signal(signal.SIGSTOP)
-    ends_at = float(said(tmp_path / "until"))
-    until(lambda: RUNTIME.monotonic() > ends_at + 1.0, LONG_S, "trust ran out")
-    (tmp_path / "go").touch()
-    said(tmp_path / "begins.1")
-    assert is_alive(pid)
-    assert not (tmp_path / "wrote.1").exists(), "nobody knows whether it may go on"
-    supervisor.send_signal(signal.SIGCONT)
-    assert said(tmp_path / "outcome") == How.SUCCEEDED
-
-
-def test_worker_of_a_killed_supervisor_is_gone_at_once(supervisor: subprocess.Popen[bytes], tmp_path: Path) -> None:
-    pid = int(said(tmp_path / "began.1"))
-    settle_in(tmp_path / "began.1")
-    killed_at = RUNTIME.monotonic()
-    supervisor.kill()
-    assert gone(pid) - killed_at < 3.0
-
-
-def settle_in(began: Path) -> None:
-    """Wait until a run has been executing for long enough to have its worker to itself."""
-    until(lambda: RUNTIME.wall_us() / 1e6 - began.stat().st_mtime > 0.4, LONG_S, "it has been executing for a moment")
