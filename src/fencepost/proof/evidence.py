@@ -1,0 +1,128 @@
+"""All that checkers may look at when everything is over: the history, the ledger's last word, effects, what was due.
+
+Times of the ledger are microseconds since 1970; whatever is not known is left empty, and a checker that needs it then
+says nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencepost.proof.history import History
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A due time that an independent oracle knows of, and the job it is for."""
+
+    schedule: str
+    job: str
+    at_us: int
+
+
+@dataclass(frozen=True, slots=True)
+class RunSeen:
+    """A run as the ledger has it in the end.
+
+    `due_us` is its due time, if it came from a schedule; `from_us` and `ticks`, how many due times, and since when, it
+    stands for. `request_key` is what it was asked for by.
+    """
+
+    id: int
+    job: str
+    state: str
+    schedule: str | None = None
+    due_us: int | None = None
+    from_us: int | None = None
+    ticks: int = 1
+    exclusive_key: str | None = None
+    request_key: str | None = None
+    payload_hash: str | None = None
+    attempts: int = 0
+    crashes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AttemptSeen:
+    """An attempt as the ledger has it: times by the ledger's clock; an end of None is not ended."""
+
+    run_id: int
+    number: int
+    token: int
+    node: str
+    outcome: str | None
+    started_us: int | None
+    ended_us: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Transition:
+    """A change of a run's state, in the order in which they were committed."""
+
+    run_id: int
+    before: str | None
+    after: str
+    token: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Effect:
+    """A committed write, in the order of commits. `resource` is what is fenced, `key` the work that it did."""
+
+    resource: str
+    key: str
+    token: int
+    grant: str
+    run_id: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class JobRules:
+    """What was promised of a job: its overlap, how often it may be tried, how long it pauses before it is."""
+
+    overlap: str
+    retries: int
+    pauses_s: tuple[float, ...] = ()
+    crashes_allowed: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """What the last checker measures against. `quiet_from` is when the last fault had ended, on the history's clock."""
+
+    ttl_s: float
+    poll_s: float
+    quiet_from: float
+    ended_at: float
+    store_was_away: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that is known in the end. `wall_us_at_0` is the true time when the history's clock stood at nought."""
+
+    history: History
+    timing: Timing
+    due: tuple[Due, ...] = ()
+    runs: tuple[RunSeen, ...] = ()
+    attempts: tuple[AttemptSeen, ...] = ()
+    transitions: tuple[Transition, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    jobs: Mapping[str, JobRules] = field(default_factory=dict)
+    wall_us_at_0: int = 0
+    tokens_are_durable: bool = True
+    notes: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Violation:
+    """A promise that was broken: by which checker, what, and where to look."""
+
+    checker: str
+    what: str
+    about: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.checker}: {self.what}" + (f" ({self.about})" if self.about else "")

@@ -1,0 +1,82 @@
+"""What was seen to happen, call by call: the raw material of every checker.
+
+A call to a store, a ledger or a resource is two entries: `INVOKE`, then `OK`, `REFUSED` or `UNKNOWN` (no answer came:
+it may have happened, or may yet). A call that has no second entry was cut off by the end of its caller, and is unknown
+too. Everything else, a fault or the beginning of a function, is a single `NOTE`.
+
+`at` is the reading of one clock that all nodes share, virtual in simulation; entries are in its order. What a node
+believes the time to be is not in here.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any
+
+
+class Kind(StrEnum):
+    """What an entry says of its call."""
+
+    INVOKE = "invoke"
+    OK = "ok"
+    REFUSED = "refused"
+    UNKNOWN = "unknown"
+    NOTE = "note"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """One line of a history. `call` joins the entries of one call.
+
+    `name` is the lock, resource, run or key it is about. `token` and `grant` are those it was made with, or those it
+    returned; `store_us` is the store's time if it told.
+    """
+
+    at: float
+    kind: Kind
+    what: str
+    node: str
+    call: int = 0
+    name: str = ""
+    session: str = ""
+    token: int | None = None
+    grant: str = ""
+    store_us: int | None = None
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+class History:
+    """Entries in the order in which they happened."""
+
+    def __init__(self, entries: Iterable[Entry] = ()) -> None:
+        self.entries: list[Entry] = list(entries)
+        self._calls = 0
+
+    def note(self, at: float, what: str, node: str, **more: Any) -> None:
+        """Add something that is no call."""
+        self.entries.append(Entry(at, Kind.NOTE, what, node, **more))
+
+    def invoke(self, at: float, what: str, node: str, **more: Any) -> int:
+        """Add the beginning of a call, and return its number."""
+        self._calls += 1
+        self.entries.append(Entry(at, Kind.INVOKE, what, node, call=self._calls, **more))
+        return self._calls
+
+    def end(self, call: int, at: float, kind: Kind, what: str, node: str, **more: Any) -> None:
+        """Add the end of a call."""
+        self.entries.append(Entry(at, kind, what, node, call=call, **more))
+
+    def of(self, what: str) -> Iterator[Entry]:
+        """Return the entries about one thing."""
+        return (entry for entry in self.entries if entry.what == what)
+
+    def fingerprint(self) -> str:
+        """Return a hash of everything: one seed gives one."""
+        digest = hashlib.sha256()
+        for entry in self.entries:
+            digest.update(json.dumps(asdict(entry), sort_keys=True, default=str).encode())
+        return digest.hexdigest()
