@@ -37,3 +37,4 @@ def server() -> Memory:
 
 class TestMemory(LeaseStoreContract):
     store_name = "memory"
+    ttl_s = 2.0  # this store answers within milliseconds, so that less is waited for

@@ -34,3 +34,4 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Sqlite:
 
 class TestSqlite(LeaseStoreContract):
     store_name = "sqlite"
+    ttl_s = 2.0  # this store answers within milliseconds, so that less is waited for
