@@ -14,8 +14,11 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from fencepost.errors import EffectsMissing, LeaseLost, TransactionTooLong
 from fencepost.fence import quick, terms
+from fencepost.fence.target import target_of
+from fencepost.testing import until
 from tests.fence.grounds import EFFECTS, RUNTIME, Ground, by_django, django_connections, driver_connection, write
 from tests.fence.other_grounds import ground, mariadb, postgres, server_ground, shared_ground, shared_server_ground
+from tests.fence.test_fence_row import short_lived
 from tests.fence.test_transactions import urls
 
 __all__ = ["ground", "mariadb", "postgres", "server_ground", "shared_ground", "shared_server_ground"]
@@ -201,6 +204,26 @@ class TestOnPostgres:
         with pytest.raises(EffectsMissing, match=r"check_fence where .*fencepost effects install"):  # noqa: SIM117
             with run.fence(ground.engine) as tx:
                 write(tx)
+        assert ground.effects() == []
+
+    @pytest.mark.parametrize("is_engine", [True, False])
+    def test_whoever_was_silent_for_too_long_is_told_why_the_connection_is_gone(
+        self, postgres_ground: Ground, is_engine: bool
+    ) -> None:
+        ground = postgres_ground
+        connection = driver_connection(ground.url)
+        source = ground.engine if is_engine else connection
+        with (
+            pytest.raises(Exception, match="idle-in-transaction") as caught,
+            short_lived(ground.run()).fence(source) as tx,
+        ):
+            write(tx)
+            [(pid,)] = target_of(tx).execute("SELECT pg_backend_pid()").rows
+            alive = f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid}"
+            until(lambda: not ground.rows(alive), 10, "the server has ended it")
+            write(tx, 2)
+        assert "the ttl" in caught.value.__notes__[0]
+        connection.close()
         assert ground.effects() == []
 
     def test_a_connection_in_a_pipeline_is_refused(self, postgres_ground: Ground) -> None:

@@ -71,8 +71,7 @@ def _missing(database: Database, there: dict[str, list[str]]) -> Iterator[str]:
         yield from (f"{table.name}.{each.name}" for each in table.columns if each.name not in there[table.name])
     if tables.version not in there:
         yield tables.version
-    if database.dialect.name == "postgresql":
-        yield from (name for name in tables.procedures if not database.read(_procedure(database, name)))
+    yield from (name for name, right in _procedures(database).items() if right is None)
 
 
 def _columns_there(database: Database) -> dict[str, list[str]]:
@@ -90,12 +89,19 @@ def _columns(database: Database, table: str) -> Callable[[Cursor], list[str]]:
     return work
 
 
-def _procedure(database: Database, name: str) -> Callable[[Cursor], Any]:
-    def work(cursor: Cursor) -> Any:
-        cursor.execute("SELECT to_regproc(%s) IS NOT NULL", (_full(database, name),))
-        return cursor.fetchone()[0]
+def _procedures(database: Database) -> dict[str, bool | None]:
+    """Return of each of our procedures whether it may be called, or None if it is not there."""
+    if database.dialect.name != "postgresql":
+        return {}
 
-    return work
+    def work(cursor: Cursor) -> dict[str, bool | None]:
+        found: dict[str, bool | None] = {}
+        for name in tables_of(database).procedures:
+            cursor.execute("SELECT has_function_privilege(to_regproc(%s), 'EXECUTE')", (_full(database, name),))
+            found[name] = cursor.fetchone()[0]
+        return found
+
+    return database.read(work)
 
 
 def _full(database: Database, table: str) -> str:
@@ -109,6 +115,7 @@ def _denied(database: Database, there: dict[str, list[str]]) -> Iterator[str]:
             rights = [right for right in RIGHTS if not _may(database, right, _full(database, table.name), columns[0])]
             if rights:
                 yield f"{', '.join(rights)} on {table.name}"
+    yield from (f"EXECUTE ON PROCEDURE {name}" for name, right in _procedures(database).items() if right is False)
 
 
 def _may(database: Database, right: str, table: str, column: str) -> bool:

@@ -76,15 +76,23 @@ class FencedTransaction:
         if fence is None or database is None:
             return
         try:
-            if not database.ends_in_time():
-                self._source.roll_back()
-                raise self._too_long(fence) from error
-            if kind is None:
-                self._commit(database, fence)
-            else:
-                self._source.roll_back()
+            self._end(database, fence, error)
+        except Exception as failure:
+            self._explain(failure)
+            raise
         finally:
+            if error is not None:
+                self._explain(error)
             self._close(database)
+
+    def _end(self, database: Database, fence: Fence, error: BaseException | None) -> None:
+        if not database.ends_in_time():
+            self._source.roll_back()
+            raise self._too_long(fence) from error
+        if error is None:
+            self._commit(database, fence)
+        else:
+            self._source.roll_back()
 
     def _begins(self, database: Database, fence: Fence) -> bool:
         if self._begins_once(database, fence):
@@ -194,6 +202,14 @@ class FencedTransaction:
             f"a transaction of {fence.what} kept its SQLite file from everybody else for "
             f"{self._terms.sqlite_limit_s:g} s and was rolled back; write less at a time, and wait for nothing inside"
         )
+
+    def _explain(self, error: BaseException) -> None:
+        """A driver only says that its connection is gone."""
+        if trouble_of(error) is Trouble.SILENCED:
+            error.add_note(
+                f"A fenced transaction that stands idle for {self._terms.ttl_s:g} s (the ttl) is ended by the server, "
+                f"so that nobody waits for it; {NOTHING_WRITTEN}"
+            )
 
     def _give_up(self) -> None:
         if self._database is not None:

@@ -17,6 +17,7 @@ class Trouble(Enum):
     NO_TABLE = "there is no such table"
     NO_PROCEDURE = "there is no such procedure"
     NO_SAVEPOINT = "there is no such savepoint"
+    SILENCED = "the server ended a transaction that stood idle"
     OTHER = "something else"
 
 
@@ -31,6 +32,7 @@ _POSTGRES = {
     "42P01": Trouble.NO_TABLE,
     "3F000": Trouble.NO_TABLE,
     "42883": Trouble.NO_PROCEDURE,
+    "25P03": Trouble.SILENCED,
     "3B001": Trouble.NO_SAVEPOINT,
 }
 _MYSQL = {
