@@ -165,6 +165,7 @@ class Mysql(Server):
     def __init__(self) -> None:
         super().__init__()
         self._set: list[str] = []
+        self._has_mark: bool | None = None
 
     def looks_before(self, terms: Terms) -> bool:
         """Where every look takes a lock, a look would make a successor wait for the whole transaction."""
@@ -176,9 +177,14 @@ class Mysql(Server):
         source.target.execute(f"SAVEPOINT {_SAVEPOINT}")
         return not looks or self.looks_before(terms) or self.reads(source, fence)
 
+    def check(self, source: Source, fence: Fence) -> bool:
+        """Look for the mark before that, so that the lock lasts for no round trip more."""
+        self._has_mark = _has_savepoint(source)
+        return super().check(source, fence)
+
     def is_unbroken(self, source: Source) -> bool:
-        """Whether the mark is there."""
-        return _has_savepoint(source)
+        """Whether the mark is there, or was."""
+        return self._has_mark if self._has_mark is not None else _has_savepoint(source)
 
     def begin_raising(self, source: Source, table: str, *, wait_s: float) -> None:
         """In whole seconds, which is all it knows."""
