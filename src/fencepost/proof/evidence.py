@@ -12,6 +12,9 @@ from typing import Any
 
 from fencepost.proof.history import History
 
+# Spelled out once more, so that a slip in the engine's own table is seen.
+FINAL = frozenset({"succeeded", "dead", "cancelled", "skipped", "misfired"})
+
 
 @dataclass(frozen=True, slots=True)
 class Due:
@@ -27,7 +30,8 @@ class RunSeen:
     """A run as the ledger has it in the end.
 
     `due_us` is its due time, if it came from a schedule; `from_us` and `ticks`, how many due times, and since when, it
-    stands for. `request_key` is what it was asked for by.
+    stands for. `request_key` is what it was asked for by. `origin_key` begins with ``tick:`` for what a schedule made;
+    `retry_of` is the run that a person had repeated by this one.
     """
 
     id: int
@@ -42,6 +46,29 @@ class RunSeen:
     payload_hash: str | None = None
     attempts: int = 0
     crashes: int = 0
+    failures: int = 0
+    origin_key: str | None = None
+    retry_of: int | None = None
+    waits_for: str | None = None
+    available_us: int | None = None
+    ended_us: int | None = None
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether it is in a state that nothing leaves."""
+        return self.state in FINAL
+
+    @property
+    def span_us(self) -> tuple[int, int]:
+        """The first and the last due time that it stands for."""
+        due_us = self.due_us or 0
+        return (due_us if self.from_us is None else self.from_us), due_us
+
+    @property
+    def is_tick(self) -> bool:
+        """Whether it is a schedule's own run for its due times; not a back-fill or a repetition of one."""
+        is_own = self.origin_key is None or self.origin_key.startswith("tick:")
+        return is_own and self.retry_of is None and self.schedule is not None and self.due_us is not None
 
 
 @dataclass(frozen=True, slots=True)

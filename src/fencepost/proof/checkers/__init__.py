@@ -1,0 +1,30 @@
+"""The checkers: each reads evidence and says which promise was broken, to whom, and when. Pure, one file for each.
+
+`check_all` asks every one of them. What evidence does not tell they cannot judge; they then say nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from fencepost.proof.checkers import (
+    every_due_time,
+    one_run_per_tick,
+    request_keys,
+    rising_grants,
+    rising_writes,
+    run_graph,
+)
+from fencepost.proof.evidence import Evidence, Violation
+
+Check = Callable[[Evidence], Iterator[Violation]]
+
+CHECKERS: tuple[tuple[str, Check], ...] = tuple(
+    (module.NAME, module.check)
+    for module in (rising_writes, one_run_per_tick, rising_grants, every_due_time, run_graph, request_keys)
+)
+
+
+def check_all(evidence: Evidence) -> list[Violation]:
+    """Ask every checker, and return all that they found."""
+    return [violation for _, check in CHECKERS for violation in check(evidence)]

@@ -1,0 +1,67 @@
+"""2. Per tick: at most one run, one success, and one attempt with a live lease.
+
+A run may stand for a stretch of ticks; stretches of one schedule do not overlap. That an attempt begins only when the
+one before it has ended is seen from the attempts' times, which one ledger gives. Where it has several clocks (SQLite
+under nodes whose clocks differ) ``notes["ledger_slack_s"]`` says by how much they may be apart; the order of commits,
+which needs no clock, is judged by the checker of the graph.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from fencepost.proof.evidence import AttemptSeen, Evidence, RunSeen, Violation
+from fencepost.proof.slack import slack_us
+from fencepost.proof.telling import told_attempt, told_run
+
+NAME = "one run per tick"
+
+
+def check(evidence: Evidence) -> Iterator[Violation]:
+    """Look for ticks with two runs, runs with two successes, and attempts at the same time."""
+    yield from _runs(evidence.runs)
+    attempts = attempts_by_run(evidence.attempts)
+    for run in evidence.runs:
+        yield from _attempts(run, attempts.get(run.id, []), slack_us(evidence))
+
+
+def attempts_by_run(attempts: tuple[AttemptSeen, ...]) -> dict[int, list[AttemptSeen]]:
+    """Return the attempts of each run, in their order."""
+    found: dict[int, list[AttemptSeen]] = defaultdict(list)
+    for attempt in sorted(attempts, key=lambda each: (each.run_id, each.number)):
+        found[attempt.run_id].append(attempt)
+    return found
+
+
+def _runs(runs: tuple[RunSeen, ...]) -> Iterator[Violation]:
+    by_schedule: dict[str, list[RunSeen]] = defaultdict(list)
+    for run in runs:
+        if run.is_tick:
+            by_schedule[run.schedule or ""].append(run)
+    for schedule, ticks in by_schedule.items():
+        ordered = sorted(ticks, key=lambda run: run.span_us)
+        for before, after in pairwise(ordered):
+            if after.span_us[0] <= before.span_us[1]:
+                yield Violation(NAME, f"a tick of {schedule!r} has two runs", f"{told_run(before)}; {told_run(after)}")
+
+
+def _attempts(run: RunSeen, attempts: list[AttemptSeen], slack: int) -> Iterator[Violation]:
+    succeeded = [attempt for attempt in attempts if attempt.outcome == "succeeded"]
+    if len(succeeded) > 1:
+        yield Violation(NAME, f"{told_run(run)} succeeded twice", "; ".join(map(told_attempt, succeeded)))
+    for before, after in pairwise(attempts):
+        both = f"{told_attempt(before)}; {told_attempt(after)}"
+        if after.number == before.number:
+            yield Violation(NAME, f"{told_run(run)} has two attempts of one number", both)
+        if after.token <= before.token:
+            yield Violation(NAME, f"{told_run(run)} was given a token that is not above its last one", both)
+        if _overlap(before, after, slack):
+            yield Violation(NAME, f"{told_run(run)} had two attempts under way at once", both)
+
+
+def _overlap(before: AttemptSeen, after: AttemptSeen, slack: int) -> bool:
+    if before.ended_us is None:
+        return True
+    return after.started_us is not None and after.started_us < before.ended_us - slack

@@ -1,0 +1,47 @@
+"""9. One idempotency key, one run; another payload under the same key is refused.
+
+Requests are calls: `request`, its key as the name, ``detail["payload"]`` what was asked for, and in the answer
+``detail["run"]`` the run that stands for it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from fencepost.proof.calls import Call, calls
+from fencepost.proof.evidence import Evidence, RunSeen, Violation
+from fencepost.proof.telling import told_run
+
+NAME = "request keys"
+
+
+def check(evidence: Evidence) -> Iterator[Violation]:
+    """Compare runs and answers under one key."""
+    runs: dict[str, list[RunSeen]] = defaultdict(list)
+    for run in evidence.runs:
+        if run.request_key is not None:
+            runs[run.request_key].append(run)
+    for key, found in runs.items():
+        if len(found) > 1:
+            yield Violation(NAME, f"key {key!r} has {len(found)} runs", "; ".join(map(told_run, found)))
+    asked: dict[str, list[Call]] = defaultdict(list)
+    for call in calls(evidence.history, "request"):
+        if call.name:
+            asked[call.name].append(call)
+    for key, requests in asked.items():
+        yield from _answers(key, requests, runs.get(key, []))
+
+
+def _answers(key: str, requests: list[Call], runs: list[RunSeen]) -> Iterator[Violation]:
+    accepted = [call for call in requests if call.is_ok]
+    told = "; ".join(map(str, requests[:6]))
+    if len({call.detail.get("run") for call in accepted}) > 1:
+        yield Violation(NAME, f"those who asked under key {key!r} were told of different runs", told)
+    if len({call.detail.get("payload") for call in accepted}) > 1:
+        yield Violation(NAME, f"two payloads were accepted under key {key!r}", told)
+    if accepted and not runs:
+        yield Violation(NAME, f"a request under key {key!r} was acknowledged, and there is no run for it", told)
+    refused = [call for call in requests if call.detail.get("why") == "payload"]
+    if refused and len({call.detail.get("payload") for call in requests}) == 1:
+        yield Violation(NAME, f"a request under key {key!r} was refused though all asked for the same", told)

@@ -1,0 +1,67 @@
+"""1. Writes that a resource accepted never go down in token, and those under one token come from one grant.
+
+Committed effects are judged in the order of their commits. Of writes that are only known as calls, those that do not
+overlap: one that was sent after another was answered came after it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fencepost.proof.calls import Call, calls
+from fencepost.proof.evidence import Effect, Evidence, Violation
+
+NAME = "rising writes"
+
+
+def check(evidence: Evidence) -> Iterator[Violation]:
+    """Compare tokens and grants of accepted writes, resource by resource."""
+    yield from _committed(evidence.effects)
+    writes = [call for call in calls(evidence.history, "write") if call.is_ok and call.token is not None]
+    yield from _answered(writes)
+    yield from _one_grant([(call.name, call.token or 0, call.grant, str(call)) for call in writes])
+
+
+def _committed(effects: tuple[Effect, ...]) -> Iterator[Violation]:
+    highest: dict[str, Effect] = {}
+    for effect in effects:
+        before = highest.get(effect.resource, effect)
+        if effect.token < before.token:
+            yield Violation(
+                NAME,
+                f"{effect.resource!r} accepted {effect.key!r} under token {effect.token} after {before.key!r} under "
+                f"{before.token}: a stale writer was not refused",
+                f"runs {before.run_id} and {effect.run_id}",
+            )
+        else:
+            highest[effect.resource] = effect
+    told = [(each.resource, each.token, each.grant, f"{each.key!r} of run {each.run_id}") for each in effects]
+    yield from _one_grant(told)
+
+
+def _answered(writes: list[Call]) -> Iterator[Violation]:
+    """Judge calls: before each is sent, take in all that were answered until then."""
+    answered = sorted(writes, key=lambda call: call.ended_at)
+    highest: dict[str, Call] = {}
+    position = 0
+    for call in writes:
+        while position < len(answered) and answered[position].ended_at < call.sent_at:
+            last = answered[position]
+            if (last.token or 0) >= (highest.get(last.name, last).token or 0):
+                highest[last.name] = last
+            position += 1
+        before = highest.get(call.name)
+        if before is not None and (call.token or 0) < (before.token or 0):
+            yield Violation(NAME, f"{call.name!r} accepted an older token than before", f"{before}; then {call}")
+
+
+def _one_grant(writes: list[tuple[str, int, str, str]]) -> Iterator[Violation]:
+    first: dict[tuple[str, int], tuple[str, str]] = {}
+    for resource, token, grant, told in writes:
+        owner, before = first.setdefault((resource, token), (grant, told))
+        if owner != grant:
+            yield Violation(
+                NAME,
+                f"{resource!r} accepted two grants under the one token {token}: {owner!r} and {grant!r}",
+                f"{before}; then {told}",
+            )

@@ -1,0 +1,44 @@
+"""By how much clocks may be apart before a checker believes what they say."""
+
+from __future__ import annotations
+
+from fencepost.proof.evidence import Evidence
+
+SECOND_US = 1_000_000
+# A claim is dated when its candidates were looked for; the key of one may be given up only after that.
+DEFAULT_S = 1.0
+
+
+def slack_us(evidence: Evidence) -> int:
+    """Return by how much two times of the ledger may contradict each other: ``notes["ledger_slack_s"]``."""
+    return round(float(evidence.notes.get("ledger_slack_s", DEFAULT_S)) * SECOND_US)
+
+
+def wall_us(evidence: Evidence, at: float) -> int:
+    """Return the true time when the history's clock stood at `at`."""
+    return evidence.wall_us_at_0 + round(at * SECOND_US)
+
+
+def end_us(evidence: Evidence) -> int:
+    """Return the true time when everything was over."""
+    return wall_us(evidence, evidence.timing.ended_at)
+
+
+def quiet_us(evidence: Evidence) -> int:
+    """Return the true time when the last fault had ended."""
+    return wall_us(evidence, evidence.timing.quiet_from)
+
+
+def bound_s(evidence: Evidence) -> float:
+    """Return within which time something due starts when there are no faults."""
+    timing = evidence.timing
+    return (2 * timing.ttl_s if timing.store_was_away else timing.ttl_s) + timing.poll_s + 2.0
+
+
+def settle_s(evidence: Evidence, job: str) -> float:
+    """Return how long a quiet must be for everything due before it to have ended: ``notes["settle_s"]``, or a guess."""
+    if "settle_s" in evidence.notes:
+        return float(evidence.notes["settle_s"])
+    rules = evidence.jobs.get(job)
+    pauses_s = sum(rules.pauses_s) * 1.5 if rules is not None else 0.0
+    return 2 * bound_s(evidence) + evidence.timing.ttl_s + pauses_s + 10.0
