@@ -1,0 +1,70 @@
+"""Reading a ledger as evidence: every run and every attempt, whatever made them, on any database.
+
+A run that stands for a stretch (coalesced late ticks, a stretch that misfired or was skipped) says from when, until
+when and how many. The attempt that is under way has no row of its own yet; it is read from its run, and has no end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import select
+
+from fencepost.ledger.database import Database
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.history import AttemptRow, RunRow
+from fencepost.proof.evidence import AttemptSeen, RunSeen
+
+_REQUEST = "request:"
+
+
+def read_ledger(ledger: Database) -> tuple[tuple[RunSeen, ...], tuple[AttemptSeen, ...]]:
+    """Return all that ran or did not, and all attempts, those under way included, by run and number."""
+    runs, ended = ledger.read(lambda cursor: (_run_rows(ledger, cursor), _attempt_rows(ledger, cursor)))
+    attempts = [_attempt(row) for row in ended] + [_under_way(row) for row in runs if row.state == "running"]
+    attempts.sort(key=lambda each: (each.run_id, each.number))
+    return tuple(map(_run, runs)), tuple(attempts)
+
+
+def _run_rows(ledger: Database, cursor: Cursor) -> list[RunRow]:
+    c = ledger.tables.run.c
+    query = select(*(c[name] for name in RunRow._fields)).order_by(c.id)
+    return [RunRow(*row) for row in ledger.rows(cursor, query)]
+
+
+def _attempt_rows(ledger: Database, cursor: Cursor) -> list[AttemptRow]:
+    c = ledger.tables.attempt.c
+    query: Any = select(*(c[name] for name in AttemptRow._fields))
+    return [AttemptRow(*row) for row in ledger.rows(cursor, query)]
+
+
+def _run(row: RunRow) -> RunSeen:
+    origin = row.origin_key or ""
+    return RunSeen(
+        id=row.id,
+        job=row.job,
+        state=row.state,
+        schedule=row.schedule,
+        due_us=row.due_at,
+        from_us=row.first_due_at,
+        ticks=row.ticks,
+        exclusive_key=row.exclusive_key,
+        request_key=origin.removeprefix(_REQUEST) if origin.startswith(_REQUEST) else None,
+        payload_hash=row.params_hash,
+        attempts=row.attempts,
+        crashes=row.crashes,
+        failures=row.failures,
+        origin_key=row.origin_key,
+        retry_of=row.retry_of,
+        waits_for=row.waits_for,
+        available_us=row.available_at,
+        ended_us=row.ended_at,
+    )
+
+
+def _attempt(row: AttemptRow) -> AttemptSeen:
+    return AttemptSeen(row.run_id, row.number, row.token, row.node or "", row.outcome, row.started_at, row.ended_at)
+
+
+def _under_way(row: RunRow) -> AttemptSeen:
+    return AttemptSeen(row.id, row.attempts, row.token, row.node or "", None, row.started_at, None)
