@@ -1,7 +1,8 @@
-"""Signals of this process, handed to a function while a context lasts."""
+"""Signals: those of this process, handed to a function while a context lasts, and those sent to another."""
 
 from __future__ import annotations
 
+import os
 import signal
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -21,3 +22,12 @@ def on_signals(names: Collection[str], call: Callable[[int], None]) -> Iterator[
     finally:
         for number, previous in before.items():
             signal.signal(number, previous)
+
+
+def send(pid: int, number: int) -> bool:
+    """Send a signal to one process; False if there is none of that number, or it is not ours to signal."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True

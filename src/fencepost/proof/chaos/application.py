@@ -1,0 +1,170 @@
+"""The application of chaos: ten jobs. ``fencepost run fencepost.proof.chaos.application:app`` is a node of it.
+
+Every run that succeeds leaves its effect once, whatever happens to whoever executes it: in the transaction that ends
+the run, under a key, or behind what is on record already. Each job takes another of these ways.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import Connection, Engine, create_engine
+
+from fencepost import App, Run
+from fencepost.core.tick import microseconds
+from fencepost.ledger.urls import LedgerUrl
+from fencepost.proof.chaos.effects import Effects
+from fencepost.proof.chaos.lines import Recorder, recorder_in
+from fencepost.proof.chaos.plan import BY_NAME, CHUNKS
+from fencepost.proof.chaos.variables import FOLDER
+from fencepost.threaded import ThreadedRuntime
+
+app = App()
+_runtime = ThreadedRuntime()
+_place = LedgerUrl.parse(app.settings.url)
+_effects = Effects(_place)
+
+
+@cache
+def _recorder() -> Recorder:
+    return recorder_in(Path(os.environ[FOLDER]), app.settings.name or "node", _runtime)
+
+
+@cache
+def _engine() -> Engine:
+    return create_engine(_place.sqlalchemy(), pool_size=1, pool_pre_ping=True)
+
+
+def _job(function: Callable[..., Any]) -> Callable[..., Any]:
+    planned = BY_NAME[function.__name__]
+    declared: Callable[..., Any] = app.job(planned.schedule, **planned.policy)(function)
+    return declared
+
+
+@contextmanager
+def _seen(run: Run) -> Iterator[str]:
+    """Write down that the function begins and ends; the block gets the name of its work."""
+    due_us = microseconds(run.due_at)
+    detail = {"job": run.job, "tick": due_us, "attempt": run.attempt, "pid": _runtime.process_id()}
+    _recorder().note("begin", node=run.node, name=str(run.id), token=run.token, detail=detail)
+    ended = "raised"
+    try:
+        yield f"{run.job}:{due_us}"
+        ended = "returned"
+    finally:
+        how = {"job": run.job, "tick": due_us, "attempt": run.attempt, "how": ended}
+        _recorder().note("end", node=run.node, name=str(run.id), token=run.token, detail=how)
+
+
+def _write(run: Run, tx: Connection, work: str) -> None:
+    _effects.write(tx, run.fencing, work, run.id)
+
+
+@_job
+def settle(run: Run) -> None:
+    """End within the transaction of the effect."""
+    with _seen(run) as work:
+        _runtime.sleep(0.1)
+        with run.transaction(final=True) as tx:
+            _write(run, tx, work)
+
+
+@_job
+def reconcile(run: Run) -> None:
+    """Take longer than the interval, with the transaction open in the middle of it."""
+    with _seen(run) as work:
+        _runtime.sleep(1.2)
+        with run.transaction(final=True) as tx:
+            _runtime.sleep(1.0)
+            _write(run, tx, work)
+
+
+@_job
+def carry(run: Run) -> None:
+    """Work chunk by chunk; whoever takes over goes on behind the last one."""
+    with _seen(run) as work:
+        for chunk in range(CHUNKS):
+            _runtime.sleep(0.2)
+            run.in_transaction(partial(_unless_done, run, f"{work}#{chunk}"))
+
+
+@_job
+def quote(run: Run) -> None:
+    """Fail at every other attempt."""
+    with _seen(run) as work:
+        if run.attempt % 2 == 1:
+            raise ConnectionError("the exchange did not answer")
+        with run.transaction(final=True) as tx:
+            _write(run, tx, work)
+
+
+@_job
+def newest(run: Run) -> None:
+    """Be replaced by the next one, now and then."""
+    with _seen(run) as work:
+        for _ in range(25 if microseconds(run.due_at) // 2_000_000 % 2 else 3):
+            _runtime.sleep(0.1)
+            run.check()
+        with run.transaction(final=True) as tx:
+            _write(run, tx, work)
+
+
+@_job
+def mail(run: Run) -> None:
+    """Write once by a key, several at a time."""
+    with _seen(run) as work:
+        _runtime.sleep(0.3)
+        with run.transaction() as tx:
+            if run.once(work, tx):
+                _write(run, tx, work)
+
+
+@_job
+def poll(run: Run) -> None:
+    """Be left out when nobody had time for it."""
+    with _seen(run) as work, run.transaction(final=True) as tx:
+        _write(run, tx, work)
+
+
+@_job
+def export(run: Run) -> None:
+    """Write by an engine of one's own."""
+    with _seen(run) as work:
+        _runtime.sleep(0.2)
+        with run.fence(_engine()) as tx:
+            _unless_done(run, work, tx)
+
+
+@_job
+def sweep(run: Run) -> None:
+    """Write once by a key, and then end in another transaction."""
+    with _seen(run) as work:
+        with run.transaction() as tx:
+            if run.once(work, tx):
+                _write(run, tx, work)
+        _runtime.sleep(0.5)
+        run.check()
+
+
+@_job
+async def gather(run: Run) -> None:
+    """Do so on an event loop."""
+    with _seen(run) as work:
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(_ended_by, run, work)
+
+
+def _ended_by(run: Run, work: str) -> None:
+    with run.transaction(final=True) as tx:
+        _write(run, tx, work)
+
+
+def _unless_done(run: Run, work: str, tx: Connection) -> None:
+    if not _effects.has(tx, run.fencing, work):
+        _write(run, tx, work)

@@ -1,0 +1,111 @@
+"""A process that takes locks, holds each for a while, writes behind a fence, and lets go. Until it is ended.
+
+What it asks of the lease store and what it writes is written down, call by call.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy import Engine, create_engine
+from sqlalchemy.exc import DBAPIError
+
+from fencepost.errors import FencepostError, LeaseLost
+from fencepost.leases.lease import Lease
+from fencepost.leases.locks import Locks
+from fencepost.leases.schemes import store_from_url
+from fencepost.ledger.urls import LedgerUrl
+from fencepost.proof.chaos.effects import Effects
+from fencepost.proof.chaos.lines import Recorder, recorder_in
+from fencepost.proof.chaos.plan import LOCKS
+from fencepost.proof.chaos.recording import RecordingStore
+from fencepost.proof.chaos.variables import FOLDER, LEDGER, LOCKS_URL, NAME, TTL
+from fencepost.proof.history import Kind
+from fencepost.threaded import ThreadedRuntime
+
+_WAIT_S = 20.0
+_SHORTEST_S, _LONGEST_S = 0.1, 1.2
+_WRITES = 2
+
+
+class Contender:
+    """One process with a task for each lock."""
+
+    def __init__(
+        self, runtime: ThreadedRuntime, recorder: Recorder, *, locks_url: str, ledger: str, ttl_s: float
+    ) -> None:
+        self._runtime = runtime
+        self._recorder = recorder
+        self._ttl_s = ttl_s
+        place = LedgerUrl.parse(ledger)
+        self._prefix, self._schema = place.prefix, place.schema
+        self._effects = Effects(place)
+        self._engine: Engine = create_engine(place.sqlalchemy(), pool_pre_ping=True, pool_size=len(LOCKS))
+        self._store = RecordingStore(store_from_url(locks_url, runtime), recorder)
+        self._locks = Locks(self._store, runtime=runtime, holder=recorder.node)
+
+    def run(self) -> None:
+        """Contend until the process ends."""
+        while not self._has_started():
+            self._runtime.sleep(0.3)
+        print(f"{self._recorder.node} takes part", flush=True)  # noqa: T201 - its log is looked at
+        tasks = [self._runtime.spawn(f"contend-{name}", partial(self._contend, name)) for name in LOCKS]
+        for task in tasks:
+            task.join()
+
+    def _has_started(self) -> bool:
+        try:
+            self._locks.start()
+        except FencepostError:  # the network is down; it is tried again
+            return False
+        return True
+
+    def _contend(self, name: str) -> None:
+        while True:
+            try:
+                with self._locks.lock(name, ttl=self._ttl_s, wait=_WAIT_S) as lease:
+                    self._hold(lease)
+            except FencepostError:
+                self._runtime.sleep(0.05)  # held, lost, or nobody knows: all of it is on record
+            self._runtime.sleep(0.05 * self._runtime.random())  # let somebody else have it
+
+    def _hold(self, lease: Lease) -> None:
+        share_s = (_SHORTEST_S + (_LONGEST_S - _SHORTEST_S) * self._runtime.random()) / (_WRITES + 1)
+        for number in range(_WRITES):
+            self._runtime.sleep(share_s)
+            self._write(lease, f"{lease.grant_id}:{number}")
+        self._runtime.sleep(share_s)
+
+    def _write(self, lease: Lease, work: str) -> None:
+        """Write behind the fence: that it is not answered is no failure, that it is refused ends the hold."""
+        fields = {"name": lease.name, "token": lease.token, "grant": lease.grant_id, "detail": {"key": work}}
+        call = self._recorder.invoke("write", **fields)
+        try:
+            with lease.fence(self._engine, prefix=self._prefix, schema=self._schema) as tx:
+                self._effects.write(tx, lease.fencing, work)
+        except LeaseLost:
+            self._recorder.end(call, Kind.REFUSED, "write", **fields)
+            raise
+        except (FencepostError, DBAPIError):
+            self._recorder.end(call, Kind.UNKNOWN, "write", **fields)
+        else:
+            self._recorder.end(call, Kind.OK, "write", **fields)
+
+
+def main() -> None:
+    """Contend, as the environment says."""
+    runtime = ThreadedRuntime()
+    recorder = recorder_in(Path(os.environ[FOLDER]), os.environ[NAME], runtime)
+    Contender(
+        runtime,
+        recorder,
+        locks_url=os.environ[LOCKS_URL],
+        ledger=os.environ[LEDGER],
+        ttl_s=float(os.environ[TTL]),
+    ).run()
+
+
+if __name__ == "__main__":
+    main()

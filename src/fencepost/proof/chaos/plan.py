@@ -1,0 +1,55 @@
+"""The ten jobs of chaos: when they are due, and what is promised of each."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.core.retry import Backoff
+from fencepost.core.schedule import Schedule, cron, every
+
+RETRIES = 60  # a cut connection fails an attempt: no run is to be given up because there were many
+CRASH_LIMIT = 100
+BACKOFF = Backoff(base_s=0.2, cap_s=1.0, factor=2.0, jitter=0.25)
+LOCKS = ("chaos-a", "chaos-b", "chaos-c")
+CHUNKS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One job: its name, every how many seconds it is due, and its policy."""
+
+    name: str
+    every_s: int
+    overlap: str
+    by_cron: bool = False
+    more: Mapping[str, Any] | None = None
+
+    @property
+    def schedule(self) -> Schedule:
+        """When it is due. Both ways to say it mean the same instants."""
+        if not self.by_cron:
+            return every(f"{self.every_s}s")
+        return cron("* * * * * *" if self.every_s == 1 else f"*/{self.every_s} * * * * *")
+
+    @property
+    def policy(self) -> dict[str, Any]:
+        """How it is run."""
+        common = {"overlap": self.overlap, "retries": RETRIES, "backoff": BACKOFF, "crash_limit": CRASH_LIMIT}
+        return {**common, "misfire": "all:1000", "timeout": "60s", **(self.more or {})}
+
+
+PLAN = (
+    Planned("settle", 1, "queue", by_cron=True, more={"effects": "fenced"}),
+    Planned("reconcile", 2, "forbid"),
+    Planned("carry", 2, "queue", more={"effects": "fenced", "type": "bulk"}),
+    Planned("quote", 1, "forbid", more={"type": "near-real-time", "misfire": "once"}),
+    Planned("newest", 2, "replace", more={"misfire": "once"}),
+    Planned("mail", 1, "allow"),
+    Planned("poll", 1, "forbid", more={"misfire": "skip", "grace": "1s"}),
+    Planned("export", 2, "queue", by_cron=True, more={"misfire": "once"}),
+    Planned("sweep", 2, "allow", more={"misfire": "once"}),
+    Planned("gather", 2, "queue", more={"effects": "fenced"}),
+)
+BY_NAME = {planned.name: planned for planned in PLAN}

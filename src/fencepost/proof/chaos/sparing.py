@@ -1,0 +1,31 @@
+"""Whom faults spare, and when.
+
+Of the nodes one at a time is left alone, and of the contenders one: so there is always somebody who could take over,
+and how long that takes can be measured. Their turns are long against the ttl, and whoever comes next is well for some
+time before its turn begins: a node that lost sight of the ledger declares nobody dead for a whole ttl.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+_TURN_TTLS = 5.0
+_BEFORE_TTLS = 1.5
+
+
+class Sparing:
+    """The turns of some actors, by name; monotonic readings."""
+
+    def __init__(self, names: Sequence[str], *, ttl_s: float, begins_at: float) -> None:
+        self._names = list(names)
+        self._turn_s = _TURN_TTLS * ttl_s
+        self._before_s = _BEFORE_TTLS * ttl_s
+        self._begins_at = begins_at
+
+    def is_free(self, name: str, now: float, until: float) -> bool:
+        """Whether `name` may suffer something from now until then."""
+        turn = int(max(now - self._begins_at, 0.0) / self._turn_s)
+        if self._names[turn % len(self._names)] == name:
+            return False
+        ahead = (self._names.index(name) - turn) % len(self._names)
+        return until + self._before_s <= self._begins_at + (turn + ahead) * self._turn_s

@@ -1,0 +1,7 @@
+"""The variables by which processes of chaos are told what they need."""
+
+FOLDER = "FENCEPOST_CHAOS_HISTORY"
+NAME = "FENCEPOST_CHAOS_NAME"
+LEDGER = "FENCEPOST_CHAOS_LEDGER"
+LOCKS_URL = "FENCEPOST_CHAOS_LOCKS"
+TTL = "FENCEPOST_CHAOS_TTL"
