@@ -8,8 +8,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from fencepost.proof.checkers import (
+    acknowledged_writes,
+    bulk_once,
+    effects_once,
     every_due_time,
+    limits,
+    lock_register,
     one_run_per_tick,
+    one_trace,
+    prompt_start,
     request_keys,
     rising_grants,
     rising_writes,
@@ -21,7 +28,21 @@ Check = Callable[[Evidence], Iterator[Violation]]
 
 CHECKERS: tuple[tuple[str, Check], ...] = tuple(
     (module.NAME, module.check)
-    for module in (rising_writes, one_run_per_tick, rising_grants, every_due_time, run_graph, request_keys)
+    for module in (
+        rising_writes,
+        one_run_per_tick,
+        rising_grants,
+        every_due_time,
+        run_graph,
+        acknowledged_writes,
+        bulk_once,
+        effects_once,
+        request_keys,
+        limits,
+        prompt_start,
+        one_trace,
+        lock_register,
+    )
 )
 
 

@@ -1,0 +1,91 @@
+"""11. When faults stop, everything due starts within ttl + poll + 2 s (2·ttl if the store was away).
+
+A run may start when it is due (or available), when faults have ended, and when whoever had its exclusive key has ended.
+When it began is read from the history's `begin`, whose clock is true, else from the ledger. What misfired or was
+skipped has no start. ``notes["start_slack_s"]`` is added where nodes have fewer slots than there is work.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from fencepost.proof.checkers.limits import exclusive_key
+from fencepost.proof.evidence import AttemptSeen, Evidence, RunSeen, Violation
+from fencepost.proof.slack import SECOND_US, bound_s, end_us, quiet_us, wall_us
+from fencepost.proof.telling import told_run, told_us
+
+NAME = "prompt start"
+
+
+def check(evidence: Evidence) -> Iterator[Violation]:
+    """Measure from when each run could start to when it did."""
+    bound_us = round((bound_s(evidence) + float(evidence.notes.get("start_slack_s", 0.0))) * SECOND_US)
+    begins = _begins(evidence)
+    holders = _holders(evidence)
+    for run in evidence.runs:
+        if run.waits_for == "person" or (run.has_ended and not run.attempts):
+            continue
+        others = [each for each in holders.get(_key(evidence, run), []) if each.run_id != run.id]
+        yield from _first_start(evidence, run, begins.get(run.id), others, bound_us)
+        yield from _left_lying(evidence, run, others, bound_us)
+
+
+def _key(evidence: Evidence, run: RunSeen) -> str:
+    return exclusive_key(run, evidence.jobs.get(run.job)) or ""
+
+
+def _begins(evidence: Evidence) -> dict[int, int]:
+    """Return when each run first began, by the true clock where that is known."""
+    found: dict[int, int] = {}
+    for attempt in evidence.attempts:
+        if attempt.started_us is not None:
+            found[attempt.run_id] = min(found.get(attempt.run_id, attempt.started_us), attempt.started_us)
+    noted: dict[int, int] = {}
+    for entry in evidence.history.of("begin"):
+        if entry.name.isdigit():
+            noted.setdefault(int(entry.name), wall_us(evidence, entry.at))
+    return found | {run_id: min(at_us, found.get(run_id, at_us)) for run_id, at_us in noted.items()}
+
+
+def _holders(evidence: Evidence) -> dict[str, list[AttemptSeen]]:
+    keys = {run.id: _key(evidence, run) for run in evidence.runs}
+    found: dict[str, list[AttemptSeen]] = defaultdict(list)
+    for attempt in evidence.attempts:
+        if keys.get(attempt.run_id):
+            found[keys[attempt.run_id]].append(attempt)
+    return found
+
+
+def _first_start(
+    evidence: Evidence, run: RunSeen, began_us: int | None, others: list[AttemptSeen], bound_us: int
+) -> Iterator[Violation]:
+    if run.due_us is None or not run.is_tick or began_us is None:
+        return
+    freed_us = max(
+        (each.ended_us for each in others if each.ended_us is not None and each.ended_us <= began_us), default=0
+    )
+    could_us = max(run.due_us, quiet_us(evidence), freed_us)
+    if began_us > could_us + bound_us:
+        yield Violation(
+            NAME,
+            f"{told_run(run)} began {(began_us - could_us) / SECOND_US:.1f} s after it could have; promised are "
+            f"{bound_us / SECOND_US:.1f} s",
+            f"could begin {told_us(could_us)}, began {told_us(began_us)}",
+        )
+
+
+def _left_lying(evidence: Evidence, run: RunSeen, others: list[AttemptSeen], bound_us: int) -> Iterator[Violation]:
+    """Report a run that is still to start in the end, though it could have for long enough."""
+    if run.has_ended or run.state == "running" or any(each.ended_us is None for each in others):
+        return
+    freed_us = max((each.ended_us or 0 for each in others), default=0)
+    available_us = max(run.due_us or 0, run.available_us or 0)
+    could_us = max(available_us, quiet_us(evidence), freed_us)
+    if could_us + bound_us < end_us(evidence):
+        waited_s = (end_us(evidence) - could_us) / SECOND_US
+        yield Violation(
+            NAME,
+            f"{told_run(run)} could start for {waited_s:.1f} s and did not; promised are {bound_us / SECOND_US:.1f} s",
+            f"waits for {run.waits_for}, available {told_us(available_us)}, its key was free {told_us(freed_us)}",
+        )
