@@ -176,11 +176,27 @@ def kind_of(way: str) -> str:
     return {"sqlite3": "sqlite", "psycopg": "postgresql", "pymysql": "mysql"}[way.partition(" ")[0]]
 
 
+_URLS = pytest.StashKey[dict[str, str]]()
+
+
 @pytest.fixture(params=WAYS)
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[EffectPlace]:
-    """A database with the tables of effects, reached by each way."""
-    database = open_database(effects_url(kind_of(request.param), request, tmp_path), RUNTIME)
-    install(database)
+def place(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[EffectPlace]:
+    """A database with the tables of effects, and nothing in them, reached by each way."""
+    kind = kind_of(request.param)
+    module = request.node.getparent(pytest.Module)
+    urls = module.stash.setdefault(_URLS, {})  # making the tables takes longer than a test
+    is_new = kind not in urls
+    if is_new:
+        urls[kind] = effects_url(kind, request, tmp_path_factory.mktemp("effects"))
+    database = open_database(urls[kind], RUNTIME)
+    if is_new:
+        install(database)
     made = EffectPlace(request.param, database)
     yield made
     made.close()
+    try:
+        for table in ("idempotency_key", "checkpoint"):
+            made.execute(f"DELETE FROM T_{table}")
+    except sa.exc.DBAPIError:  # the test has dropped it
+        del urls[kind]
+    made.engine.dispose()
