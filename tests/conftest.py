@@ -1,9 +1,12 @@
 """What all tests share: servers that are not there are left out, plainly; and the table of the lease contract."""
 
+import functools
 import os
 import signal
 from collections.abc import Iterator
+from typing import Any
 
+import pymysql
 import pytest
 
 from testbed.server import Missing
@@ -16,6 +19,20 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 for _name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):  # tests that look at tables say how wide the terminal is
     os.environ.pop(_name, None)
+
+
+_make_context = pymysql.connections.Connection._create_ssl_ctx
+
+
+@functools.cache
+def _shared_context() -> Any:
+    return _make_context(None, {})
+
+
+# Tests connect thousands of times, also by drivers and engines of their own; see `fencepost.core.shared_tls`.
+pymysql.connections.Connection._create_ssl_ctx = lambda self, options: (
+    _make_context(self, options) if options else _shared_context()
+)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -84,7 +84,7 @@ def _new_engine(url: LedgerUrl) -> Engine:
         if is_file
         else {"connect_timeout": max(round(url.timeout_s), 1)}
     )
-    return sqlalchemy.create_engine(
+    engine = sqlalchemy.create_engine(
         url.sqlalchemy(),
         connect_args=arguments,
         poolclass=QueuePool,
@@ -92,3 +92,12 @@ def _new_engine(url: LedgerUrl) -> Engine:
         max_overflow=_MOST_CONNECTIONS,
         pool_pre_ping=not is_file,
     )
+    if url.kind == "mysql":
+        event.listen(engine, "do_connect", _connect_quickly)
+    return engine
+
+
+def _connect_quickly(_: object, __: object, words: Any, options: Any) -> Any:
+    from fencepost.ledger.dialects.mysql import SharingConnection  # noqa: PLC0415 - the driver may be missing
+
+    return SharingConnection(*words, **options)

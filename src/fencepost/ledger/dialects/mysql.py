@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pymysql
 from pymysql.constants import CLIENT, CR, ER
+from pymysql.cursors import Cursor as PlainCursor
 from sqlalchemy import BigInteger, ColumnElement, Table, insert, literal_column
 from sqlalchemy.dialects.mysql.pymysql import dialect as mysql_words
 
+from fencepost.core.shared_tls import SharedTls
 from fencepost.core.urls import PASSED_TO_PYMYSQL
 from fencepost.ledger.dialects.dialect import Cursor, Dialect, Parameters, Trouble, first_line
 from fencepost.ledger.urls import LedgerUrl
@@ -28,6 +30,16 @@ _KILLED = frozenset((1927, 4031, 3169))  # killed, closed for being idle (MySQL)
 _SAID_NO = frozenset((ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1698, 1130, 1862))
 _LACKS_RIGHTS = frozenset((ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR))
 _LACKS_TABLES = frozenset((ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR))
+
+
+if TYPE_CHECKING:
+    _Base = pymysql.connections.Connection[PlainCursor]  # generic only to type checkers
+else:
+    _Base = pymysql.connections.Connection
+
+
+class SharingConnection(SharedTls, _Base):
+    """A connection that is made quickly."""
 
 
 class MysqlDialect(Dialect):
@@ -54,7 +66,7 @@ class MysqlDialect(Dialect):
     def dial(self, timeout_s: float | None = None) -> Any:
         """Connect and set what every connection needs."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        connection = pymysql.connect(**login(self.url, limit_s))
+        connection = SharingConnection(**login(self.url, limit_s))
         try:
             with connection.cursor() as cursor:
                 for setting in _settings(connection, limit_s):

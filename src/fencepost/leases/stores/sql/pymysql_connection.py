@@ -10,6 +10,7 @@ import pymysql
 from pymysql.constants import CLIENT, ER
 from pymysql.cursors import Cursor
 
+from fencepost.core.shared_tls import SharedTls
 from fencepost.leases.stores.sql.backend import CallTimedOut, Ending, Row
 
 FLAGS = CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS
@@ -23,7 +24,7 @@ else:
     _Base = pymysql.connections.Connection
 
 
-class BoundedConnection(_Base):
+class BoundedConnection(SharedTls, _Base):
     """PyMySQL fixes its timeouts at connecting; here they follow the deadline of the call."""
 
     def limit(self, timeout_s: float) -> None:
