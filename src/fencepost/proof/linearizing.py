@@ -1,9 +1,9 @@
 """Whether calls that overlap can be put into one order that explains all answers.
 
-The search is that of Wing and Gong, with memory. Each answered call takes effect at one moment between when it was sent and when it was answered. The search builds an
-order from the left: next may come any call that was sent before every other open one was answered. What was tried once
-(the same calls done, the same state) is not tried again (Lowe), so histories with few calls at a time take time in
-proportion to their length.
+The search is that of Wing and Gong, with memory. Each answered call takes effect at one moment between when it was sent
+and when it was answered. The order is built from the left: next may come any call that was sent before every other open
+one was answered. What was tried once (the same calls done, the same state) is not tried again, so histories with few
+calls at a time take time in proportion to their length.
 
 Time runs along: `at` is the earliest moment that the order so far allows, and a step may ask for a later one, up to
 `until`, when the first open call is answered. Calls that were never answered are not among them; the model lets them

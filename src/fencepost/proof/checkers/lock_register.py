@@ -36,7 +36,7 @@ class Held(NamedTuple):
     """What the register knows of one name. `grant` empty: it is free; None: the store forgot, so it may be anything.
 
     `since` is the last moment at which it certainly was so, `expires_at` the earliest at which it ends by itself.
-    `used` are grants of unanswered calls that have taken effect. `is_closed`: kept closed after a release.
+    `used` are the unanswered calls that have taken effect. `is_closed`: kept closed after a release.
     """
 
     grant: str | None = ""
@@ -44,7 +44,7 @@ class Held(NamedTuple):
     token: int = 0
     since: float = 0.0
     expires_at: float = 0.0
-    used: frozenset[str] = frozenset()
+    used: frozenset[int] = frozenset()
     is_closed: bool = False
 
 
@@ -94,9 +94,8 @@ class _Name:
 
     def _granted(self, held: Held, call: Call, at: float) -> Iterator[tuple[Held, float]]:
         token = call.token or 0
-        if held.grant == call.grant:
-            if held.token in (0, token):
-                yield held._replace(token=token, since=at), at
+        if held.grant == call.grant and held.token == token:
+            yield held._replace(since=at), at
             return
         if self._is_durable and token <= held.token:
             return
@@ -169,7 +168,7 @@ class _Name:
 
     def _taken(self, held: Held, call: Call, at: float) -> Held:
         """Return the register with the caller as its holder; it lives as long as its session was renewed for."""
-        token = max(held.token, self._token_of.get(call.grant) or call.token or 0)
+        token = max(held.token, (call.token if call.is_ok else self._token_of.get(call.grant)) or 0)
         renewed_at = max(
             (each.sent_at for each in self._sessions[call.session] if each.is_ok and each.ended_at <= call.sent_at),
             default=-NEVER,
@@ -183,12 +182,12 @@ class _Name:
         """
         free, freed_at = self._freed(held, at)
         for call in self._unanswered:
-            if call.grant in held.used or call.sent_at > until or freed_at > until:
+            if call.number in held.used or call.sent_at > until or freed_at > until:
                 continue
             if self._is_durable and (self._token_of.get(call.grant) or NEVER) <= free.token:
                 continue
             taken = self._taken(free, call, max(free.since, call.sent_at))
-            yield taken._replace(used=held.used | {call.grant}), max(freed_at, call.sent_at)
+            yield taken._replace(used=held.used | {call.number}), max(freed_at, call.sent_at)
 
     def _forgotten(self, held: Held, at: float, until: float) -> Iterator[tuple[Held, float]]:
         """Return the register as it is, or may be if the store forgot since it was last seen: then it is anything."""
