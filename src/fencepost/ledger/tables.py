@@ -20,6 +20,8 @@ What may surprise:
 
 from __future__ import annotations
 
+import functools
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Column, Float, Index, Integer, MetaData, SmallInteger, String, Table, text
@@ -68,8 +70,8 @@ class Tables:
 
     @staticmethod
     def of(url: LedgerUrl) -> Tables:
-        """Return the tables that `url` names."""
-        return Tables(url.prefix, url.schema)
+        """Return the tables that `url` names, made once."""
+        return _tables(url.prefix, url.schema)
 
     @property
     def all(self) -> tuple[Table, ...]:
@@ -144,6 +146,16 @@ class Tables:
         here.ddl_if(callable_=_has_partial_indexes)
         if whole is not None:
             Index(full, *whole, *columns, unique=unique).ddl_if(callable_=_has_whole_indexes)
+
+
+@functools.lru_cache(maxsize=64)
+def _tables(prefix: str, schema: str | None) -> Tables:
+    return Tables(prefix, schema)
+
+
+@lru_cache(maxsize=64)
+def _tables(prefix: str, schema: str | None) -> Tables:
+    return Tables(prefix, schema)
 
 
 def _node() -> tuple[Column[Any], ...]:
