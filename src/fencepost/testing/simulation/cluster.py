@@ -1,0 +1,251 @@
+"""The simulated cluster: places for nodes, what is in them now, and the stores that they share.
+
+A place keeps its machine, with its clock, while processes come and go in it. A node is put together as an application
+does it (`fencepost.app.composing`), from the same parts, on a simulated Runtime.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+
+from sqlalchemy import event
+from sqlalchemy.exc import SQLAlchemyError
+
+from fencepost.core.events import Event
+from fencepost.core.identity import canonical_json
+from fencepost.core.runs import Claim
+from fencepost.core.schedule import schedule_to_json
+from fencepost.core.timings import Timings
+from fencepost.engine.context import RunContext
+from fencepost.engine.engines import engine_of
+from fencepost.engine.invoke import invoke
+from fencepost.engine.jobs import Jobs
+from fencepost.engine.node import Node, NodeSettings
+from fencepost.engine.requesting import on_record
+from fencepost.engine.runners.outcome import Outcome
+from fencepost.engine.runners.thread import ThreadRunner
+from fencepost.errors import FencepostError
+from fencepost.leases.locks import Locks
+from fencepost.leases.stores.memory import MemoryStore
+from fencepost.ledger.deploys import sync_code
+from fencepost.ledger.jobs import register
+from fencepost.ledger.ledger import Ledger, open_ledger
+from fencepost.ledger.schedule_rows import NewSchedule
+from fencepost.proof.history import History
+from fencepost.testing.simulation.connections import Server, SimDialect
+from fencepost.testing.simulation.hub import Hub, Process
+from fencepost.testing.simulation.jobs import Floor, jobs_on
+from fencepost.testing.simulation.lease_stores import ForgetfulStore, Way
+from fencepost.testing.simulation.ledger_file import LedgerFile
+from fencepost.testing.simulation.runtime import Clock, SimRuntime, StoreRuntime
+from fencepost.testing.simulation.scenario import Scenario
+from fencepost.testing.simulation.weather import GATE, LEASES, Weather
+
+OPERATOR = -1
+_SLOTS = 3
+_GRACE_S = 1.0
+_TRY_AGAIN_AFTER_S = 0.3
+
+
+class Place:
+    """Where one node runs."""
+
+    def __init__(self, slot: int, clock: Clock) -> None:
+        self.slot = slot
+        self.clock = clock
+        self.lives = 0
+        self.generation = 0
+        self.process: Process | None = None
+        self.node: Node | None = None
+        self.close: Callable[[], None] = lambda: None
+
+    @property
+    def is_up(self) -> bool:
+        """Whether a process lives here."""
+        return self.process is not None and not self.process.is_dead
+
+
+class Cluster:
+    """Everything that is simulated."""
+
+    def __init__(self, plan: Scenario, file: LedgerFile) -> None:
+        self.plan = plan
+        self.hub = hub = Hub(plan.seed)
+        self.history = History()
+        self.weather = Weather()
+        self.events: Counter[str] = Counter()
+        self.server = Server(hub, file, self.weather, latency_s=plan.latency_s)
+        self.store_clock = Clock(hub)
+        world = Process("world", 0)
+        self.store_runtime = StoreRuntime(hub, world, self.store_clock)
+        self.leases = MemoryStore(self.store_runtime)
+        self.gate = ForgetfulStore(self.store_runtime) if plan.gate else None
+        self.world = SimRuntime(hub, world, self.store_clock)
+        dice = hub.dice
+        self.places = [
+            Place(slot, Clock(hub, drift=drift, began_at=dice.uniform(0, 1e6), off_us=dice.randrange(-(10**9), 10**9)))
+            for slot, drift in enumerate(plan.drifts)
+        ]
+        self._url = file.url
+        self.desk = self.ledger_of(SimRuntime(hub, Process("operator", 99), Clock(hub)), OPERATOR)
+
+    # -- processes ---------------------------------------------------------------------------------------------------
+
+    def boot(self, place: Place) -> None:
+        """Start a process in a place that is empty."""
+        if place.is_up:
+            return
+        place.lives += 1
+        place.process = process = Process(f"node{place.slot}.{place.lives}", 100 * (place.slot + 1) + place.lives)
+        process.on_death.append(lambda: self.server.drop_all(process))
+        runtime = SimRuntime(self.hub, process, place.clock)
+        self.hub.spawn(process, "main", lambda: self._main(place, runtime))
+
+    def kill(self, place: Place) -> None:
+        """End the process in the middle of whatever it does."""
+        if place.process is not None:
+            self.hub.kill(place.process)
+        place.node = None
+
+    def leave(self, place: Place) -> None:
+        """Let the node leave in good order; called by a task of the world."""
+        process, node, close = place.process, place.node, place.close
+        if process is None or node is None or process.is_dead:
+            return
+
+        def stop() -> None:
+            node.stop(_GRACE_S)
+            close()
+            self.hub.kill(process)
+
+        self.hub.spawn(process, "stopping", stop)
+        give_up_at = self.hub.now + 20.0
+        while self.hub.now < give_up_at and not process.is_dead:
+            self.hub.wait(0.1)
+        self.hub.kill(process)
+        place.node = None
+
+    def _main(self, place: Place, runtime: SimRuntime) -> None:
+        process = runtime.process
+        try:
+            node = self._composed(place, runtime)
+            node.start()
+        except (FencepostError, SQLAlchemyError):
+            self.hub.kill(process)
+            self.hub.spawn(self.world.process, "boot again", partial(self._boot_again, place, process))
+            return
+        place.node = node
+
+    def _boot_again(self, place: Place, after: Process) -> None:
+        self.hub.wait(_TRY_AGAIN_AFTER_S)
+        if place.process is after:
+            self.boot(place)
+
+    # -- a node's parts ----------------------------------------------------------------------------------------------
+
+    def ledger_of(self, runtime: SimRuntime, slot: int) -> Ledger:
+        """Return the ledger as one process reaches it."""
+        ledger = open_ledger(self._url, runtime)
+        ledger.dialect = SimDialect(
+            ledger.url, self.store_runtime, server=self.server, process=runtime.process, slot=slot
+        )
+        return ledger
+
+    def _composed(self, place: Place, runtime: SimRuntime) -> Node:
+        plan = self.plan
+        floor = Floor(self.hub, runtime.process, self.history, runtime.sleep)
+        names = (*plan.jobs, "late") if place.generation else plan.jobs
+        jobs = jobs_on(floor, names)
+        ledger = self.ledger_of(runtime, place.slot)
+        self._open_engine(ledger, runtime.process, place.slot)
+        publish(ledger, jobs, place.generation)
+        locks = self._locks(self.leases, LEASES, place, runtime)
+        gate = None if self.gate is None else self._locks(self.gate, GATE, place, runtime)
+
+        def close() -> None:
+            for each in (locks, gate):
+                if each is not None:
+                    each.close()
+            ledger.close()
+
+        place.close = close
+        return Node(
+            ledger=ledger,
+            locks=locks,
+            gate_locks=gate,
+            jobs=jobs,
+            runners={"sync": self._runner(jobs, runtime, ledger)},
+            runtime=runtime,
+            settings=NodeSettings(
+                name=runtime.process.name,
+                version="simulated",
+                timings=Timings.of(plan.ttl_s),
+                slots=_SLOTS,
+                generation=place.generation,
+                leader=plan.leader,
+                poll_s=plan.poll_s,
+            ),
+            emit=self._emit,
+        )
+
+    def _runner(self, jobs: Jobs, runtime: SimRuntime, ledger: Ledger) -> ThreadRunner:
+        def call(claim: Claim) -> Outcome:
+            return invoke(jobs[claim.job], claim, context)
+
+        runner = ThreadRunner(
+            call,
+            timeouts={name: job.policy.timeout_s for name, job in jobs.items()},
+            runtime=runtime,
+            slots=_SLOTS,
+            fenced=frozenset(name for name, job in jobs.items() if not job.policy.stops_in_doubt),
+            emit=self._emit,
+        )
+        context = RunContext(
+            node=runtime.process.name,
+            runtime=runtime,
+            ledger=lambda: ledger,
+            standing=runner,
+            ttl_s=self.plan.ttl_s,
+        )
+        return runner
+
+    def _locks(self, store: MemoryStore, kind: str, place: Place, runtime: SimRuntime) -> Locks:
+        way = Way(
+            store,
+            hub=self.hub,
+            weather=self.weather,
+            history=self.history,
+            process=runtime.process,
+            slot=place.slot,
+            kind=kind,
+            latency_s=self.plan.latency_s,
+            call_timeout_s=Timings.of(self.plan.ttl_s).call_timeout_s,
+        )
+        return Locks(way, runtime=runtime, holder=runtime.process.name, observers=[self._emit])
+
+    def _open_engine(self, ledger: Ledger, process: Process, slot: int) -> None:
+        """Let SQLAlchemy reach the server too, and connect once while nobody can interrupt: it holds a real lock."""
+        engine = engine_of(ledger)
+        event.listen(engine, "do_connect", lambda *_: self.server.connect(process, slot))
+        self.server.is_instant = True
+        try:
+            with engine.connect():
+                pass
+        finally:
+            self.server.is_instant = False
+
+    def _emit(self, told: Event) -> None:
+        self.events[str(told.what)] += 1
+
+
+def publish(ledger: Ledger, jobs: Jobs, generation: int) -> None:
+    """Put jobs and schedules on record, as an application does when it starts."""
+    register(ledger, [on_record(job) for job in jobs.values()], generation=generation)
+    schedules = [
+        NewSchedule(each.id, job.name, schedule_to_json(each.schedule), canonical_json(each.params))
+        for job in jobs.values()
+        for each in job.schedules
+    ]
+    sync_code(ledger, generation=generation, jobs=list(jobs), schedules=schedules)

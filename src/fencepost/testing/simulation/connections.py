@@ -1,0 +1,299 @@
+"""Connections of simulated processes to the real SQLite file: every statement takes virtual time, and may fail.
+
+A process waits before each statement, and once more after one that others can see (a COMMIT, a statement outside of a
+transaction). Whatever happens in these moments, happens there: the process dies, is paused, the ledger goes away, the
+answer is lost. SQLite itself never waits, for all processes share one thread; who finds the file locked waits here, in
+virtual time, until whoever has it is done.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from greenlet import GreenletExit
+
+from fencepost.ledger.dialects.sqlite import FileReplacedError, SqliteDialect
+from fencepost.ledger.urls import LedgerUrl
+from fencepost.testing.simulation.hub import Hub, Process, Task
+from fencepost.testing.simulation.ledger_file import LedgerFile
+from fencepost.testing.simulation.runtime import SimRuntime
+from fencepost.testing.simulation.weather import AFTER, BEFORE, LATE, LEDGER, SLOW, Shot, Weather
+
+_TIMEOUT_S = 1.0
+_LATE_BY_S = 0.5
+
+
+class Server:
+    """The file as a server that processes talk to."""
+
+    def __init__(self, hub: Hub, file: LedgerFile, weather: Weather, *, latency_s: float) -> None:
+        self.hub = hub
+        self.file = file
+        self.weather = weather
+        self.latency_s = latency_s
+        self.is_instant = False
+        self.statements = 0
+        self.waiting: list[tuple[Task, int]] = []
+        self._open: list[SimConnection] = []
+
+    def connect(self, process: Process, slot: int) -> SimConnection:
+        """Let a process connect."""
+        self.pass_time()
+        if self.weather.is_away(slot, LEDGER):
+            self._hang()
+            raise _broken()
+        connection = SimConnection.__new__(SimConnection)
+        connection.begin_life(self, process, slot)
+        self._open.append(connection)
+        return connection
+
+    def drop_all(self, process: Process | None = None, slot: int | None = None) -> None:
+        """Abort the connections of one process, of one slot, or of everybody."""
+        for connection in list(self._open):
+            if process in (None, connection.process) and slot in (None, connection.slot):
+                connection.abort()
+
+    def forget(self, connection: SimConnection) -> None:
+        """Note that a connection is closed."""
+        if connection in self._open:
+            self._open.remove(connection)
+
+    def pass_time(self) -> None:
+        """Let a message travel."""
+        if self.is_instant:
+            return
+        draw = self.hub.dice.random()
+        self.hub.wait(draw * self.latency_s if draw < 0.97 else draw * 30 * self.latency_s)
+
+    def free(self) -> None:
+        """Tell those who wait for the file that somebody is done with it."""
+        if self.waiting:
+            waiting, self.waiting = self.waiting, []
+            for task, turn in waiting:
+                self.hub.wake(task, turn)
+
+    def _hang(self) -> None:
+        if not self.is_instant:
+            self.hub.wait(_TIMEOUT_S * self.hub.dice.random())
+
+
+class SimConnection(sqlite3.Connection):
+    """A connection as the ledger and SQLAlchemy know it. All it does is passed on to one of the file's."""
+
+    def begin_life(self, server: Server, process: Process, slot: int) -> None:
+        """Instead of opening something."""
+        self.server = server
+        self.process = process
+        self.slot = slot
+        self.identity = None
+        self.raw: sqlite3.Connection | None = server.file.take()
+
+    # -- what drivers offer ------------------------------------------------------------------------------------------
+
+    def cursor(self, *_: Any) -> Any:
+        return SimCursor(self)
+
+    def execute(self, sql: str, parameters: Any = (), /) -> Any:
+        return SimCursor(self).execute(sql, parameters)
+
+    def commit(self) -> None:
+        if self.raw is not None and self.raw.in_transaction:
+            self.perform("COMMIT", lambda raw: raw.execute("COMMIT"))
+
+    def rollback(self) -> None:
+        raw = self.raw
+        if raw is not None and raw.in_transaction:
+            raw.execute("ROLLBACK")
+            self.server.free()
+
+    def close(self) -> None:
+        self.abort()
+
+    def interrupt(self) -> None:
+        """Nothing is ever under way in another thread."""
+
+    def create_function(self, *_: Any, **__: Any) -> None:
+        """SQLAlchemy offers functions that nobody uses here."""
+
+    @property
+    def in_transaction(self) -> bool:
+        return self.raw is not None and self.raw.in_transaction
+
+    @property
+    def isolation_level(self) -> Any:
+        return None
+
+    @isolation_level.setter
+    def isolation_level(self, level: Any) -> None:
+        pass
+
+    # -- what happens ------------------------------------------------------------------------------------------------
+
+    def abort(self) -> None:
+        """Break: what was begun is rolled back, and whoever uses it next is told."""
+        raw, self.raw = self.raw, None
+        if raw is not None:
+            was_writing = raw.in_transaction
+            self.server.file.give_back(raw)
+            self.server.forget(self)
+            if was_writing:
+                self.server.free()
+
+    def perform(self, sql: str, do: Callable[[sqlite3.Connection], Any]) -> Any:
+        """Send a statement, execute it, and wait for the answer."""
+        server = self.server
+        if server.hub.is_over:
+            raise GreenletExit
+        server.statements += 1
+        is_commit = sql == "COMMIT"
+        shot = server.weather.shot(self.slot, LEDGER, is_commit=is_commit)
+        self._travel(shot)
+        if shot is not None and shot.how == BEFORE:
+            self._fail()
+        if shot is not None and shot.how == LATE:
+            self._fail_and_happen(sql, do, is_commit=is_commit)
+        was_begun = self._raw().in_transaction
+        result = self._patiently(do)
+        is_seen = not self._raw().in_transaction
+        if was_begun and is_seen:
+            server.free()
+        if is_seen or shot is not None:
+            server.pass_time()
+        if self.raw is None or (shot is not None and (shot.how == AFTER or _is_too_slow(shot))):
+            self._fail()
+        return result
+
+    def _travel(self, shot: Shot | None) -> None:
+        server = self.server
+        if server.weather.is_away(self.slot, LEDGER):
+            self.abort()
+            server._hang()
+            raise _broken()
+        server.pass_time()
+        if shot is not None and shot.how == SLOW:
+            server.hub.wait(min(shot.length_s, _TIMEOUT_S))
+        self._raw()
+
+    def _raw(self) -> sqlite3.Connection:
+        if self.raw is None:
+            raise _broken()
+        return self.raw
+
+    def _fail(self) -> None:
+        self.abort()
+        raise (
+            _broken() if self.server.hub.dice.random() < 0.3 else sqlite3.OperationalError("disk I/O error (simulated)")
+        )
+
+    def _fail_and_happen(self, sql: str, do: Callable[[sqlite3.Connection], Any], *, is_commit: bool) -> None:
+        """Let a COMMIT arrive after its sender has given up; anything else is undone by whoever gives up."""
+        server, raw = self.server, self._raw()
+        if is_commit:
+            self.raw = None
+            server.forget(self)
+
+            def commit() -> None:
+                server.hub.wait(server.hub.dice.random() * _LATE_BY_S)
+                do(raw)
+                server.file.give_back(raw)
+                server.free()
+
+            server.hub.spawn(Process("late", 0), "late commit", commit)
+        server.hub.wait(_TIMEOUT_S * server.hub.dice.random() * 0.3)
+        self._fail()
+
+    def _patiently(self, do: Callable[[sqlite3.Connection], Any]) -> Any:
+        hub = self.server.hub
+        give_up_at = hub.now + _TIMEOUT_S
+        while True:
+            try:
+                return do(self._raw())
+            except sqlite3.OperationalError as error:
+                code = getattr(error, "sqlite_errorcode", 0)  # what we raise ourselves has none
+                if code != sqlite3.SQLITE_BUSY or hub.now >= give_up_at or self.server.is_instant:
+                    raise
+                hub.wait(give_up_at - hub.now, about=self.server.waiting)
+
+
+class SimCursor:
+    """A cursor that has fetched everything when `execute` returns."""
+
+    def __init__(self, connection: SimConnection) -> None:
+        self.connection = connection
+        self.row_factory: Any = None
+        self.arraysize = 1
+        self.description: Any = None
+        self.rowcount = -1
+        self.lastrowid: int | None = None
+        self._rows: list[Any] = []
+        self._next = 0
+
+    def execute(self, sql: str, parameters: Any = (), /) -> SimCursor:
+        return self._do(sql, lambda raw: raw.execute(sql, parameters))
+
+    def executemany(self, sql: str, rows: Any, /) -> SimCursor:
+        listed = list(rows)
+        return self._do(sql, lambda raw: raw.executemany(sql, listed))
+
+    def fetchone(self) -> Any:
+        if self._next >= len(self._rows):
+            return None
+        self._next += 1
+        return self._rows[self._next - 1]
+
+    def fetchmany(self, size: int = 1) -> list[Any]:
+        return [row for _ in range(size) if (row := self.fetchone()) is not None]
+
+    def fetchall(self) -> Sequence[Any]:
+        rows, self._rows = self._rows[self._next :], []
+        self._next = 0
+        return rows
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self.fetchall())
+
+    def close(self) -> None:
+        self._rows = []
+
+    def setinputsizes(self, *_: Any) -> None:
+        """Nothing to set."""
+
+    def _do(self, sql: str, do: Callable[[sqlite3.Connection], Any]) -> SimCursor:
+        def fetch(raw: sqlite3.Connection) -> None:
+            cursor = do(raw)
+            self.description = cursor.description
+            self._rows = cursor.fetchall() if cursor.description is not None else []
+            self._next = 0
+            self.rowcount = cursor.rowcount
+            self.lastrowid = cursor.lastrowid
+
+        self.connection.perform(sql, fetch)
+        return self
+
+
+class SimDialect(SqliteDialect):
+    """SQLite as one simulated process reaches it. Time is the server's."""
+
+    def __init__(self, url: LedgerUrl, clock: SimRuntime, *, server: Server, process: Process, slot: int) -> None:
+        super().__init__(url, clock)
+        self._server = server
+        self._process = process
+        self._slot = slot
+
+    def dial(self, timeout_s: float | None = None) -> Any:
+        """Connect to the simulated server."""
+        return self._server.connect(self._process, self._slot)
+
+    def is_stale(self, connection: Any) -> bool:
+        """Whether it was aborted while nobody used it: that is only found out by using it."""
+        return False
+
+
+def _is_too_slow(shot: Shot) -> bool:
+    return shot.how == SLOW and shot.length_s >= _TIMEOUT_S
+
+
+def _broken() -> FileReplacedError:
+    return FileReplacedError("the connection is gone (simulated)")

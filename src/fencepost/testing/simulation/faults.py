@@ -1,0 +1,137 @@
+"""Making things go wrong, when the plan says so, and putting everything right again in the end."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from fencepost.testing.simulation.cluster import Cluster, Place
+from fencepost.testing.simulation.operators import Operators
+from fencepost.testing.simulation.scenario import Fault
+from fencepost.testing.simulation.weather import GATE, LEASES, LEDGER, Shot
+
+
+class Faults:
+    """Carries out the faults of a plan, each on a task of the world."""
+
+    def __init__(self, cluster: Cluster, operators: Operators) -> None:
+        self._cluster = cluster
+        self._operators = operators
+        self._hub = cluster.hub
+        self._under_way = 0
+        self._is_over = False
+        self._generation = 0
+        self._acts = {
+            "kill": self._kill,
+            "pause": self._pause,
+            "restart": self._restart,
+            "clock step": self._step,
+            "drift": self._drift,
+            "shot": self._shoot,
+            "outage": self._outage,
+            "cut": self._cut,
+            "forget": self._forget,
+            "deploy": self._deploy,
+            "operator": self._press,
+        }
+
+    @property
+    def is_under_way(self) -> bool:
+        """Whether some fault has not come to its end."""
+        return self._under_way > 0
+
+    def begin(self) -> None:
+        """Wait for the time of each."""
+        for fault in self._cluster.plan.faults:
+            self._hub.spawn(self._cluster.world.process, f"fault {fault.kind}", partial(self._happen, fault))
+
+    def end(self) -> None:
+        """Let nothing new go wrong, and put right what is wrong now."""
+        self._is_over = True
+        cluster = self._cluster
+        cluster.weather.clear()
+        for place in cluster.places:
+            if place.process is not None and place.process.is_paused:
+                self._hub.resume(place.process)
+            if not place.is_up:
+                cluster.boot(place)
+
+    def _happen(self, fault: Fault) -> None:
+        self._hub.wait(max(fault.at - self._hub.now, 0.0))
+        if self._is_over:
+            return
+        place = self._cluster.places[fault.slot % len(self._cluster.places)]
+        node = place.process.name if place.process is not None else f"node{place.slot}"
+        detail = {"kind": fault.kind, **fault.to_json()}
+        self._cluster.history.note(self._hub.now, "fault", node, detail=detail)
+        self._under_way += 1
+        try:
+            self._acts[fault.kind](place, fault)
+        finally:
+            self._under_way -= 1
+
+    def _kill(self, place: Place, fault: Fault) -> None:
+        self._cluster.kill(place)
+        self._hub.wait(fault.length_s)
+        if not self._is_over:
+            self._cluster.boot(place)
+
+    def _pause(self, place: Place, fault: Fault) -> None:
+        process = place.process
+        if process is None or process.is_dead or process.is_paused:
+            return
+        self._hub.pause(process)
+        self._hub.wait(fault.length_s)
+        if process.is_paused:
+            self._hub.resume(process)
+
+    def _restart(self, place: Place, fault: Fault) -> None:
+        self._cluster.leave(place)
+        self._hub.wait(fault.length_s)
+        self._cluster.boot(place)
+
+    def _step(self, _: Place, fault: Fault) -> None:
+        self._cluster.store_clock.off_us += round(fault.amount * 1_000_000)
+
+    def _drift(self, place: Place, fault: Fault) -> None:
+        place.clock.drift(fault.amount)
+
+    def _shoot(self, place: Place, fault: Fault) -> None:
+        how, store, *at_commit = fault.word.split()
+        self._cluster.weather.aim(place.slot, store, Shot(how, fault.length_s, at_commit=bool(at_commit)))
+
+    def _outage(self, _: Place, fault: Fault) -> None:
+        self._away(None, fault)
+
+    def _cut(self, place: Place, fault: Fault) -> None:
+        self._away(place.slot, fault)
+
+    def _away(self, slot: int | None, fault: Fault) -> None:
+        weather, stores = self._cluster.weather, fault.word.split()
+        for store in stores:
+            weather.cut(slot, store)
+            if store == LEDGER:
+                self._cluster.server.drop_all(slot=slot)
+        self._hub.wait(fault.length_s)
+        if not self._is_over:
+            for store in stores:
+                weather.mend(slot, store)
+
+    def _forget(self, _: Place, fault: Fault) -> None:
+        if self._cluster.gate is not None:
+            self._cluster.gate.forget(fault.amount)
+
+    def _deploy(self, place: Place, _: Fault) -> None:
+        self._generation += 1
+        self._cluster.leave(place)
+        place.generation = self._generation
+        self._cluster.boot(place)
+
+    def _press(self, _: Place, fault: Fault) -> None:
+        word, job = fault.word.split()
+        self._operators.press(word, job, round(fault.amount))
+        if word == "hold":
+            self._hub.wait(fault.length_s)
+            self._operators.let_go(job)
+
+
+__all__ = ["GATE", "LEASES", "Faults"]

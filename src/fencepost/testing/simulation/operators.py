@@ -1,0 +1,97 @@
+"""People at the simulated cluster: they ask for runs, cancel, repeat, and hold schedules. They repeat what failed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+from fencepost.engine.operations import Operations
+from fencepost.errors import DuplicateRequest, FencepostError, LedgerUnavailable
+from fencepost.proof.history import Kind
+from fencepost.testing.simulation.cluster import Cluster
+
+_BY = "ann"
+_ACCOUNTS = ("a", "b")
+
+
+class Operators:
+    """What people do, each act on a task of its own."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+        self._hub = cluster.hub
+        self._operations = Operations(cluster.desk)
+
+    def begin(self) -> None:
+        """Ask for runs now and then, some of them twice under one key."""
+        for number, at in enumerate(self._cluster.plan.requests):
+            account = _ACCOUNTS[number % 2]
+            self._at(at, partial(self._ask, "account", f"key-{number // 2}", {"account": account}))
+            if number % 2:
+                self._at(at + 0.01, partial(self._ask, "account", f"key-{number // 2}", {"account": account}))
+
+    def press(self, word: str, job: str, number: int) -> None:
+        """Do one thing, on a task of the caller."""
+        try:
+            match word:
+                case "trigger":
+                    params = {"account": _ACCOUNTS[number % 2]} if job == "account" else {}
+                    self._operations.trigger(job, params, by=_BY, again=number == 0)
+                case "cancel":
+                    self._of_newest(job, ("queued", "running", "waiting"), number, self._operations.cancel)
+                case "retry":
+                    self._of_newest(job, ("succeeded", "dead", "skipped"), number, self._operations.retry)
+                case "hold":
+                    self._cluster.desk.pause_schedule(job, by=_BY)
+        except LedgerUnavailable:
+            return
+        except FencepostError:
+            return
+
+    def let_go(self, job: str) -> None:
+        """Resume a schedule, until that was answered."""
+        while True:
+            try:
+                self._cluster.desk.resume_schedule(job, by=_BY)
+            except LedgerUnavailable:
+                self._hub.wait(0.3)
+            except FencepostError:
+                return
+            else:
+                return
+
+    def _of_newest(self, job: str, states: tuple[str, ...], number: int, act: Callable[..., Any]) -> None:
+        found = self._operations.runs(job=job, states=states, limit=3)
+        if found:
+            act(found[min(number, len(found) - 1)].id, by=_BY)
+
+    def _ask(self, job: str, key: str, params: dict[str, Any]) -> None:
+        history, hub = self._cluster.history, self._hub
+        payload = f"{job} {sorted(params.items())}"
+        for _ in range(20):
+            call = history.invoke(hub.now, "request", "operator", name=key, detail={"payload": payload})
+            try:
+                made = self._operations.enqueue(job, params, key=key)
+            except DuplicateRequest:
+                history.end(call, hub.now, Kind.REFUSED, "request", "operator", name=key, detail={"why": "payload"})
+                return
+            except LedgerUnavailable:
+                history.end(call, hub.now, Kind.UNKNOWN, "request", "operator", name=key)
+                hub.wait(0.3)
+                continue
+            except FencepostError:
+                history.end(call, hub.now, Kind.REFUSED, "request", "operator", name=key)
+                hub.wait(0.3)
+                continue
+            history.end(call, hub.now, Kind.OK, "request", "operator", name=key, detail={"run": made.run_id})
+            return
+
+    def _at(self, at: float, act: Callable[[], None]) -> None:
+        hub = self._hub
+
+        def do() -> None:
+            hub.wait(max(at - hub.now, 0.0))
+            act()
+
+        hub.spawn(self._cluster.desk.runtime.process, "person", do)  # type: ignore[attr-defined]

@@ -1,0 +1,183 @@
+"""One simulation from beginning to end: nodes start, things go wrong, then it is quiet, and everything is judged."""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import json
+import sqlite3
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
+
+from fencepost.proof.checkers import check_all
+from fencepost.proof.evidence import Due, Effect, Evidence, Timing, Transition, Violation
+from fencepost.proof.oracle import dues, every_us
+from fencepost.proof.reading import read_ledger
+from fencepost.testing.simulation.cluster import Cluster
+from fencepost.testing.simulation.faults import Faults
+from fencepost.testing.simulation.jobs import EVERY_S, job_rules
+from fencepost.testing.simulation.ledger_file import ledger_file
+from fencepost.testing.simulation.operators import Operators
+from fencepost.testing.simulation.runtime import EPOCH_US
+from fencepost.testing.simulation.scenario import Fault, Scenario, scenario
+
+Patch = Callable[[], AbstractContextManager[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one seed."""
+
+    seed: int
+    violations: tuple[Violation, ...]
+    trace_hash: str
+    evidence: Evidence
+    plan: Scenario
+    counts: Counter[str] = field(default_factory=Counter)
+
+
+def simulate(
+    seed: int,
+    *,
+    faults: tuple[Fault, ...] | None = None,
+    kinds: frozenset[str] | None = None,
+    patch: Patch | None = None,
+) -> Outcome:
+    """Simulate the cluster that `seed` stands for, and let the checkers judge it.
+
+    Args:
+        seed: which cluster, which faults, which order of events.
+        faults: these, instead of those that the seed stands for.
+        kinds: of those that the seed stands for, only these kinds.
+        patch: returns a context in which everything happens: for bugs planted on purpose.
+    """
+    plan = scenario(seed, kinds=kinds)
+    if faults is not None:
+        plan = replace(plan, faults=faults)
+    file = ledger_file()
+    file.empty()
+    with _uncollected(), patch() if patch is not None else nullcontext():
+        cluster = Cluster(plan, file)
+        evidence = _lived(cluster)
+    violations = (*check_all(evidence), *_unexpected(cluster))
+    return Outcome(seed, violations, _trace_hash(cluster, evidence), evidence, plan, _counts(cluster, evidence))
+
+
+@contextmanager
+def _uncollected() -> Iterator[None]:
+    """Collect no garbage meanwhile: when that happens depends on what ran before."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
+def _lived(cluster: Cluster) -> Evidence:
+    plan, hub = cluster.plan, cluster.hub
+    operators = Operators(cluster)
+    going_wrong = Faults(cluster, operators)
+    try:
+        for place in cluster.places:
+            cluster.boot(place)
+        operators.begin()
+        going_wrong.begin()
+        hub.run(plan.faults_until)
+        quiet_from = _calm_down(cluster, going_wrong)
+        hub.run(quiet_from + _quiet_s(plan))
+        ended_at = hub.now
+        for place in cluster.places:
+            hub.spawn(cluster.world.process, "end", lambda place=place: cluster.leave(place))  # type: ignore[misc]
+        hub.run(ended_at + 30.0)
+        return _evidence(cluster, quiet_from, ended_at)
+    finally:
+        hub.over()
+        cluster.server.drop_all()
+
+
+def _calm_down(cluster: Cluster, going_wrong: Faults) -> float:
+    """End all faults, and wait until every place has a node again."""
+    hub = cluster.hub
+    hub.run(max([hub.now, *(fault.until for fault in cluster.plan.faults if fault.kind in ("restart", "operator"))]))
+    going_wrong.end()
+    give_up_at = hub.now + 20.0
+    hub.run(hub.now + 0.5)
+    while hub.now < give_up_at and (going_wrong.is_under_way or any(place.node is None for place in cluster.places)):
+        hub.run(hub.now + 0.1)
+    return hub.now
+
+
+def _quiet_s(plan: Scenario) -> float:
+    bound_s = (2 if plan.is_blind else 1) * plan.ttl_s + plan.poll_s + 2.0
+    return bound_s + 4.0
+
+
+def _evidence(cluster: Cluster, quiet_from: float, ended_at: float) -> Evidence:
+    plan = cluster.plan
+    cluster.server.is_instant = True
+    runs, attempts = read_ledger(cluster.desk)
+    connection = cluster.server.file.take()
+    try:
+        stepped_s = sum(abs(fault.amount) for fault in plan.faults if fault.kind == "clock step")
+        return Evidence(
+            history=cluster.history,
+            timing=Timing(plan.ttl_s, plan.poll_s, quiet_from, ended_at, store_was_away=plan.is_blind),
+            due=tuple(_due(cluster, connection, ended_at)),
+            runs=runs,
+            attempts=attempts,
+            transitions=tuple(
+                Transition(*row)
+                for row in connection.execute("SELECT run_id, before, after, token FROM sim_transition ORDER BY id")
+            ),
+            effects=tuple(
+                Effect(*row)
+                for row in connection.execute(
+                    "SELECT resource, key, token, grant_id, run_id FROM sim_effect ORDER BY id"
+                )
+            ),
+            jobs=job_rules((*plan.jobs, "late")),
+            wall_us_at_0=EPOCH_US + cluster.store_clock.off_us,
+            tokens_are_durable=plan.gate != "forgetful",
+            notes={"ledger_slack_s": 1.0 + stepped_s, "seed": plan.seed, "effects_of": {"pay": "job:pay"}},
+        )
+    finally:
+        cluster.server.file.give_back(connection)
+
+
+def _due(cluster: Cluster, connection: sqlite3.Connection, ended_at: float) -> list[Due]:
+    until_us = EPOCH_US + cluster.store_clock.off_us + round(ended_at * 1_000_000)
+    found: list[Due] = []
+    rows = connection.execute("SELECT id, job, created_at FROM fencepost_schedule ORDER BY id").fetchall()
+    for schedule, job, made_us in rows:
+        found += dues(schedule, job, every_us(EVERY_S[job], after_us=made_us, until_us=until_us))
+    return found
+
+
+def _unexpected(cluster: Cluster) -> list[Violation]:
+    """Return what no checker looks for: tasks that died of an exception."""
+    return [
+        Violation("no task dies", f"{task} of {process} ended by {error!r}", "")
+        for process, task, error in cluster.hub.failures
+    ]
+
+
+def _counts(cluster: Cluster, evidence: Evidence) -> Counter[str]:
+    counts = Counter({"runs": len(evidence.runs), "attempts": len(evidence.attempts), "switches": cluster.hub.switches})
+    counts["statements"] = cluster.server.statements
+    counts["takeovers"] = cluster.events["node died"]
+    counts["effects"] = len(evidence.effects)
+    for fault in cluster.plan.faults:
+        counts[f"fault: {fault.kind}"] += 1
+    return counts
+
+
+def _trace_hash(cluster: Cluster, evidence: Evidence) -> str:
+    digest = hashlib.sha256(evidence.history.fingerprint().encode())
+    for part in (evidence.runs, evidence.attempts, evidence.transitions, evidence.effects):
+        digest.update(repr(part).encode())
+    digest.update(json.dumps([cluster.hub.switches, cluster.server.statements, cluster.hub.now]).encode())
+    return digest.hexdigest()[:16]
