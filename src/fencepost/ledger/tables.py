@@ -21,7 +21,6 @@ What may surprise:
 from __future__ import annotations
 
 import functools
-from functools import lru_cache
 from typing import Any
 
 from sqlalchemy import Column, Float, Index, Integer, MetaData, SmallInteger, String, Table, text
@@ -149,11 +148,6 @@ class Tables:
 
 
 @functools.lru_cache(maxsize=64)
-def _tables(prefix: str, schema: str | None) -> Tables:
-    return Tables(prefix, schema)
-
-
-@lru_cache(maxsize=64)
 def _tables(prefix: str, schema: str | None) -> Tables:
     return Tables(prefix, schema)
 
