@@ -7,7 +7,22 @@ from typing import Annotated, Any
 import typer
 
 import fencepost
-from fencepost.cli import acts, demo, effects, jobs, journal, locks, migrate, nodes, run, runs, schedules, speech, why
+from fencepost.cli import (
+    acts,
+    chaos,
+    demo,
+    effects,
+    jobs,
+    journal,
+    locks,
+    migrate,
+    nodes,
+    run,
+    runs,
+    schedules,
+    speech,
+    why,
+)
 from fencepost.cli.exits import Exit
 from fencepost.errors import ConfigurationError
 
@@ -30,6 +45,7 @@ app = typer.Typer(
 RUN, LOOK, ACT, LOCKS = "Run jobs", "Look", "Act", "Locks"
 app.command("run", rich_help_panel=RUN)(run.run)
 app.command("demo", rich_help_panel=RUN)(demo.demo)
+app.command("chaos", rich_help_panel=RUN)(chaos.chaos)
 app.command("jobs", rich_help_panel=LOOK)(jobs.jobs)
 app.add_typer(schedules.app, name="schedules", rich_help_panel=LOOK)
 app.command("runs", rich_help_panel=LOOK)(runs.runs)

@@ -18,11 +18,13 @@ from sqlalchemy import Connection, Engine, create_engine
 
 from fencepost import App, Run
 from fencepost.core.tick import microseconds
+from fencepost.errors import LeaseLost
 from fencepost.ledger.urls import LedgerUrl
 from fencepost.proof.chaos.effects import Effects
 from fencepost.proof.chaos.lines import Recorder, recorder_in
 from fencepost.proof.chaos.plan import BY_NAME, CHUNKS
 from fencepost.proof.chaos.variables import FOLDER
+from fencepost.proof.history import Kind
 from fencepost.threaded import ThreadedRuntime
 
 app = App()
@@ -62,8 +64,44 @@ def _seen(run: Run) -> Iterator[str]:
         _recorder().note("end", node=run.node, name=str(run.id), token=run.token, detail=how)
 
 
+@contextmanager
+def _told(run: Run, work: str) -> Iterator[None]:
+    """Write down what became of a write: the block ends when its transaction has."""
+    fencing = run.fencing
+    fields = {"name": fencing.key, "token": fencing.token, "grant": fencing.grant_id, "detail": {"key": work}}
+    kind = Kind.UNKNOWN
+    call = _recorder().invoke("write", **fields)
+    try:
+        yield
+        kind = Kind.OK
+    except LeaseLost:
+        kind = Kind.REFUSED
+        raise
+    finally:
+        _recorder().end(call, kind, "write", **fields)
+
+
 def _write(run: Run, tx: Connection, work: str) -> None:
     _effects.write(tx, run.fencing, work, run.id)
+
+
+def _write_at_the_end(run: Run, work: str, *, pause_s: float = 0.0) -> None:
+    """End the run within the transaction of its effect."""
+    with _told(run, work), run.transaction(final=True) as tx:
+        _runtime.sleep(pause_s)
+        _write(run, tx, work)
+
+
+def _write_once(run: Run, work: str) -> None:
+    """Write by a key."""
+    with _told(run, work), run.transaction() as tx:
+        if run.once(work, tx):
+            _write(run, tx, work)
+
+
+def _unless_done(run: Run, work: str, tx: Connection) -> None:
+    if not _effects.has(tx, run.fencing, work):
+        _write(run, tx, work)
 
 
 @_job
@@ -71,8 +109,7 @@ def settle(run: Run) -> None:
     """End within the transaction of the effect."""
     with _seen(run) as work:
         _runtime.sleep(0.1)
-        with run.transaction(final=True) as tx:
-            _write(run, tx, work)
+        _write_at_the_end(run, work)
 
 
 @_job
@@ -80,9 +117,7 @@ def reconcile(run: Run) -> None:
     """Take longer than the interval, with the transaction open in the middle of it."""
     with _seen(run) as work:
         _runtime.sleep(1.2)
-        with run.transaction(final=True) as tx:
-            _runtime.sleep(1.0)
-            _write(run, tx, work)
+        _write_at_the_end(run, work, pause_s=1.0)
 
 
 @_job
@@ -91,7 +126,9 @@ def carry(run: Run) -> None:
     with _seen(run) as work:
         for chunk in range(CHUNKS):
             _runtime.sleep(0.2)
-            run.in_transaction(partial(_unless_done, run, f"{work}#{chunk}"))
+            step = f"{work}#{chunk}"
+            with _told(run, step):
+                run.in_transaction(partial(_unless_done, run, step))
 
 
 @_job
@@ -100,8 +137,7 @@ def quote(run: Run) -> None:
     with _seen(run) as work:
         if run.attempt % 2 == 1:
             raise ConnectionError("the exchange did not answer")
-        with run.transaction(final=True) as tx:
-            _write(run, tx, work)
+        _write_at_the_end(run, work)
 
 
 @_job
@@ -111,8 +147,7 @@ def newest(run: Run) -> None:
         for _ in range(25 if microseconds(run.due_at) // 2_000_000 % 2 else 3):
             _runtime.sleep(0.1)
             run.check()
-        with run.transaction(final=True) as tx:
-            _write(run, tx, work)
+        _write_at_the_end(run, work)
 
 
 @_job
@@ -120,16 +155,14 @@ def mail(run: Run) -> None:
     """Write once by a key, several at a time."""
     with _seen(run) as work:
         _runtime.sleep(0.3)
-        with run.transaction() as tx:
-            if run.once(work, tx):
-                _write(run, tx, work)
+        _write_once(run, work)
 
 
 @_job
 def poll(run: Run) -> None:
     """Be left out when nobody had time for it."""
-    with _seen(run) as work, run.transaction(final=True) as tx:
-        _write(run, tx, work)
+    with _seen(run) as work:
+        _write_at_the_end(run, work)
 
 
 @_job
@@ -137,17 +170,15 @@ def export(run: Run) -> None:
     """Write by an engine of one's own."""
     with _seen(run) as work:
         _runtime.sleep(0.2)
-        with run.fence(_engine()) as tx:
+        with _told(run, work), run.fence(_engine()) as tx:
             _unless_done(run, work, tx)
 
 
 @_job
 def sweep(run: Run) -> None:
-    """Write once by a key, and then end in another transaction."""
+    """Write once by a key, and end well after it."""
     with _seen(run) as work:
-        with run.transaction() as tx:
-            if run.once(work, tx):
-                _write(run, tx, work)
+        _write_once(run, work)
         _runtime.sleep(0.5)
         run.check()
 
@@ -157,14 +188,4 @@ async def gather(run: Run) -> None:
     """Do so on an event loop."""
     with _seen(run) as work:
         await asyncio.sleep(0.3)
-        await asyncio.to_thread(_ended_by, run, work)
-
-
-def _ended_by(run: Run, work: str) -> None:
-    with run.transaction(final=True) as tx:
-        _write(run, tx, work)
-
-
-def _unless_done(run: Run, work: str, tx: Connection) -> None:
-    if not _effects.has(tx, run.fencing, work):
-        _write(run, tx, work)
+        await asyncio.to_thread(_write_at_the_end, run, work)

@@ -12,7 +12,7 @@ from functools import partial
 from fencepost.core.runtime import Runtime
 from fencepost.proof.chaos.cast import Actor, Cast
 from fencepost.proof.chaos.chance import Chance
-from fencepost.proof.chaos.faults import LIKELIHOOD, MODES, Fault, FaultKind, Server
+from fencepost.proof.chaos.faults import EVERYBODY, LIKELIHOOD, MODES, Fault, FaultKind, Server
 from fencepost.proof.chaos.lines import Recorder
 from fencepost.proof.chaos.processes import CONTINUE, KILL, STOP, freeze, thaw, workers_of
 from fencepost.proof.chaos.proxy import Mode, Proxy
@@ -132,10 +132,8 @@ class Director:
                 return
 
     def _try(self, kind: FaultKind, now: float) -> Fault | None:
-        if kind in (FaultKind.RESTART, FaultKind.PROMOTION):
-            return self._harm_server(kind, now)
-        if kind is FaultKind.OUTAGE:
-            return self._black_out(now)
+        if kind in EVERYBODY:
+            return self._black_out(now) if kind is FaultKind.OUTAGE else self._harm_server(kind, now)
         lasting_s = self._lasting_s(kind)
         actor = self._whom(kind, now, now + max(lasting_s, 0.0) + (_RECOVERY_S if "kill" in kind else 0.0))
         if actor is None:
@@ -234,7 +232,7 @@ class Director:
         if kind is FaultKind.PROMOTION and not server.can_promote():
             return None
         fault = Fault(kind, server.line, now, now)
-        self._recorder.note("fault", node=server.line, detail={"kind": "server down"})
+        self._recorder.note("fault", node=server.line, detail={"kind": kind})  # and again when it is over
         if kind is FaultKind.RESTART:
             server.restart()
         else:

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import parse_qsl, urlencode
 
 from fencepost.core.runtime import Runtime
 from fencepost.core.urls import StoreUrl
@@ -78,9 +78,9 @@ def isolated(url: str, prefix: str) -> str:
     if scheme not in (*_SQL, *_SQL_DRIVERS, *_REDIS):
         known = ", ".join((*_SQL, *_REDIS))
         raise InvalidUrl(f"chaos cannot be kept apart from what else is in {scheme}://; it can in: {known}")
-    parts = urlsplit(url)
-    options = dict(parse_qsl(parts.query, keep_blank_values=True))
-    return urlunsplit(parts._replace(query=urlencode({**options, "prefix": prefix}, safe="/,:")))
+    place, _, query = url.partition("?")
+    options = dict(parse_qsl(query, keep_blank_values=True))
+    return f"{place}?{urlencode({**options, 'prefix': prefix}, safe='/,:')}"
 
 
 def _remove_from_sql(url: str, prefix: str, runtime: Runtime) -> None:

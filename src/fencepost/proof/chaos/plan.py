@@ -24,14 +24,20 @@ class Planned:
     every_s: int
     overlap: str
     by_cron: bool = False
+    chunks: int = 0
     more: Mapping[str, Any] | None = None
 
     @property
     def schedule(self) -> Schedule:
         """When it is due. Both ways to say it mean the same instants."""
+        return every(f"{self.every_s}s") if self.cron is None else cron(self.cron)
+
+    @property
+    def cron(self) -> str | None:
+        """The expression by which it is due, if it is by one."""
         if not self.by_cron:
-            return every(f"{self.every_s}s")
-        return cron("* * * * * *" if self.every_s == 1 else f"*/{self.every_s} * * * * *")
+            return None
+        return "* * * * * *" if self.every_s == 1 else f"*/{self.every_s} * * * * *"
 
     @property
     def policy(self) -> dict[str, Any]:
@@ -43,7 +49,7 @@ class Planned:
 PLAN = (
     Planned("settle", 1, "queue", by_cron=True, more={"effects": "fenced"}),
     Planned("reconcile", 2, "forbid"),
-    Planned("carry", 2, "queue", more={"effects": "fenced", "type": "bulk"}),
+    Planned("carry", 2, "queue", chunks=CHUNKS, more={"effects": "fenced", "type": "bulk"}),
     Planned("quote", 1, "forbid", more={"type": "near-real-time", "misfire": "once"}),
     Planned("newest", 2, "replace", more={"misfire": "once"}),
     Planned("mail", 1, "allow"),

@@ -26,17 +26,17 @@ class RecordingStore:
         return self._store.capabilities
 
     def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
-        """Renew, and write down for each grant whether it still hangs on the session."""
-        held = [(grant, self._began("renew", grant)) for grant in grants]
+        """Renew, and write down which grants are gone."""
+        call = self._recorder.invoke("renew", session=session.id)
         try:
             outcome = self._store.renew(session, grants)
         except StoreUnavailable:
-            for grant, call in held:
-                self._ended(call, Kind.UNKNOWN, "renew", grant)
+            self._recorder.end(call, Kind.UNKNOWN, "renew", session=session.id)
             raise
-        gone = outcome.gone if isinstance(outcome, Renewed) else {grant.grant_id for grant in grants}
-        for grant, call in held:
-            self._ended(call, Kind.REFUSED if grant.grant_id in gone else Kind.OK, "renew", grant)
+        if isinstance(outcome, Lost):
+            self._recorder.end(call, Kind.REFUSED, "renew", session=session.id)
+        else:
+            self._recorder.end(call, Kind.OK, "renew", session=session.id, detail={"gone": sorted(outcome.gone)})
         return outcome
 
     def acquire(
@@ -53,7 +53,7 @@ class RecordingStore:
         if isinstance(outcome, Grant):
             self._recorder.end(call, Kind.OK, "acquire", **fields, token=outcome.token)
         else:
-            self._recorder.end(call, Kind.REFUSED, "acquire", **fields)
+            self._recorder.end(call, Kind.REFUSED, "acquire", **fields, detail=_why(outcome))
         return outcome
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
@@ -75,7 +75,11 @@ class RecordingStore:
         return self._store.start()
 
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
-        return self._store.open(holder, ttl_s=ttl_s, call_timeout_s=call_timeout_s)
+        """Open a session, and write down its name."""
+        call = self._recorder.invoke("open")
+        session = self._store.open(holder, ttl_s=ttl_s, call_timeout_s=call_timeout_s)
+        self._recorder.end(call, Kind.OK, "open", session=session.id)
+        return session
 
     def missing(self, grants: Collection[Grant]) -> frozenset[str]:
         return self._store.missing(grants)
@@ -106,6 +110,12 @@ class RecordingStore:
 
     def _ended(self, call: int, kind: Kind, what: str, grant: Grant) -> None:
         self._recorder.end(call, kind, what, **_of(grant))
+
+
+def _why(outcome: Held | AlreadyDone | Lost) -> dict[str, Any]:
+    if isinstance(outcome, Held):
+        return {"why": "held", "held_by": outcome.grant_id} if outcome.grant_id else {"why": "held"}
+    return {"why": "lost" if isinstance(outcome, Lost) else "done"}
 
 
 def _of(grant: Grant) -> dict[str, Any]:

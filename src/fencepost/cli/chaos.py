@@ -1,0 +1,119 @@
+"""``fencepost chaos``: see for yourself, on your own store, what it survives."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from fencepost.cli.drawing import counted, draw_rows, print_json, say, visible
+from fencepost.cli.exits import Exit
+from fencepost.cli.reaching import Json, LedgerUrlOption, ledger_url
+from fencepost.core.duration import seconds, spelled
+from fencepost.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from fencepost.proof.chaos.outcome import Outcome
+
+_LONGEST_MINUTES = 24 * 60.0
+_MOST_TOLD = 20
+
+
+def chaos(
+    *,
+    store: Annotated[
+        str,
+        typer.Option(
+            metavar="URL", help="The lease store to take locks in. Default: beside the ledger.", show_default=False
+        ),
+    ] = "",
+    ledger: LedgerUrlOption = "",
+    nodes: Annotated[int, typer.Option(min=2, max=20, help="How many nodes.")] = 3,
+    minutes: Annotated[float, typer.Option(help="For how long things go wrong.")] = 5.0,
+    ttl: Annotated[str, typer.Option(metavar="DURATION", help="That of nodes and locks.")] = "3s",
+    seed: Annotated[
+        int | None, typer.Option(help="Which faults, in which order; by default others each time.", show_default=False)
+    ] = None,
+    gap: Annotated[str, typer.Option(metavar="DURATION", help="From one fault to the next, on average.")] = "1s",
+    keep: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Leave histories and logs there.", show_default=False)
+    ] = None,
+    remove: Annotated[
+        str,
+        typer.Option(metavar="PREFIX", help="Only remove what a run that was killed has left.", show_default=False),
+    ] = "",
+    as_json: Json = False,
+) -> int:
+    """Kill, stop and cut off real nodes and lock holders on your own store, then check every promise.
+
+    It makes tables and keys of its own, under a random prefix, touches nothing else, and removes them
+    at the end, also after Ctrl-C. Nodes run ten jobs that are due every second or two; other processes
+    contend for locks. Servers are not harmed.
+
+    Exit code 1: a promise was broken. Ctrl-C ends the faults, and checks what happened until then.
+
+    Example: fencepost chaos --ledger postgresql://localhost/test --store redis://localhost --minutes 5
+    """
+    from fencepost.proof.chaos.course import Course, Wishes  # noqa: PLC0415 - only this needs them
+    from fencepost.proof.chaos.namespace import checked_prefix, namespace, new_prefix  # noqa: PLC0415
+    from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
+
+    if not 0 < minutes <= _LONGEST_MINUTES:
+        raise ConfigurationError(f"--minutes {minutes:g} must be more than 0 and at most {_LONGEST_MINUTES:g}")
+    runtime = ThreadedRuntime()
+    prefix = checked_prefix(remove) if remove else new_prefix(runtime)
+    space = namespace(ledger=ledger_url(ledger), store=store or None, prefix=prefix)
+    if remove:
+        space.remove(runtime)
+        return Exit.OK
+    wishes = Wishes(
+        nodes=nodes,
+        seconds=minutes * 60,
+        ttl_s=seconds(ttl, what="--ttl"),
+        seed=int(runtime.random() * 1_000_000) if seed is None else seed,
+        gap_s=seconds(gap, what="--gap"),
+        keep=keep,
+    )
+    outcome = Course(space, wishes, runtime, _teller(as_json=as_json)).run()
+    if as_json:
+        print_json(outcome.to_json())
+    else:
+        draw(outcome)
+    return 1 if outcome.violations else Exit.OK
+
+
+def _teller(*, as_json: bool) -> Callable[[str], None]:
+    """Return where to say what happens: with JSON on standard output, on standard error."""
+
+    def tell(line: str) -> None:
+        print(visible(line), file=sys.stderr if as_json else sys.stdout, flush=True)
+
+    return tell
+
+
+def draw(outcome: Outcome) -> None:
+    """Show it to people."""
+    draw_rows(("fault", "times"), [(kind, str(times)) for kind, times in outcome.by_kind.items()])
+    fires = outcome.fires
+    say(
+        f"\n{counted(len(outcome.faults), 'fault')}. Due {fires.due}: ran {fires.ran}, skipped {fires.skipped}, "
+        f"misfired {fires.misfired}, under way {fires.under_way}; {counted(fires.lost_attempts, 'attempt')} lost. "
+        f"{counted(outcome.grants, 'grant')} of locks, {counted(outcome.effects, 'effect')}.\n"
+    )
+    draw_rows(("checked", "violations"), [(name, str(len(found))) for name, found in outcome.checks.items()])
+    takeover = outcome.to_json()["takeover"]
+    say(
+        f"\nTakeover: {takeover['count']} of them, p50 {_s(takeover['p50_s'])}, p99 {_s(takeover['p99_s'])} "
+        f"(at most {spelled(takeover['bound_s'])}); {takeover['disturbed']['count']} more while nobody was well, the "
+        f"longest {_s(takeover['disturbed']['longest_s'])}."
+    )
+    for violation in outcome.violations[:_MOST_TOLD]:
+        say(f"VIOLATION  {violation}")
+    say(f"Seed {outcome.seed}: " + ("every promise was kept" if not outcome.violations else "THAT IS NOT AS PROMISED"))
+
+
+def _s(value: float | None) -> str:
+    return "–" if value is None else f"{value:.2f} s"

@@ -1,0 +1,239 @@
+"""The course of chaos: prepare, start, do harm, let it calm down, stop, check, remove.
+
+**Promises.** It ends within its minutes and about two more. Whatever happens, processes are ended and the namespace is
+removed, also when it is interrupted; a first Ctrl-C ends the faults and checks what there is, a second one ends it all.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from sqlalchemy import Engine, create_engine
+
+from fencepost.core.runtime import Runtime
+from fencepost.errors import ConfigurationError, FencepostError, LedgerUnavailable
+from fencepost.leases.schemes import store_from_url
+from fencepost.ledger.ledger import Ledger, open_ledger
+from fencepost.ledger.migrations import migrate
+from fencepost.proof.chaos.cast import Cast, Surroundings
+from fencepost.proof.chaos.chance import Chance
+from fencepost.proof.chaos.director import Director
+from fencepost.proof.chaos.effects import Effects
+from fencepost.proof.chaos.faults import Server
+from fencepost.proof.chaos.gathering import POLL_S, SETTLE_S, Ending, gather, is_settled
+from fencepost.proof.chaos.lines import recorder_in
+from fencepost.proof.chaos.namespace import Namespace
+from fencepost.proof.chaos.outcome import Outcome, outcome_of
+from fencepost.proof.chaos.processes import refuse_without_proc
+from fencepost.proof.chaos.proxy import Network, Proxy
+from fencepost.proof.chaos.wiring import Line, server_of
+
+LEDGER, STORE = "ledger", "store"
+LEAST_NODES = 2
+_CONTENDERS = 4
+_STEP_S = 0.05
+_START_WITHIN_S = 90.0
+_CALM_WITHIN_S = 60.0
+_LEAVE_WITHIN_S = 8.0
+
+
+@dataclass(frozen=True, slots=True)
+class Wishes:
+    """What is to be done. `servers` are those that may be harmed, because whoever asks has started them for it."""
+
+    nodes: int = 3
+    seconds: float = 300.0
+    ttl_s: float = 3.0
+    seed: int = 1
+    gap_s: float = 1.0
+    servers: Sequence[Server] = ()
+    keep: Path | None = None  # where histories and logs are left, instead of nowhere
+
+
+@dataclass(slots=True)
+class Course:
+    """One run of chaos in a namespace."""
+
+    space: Namespace
+    wishes: Wishes
+    runtime: Runtime
+    say: Callable[[str], None]
+    _lines: dict[str, Line] = field(default_factory=dict)
+
+    def run(self) -> Outcome:
+        """Do all of it."""
+        self._refuse()
+        with _folder(self.wishes.keep) as folder:
+            network = Network(self.runtime)
+            try:
+                return self._on(network, folder)
+            finally:
+                network.close()
+
+    def _refuse(self) -> None:
+        refuse_without_proc()
+        if self.wishes.nodes < LEAST_NODES:
+            raise ConfigurationError("chaos needs two nodes at least: one is always left alone, to take over")
+
+    def _on(self, network: Network, folder: Path) -> Outcome:
+        self._lines = {LEDGER: self._line(self.space.ledger_url, network)}
+        if self.space.store_url is not None:
+            self._lines[STORE] = self._line(self.space.store_url, network)
+        own = {name: line.connect()[0] for name, line in self._lines.items()}
+        within = Namespace(self.space.prefix, own[LEDGER], own.get(STORE))
+        ledger = open_ledger(own[LEDGER], self.runtime)
+        engine = create_engine(ledger.url.sqlalchemy(), pool_pre_ping=True)
+        try:
+            self._prepare(ledger, engine)
+            return self._play(ledger, engine, folder)
+        finally:
+            engine.dispose()
+            ledger.close()
+            self._remove(within)
+
+    def _line(self, url: str, network: Network) -> Line:
+        server = server_of(url)
+        if server is None:
+            self.say(f"no proxy can stand before {url.partition('://')[0]}://…, so its network stays as it is")
+        return Line(url, server, network)
+
+    def _prepare(self, ledger: Ledger, engine: Engine) -> None:
+        migrate(ledger)
+        Effects(ledger.url).make(engine)
+
+    def _play(self, ledger: Ledger, engine: Engine, folder: Path) -> Outcome:
+        wishes, runtime = self.wishes, self.runtime
+        patience_s = wishes.seconds + _START_WITHIN_S + _CALM_WITHIN_S + SETTLE_S + 2 * _LEAVE_WITHIN_S
+        cast = Cast(runtime, Surroundings(folder, wishes.ttl_s, runtime.monotonic() + patience_s))
+        try:
+            self._engage(cast)
+            self._await_start(cast)
+            wall_us_at_0 = _wall_us_at_0(ledger, runtime)
+            director = self._director(cast, folder)
+            self._harm(director)
+            quiet_from = self._calm(director)
+            ended_at = self._settle(director, ledger, quiet_from, wall_us_at_0)
+        finally:
+            cast.end(_LEAVE_WITHIN_S)
+        was_away = any(fault.hits_everybody for fault in director.faults)
+        evidence = gather(
+            ledger,
+            engine,
+            folder / "history",
+            ttl_s=wishes.ttl_s,
+            ending=Ending(quiet_from, ended_at, wall_us_at_0, was_away),
+            tokens_are_durable=self._are_tokens_durable(),
+        )
+        names = list(cast.actors)
+        return outcome_of(evidence, director.faults, seed=wishes.seed, names=names, fallen=director.fallen)
+
+    def _engage(self, cast: Cast) -> None:
+        for number in range(1, self.wishes.nodes + 1):
+            urls, proxies = self._ways()
+            has_threads = number == self.wishes.nodes  # those cannot be killed, so fences have more to do
+            cast.add_node(
+                f"node-{number}", ledger=urls[LEDGER], leases=urls.get(STORE), proxies=proxies, threads=has_threads
+            )
+        for number in range(1, _CONTENDERS + 1):
+            urls, proxies = self._ways()
+            locks = urls.get(STORE) or Namespace(self.space.prefix, urls[LEDGER], None).locks_url
+            cast.add_contender(f"contender-{number}", ledger=urls[LEDGER], locks=locks, proxies=proxies)
+
+    def _ways(self) -> tuple[dict[str, str], Mapping[str, Proxy]]:
+        ways = {name: line.connect() for name, line in self._lines.items()}
+        urls = {name: url for name, (url, _) in ways.items()}
+        return urls, {name: proxy for name, (_, proxy) in ways.items() if proxy is not None}
+
+    def _await_start(self, cast: Cast) -> None:
+        for actor in cast.actors.values():
+            cast.start(actor)
+        give_up_at = self.runtime.monotonic() + _START_WITHIN_S
+        while coming := [actor for actor in cast.actors.values() if not actor.is_up]:
+            fallen = [actor for actor in coming if not actor.is_alive]
+            if fallen or self.runtime.monotonic() > give_up_at:
+                who = (fallen or coming)[0]
+                raise FencepostError(f"{who.name} did not come to take part; it said last: {who.last_words()}")
+            self.runtime.sleep(_STEP_S)
+        self.say(f"{len(cast.nodes)} nodes and {len(cast.contenders)} contenders take part")
+
+    def _director(self, cast: Cast, folder: Path) -> Director:
+        return Director(
+            cast=cast,
+            lines=self._lines,
+            servers=self.wishes.servers,
+            runtime=self.runtime,
+            recorder=recorder_in(folder / "history", "director", self.runtime),
+            chance=Chance(self.wishes.seed),
+            ttl_s=self.wishes.ttl_s,
+            gap_s=self.wishes.gap_s,
+            say=self.say,
+        )
+
+    def _harm(self, director: Director) -> None:
+        ends_at = self.runtime.monotonic() + self.wishes.seconds
+        try:
+            while self.runtime.monotonic() < ends_at:
+                director.step()
+                self.runtime.sleep(_STEP_S)
+        except KeyboardInterrupt:
+            self.say("no more faults; what happened is checked. Again Ctrl-C: end now")
+
+    def _calm(self, director: Director) -> float:
+        give_up_at = self.runtime.monotonic() + _CALM_WITHIN_S
+        director.step(is_calm=True)
+        while not director.is_well and self.runtime.monotonic() < give_up_at:
+            self.runtime.sleep(_STEP_S)
+            director.step(is_calm=True)
+        return self.runtime.monotonic()
+
+    def _settle(self, director: Director, ledger: Ledger, quiet_from: float, wall_us_at_0: int) -> float:
+        self.say("no more faults; waiting for all that was due until now")
+        until_us = wall_us_at_0 + round(quiet_from * 1_000_000)
+        at_least = quiet_from + 2 * self.wishes.ttl_s + POLL_S + 3.0
+        while (now := self.runtime.monotonic()) < quiet_from + SETTLE_S + 1.0:
+            director.step(is_calm=True)
+            if now >= at_least and _is_settled(ledger, until_us):
+                break
+            self.runtime.sleep(0.3)
+        return self.runtime.monotonic()
+
+    def _are_tokens_durable(self) -> bool:
+        return store_from_url(self.space.locks_url, self.runtime).capabilities.durable_token
+
+    def _remove(self, within: Namespace) -> None:
+        try:
+            within.remove(self.runtime)
+        except (FencepostError, OSError) as error:
+            self.say(f"what chaos made could not be removed: {error}; remove it with --remove {within.prefix}")
+
+
+@contextmanager
+def _folder(keep: Path | None) -> Iterator[Path]:
+    if keep is not None:
+        keep.mkdir(parents=True, exist_ok=True)
+        yield Path(tempfile.mkdtemp(prefix="chaos-", dir=keep))
+        return
+    with tempfile.TemporaryDirectory(prefix="fencepost-chaos-") as folder:
+        yield Path(folder)
+
+
+def _wall_us_at_0(ledger: Ledger, runtime: Runtime) -> int:
+    """Return the ledger's time when our clock stood at nought, from the quickest of some answers."""
+    tries = []
+    for _ in range(5):
+        before = runtime.monotonic()
+        now_us = ledger.now_us()
+        after = runtime.monotonic()
+        tries.append((after - before, now_us - round((before + after) / 2 * 1_000_000)))
+    return min(tries)[1]
+
+
+def _is_settled(ledger: Ledger, until_us: int) -> bool:
+    try:
+        return is_settled(ledger, until_us)
+    except LedgerUnavailable:
+        return False
