@@ -4,8 +4,8 @@
   which this was not promised.
 - ``notes["events"]`` maps a resource to its events: key → whether it was committed. A committed one took effect once,
   one that was rolled back never.
-- ``notes["effects_of"]`` maps a job to the resource in which each of its runs that succeeded left exactly one effect,
-  and each that was never tried none.
+- ``notes["effects_of"]`` maps a job to the resource (None: whichever) in which each of its runs that succeeded left
+  exactly one effect, and each that was never tried none.
 """
 
 from __future__ import annotations
@@ -50,11 +50,12 @@ def _events(evidence: Evidence) -> Iterator[Violation]:
 
 def _of_runs(evidence: Evidence) -> Iterator[Violation]:
     for job, resource in evidence.notes.get("effects_of", {}).items():
-        counts = Counter(effect.run_id for effect in evidence.effects if effect.resource == resource)
+        counts = Counter(effect.run_id for effect in evidence.effects if resource in (None, effect.resource))
+        where = f" in {resource!r}" if resource else ""
         for run in evidence.runs:
             if run.job != job:
                 continue
             if run.state == "succeeded" and counts[run.id] != 1:
-                yield Violation(NAME, f"{told_run(run)} left {counts[run.id]} effects in {resource!r}, not one")
+                yield Violation(NAME, f"{told_run(run)} left {counts[run.id]} effects{where}, not one")
             if run.has_ended and not run.attempts and counts[run.id]:
-                yield Violation(NAME, f"{told_run(run)} was never tried, and left an effect in {resource!r}")
+                yield Violation(NAME, f"{told_run(run)} was never tried, and left an effect{where}")
