@@ -33,14 +33,22 @@ _place = LedgerUrl.parse(app.settings.url)
 _effects = Effects(_place)
 
 
-@cache
+_one_at_a_time = _runtime.lock()
+
+
 def _recorder() -> Recorder:
+    with _one_at_a_time:  # or two threads that begin together get two, and a call would be told to both
+        return _the_recorder()
+
+
+@cache
+def _the_recorder() -> Recorder:
     return recorder_in(Path(os.environ[FOLDER]), app.settings.name or "node", _runtime)
 
 
 @cache
 def _engine() -> Engine:
-    return create_engine(_place.sqlalchemy(), pool_size=1, pool_pre_ping=True)
+    return create_engine(_place.sqlalchemy(), pool_pre_ping=True)
 
 
 def _job(function: Callable[..., Any]) -> Callable[..., Any]:
