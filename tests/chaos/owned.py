@@ -58,6 +58,9 @@ class Owned:
         self.server.start()
         return self
 
+    def is_ready(self) -> bool:
+        return True
+
     def restart(self) -> None:
         self.server.kill()
         self.server.start()
@@ -104,10 +107,8 @@ class _WithFollower(Owned):
         self._making.start()
         return new.host, new.port
 
-    def restart(self) -> None:
-        if self._making is not None:
-            self._making.join(_WITHIN_S)
-        super().restart()
+    def is_ready(self) -> bool:
+        return self._making is None
 
     def close(self) -> None:
         self._is_closed = True

@@ -122,10 +122,11 @@ def settle(run: Run) -> None:
 
 @_job
 def reconcile(run: Run) -> None:
-    """Take longer than the interval, with the transaction open in the middle of it."""
+    """Take longer than the interval now and then, with the transaction open in the middle of it."""
+    is_long = microseconds(run.due_at) // 2_000_000 % 3 == 1
     with _seen(run) as work:
-        _runtime.sleep(1.2)
-        _write_at_the_end(run, work, pause_s=1.0)
+        _runtime.sleep(1.2 if is_long else 0.2)
+        _write_at_the_end(run, work, pause_s=1.0 if is_long else 0.1)
 
 
 @_job
@@ -152,7 +153,7 @@ def quote(run: Run) -> None:
 def newest(run: Run) -> None:
     """Be replaced by the next one, now and then."""
     with _seen(run) as work:
-        for _ in range(25 if microseconds(run.due_at) // 2_000_000 % 2 else 3):
+        for _ in range(25 if microseconds(run.due_at) // 2_000_000 % 3 == 0 else 3):
             _runtime.sleep(0.1)
             run.check()
         _write_at_the_end(run, work)

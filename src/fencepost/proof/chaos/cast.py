@@ -20,7 +20,7 @@ from fencepost.threaded.signals import send
 
 APPLICATION = "fencepost.proof.chaos.application:app"
 CONTENDER = "fencepost.proof.chaos.contender"
-WORKERS = 2
+WORKERS = 3
 _TO_LOG = 'log="$1"; shift; exec "$@" >>"$log" 2>&1'
 _UP = "takes part"
 
@@ -113,7 +113,7 @@ class Cast:
         """Prepare a node."""
         how = ["--threads"] if threads else ["--workers", str(WORKERS)]
         argv = [sys.executable, "-m", "fencepost", "run", APPLICATION, *how, "--grace", "3s"]
-        where = {"FENCEPOST_URL": ledger, "FENCEPOST_NAME": name, "FENCEPOST_SLOTS": str(2 * WORKERS)}
+        where = {"FENCEPOST_URL": ledger, "FENCEPOST_NAME": name, "FENCEPOST_SLOTS": str(WORKERS + 1)}
         self._add(name, argv, where | ({"FENCEPOST_LEASES": leases} if leases else {}), proxies, is_node=True)
 
     def add_contender(self, name: str, *, ledger: str, locks: str, proxies: Mapping[str, Proxy]) -> None:

@@ -27,7 +27,7 @@ from fencepost.proof.chaos.faults import Server
 from fencepost.proof.chaos.gathering import POLL_S, SETTLE_S, Ending, gather, is_settled
 from fencepost.proof.chaos.lines import recorder_in
 from fencepost.proof.chaos.namespace import Namespace
-from fencepost.proof.chaos.outcome import Outcome, outcome_of
+from fencepost.proof.chaos.outcome import Around, Outcome, outcome_of
 from fencepost.proof.chaos.processes import refuse_without_proc
 from fencepost.proof.chaos.proxy import Network, Proxy
 from fencepost.proof.chaos.wiring import Line, server_of
@@ -128,8 +128,8 @@ class Course:
             ending=Ending(quiet_from, ended_at, wall_us_at_0, was_away),
             tokens_are_durable=self._are_tokens_durable(),
         )
-        names = list(cast.actors)
-        return outcome_of(evidence, director.faults, seed=wishes.seed, names=names, fallen=director.fallen)
+        around = Around(tuple(cast.actors), tuple(director.fallen), is_one_file=ledger.url.kind == "sqlite")
+        return outcome_of(evidence, director.faults, seed=wishes.seed, around=around)
 
     def _engage(self, cast: Cast) -> None:
         for number in range(1, self.wishes.nodes + 1):

@@ -229,7 +229,7 @@ class Director:
         if not self._servers:
             return None
         server = self._chance.one_of(self._servers)
-        if kind is FaultKind.PROMOTION and not server.can_promote():
+        if not server.is_ready() or (kind is FaultKind.PROMOTION and not server.can_promote()):
             return None
         fault = Fault(kind, server.line, now, now)
         self._recorder.note("fault", node=server.line, detail={"kind": kind})  # and again when it is over

@@ -88,6 +88,10 @@ class Server(Protocol):
         """What it is to chaos: ``ledger`` or ``store``; one that is both is the ledger."""
         ...
 
+    def is_ready(self) -> bool:
+        """Whether it may be harmed now."""
+        ...
+
     def restart(self) -> None:
         """Kill the server and start it again on the same address; return when it answers."""
         ...

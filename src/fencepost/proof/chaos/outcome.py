@@ -30,6 +30,15 @@ class Fires:
 
 
 @dataclass(frozen=True, slots=True)
+class Around:
+    """Who took part, who ended by itself, and whether all of it was in one file."""
+
+    names: tuple[str, ...]
+    fallen: tuple[str, ...] = ()
+    is_one_file: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """All of it."""
 
@@ -82,15 +91,13 @@ class Outcome:
         }
 
 
-def outcome_of(
-    evidence: Evidence, faults: Sequence[Fault], *, seed: int, names: Sequence[str], fallen: Sequence[str]
-) -> Outcome:
+def outcome_of(evidence: Evidence, faults: Sequence[Fault], *, seed: int, around: Around) -> Outcome:
     """Check everything, and count."""
     ttl_s = evidence.timing.ttl_s
-    taken = takeovers(evidence.history, faults, names=names, ttl_s=ttl_s)
+    taken = takeovers(evidence.history, faults, names=around.names, ttl_s=ttl_s, is_one_file=around.is_one_file)
     checks = {name: tuple(check(evidence)) for name, check in CHECKERS}
     checks["effects"] = tuple(lost_writes(evidence))
-    checks["processes"] = tuple(Violation("processes", each) for each in fallen)
+    checks["processes"] = tuple(Violation("processes", each) for each in around.fallen)
     checks["takeover"] = tuple(_too_slow(taken, ttl_s + GRACE_S))
     granted = [entry for entry in evidence.history.of("acquire") if entry.kind is Kind.OK]
     return Outcome(

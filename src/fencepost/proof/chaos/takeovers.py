@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from fencepost.proof.chaos.faults import KILLS, STOPS, Fault, FaultKind
+from fencepost.proof.chaos.faults import EVERYBODY, KILLS, STOPS, Fault, FaultKind
 from fencepost.proof.chaos.plan import BY_NAME
 from fencepost.proof.history import Entry, History, Kind
 
@@ -50,8 +50,14 @@ class _Hold:
     until: float
 
 
-def takeovers(history: History, faults: Sequence[Fault], *, names: Sequence[str], ttl_s: float) -> list[Takeover]:
-    """Return all takeovers, in the order of faults; `names` are all who took part."""
+def takeovers(
+    history: History, faults: Sequence[Fault], *, names: Sequence[str], ttl_s: float, is_one_file: bool = False
+) -> list[Takeover]:
+    """Return all takeovers, in the order of faults; `names` are all who took part.
+
+    In one file (SQLite), whoever is stopped in the middle of a transaction keeps all others from writing.
+    """
+    general = EVERYBODY | (STOPS | {FaultKind.PAUSE_WORKER} if is_one_file else frozenset())
     starts: dict[str, list[_Hold]] = defaultdict(list)
     for hold in sorted((*_runs(history), *_locks(history)), key=lambda each: each.since):
         starts[hold.what].append(hold)
@@ -61,7 +67,7 @@ def takeovers(history: History, faults: Sequence[Fault], *, names: Sequence[str]
             for what, holds in starts.items():
                 lost, won = _around(holds, fault.at)
                 if lost is not None and won is not None and _is_hit(lost, fault, faults) and _counts(won, fault, ttl_s):
-                    disturbed = _is_disturbed(fault, won, faults, names, ttl_s)
+                    disturbed = _is_disturbed(fault, won, faults, names, ttl_s, general)
                     took_s = won.since - fault.at
                     found.append(Takeover(what, lost.name, won.name, fault.kind, fault.at, took_s, disturbed))
     return found
@@ -119,16 +125,22 @@ def _counts(won: _Hold, fault: Fault, ttl_s: float) -> bool:
     return fault.until - fault.at >= ttl_s + GRACE_S
 
 
-def _is_disturbed(fault: Fault, won: _Hold, faults: Sequence[Fault], names: Sequence[str], ttl_s: float) -> bool:
+def _is_disturbed(
+    fault: Fault,
+    won: _Hold,
+    faults: Sequence[Fault],
+    names: Sequence[str],
+    ttl_s: float,
+    general: Collection[FaultKind],
+) -> bool:
     """Whether servers failed meanwhile, or nobody else was well from beginning to end."""
     sight_s = ttl_s + _SIGHT_S if fault.kind not in _OF_CONTENDERS else 0.0
-    ailing = {
-        other.target if not other.hits_everybody else ""
-        for other in faults
-        if other.kind not in _OF_WORKERS and other.at <= won.since and other.over_at + sight_s >= fault.at
-    }
+    meanwhile = [other for other in faults if other.at <= won.since and other.over_at + sight_s >= fault.at]
+    if any(other.kind in general for other in meanwhile):
+        return True
+    ailing = {other.target for other in meanwhile if other.kind not in _OF_WORKERS}
     others = {name for name in names if _is_contender(name) == _is_contender(fault.target)}
-    return "" in ailing or (fault.kind is not FaultKind.KILL_WORKER and others <= ailing)
+    return fault.kind is not FaultKind.KILL_WORKER and others <= ailing
 
 
 def _is_contender(name: str) -> bool:
