@@ -94,7 +94,7 @@ class Outcome:
 def outcome_of(evidence: Evidence, faults: Sequence[Fault], *, seed: int, around: Around) -> Outcome:
     """Check everything, and count."""
     ttl_s = evidence.timing.ttl_s
-    taken = takeovers(evidence.history, faults, names=around.names, ttl_s=ttl_s, is_one_file=around.is_one_file)
+    taken = takeovers(evidence, faults, names=around.names, is_one_file=around.is_one_file)
     checks = {name: tuple(check(evidence)) for name, check in CHECKERS}
     checks["effects"] = tuple(lost_writes(evidence))
     checks["processes"] = tuple(Violation("processes", each) for each in around.fallen)

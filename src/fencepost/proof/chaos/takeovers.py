@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 from fencepost.proof.chaos.faults import EVERYBODY, KILLS, STOPS, Fault, FaultKind
 from fencepost.proof.chaos.plan import BY_NAME
+from fencepost.proof.evidence import Evidence
 from fencepost.proof.history import Entry, History, Kind
 
 GRACE_S = 2.0  # what a takeover may take beyond the ttl
@@ -51,7 +52,7 @@ class _Hold:
 
 
 def takeovers(
-    history: History, faults: Sequence[Fault], *, names: Sequence[str], ttl_s: float, is_one_file: bool = False
+    evidence: Evidence, faults: Sequence[Fault], *, names: Sequence[str], is_one_file: bool = False
 ) -> list[Takeover]:
     """Return all takeovers, in the order of faults; `names` are all who took part.
 
@@ -59,7 +60,9 @@ def takeovers(
     """
     general = EVERYBODY | (STOPS | {FaultKind.PAUSE_WORKER} if is_one_file else frozenset())
     starts: dict[str, list[_Hold]] = defaultdict(list)
-    for hold in sorted((*_runs(history), *_locks(history)), key=lambda each: each.since):
+    history, ttl_s = evidence.history, evidence.timing.ttl_s
+    lost_ones = {(str(each.run_id), each.token) for each in evidence.attempts if each.outcome == "lost"}
+    for hold in sorted((*_runs(history, lost_ones), *_locks(history)), key=lambda each: each.since):
         starts[hold.what].append(hold)
     found: list[Takeover] = []
     for fault in faults:
@@ -67,7 +70,7 @@ def takeovers(
             for what, holds in starts.items():
                 lost, won = _around(holds, fault.at)
                 if lost is not None and won is not None and _is_hit(lost, fault, faults) and _counts(won, fault, ttl_s):
-                    disturbed = _is_disturbed(fault, won, faults, names, ttl_s, general)
+                    disturbed = _is_disturbed(fault, won, faults, names=names, ttl_s=ttl_s, general=general)
                     took_s = won.since - fault.at
                     found.append(Takeover(what, lost.name, won.name, fault.kind, fault.at, took_s, disturbed))
     return found
@@ -79,11 +82,12 @@ def quantile(values: Sequence[float], share: float) -> float | None:
     return ordered[min(int(share * len(ordered)), len(ordered) - 1)] if ordered else None
 
 
-def _runs(history: History) -> Iterator[_Hold]:
+def _runs(history: History, lost: Collection[tuple[str, int]]) -> Iterator[_Hold]:
+    """Return the runs that began; one that the ledger has not noted as lost had ended before."""
     ends = {(entry.name, entry.token): entry.at for entry in history.of("end")}
     for entry in history.of("begin"):
-        node = entry.node.partition(":")[0]
-        until = ends.get((entry.name, entry.token), float("inf"))
+        node, which = entry.node.partition(":")[0], (entry.name, entry.token or 0)
+        until = ends.get(which, float("inf")) if which in lost else entry.at
         yield _Hold(_key(entry), node, int(entry.detail["pid"]), entry.at, until)
 
 
@@ -129,6 +133,7 @@ def _is_disturbed(
     fault: Fault,
     won: _Hold,
     faults: Sequence[Fault],
+    *,
     names: Sequence[str],
     ttl_s: float,
     general: Collection[FaultKind],
