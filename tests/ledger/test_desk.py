@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from fencepost.errors import LedgerRefused
+from fencepost.errors import LedgerRefused, LedgerUnavailable
 from fencepost.ledger.ledger import Ledger
 
 Opened = Callable[[str], Ledger]
@@ -52,6 +52,23 @@ def test_a_driver_error_is_told_as_a_refusal_and_the_desk_goes_on(ledger: Ledger
         insert(ledger, cursor, 2)
     assert numbers(ledger) == [2]
     desk.rest()
+
+
+def test_what_fails_keeps_nobody_waiting_while_its_error_is_looked_at(ledger: Ledger) -> None:
+    """On SQLite, a statement that is not reset would keep the file locked as long as the traceback has its cursor."""
+    desk = ledger.desk("test")
+    probe = ledger.tables.name("probe")
+    with pytest.raises(LedgerUnavailable) as kept, desk.transaction() as cursor:
+        sql = f"INSERT INTO {probe} (n) VALUES ({ledger.dialect.mark})"
+        cursor.executemany(sql, [(1,), (2,)])
+        cursor.execute(f"SELECT n FROM {probe}")
+        raise ConnectionResetError
+    other = ledger.desk("other")
+    with other.transaction() as cursor:
+        insert(ledger, cursor, 3)
+    assert numbers(ledger) == [3]
+    assert kept.value.__cause__ is not None
+    other.rest()
 
 
 def test_a_desk_used_twice_at_once_says_so(ledger: Ledger) -> None:

@@ -94,13 +94,13 @@ class Desk:
 
     def rest(self) -> None:
         """Close the connection; the next use opens another."""
-        connection, self._connection, self._cursor = self._connection, None, None
+        connection, cursor, self._connection, self._cursor = self._connection, self._cursor, None, None
         if connection is None:
             return
         was_busy, self.is_busy = self.is_busy, True  # whoever forks now must know that the database is being called
         try:
             with suppress(Exception):
-                connection.close()
+                self.dialect.hang_up(connection, cursor)
         finally:
             self.is_busy = was_busy
 

@@ -159,6 +159,10 @@ class Dialect(ABC):
         cursor.execute(f"SELECT {self.now_sql}")
         return int(cursor.fetchone()[0])
 
+    def hang_up(self, connection: Connection, cursor: Cursor | None) -> None:
+        """Close a connection, whatever its cursor is at."""
+        connection.close()
+
     def is_stale(self, connection: Any) -> bool:
         """Whether an idle connection leads nowhere any more, where that can be seen without asking the server."""
         return False

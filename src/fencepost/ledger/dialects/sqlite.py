@@ -93,6 +93,15 @@ class SqliteDialect(Dialect):
         """Begin as a writer, so that nothing read can change before it is acted on."""
         cursor.execute("BEGIN IMMEDIATE")
 
+    def hang_up(self, connection: Any, cursor: Any) -> None:
+        """Close the cursor first: while its last statement is not reset, SQLite keeps the file open, and locked.
+
+        That would last as long as anybody has the cursor, such as the traceback of the error we close it for.
+        """
+        if cursor is not None:
+            cursor.close()
+        connection.close()
+
     def is_stale(self, connection: Any) -> bool:
         """Whether the path leads to another file by now, or to none."""
         return bool(_identity(self.url.path) != connection.identity)
