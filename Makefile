@@ -7,10 +7,12 @@ READY := $(VENV)/.ready
 UV := $(shell command -v uv 2>/dev/null)
 PYTEST_ARGS ?=
 ORDERS ?= full
+MINUTES ?= 5
+PLACES ?= postgres+redis postgres mariadb
 INTERLEAVED := tests/fence/test_interleavings.py tests/ledger/test_hot_interleavings.py tests/leases/test_sql_interleavings.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo stories test interleave check format bench clean
+.PHONY: help setup servers demo stories test interleave chaos check format bench clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -46,6 +48,9 @@ test: $(READY) servers  ## all tests, against real servers
 
 interleave: $(READY) servers  ## every order of statements of two and three sessions, counted
 	@FENCEPOST_INTERLEAVE=$(ORDERS) $(BIN)/python -m pytest -q -n 2 --dist loadscope --timeout 3600 $(INTERLEAVED) $(PYTEST_ARGS)
+
+chaos: $(READY) servers  ## nodes, lock holders, networks and servers are killed, stopped and cut off; then all is checked
+	@$(BIN)/python -m tests.chaos.drive $(PLACES) --minutes $(MINUTES) $(CHAOS_ARGS)
 
 check: $(READY)  ## format, lint, types, direction of imports
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

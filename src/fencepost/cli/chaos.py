@@ -77,12 +77,17 @@ def chaos(
         gap_s=seconds(gap, what="--gap"),
         keep=keep,
     )
-    outcome = Course(space, wishes, runtime, _teller(as_json=as_json)).run()
+    with runtime.on_signals(("TERM",), _interrupt):  # what Ctrl-C does
+        outcome = Course(space, wishes, runtime, _teller(as_json=as_json)).run()
     if as_json:
         print_json(outcome.to_json())
     else:
         draw(outcome)
     return 1 if outcome.violations else Exit.OK
+
+
+def _interrupt(_: int) -> None:
+    raise KeyboardInterrupt
 
 
 def _teller(*, as_json: bool) -> Callable[[str], None]:

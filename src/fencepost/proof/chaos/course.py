@@ -33,8 +33,8 @@ from fencepost.proof.chaos.proxy import Network, Proxy
 from fencepost.proof.chaos.wiring import Line, server_of
 
 LEDGER, STORE = "ledger", "store"
-LEAST_NODES = 2
-_CONTENDERS = 4
+LEAST = 2
+SMALLEST_TTL_S = 1.0
 _STEP_S = 0.05
 _START_WITHIN_S = 90.0
 _CALM_WITHIN_S = 60.0
@@ -46,6 +46,7 @@ class Wishes:
     """What is to be done. `servers` are those that may be harmed, because whoever asks has started them for it."""
 
     nodes: int = 3
+    contenders: int = 4
     seconds: float = 300.0
     ttl_s: float = 3.0
     seed: int = 1
@@ -76,10 +77,15 @@ class Course:
 
     def _refuse(self) -> None:
         refuse_without_proc()
-        if self.wishes.nodes < LEAST_NODES:
-            raise ConfigurationError("chaos needs two nodes at least: one is always left alone, to take over")
+        if min(self.wishes.nodes, self.wishes.contenders) < LEAST:
+            raise ConfigurationError("chaos needs two of everybody at least: one is always left alone, to take over")
+        if self.wishes.ttl_s < SMALLEST_TTL_S:
+            raise ConfigurationError(
+                f"chaos needs a ttl of at least {SMALLEST_TTL_S:g} s: starting a process takes time"
+            )
 
     def _on(self, network: Network, folder: Path) -> Outcome:
+        self.say(f"whatever chaos makes begins with {self.space.prefix}, and is removed at the end")
         self._lines = {LEDGER: self._line(self.space.ledger_url, network)}
         if self.space.store_url is not None:
             self._lines[STORE] = self._line(self.space.store_url, network)
@@ -138,7 +144,7 @@ class Course:
             cast.add_node(
                 f"node-{number}", ledger=urls[LEDGER], leases=urls.get(STORE), proxies=proxies, threads=has_threads
             )
-        for number in range(1, _CONTENDERS + 1):
+        for number in range(1, self.wishes.contenders + 1):
             urls, proxies = self._ways()
             locks = urls.get(STORE) or Namespace(self.space.prefix, urls[LEDGER], None).locks_url
             cast.add_contender(f"contender-{number}", ledger=urls[LEDGER], locks=locks, proxies=proxies)
@@ -188,7 +194,7 @@ class Course:
         while not director.is_well and self.runtime.monotonic() < give_up_at:
             self.runtime.sleep(_STEP_S)
             director.step(is_calm=True)
-        return self.runtime.monotonic()
+        return self.runtime.monotonic()  # whoever is not up by now will not be, and shows in what did not end
 
     def _settle(self, director: Director, ledger: Ledger, quiet_from: float, wall_us_at_0: int) -> float:
         self.say("no more faults; waiting for all that was due until now")
