@@ -50,32 +50,57 @@ def asked(
     Errors are psycopg's own, as `retold` tells them.
     """
     begin = () if has_begun(connection) else (_beginning(connection),)
-    result = _sent(connection, *begin, _written(connection, sql, parameters))
+    result = _outcome(connection, *begin, _written(connection, sql, parameters), retold=retold)
     if result.status in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
-        return _row(result, connection.info.encoding) if result.ntuples else None
-    raise retold(error_from_result(result, encoding=connection.info.encoding))
+        return _row(result, _encoding(connection)) if result.ntuples else None
+    raise retold(_error(connection, result))
 
 
 def commits_after(
     connection: psycopg.Connection[Any], check: str, parameters: Sequence[int | str], *, retold: Retold
-) -> bool:
+) -> bool | Exception:
     """Call the procedure `check` and commit; False if it refuses, and then the transaction has failed.
 
-    Errors as of `asked`.
+    Errors as of `asked`; one that COMMIT itself met is returned, for it says nothing of the check.
     """
     marks = ", ".join(["%s"] * len(parameters))
-    result = _sent(connection, _written(connection, f"CALL {check}({marks})", parameters), b"COMMIT")
+    call = _written(connection, f"CALL {check}({marks})", parameters)
+    result = _outcome(connection, call, b"COMMIT", retold=retold)
     if result.status == ExecStatus.COMMAND_OK:
         return True
+    if connection.pgconn.transaction_status == TransactionStatus.IDLE:  # it was COMMIT that ended the transaction
+        return retold(_error(connection, result))
     if result.error_field(DiagnosticField.SQLSTATE) == _NOT_OURS:
         return False
-    raise retold(error_from_result(result, encoding=connection.info.encoding))
+    raise retold(_error(connection, result))
+
+
+def roll_back(connection: psycopg.Connection[Any]) -> None:
+    """Roll back, also where psycopg would not: in the middle of a block of its own that was never left."""
+    if connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+        _sent(connection, b"ROLLBACK")
+
+
+def _outcome(connection: psycopg.Connection[Any], *statements: bytes, retold: Retold) -> Any:
+    """Send them; what cannot even be sent is retold too."""
+    try:
+        return _sent(connection, *statements)
+    except psycopg.Error as error:
+        raise retold(error) from error
 
 
 def _sent(connection: psycopg.Connection[Any], *statements: bytes) -> Any:
     """Send them together; return what came of the last, or of the first that failed."""
     with connection.lock:
         return connection.pgconn.exec_(b"; ".join(statements))
+
+
+def _error(connection: psycopg.Connection[Any], result: Any) -> psycopg.Error:
+    """Return the error as psycopg's cursors raise it: what libpq itself says has no state, and is of the connection."""
+    encoding = _encoding(connection)
+    if result.error_field(DiagnosticField.SQLSTATE) is None:
+        return psycopg.OperationalError(result.get_error_message(encoding), info=result, encoding=encoding)
+    return error_from_result(result, encoding=encoding)
 
 
 def _beginning(connection: psycopg.Connection[Any]) -> bytes:
@@ -101,7 +126,13 @@ def _written(connection: psycopg.Connection[Any], sql: str, parameters: Sequence
 def _quoted(connection: psycopg.Connection[Any], value: int | str) -> bytes:
     if isinstance(value, int):
         return str(value).encode()
-    return bytes(Escaping(connection.pgconn).escape_literal(value.encode(connection.info.encoding)))
+    return bytes(Escaping(connection.pgconn).escape_literal(value.encode(_encoding(connection))))
+
+
+def _encoding(connection: psycopg.Connection[Any]) -> str:
+    """Return how texts are sent; to a server that takes bytes as they are (SQL_ASCII), as psycopg sends them."""
+    encoding = connection.info.encoding
+    return "utf-8" if encoding == "ascii" else encoding
 
 
 def _row(result: Any, encoding: str) -> Row:

@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
+from fencepost.fence.quick import roll_back
 from fencepost.fence.sources.source import hold, in_a_transaction, release
 from fencepost.fence.target import Target, target_of
 
@@ -74,11 +75,13 @@ class PsycopgSource:
         release(self.given)
         with suppress(psycopg.Error):
             self.given.rollback()
+        with suppress(psycopg.Error):
+            roll_back(self.given)
 
     @property
     def ends_with_commit(self) -> bool:
-        """Psycopg asks the connection whether it is in a transaction."""
-        return True
+        """Psycopg asks the connection whether it is in a transaction; but refuses inside a block of its own."""
+        return not getattr(self.given, "_num_transactions", 0)
 
     def retold(self, error: Exception) -> Exception:
         """It is psycopg's."""
