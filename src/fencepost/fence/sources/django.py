@@ -88,7 +88,8 @@ class DjangoSource:
             return told
 
     def flush(self) -> None:
-        """Nothing waits to be sent."""
+        """Nothing waits to be sent; but what Django has marked to be rolled back is not committed, and it says so."""
+        self._wrapper.validate_no_broken_transaction()
 
     def execute_outside(self, sql: str) -> None:
         """Set something: that begins no transaction."""

@@ -86,17 +86,33 @@ def in_a_transaction(source: Any) -> RuntimeError:
     )
 
 
+class _Refusal:
+    """Stands in for what would end a transaction, and knows what stood there before, if anything did."""
+
+    __slots__ = ("before",)
+
+    def __init__(self, before: Any) -> None:
+        self.before = before
+
+    def __call__(self) -> None:
+        raise RuntimeError(COMMITS_BY_ITSELF)
+
+
 def hold(connection: Any, *ends: str) -> None:
     """Refuse what would end a driver's transaction past the fence (`commit`, `rollback`), until it is released."""
+    own = vars(connection)
     for name in ends:
-        vars(connection)[name] = _refuse
+        before = own.get(name)
+        if not isinstance(before, _Refusal):
+            own[name] = _Refusal(before)
 
 
 def release(connection: Any) -> None:
     """Let it commit and roll back again."""
+    own = vars(connection)
     for name in ("commit", "rollback"):
-        vars(connection).pop(name, None)
-
-
-def _refuse() -> None:
-    raise RuntimeError(COMMITS_BY_ITSELF)
+        refusal = own.get(name)
+        if isinstance(refusal, _Refusal):
+            del own[name]
+            if refusal.before is not None:
+                own[name] = refusal.before

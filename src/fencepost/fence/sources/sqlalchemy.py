@@ -124,8 +124,10 @@ class ConnectionSource:
 
     @property
     def ends_with_commit(self) -> bool:
-        """Unless somebody wants to be told before it, and might write then."""
-        return not any(True for _ in self.connection.dispatch.commit)
+        """Unless somebody wants to be told before it, and might write then; or it would be refused by SQLAlchemy."""
+        transaction = self.connection.get_transaction()
+        is_open = transaction is not None and transaction.is_active  # else somebody's own commit was refused
+        return is_open and not any(True for _ in self.connection.dispatch.commit)
 
     def retold(self, error: Exception) -> Exception:
         """Return SQLAlchemy's own error; a connection that is lost is given up."""
@@ -135,6 +137,8 @@ class ConnectionSource:
             return error
         is_lost = dialect.is_disconnect(error, self._psycopg, None)
         if is_lost:
+            with suppress(SQLAlchemyError):  # which sees that itself then, and gives up all of the pool
+                connection.exec_driver_sql("SELECT 1")
             connection.invalidate(error)
         return DBAPIError.instance(
             None, None, error, dialect.loaded_dbapi.Error, connection_invalidated=is_lost, dialect=dialect
