@@ -309,8 +309,8 @@ def at_fence(stage: Stage, offered: FencingToken, *, is_raised: bool = False) ->
     """A transaction that raises the fence first, unless that has been done."""
 
     def begin(session: Session) -> FencedTransaction:
-        found_at = {session.engine: -math.inf} if is_raised else {}
         row = fence_row.fence_row(offered, TABLES, what="the run")
+        found_at = {(session.engine, row.table): -math.inf} if is_raised else {}
         return FencedTransaction(source_of(session.engine), lambda _: row, stage.terms(found_at=found_at))
 
     return begin

@@ -23,6 +23,11 @@ _SILENCE = "idle_in_transaction_session_timeout"
 class Database(Protocol):
     """What differs between databases. One for each transaction."""
 
+    @property
+    def path(self) -> str:
+        """What decides, besides the connection, which tables are meant by names: known once it has begun."""
+        ...
+
     def looks_before(self, terms: Terms) -> bool:
         """Whether `begin` cannot look without a lock, so that somebody has to look in a transaction before."""
         ...
@@ -43,10 +48,11 @@ class Database(Protocol):
         """Whether this is still the transaction that was begun. Asked once, after the check."""
         ...
 
-    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | None:
+    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | Exception | None:
         """Check and commit in one: False if the fence is not ours or the transaction not the one that was begun.
 
-        None, and nothing was done, where it takes one after the other.
+        An error, if it was ours and COMMIT itself failed. None, and nothing was done, where it takes one after the
+        other.
         """
         ...
 
@@ -70,6 +76,7 @@ class Database(Protocol):
 class Server:
     """What PostgreSQL and MySQL have in common: others write at the same time."""
 
+    path = ""
     sharing = "FOR SHARE"
     mark = "1"  # what the check finds in the row's stead
 
@@ -96,7 +103,7 @@ class Server:
         rows = source.target.execute(sql, parameters).rows
         return rows[0] if rows else None
 
-    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | None:
+    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | Exception | None:
         """One after the other."""
         return None
 
@@ -118,27 +125,29 @@ class Postgres(Server):
         """Bound the silence, mark and look in one round trip; on psycopg together with BEGIN."""
         idle_ms = max(round(terms.ttl_s * 1000), 1)
         if not looks and _quick(source) is not None:
-            self._first(source, f"SET LOCAL {_SILENCE} = {idle_ms}; SET LOCAL {MARK} = '{BEGUN}'", ())
+            set_both = f"SET LOCAL {_SILENCE} = {idle_ms}; SET LOCAL {MARK} = '{BEGUN}'"
+            row = self._first(source, f"{set_both}; SHOW search_path", ())
+            self.path = "" if row is None else str(row[0])
             return True
         set_both = f"set_config('{_SILENCE}', %s, true), set_config('{MARK}', '{BEGUN}', true)"
-        row = self._first(
-            source, f"SELECT {set_both}, EXISTS ({fence.query('postgresql')})", (str(idle_ms), *fence.values)
-        )
-        return row is not None and row[2] in ("t", True)
+        questions = f"{set_both}, current_setting('search_path'), EXISTS ({fence.query('postgresql')})"
+        row = self._first(source, f"SELECT {questions}", (str(idle_ms), *fence.values))
+        self.path = "" if row is None else str(row[2])
+        return row is not None and row[3] in ("t", True)
 
     def is_unbroken(self, source: Source) -> bool:
         """The check has seen the mark, if it found the row."""
         mark = self._found if self._found is not None else source.target.execute(f"SELECT {self.mark}").rows[0][0]
         return bool(mark == BEGUN)
 
-    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | None:
+    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | Exception | None:
         """On psycopg, look with a share lock and commit if the row and the mark are there."""
         if terms.isolation == "serializable":  # COMMIT itself may find a conflict then, which is not the fence's
             return None
         quick = _quick(source)
         if quick is None or not source.ends_with_commit or not quick.has_begun(source.raw):
             return None
-        is_ours: bool = quick.commits_after(source.raw, fence.check, fence.values, retold=source.retold)
+        is_ours: bool | Exception = quick.commits_after(source.raw, fence.check, fence.values, retold=source.retold)
         return is_ours
 
     def _first(self, source: Source, sql: str, parameters: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -206,6 +215,8 @@ class Mysql(Server):
 class Sqlite:
     """SQLite: whoever writes is the only one, and not for longer than the limit."""
 
+    path = ""
+
     def __init__(self) -> None:
         self._limit: SqliteLimit | None = None
 
@@ -220,7 +231,7 @@ class Sqlite:
         self._limit = SqliteLimit(terms.runtime, source.raw, limit_s=terms.sqlite_limit_s)
         return not looks or self.reads(source, fence)
 
-    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | None:
+    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | Exception | None:
         """There is no round trip to be saved."""
         return None
 

@@ -71,8 +71,7 @@ class FenceRow:
 
     def ready(self, source: Source, terms: Terms, *, anew: bool = False) -> None:
         """Raise it, unless that has been done in this database; `LeaseLost` if a newer holder has been here."""
-        place = source.place
-        if place in terms.found_at and not anew:
+        if (source.place, self.table) in terms.found_at and not anew:
             return
         why = _raised(source, self, terms)
         if why is not None:

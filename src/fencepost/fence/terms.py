@@ -15,8 +15,9 @@ class Terms:
     """What a transaction has to keep to.
 
     `check_trust` raises if whoever writes may not go on. `refused` puts on record that a write was refused. `found_at`
-    remembers, for whoever writes, where its fence was last found to be its own, and when (monotonic). `finish`, if
-    there is one, ends the run inside the transaction, on what the user was given, and says whether it was ours.
+    remembers, for whoever writes, where its fence was last found to be its own (the place and the table, and once more
+    with the path of names, where there is one), and when (monotonic). `finish`, if there is one, ends the
+    run inside the transaction, on what the user was given, and says whether it was ours.
     """
 
     runtime: Runtime

@@ -106,26 +106,31 @@ class FencedTransaction:
         return self._begins_once(database, fence)
 
     def _begins_once(self, database: Database, fence: Fence) -> bool:
-        looks = not self._was_just_found()
+        looks = not self._was_just_found(fence)
         if looks and database.looks_before(self._terms) and not self._is_ours_outside(database, fence):
             return False
         self._source.begin(self._terms.isolation)
         is_ours = database.begin(self._source, fence, self._terms, looks=looks)
+        if not looks and database.path and not self._was_just_found(fence, database.path):
+            looks, is_ours = True, database.reads(self._source, fence)  # it was another table that was looked at
         if looks and is_ours:
-            self._note_found()
+            self._note_found(database, fence)
         return is_ours
 
-    def _was_just_found(self) -> bool:
-        found_at = self._terms.found_at.get(self._source.place)
+    def _was_just_found(self, fence: Fence, *path: str) -> bool:
+        found_at = self._terms.found_at.get((self._source.place, fence.table, *path))
         return found_at is not None and self._terms.runtime.monotonic() - found_at < _LOOK_AGAIN_AFTER_S
 
-    def _note_found(self) -> None:
-        place = self._source.place
+    def _note_found(self, database: Database, fence: Fence) -> None:
+        place, now = self._source.place, self._terms.runtime.monotonic()
         if place is not None:
-            self._terms.found_at[place] = self._terms.runtime.monotonic()
+            self._terms.found_at[place, fence.table] = now
+            if database.path:
+                self._terms.found_at[place, fence.table, database.path] = now
 
-    def _forget_found(self) -> None:
-        self._terms.found_at.pop(self._source.place, None)
+    def _forget_found(self, database: Database, fence: Fence) -> None:
+        self._terms.found_at.pop((self._source.place, fence.table), None)
+        self._terms.found_at.pop((self._source.place, fence.table, database.path), None)
 
     def _commit(self, database: Database, fence: Fence) -> None:
         try:
@@ -138,12 +143,12 @@ class FencedTransaction:
         if is_ours and is_unbroken:
             self._source.commit()
             if self._terms.finish is None:
-                self._note_found()
+                self._note_found(database, fence)
             else:
-                self._forget_found()
+                self._forget_found(database, fence)
             return
         self._source.roll_back()
-        self._forget_found()
+        self._forget_found(database, fence)
         if is_unbroken is None:
             is_unbroken = not self._is_ours_outside(database, fence)
         if not is_unbroken:
@@ -159,9 +164,8 @@ class FencedTransaction:
             if self._terms.finish is not None:
                 return self._terms.finish(self._source.given), database.is_unbroken(self._source)
             at_once = database.commit_if_ours(self._source, fence, self._terms)
-            if at_once is not None:
-                return at_once, True if at_once else None
-            return database.check(self._source, fence), database.is_unbroken(self._source)
+            if at_once is None:
+                return database.check(self._source, fence), database.is_unbroken(self._source)
         except Exception as error:
             trouble = trouble_of(error)
             if trouble is Trouble.NO_PROCEDURE:
@@ -177,6 +181,9 @@ class FencedTransaction:
                 f"the row of {fence.what} was changed while its transaction ran, and under "
                 f"{self._terms.isolation!r} that ends the transaction; {NOTHING_WRITTEN}, try again"
             ) from error
+        if isinstance(at_once, Exception):
+            raise at_once
+        return at_once, True if at_once else None
 
     def _is_ours_outside(self, database: Database, fence: Fence) -> bool:
         self._source.begin("read committed")
