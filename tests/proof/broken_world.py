@@ -555,3 +555,89 @@ def a_holder_is_renewed_after_its_name_was_given_away() -> Evidence:
     return lock(
         ("acquire", "a", 70.0, Kind.OK, 5), ("acquire", "b", 75.0, Kind.OK, 6), ("renew", "a", 76.0, Kind.OK, 5)
     )
+
+
+# -- everything has its attempt
+
+
+@breaks("attempts on record", "no attempt of that token")
+def a_function_begins_under_a_token_nobody_was_given() -> Evidence:
+    run = a_run()
+    return with_entries(Entry(50.0, Kind.NOTE, "begin", "node-1", name=str(run.id), token=1))
+
+
+@breaks("attempts on record", "was claimed only")
+def a_function_begins_before_it_was_claimed() -> Evidence:
+    attempt = tries(a_run())[0]
+    return with_attempt(attempt, started_us=(attempt.started_us or 0) + 50_000)
+
+
+@breaks("attempts on record", "never seen to begin")
+def an_attempt_succeeds_that_never_began() -> Evidence:
+    run = a_run()
+    return with_entries(without=lambda entry: entry.what == "begin" and entry.name == str(run.id))
+
+
+@breaks("attempts on record", "which no attempt of that run was given")
+def an_effect_has_a_token_of_nobody() -> Evidence:
+    *_, last = [each for each in BASE.effects if each.resource == "out:tidy"]
+    return with_effects(replace(last, token=last.token + 1), without=last)
+
+
+@breaks("attempts on record", "no such run")
+def an_effect_has_no_run() -> Evidence:
+    *_, last = [each for each in BASE.effects if each.resource == "out:tidy"]
+    return with_effects(replace(last, run_id=8888), without=last)
+
+
+@breaks("attempts on record", "ended before it began")
+def an_attempt_ends_before_it_begins() -> Evidence:
+    attempt = tries(a_run())[0]
+    return with_attempt(attempt, ended_us=(attempt.started_us or 0) - 1)
+
+
+@breaks("attempts on record", "nobody was seen to claim")
+def an_attempt_was_never_claimed() -> Evidence:
+    attempt = tries(a_run())[0]
+    return with_attempt(attempt, token=attempt.token + 1)
+
+
+@breaks("attempts on record", "has no such attempt")
+def a_claim_has_no_attempt() -> Evidence:
+    run = a_run()
+    return replace(BASE, attempts=tuple(each for each in BASE.attempts if each.run_id != run.id))
+
+
+@breaks("attempts on record", "come to be")
+def a_run_comes_from_nowhere() -> Evidence:
+    run = a_run()
+    return replace(BASE, transitions=tuple(step for step in BASE.transitions if step.run_id != run.id))
+
+
+# -- and a few more of the others
+
+
+@breaks("one run per tick", "not under its due time")
+def a_tick_is_kept_under_another_time() -> Evidence:
+    run = a_run()
+    return with_run(run, origin_key=f"tick:{(run.due_us or 0) + 1}:tidy")
+
+
+@breaks("every due time", "should have been of job")
+def a_tick_runs_another_job() -> Evidence:
+    return with_run(a_run(), job="mail")
+
+
+@breaks("limits", "failures; on record")
+def a_failure_is_not_counted() -> Evidence:
+    run, *_ = run_tried_twice()
+    return with_run(run, failures=0)
+
+
+@breaks("acknowledged writes", "was refused, and is on record")
+def an_ending_is_refused_and_kept() -> Evidence:
+    attempt = tries(a_run())[0]
+    name = str(attempt.run_id)
+    told = {"name": name, "token": attempt.token, "detail": {"outcome": attempt.outcome}}
+    refused = call("finish", 80.0, 80.1, Kind.REFUSED, **told)
+    return with_entries(*refused, without=lambda entry: entry.what == "finish" and entry.name == name)

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 
 from fencepost.proof.checkers import (
     acknowledged_writes,
+    attempts_on_record,
     bulk_once,
     effects_once,
     every_due_time,
@@ -42,6 +43,7 @@ CHECKERS: tuple[tuple[str, Check], ...] = tuple(
         prompt_start,
         one_trace,
         lock_register,
+        attempts_on_record,
     )
 )
 

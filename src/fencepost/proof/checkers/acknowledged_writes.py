@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 from fencepost.proof.calls import Call, calls
 from fencepost.proof.evidence import Effect, Evidence, Violation
+from fencepost.proof.history import Kind
 
 NAME = "acknowledged writes"
 
@@ -73,13 +74,16 @@ def _requests(evidence: Evidence) -> Iterator[Violation]:
 
 def _endings(evidence: Evidence) -> Iterator[Violation]:
     ended = {(str(each.run_id), each.token): each.outcome for each in evidence.attempts if each.outcome is not None}
-    for call in calls(evidence.history, "finish"):
-        if not call.is_ok or not call.name or call.token is None:
-            continue
+    told = [call for call in calls(evidence.history, "finish") if call.name and call.token is not None]
+    may_have = {(call.name, call.token) for call in told if call.is_ok or call.is_unknown}
+    for call in told:
         outcome = call.detail.get("outcome", "")
-        if outcome is None:
+        kept = ended.get((call.name, call.token or 0))
+        is_same = kept is not None and kept == outcome != "lost"
+        if call.kind is Kind.REFUSED and is_same and (call.name, call.token) not in may_have:
+            yield Violation(NAME, f"the end of run {call.name} was refused, and is on record as {kept}", str(call))
+        if not call.is_ok or outcome is None:
             continue
-        kept = ended.get((call.name, call.token))
         if kept is None or (outcome and kept != outcome):
             yield Violation(
                 NAME,

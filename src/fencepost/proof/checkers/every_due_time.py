@@ -35,6 +35,7 @@ def check(evidence: Evidence) -> Iterator[Violation]:
     for schedule, ticks in runs.items():
         for run in ticks:
             yield from _not_due(evidence, run, dues.get(schedule, []))
+    yield from _other_job(evidence)
     yield from _not_ended(evidence)
     yield from _too_early(evidence)
     yield from _without_record(evidence)
@@ -79,6 +80,14 @@ def _not_due(evidence: Evidence, run: RunSeen, dues: list[int]) -> Iterator[Viol
         yield Violation(NAME, f"{told_run(run)} stands for a time at which nothing was due", "")
     elif len(there) != run.ticks:
         yield Violation(NAME, f"{told_run(run)} says it stands for {run.ticks} ticks, and stands for {len(there)}")
+
+
+def _other_job(evidence: Evidence) -> Iterator[Violation]:
+    jobs = {(due.schedule, due.at_us): due.job for due in evidence.due}
+    for run in evidence.runs:
+        wanted = jobs.get((run.schedule or "", run.due_us or 0))
+        if run.is_tick and wanted is not None and run.job != wanted:
+            yield Violation(NAME, f"{told_run(run)} should have been of job {wanted!r}")
 
 
 def _not_ended(evidence: Evidence) -> Iterator[Violation]:

@@ -48,6 +48,9 @@ def _counted(run: RunSeen, tried: list[AttemptSeen]) -> Iterator[Violation]:
     lost = sum(attempt.outcome == "lost" for attempt in tried)
     if run.crashes != lost:
         yield Violation(NAME, f"{told_run(run)} counts {run.crashes} crashes; on record are {lost} lost attempts")
+    failed = sum(attempt.outcome in FAILED for attempt in tried)
+    if run.failures != failed:
+        yield Violation(NAME, f"{told_run(run)} counts {run.failures} failures; on record are {failed}")
     if run.state != "running" and any(attempt.outcome is None for attempt in tried):
         yield Violation(NAME, f"{told_run(run)} is not running and has an attempt that has not ended")
 

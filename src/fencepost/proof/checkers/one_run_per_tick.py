@@ -41,6 +41,9 @@ def _runs(runs: tuple[RunSeen, ...]) -> Iterator[Violation]:
         if run.is_tick:
             by_schedule[run.schedule or ""].append(run)
     for schedule, ticks in by_schedule.items():
+        for run in ticks:
+            if run.origin_key is not None and not run.origin_key.startswith(f"tick:{run.due_us}:"):
+                yield Violation(NAME, f"{told_run(run)} is kept under {run.origin_key!r}, not under its due time")
         ordered = sorted(ticks, key=lambda run: run.span_us)
         for before, after in pairwise(ordered):
             if after.span_us[0] <= before.span_us[1]:

@@ -1,0 +1,93 @@
+"""Whatever began, wrote or was claimed did so in an attempt that is on record, under its token. Part of 2 and 4.
+
+- A function that began (`begin`: the run as the name, its token) has its attempt, and began after it was claimed.
+- An effect of a run was committed under the token of one of its attempts.
+- An attempt that succeeded began, where a job's beginnings are noted at all; and none ended before it began.
+- Where transitions are known, every run has some, and claims and attempts have the same tokens. A claim that was handed
+  back leaves no attempt; such a run is queued again.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from fencepost.proof.evidence import AttemptSeen, Evidence, Transition, Violation
+from fencepost.proof.slack import slack_us, wall_us
+from fencepost.proof.telling import told_attempt, told_run, told_us
+
+NAME = "attempts on record"
+
+
+def check(evidence: Evidence) -> Iterator[Violation]:
+    """Look up the attempt of everything that happened."""
+    attempts = {(attempt.run_id, attempt.token): attempt for attempt in evidence.attempts}
+    yield from _begun(evidence, attempts)
+    yield from _written(evidence, attempts)
+    yield from _backwards(evidence)
+    if evidence.transitions:
+        yield from _claimed(evidence, attempts)
+
+
+def _begun(evidence: Evidence, attempts: dict[tuple[int, int], AttemptSeen]) -> Iterator[Violation]:
+    jobs = {run.id: run.job for run in evidence.runs}
+    begun: set[tuple[int, int]] = set()
+    for entry in evidence.history.of("begin"):
+        if not entry.name.isdigit() or entry.token is None or int(entry.name) not in jobs:
+            continue
+        begun.add((int(entry.name), entry.token))
+        attempt = attempts.get((int(entry.name), entry.token))
+        told = f"run {entry.name} began on {entry.node} at {entry.at:.3f} s under token {entry.token}"
+        if attempt is None:
+            yield Violation(NAME, f"{told}, and no attempt of that token is on record")
+        elif (attempt.started_us or 0) - slack_us(evidence) > wall_us(evidence, entry.at):
+            yield Violation(NAME, f"{told}, and was claimed only {told_us(attempt.started_us)}", told_attempt(attempt))
+    noted = {jobs[run_id] for run_id, _ in begun}
+    for attempt in evidence.attempts:
+        is_noted = jobs.get(attempt.run_id) in noted and attempt.outcome == "succeeded"
+        if is_noted and (attempt.run_id, attempt.token) not in begun:
+            yield Violation(NAME, f"{told_attempt(attempt)}, and its function was never seen to begin")
+
+
+def _written(evidence: Evidence, attempts: dict[tuple[int, int], AttemptSeen]) -> Iterator[Violation]:
+    known = {run.id for run in evidence.runs}
+    for effect in evidence.effects:
+        if effect.run_id is None:
+            continue
+        told = f"{effect.resource!r} has {effect.key!r} of run {effect.run_id} under token {effect.token}"
+        if effect.run_id not in known:
+            yield Violation(NAME, f"{told}, and no such run is on record")
+        elif (effect.run_id, effect.token) not in attempts:
+            yield Violation(NAME, f"{told}, which no attempt of that run was given")
+
+
+def _backwards(evidence: Evidence) -> Iterator[Violation]:
+    for attempt in evidence.attempts:
+        if attempt.started_us is None or attempt.ended_us is None:
+            continue
+        if attempt.ended_us < attempt.started_us - slack_us(evidence):
+            yield Violation(NAME, f"{told_attempt(attempt)}: it ended before it began")
+
+
+def _claimed(evidence: Evidence, attempts: dict[tuple[int, int], AttemptSeen]) -> Iterator[Violation]:
+    by_run: dict[int, list[Transition]] = defaultdict(list)
+    for step in evidence.transitions:
+        by_run[step.run_id].append(step)
+    claims = {(step.run_id, step.token) for step in evidence.transitions if step.after == "running"}
+    for run in evidence.runs:
+        if run.id not in by_run:
+            yield Violation(NAME, f"{told_run(run)} was never seen to come to be")
+    for steps in by_run.values():
+        yield from _lasting(steps, attempts)
+    for attempt in evidence.attempts:
+        if (attempt.run_id, attempt.token) not in claims:
+            yield Violation(NAME, f"{told_attempt(attempt)}, and nobody was seen to claim it")
+
+
+def _lasting(steps: list[Transition], attempts: dict[tuple[int, int], AttemptSeen]) -> Iterator[Violation]:
+    """Report claims without an attempt, of those that were not handed back."""
+    for step, after in zip(steps, [*steps[1:], None], strict=True):
+        if step.after != "running" or step.token is None or (after is not None and after.after == "queued"):
+            continue
+        if (step.run_id, step.token) not in attempts:
+            yield Violation(NAME, f"run {step.run_id} was claimed under token {step.token}, and has no such attempt")
