@@ -76,7 +76,8 @@ class Cluster:
         self.history = History()
         self.weather = Weather()
         self.events: Counter[str] = Counter()
-        self.server = Server(hub, file, self.weather, latency_s=plan.latency_s)
+        self.told: list[tuple[float, str, Event]] = []
+        self.server = Server(hub, file, self.weather, latency_s=plan.latency_s, timeout_s=plan.ttl_s / 3)
         self.store_clock = Clock(hub)
         world = Process("world", 0)
         self.store_runtime = StoreRuntime(hub, world, self.store_clock)
@@ -88,7 +89,7 @@ class Cluster:
             Place(slot, Clock(hub, drift=drift, began_at=dice.uniform(0, 1e6), off_us=dice.randrange(-(10**9), 10**9)))
             for slot, drift in enumerate(plan.drifts)
         ]
-        self._url = file.url
+        self._url = f"{file.url}?call_timeout={plan.ttl_s / 3:.3f}s"
         self.desk = self.ledger_of(SimRuntime(hub, Process("operator", 99), Clock(hub)), OPERATOR)
 
     # -- processes ---------------------------------------------------------------------------------------------------
@@ -187,7 +188,7 @@ class Cluster:
                 leader=plan.leader,
                 poll_s=plan.poll_s,
             ),
-            emit=self._emit,
+            emit=partial(self._emit, runtime.process),
         )
 
     def _runner(self, jobs: Jobs, runtime: SimRuntime, ledger: Ledger) -> ThreadRunner:
@@ -200,7 +201,7 @@ class Cluster:
             runtime=runtime,
             slots=_SLOTS,
             fenced=frozenset(name for name, job in jobs.items() if not job.policy.stops_in_doubt),
-            emit=self._emit,
+            emit=partial(self._emit, runtime.process),
         )
         context = RunContext(
             node=runtime.process.name,
@@ -223,7 +224,9 @@ class Cluster:
             latency_s=self.plan.latency_s,
             call_timeout_s=Timings.of(self.plan.ttl_s).call_timeout_s,
         )
-        return Locks(way, runtime=runtime, holder=runtime.process.name, observers=[self._emit])
+        return Locks(
+            way, runtime=runtime, holder=runtime.process.name, observers=[partial(self._emit, runtime.process)]
+        )
 
     def _open_engine(self, ledger: Ledger, process: Process, slot: int) -> None:
         """Let SQLAlchemy reach the server too, and connect once while nobody can interrupt: it holds a real lock."""
@@ -236,8 +239,9 @@ class Cluster:
         finally:
             self.server.is_instant = False
 
-    def _emit(self, told: Event) -> None:
+    def _emit(self, process: Process, told: Event) -> None:
         self.events[str(told.what)] += 1
+        self.told.append((self.hub.now, process.name, told))
 
 
 def publish(ledger: Ledger, jobs: Jobs, generation: int) -> None:

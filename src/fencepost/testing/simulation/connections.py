@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from greenlet import GreenletExit
+from sqlalchemy.sql import ClauseElement
 
+from fencepost.ledger.dialects.dialect import Parameters
 from fencepost.ledger.dialects.sqlite import FileReplacedError, SqliteDialect
 from fencepost.ledger.urls import LedgerUrl
 from fencepost.testing.simulation.hub import Hub, Process, Task
@@ -21,18 +23,19 @@ from fencepost.testing.simulation.ledger_file import LedgerFile
 from fencepost.testing.simulation.runtime import SimRuntime
 from fencepost.testing.simulation.weather import AFTER, BEFORE, LATE, LEDGER, SLOW, Shot, Weather
 
-_TIMEOUT_S = 1.0
 _LATE_BY_S = 0.5
+_COMPILED: dict[Any, Any] = {}
 
 
 class Server:
     """The file as a server that processes talk to."""
 
-    def __init__(self, hub: Hub, file: LedgerFile, weather: Weather, *, latency_s: float) -> None:
+    def __init__(self, hub: Hub, file: LedgerFile, weather: Weather, *, latency_s: float, timeout_s: float) -> None:
         self.hub = hub
         self.file = file
         self.weather = weather
         self.latency_s = latency_s
+        self.timeout_s = timeout_s
         self.is_instant = False
         self.statements = 0
         self.waiting: list[tuple[Task, int]] = []
@@ -42,7 +45,7 @@ class Server:
         """Let a process connect."""
         self.pass_time()
         if self.weather.is_away(slot, LEDGER):
-            self._hang()
+            self.hang()
             raise _broken()
         connection = SimConnection.__new__(SimConnection)
         connection.begin_life(self, process, slot)
@@ -65,18 +68,25 @@ class Server:
         if self.is_instant:
             return
         draw = self.hub.dice.random()
-        self.hub.wait(draw * self.latency_s if draw < 0.97 else draw * 30 * self.latency_s)
+        self.hub.wait(draw * self.latency_s if draw < 0.98 else draw * 20 * self.latency_s)
 
     def free(self) -> None:
-        """Tell those who wait for the file that somebody is done with it."""
-        if self.waiting:
-            waiting, self.waiting = self.waiting, []
-            for task, turn in waiting:
+        """Let one of those who wait for the file try again, since somebody is done with it."""
+        while self.waiting:
+            task, turn = self.waiting.pop(self.hub.dice.randrange(len(self.waiting)))
+            if turn == task.turn and not task.process.is_dead:
                 self.hub.wake(task, turn)
+                if not task.process.is_paused:
+                    return
 
-    def _hang(self) -> None:
+    def is_too_slow(self, shot: Shot) -> bool:
+        """Whether its sender gives up before it is answered."""
+        return shot.how == SLOW and shot.length_s >= self.timeout_s
+
+    def hang(self) -> None:
+        """Wait for nothing."""
         if not self.is_instant:
-            self.hub.wait(_TIMEOUT_S * self.hub.dice.random())
+            self.hub.wait(self.timeout_s * self.hub.dice.random())
 
 
 class SimConnection(sqlite3.Connection):
@@ -161,7 +171,7 @@ class SimConnection(sqlite3.Connection):
             server.free()
         if is_seen or shot is not None:
             server.pass_time()
-        if self.raw is None or (shot is not None and (shot.how == AFTER or _is_too_slow(shot))):
+        if self.raw is None or (shot is not None and (shot.how == AFTER or server.is_too_slow(shot))):
             self._fail()
         return result
 
@@ -169,11 +179,11 @@ class SimConnection(sqlite3.Connection):
         server = self.server
         if server.weather.is_away(self.slot, LEDGER):
             self.abort()
-            server._hang()
+            server.hang()
             raise _broken()
         server.pass_time()
         if shot is not None and shot.how == SLOW:
-            server.hub.wait(min(shot.length_s, _TIMEOUT_S))
+            server.hub.wait(min(shot.length_s, server.timeout_s))
         self._raw()
 
     def _raw(self) -> sqlite3.Connection:
@@ -201,12 +211,12 @@ class SimConnection(sqlite3.Connection):
                 server.free()
 
             server.hub.spawn(Process("late", 0), "late commit", commit)
-        server.hub.wait(_TIMEOUT_S * server.hub.dice.random() * 0.3)
+        server.hub.wait(server.timeout_s)
         self._fail()
 
     def _patiently(self, do: Callable[[sqlite3.Connection], Any]) -> Any:
         hub = self.server.hub
-        give_up_at = hub.now + _TIMEOUT_S
+        give_up_at = hub.now + self.server.timeout_s
         while True:
             try:
                 return do(self._raw())
@@ -286,13 +296,22 @@ class SimDialect(SqliteDialect):
         """Connect to the simulated server."""
         return self._server.connect(self._process, self._slot)
 
+    def written(self, statement: ClauseElement) -> tuple[str, Parameters]:
+        """Compile a statement of one shape once: to compile takes longer than to execute, ten times a second."""
+        shape = statement._generate_cache_key()
+        if shape is None:
+            return super().written(statement)
+        compiled: Any = _COMPILED.get(shape.key)
+        if compiled is None:
+            compiled = _COMPILED[shape.key] = statement.compile(dialect=self.words, cache_key=shape)
+        if compiled.post_compile_params:  # a list, as long as it happens to be
+            return super().written(statement)
+        values = compiled.construct_params(extracted_parameters=shape.bindparams, _check=False)
+        return compiled.string, tuple(values[name] for name in compiled.positiontup or ())
+
     def is_stale(self, connection: Any) -> bool:
         """Whether it was aborted while nobody used it: that is only found out by using it."""
         return False
-
-
-def _is_too_slow(shot: Shot) -> bool:
-    return shot.how == SLOW and shot.length_s >= _TIMEOUT_S
 
 
 def _broken() -> FileReplacedError:

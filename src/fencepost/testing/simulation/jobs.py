@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from fencepost.core.policy import Policy
@@ -91,18 +93,15 @@ def job_rules(names: Iterable[str]) -> dict[str, JobRules]:
 
 def jobs_on(floor: Floor, names: Iterable[str]) -> Jobs:
     """Return the jobs of one process."""
-    made = {"beat": _beat, "line": _line, "pay": _pay, "post": _post, "swap": _swap, "account": _account, "late": _late}
-    return Jobs(
-        [
-            Job.of(
-                made[name](floor),
-                name=name,
-                policy=_policy(name),
-                schedules=[every(f"{EVERY_S[name]}s")] if name in EVERY_S else [],
-            )
-            for name in names
-        ]
-    )
+    return Jobs([replace(_declared(name), function=_MADE[name](floor)) for name in names])
+
+
+@lru_cache(maxsize=64)
+def _declared(name: str) -> Job:
+    """Read a job's signature once: its function is the same in every process, but for the floor it works on."""
+    nowhere = Floor(Hub(0), Process("nowhere", 0), History(), lambda _: None)
+    schedules = [every(f"{EVERY_S[name]}s")] if name in EVERY_S else []
+    return Job.of(_MADE[name](nowhere), name=name, policy=_policy(name), schedules=schedules)
 
 
 def _policy(name: str) -> Policy:
@@ -184,3 +183,14 @@ def _late(floor: Floor) -> Callable[..., Any]:
         floor.end(run)
 
     return late
+
+
+_MADE: dict[str, Callable[[Floor], Callable[..., Any]]] = {
+    "beat": _beat,
+    "line": _line,
+    "pay": _pay,
+    "post": _post,
+    "swap": _swap,
+    "account": _account,
+    "late": _late,
+}

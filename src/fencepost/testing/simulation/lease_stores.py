@@ -181,7 +181,7 @@ class Way:
 
     def _travel(self) -> None:
         draw = self._hub.dice.random()
-        self._hub.wait(draw * self._latency_s if draw < 0.97 else draw * 30 * self._latency_s)
+        self._hub.wait(draw * self._latency_s if draw < 0.98 else draw * 20 * self._latency_s)
 
     def _invoke(self, what: str, **about: Any) -> int:
         return self._history.invoke(self._hub.now, what, self._process.name, **about)

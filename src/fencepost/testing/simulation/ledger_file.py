@@ -45,7 +45,7 @@ class LedgerFile:
         parent = place if os.access(place, os.W_OK) else None
         self._folder = Path(tempfile.mkdtemp(prefix="fencepost-simulation-", dir=parent))
         self._process_id = os.getpid()
-        atexit.register(self._remove)
+        atexit.register(self.remove)
         self.path = self._folder / "ledger.db"
         self._idle: list[sqlite3.Connection] = []
         self._migrate()
@@ -65,7 +65,7 @@ class LedgerFile:
     @property
     def url(self) -> str:
         """The ledger's URL."""
-        return f"sqlite:///{self.path}?call_timeout=1s"
+        return f"sqlite:///{self.path}"
 
     def take(self) -> sqlite3.Connection:
         """Return a connection; it waits for nobody."""
@@ -106,7 +106,8 @@ class LedgerFile:
         connection.executescript(_EXTRA)
         connection.close()
 
-    def _remove(self) -> None:
+    def remove(self) -> None:
+        """Remove the file, unless it is a parent's."""
         if os.getpid() == self._process_id:
             shutil.rmtree(self._folder, ignore_errors=True)
 
@@ -120,3 +121,10 @@ def ledger_file() -> LedgerFile:
     if found is None:
         found = _files[os.getpid()] = LedgerFile()
     return found
+
+
+def remove_file() -> None:
+    """Remove this process's file, if there is one."""
+    found = _files.pop(os.getpid(), None)
+    if found is not None:
+        found.remove()

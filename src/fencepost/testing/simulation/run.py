@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 
+from fencepost.core.events import Event
 from fencepost.proof.checkers import check_all
 from fencepost.proof.evidence import Due, Effect, Evidence, Timing, Transition, Violation
 from fencepost.proof.oracle import dues, every_us
@@ -36,6 +37,7 @@ class Outcome:
     evidence: Evidence
     plan: Scenario
     counts: Counter[str] = field(default_factory=Counter)
+    told: tuple[tuple[float, str, Event], ...] = ()  # what nodes told their observers, and when
 
 
 def simulate(
@@ -62,7 +64,15 @@ def simulate(
         cluster = Cluster(plan, file)
         evidence = _lived(cluster)
     violations = (*check_all(evidence), *_unexpected(cluster))
-    return Outcome(seed, violations, _trace_hash(cluster, evidence), evidence, plan, _counts(cluster, evidence))
+    return Outcome(
+        seed=seed,
+        violations=violations,
+        trace_hash=_trace_hash(cluster, evidence),
+        evidence=evidence,
+        plan=plan,
+        counts=_counts(cluster, evidence),
+        told=tuple(cluster.told),
+    )
 
 
 @contextmanager
@@ -113,7 +123,7 @@ def _calm_down(cluster: Cluster, going_wrong: Faults) -> float:
 
 def _quiet_s(plan: Scenario) -> float:
     bound_s = (2 if plan.is_blind else 1) * plan.ttl_s + plan.poll_s + 2.0
-    return bound_s + 4.0
+    return bound_s + 1.5
 
 
 def _evidence(cluster: Cluster, quiet_from: float, ended_at: float) -> Evidence:

@@ -64,8 +64,8 @@ class Scenario:
 def scenario(seed: int, *, kinds: frozenset[str] | None = None) -> Scenario:
     """Draw the cluster that a seed stands for; `kinds` are the faults that may happen, if not all."""
     dice = Random(f"scenario {seed}")
-    ttl_s = dice.choice((1.5, 2.0, 3.0))
-    nodes = dice.choice((2, 3, 3))
+    ttl_s = dice.choice((1.0, 1.0, 1.5, 2.0))
+    nodes = dice.choice((2, 2, 3))
     gate = dice.choice(("", "", "memory", "forgetful"))
     jobs = (*sorted(dice.sample(JOBS[:5], 3)), "account")
     faults_until = FIRST_FAULT_AT + 4 * ttl_s
@@ -75,7 +75,7 @@ def scenario(seed: int, *, kinds: frozenset[str] | None = None) -> Scenario:
         nodes=nodes,
         ttl_s=ttl_s,
         poll_s=dice.choice((0.5, 1.0, 2.0)),
-        latency_s=dice.choice((0.0005, 0.002, 0.01)),
+        latency_s=dice.choice((0.0002, 0.001, 0.003)),
         jobs=jobs,
         gate=gate,
         leader=dice.random() < 0.2,

@@ -1,0 +1,157 @@
+"""The command: simulate many seeds on several processors, and say what was found; exit code 1 if anything was."""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import hashlib
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field
+from multiprocessing import get_context
+from multiprocessing.util import Finalize
+from pathlib import Path
+
+from fencepost.testing.simulation.kept import Kept, keep, shrunk
+from fencepost.testing.simulation.ledger_file import remove_file
+from fencepost.testing.simulation.run import Outcome, simulate
+from fencepost.testing.simulation.scenario import FAULTS
+from fencepost.testing.simulation.timeline import timeline
+
+_CHUNK = 20
+_COMMAND = "python -m fencepost.testing.simulation"
+
+
+@dataclass(slots=True)
+class Tally:
+    """What became of some seeds."""
+
+    seeds: int = 0
+    counts: Counter[str] = field(default_factory=Counter)
+    hashes: dict[int, str] = field(default_factory=dict)
+    failed: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
+
+    def add(self, outcome: Outcome) -> None:
+        """Count one."""
+        self.seeds += 1
+        self.counts += outcome.counts
+        self.hashes[outcome.seed] = outcome.trace_hash
+        if outcome.violations:
+            self.failed.append((outcome.seed, tuple(map(str, outcome.violations))))
+
+    def merge(self, other: Tally) -> None:
+        """Take in what somebody else counted."""
+        self.seeds += other.seeds
+        self.counts += other.counts
+        self.hashes |= other.hashes
+        self.failed += other.failed
+
+    @property
+    def trace(self) -> str:
+        """A hash of all traces, in the order of seeds."""
+        return hashlib.sha256(repr(sorted(self.hashes.items())).encode()).hexdigest()[:16]
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Do what the command line asks for."""
+    asked = _parser().parse_args(arguments)
+    kinds = None if asked.faults is None else frozenset(asked.faults)
+    if asked.seed is not None:
+        return _one(asked.seed, kinds, is_verbose=asked.verbose)
+    first, _, last = asked.seeds.rpartition(":")
+    seeds = range(int(first or 0), int(last))
+    began_at = time.monotonic()
+    tally = Tally()
+    for part in _parts(seeds, kinds, asked.jobs):
+        tally.merge(part)
+        _tell_progress(tally, len(seeds), time.monotonic() - began_at)
+    _report(tally, time.monotonic() - began_at)
+    for seed, violations in sorted(tally.failed)[: asked.shrink]:
+        _explain(seed, violations, kinds, asked.keep)
+    return 1 if tally.failed else 0
+
+
+def _parts(seeds: range, kinds: frozenset[str] | None, jobs: int) -> Iterator[Tally]:
+    chunks = [seeds[start : start + _CHUNK] for start in range(0, len(seeds), _CHUNK)]
+    if jobs == 1:
+        yield from (_chunk(chunk, kinds) for chunk in chunks)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_clean_up_at_exit) as workers:
+        yield from workers.map(_chunk, chunks, [kinds] * len(chunks))
+
+
+def _clean_up_at_exit() -> None:
+    """Workers of a pool end without what `atexit` was told; this they do."""
+    Finalize(None, remove_file, exitpriority=10)
+
+
+def _chunk(seeds: range, kinds: frozenset[str] | None) -> Tally:
+    tally = Tally()
+    gc.disable()
+    for seed in seeds:
+        tally.add(simulate(seed, kinds=kinds))
+    gc.collect()
+    return tally
+
+
+def _one(seed: int, kinds: frozenset[str] | None, *, is_verbose: bool) -> int:
+    outcome = simulate(seed, kinds=kinds)
+    if is_verbose:
+        for line in timeline(outcome):
+            print(line)
+    else:
+        for fault in outcome.plan.faults:
+            print(f"fault: {fault.to_json()}")
+    for violation in outcome.violations:
+        print(f"VIOLATION {violation}")
+    print(f"seed {seed}: {len(outcome.violations)} violations, trace {outcome.trace_hash}")
+    return 1 if outcome.violations else 0
+
+
+def _explain(seed: int, violations: tuple[str, ...], kinds: frozenset[str] | None, path: Path | None) -> None:
+    only = f" --faults {' '.join(repr(kind) for kind in sorted(kinds))}" if kinds is not None else ""
+    print(f"\nseed {seed}: {violations[0]}")
+    print(f"  replay: {_COMMAND} --seed {seed} -v{only}")
+    failed = simulate(seed, kinds=kinds)
+    if not failed.violations:
+        print("  it did not happen again: something here does not depend on the seed alone")
+        return
+    smallest = shrunk(failed)
+    print(f"  it takes {len(smallest.plan.faults)} of {len(failed.plan.faults)} faults:")
+    for fault in smallest.plan.faults:
+        print(f"    {fault.to_json()}")
+    if path is not None:
+        keep(path, Kept(seed, smallest.plan.faults, violations[0][:300]))
+
+
+def _tell_progress(tally: Tally, of: int, took_s: float) -> None:
+    if sys.stderr.isatty():
+        print(f"\r{tally.seeds}/{of} seeds, {len(tally.failed)} failed, {took_s:.0f} s", end="", file=sys.stderr)
+
+
+def _report(tally: Tally, took_s: float) -> None:
+    if sys.stderr.isatty():
+        print(file=sys.stderr)
+    counts = tally.counts
+    print(f"{tally.seeds} seeds in {took_s:.1f} s ({tally.seeds / max(took_s, 1e-9):.1f} per second)")
+    whats = ("runs", "attempts", "effects", "takeovers", "statements", "switches")
+    print("  " + ", ".join(f"{counts[what]} {what}" for what in whats))
+    faults = {kind: counts[f"fault: {kind}"] for kind in FAULTS}
+    print(f"  {sum(faults.values())} faults: " + ", ".join(f"{count} {kind}" for kind, count in faults.items()))
+    print(f"  trace of all: {tally.trace}")
+    print(f"  {len(tally.failed)} seeds broke a promise")
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=_COMMAND, description="Simulate clusters on virtual time, one per seed.")
+    parser.add_argument("--seeds", default="0:1000", help="from:to, the last one left out (default 0:1000)")
+    parser.add_argument("--seed", type=int, help="this one alone")
+    parser.add_argument("-v", "--verbose", action="store_true", help="with --seed: tell everything that happened")
+    parser.add_argument("--jobs", type=int, default=2, help="how many processes to use (default 2)")
+    parser.add_argument("--faults", nargs="*", choices=FAULTS, help="only these kinds of faults; none: no faults")
+    parser.add_argument("--shrink", type=int, default=3, metavar="N", help="explain the first N failures (default 3)")
+    parser.add_argument("--keep", type=Path, metavar="FILE", help="add what was found to this list")
+    return parser

@@ -1,0 +1,35 @@
+"""What happened in one simulation, line by line, for a person who wants to know why."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from fencepost.proof.history import Entry, Kind
+from fencepost.testing.simulation.run import Outcome
+
+_DULL = frozenset({"renewed", "acquired", "released", "refused"})
+
+
+def timeline(outcome: Outcome) -> Iterator[str]:
+    """Tell a simulation from beginning to end."""
+    yield str(outcome.plan)
+    entries = outcome.evidence.history.entries
+    lines = [(entry.at, _spelled(entry)) for entry in entries if not _is_dull(entry)]
+    lines += [
+        (at, f"{process} tells: {told.what} {told.job or ''} {told.run_id or ''} {told.lock or ''} {told.reason or ''}")
+        for at, process, told in outcome.told
+        if str(told.what) not in _DULL
+    ]
+    for at, line in sorted(lines, key=lambda line: line[0]):
+        yield f"{at:9.4f}  {line}"
+
+
+def _is_dull(entry: Entry) -> bool:
+    of_lease = entry.what in ("acquire", "release", "renew")
+    return of_lease and (entry.kind is Kind.INVOKE or (entry.what == "renew" and entry.kind is Kind.OK))
+
+
+def _spelled(entry: Entry) -> str:
+    token = "" if entry.token is None else f" under {entry.token}"
+    detail = f" {dict(entry.detail)}" if entry.detail else ""
+    return f"{entry.node} {entry.what} {entry.name}{token}: {entry.kind}{detail}"
