@@ -131,6 +131,14 @@ def test_a_store_that_forgot_may_have_freed_it() -> None:
     assert not told.judged()
 
 
+def test_a_store_that_forgot_may_have_forgotten_that_a_session_was_renewed() -> None:
+    told = opened()("renew", "a", 3.0, 3.1, name="", grant="")("acquire", "a", 4.0, 4.1, token=1)
+    told("renew", "a", 4.2, 4.3, REFUSED, name="", grant="")
+    assert told.judged()
+    told.entries.append(Entry(3.5, Kind.NOTE, "fault", "store", detail={"kind": "forget"}))
+    assert not told.judged()
+
+
 def test_a_session_renewed_as_a_whole_is_renewed_for_each_name() -> None:
     told = opened()("acquire", "a", 1.0, 1.1, token=1)("renew", "a", 2.0, 2.1, name="", grant="")
     assert told("acquire", "b", 5.5, 5.6, token=2).judged()

@@ -16,7 +16,7 @@ judged.
 
 from __future__ import annotations
 
-from bisect import bisect_left
+from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from typing import NamedTuple
@@ -169,10 +169,13 @@ class _Name:
     def _taken(self, held: Held, call: Call, at: float) -> Held:
         """Return the register with the caller as its holder; it lives as long as its session was renewed for."""
         token = max(held.token, (call.token if call.is_ok else self._token_of.get(call.grant)) or 0)
-        renewed_at = max(
-            (each.sent_at for each in self._sessions[call.session] if each.is_ok and each.ended_at <= call.sent_at),
-            default=-NEVER,
+        forgot_at = self._forgot_at[: bisect_right(self._forgot_at, at)]
+        renewals = (
+            each.sent_at
+            for each in self._sessions[call.session]
+            if each.is_ok and each.ended_at <= call.sent_at and each.sent_at > max(forgot_at, default=-NEVER)
         )
+        renewed_at = max(renewals, default=-NEVER)
         return Held(call.grant, call.session, token, at, max(at, renewed_at + self._ttl_s), held.used)
 
     def _taken_unseen(self, held: Held, at: float, until: float) -> Iterator[tuple[Held, float]]:
