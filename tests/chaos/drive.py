@@ -49,7 +49,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=5.0)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--ttl", type=float, default=3.0, help="in seconds")
-    parser.add_argument("--gap", type=float, default=1.0, help="from one fault to the next, on average, in seconds")
+    parser.add_argument("--gap", type=float, default=1.1, help="from one fault to the next, on average, in seconds")
     parser.add_argument("--least", type=int, default=0, help="how many faults there must be")
     parser.add_argument("--keep", type=Path, help="leave histories and logs there")
     parser.add_argument("--json", type=Path, help="write what came of it there")

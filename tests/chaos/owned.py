@@ -1,7 +1,8 @@
 """Servers that chaos may harm: killed and started again, and replaced by a standby that is promoted.
 
-PostgreSQL replicates synchronously, so a promoted standby has all that was acknowledged. Valkey does not, and may have
-lost the last moments: that is its grade, and fences have to make up for it.
+Nothing waits for the disk: processes are killed here, not machines. PostgreSQL replicates synchronously, so a promoted
+standby has all that was acknowledged. Valkey does not, and may have lost the last moments: that is its grade, and
+fences have to make up for it.
 """
 
 from __future__ import annotations
@@ -22,7 +23,8 @@ from testbed.valkey import Valkey
 Address = tuple[str, int]
 _WITHIN_S = 30.0
 _AT_ONCE = {"wal_retrieve_retry_interval": "200ms", "wal_receiver_timeout": "3s", "wal_sender_timeout": "3s"}
-_REPLICATED = {"wal_level": "replica", "max_wal_senders": "5", "hot_standby": "on", **_AT_ONCE}
+_QUICK = {"fsync": "off"}  # processes are killed here, not machines: what was written is in the kernel
+_REPLICATED = {**_QUICK, "wal_level": "replica", "max_wal_senders": "5", "hot_standby": "on", **_AT_ONCE}
 
 
 class Standby(Postgres):
@@ -77,7 +79,7 @@ class Owned:
 
 class OwnedMariaDB(Owned):
     def __init__(self) -> None:
-        super().__init__(MariaDB())
+        super().__init__(MariaDB(settings={"innodb-flush-log-at-trx-commit": "2"}))
 
 
 class _WithFollower(Owned):

@@ -17,7 +17,8 @@ from fencepost.proof.oracle import cron_us, dues, every_us
 from fencepost.proof.reading import read_ledger
 
 POLL_S = 1.0
-SETTLE_S = 45.0  # within which everything that was due has ended, when nothing goes wrong any more
+SETTLE_S = 90.0  # within which everything that was due has ended, when nothing goes wrong any more
+_START_SLACK_S = 5.0  # all that had to wait is worked off first
 _US = 1_000_000
 
 
@@ -47,7 +48,7 @@ def gather(
         jobs={planned.name: _rules(planned.overlap) for planned in PLAN},
         wall_us_at_0=ending.wall_us_at_0,
         tokens_are_durable=tokens_are_durable,
-        notes={"settle_s": SETTLE_S},
+        notes={"settle_s": SETTLE_S, "start_slack_s": _START_SLACK_S},
     )
 
 

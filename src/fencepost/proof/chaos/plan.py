@@ -43,19 +43,19 @@ class Planned:
     def policy(self) -> dict[str, Any]:
         """How it is run."""
         common = {"overlap": self.overlap, "retries": RETRIES, "backoff": BACKOFF, "crash_limit": CRASH_LIMIT}
-        return {**common, "misfire": "all:1000", "timeout": "60s", **(self.more or {})}
+        return {**common, "misfire": "all:100", "timeout": "60s", **(self.more or {})}
 
 
 PLAN = (
-    Planned("settle", 1, "queue", by_cron=True, more={"effects": "fenced"}),
-    Planned("reconcile", 2, "forbid"),
-    Planned("carry", 2, "queue", chunks=CHUNKS, more={"effects": "fenced", "type": "bulk"}),
+    Planned("settle", 1, "queue", by_cron=True, more={"effects": "fenced", "misfire": "all:20"}),
+    Planned("reconcile", 2, "forbid", more={"misfire": "once"}),
+    Planned("carry", 2, "queue", chunks=CHUNKS, more={"effects": "fenced", "type": "bulk", "misfire": "once"}),
     Planned("quote", 1, "forbid", more={"type": "near-real-time", "misfire": "once"}),
     Planned("newest", 2, "replace", more={"misfire": "once"}),
     Planned("mail", 1, "allow"),
     Planned("poll", 1, "forbid", more={"misfire": "skip", "grace": "1s"}),
     Planned("export", 2, "queue", by_cron=True, more={"misfire": "once"}),
     Planned("sweep", 2, "allow", more={"misfire": "once"}),
-    Planned("gather", 2, "queue", more={"effects": "fenced"}),
+    Planned("gather", 2, "queue", more={"effects": "fenced", "misfire": "once"}),
 )
 BY_NAME = {planned.name: planned for planned in PLAN}
