@@ -194,7 +194,7 @@ class SimConnection(sqlite3.Connection):
     def _fail(self) -> None:
         self.abort()
         raise (
-            _broken() if self.server.hub.dice.random() < 0.3 else sqlite3.OperationalError("disk I/O error (simulated)")
+            _broken() if self.server.hub.dice.random() < 0.5 else sqlite3.OperationalError("disk I/O error (simulated)")
         )
 
     def _fail_and_happen(self, sql: str, do: Callable[[sqlite3.Connection], Any], *, is_commit: bool) -> None:
@@ -314,5 +314,9 @@ class SimDialect(SqliteDialect):
         return False
 
 
-def _broken() -> FileReplacedError:
-    return FileReplacedError("the connection is gone (simulated)")
+class GoneError(FileReplacedError, sqlite3.ProgrammingError):
+    """The connection is broken: in the words by which the ledger's dialect and SQLAlchemy know that."""
+
+
+def _broken() -> GoneError:
+    return GoneError("Cannot operate on a closed database. (simulated)")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from typing import Any, TypeVar
 
 from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, PastGrant, Renewed, Session
@@ -21,31 +22,56 @@ _REMEMBERED = 64
 
 
 class ForgetfulStore(MemoryStore):
-    """Like a Redis whose replica is promoted: it forgets what it acknowledged a moment ago."""
+    """Like a Redis whose replica is promoted: it forgets what it acknowledged a moment ago.
+
+    Sessions are known to their processes alone, as they are there; a name that comes back with a holder who has
+    released it is prolonged by nobody, and free after a ttl.
+    """
 
     def __init__(self, runtime: StoreRuntime) -> None:
         super().__init__(runtime)
-        self._states: list[tuple[float, dict[str, Any], dict[str, float]]] = []
+        self._states: list[tuple[float, dict[str, Any]]] = []
+        self._lapses_at: dict[str, float] = {}
 
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
     ) -> Grant | Held | AlreadyDone | Lost:
         """Take the name, and remember how it was before."""
-        self._states.append((self._runtime.monotonic(), dict(self._entries), dict(self._alive_until)))
+        self._states.append((self._runtime.monotonic(), dict(self._entries)))
         del self._states[:-_REMEMBERED]
         return super().acquire(session, name, grant_id=grant_id, tick=tick, floor=floor)
 
+    def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
+        """Prolong what is listed."""
+        outcome = super().renew(session, grants)
+        if self._lapses_at and isinstance(outcome, Renewed):
+            for grant in grants:
+                self._lapses_at.pop(grant.grant_id, None)
+        return outcome
+
     def forget(self, seconds: float) -> None:
         """Be as it was so long ago; further back than it remembers, it is empty."""
-        since = self._runtime.monotonic() - seconds
-        older = [state for state in self._states if state[0] <= since]
-        newer = [state for state in self._states if state[0] > since]
-        found = newer[0] if older and newer else None
-        if found is None and newer:
-            self.wipe()
-        elif found is not None:
-            self._entries, self._alive_until = dict(found[1]), dict(found[2])
-        self._states = older
+        now = self._runtime.monotonic()
+        newer = [state for state in self._states if state[0] > now - seconds]
+        if not newer:
+            return
+        before = newer[0][1] if len(newer) < len(self._states) else {}
+        self._entries = dict(before)
+        self._states = self._states[: -len(newer)]
+        for entry in before.values():
+            if entry.grant is not None:
+                self._lapses_at.setdefault(entry.grant.grant_id, now + entry.grant.session.ttl_s)
+
+    def _is_current(self, grant: Grant) -> bool:
+        return super()._is_current(grant) and not self._has_lapsed(grant)
+
+    def _held(self, name: str, entry: Any) -> Held | None:
+        if entry.grant is not None and self._has_lapsed(entry.grant):
+            entry = replace(entry, grant=None)
+        return super()._held(name, entry)
+
+    def _has_lapsed(self, grant: Grant) -> bool:
+        return bool(self._lapses_at) and self._runtime.monotonic() >= self._lapses_at.get(grant.grant_id, float("inf"))
 
 
 class Way:
@@ -82,12 +108,18 @@ class Way:
         return ()
 
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
-        return self._do(lambda: self._store.open(holder, ttl_s=ttl_s, call_timeout_s=call_timeout_s))
+        call = self._invoke("open")
+        opened = self._told(call, "open", lambda: self._store.open(holder, ttl_s=ttl_s, call_timeout_s=call_timeout_s))
+        self._end(call, "open", Kind.OK, session=opened.id)
+        return opened
 
     def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
         call = self._invoke("renew", session=session.id)
         outcome = self._told(call, "renew", lambda: self._store.renew(session, grants))
-        self._end(call, "renew", Kind.OK if isinstance(outcome, Renewed) else Kind.REFUSED, session=session.id)
+        if isinstance(outcome, Renewed):
+            self._end(call, "renew", Kind.OK, session=session.id, detail={"gone": sorted(outcome.gone)})
+        else:
+            self._end(call, "renew", Kind.REFUSED, session=session.id)
         return outcome
 
     def acquire(
@@ -100,7 +132,9 @@ class Way:
         if isinstance(outcome, Grant):
             self._end(call, "acquire", Kind.OK, name=name, token=outcome.token, grant=grant_id, session=session.id)
         else:
-            self._end(call, "acquire", Kind.REFUSED, name=name, grant=grant_id, session=session.id)
+            self._end(
+                call, "acquire", Kind.REFUSED, name=name, grant=grant_id, session=session.id, detail=_why(outcome)
+            )
         return outcome
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
@@ -114,7 +148,9 @@ class Way:
         return self._do(lambda: self._store.missing(grants))
 
     def close(self, session: Session) -> None:
-        self._do(lambda: self._store.close(session))
+        call = self._invoke("close", session=session.id)
+        self._told(call, "close", lambda: self._store.close(session))
+        self._end(call, "close", Kind.OK, session=session.id)
 
     def read(self, name: str) -> LeaseRecord | None:
         return self._do(lambda: self._store.read(name))
@@ -188,3 +224,13 @@ class Way:
 
     def _end(self, call: int, what: str, kind: Kind, **about: Any) -> None:
         self._history.end(call, self._hub.now, kind, what, self._process.name, **about)
+
+
+def _why(refused: Held | AlreadyDone | Lost) -> dict[str, Any]:
+    match refused:
+        case Held():
+            return {"why": "held", "held_by": refused.grant_id} if refused.grant_id else {"why": "held"}
+        case AlreadyDone():
+            return {"why": "done"}
+        case Lost():
+            return {"why": "lost"}

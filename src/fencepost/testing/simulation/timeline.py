@@ -25,7 +25,7 @@ def timeline(outcome: Outcome) -> Iterator[str]:
 
 
 def _is_dull(entry: Entry) -> bool:
-    of_lease = entry.what in ("acquire", "release", "renew")
+    of_lease = entry.what in ("acquire", "release", "renew", "open", "close")
     return of_lease and (entry.kind is Kind.INVOKE or (entry.what == "renew" and entry.kind is Kind.OK))
 
 
