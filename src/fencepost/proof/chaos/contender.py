@@ -47,13 +47,13 @@ class Contender:
         self._locks = Locks(self._store, runtime=runtime, holder=recorder.node)
 
     def run(self) -> None:
-        """Contend until the process ends."""
+        """Contend until the process is ended; or one of its tasks stumbles, which nobody expects of it."""
         while not self._has_started():
             self._runtime.sleep(0.3)
         print(f"{self._recorder.node} takes part", flush=True)  # noqa: T201 - its log is looked at
         tasks = [self._runtime.spawn(f"contend-{name}", partial(self._contend, name)) for name in LOCKS]
-        for task in tasks:
-            task.join()
+        while all(task.is_alive() for task in tasks):
+            self._runtime.sleep(0.2)
 
     def _has_started(self) -> bool:
         try:
