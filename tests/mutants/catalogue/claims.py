@@ -1,0 +1,85 @@
+"""Runs that are begun by the wrong node, at the wrong time, or under the wrong number."""
+
+from __future__ import annotations
+
+from tests.mutants.planting import Code, Text, mutant
+
+_SQLITE = "fencepost.ledger.dialects.hot_sqlite"
+_CLAIMING = "fencepost.ledger.claiming"
+_TEST = "tests/ledger/test_hot_claiming.py::"
+
+CLAIMS = (
+    mutant(
+        "claim does not raise the token",
+        "the second claim of a run has the token of the first, if the clock stands still or went back",
+        Text(f"{_SQLITE}:_START", "max(r.token + 1, %s)", "max(r.token, %s)"),
+    ),
+    mutant(
+        "attempts not counted",
+        "the second attempt has the number of the first",
+        Text(f"{_SQLITE}:_START", "attempts = r.attempts + 1", "attempts = max(r.attempts, 1)"),
+    ),
+    mutant(
+        "claim takes any queue",
+        "a node takes runs from queues that it does not serve",
+        Text(f"{_SQLITE}:_FIND", "r.queue = %s", "%s <> ''"),
+        tests=f"{_TEST}TestFreeRuns::test_only_known_jobs_and_served_queues[sqlite]",
+    ),
+    mutant(
+        "claim takes unknown jobs",
+        "a node takes runs of jobs that it does not have",
+        Text(f"{_SQLITE}:_FIND", "{texts:+r.job}", "({texts:+r.job} OR true)"),
+    ),
+    mutant(
+        "claim ahead of time",
+        "a run begins before its time has come",
+        Text(f"{_SQLITE}:_FIND", "r.available_at <= %s", "r.available_at - 900000 <= %s"),
+    ),
+    mutant(
+        "claim without a lock",
+        "two nodes find the same run, and both take it",
+        Code(
+            f"{_SQLITE}:HotSqlite.take",
+            "return desk.write(lambda cursor: self._take(cursor, wanted))",
+            "with desk.autocommit() as cursor:\n        return self._take(cursor, wanted)",
+        ),
+        tests=f"{_TEST}TestFreeRuns::test_every_run_goes_to_one_of_many_nodes[sqlite]",
+    ),
+    mutant(
+        "unanswered claim forgotten",
+        "runs that were claimed without an answer stay in the node's name, and nobody executes them",
+        Code("fencepost.engine.exchange:Exchange._claimed", "self._is_unsure = True", "pass"),
+        Code("fencepost.engine.exchange:Exchange._account", "or now >= self._account_at", ""),
+    ),
+    mutant(
+        "known claims handed back",
+        "a node hands back what it executes itself",
+        Code(
+            "fencepost.engine.exchange:Exchange._hand_back_unknown",
+            "if (unknown.run_id, unknown.token) in known:",
+            "if known is None:",
+        ),
+    ),
+    mutant(
+        "claimed by nobody",
+        "a node whose session is lost goes on claiming under its old identity",
+        Code("fencepost.engine.membership:Membership.member", "member is not None and member.is_trusted", "True"),
+    ),
+    mutant(
+        "lost claims begin under the next",
+        "what was claimed while the session was being lost begins under the next identity",
+        Code("fencepost.engine.exchange:Exchange._stop_if_lost", "self._membership.member is not member", "False"),
+        tests="tests/engine/test_exchange.py::"
+        "test_what_was_claimed_while_the_session_was_being_lost_does_not_begin_under_the_next[sqlite]",
+    ),
+    mutant(
+        "gate's token not compared",
+        "a run starts with a token from the gate that is below one given before",
+        Code(
+            f"{_CLAIMING}:_Counter._token",
+            "token if token is not None and token > last_token else None",
+            "token",
+        ),
+        tests=f"{_TEST}TestGate::test_gates_token_below_one_that_was_given_starts_nothing[sqlite]",
+    ),
+)

@@ -1,0 +1,121 @@
+"""Nodes that are declared dead too soon, not at all, or that do not know that they are."""
+
+from __future__ import annotations
+
+from tests.mutants.planting import Code, Text, mutant
+
+_REAPER = "fencepost.engine.reaper:Reaper"
+_REAPING = "fencepost.ledger.reaping"
+_MEMBERSHIP = "fencepost.engine.membership:Membership"
+_ORDERS = "tests/ledger/test_hot_interleavings.py::TestEndsThatMeet::"
+
+DEATHS = (
+    mutant(
+        "reap without contact",
+        "a node that was away itself declares others dead",
+        Code(f"{_REAPER}.step", "self._clock.contact_s() >= self._ttl_s", "True"),
+    ),
+    mutant(
+        "pause does not break contact",
+        "a node that was paused believes that it watched meanwhile",
+        Code("fencepost.core.contact:Contact.answered", "now - self._answered_at > self._longest_gap_s", "False"),
+        Code("fencepost.core.contact:Contact.lasted_s", "now - self._answered_at > self._longest_gap_s", "False"),
+        tests="tests/core/test_clock_gate.py::test_a_pause_breaks_contact_although_nothing_failed",
+    ),
+    mutant(
+        "living node reaped",
+        "a node is declared dead without taking its lease",
+        Code(f"{_REAPER}._bury_the_dead", "self._locks.missing([_grant(node) for node in self._others])", "grants"),
+        Code(f"{_REAPER}._bury", "if with_its_lease is None:", "if False:"),
+        Code(f"{_REAPER}._bury", "with_its_lease.release()", "with_its_lease and with_its_lease.release()"),
+    ),
+    mutant(
+        "dead are left alone",
+        "what a dead node ran is never given up",
+        Code(f"{_REAPER}._bury_the_dead", "self._bury(grants[grant_id])", "pass"),
+    ),
+    mutant(
+        "all nodes' runs reaped",
+        "with a dead node's runs go those of the living",
+        Text(f"{_REAPING}:_FIND", "AND r.node = %s", "AND %s <> ''"),
+        Text(f"{_REAPING}:_LOCK", "{was:r.node} = %s", "%s <> ''"),
+    ),
+    mutant(
+        "reap without comparing",
+        "a reaper gives up what it found before it had the lock, whatever became of it",
+        Text(f"{_REAPING}:_LOCK", "{was:r.state} = 'running' AND {was:r.node} = %s", "%s <> ''"),
+        tests=f"{_ORDERS}test_of_finish_and_reap_exactly_one_ends_the_attempt[postgres-keys1]",
+    ),
+    mutant(
+        "lost attempt leaves no trace",
+        "a run that is given up is queued without its attempt being kept",
+        Code(f"{_REAPING}:_fate", '"lost",', "None,"),
+    ),
+    mutant(
+        "identity kept after death",
+        "a process whose session was lost joins again as the node it was",
+        Code(
+            f"{_MEMBERSHIP}.join",
+            "node_id = self._runtime.new_id()",
+            "node_id = self.__dict__.setdefault('_same', self._runtime.new_id())",
+        ),
+    ),
+    mutant(
+        "lost node never joins again",
+        "a process whose session was lost stays outside for ever",
+        Code(f"{_MEMBERSHIP}.step", "if self._member is None:", "if False:"),
+    ),
+    mutant(
+        "session lost, work goes on",
+        "nobody tells the runners that the session was lost",
+        Code("fencepost.engine.node:Node._lost", "runner.lose()", "pass"),
+        Code("fencepost.engine.node:Node._lost", "suspended += runner.suspend()", "pass"),
+        Code("fencepost.engine.trust:NodeTrust.is_trusted", "now < self.until", "True"),
+    ),
+    mutant(
+        "suspended runs resumed unasked",
+        "a suspended run goes on without the ledger having said that it is still ours",
+        Code("fencepost.engine.formers:Formers._adopt", "runner.resume(adopted)", "runner.resume(set(suspended))"),
+        Code("fencepost.engine.formers:Formers._adopt", "if key in adopted:", "if True:"),
+        tests="tests/engine/test_formers.py::test_what_a_reaper_took_is_stopped[sqlite]",
+    ),
+    mutant(
+        "adopt what another took",
+        "a run that somebody else runs by now is adopted back",
+        Code("fencepost.ledger.adopting:_adopt", " and by in us", ""),
+        Code("fencepost.ledger.adopting:_adopt", "if (run_id, token) in runs", "if run_id in {key[0] for key in runs}"),
+        tests="tests/ledger/test_hot_adopting.py::test_what_a_reaper_took_is_not_adopted_and_not_touched[sqlite]",
+    ),
+    mutant(
+        "outage ends fenced runs",
+        "runs whose effects are fenced are stopped when the ledger is away, as if the session were gone",
+        Code("fencepost.engine.node:Node._lost", "if member.lease.ran_out:", "if False:"),
+        tests="tests/engine/test_suspension.py::test_what_is_fenced_goes_on_when_the_ledger_is_back[after trust ran out-postgresql-thread]",
+    ),
+    mutant(
+        "cancelled run rerun after death",
+        "a run that was being cancelled is run again when its node dies",
+        Code(f"{_REAPING}:_next", "if left.cancel_requested_at is not None:", "if False:"),
+    ),
+    mutant(
+        "death noted without its consequence",
+        "a reaper that dies after the note leaves the runs to nobody",
+        Code("fencepost.engine.burial:Burial.unfinished", "hot.rows(cursor, _UNFINISHED)", "[]"),
+        Code(
+            "fencepost.engine.burial:Burial.bury",
+            "self.give_up_runs(desk, node_id)",
+            "is_first and self.give_up_runs(desk, node_id)",
+        ),
+    ),
+    mutant(
+        "promotion of what was cancelled",
+        "a run that waits for its key is queued although somebody cancelled it meanwhile",
+        Text(
+            "fencepost.ledger.promoting:_PROMOTE",
+            "WHERE {ints:id} AND {was:state} = 'waiting' AND {was:waits_for} = 'key'",
+            "WHERE {ints:id}",
+        ),
+        tests="tests/ledger/test_hot_interleavings.py::TestKeys::"
+        "test_next_in_line_is_cancelled_while_the_holder_ends[postgres]",
+    ),
+)

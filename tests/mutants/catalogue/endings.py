@@ -1,0 +1,102 @@
+"""Attempts that end twice, or somebody else's; retries that come too often or too soon."""
+
+from __future__ import annotations
+
+from tests.mutants.planting import Code, Text, mutant
+
+_SQLITE = "fencepost.ledger.dialects.hot_sqlite"
+_RETRY = "fencepost.core.retry"
+_TEST = "tests/ledger/test_hot_finishing.py::"
+
+ENDINGS = (
+    mutant(
+        "finish without the token",
+        "an ending is believed without comparing its token",
+        Text(f"{_SQLITE}:_KEEP", " AND r.token = :token", ""),
+        Text(f"{_SQLITE}:_END", " AND r.token = :token", ""),
+    ),
+    mutant(
+        "finish without token or attempt",
+        "an ending is believed if the run runs, whoever runs it",
+        Text(f"{_SQLITE}:_KEEP", " AND r.token = :token AND r.attempts = :attempt", ""),
+        Text(f"{_SQLITE}:_END", " AND r.token = :token AND r.attempts = :attempt", ""),
+    ),
+    mutant(
+        "ended run ends again",
+        "an ending is believed although the run has ended",
+        Text(f"{_SQLITE}:_END", " AND r.state = 'running'", ""),
+    ),
+    mutant(
+        "ending without its attempt",
+        "a run ends, and its attempt leaves no row",
+        Text(f"{_SQLITE}:_KEEP", ":outcome IS NOT NULL AND", ":outcome = 'failed' AND"),
+    ),
+    mutant(
+        "ending forgotten in an outage",
+        "endings that the ledger did not take are dropped",
+        Code(
+            "fencepost.engine.exchange:Exchange._end",
+            "self._batch = max(1, len(batch) // 2)",
+            "self._batch = max(1, len(batch) // 2)\n        self._ended.clear()",
+        ),
+    ),
+    mutant(
+        "repeated finish is refused",
+        "a finish whose answer was lost is not recognized when it is repeated",
+        Code("fencepost.ledger.finishing:_refused", "_identity(each) not in kept", "True"),
+        tests="tests/ledger/test_hot_finishing.py::TestRepeatedFinish::test_is_recognized_as_ours[sqlite]",
+    ),
+    mutant(
+        "repeated finish is an attempt",
+        "a finish whose answer was lost is repeated as a new attempt",
+        Text(
+            f"{_SQLITE}:_END",
+            "WHERE r.id = :id AND r.token = :token AND r.attempts = :attempt AND r.state = 'running'",
+            "WHERE r.id = :id AND r.token = :token AND r.state IN ('running', 'succeeded')",
+        ),
+        Text(
+            f"{_SQLITE}:_KEEP",
+            "SELECT r.id, r.attempts, r.node",
+            "SELECT r.id, 1 + (SELECT count(*) FROM {attempt} a WHERE a.run_id = r.id), r.node",
+        ),
+        Text(
+            f"{_SQLITE}:_KEEP",
+            "r.id = :id AND r.token = :token AND r.attempts = :attempt AND r.state = 'running'",
+            "r.id = :id AND r.token = :token AND r.state IN ('running', 'succeeded')",
+        ),
+        tests="tests/ledger/test_hot_finishing.py::TestRepeatedFinish::test_is_recognized_as_ours[sqlite]",
+    ),
+    mutant(
+        "crash limit ignored",
+        "a run that kills its node is run again for ever",
+        Code(f"{_RETRY}:after_loss", "crashes >= policy.crash_limit", "False"),
+        tests="tests/core/test_retry.py::test_a_run_is_lost_as_often_as_its_limit_says_and_then_fails",
+    ),
+    mutant(
+        "crashes count as failures",
+        "an attempt that was lost uses up a retry",
+        Code("fencepost.core.ending:_fate_of_failed", "claim.failures + 1", "claim.failures + claim.crashes + 1"),
+        tests="tests/core/test_ending.py::test_crashes_do_not_count_as_failures_nor_failures_as_crashes",
+    ),
+    mutant(
+        "one retry too many",
+        "a run fails once more often than its policy allows",
+        Code(f"{_RETRY}:after_failure", "attempts_failed > policy.retries", "attempts_failed > policy.retries + 1"),
+    ),
+    mutant(
+        "no back-off",
+        "a failed run is tried again at once",
+        Code("fencepost.core.ending:_fate_of_failed", "delay_us=round(decision.delay_s * 1_000_000)", "delay_us=0"),
+    ),
+    mutant(
+        "timeout ignored",
+        "a run that takes longer than its timeout goes on",
+        Code("fencepost.engine.runners.local:LocalRunner._look", "for claim in overdue:", "for claim in []:"),
+    ),
+    mutant(
+        "final transaction ends nothing",
+        "a transaction that is to end its run commits without ending it",
+        Code("fencepost.engine.transactions:_transaction", "_finish(run, ledger) if final else None", "None"),
+        tests="tests/app/test_transaction.py::test_a_final_transaction_ends_the_run_with_its_effects[sqlite-read committed]",
+    ),
+)

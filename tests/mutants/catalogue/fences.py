@@ -1,0 +1,116 @@
+"""Fences that let in who has lost its right to write."""
+
+from __future__ import annotations
+
+from tests.mutants.planting import Code, mutant
+
+_RULE = "fencepost.core.fencing"
+_ROW = "fencepost.fence.fence_row"
+_TRANSACTION = "fencepost.fence.transaction:FencedTransaction"
+_TABLE = "tests/core/test_fencing.py::test_the_table_of_the_module_holds"
+_ORDERS = "tests/fence/test_interleavings.py"
+_ROWS = "tests/fence/test_fence_row.py"
+
+FENCES = (
+    mutant(
+        "older token let in",
+        "a fence lets in a token below its mark",
+        Code(f"{_RULE}:refusal", "offered.token < mark.token", "False"),
+        Code(f"{_RULE}:refusal", "offered.grant_id != mark.grant_id", "False"),
+        tests=_TABLE,
+    ),
+    mutant(
+        "equal token of another grant",
+        "two grants with one token are both let in",
+        Code(f"{_RULE}:refusal", "offered.grant_id != mark.grant_id", "False"),
+        tests=_TABLE,
+    ),
+    mutant(
+        "token from the future",
+        "a token far ahead raises the mark, and keeps out everybody after it",
+        Code(f"{_RULE}:refusal", "now_us is not None and", "False and"),
+        tests="tests/core/test_fencing.py::test_a_token_may_be_a_day_ahead_and_no_more",
+    ),
+    mutant(
+        "lost lease comes to the fence",
+        "a holder that knows that it is lost shows its token all the same",
+        Code(f"{_RULE}:fencing_of", 'getattr(claimant, "lost", False)', "False"),
+        tests="tests/fence/test_runs_and_leases.py::test_a_lease_that_knows_it_is_lost_does_not_even_come_to_the_fence",
+    ),
+    mutant(
+        "fence raised without comparing",
+        "whoever comes raises the mark to its own token",
+        Code(f"{_ROW}:_compared_and_raised", "refusal(mark, offered, now_us=now_us) or", "None or"),
+        Code(f"{_ROW}:_compared_and_raised", "mark.token < row.token", "True"),
+        tests=f"{_ROWS}::TestWhoMayRaiseIt::test_one_that_comes_late_does_not[sqlite]",
+    ),
+    mutant(
+        "fence not raised",
+        "a successor writes without raising the mark, and its predecessor after it",
+        Code(f"{_ROW}:_compared_and_raised", "_write(target, row, is_there", "str or _write(target, row, is_there"),
+        tests=f"{_ROWS}::TestWhoMayRaiseIt::test_a_successor_raises_it_and_the_former_one_is_out[sqlite]",
+    ),
+    mutant(
+        "fence's floor ignored",
+        "a holder whose mark was pruned is let in below the floor",
+        Code(f"{_ROW}:_below", "offered.token >= floor.token", "True"),
+        tests=f"{_ROWS}::TestWhoMayRaiseIt::test_below_the_floor_nobody_does_who_has_no_row[sqlite]",
+    ),
+    mutant(
+        "mark of another grant is ours",
+        "at the commit only the token of the mark is compared",
+        Code(f"{_ROW}:FenceRow.query", " AND grant_id = %s", " AND %s <> ''"),
+        tests=f"{_ORDERS}::TestFenceRow::test_of_two_grants_with_one_token_one_writes[postgres-read committed]",
+    ),
+    mutant(
+        "run's row without its token",
+        "a run that another node runs by now still commits",
+        Code("fencepost.fence.run_row:RunRow.query", "AND token = %s AND", "AND %s > 0 AND"),
+    ),
+    mutant(
+        "run's row without its state",
+        "a run that has ended still commits",
+        Code("fencepost.fence.run_row:RunRow.query", " AND state = 'running'", ""),
+    ),
+    mutant(
+        "compared first, not last",
+        "the fence is compared when a transaction begins, and not when it is committed",
+        Code(
+            f"{_TRANSACTION}._is_still_ours",
+            "at_once = database.commit_if_ours(self._source, fence, self._terms)",
+            "return True, True",
+        ),
+        tests=f"{_ORDERS}::TestRunRow::test_writer_whose_run_is_reaped[postgres-read committed]",
+    ),
+    mutant(
+        "compared without a lock",
+        "a successor may take over between the comparison and the commit",
+        Code("fencepost.fence.databases:Server.check", "{where} {self.sharing}", "{where}"),
+        tests=f"{_ORDERS}::TestRunRow::test_writer_whose_run_is_reaped[postgres-read committed]",
+    ),
+    mutant(
+        "refused, committed all the same",
+        "a transaction of a stale writer is refused and committed",
+        Code(f"{_TRANSACTION}._commit", "if is_ours and is_unbroken:", "if is_unbroken:"),
+        tests=f"{_ORDERS}::TestRunRow::test_writer_whose_run_is_reaped[postgres-read committed]",
+    ),
+    mutant(
+        "untrusted writer commits",
+        "a run whose node has lost its trust still commits",
+        Code(f"{_TRANSACTION}._commit", "self._terms.check_trust()", "pass"),
+        Code(f"{_TRANSACTION}.__enter__", "self._terms.check_trust()", "pass"),
+        tests="tests/app/test_ledger_transaction.py::test_without_trust_it_neither_begins_nor_commits[sqlite]",
+    ),
+    mutant(
+        "service forgets its marks",
+        "a service compares a token, and does not remember it",
+        Code("fencepost.fence.marks:MemoryMarks.admit", "self._marks[offered.key] = Mark", "Mark"),
+        tests="tests/fence/test_http.py::TestMiddleware::test_lets_in_what_is_not_older_and_refuses_what_is[wsgi]",
+    ),
+    mutant(
+        "rows handed to two",
+        "two readers at once get the same rows",
+        Code("fencepost.fence.taking:_extended", '" FOR UPDATE SKIP LOCKED"', '""'),
+        tests="tests/fence/test_taking.py::TestSharing::test_readers_at_the_same_time_get_different_rows[postgresql-driver]",
+    ),
+)

@@ -1,0 +1,89 @@
+"""Exclusive keys that two runs have, or that nobody gets."""
+
+from __future__ import annotations
+
+from tests.mutants.planting import Code, Text, mutant
+
+_CLAIMING = "fencepost.ledger.claiming"
+_FINISHING = "fencepost.ledger.finishing"
+_ORDERS = "tests/ledger/test_hot_interleavings.py::TestKeys::"
+
+KEYS = (
+    mutant(
+        "taken key taken again",
+        "a run starts although another has its exclusive key",
+        Code(f"{_CLAIMING}:_Counter._settle", "if holder is not None:\n", "if False:\n"),
+    ),
+    mutant(
+        "key taken within a batch",
+        "two runs of one batch get the same key",
+        Code(f"{_CLAIMING}:_Counter._settle", "held[key] = (found.run_id, token)", "pass"),
+    ),
+    mutant(
+        "token below the key's",
+        "a run's token is above those of the run, but not above those given under its key",
+        Code(f"{_CLAIMING}:_Counter._settle", "max(last_token, found.token)", "found.token"),
+        tests="tests/ledger/test_hot_claiming.py::TestKeyedRuns::test_token_is_above_every_one_given_under_the_key[sqlite]",
+    ),
+    mutant(
+        "key not freed",
+        "a run that ended keeps its exclusive key",
+        Code(f"{_FINISHING}:free_keys", "hot.change(cursor, _FREE, hot.texts(freed))", "pass"),
+    ),
+    mutant(
+        "nobody promoted",
+        "the next in line for a key is not queued when the key is free",
+        Code(f"{_FINISHING}:free_keys", "return promote(cursor, hot, freed)", "return 0"),
+        Code("fencepost.ledger.promoting:promote_stranded", "if keys else 0", "if False else 0"),
+    ),
+    mutant(
+        "late ending frees the heir's key",
+        "a key is freed without comparing who has it",
+        Code(
+            f"{_FINISHING}:free_keys",
+            "holders.get(ending.exclusive_key) == (ending.run_id, ending.token)",
+            "ending.exclusive_key in holders",
+        ),
+        tests="tests/ledger/test_hot_finishing.py::TestKeys::test_late_ending_does_not_free_the_heirs_key[sqlite]",
+    ),
+    mutant(
+        "key freed without a lock",
+        "who finds a key taken and who gives it up miss each other",
+        Text(f"{_FINISHING}:_LOCK_KEYS", "{for_update}", ""),
+        tests=f"{_ORDERS}test_who_finds_a_key_taken_and_who_gives_it_up_do_not_miss_each_other[postgres]",
+    ),
+    mutant(
+        "key looked at without a lock",
+        "a run goes to wait for a key that is being given up",
+        Text(f"{_CLAIMING}:_LOCK_KEYS", "{skip_locked}", ""),
+        tests=f"{_ORDERS}test_who_finds_a_key_taken_and_who_gives_it_up_do_not_miss_each_other[postgres]",
+    ),
+    mutant(
+        "late tick skipped with the rest",
+        "a run that makes good for several ticks is skipped as one",
+        Code(f"{_CLAIMING}:_Counter._settle", " and found.ticks == 1", ""),
+        tests="tests/ledger/test_hot_claiming.py::TestKeyedRuns::"
+        "test_what_makes_good_for_several_ticks_waits_where_a_tick_would_be_skipped[sqlite]",
+    ),
+    mutant(
+        "retry skipped",
+        "a run that has begun before is skipped because its key is taken",
+        Code("fencepost.core.overlap:decide", "attempts == 0 and is_tick", "is_tick"),
+        tests="tests/core/test_overlap.py::test_what_has_begun_is_never_skipped",
+    ),
+    mutant(
+        "gate let go before the end",
+        "a run's lease at the gate is released before the ledger knows that the run has ended",
+        Code(
+            "fencepost.engine.exchange:Exchange._finish",
+            "self._end(batch)\n",
+            "self._release_at_gate(batch)\n        self._end(batch)\n",
+        ),
+    ),
+    mutant(
+        "lost gate goes unnoticed",
+        "a run whose lease at the gate is lost goes on",
+        Code("fencepost.engine.gate:Gate._tie", "self._on_lost(run_id, token)", "None"),
+        tests="tests/engine/test_gate.py::test_lease_that_is_lost_stops_its_run_which_is_run_again[sqlite]",
+    ),
+)

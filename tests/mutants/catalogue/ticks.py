@@ -1,0 +1,138 @@
+"""Due times that are planned twice, not at all, or although nobody should."""
+
+from __future__ import annotations
+
+from tests.mutants.planting import Code, Text, mutant
+
+_MISFIRE = "fencepost.core.misfire"
+_PLANNING = "fencepost.ledger.planning"
+_TAKEN = "taken = {row[0] for row in hot.rows(cursor, 'SELECT x.key FROM {exclusive} x WHERE x.run_id IS NOT NULL')}"
+
+TICKS = (
+    mutant(
+        "tick key without its schedule",
+        "two schedules that are due at one instant share a tick",
+        Code("fencepost.core.identity:tick_key", 'f"tick:{due_us}:{schedule}"', 'f"tick:{due_us}"'),
+    ),
+    mutant(
+        "tick key with the planner's time",
+        "what two planners plan are two ticks",
+        Code(
+            "fencepost.engine.ticks:_requested",
+            "origin_key=tick_key(row.id, item.due_us)",
+            "origin_key=tick_key(row.id, item.due_us) + str(id(row))",
+        ),
+    ),
+    mutant(
+        "late ticks counted twice",
+        "ticks that are made good for are planned once more, each by itself",
+        Code(f"{_MISFIRE}:plan_schedule", "max(planned_through_us, late_through_us)", "planned_through_us"),
+        tests="tests/core/test_misfire.py::test_every_due_is_covered_by_exactly_one_planned",
+    ),
+    mutant(
+        "more than a batch is dropped",
+        "a schedule counts as planned up to now, though the batch was full before",
+        Code(f"{_MISFIRE}:plan_schedule", "if len(items) >= limit else", "if len(items) > limit else"),
+        tests="tests/core/test_misfire.py::test_a_plan_in_pieces_leaves_nothing_out",
+    ),
+    mutant(
+        "late ticks are silent",
+        "ticks that come too late leave no row",
+        Code(f"{_MISFIRE}:_counted", "first_us is None or", "first_us is None or kind == 'misfired' or"),
+        tests="tests/core/test_misfire.py::test_a_schedule_is_planned_as_its_listed_dues_would_be",
+    ),
+    mutant(
+        "planning goes back",
+        "how far a schedule is planned may fall again",
+        Code(
+            f"{_PLANNING}:_record",
+            '"planned_through": f"{hot.greatest}(r.planned_through, e.planned_through)"',
+            '"planned_through": "e.planned_through"',
+        ),
+        tests="tests/ledger/test_hot_planning.py::TestDueSchedules::test_planned_through_never_goes_back[sqlite]",
+    ),
+    mutant(
+        "schedule moved, ticks not recorded",
+        "a schedule moves on in another transaction than its runs are recorded in",
+        Code(
+            f"{_PLANNING}:plan",
+            "return desk.write(work)",
+            "held, kept = [], insert_runs\n"
+            "    globals()['insert_runs'] = lambda cursor, hot, *given, **named: held.append((given, named))\n"
+            "    try:\n"
+            "        planned = desk.write(work)\n"
+            "    finally:\n"
+            "        globals()['insert_runs'] = kept\n"
+            "    for given, named in held:\n"
+            "        desk.write(lambda cursor: kept(cursor, hot, *given, **named))\n"
+            "    return planned",
+        ),
+    ),
+    mutant(
+        "overlap decided at planning",
+        "a tick is skipped because another runs when it is planned, not when it is due",
+        Code(
+            f"{_PLANNING}:_record",
+            "requested = [request for _, plan in plans for request in plan.requested]",
+            f"{_TAKEN}\n    requested = [each._replace(state='skipped') if each.exclusive_key in taken else each"
+            " for _, plan in plans for each in plan.requested]",
+        ),
+    ),
+    mutant(
+        "schedule planned without a lock",
+        "two planners work at one schedule at a time",
+        Code(f"{_PLANNING}:_due", "LIMIT {limit}{{skip_locked}}", "LIMIT {limit}"),
+        tests="tests/ledger/test_hot_interleavings.py::TestPlanners::"
+        "test_two_planners_plan_every_tick_once_and_move_every_schedule[postgres]",
+    ),
+    mutant(
+        "pause ignored",
+        "a schedule that is paused is planned on",
+        Code(
+            "fencepost.ledger.schedules:pause",
+            '"pause_reason": reason, "next_due_at": None}',
+            '"pause_reason": reason}',
+        ),
+        tests="tests/ledger/test_schedules.py::TestPausing::"
+        "test_pausing_stops_planning_and_resuming_records_what_was_missed[sqlite]",
+    ),
+    mutant(
+        "pause leaves what is planned",
+        "ticks that were planned ahead run although their schedule was paused",
+        Code("fencepost.ledger.schedules:pause", "skip_ahead(", "str and (lambda *_, **__: 0)("),
+        tests="tests/ledger/test_schedules.py::TestPausing::"
+        "test_what_is_planned_ahead_is_skipped_and_the_rest_left_alone[sqlite]",
+    ),
+    mutant(
+        "old deploy overwrites the new",
+        "a node of an older generation puts its schedules in place of newer ones",
+        Code("fencepost.ledger.deploys:_synced_one", "row.generation > generation or", "False or"),
+        tests="tests/ledger/test_schedules.py::TestDeploys::test_an_older_deploy_never_overwrites_a_newer_one[sqlite]",
+    ),
+    mutant(
+        "clock gate open",
+        "a clock that leaps by hours is believed",
+        Code("fencepost.core.clock_gate:ClockGate.is_open", "self.leap is None or not self.leap.is_ahead", "True"),
+        tests="tests/core/test_clock_gate.py::test_a_leap_ahead_closes_the_gate",
+    ),
+    mutant(
+        "planner believes any clock",
+        "ticks are planned by a ledger's clock that has leapt a year ahead",
+        Code("fencepost.engine.planner:Planner.step", "not self._clock.is_believed", "False"),
+        Code("fencepost.engine.ledger_clock:LedgerClock.is_believed", "self._gate.is_open", "True"),
+        tests="tests/engine/test_node.py::test_a_wall_clock_that_steps_ahead_repeats_nothing_and_skips_no_year[2.0-sqlite]",
+    ),
+    mutant(
+        "late tick begun after all",
+        "ticks that lay queued while all nodes were down begin, though their job wants no late ones",
+        Code("fencepost.engine.exchange:Exchange._be", "self._misfire_late()", "pass"),
+        tests="tests/engine/test_node.py::"
+        "test_a_tick_that_was_planned_before_all_nodes_went_down_follows_the_misfire_policy[sqlite-skip]",
+    ),
+    mutant(
+        "requests misfire",
+        "what somebody asked for is dropped as a late tick",
+        Text("fencepost.ledger.misfiring:_MISFIRE", "AND origin_key LIKE 'tick:%%' ", ""),
+        tests="tests/ledger/test_misfiring.py::test_what_somebody_asked_for_is_never_too_late[sqlite]",
+    ),
+)
