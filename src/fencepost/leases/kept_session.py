@@ -50,6 +50,7 @@ class KeptSession:
         self._wake_watcher = runtime.event()
         self._leases: dict[str, Lease] = {}
         self._asking: set[str] = set()
+        self._releasing: set[str] = set()
         self._is_retired = False
         self._is_closing = False
         self._is_unanswered = False
@@ -136,11 +137,21 @@ class KeptSession:
         self._owe(OwedRelease(Grant(name, self.session, grant_id, token=0), doubtful_until=doubtful_until))
 
     def drop(self, lease: Lease) -> bool:
-        """Forget a lease that its owner ends; False when it was gone already."""
+        """Forget a lease that its owner ends; False when it was gone already.
+
+        The session is not closed over the release before `settled` says that it was answered, or is owed: the store
+        would find nothing to release, and mark no tick as done.
+        """
         with self._lock:
             known = self._leases.pop(lease.grant.grant_id, None)
+            self._releasing.add(lease.grant.grant_id)
             self._idle_since = self._runtime.monotonic()
             return known is not None and self.is_trusted()
+
+    def settled(self, lease: Lease) -> None:
+        """Note that a lease's owner has ended it."""
+        with self._lock:
+            self._releasing.discard(lease.grant.grant_id)
 
     def owe_release(self, grant: Grant, *, done: bool, keep_until: float) -> None:
         """Repeat a release in the background until the store answers."""
@@ -244,7 +255,7 @@ class KeptSession:
 
     def _close_if_idle(self) -> bool:
         with self._lock:
-            if self._leases or self._asking or self._settler.has_debts:
+            if self._leases or self._asking or self._releasing or self._settler.has_debts:
                 return False
             idle_s = self._runtime.monotonic() - self._idle_since
             if not self._is_retired and idle_s < self.session.ttl_s:

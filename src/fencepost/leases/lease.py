@@ -191,6 +191,8 @@ class Lease:
             if not isinstance(error, StoreUnavailable):  # the caller's to know; it is repeated all the same
                 raise
             return True
+        finally:
+            self._kept.settled(self)
         if not was_ours:
             self.end("found gone when it was released: it was revoked, deleted, or taken over")
             return False
