@@ -204,12 +204,13 @@ class MemoryStore:
         return self._runtime.monotonic() < self._alive_until.get(session_id, float("-inf"))
 
     def _is_current(self, grant: Grant) -> bool:
+        """Go by name and grant id: whoever asks about another's grant does not know its session."""
         entry = self._entries.get(grant.name)
         return (
             entry is not None
             and entry.grant is not None
             and entry.grant.grant_id == grant.grant_id
-            and self._is_alive(grant.session.id)
+            and self._is_alive(entry.grant.session.id)
         )
 
     def _missing(self, grants: Collection[Grant]) -> frozenset[str]:
