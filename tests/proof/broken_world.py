@@ -8,7 +8,7 @@ from typing import Any
 
 from fencepost.proof.evidence import AttemptSeen, Effect, Evidence, RunSeen, Transition
 from fencepost.proof.history import Entry, History, Kind
-from tests.proof.clean_world import QUIET_FROM, RULES, clean, us
+from tests.proof.clean_world import ENDED_AT, QUIET_FROM, RULES, clean, us
 
 # Of this seed there is one of everything: a skipped tick, a stretch, a retry, a loss.
 BASE = clean(8)
@@ -504,6 +504,21 @@ def a_begin_that_was_noted_is_late() -> Evidence:
     quiet = replace(BASE, attempts=tuple(each for each in BASE.attempts if each.run_id != run.id))
     late = Entry(99.0, Kind.NOTE, "begin", "node-1", name=str(run.id))
     return with_entries(late, base=quiet, without=lambda entry: entry.what == "begin" and entry.name == str(run.id))
+
+
+@breaks("prompt start", "was given up as lost")
+def a_dead_node_is_noticed_late() -> Evidence:
+    _, first, _ = run_tried_twice("lost")
+    return with_attempt(first, ended_us=us(ENDED_AT - 5))
+
+
+@breaks("prompt start", "and tried again")
+def what_was_lost_is_tried_again_late() -> Evidence:
+    _, _, second = run_tried_twice("lost")
+    tidy = [run.id for run in BASE.runs if run.exclusive_key and run.id != second.run_id]
+    alone = replace(BASE, attempts=tuple(each for each in BASE.attempts if each.run_id not in tidy))
+    late = replace(second, started_us=us(ENDED_AT - 5), ended_us=us(ENDED_AT - 4))
+    return replace(alone, attempts=tuple(late if each is second else each for each in alone.attempts))
 
 
 # -- 12

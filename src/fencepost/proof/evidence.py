@@ -6,6 +6,7 @@ says nothing.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -153,3 +154,11 @@ class Violation:
 
     def __str__(self) -> str:
         return f"{self.checker}: {self.what}" + (f" ({self.about})" if self.about else "")
+
+
+def attempts_by_run(attempts: tuple[AttemptSeen, ...]) -> dict[int, list[AttemptSeen]]:
+    """Return the attempts of each run, in their order."""
+    found: dict[int, list[AttemptSeen]] = defaultdict(list)
+    for attempt in sorted(attempts, key=lambda each: (each.run_id, each.number)):
+        found[attempt.run_id].append(attempt)
+    return found

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from fencepost.proof.evidence import AttemptSeen, Evidence, JobRules, RunSeen, Violation
+from fencepost.proof.evidence import AttemptSeen, Evidence, JobRules, RunSeen, Violation, attempts_by_run
 from fencepost.proof.slack import SECOND_US, slack_us
 from fencepost.proof.telling import told_attempt, told_run
 
@@ -25,9 +25,7 @@ FAILED = frozenset({"failed", "timed_out"})
 
 def check(evidence: Evidence) -> Iterator[Violation]:
     """Count attempts and measure the times between them."""
-    attempts: dict[int, list[AttemptSeen]] = defaultdict(list)
-    for attempt in sorted(evidence.attempts, key=lambda each: (each.run_id, each.number)):
-        attempts[attempt.run_id].append(attempt)
+    attempts = attempts_by_run(evidence.attempts)
     own_pauses = frozenset(evidence.notes.get("own_pauses", ()))
     for run in evidence.runs:
         tried = attempts.get(run.id, [])

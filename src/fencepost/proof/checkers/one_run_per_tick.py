@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
-from fencepost.proof.evidence import AttemptSeen, Evidence, RunSeen, Violation
+from fencepost.proof.evidence import AttemptSeen, Evidence, RunSeen, Violation, attempts_by_run
 from fencepost.proof.slack import slack_us
 from fencepost.proof.telling import told_attempt, told_run
 
@@ -25,14 +25,6 @@ def check(evidence: Evidence) -> Iterator[Violation]:
     attempts = attempts_by_run(evidence.attempts)
     for run in evidence.runs:
         yield from _attempts(run, attempts.get(run.id, []), slack_us(evidence))
-
-
-def attempts_by_run(attempts: tuple[AttemptSeen, ...]) -> dict[int, list[AttemptSeen]]:
-    """Return the attempts of each run, in their order."""
-    found: dict[int, list[AttemptSeen]] = defaultdict(list)
-    for attempt in sorted(attempts, key=lambda each: (each.run_id, each.number)):
-        found[attempt.run_id].append(attempt)
-    return found
 
 
 def _runs(runs: tuple[RunSeen, ...]) -> Iterator[Violation]:

@@ -1,5 +1,7 @@
 """11. When faults stop, everything due starts within ttl + poll + 2 s (2·ttl if the store was away).
 
+So does what was lost: it is noticed within that time, and tried again within that time.
+
 A run may start when it is due (or available), when faults have ended, and when whoever had its exclusive key has ended.
 When it began is read from the history's `begin`, whose clock is true, else from the ledger. What misfired or was
 skipped has no start. ``notes["start_slack_s"]`` is added where nodes have fewer slots than there is work.
@@ -9,11 +11,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
+from itertools import pairwise
 
 from fencepost.proof.checkers.limits import exclusive_key
-from fencepost.proof.evidence import AttemptSeen, Evidence, RunSeen, Violation
+from fencepost.proof.evidence import AttemptSeen, Evidence, RunSeen, Violation, attempts_by_run
 from fencepost.proof.slack import SECOND_US, bound_s, end_us, quiet_us, wall_us
-from fencepost.proof.telling import told_run, told_us
+from fencepost.proof.telling import told_attempt, told_run, told_us
 
 NAME = "prompt start"
 
@@ -23,11 +26,14 @@ def check(evidence: Evidence) -> Iterator[Violation]:
     bound_us = round((bound_s(evidence) + float(evidence.notes.get("start_slack_s", 0.0))) * SECOND_US)
     begins = _begins(evidence)
     holders = _holders(evidence)
+    tries = attempts_by_run(evidence.attempts)
+    yield from _lost_late(evidence, bound_us)
     for run in evidence.runs:
         if run.waits_for == "person" or (run.has_ended and not run.attempts):
             continue
         others = [each for each in holders.get(_key(evidence, run), []) if each.run_id != run.id]
         yield from _first_start(evidence, run, begins.get(run.id), others, bound_us)
+        yield from _second_start(evidence, run, tries.get(run.id, []), others, bound_us)
         yield from _left_lying(evidence, run, others, bound_us)
 
 
@@ -62,10 +68,7 @@ def _first_start(
 ) -> Iterator[Violation]:
     if run.due_us is None or not run.is_tick or began_us is None:
         return
-    freed_us = max(
-        (each.ended_us for each in others if each.ended_us is not None and each.ended_us <= began_us), default=0
-    )
-    could_us = max(run.due_us, quiet_us(evidence), freed_us)
+    could_us = max(run.due_us, quiet_us(evidence), _freed_us(others, began_us))
     if began_us > could_us + bound_us:
         yield Violation(
             NAME,
@@ -73,6 +76,43 @@ def _first_start(
             f"{bound_us / SECOND_US:.1f} s",
             f"could begin {told_us(could_us)}, began {told_us(began_us)}",
         )
+
+
+def _lost_late(evidence: Evidence, bound_us: int) -> Iterator[Violation]:
+    """Report what was given up long after the last fault: a dead node was noticed late, or a living one given up."""
+    for attempt in evidence.attempts:
+        ended_us = attempt.ended_us or 0
+        if attempt.outcome != "lost" or not quiet_us(evidence) + bound_us < ended_us <= end_us(evidence):
+            continue
+        late_s = (ended_us - quiet_us(evidence)) / SECOND_US
+        yield Violation(
+            NAME,
+            f"attempt {attempt.number} of run {attempt.run_id} was given up as lost {late_s:.1f} s after the last "
+            f"fault; promised are {bound_us / SECOND_US:.1f} s",
+            told_attempt(attempt),
+        )
+
+
+def _second_start(
+    evidence: Evidence, run: RunSeen, tried: list[AttemptSeen], others: list[AttemptSeen], bound_us: int
+) -> Iterator[Violation]:
+    """Report attempts that followed a lost one too late."""
+    for before, after in pairwise(tried):
+        if before.outcome != "lost" or before.ended_us is None or after.started_us is None:
+            continue
+        could_us = max(before.ended_us, quiet_us(evidence), _freed_us(others, after.started_us))
+        if after.started_us > could_us + bound_us:
+            yield Violation(
+                NAME,
+                f"{told_run(run)} was lost, and tried again {(after.started_us - could_us) / SECOND_US:.1f} s after it "
+                f"could have been; promised are {bound_us / SECOND_US:.1f} s",
+                f"{told_attempt(before)}; {told_attempt(after)}",
+            )
+
+
+def _freed_us(others: list[AttemptSeen], until_us: int) -> int:
+    """Return when the last of those who had the key before then let go of it."""
+    return max((each.ended_us for each in others if each.ended_us is not None and each.ended_us <= until_us), default=0)
 
 
 def _left_lying(evidence: Evidence, run: RunSeen, others: list[AttemptSeen], bound_us: int) -> Iterator[Violation]:

@@ -19,7 +19,8 @@ def check(evidence: Evidence) -> Iterator[Violation]:
     yield from _committed(evidence.effects)
     writes = [call for call in calls(evidence.history, "write") if call.is_ok and call.token is not None]
     yield from _answered(writes)
-    yield from _one_grant([(call.name, call.token or 0, call.grant, str(call)) for call in writes])
+    told = [(each.resource, each.token, each.grant, f"{each.key!r} of run {each.run_id}") for each in evidence.effects]
+    yield from _one_grant([*told, *((call.name, call.token or 0, call.grant, str(call)) for call in writes)])
 
 
 def _committed(effects: tuple[Effect, ...]) -> Iterator[Violation]:
@@ -35,8 +36,6 @@ def _committed(effects: tuple[Effect, ...]) -> Iterator[Violation]:
             )
         else:
             highest[effect.resource] = effect
-    told = [(each.resource, each.token, each.grant, f"{each.key!r} of run {each.run_id}") for each in effects]
-    yield from _one_grant(told)
 
 
 def _answered(writes: list[Call]) -> Iterator[Violation]:
