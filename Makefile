@@ -7,12 +7,13 @@ READY := $(VENV)/.ready
 UV := $(shell command -v uv 2>/dev/null)
 PYTEST_ARGS ?=
 ORDERS ?= full
+SEEDS ?= 1000
 MINUTES ?= 5
 PLACES ?= postgres+redis postgres mariadb
 INTERLEAVED := tests/fence/test_interleavings.py tests/ledger/test_hot_interleavings.py tests/leases/test_sql_interleavings.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo stories test interleave chaos check format bench clean
+.PHONY: help setup servers demo stories test interleave simulate chaos check format bench clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -51,6 +52,9 @@ interleave: $(READY) servers  ## every order of statements of two and three sess
 
 chaos: $(READY) servers  ## nodes, lock holders, networks and servers are killed, stopped and cut off; then all is checked
 	@$(BIN)/python -m tests.chaos.drive $(PLACES) --minutes $(MINUTES) $(CHAOS_ARGS)
+
+simulate: $(READY)  ## whole clusters on virtual time, one per seed: make simulate SEEDS=10000
+	@$(BIN)/python -m fencepost.testing.simulation --seeds 0:$(SEEDS) --keep tests/simulation/kept.jsonl
 
 check: $(READY)  ## format, lint, types, direction of imports
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

@@ -110,14 +110,14 @@ class Cluster:
             self.hub.kill(place.process)
         place.node = None
 
-    def leave(self, place: Place) -> None:
+    def leave(self, place: Place, grace_s: float = _GRACE_S) -> None:
         """Let the node leave in good order; called by a task of the world."""
         process, node, close = place.process, place.node, place.close
         if process is None or node is None or process.is_dead:
             return
 
         def stop() -> None:
-            node.stop(_GRACE_S)
+            node.stop(grace_s)
             close()
             self.hub.kill(process)
 

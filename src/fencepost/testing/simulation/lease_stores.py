@@ -74,6 +74,13 @@ class ForgetfulStore(MemoryStore):
         return bool(self._lapses_at) and self._runtime.monotonic() >= self._lapses_at.get(grant.grant_id, float("inf"))
 
 
+class InOrder(frozenset[str]):
+    """A set whose order does not depend on the process: whoever goes through it does so in the same order."""
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(sorted(super().__iter__()))
+
+
 class Way:
     """The way of one process to a lease store: each call takes time, may fail, and is written down."""
 
@@ -145,7 +152,7 @@ class Way:
         return was_held
 
     def missing(self, grants: Collection[Grant]) -> frozenset[str]:
-        return self._do(lambda: self._store.missing(grants))
+        return InOrder(self._do(lambda: self._store.missing(grants)))
 
     def close(self, session: Session) -> None:
         call = self._invoke("close", session=session.id)

@@ -24,6 +24,8 @@ from fencepost.testing.simulation.operators import Operators
 from fencepost.testing.simulation.runtime import EPOCH_US
 from fencepost.testing.simulation.scenario import Fault, Scenario, scenario
 
+_LAST_GRACE_S = 5.0  # longer than any job takes: nobody is to be lost in the end
+
 Patch = Callable[[], AbstractContextManager[object]]
 
 
@@ -101,7 +103,7 @@ def _lived(cluster: Cluster) -> Evidence:
         hub.run(quiet_from + _quiet_s(plan))
         ended_at = hub.now
         for place in cluster.places:
-            hub.spawn(cluster.world.process, "end", lambda place=place: cluster.leave(place))  # type: ignore[misc]
+            hub.spawn(cluster.world.process, "end", lambda place=place: cluster.leave(place, _LAST_GRACE_S))  # type: ignore[misc]
         hub.run(ended_at + 30.0)
         return _evidence(cluster, quiet_from, ended_at)
     finally:

@@ -1,0 +1,108 @@
+"""Whole clusters on virtual time: a smoke of many seeds, and that the simulator itself can be trusted."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from fencepost.ledger.dialects import hot_sqlite
+from fencepost.testing.simulation import FAULTS, Fault, scenario, simulate
+from fencepost.testing.simulation.command import main
+from fencepost.testing.simulation.kept import Kept, keep, kept_in, shrunk
+
+KEPT = Path(__file__).with_name("kept.jsonl")
+SMOKE = 150
+PARTS = 5
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_no_promise_is_broken(part):
+    found = [
+        f"seed {outcome.seed}: {outcome.violations[0]}"
+        for seed in range(part, SMOKE, PARTS)
+        if (outcome := simulate(seed)).violations
+    ]
+    assert not found
+
+
+def test_what_once_failed_does_not_fail_again():
+    found = [f"{kept.seed}: {kept.found}" for kept in kept_in(KEPT) if kept.replay().violations]
+    assert not found
+
+
+def test_a_seed_gives_one_trace_in_every_process():
+    here = {seed: simulate(seed).trace_hash for seed in range(20)}
+    program = (
+        "from fencepost.testing.simulation import simulate\n"
+        "print(*(simulate(seed).trace_hash for seed in reversed(range(20))))"
+    )
+    environment = {**os.environ, "PYTHONHASHSEED": "4711"}
+    there = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
+    assert list(here.values()) == there.stdout.split()[::-1]
+
+
+def test_another_seed_gives_another_trace():
+    assert len({simulate(seed).trace_hash for seed in range(5)}) == 5
+
+
+@contextmanager
+def no_token_compare(monkeypatch):
+    """Let whoever comes late end a run that is somebody else's by now."""
+    ours = "r.id = :id AND r.token = :token AND r.attempts = :attempt AND r.state = 'running'"
+    anybodys = "r.id = :id AND :token = :token AND :attempt = :attempt AND r.state = 'running'"
+    with monkeypatch.context() as patched:
+        for name in ("_KEEP", "_END"):
+            patched.setattr(hot_sqlite, name, getattr(hot_sqlite, name).replace(ours, anybodys))
+        yield
+
+
+def test_a_ledger_that_compares_no_tokens_is_found_out(monkeypatch):
+    caught = (seed for seed in range(200) if simulate(seed, patch=lambda: no_token_compare(monkeypatch)).violations)
+    assert next(caught, None) is not None
+
+
+def test_without_faults_there_is_nothing_to_find():
+    outcome = simulate(1, kinds=frozenset())
+    assert not outcome.violations
+    assert outcome.plan.faults == ()
+    assert outcome.counts["runs"] > 10
+
+
+def test_every_kind_of_fault_is_drawn():
+    drawn = {fault.kind for seed in range(300) for fault in scenario(seed).faults}
+    assert drawn == set(FAULTS)
+
+
+def test_faults_that_a_failure_does_not_need_are_dropped(monkeypatch):
+    def patch():
+        return no_token_compare(monkeypatch)
+
+    failed = next(outcome for seed in range(200) if (outcome := simulate(seed, patch=patch)).violations)
+    smallest = shrunk(failed, patch=patch)
+    assert smallest.violations
+    assert len(smallest.plan.faults) <= len(failed.plan.faults)
+
+
+def test_what_is_kept_is_read_back_and_kept_once(tmp_path):
+    one = Kept(7, (Fault(1.5, "kill", slot=1, length_s=0.5), Fault(2.0, "clock step", amount=-3.0)), "something")
+    path = tmp_path / "kept.jsonl"
+    keep(path, one)
+    keep(path, one)
+    assert list(kept_in(path)) == [one]
+
+
+def test_the_command_counts_and_ends_well(capsys):
+    assert main(["--seeds", "0:4", "--jobs", "1"]) == 0
+    said = capsys.readouterr().out
+    assert "4 seeds in" in said
+    assert "0 seeds broke a promise" in said
+
+
+def test_the_command_tells_one_seed(capsys):
+    assert main(["--seed", "3", "-v"]) == 0
+    assert "seed 3: 0 violations" in capsys.readouterr().out
