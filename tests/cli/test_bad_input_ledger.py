@@ -116,6 +116,7 @@ def test_a_command_without_its_word_points_to_its_help(command: str) -> None:
 COMMANDS = [
     "run",
     "demo",
+    "chaos",
     "jobs",
     "runs",
     "show",

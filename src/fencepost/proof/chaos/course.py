@@ -15,6 +15,7 @@ from pathlib import Path
 from sqlalchemy import Engine, create_engine
 
 from fencepost.core.runtime import Runtime
+from fencepost.core.timings import Timings
 from fencepost.errors import ConfigurationError, FencepostError, LedgerUnavailable
 from fencepost.leases.schemes import store_from_url
 from fencepost.ledger.ledger import Ledger, open_ledger
@@ -64,10 +65,12 @@ class Course:
     runtime: Runtime
     say: Callable[[str], None]
     _lines: dict[str, Line] = field(default_factory=dict)
+    _are_tokens_durable: bool = True
 
     def run(self) -> Outcome:
         """Do all of it."""
         self._refuse()
+        self.space.reach(self.runtime)  # by their own names, not by those of proxies
         with _folder(self.wishes.keep) as folder:
             network = Network(self.runtime)
             try:
@@ -77,6 +80,7 @@ class Course:
 
     def _refuse(self) -> None:
         refuse_without_proc()
+        Timings.of(self.wishes.ttl_s)
         if min(self.wishes.nodes, self.wishes.contenders) < LEAST:
             raise ConfigurationError("chaos needs two of everybody at least: one is always left alone, to take over")
         if self.wishes.ttl_s < SMALLEST_TTL_S:
@@ -108,6 +112,12 @@ class Course:
         return Line(url, server, network)
 
     def _prepare(self, ledger: Ledger, engine: Engine) -> None:
+        store = store_from_url(self.space.locks_url, self.runtime)
+        try:
+            self._are_tokens_durable = store.capabilities.durable_token
+            store.start()  # it refuses where locks would not hold
+        finally:
+            store.shutdown()
         migrate(ledger)
         Effects(ledger.url).make(engine)
 
@@ -132,7 +142,7 @@ class Course:
             folder / "history",
             ttl_s=wishes.ttl_s,
             ending=Ending(quiet_from, ended_at, wall_us_at_0, was_away),
-            tokens_are_durable=self._are_tokens_durable(),
+            tokens_are_durable=self._are_tokens_durable,
         )
         around = Around(tuple(cast.actors), tuple(director.fallen), is_one_file=ledger.url.kind == "sqlite")
         return outcome_of(evidence, director.faults, seed=wishes.seed, around=around)
@@ -206,9 +216,6 @@ class Course:
                 break
             self.runtime.sleep(0.3)
         return self.runtime.monotonic()
-
-    def _are_tokens_durable(self) -> bool:
-        return store_from_url(self.space.locks_url, self.runtime).capabilities.durable_token
 
     def _remove(self, within: Namespace) -> None:
         try:

@@ -17,7 +17,8 @@ from urllib.parse import parse_qsl, urlencode
 
 from fencepost.core.runtime import Runtime
 from fencepost.core.urls import StoreUrl
-from fencepost.errors import InvalidName, InvalidUrl
+from fencepost.errors import InvalidName, InvalidUrl, StoreUnavailable
+from fencepost.leases.schemes import store_from_url
 from fencepost.ledger.database import Database
 from fencepost.ledger.urls import LedgerUrl
 
@@ -55,6 +56,16 @@ class Namespace:
         """The URL of the lease store that locks are taken in."""
         return self.store_url or LedgerUrl.parse(self.ledger_url).lease_url()
 
+    def reach(self, runtime: Runtime) -> None:
+        """Ask whether the servers are there, before anything is made."""
+        _answers(self.ledger_url, runtime)
+        if self.store_url is None:
+            return
+        if StoreUrl.parse(self.store_url).scheme in _REDIS:
+            _is_fit(self.store_url, runtime)
+        else:
+            _answers(self.store_url, runtime)
+
     def remove(self, runtime: Runtime) -> None:
         """Remove all that has the prefix."""
         _remove_from_sql(self.ledger_url, self.prefix, runtime)
@@ -83,8 +94,27 @@ def isolated(url: str, prefix: str) -> str:
     return f"{place}?{urlencode({**options, 'prefix': prefix}, safe='/,:')}"
 
 
+def _is_fit(url: str, runtime: Runtime) -> None:
+    store = store_from_url(url, runtime)
+    try:
+        store.start()  # on Redis that makes nothing
+    finally:
+        store.shutdown()
+
+
+def _answers(url: str, runtime: Runtime) -> None:
+    place = _parsed(url)
+    if place.kind != "sqlite":  # a file would be made by looking
+        with closing(Database(place, runtime)) as database:
+            database.now_us()
+
+
+def _parsed(url: str) -> LedgerUrl:
+    return LedgerUrl.parse(url.replace("postgresql+advisory://", "postgresql://", 1))
+
+
 def _remove_from_sql(url: str, prefix: str, runtime: Runtime) -> None:
-    parsed = LedgerUrl.parse(url.replace("postgresql+advisory://", "postgresql://", 1))
+    parsed = _parsed(url)
     if parsed.kind == "sqlite":
         _remove_from_files(parsed, prefix)
         return
@@ -141,16 +171,25 @@ def _is_empty_without(path: Path, prefix: str) -> bool:
 
 
 def _remove_from_redis(url: str, prefix: str, runtime: Runtime) -> None:
-    from fencepost.leases.stores.redis.route import route_from_url  # noqa: PLC0415 - it needs redis-py
+    from redis.exceptions import RedisError  # noqa: PLC0415 - only those who have it need it
 
-    wire = route_from_url(StoreUrl.parse(url), runtime).connect(runtime.monotonic() + _REMOVE_WITHIN_S)
+    from fencepost.leases.stores.redis.route import route_from_url  # noqa: PLC0415
+
     try:
-        position = b"0"
-        while True:
-            position, keys = wire.ask(("SCAN", position, "MATCH", f"{prefix}*", "COUNT", 1000))
-            if keys:
-                wire.ask(("DEL", *keys))
-            if position == b"0":
-                return
-    finally:
-        wire.hang_up()
+        wire = route_from_url(StoreUrl.parse(url), runtime).connect(runtime.monotonic() + _REMOVE_WITHIN_S)
+        try:
+            _delete(wire, f"{prefix}*")
+        finally:
+            wire.hang_up()
+    except RedisError as error:
+        raise StoreUnavailable(f"{StoreUrl.parse(url)}: {error}") from error
+
+
+def _delete(wire: Any, pattern: str) -> None:
+    position = b"0"
+    while True:
+        position, keys = wire.ask(("SCAN", position, "MATCH", pattern, "COUNT", 1000))
+        if keys:
+            wire.ask(("DEL", *keys))
+        if position == b"0":
+            return
