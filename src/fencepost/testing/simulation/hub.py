@@ -18,7 +18,7 @@ from random import Random
 from greenlet import GreenletExit, getcurrent, greenlet
 
 LEAST_S = 1e-6
-_STUCK_AFTER = 20_000
+STUCK_AFTER = 20_000
 
 
 class Stuck(Exception):
@@ -77,7 +77,7 @@ class Hub:
         self.switches = 0
         self._heap: list[tuple[float, int, Task, int, bool]] = []
         self._order = 0
-        self._asked = 0
+        self.asked = 0
         self._tasks: list[Task] = []
 
     # -- from the outside --------------------------------------------------------------------------------------------
@@ -97,7 +97,7 @@ class Hub:
             task.turn = turn + 1
             task.was_woken = woken
             self.current = task
-            self._asked = 0
+            self.asked = 0
             self.switches += 1
             task.greenlet.switch()
             self.current = None
@@ -169,12 +169,10 @@ class Hub:
         if not self.is_over and turn == task.turn:
             self._push(self.now + self._moment(), task, turn, woken=True)
 
-    def asked_the_time(self) -> None:
-        """Notice whoever turns in circles without waiting."""
-        self._asked += 1
-        if self._asked > _STUCK_AFTER:
-            self._asked = 0
-            raise Stuck
+    def give_up(self) -> None:
+        """Stop whoever turns in circles without waiting."""
+        self.asked = 0
+        raise Stuck
 
     def _moment(self) -> float:
         """How long it takes until somebody who may go on does: mostly no time, now and then a scheduler's slice."""

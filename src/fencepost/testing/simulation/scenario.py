@@ -65,9 +65,9 @@ def scenario(seed: int, *, kinds: frozenset[str] | None = None) -> Scenario:
     """Draw the cluster that a seed stands for; `kinds` are the faults that may happen, if not all."""
     dice = Random(f"scenario {seed}")
     ttl_s = dice.choice((1.0, 1.0, 1.5, 2.0))
-    nodes = dice.choice((2, 2, 3))
+    nodes = dice.choice((2, 2, 2, 3))
     gate = dice.choice(("", "", "memory", "forgetful"))
-    jobs = (*sorted(dice.sample(JOBS[:5], 3)), "account")
+    jobs = (*sorted(dice.sample(JOBS[:5], 2)), "account")
     faults_until = FIRST_FAULT_AT + 4 * ttl_s
     drawn = Drawing(dice, nodes=nodes, ttl_s=ttl_s, until=faults_until, gate=gate, jobs=jobs).faults()
     return Scenario(
