@@ -13,7 +13,7 @@ PLACES ?= postgres+redis postgres mariadb
 INTERLEAVED := tests/fence/test_interleavings.py tests/ledger/test_hot_interleavings.py tests/leases/test_sql_interleavings.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo stories test interleave simulate chaos check format bench clean
+.PHONY: help setup servers demo stories test interleave simulate chaos crashpoints check format bench clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ chaos: $(READY) servers  ## nodes, lock holders, networks and servers are killed
 
 simulate: $(READY)  ## whole clusters on virtual time, one per seed: make simulate SEEDS=10000
 	@$(BIN)/python -m fencepost.testing.simulation --seeds 0:$(SEEDS) --keep tests/simulation/kept.jsonl
+
+crashpoints: $(READY) servers  ## cut a node before and after every statement and message, on each database
+	@$(BIN)/python -m tests.crashpoints
 
 check: $(READY)  ## format, lint, types, direction of imports
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

@@ -1,0 +1,251 @@
+"""A runtime that starts nothing, a runner that begins nothing, and a node whose loops are stepped one at a time.
+
+The parts are the engine's own. Only who calls them, and when, is decided here: so a path has the same round trips each
+time it is played.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fencepost.core.events import Event
+from fencepost.core.lease import Phase
+from fencepost.core.runs import Claim, StopReason
+from fencepost.core.timings import Timings
+from fencepost.engine.context import RunContext
+from fencepost.engine.invoke import invoke
+from fencepost.engine.jobs import Job, Jobs
+from fencepost.engine.node import Node, NodeSettings
+from fencepost.engine.runners import verdicts
+from fencepost.engine.runners.outcome import Outcome
+from fencepost.engine.trust import NodeTrust
+from fencepost.leases.kept_session import KeptSession
+from fencepost.leases.locks import Locks
+from fencepost.leases.schemes import store_from_url
+from fencepost.leases.settler import Settler
+from fencepost.ledger.ledger import Ledger
+from fencepost.threaded import ThreadedRuntime
+
+TTL_S = 30.0
+_SHORTEST_SLEEP_S = 0.002
+_AT_ONCE = ("fencepost-connect",)  # whoever asks for it waits for it
+
+
+@dataclass
+class Skipped:
+    """How much time was skipped, for all who live in one play."""
+
+    s: float = 0.0
+
+
+class Unstarted:
+    """A task that nobody starts."""
+
+    def __init__(self, name: str, work: Callable[[], None]) -> None:
+        self.name = name
+        self.work = work
+
+    def join(self, timeout: float | None = None) -> None:
+        """It is over."""
+
+    def is_alive(self) -> bool:
+        return False
+
+
+class HandRuntime(ThreadedRuntime):
+    """Starts nothing, and skips time instead of sleeping."""
+
+    def __init__(self, skipped: Skipped | None = None) -> None:
+        self.skipped = skipped or Skipped()
+        self.tasks: list[Unstarted] = []
+
+    def monotonic(self) -> float:  # type: ignore[override]
+        return ThreadedRuntime.monotonic() + self.skipped.s
+
+    def random(self) -> float:
+        return 0.5
+
+    def sleep(self, duration_s: float) -> None:
+        time.sleep(min(duration_s, _SHORTEST_SLEEP_S))
+        self.skipped.s += duration_s
+
+    def spawn(self, name: str, work: Callable[[], None]) -> Any:
+        if name in _AT_ONCE:
+            work()
+        self.tasks.append(Unstarted(name, work))
+        return self.tasks[-1]
+
+    def after_fork(self, owner: object, forget: Callable[[], None]) -> None:
+        """The process that forks has opened nothing."""
+
+    def at_exit(self, owner: object, close: Callable[[], None]) -> None:
+        """Whoever made it closes it."""
+
+    def owners(self, name: str) -> list[Any]:
+        """Return whose tasks of this name there are."""
+        return [task.work.__self__ for task in self.tasks if task.name == name]  # type: ignore[attr-defined]
+
+
+class HandRunner:
+    """Executes what it has when it is told to."""
+
+    def __init__(self, jobs: Mapping[str, Job], runtime: HandRuntime) -> None:
+        self._jobs = jobs
+        self.held: list[Claim] = []
+        self.outcomes: list[Outcome] = []
+        self.context: RunContext | None = None
+        self.trusts = NodeTrust(runtime.monotonic)
+        self.suspended_now: set[tuple[int, int]] = set()
+
+    def work(self, most: int = 100) -> None:
+        """Execute what is held, one after the other."""
+        while self.held and most > 0:
+            claim = self.held.pop(0)
+            most -= 1
+            assert self.context is not None
+            self.outcomes.append(invoke(self._jobs[claim.job], claim, self.context))
+
+    def end(self, claim: Claim, outcome: Outcome) -> None:
+        """Let a claim end like this, without executing it."""
+        self.held.remove(claim)
+        self.outcomes.append(outcome)
+
+    # -- the contract of a runner
+
+    def start(self, on_outcome: Callable[[], None]) -> None:
+        """Begin."""
+
+    def room(self) -> int:
+        return max(0, 20 - len(self.held))
+
+    def submit(self, claims: Sequence[Claim]) -> None:
+        self.held.extend(claims)
+
+    def collect(self) -> list[Outcome]:
+        outcomes, self.outcomes = self.outcomes, []
+        return outcomes
+
+    def running(self) -> int:
+        return len(self.held)
+
+    def stop(self, run_id: int, token: int, why: StopReason) -> None:
+        for claim in [each for each in self.held if (each.run_id, each.token) == (run_id, token)]:
+            self.end(claim, verdicts.stopped_unstarted(claim, why))
+
+    def trust(self, until: float) -> None:
+        self.trusts.extend(until)
+
+    def lose(self) -> None:
+        self.trusts.lose()
+        for claim in list(self.held):
+            self.end(claim, verdicts.lost(claim))
+
+    def suspend(self) -> list[Claim]:
+        self.trusts.lose()
+        kept = [claim for claim in self.held if not self._jobs[claim.job].policy.stops_in_doubt]
+        self.suspended_now |= {(claim.run_id, claim.token) for claim in kept}
+        for claim in [claim for claim in self.held if claim not in kept]:
+            self.end(claim, verdicts.lost(claim))
+        return kept
+
+    def resume(self, runs: Collection[tuple[int, int]]) -> None:
+        self.suspended_now -= set(runs)
+
+    def take_back(self) -> None:
+        for claim in list(self.held):
+            self.end(claim, verdicts.returned(claim))
+
+    def close(self, grace_s: float) -> None:
+        self.take_back()
+
+    # -- and its standing
+
+    def stopped(self, run_id: int, token: int) -> StopReason | None:
+        return None if (run_id, token) in self.suspended_now else self.trusts.stopped(run_id, token)
+
+    def suspended(self, run_id: int, token: int) -> bool:
+        return (run_id, token) in self.suspended_now
+
+
+class HandNode:
+    """A node of which nothing moves by itself."""
+
+    def __init__(self, name: str, ledger: Ledger, jobs: Jobs, runtime: HandRuntime) -> None:
+        self.name = name
+        self.ledger = ledger
+        self.runtime = runtime
+        self.events: list[Event] = []
+        self.troubles: list[Exception] = []
+        self.locks = Locks(store_from_url(ledger.url.lease_url(), runtime), runtime=runtime)
+        self.runner = HandRunner(jobs, runtime)
+        self.runner.context = RunContext(
+            node=name, runtime=runtime, ledger=lambda: ledger, standing=self.runner, ttl_s=TTL_S
+        )
+        self.node = Node(
+            ledger=ledger,
+            locks=self.locks,
+            jobs=jobs,
+            runners={"sync": self.runner},  # type: ignore[dict-item]
+            runtime=runtime,
+            settings=NodeSettings(name=name, version="test", timings=Timings.of(TTL_S)),
+            emit=self.events.append,
+        )
+        self.membership = self.node._membership
+        self.exchange = self.node._exchange
+        self.planner = self.node._planner
+        self.reaper = self.node._reaper
+
+    @property
+    def node_id(self) -> str:
+        assert self.membership.member is not None
+        return self.membership.member.node_id
+
+    @property
+    def kept(self) -> list[KeptSession]:
+        return [kept for kept in self.runtime.owners("fencepost-renewer") if kept._machine.phase is Phase.HELD]
+
+    def step(self, loop: Callable[[float], Any]) -> None:
+        """Make one step of a loop; what it raises is noted, as a node's loops do, and it goes on."""
+        try:
+            loop(self.runtime.monotonic())
+        except Exception as error:  # noqa: BLE001 - as above
+            self.troubles.append(error)
+
+    def beat(self, now: float = 0.0) -> None:
+        """Do what the tasks of sessions do: renew, settle what is owed, close what is retired."""
+        for settler in self.runtime.owners("fencepost-settler"):
+            _settle(settler)
+        for kept in self.kept:
+            kept._machine.expire(self.runtime.monotonic())
+            if not kept._close_if_idle():
+                kept._renew()
+
+    def join(self, now: float = 0.0) -> None:
+        self.membership.step(self.runtime.monotonic())
+
+    def turn(self) -> None:
+        """Do what there is to do: a few steps of everything."""
+        self.step(self.beat)
+        self.step(self.join)
+        self.step(self.reaper.step)
+        self.step(self.planner.step)
+        for _ in range(3):
+            self.exchange.hint()
+            self.step(self.exchange.step)
+        self.runner.work()
+        self.step(self.exchange.step)
+
+    def close(self) -> None:
+        for part in (self.exchange, self.planner, self.reaper, self.node._pruner, self.node._lateness):
+            part.close()
+        self.locks._store.shutdown()
+        self.ledger.close()
+
+
+def _settle(settler: Settler) -> None:
+    for owed in list(settler._owed):
+        if settler._is_settled(owed):
+            settler._strike_out(owed)

@@ -1,0 +1,156 @@
+"""Records a path, plays it for each point and way, and counts what became of it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import groupby, islice
+from typing import NamedTuple
+
+from tests.crashpoints.checking import Found, found, violations
+from tests.crashpoints.child import Exits
+from tests.crashpoints.drivers import watched
+from tests.crashpoints.grounds import Ground
+from tests.crashpoints.paths import Path
+from tests.crashpoints.points import POINTS, Way
+from tests.crashpoints.world import World, world
+
+RECOVERED, REFUSED, REPEATED = "recovered", "refused", "repeated"
+_REFUSALS = ("run refused", "refused write")
+
+
+class Play(NamedTuple):
+    """One point, one way."""
+
+    number: int
+    way: Way
+    label: str
+
+
+class Played(NamedTuple):
+    """What became of a play."""
+
+    play: Play
+    outcome: str | None  # None: it was never reached
+    violations: list[str]
+
+
+Choose = Callable[[Iterable[Play]], Iterator[Play]]
+
+
+@dataclass
+class Tally:
+    """What became of all plays of a path."""
+
+    points: int = 0
+    plays: int = 0
+    outcomes: Counter[str] = field(default_factory=Counter)
+    unreached: list[Play] = field(default_factory=list)
+    violated: list[Played] = field(default_factory=list)
+
+    def add(self, played: Played) -> None:
+        self.plays += 1
+        if played.outcome is None:
+            self.unreached.append(played.play)
+        else:
+            self.outcomes[played.outcome] += 1
+        if played.violations:
+            self.violated.append(played)
+
+    def __add__(self, other: Tally) -> Tally:
+        return Tally(
+            self.points + other.points,
+            self.plays + other.plays,
+            self.outcomes + other.outcomes,
+            self.unreached + other.unreached,
+            self.violated + other.violated,
+        )
+
+
+def recorded(ground: Ground, path: Path) -> tuple[str, ...]:
+    """Play a path as it is, and return its round trips; it must be sound by itself."""
+    ground.empty()
+    with watched(), world(ground) as made:
+        path.prepare(made)
+        POINTS.arm()
+        path.act(made)
+        labels = POINTS.seen
+        POINTS.disarm()
+        troubles = [repr(error) for node in made.nodes for error in node.troubles]
+        assert not troubles, f"{path.name} does not go well by itself: {troubles}"
+        sound = _judged(made, Play(0, Way.EXIT, "nothing"), has_exited=False)
+        assert not sound.violations, f"{path.name} is not sound by itself: {sound.violations}"
+    return labels
+
+
+def plays(ground: Ground, labels: tuple[str, ...]) -> Iterator[Play]:
+    """All points, in all ways there are."""
+    for number, label in enumerate(labels, 1):
+        yield Play(number, Way.EXIT, label)
+        yield Play(number, Way.ERROR, label)
+        yield Play(number, Way.LOST, label)
+        if ground.kind != "sqlite":
+            yield Play(number, Way.KILLED, label)
+    yield Play(len(labels) + 1, Way.EXIT, "(all done)")
+
+
+def in_turn(all_plays: Iterable[Play]) -> Iterator[Play]:
+    """Each point once: in one of the ways, which take turns."""
+    for number, group in groupby(all_plays, lambda play: play.number):
+        ways = list(group)
+        yield ways[number % len(ways)]
+
+
+def each_nth(nth: int, *, first: int = 0) -> Choose:
+    """Every so manyth, whatever it is."""
+    return lambda all_plays: islice(all_plays, first % nth, None, nth)
+
+
+def tallied(ground: Ground, path: Path, exits: Exits, choose: Choose = iter) -> Tally:
+    """Play all, or those that are chosen."""
+    labels = recorded(ground, path)
+    tally = Tally(points=len(labels))
+    for play in choose(plays(ground, labels)):
+        tally.add(played(ground, path, play, exits))
+    return tally
+
+
+def played(ground: Ground, path: Path, play: Play, exits: Exits) -> Played:
+    """Play a path that is cut, let others put things in order, and look."""
+    ground.empty()
+    if play.way is Way.EXIT:
+        if not exits.play(ground, path.name, play.number):
+            return Played(play, None, [])
+        with world(ground) as made:
+            return _judged(made, play, has_exited=True)
+    with watched(), world(ground) as made:
+        path.prepare(made)
+        POINTS.arm(play.number, play.way)
+        path.act(made)
+        was_reached = POINTS.was_reached
+        POINTS.disarm()
+        judged = _judged(made, play, has_exited=False)
+        return judged if was_reached else judged._replace(outcome=None)
+
+
+def _judged(made: World, play: Play, *, has_exited: bool) -> Played:
+    is_settled = made.recover(has_exited=has_exited)
+    seen = found(made)
+    broken = violations(made, seen)
+    if not is_settled:
+        broken.insert(0, f"stuck: {stuck(made, seen)}")
+    return Played(play, _outcome(seen), broken)
+
+
+def stuck(made: World, seen: Found) -> str:
+    """Say what is left to be done."""
+    nodes = made.rows("SELECT n.name, n.dead_at, n.left_at FROM {node} n")
+    keys = made.rows("SELECT x.key, x.run_id FROM {exclusive} x WHERE x.run_id IS NOT NULL")
+    return f"runs {[run[:3] for run in seen.runs]}, nodes {nodes}, keys {keys}"
+
+
+def _outcome(seen: Found) -> str:
+    if any(seen.journal[what] for what in _REFUSALS):
+        return REFUSED
+    return REPEATED if any(len(rows) > 1 for rows in seen.attempts.values()) else RECOVERED

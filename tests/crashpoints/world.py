@@ -1,0 +1,229 @@
+"""The nodes of one play, the jobs they know, and how they put things in order."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import Engine, text
+
+from fencepost.core.identity import canonical_json, params_hash
+from fencepost.core.overlap import exclusive_key
+from fencepost.core.policy import Policy
+from fencepost.core.runs import Requested
+from fencepost.core.schedule import schedule_to_json
+from fencepost.core.schedules.every import every
+from fencepost.engine.engines import close_engine
+from fencepost.engine.jobs import Job, Jobs
+from fencepost.engine.run import Run
+from fencepost.ledger import jobs as job_rows
+from fencepost.ledger.deploys import sync_code
+from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.recording import record
+from fencepost.ledger.schedule_rows import NewSchedule
+from tests.crashpoints.by_hand import HandNode, HandRuntime, Skipped
+from tests.crashpoints.grounds import EFFECTS, Ground, new_engine, opened
+
+ROUND_S, ROUNDS = 14.0, 3  # the longest pause between two looks that does not break contact; more than a ttl in all
+_MOST_S = 20.0
+HOUR_US = 3_600_000_000
+_INSERT = text(
+    f"INSERT INTO {EFFECTS} (resource, work, token, grant_id, run_id) VALUES (:resource, :work, :token, :grant, :run)"
+)
+
+
+class Failure(Exception):
+    """A job that fails when it is first tried."""
+
+
+class World:
+    """One play: its nodes share a ledger and a clock."""
+
+    def __init__(self, ground: Ground) -> None:
+        self.ground = ground
+        self.skipped = Skipped()
+        self.jobs = Jobs(self._declared())
+        self.nodes: list[HandNode] = []
+        self.elsewhere: Engine = new_engine(ground.elsewhere)
+        self.runtime = HandRuntime(self.skipped)
+        self.ledger = opened(ground, self.runtime)
+        self._desk = self.ledger.desk("world")
+        self._hot = hot_words(self._desk)
+
+    @property
+    def victim(self) -> HandNode:
+        return self.nodes[0]
+
+    def node(self, name: str) -> HandNode:
+        """A node that has joined."""
+        made = self.stranger(name)
+        made.join()
+        return made
+
+    def stranger(self, name: str) -> HandNode:
+        """A node that has not joined yet."""
+        runtime = HandRuntime(self.skipped)
+        made = HandNode(name, opened(self.ground, runtime), self.jobs, runtime)
+        self.nodes.append(made)
+        return made
+
+    def publish(self) -> None:
+        """Make the jobs known to the ledger."""
+        rows = [
+            job_rows.NewJob(each.name, each.policy.type, each.policy.to_json(), each.signature.to_json())
+            for each in self.jobs.values()
+        ]
+        job_rows.register(self.ledger, rows, generation=0)
+
+    def schedule(self, *names: str, hours: int = 3) -> None:
+        """Let these jobs be due every hour, and not have been planned for a while."""
+        spec = schedule_to_json(every("1h"))
+        declared = [NewSchedule(name, name, spec, "{}") for name in names]
+        sync_code(self.ledger, generation=0, jobs=tuple(self.jobs), schedules=declared)
+        through = self.ledger.now_us() // HOUR_US * HOUR_US - hours * HOUR_US
+        self.change("UPDATE {schedule} SET planned_through = %s, next_due_at = %s", through, through + HOUR_US)
+
+    def ask(self, job: str, count: int = 1, *, origin_key: str | None = None, **params: Any) -> list[int]:
+        """Ask for runs, as users do."""
+        policy = self.jobs[job].policy
+        request = Requested(
+            job,
+            policy.type,
+            params=canonical_json(params),
+            params_hash=params_hash(job, params),
+            exclusive_key=exclusive_key(job, policy, params),
+            origin_key=origin_key,
+        )
+        found = self.ledger.write(lambda cursor: record(self.ledger, cursor, [request] * count))
+        return [each.run_id for each in found]
+
+    def rows(self, template: str, *parameters: Any) -> list[tuple[Any, ...]]:
+        """Ask the ledger, by its own templates."""
+        return [tuple(row) for row in self._desk.read(lambda cursor: self._hot.rows(cursor, template, *parameters))]
+
+    def change(self, template: str, *parameters: Any) -> None:
+        self._desk.write(lambda cursor: self._hot.change(cursor, template, *parameters))
+
+    # -- what jobs do
+
+    def _declared(self) -> Iterator[Job]:
+        def job(function: Callable[..., Any], name: str, **policy: Any) -> Job:
+            kind = policy.pop("type", "manual")
+            wishes = {"retries": 50, "crash_limit": 50, "backoff": {"base": 0, "cap": 0}, **policy}
+            return Job.of(function, name=name, policy=Policy.of(kind, **wishes))
+
+        yield job(lambda run: self._pay(run, 1), "plain", isolation="read committed")
+        yield job(lambda run, key: self._pay(run, 1), "alone", exclusive="k:{key}", overlap="queue")
+        yield job(lambda run, key: self._pay(run, 1), "forbids", exclusive="k:{key}", overlap="forbid")
+        yield job(lambda run, key: self._pay(run, 1), "replaces", exclusive="k:{key}", overlap="replace")
+        yield job(self._fails_first, "fails")
+        yield job(lambda run: self._pay(run, 2), "chunks", isolation="read committed")
+        yield job(lambda run: self._pay(run, 2), "serial", isolation="serializable")
+        yield job(lambda run, key: self._pay(run, 1, final=True), "final", exclusive="k:{key}", overlap="queue")
+        yield job(lambda run: self._pay(run, 2, self.elsewhere), "far", isolation="read committed")
+        yield job(lambda run: self._pay(run, 1), "kept", effects="fenced")
+        yield job(lambda run: self._pay(run, 1), "ticks_all", type="scheduled", misfire="all:10", overlap="queue")
+        yield job(lambda run: self._pay(run, 1), "ticks_once", type="scheduled", misfire="once", overlap="forbid")
+        yield job(lambda run: self._pay(run, 1), "ticks_skip", type="scheduled", misfire="skip", overlap="forbid")
+
+    def _fails_first(self, run: Run) -> None:
+        if run.attempt == 1:
+            raise Failure
+        self._pay(run, 1)
+
+    def _pay(self, run: Run, chunks: int, source: Any = None, *, final: bool = False) -> None:
+        """Do the work of a run in so many transactions, each of which lands once."""
+        for number in range(chunks):
+            work = f"{run.id}#{number}"
+            with run.transaction(source, final=final) as tx:
+                if run.once(work, tx):
+                    tx.execute(_INSERT, self._effect(run, work))
+
+    def _effect(self, run: Run, work: str) -> dict[str, Any]:
+        resource = run.exclusive_key or f"run:{run.id}"
+        return {
+            "resource": resource,
+            "work": work,
+            "token": run.token,
+            "grant": run.fencing.grant_id,
+            "run": run.id,
+        }
+
+    # -- what happens afterwards
+
+    def recover(self, *, has_exited: bool) -> bool:
+        """Let everybody who is left go on, and somebody else come, until all is done; False if that does not happen."""
+        if has_exited:
+            self.ground.expire_sessions()
+        self.stranger("rescuer")
+        give_up_at = time.monotonic() + _MOST_S
+        while True:
+            for node in self.nodes:
+                node.turn()
+            if self.is_settled():
+                return True
+            if time.monotonic() > give_up_at:
+                return False
+            self._let_time_pass()
+
+    def _let_time_pass(self) -> None:
+        """Let so much time pass, in contact with the ledger, that who has not renewed may be declared dead."""
+        for _ in range(ROUNDS):
+            self.skipped.s += ROUND_S
+            for node in self.nodes:
+                node.step(node.beat)
+                node.exchange.hint()
+                node.step(node.exchange.step)
+
+    def is_settled(self) -> bool:
+        """Whether nothing is left to be done: no run, no key, no node that nobody has noticed to be gone."""
+        [(busy,)] = self.rows("SELECT count(*) FROM {run} r WHERE r.state IN ('queued', 'running', 'waiting')")
+        [(held,)] = self.rows("SELECT count(*) FROM {exclusive} x WHERE x.run_id IS NOT NULL")
+        [(overdue,)] = self.rows("SELECT count(*) FROM {schedule} s WHERE s.next_due_at <= %s", self.ledger.now_us())
+        there = {row[0] for row in self.rows("SELECT n.id FROM {node} n WHERE n.dead_at IS NULL AND n.left_at IS NULL")}
+        ours = {node.node_id for node in self.nodes if node.membership.member is not None}
+        is_known = not any(node.exchange.has_formers for node in self.nodes)
+        return (
+            not (busy or held or overdue) and there == ours and is_known and all(self._is_idle(n) for n in self.nodes)
+        )
+
+    def _is_idle(self, node: HandNode) -> bool:
+        return node.exchange.is_empty and not node.runner.outcomes and not node.runner.held
+
+    def close(self) -> None:
+        for node in self.nodes:
+            node.close()
+            close_engine(node.ledger)
+        self.elsewhere.dispose()
+        self._desk.rest()
+        self.ledger.close()
+
+
+@contextmanager
+def world(ground: Ground) -> Iterator[World]:
+    """Begin where somebody has left off."""
+    made = World(ground)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def publish(ground: Ground) -> None:
+    """Make the jobs known to the ledger, once for all plays."""
+    with world(ground) as made:
+        made.publish()
+
+
+def renewing(node: HandNode) -> None:
+    """Let time pass in which a node is in contact."""
+    for _ in range(ROUNDS):
+        node.beat()
+        node.join()
+        node.exchange.hint()
+        node.exchange.step(node.runtime.monotonic())
+        node.runtime.skipped.s += ROUND_S
+    node.beat()
+    node.join()
