@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost.core.runs import Requested
-from fencepost.ledger.claiming import Blocked, Skipped, WantedKey, keys_wanted, mine
+from fencepost.ledger.claiming import Blocked, Skipped, WantedKey, _Counter, keys_wanted, mine
 from fencepost.ledger.ledger import Ledger
-from tests.ledger.hot_scene import HOUR_US, Scene, ending, handed_back, replaces, skips, tick, waits
+from tests.ledger.hot_scene import HOUR_US, Scene, ending, failed, handed_back, replaces, skips, tick, waits
 
 
 @pytest.fixture
@@ -235,6 +235,14 @@ class TestKeyedRuns:
             assert [each.run_id for each in scene.claim().claims] == [free_id]
         other.rest()
         assert scene.claim_one().run_id == run_id
+
+    def test_candidate_that_failed_meanwhile_waits_for_its_back_off(self, scene: Scene) -> None:
+        run_id = scene.add_one(exclusive_key="k")
+        found_us = scene.now_us()
+        scene.finish(failed(scene.claim_one(), "queued", delay_us=500_000))
+        late = _Counter(scene.hot, node="late", now_us=found_us, decide=waits, gate=None)
+        assert late.serve(scene.desk, [(run_id, "k")]).claims == []
+        assert (scene.state(run_id), scene.holder("k")[0]) == ("queued", None)
 
     def test_two_nodes_never_run_one_key_at_a_time(self, scene: Scene) -> None:
         keys = ("a", "b", "c")

@@ -150,7 +150,11 @@ def keys_wanted(
 _LOCK_KEYS = "SELECT x.key, x.run_id, x.token FROM {exclusive} x WHERE {texts:x.key} ORDER BY x.key{skip_locked}"
 _KEYS_THERE = "SELECT x.key FROM {exclusive} x WHERE {texts:x.key}"
 _MAKE_KEYS = "INSERT INTO {exclusive} ({key}, token) SELECT e.name, 0 FROM {rows:e name=text} WHERE true"
-_LOCK_RUNS = "SELECT {columns}, r.origin_key FROM {run} r WHERE {ints:r.id} AND {was:r.state} = 'queued'{skip_locked}"
+# Since they were found, others may have tried them in vain: then they are queued again, and wait for their back-off.
+_LOCK_RUNS = """
+SELECT {columns}, r.origin_key FROM {run} r
+WHERE {ints:r.id} AND {was:r.state} = 'queued' AND r.available_at + 0 <= %s{skip_locked}
+"""
 _IS_QUEUED = Match("id", "id", "{was:r.state} = 'queued'")
 _STARTED = "{rows:e id=int name=text token=int node=text started_at=int}"
 _START = {
@@ -218,7 +222,7 @@ class _Counter:
         settled = Settled(new_keys=self._without_row(cursor, [key for key in keys if key not in holders]))
         ids = [run_id for run_id, key in keyed if key in holders]
         if ids:
-            runs = {row[0]: row for row in hot.rows(cursor, _LOCK_RUNS, hot.ints(ids))}
+            runs = {row[0]: row for row in hot.rows(cursor, _LOCK_RUNS, hot.ints(ids), self._now_us)}
             self._settle(settled, [runs[run_id] for run_id in ids if run_id in runs], holders)
             self._write(cursor, settled)
         return settled
