@@ -486,6 +486,12 @@ def a_run_is_left_in_the_queue() -> Evidence:
     return with_run(run, state="queued", available_us=run.due_us)
 
 
+@breaks("prompt start", "nobody answers for it")
+def a_run_is_left_running_by_a_node_that_is_gone() -> Evidence:
+    run = next(run for run in BASE.runs if run.job == "mail" and run.is_tick and run.attempts)
+    return replace(with_run(run, state="running"), notes={**BASE.notes, "all_have_left": True})
+
+
 @breaks("prompt start", "and did not")
 def a_run_waits_for_a_key_that_nobody_has() -> Evidence:
     run = next(run for run in BASE.runs if run.job == "sums" and run.is_tick and us(62) < (run.due_us or 0) < us(80))

@@ -14,6 +14,15 @@ def slack_us(evidence: Evidence) -> int:
     return round(float(evidence.notes.get("ledger_slack_s", DEFAULT_S)) * SECOND_US)
 
 
+def stepped_us(evidence: Evidence) -> int:
+    """Return by how much the ledger's clock was set back or ahead, where that is known: ``notes["stepped_s"]``.
+
+    It bounds what one and the same reading may be off by: when a run was claimed, and from when it may be.
+    """
+    stepped_s = evidence.notes.get("stepped_s")
+    return slack_us(evidence) if stepped_s is None else round(float(stepped_s) * SECOND_US)
+
+
 def wall_us(evidence: Evidence, at: float) -> int:
     """Return the true time when the history's clock stood at `at`."""
     return evidence.wall_us_at_0 + round(at * SECOND_US)

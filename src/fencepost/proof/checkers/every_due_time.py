@@ -12,7 +12,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from fencepost.proof.evidence import Due, Evidence, RunSeen, Violation
-from fencepost.proof.slack import bound_s, end_us, quiet_us, settle_s, slack_us, wall_us
+from fencepost.proof.slack import bound_s, end_us, quiet_us, settle_s, stepped_us, wall_us
 from fencepost.proof.telling import told_attempt, told_run, told_us
 
 NAME = "every due time"
@@ -110,7 +110,7 @@ def _too_early(evidence: Evidence) -> Iterator[Violation]:
         run = runs.get(attempt.run_id)
         if run is None or run.due_us is None or attempt.started_us is None:
             continue
-        if attempt.started_us < run.due_us - slack_us(evidence):
+        if attempt.started_us < run.due_us - stepped_us(evidence):
             yield Violation(NAME, f"{told_run(run)} began before it was due", told_attempt(attempt))
 
 

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from fencepost.proof.evidence import AttemptSeen, Evidence, JobRules, RunSeen, Violation, attempts_by_run
-from fencepost.proof.slack import SECOND_US, slack_us
+from fencepost.proof.slack import SECOND_US, slack_us, stepped_us
 from fencepost.proof.telling import told_attempt, told_run
 
 NAME = "limits"
@@ -35,7 +35,7 @@ def check(evidence: Evidence) -> Iterator[Violation]:
         if rules is not None:
             yield from _limited(run, tried, rules)
             if run.job not in own_pauses:
-                yield from _paused(run, tried, rules, slack_us(evidence))
+                yield from _paused(run, tried, rules, stepped_us(evidence))
     yield from _exclusive(evidence, attempts)
 
 

@@ -4,7 +4,9 @@ So does what was lost: it is noticed within that time, and tried again within th
 
 A run may start when it is due (or available), when faults have ended, and when whoever had its exclusive key has ended.
 When it began is read from the history's `begin`, whose clock is true, else from the ledger. What misfired or was
-skipped has no start. ``notes["start_slack_s"]`` is added where nodes have fewer slots than there is work.
+skipped has no start. ``notes["start_slack_s"]`` is added where nodes have fewer slots than there is work. With
+``notes["all_have_left"]`` every node has left in good order, and nothing may be running any more: what is, belongs to a
+node that died unnoticed, or to one that does not know of it.
 """
 
 from __future__ import annotations
@@ -35,6 +37,7 @@ def check(evidence: Evidence) -> Iterator[Violation]:
         yield from _first_start(evidence, run, begins.get(run.id), others, bound_us)
         yield from _second_start(evidence, run, tries.get(run.id, []), others, bound_us)
         yield from _left_lying(evidence, run, others, bound_us)
+        yield from _left_running(evidence, run)
 
 
 def _key(evidence: Evidence, run: RunSeen) -> str:
@@ -129,3 +132,8 @@ def _left_lying(evidence: Evidence, run: RunSeen, others: list[AttemptSeen], bou
             f"{told_run(run)} could start for {waited_s:.1f} s and did not; promised are {bound_us / SECOND_US:.1f} s",
             f"waits for {run.waits_for}, available {told_us(available_us)}, its key was free {told_us(freed_us)}",
         )
+
+
+def _left_running(evidence: Evidence, run: RunSeen) -> Iterator[Violation]:
+    if evidence.notes.get("all_have_left") and run.state == "running":
+        yield Violation(NAME, f"{told_run(run)} is still running, and every node has left: nobody answers for it")

@@ -87,7 +87,8 @@ def job_rules(names: Iterable[str]) -> dict[str, JobRules]:
     found = {}
     for name in names:
         policy = _policy(name)
-        found[name] = JobRules(str(policy.overlap), policy.retries, (), policy.crash_limit)
+        pauses_s = tuple(policy.backoff.delay_s(failures + 1, 0.0) for failures in range(policy.retries))
+        found[name] = JobRules(str(policy.overlap), policy.retries, pauses_s, policy.crash_limit)
     return found
 
 

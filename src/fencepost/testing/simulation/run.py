@@ -154,7 +154,13 @@ def _evidence(cluster: Cluster, quiet_from: float, ended_at: float) -> Evidence:
             jobs=job_rules((*plan.jobs, "late")),
             wall_us_at_0=EPOCH_US + cluster.store_clock.off_us,
             tokens_are_durable=plan.gate != "forgetful",
-            notes={"ledger_slack_s": 1.0 + stepped_s, "seed": plan.seed, "effects_of": {"pay": "job:pay"}},
+            notes={
+                "ledger_slack_s": 1.0 + stepped_s,
+                "stepped_s": stepped_s,
+                "all_have_left": True,
+                "seed": plan.seed,
+                "effects_of": {"pay": "job:pay"},
+            },
         )
     finally:
         cluster.server.file.give_back(connection)
