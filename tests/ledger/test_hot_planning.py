@@ -113,6 +113,14 @@ class TestDueSchedules:
         assert (run["state"], run["why"], run["ticks"], run["ended_at"]) == ("misfired", "too late", 60, got.now_us)
         assert scene.claim().claims == []
 
+    def test_tick_whose_key_is_taken_when_it_is_planned_is_queued_all_the_same(self, scene: Scene) -> None:
+        scene.add_one(exclusive_key="k")
+        assert len(scene.claim().claims) == 1
+        due_at = scene.now_us() + HORIZON_US // 2
+        add_schedule(scene, "s", due_at)
+        planned(scene, decide=lambda now_us, row: SchedulePlan([tick("s", due_at, exclusive_key="k")], due_at, None))
+        assert runs(scene) == [("s", due_at, "queued")]
+
     def test_tick_is_recorded_once_even_if_asked_for_again(self, scene: Scene) -> None:
         now_us = scene.now_us()
         for name in ("s", "t"):
