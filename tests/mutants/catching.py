@@ -54,7 +54,7 @@ def by_tests(mutant: Mutant, tests: Sequence[str]) -> tuple[str | None, str]:
     """Let the tests run with the mutant planted; one of them has to fail."""
     command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "tests.mutants.plugin", "-p", "no:cacheprovider"]
     done = subprocess.run(
-        [*command, "--tb", "line", *tests],
+        [*command, "--tb", "line", "--timeout", "60", *tests],
         cwd=ROOT,
         env=os.environ | {"FENCEPOST_MUTANT": mutant.name},
         capture_output=True,

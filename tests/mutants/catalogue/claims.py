@@ -13,6 +13,7 @@ CLAIMS = (
         "claim does not raise the token",
         "the second claim of a run has the token of the first, if the clock stands still or went back",
         Text(f"{_SQLITE}:_START", "max(r.token + 1, %s)", "max(r.token, %s)"),
+        tests=f"{_TEST}TestFreeRuns::test_token_rises_with_every_claim_even_if_the_clock_goes_back[sqlite]",
     ),
     mutant(
         "attempts not counted",
@@ -33,7 +34,13 @@ CLAIMS = (
     mutant(
         "claim ahead of time",
         "a run begins before its time has come",
-        Text(f"{_SQLITE}:_FIND", "r.available_at <= %s", "r.available_at - 900000 <= %s"),
+        Text(f"{_SQLITE}:_FIND", "r.available_at <= %s", "r.available_at - 400000 <= %s"),
+    ),
+    mutant(
+        "stale candidate claimed",
+        "a run that failed since it was found due is claimed before its back-off is over",
+        Text(f"{_CLAIMING}:_LOCK_RUNS", "r.available_at + 0 <= %s", "%s > 0"),
+        tests=f"{_TEST}TestKeyedRuns::test_candidate_that_failed_meanwhile_waits_for_its_back_off[sqlite]",
     ),
     mutant(
         "claim without a lock",
@@ -50,6 +57,7 @@ CLAIMS = (
         "runs that were claimed without an answer stay in the node's name, and nobody executes them",
         Code("fencepost.engine.exchange:Exchange._claimed", "self._is_unsure = True", "pass"),
         Code("fencepost.engine.exchange:Exchange._account", "or now >= self._account_at", ""),
+        tests="tests/engine/test_exchange.py::test_run_in_our_name_that_nobody_here_knows_is_handed_back[sqlite]",
     ),
     mutant(
         "known claims handed back",

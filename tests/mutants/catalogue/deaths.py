@@ -14,6 +14,7 @@ DEATHS = (
         "reap without contact",
         "a node that was away itself declares others dead",
         Code(f"{_REAPER}.step", "self._clock.contact_s() >= self._ttl_s", "True"),
+        tests="tests/engine/test_reaper.py::test_node_that_has_just_come_declares_nobody_dead_before_it_has_watched_for_a_ttl[sqlite]",
     ),
     mutant(
         "pause does not break contact",
@@ -90,12 +91,14 @@ DEATHS = (
         "outage ends fenced runs",
         "runs whose effects are fenced are stopped when the ledger is away, as if the session were gone",
         Code("fencepost.engine.node:Node._lost", "if member.lease.ran_out:", "if False:"),
-        tests="tests/engine/test_suspension.py::test_what_is_fenced_goes_on_when_the_ledger_is_back[after trust ran out-postgresql-thread]",
+        tests="tests/engine/test_suspension.py::"
+        "test_what_is_fenced_goes_on_when_the_ledger_is_back[after trust ran out-postgresql-thread]",
     ),
     mutant(
         "cancelled run rerun after death",
         "a run that was being cancelled is run again when its node dies",
         Code(f"{_REAPING}:_next", "if left.cancel_requested_at is not None:", "if False:"),
+        tests="tests/ledger/test_hot_reaping.py::test_run_that_was_being_cancelled_is_cancelled[sqlite]",
     ),
     mutant(
         "death noted without its consequence",

@@ -14,17 +14,20 @@ ENDINGS = (
         "an ending is believed without comparing its token",
         Text(f"{_SQLITE}:_KEEP", " AND r.token = :token", ""),
         Text(f"{_SQLITE}:_END", " AND r.token = :token", ""),
+        tests=f"{_TEST}TestRefusedEndings::test_after_it_was_handed_back_and_given_to_somebody_else[sqlite]",
     ),
     mutant(
         "finish without token or attempt",
         "an ending is believed if the run runs, whoever runs it",
         Text(f"{_SQLITE}:_KEEP", " AND r.token = :token AND r.attempts = :attempt", ""),
         Text(f"{_SQLITE}:_END", " AND r.token = :token AND r.attempts = :attempt", ""),
+        tests=f"{_TEST}TestRefusedEndings::test_after_somebody_else_took_it_over[sqlite]",
     ),
     mutant(
         "ended run ends again",
         "an ending is believed although the run has ended",
         Text(f"{_SQLITE}:_END", " AND r.state = 'running'", ""),
+        tests=f"{_TEST}TestRefusedEndings::test_another_outcome_after_it_ended[sqlite]",
     ),
     mutant(
         "ending without its attempt",
@@ -70,7 +73,7 @@ ENDINGS = (
         "crash limit ignored",
         "a run that kills its node is run again for ever",
         Code(f"{_RETRY}:after_loss", "crashes >= policy.crash_limit", "False"),
-        tests="tests/core/test_retry.py::test_a_run_is_lost_as_often_as_its_limit_says_and_then_fails",
+        tests="tests/engine/test_exchange.py::test_worker_that_crashes_once_too_often_is_told_of_as_a_run_that_was_given_up[sqlite]",
     ),
     mutant(
         "crashes count as failures",
@@ -82,6 +85,7 @@ ENDINGS = (
         "one retry too many",
         "a run fails once more often than its policy allows",
         Code(f"{_RETRY}:after_failure", "attempts_failed > policy.retries", "attempts_failed > policy.retries + 1"),
+        tests="tests/core/test_retry.py::test_there_are_as_many_attempts_as_one_and_the_retries",
     ),
     mutant(
         "no back-off",
@@ -92,11 +96,13 @@ ENDINGS = (
         "timeout ignored",
         "a run that takes longer than its timeout goes on",
         Code("fencepost.engine.runners.local:LocalRunner._look", "for claim in overdue:", "for claim in []:"),
+        tests="tests/engine/test_thread_runner.py::TestThreads::test_run_that_outlives_its_timeout_is_stopped",
     ),
     mutant(
         "final transaction ends nothing",
         "a transaction that is to end its run commits without ending it",
         Code("fencepost.engine.transactions:_transaction", "_finish(run, ledger) if final else None", "None"),
-        tests="tests/app/test_transaction.py::test_a_final_transaction_ends_the_run_with_its_effects[sqlite-read committed]",
+        tests="tests/app/test_transaction.py::"
+        "test_a_final_transaction_ends_the_run_with_its_effects[sqlite-read committed]",
     ),
 )

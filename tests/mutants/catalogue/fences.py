@@ -57,10 +57,10 @@ FENCES = (
         tests=f"{_ROWS}::TestWhoMayRaiseIt::test_below_the_floor_nobody_does_who_has_no_row[sqlite]",
     ),
     mutant(
-        "mark of another grant is ours",
-        "at the commit only the token of the mark is compared",
-        Code(f"{_ROW}:FenceRow.query", " AND grant_id = %s", " AND %s <> ''"),
-        tests=f"{_ORDERS}::TestFenceRow::test_of_two_grants_with_one_token_one_writes[postgres-read committed]",
+        "mark not compared",
+        "at the commit it is enough that there is a mark",
+        Code(f"{_ROW}:FenceRow.query", "AND token = %s AND grant_id = %s", "AND %s > 0 AND %s <> ''"),
+        tests=f"{_ORDERS}::TestFenceRow::test_writer_whose_heir_raises_the_fence[mariadb-read committed]",
     ),
     mutant(
         "run's row without its token",
@@ -71,6 +71,7 @@ FENCES = (
         "run's row without its state",
         "a run that has ended still commits",
         Code("fencepost.fence.run_row:RunRow.query", " AND state = 'running'", ""),
+        tests=f"{_ORDERS}::TestRunRow::test_writer_whose_run_is_ended_by_somebody_else[mariadb-read committed]",
     ),
     mutant(
         "compared first, not last",

@@ -29,6 +29,7 @@ KEYS = (
         "key not freed",
         "a run that ended keeps its exclusive key",
         Code(f"{_FINISHING}:free_keys", "hot.change(cursor, _FREE, hot.texts(freed))", "pass"),
+        tests="tests/ledger/test_hot_finishing.py::TestKeys::test_ended_run_gives_its_key_up_and_the_next_in_line_is_queued[sqlite]",
     ),
     mutant(
         "nobody promoted",
@@ -47,8 +48,13 @@ KEYS = (
         tests="tests/ledger/test_hot_finishing.py::TestKeys::test_late_ending_does_not_free_the_heirs_key[sqlite]",
     ),
     mutant(
-        "key freed without a lock",
-        "who finds a key taken and who gives it up miss each other",
+        "promoted without a lock",
+        "the next in line is looked for before the key is locked, and who finds it taken just then waits for nobody",
+        Code(
+            f"{_FINISHING}:free_keys",
+            "hot.change(cursor, _FREE, hot.texts(freed))\n    return promote(cursor, hot, freed)",
+            "count = promote(cursor, hot, freed)\n    hot.change(cursor, _FREE, hot.texts(freed))\n    return count",
+        ),
         Text(f"{_FINISHING}:_LOCK_KEYS", "{for_update}", ""),
         tests=f"{_ORDERS}test_who_finds_a_key_taken_and_who_gives_it_up_do_not_miss_each_other[postgres]",
     ),
@@ -70,15 +76,6 @@ KEYS = (
         "a run that has begun before is skipped because its key is taken",
         Code("fencepost.core.overlap:decide", "attempts == 0 and is_tick", "is_tick"),
         tests="tests/core/test_overlap.py::test_what_has_begun_is_never_skipped",
-    ),
-    mutant(
-        "gate let go before the end",
-        "a run's lease at the gate is released before the ledger knows that the run has ended",
-        Code(
-            "fencepost.engine.exchange:Exchange._finish",
-            "self._end(batch)\n",
-            "self._release_at_gate(batch)\n        self._end(batch)\n",
-        ),
     ),
     mutant(
         "lost gate goes unnoticed",

@@ -17,11 +17,13 @@ LEASES = (
         "trust from the reply",
         "a renewal is trusted from when it was answered, not from when it was sent",
         Code(f"{_KEPT}._renew", "renewed(sent_at=sent_at,", "renewed(sent_at=self._runtime.monotonic(),"),
+        tests="tests/leases/test_trust.py::test_trust_in_a_session_counts_from_before_it_was_asked_for_and_renewed",
     ),
     mutant(
         "trust from the opening's reply",
         "a new session is trusted from when it was answered, not from when it was asked for",
         Code("fencepost.leases.keeper:Keeper._open", "opened_at=opened_at", "opened_at=self._runtime.monotonic()"),
+        tests="tests/leases/test_trust.py::test_trust_in_a_session_counts_from_before_it_was_asked_for_and_renewed",
     ),
     mutant(
         "late renewal revives",
@@ -57,19 +59,19 @@ LEASES = (
         "dead session renewed",
         "a session that expired is renewed",
         Code(f"{_MEMORY}.renew", "if not self._is_alive(session.id):", "if session.id not in self._alive_until:"),
-        tests=f"{_CONTRACT}::test_lost_grant_can_neither_be_renewed_nor_released",
+        tests="tests/leases/test_memory_store.py::test_a_session_that_expired_is_never_renewed",
     ),
     mutant(
         "dead session renewed in SQL",
         "a session row that expired is renewed",
         Code(f"{_SQL}:_renewal", "WHERE id = %s AND expires_at > {words.now}", "WHERE id = %s"),
-        tests=f"{_ON_FILE}::test_lost_grant_can_neither_be_renewed_nor_released",
+        tests="tests/leases/test_sqlite_store.py::TestDeath::test_expired_session_is_never_renewed",
     ),
     mutant(
         "lease hangs on a dead session",
         "a session that expired may still acquire",
         Code(f"{_MEMORY}.acquire", "if not self._is_alive(session.id):", "if session.id not in self._alive_until:"),
-        tests=f"{_CONTRACT}::test_nothing_can_hang_on_a_dead_session",
+        tests="tests/leases/test_memory_store.py::test_a_session_that_expired_acquires_nothing",
     ),
     mutant(
         "release of another's lock",
@@ -87,7 +89,7 @@ LEASES = (
         "burial of the living",
         "a session is buried without looking whether it has expired",
         Code(f"{_SQL}:statements", "WHERE id = %s AND expires_at <= {now}", "WHERE id = %s"),
-        tests=f"{_ON_FILE}::test_held_lock_is_refused_and_says_by_whom",
+        tests="tests/leases/test_sql_interleavings.py::TestRenewalAndBurial::test_exactly_one_of_them_wins[postgres]",
     ),
     mutant(
         "token starts over",
@@ -126,19 +128,12 @@ LEASES = (
         "unanswered acquisition forgotten",
         "what an acquisition without an answer may have got is not given back",
         Code("fencepost.leases.keeper:Keeper.acquire", "kept.unanswered(name, grant_id)", "kept.refused(grant_id)"),
-        tests=f"{_ON_FILE}::test_unanswered_acquire_blocks_nobody_for_ever",
+        tests="tests/leases/test_keeper.py::test_an_interruption_at_any_call_leaves_no_lock_behind",
     ),
     mutant(
         "tick done twice",
         "a lock's last done tick is not compared",
         Code(f"{_MEMORY}.acquire", "tick.at_us <= entry.last_tick_us", "tick.at_us < entry.last_tick_us"),
         tests=f"{_CONTRACT}::test_tick_is_done_once",
-    ),
-    mutant(
-        "forked child holds the lease",
-        "a child of a fork goes on trusting its parent's session",
-        Code(f"{_KEPT}.forget", "self._machine.refused(", "str("),
-        Code(f"{_KEPT}.forget", "lease.forget(self.lost_reason())", "pass"),
-        tests=f"{_ON_FILE}::test_forked_child_has_lost_the_lease_and_reconnects",
     ),
 )

@@ -26,6 +26,7 @@ REQUESTS = (
         "ended run cancelled",
         "a run that has ended is cancelled afterwards",
         Code("fencepost.ledger.requests:_cancelled", "if is_terminal(state):", "if False:"),
+        tests=f"{_TEST}TestCancel::test_what_has_ended_stays_as_it_is[sqlite]",
     ),
     mutant(
         "cancel strands the next in line",

@@ -15,19 +15,10 @@ TICKS = (
         Code("fencepost.core.identity:tick_key", 'f"tick:{due_us}:{schedule}"', 'f"tick:{due_us}"'),
     ),
     mutant(
-        "tick key with the planner's time",
-        "what two planners plan are two ticks",
-        Code(
-            "fencepost.engine.ticks:_requested",
-            "origin_key=tick_key(row.id, item.due_us)",
-            "origin_key=tick_key(row.id, item.due_us) + str(id(row))",
-        ),
-    ),
-    mutant(
         "late ticks counted twice",
         "ticks that are made good for are planned once more, each by itself",
         Code(f"{_MISFIRE}:plan_schedule", "max(planned_through_us, late_through_us)", "planned_through_us"),
-        tests="tests/core/test_misfire.py::test_every_due_is_covered_by_exactly_one_planned",
+        tests="tests/core/test_misfire.py::test_a_schedule_is_planned_as_its_listed_dues_would_be",
     ),
     mutant(
         "more than a batch is dropped",
@@ -54,18 +45,21 @@ TICKS = (
     mutant(
         "schedule moved, ticks not recorded",
         "a schedule moves on in another transaction than its runs are recorded in",
+        Code(f"{_PLANNING}:plan", "limit = rounded(limit)", "limit = rounded(limit)\n    left = []"),
+        Code(
+            f"{_PLANNING}:plan",
+            "runs = _record(cursor, hot, plans,",
+            "left.extend(each for _, plan in plans for each in plan.requested)\n"
+            "        plans = [(row, plan._replace(requested=[])) for row, plan in plans]\n"
+            "        runs = _record(cursor, hot, plans,",
+        ),
         Code(
             f"{_PLANNING}:plan",
             "return desk.write(work)",
-            "held, kept = [], insert_runs\n"
-            "    globals()['insert_runs'] = lambda cursor, hot, *given, **named: held.append((given, named))\n"
-            "    try:\n"
-            "        planned = desk.write(work)\n"
-            "    finally:\n"
-            "        globals()['insert_runs'] = kept\n"
-            "    for given, named in held:\n"
-            "        desk.write(lambda cursor: kept(cursor, hot, *given, **named))\n"
-            "    return planned",
+            "done = desk.write(work)\n"
+            "    if left:\n"
+            "        desk.write(lambda c: insert_runs(c, hot, left, now_us=done.now_us, horizon_us=horizon_us))\n"
+            "    return done",
         ),
     ),
     mutant(
@@ -77,6 +71,7 @@ TICKS = (
             f"{_TAKEN}\n    requested = [each._replace(state='skipped') if each.exclusive_key in taken else each"
             " for _, plan in plans for each in plan.requested]",
         ),
+        tests="tests/ledger/test_hot_planning.py::TestDueSchedules::test_tick_whose_key_is_taken_when_it_is_planned_is_queued_all_the_same[sqlite]",
     ),
     mutant(
         "schedule planned without a lock",
@@ -119,6 +114,7 @@ TICKS = (
         "planner believes any clock",
         "ticks are planned by a ledger's clock that has leapt a year ahead",
         Code("fencepost.engine.planner:Planner.step", "not self._clock.is_believed", "False"),
+        Code("fencepost.engine.ticks:Ticks.plan", "not self._is_believed(now_us)", "False"),
         Code("fencepost.engine.ledger_clock:LedgerClock.is_believed", "self._gate.is_open", "True"),
         tests="tests/engine/test_node.py::test_a_wall_clock_that_steps_ahead_repeats_nothing_and_skips_no_year[2.0-sqlite]",
     ),
