@@ -9,7 +9,7 @@ A commit by anybody else is refused: on psycopg by its connection itself, elsewh
 from __future__ import annotations
 
 from collections.abc import Hashable
-from contextlib import suppress
+from contextlib import closing, suppress
 from typing import Any
 
 from sqlalchemy import Connection, Engine, event
@@ -18,6 +18,9 @@ from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
 from fencepost.fence.sources.source import COMMITS_BY_ITSELF, Source, hold, in_a_transaction, release
 from fencepost.fence.target import TAKEN, Target, described, target_of
+from fencepost.schema.columns import MYSQL_KINDS
+
+_AUTOCOMMIT = "AUTOCOMMIT"  # what SQLAlchemy calls an isolation, and has to end itself
 
 
 def sqlalchemy_source(given: Any) -> Source:
@@ -188,16 +191,33 @@ class ConnectionSource:
         """Set it, unless the connection has it: that would cost a round trip or two, here and when it is put back."""
         dialect, asked_for = self.connection.dialect, self.connection.get_execution_options().get("isolation_level")
         at_first = getattr(dialect, "_on_connect_isolation_level", None) or dialect.default_isolation_level
-        if (asked_for or at_first) != isolation:
+        if (asked_for or at_first) == isolation:
+            return
+        if dialect.name in MYSQL_KINDS and _AUTOCOMMIT not in (asked_for, at_first):
+            self._isolate_once(isolation)
+        else:
             self.connection.execution_options(isolation_level=isolation)
             self._is_isolated = True
+
+    def _isolate_once(self, isolation: str) -> None:
+        """Set it for the next transaction alone.
+
+        What SQLAlchemy sets for the session is put back when the pool has the connection again; if that is lost by
+        then, a transaction that was committed ends in an error of the driver's, and its place in the pool is gone.
+        """
+        connection = self.connection
+        try:
+            with closing(connection.connection.cursor()) as cursor:  # not by SQLAlchemy, for which that is a beginning
+                cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
+        except connection.dialect.loaded_dbapi.Error as error:
+            raise self.retold(error) from error
 
     def _put_back(self, connection: Connection) -> None:
         """One that was taken from a pool is put back by the pool."""
         if self._is_isolated and not connection.closed and not connection.invalidated:
             at_first = getattr(connection.dialect, "_on_connect_isolation_level", None)
             before = self._previous or at_first or connection.default_isolation_level
-            with suppress(DBAPIError):
+            with suppress(DBAPIError, connection.dialect.loaded_dbapi.Error):
                 connection.execution_options(isolation_level=before)
 
     def _on_commit(self, connection: Connection) -> None:
