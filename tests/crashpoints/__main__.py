@@ -6,34 +6,30 @@ Exits with 1 if a promise was broken or a point was not reached.
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 
-from tests.crashpoints.child import Exits
-from tests.crashpoints.grounds import KINDS, ground
+from tests.crashpoints.grounds import KINDS
+from tests.crashpoints.messages import PLAYS
 from tests.crashpoints.paths import PATHS
-from tests.crashpoints.playing import RECOVERED, REFUSED, REPEATED, Tally, tallied
-from tests.crashpoints.world import publish
+from tests.crashpoints.playing import RECOVERED, REFUSED, REPEATED, Tally
+from tests.crashpoints.sharing import MESSAGES, share
 
-_NAMES = {"sqlite": "SQLite", "postgresql": "PostgreSQL", "mysql": "MariaDB"}
 _TOGETHER = 4
 _COLUMNS = ("points", "plays", RECOVERED, REFUSED, REPEATED, "unreached", "violations")
 _WIDTH = 30
 
-Row = tuple[str, str, Tally]
-
 
 def main() -> int:
     options = _options()
-    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)  # it tells of connections that we cut
     names = [name for name in PATHS if not options.paths or name in options.paths]
     shares = [(kind, names[at : at + _TOGETHER]) for kind in options.on for at in range(0, len(names), _TOGETHER)]
+    shares += [(MESSAGES, [name]) for name in PLAYS if not options.paths or MESSAGES in options.paths]
     print(f"{'path':<{_WIDTH}}{'on':<12}" + "".join(f"{word:>12}" for word in _COLUMNS))
     total, broken = Tally(), []
     with ProcessPoolExecutor(options.jobs, mp_context=get_context("spawn")) as pool:
-        for rows in pool.map(_share, *zip(*shares, strict=True)):
+        for rows in pool.map(share, *zip(*shares, strict=True)):
             for name, where, tally in rows:
                 print(_line(name, where, tally), flush=True)
                 total += tally
@@ -46,19 +42,10 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.crashpoints", description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("paths", nargs="*", help=f"of these: {', '.join(PATHS)}")
+    parser.add_argument("paths", nargs="*", help=f"of these: {', '.join((*PATHS, MESSAGES))}")
     parser.add_argument("--on", nargs="+", choices=KINDS, default=list(KINDS), help="the databases")
     parser.add_argument("--jobs", type=int, default=2, help="how many processes")
     return parser.parse_args()
-
-
-def _share(kind: str, names: list[str]) -> list[Row]:
-    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
-    exits = Exits()
-    with ground(kind, publish) as made:
-        rows = [(name, _NAMES[kind], tallied(made, PATHS[name], exits)) for name in names]
-        exits.close()
-    return rows
 
 
 def _line(name: str, where: str, tally: Tally) -> str:

@@ -30,6 +30,7 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.threaded import ThreadedRuntime
 
 TTL_S = 30.0
+BY_HAND = "by hand"
 _SHORTEST_SLEEP_S = 0.002
 _AT_ONCE = ("fencepost-connect",)  # whoever asks for it waits for it
 
@@ -92,11 +93,11 @@ class HandRuntime(ThreadedRuntime):
 class HandRunner:
     """Executes what it has when it is told to."""
 
-    def __init__(self, jobs: Mapping[str, Job], runtime: HandRuntime) -> None:
+    def __init__(self, jobs: Mapping[str, Job], runtime: HandRuntime, ledger: Callable[[], Ledger]) -> None:
         self._jobs = jobs
         self.held: list[Claim] = []
         self.outcomes: list[Outcome] = []
-        self.context: RunContext | None = None
+        self._context = RunContext(node=BY_HAND, runtime=runtime, ledger=ledger, standing=self, ttl_s=TTL_S)
         self.trusts = NodeTrust(runtime.monotonic)
         self.suspended_now: set[tuple[int, int]] = set()
 
@@ -105,8 +106,7 @@ class HandRunner:
         while self.held and most > 0:
             claim = self.held.pop(0)
             most -= 1
-            assert self.context is not None
-            self.outcomes.append(invoke(self._jobs[claim.job], claim, self.context))
+            self.outcomes.append(invoke(self._jobs[claim.job], claim, self._context))
 
     def end(self, claim: Claim, outcome: Outcome) -> None:
         """Let a claim end like this, without executing it."""
@@ -173,22 +173,20 @@ class HandRunner:
 class HandNode:
     """A node of which nothing moves by itself."""
 
-    def __init__(self, name: str, ledger: Ledger, jobs: Jobs, runtime: HandRuntime) -> None:
+    def __init__(self, name: str, ledger: Ledger, jobs: Jobs, runtime: HandRuntime, runner: Any = None) -> None:
+        """Make it; `runner` is what executes its jobs, by hand if it is not given."""
         self.name = name
         self.ledger = ledger
         self.runtime = runtime
         self.events: list[Event] = []
         self.troubles: list[Exception] = []
         self.locks = Locks(store_from_url(ledger.url.lease_url(), runtime), runtime=runtime)
-        self.runner = HandRunner(jobs, runtime)
-        self.runner.context = RunContext(
-            node=name, runtime=runtime, ledger=lambda: ledger, standing=self.runner, ttl_s=TTL_S
-        )
+        self.runner = HandRunner(jobs, runtime, lambda: ledger) if runner is None else runner
         self.node = Node(
             ledger=ledger,
             locks=self.locks,
             jobs=jobs,
-            runners={"sync": self.runner},  # type: ignore[dict-item]
+            runners={"sync": self.runner},
             runtime=runtime,
             settings=NodeSettings(name=name, version="test", timings=Timings.of(TTL_S)),
             emit=self.events.append,
@@ -235,7 +233,8 @@ class HandNode:
         for _ in range(3):
             self.exchange.hint()
             self.step(self.exchange.step)
-        self.runner.work()
+        if isinstance(self.runner, HandRunner):
+            self.runner.work()
         self.step(self.exchange.step)
 
     def close(self) -> None:

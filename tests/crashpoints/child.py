@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import traceback
@@ -26,14 +27,22 @@ class Exits:
 
     def play(self, ground: Ground, path: str, number: int) -> bool:
         """Play `path` in a process that exits at this point; False if it never came there."""
+        return self._ended({"ground": asdict(ground), "path": path, "number": number}) == EXITED
+
+    def supervise(self, ground: Ground, name: str, number: int, notes: str) -> bool:
+        """Play messages in a process that is killed at this one; False if it never came there."""
+        play = {"ground": asdict(ground), "messages": name, "number": number, "notes": notes}
+        return self._ended(play) == -signal.SIGKILL
+
+    def _ended(self, play: dict[str, Any]) -> int:
         process = self._started()
         assert process.stdin is not None
         assert process.stdout is not None
-        process.stdin.write(json.dumps({"ground": asdict(ground), "path": path, "number": number}) + "\n")
+        process.stdin.write(json.dumps(play) + "\n")
         process.stdin.flush()
         status = int(process.stdout.readline())
-        assert status in (0, EXITED), f"{path} at {number}: it ended with status {status}"
-        return status == EXITED
+        assert status in (0, EXITED, -signal.SIGKILL), f"{play}: it ended with status {status}"
+        return status
 
     def close(self) -> None:
         process, self._process = self._process, None
@@ -48,6 +57,11 @@ class Exits:
 
 
 def _play(play: dict[str, Any]) -> None:
+    if "messages" in play:
+        from tests.crashpoints.messages import supervise_until
+
+        supervise_until(Ground(**play["ground"]), play["messages"], play["notes"], play["number"])
+        return
     from tests.crashpoints.drivers import watched
     from tests.crashpoints.paths import PATHS
     from tests.crashpoints.world import world

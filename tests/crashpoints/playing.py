@@ -79,7 +79,7 @@ def recorded(ground: Ground, path: Path) -> tuple[str, ...]:
         POINTS.disarm()
         troubles = [repr(error) for node in made.nodes for error in node.troubles]
         assert not troubles, f"{path.name} does not go well by itself: {troubles}"
-        sound = _judged(made, Play(0, Way.EXIT, "nothing"), has_exited=False)
+        sound = judged(made, Play(0, Way.EXIT, "nothing"), has_exited=False)
         assert not sound.violations, f"{path.name} is not sound by itself: {sound.violations}"
     return labels
 
@@ -123,18 +123,19 @@ def played(ground: Ground, path: Path, play: Play, exits: Exits) -> Played:
         if not exits.play(ground, path.name, play.number):
             return Played(play, None, [])
         with world(ground) as made:
-            return _judged(made, play, has_exited=True)
+            return judged(made, play, has_exited=True)
     with watched(), world(ground) as made:
         path.prepare(made)
         POINTS.arm(play.number, play.way)
         path.act(made)
         was_reached = POINTS.was_reached
         POINTS.disarm()
-        judged = _judged(made, play, has_exited=False)
-        return judged if was_reached else judged._replace(outcome=None)
+        ended = judged(made, play, has_exited=False)
+        return ended if was_reached else ended._replace(outcome=None)
 
 
-def _judged(made: World, play: Play, *, has_exited: bool) -> Played:
+def judged(made: World, play: Play, *, has_exited: bool) -> Played:
+    """Let everybody put things in order, and look."""
     is_settled = made.recover(has_exited=has_exited)
     seen = found(made)
     broken = violations(made, seen)

@@ -15,6 +15,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
 from fencepost.core.schedule import schedule_to_json
 from fencepost.core.schedules.every import every
+from fencepost.core.verdicts import Cancel
 from fencepost.engine.engines import close_engine
 from fencepost.engine.jobs import Job, Jobs
 from fencepost.engine.run import Run
@@ -23,7 +24,7 @@ from fencepost.ledger.deploys import sync_code
 from fencepost.ledger.dialects.hot import hot_words
 from fencepost.ledger.recording import record
 from fencepost.ledger.schedule_rows import NewSchedule
-from tests.crashpoints.by_hand import HandNode, HandRuntime, Skipped
+from tests.crashpoints.by_hand import BY_HAND, HandNode, HandRuntime, Skipped
 from tests.crashpoints.grounds import EFFECTS, Ground, new_engine, opened
 
 ROUND_S, ROUNDS = 14.0, 3  # the longest pause between two looks that does not break contact; more than a ttl in all
@@ -36,6 +37,14 @@ _INSERT = text(
 
 class Failure(Exception):
     """A job that fails when it is first tried."""
+
+
+def _waits(run: Run) -> None:
+    """Work until it is told to stop; where nobody would tell it, stop by itself."""
+    while run.node != BY_HAND:
+        run.check()
+        time.sleep(0.005)
+    raise Cancel
 
 
 class World:
@@ -62,10 +71,10 @@ class World:
         made.join()
         return made
 
-    def stranger(self, name: str) -> HandNode:
+    def stranger(self, name: str, runner: Any = None) -> HandNode:
         """A node that has not joined yet."""
         runtime = HandRuntime(self.skipped)
-        made = HandNode(name, opened(self.ground, runtime), self.jobs, runtime)
+        made = HandNode(name, opened(self.ground, runtime), self.jobs, runtime, runner)
         self.nodes.append(made)
         return made
 
@@ -124,6 +133,7 @@ class World:
         yield job(lambda run, key: self._pay(run, 1, final=True), "final", exclusive="k:{key}", overlap="queue")
         yield job(lambda run: self._pay(run, 2, self.elsewhere), "far", isolation="read committed")
         yield job(lambda run: self._pay(run, 1), "kept", effects="fenced")
+        yield job(_waits, "waits")
         yield job(lambda run: self._pay(run, 1), "ticks_all", type="scheduled", misfire="all:10", overlap="queue")
         yield job(lambda run: self._pay(run, 1), "ticks_once", type="scheduled", misfire="once", overlap="forbid")
         yield job(lambda run: self._pay(run, 1), "ticks_skip", type="scheduled", misfire="skip", overlap="forbid")
@@ -186,11 +196,11 @@ class World:
         ours = {node.node_id for node in self.nodes if node.membership.member is not None}
         is_known = not any(node.exchange.has_formers for node in self.nodes)
         return (
-            not (busy or held or overdue) and there == ours and is_known and all(self._is_idle(n) for n in self.nodes)
+            not (busy or held or overdue)
+            and there == ours
+            and is_known
+            and all(node.exchange.is_empty for node in self.nodes)
         )
-
-    def _is_idle(self, node: HandNode) -> bool:
-        return node.exchange.is_empty and not node.runner.outcomes and not node.runner.held
 
     def close(self) -> None:
         for node in self.nodes:
