@@ -95,6 +95,7 @@ def isolation_of(tx: Connection) -> str:
     if tx.dialect.name == "postgresql":
         return tx.get_isolation_level().lower()
     mine = "SELECT trx_isolation_level FROM information_schema.innodb_trx WHERE trx_mysql_thread_id = connection_id()"
+    until(lambda: tx.execute(text(mine)).scalar() is not None, 10, "the server has listed it")  # it does so now and then
     return str(tx.execute(text(mine)).scalar_one()).lower()
 
 
