@@ -41,7 +41,7 @@ from fencepost.testing.simulation.lease_stores import ForgetfulStore, Way
 from fencepost.testing.simulation.ledger_file import LedgerFile
 from fencepost.testing.simulation.runtime import Clock, SimRuntime, StoreRuntime
 from fencepost.testing.simulation.scenario import Scenario
-from fencepost.testing.simulation.weather import GATE, LEASES, Weather
+from fencepost.testing.simulation.weather import EFFECTS, GATE, LEASES, Weather
 
 OPERATOR = -1
 _SLOTS = 3
@@ -231,7 +231,7 @@ class Cluster:
     def _open_engine(self, ledger: Ledger, process: Process, slot: int) -> None:
         """Let SQLAlchemy reach the server too, and connect once while nobody can interrupt: it holds a real lock."""
         engine = engine_of(ledger)
-        event.listen(engine, "do_connect", lambda *_: self.server.connect(process, slot))
+        event.listen(engine, "do_connect", lambda *_: self.server.connect(process, slot, EFFECTS))
         self.server.is_instant = True
         try:
             with engine.connect():

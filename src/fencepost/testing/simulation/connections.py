@@ -21,9 +21,10 @@ from fencepost.ledger.urls import LedgerUrl
 from fencepost.testing.simulation.hub import Hub, Process, Task
 from fencepost.testing.simulation.ledger_file import LedgerFile
 from fencepost.testing.simulation.runtime import SimRuntime
-from fencepost.testing.simulation.weather import AFTER, BEFORE, LATE, LEDGER, SLOW, Shot, Weather
+from fencepost.testing.simulation.weather import AFTER, BEFORE, BEGIN, COMMIT, LATE, LEDGER, SLOW, STALL, Shot, Weather
 
 _LATE_BY_S = 0.5
+_BEGINNINGS = frozenset({"BEGIN", "BEGIN IMMEDIATE"})
 _COMPILED: dict[Any, Any] = {}
 
 
@@ -41,14 +42,14 @@ class Server:
         self.waiting: list[tuple[Task, int]] = []
         self._open: list[SimConnection] = []
 
-    def connect(self, process: Process, slot: int) -> SimConnection:
-        """Let a process connect."""
+    def connect(self, process: Process, slot: int, use: str = LEDGER) -> SimConnection:
+        """Let a process connect. `use` tells what jobs write from what the engine does."""
         self.pass_time()
         if self.weather.is_away(slot, LEDGER):
             self.hang()
             raise _broken()
         connection = SimConnection.__new__(SimConnection)
-        connection.begin_life(self, process, slot)
+        connection.begin_life(self, process, slot, use)
         self._open.append(connection)
         return connection
 
@@ -69,6 +70,18 @@ class Server:
             return
         draw = self.hub.dice.random()
         self.hub.wait(draw * self.latency_s if draw < 0.98 else draw * 20 * self.latency_s)
+
+    def stall(self, process: Process, length_s: float) -> None:
+        """Stop the process that calls, here and now, and let it go on after a while."""
+        hub = self.hub
+
+        def go_on() -> None:
+            hub.wait(length_s)
+            hub.resume(process)
+
+        hub.pause(process)
+        hub.spawn(Process("world", 0), "stalled", go_on)
+        hub.wait(length_s)
 
     def free(self) -> None:
         """Let one of those who wait for the file try again, since somebody is done with it."""
@@ -92,11 +105,12 @@ class Server:
 class SimConnection(sqlite3.Connection):
     """A connection as the ledger and SQLAlchemy know it. All it does is passed on to one of the file's."""
 
-    def begin_life(self, server: Server, process: Process, slot: int) -> None:
+    def begin_life(self, server: Server, process: Process, slot: int, use: str) -> None:
         """Instead of opening something."""
         self.server = server
         self.process = process
         self.slot = slot
+        self.use = use
         self.identity = None
         self.raw: sqlite3.Connection | None = server.file.take()
 
@@ -158,7 +172,7 @@ class SimConnection(sqlite3.Connection):
             raise GreenletExit
         server.statements += 1
         is_commit = sql == "COMMIT"
-        shot = server.weather.shot(self.slot, LEDGER, is_commit=is_commit)
+        shot = server.weather.shot(self.slot, self.use, COMMIT if is_commit else BEGIN if sql in _BEGINNINGS else "")
         self._travel(shot)
         if shot is not None and shot.how == BEFORE:
             self._fail()
@@ -184,6 +198,8 @@ class SimConnection(sqlite3.Connection):
         server.pass_time()
         if shot is not None and shot.how == SLOW:
             server.hub.wait(min(shot.length_s, server.timeout_s))
+        if shot is not None and shot.how == STALL:
+            server.stall(self.process, shot.length_s)
         self._raw()
 
     def _raw(self) -> sqlite3.Connection:

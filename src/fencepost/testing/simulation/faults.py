@@ -7,7 +7,7 @@ from functools import partial
 from fencepost.testing.simulation.cluster import Cluster, Place
 from fencepost.testing.simulation.operators import Operators
 from fencepost.testing.simulation.scenario import Fault
-from fencepost.testing.simulation.weather import GATE, LEASES, LEDGER, Shot
+from fencepost.testing.simulation.weather import LEDGER, Shot
 
 
 class Faults:
@@ -27,6 +27,7 @@ class Faults:
             "clock step": self._step,
             "drift": self._drift,
             "shot": self._shoot,
+            "stall": self._shoot,
             "outage": self._outage,
             "cut": self._cut,
             "forget": self._forget,
@@ -96,8 +97,8 @@ class Faults:
         place.clock.drift(fault.amount)
 
     def _shoot(self, place: Place, fault: Fault) -> None:
-        how, store, *at_commit = fault.word.split()
-        self._cluster.weather.aim(place.slot, store, Shot(how, fault.length_s, at_commit=bool(at_commit)))
+        how, store, *at = fault.word.split()
+        self._cluster.weather.aim(place.slot, store, Shot(how, fault.length_s, "".join(at)))
 
     def _outage(self, _: Place, fault: Fault) -> None:
         self._away(None, fault)
@@ -132,6 +133,3 @@ class Faults:
         if word == "hold":
             self._hub.wait(fault.length_s)
             self._operators.let_go(job)
-
-
-__all__ = ["GATE", "LEASES", "Faults"]

@@ -158,12 +158,19 @@ def _evidence(cluster: Cluster, quiet_from: float, ended_at: float) -> Evidence:
                 "ledger_slack_s": 1.0 + stepped_s,
                 "stepped_s": stepped_s,
                 "all_have_left": True,
+                "nodes_ended_us": {} if plan.gate else _nodes_ended(connection),
                 "seed": plan.seed,
                 "effects_of": {"pay": "job:pay"},
             },
         )
     finally:
         cluster.server.file.give_back(connection)
+
+
+def _nodes_ended(connection: sqlite3.Connection) -> dict[str, int]:
+    """Return when each node died or left. Runs may lose their lease at a gate, too; then this says nothing."""
+    rows = connection.execute("SELECT id, coalesce(dead_at, left_at) FROM fencepost_node").fetchall()
+    return {node: ended_us for node, ended_us in rows if ended_us is not None}
 
 
 def _due(cluster: Cluster, connection: sqlite3.Connection, ended_at: float) -> list[Due]:

@@ -10,7 +10,19 @@ from dataclasses import asdict, dataclass
 from random import Random
 from typing import Any
 
-from fencepost.testing.simulation.weather import AFTER, BEFORE, GATE, LATE, LEASES, LEDGER, SLOW
+from fencepost.testing.simulation.weather import (
+    AFTER,
+    BEFORE,
+    BEGIN,
+    COMMIT,
+    EFFECTS,
+    GATE,
+    LATE,
+    LEASES,
+    LEDGER,
+    SLOW,
+    STALL,
+)
 
 FIRST_FAULT_AT = 1.5
 JOBS = ("beat", "line", "pay", "post", "swap", "account")
@@ -58,7 +70,7 @@ class Scenario:
     @property
     def is_blind(self) -> bool:
         """Whether somebody could not reach the ledger, so that everybody's contact is counted anew."""
-        return any(fault.kind in ("outage", "cut", "shot", "pause") for fault in self.faults)
+        return any(fault.kind in ("outage", "cut", "shot", "pause", "stall") for fault in self.faults)
 
 
 def scenario(seed: int, *, kinds: frozenset[str] | None = None) -> Scenario:
@@ -111,13 +123,13 @@ class Drawing:
         return self._dice.randrange(self._nodes)
 
     def _store(self) -> str:
-        return self._dice.choice((LEDGER, LEDGER, LEASES, GATE) if self._gate else (LEDGER, LEDGER, LEASES))
+        return self._dice.choice((LEDGER, LEDGER, EFFECTS, LEASES, *([GATE] if self._gate else [])))
 
     def kill(self, at: float) -> Fault:
         return Fault(at, "kill", self._slot(), length_s=self._dice.choice((0.05, 0.5, 1.5)) * self._ttl_s)
 
     def pause(self, at: float) -> Fault:
-        return Fault(at, "pause", self._slot(), length_s=self._dice.choice((0.1, 0.5, 0.95, 1.2, 2.0)) * self._ttl_s)
+        return Fault(at, "pause", self._slot(), length_s=self._dice.choice((0.4, 0.95, 1.2, 1.5, 2.2)) * self._ttl_s)
 
     def restart(self, at: float) -> Fault:
         return Fault(at, "restart", self._slot(), length_s=self._dice.choice((0.0, 0.3)))
@@ -132,8 +144,13 @@ class Drawing:
         how = self._dice.choice((BEFORE, AFTER, AFTER, LATE, SLOW))
         store = self._store()
         length_s = self._dice.choice((0.2, 0.6, 1.2)) if how == SLOW else 0.0
-        at_commit = store == LEDGER and self._dice.random() < 0.7
-        return Fault(at, "shot", self._slot(), length_s=length_s, word=f"{how} {store}{' commit' if at_commit else ''}")
+        is_at_commit = store in (LEDGER, EFFECTS) and self._dice.random() < 0.7
+        word = f"{how} {store} {COMMIT}" if is_at_commit else f"{how} {store}"
+        return Fault(at, "shot", self._slot(), length_s=length_s, word=word)
+
+    def stall(self, at: float) -> Fault:
+        word = f"{STALL} {self._dice.choice((LEDGER, LEDGER, EFFECTS))} {BEGIN}"
+        return Fault(at, "stall", self._slot(), length_s=self._dice.choice((1.1, 1.4, 2.0)) * self._ttl_s, word=word)
 
     def outage(self, at: float) -> Fault:
         word = self._dice.choice((LEDGER, LEDGER, LEASES, f"{LEDGER} {LEASES}"))
@@ -141,7 +158,7 @@ class Drawing:
 
     def cut(self, at: float) -> Fault:
         word = self._dice.choice((LEDGER, LEASES, f"{LEDGER} {LEASES}"))
-        return Fault(at, "cut", self._slot(), word=word, length_s=self._dice.choice((0.3, 0.8, 1.3)) * self._ttl_s)
+        return Fault(at, "cut", self._slot(), word=word, length_s=self._dice.choice((0.4, 1.1, 1.6, 2.2)) * self._ttl_s)
 
     def forget(self, at: float) -> Fault | None:
         return Fault(at, "forget", amount=self._dice.choice((0.3, 1.0, 100.0))) if self._gate == "forgetful" else None
@@ -163,7 +180,8 @@ _KINDS: Mapping[str, tuple[int, Callable[[Drawing, float], Fault | None]]] = {
     "restart": (2, Drawing.restart),
     "clock step": (1, Drawing.step),
     "drift": (1, Drawing.drift),
-    "shot": (9, Drawing.shot),
+    "shot": (8, Drawing.shot),
+    "stall": (6, Drawing.stall),
     "outage": (2, Drawing.outage),
     "cut": (3, Drawing.cut),
     "forget": (3, Drawing.forget),

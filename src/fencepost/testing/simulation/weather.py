@@ -7,6 +7,7 @@ before       it fails, and did not happen
 after        it happens, and its answer is lost
 late         it fails by its timeout, and happens all the same, a little later
 slow         it takes long; if longer than its timeout, as `after`
+stall        right before it is sent, the whole process stops for a while
 ===========  ==========================================================================================
 """
 
@@ -16,16 +17,18 @@ from collections import deque
 from dataclasses import dataclass
 
 LEDGER, LEASES, GATE = "ledger", "leases", "gate"
-BEFORE, AFTER, LATE, SLOW = "before", "after", "late", "slow"
+EFFECTS = "effects"  # what jobs write to the ledger's database in transactions of their own
+BEFORE, AFTER, LATE, SLOW, STALL = "before", "after", "late", "slow", "stall"
+BEGIN, COMMIT = "begin", "commit"
 
 
 @dataclass(frozen=True, slots=True)
 class Shot:
-    """How one call fails. `at_commit`: it waits for a COMMIT, where an unknown outcome hurts most."""
+    """How one call fails. `at`: it waits for a COMMIT, where an unknown outcome hurts most, or for a BEGIN."""
 
     how: str
     length_s: float = 0.0
-    at_commit: bool = False
+    at: str = ""
 
 
 class Weather:
@@ -55,12 +58,12 @@ class Weather:
         """Hit the next call."""
         self._shots.setdefault((slot, store), deque()).append(shot)
 
-    def shot(self, slot: int, store: str, *, is_commit: bool = False) -> Shot | None:
-        """Return what hits this call."""
+    def shot(self, slot: int, store: str, at: str = "") -> Shot | None:
+        """Return what hits this call; `at` says that it is a BEGIN or a COMMIT."""
         if not self._shots:
             return None
         waiting = self._shots.get((slot, store))
-        if not waiting or (waiting[0].at_commit and not is_commit):
+        if not waiting or waiting[0].at not in ("", at):
             return None
         return waiting.popleft()
 
