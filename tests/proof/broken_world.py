@@ -486,6 +486,13 @@ def a_run_is_left_in_the_queue() -> Evidence:
     return with_run(run, state="queued", available_us=run.due_us)
 
 
+@breaks("attempts on record", "taken from a node that lived")
+def an_attempt_is_taken_from_a_node_that_lives() -> Evidence:
+    attempt = next(each for each in BASE.attempts if each.outcome == "lost")
+    left_us = (attempt.ended_us or 0) + 60_000_000
+    return replace(BASE, notes={**BASE.notes, "nodes_ended_us": {attempt.node: left_us}})
+
+
 @breaks("prompt start", "nobody answers for it")
 def a_run_is_left_running_by_a_node_that_is_gone() -> Evidence:
     run = next(run for run in BASE.runs if run.job == "mail" and run.is_tick and run.attempts)

@@ -5,6 +5,8 @@
 - An attempt that succeeded began, where a job's beginnings are noted at all; and none ended before it began.
 - Where transitions are known, every run has some, and claims and attempts have the same tokens. A claim that was handed
   back leaves no attempt; such a run is queued again.
+- Where it is known when each node's end was noted (``notes["nodes_ended_us"]``), an attempt was lost with its node, and
+  not taken from one that lived on.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ def check(evidence: Evidence) -> Iterator[Violation]:
     yield from _begun(evidence, attempts)
     yield from _written(evidence, attempts)
     yield from _backwards(evidence)
+    yield from _taken_from_the_living(evidence)
     if evidence.transitions:
         yield from _claimed(evidence, attempts)
 
@@ -67,6 +70,17 @@ def _backwards(evidence: Evidence) -> Iterator[Violation]:
             continue
         if attempt.ended_us < attempt.started_us - slack_us(evidence):
             yield Violation(NAME, f"{told_attempt(attempt)}: it ended before it began")
+
+
+def _taken_from_the_living(evidence: Evidence) -> Iterator[Violation]:
+    ended_us: dict[str, int] = evidence.notes.get("nodes_ended_us", {})
+    for attempt in evidence.attempts:
+        if attempt.outcome != "lost" or attempt.ended_us is None or attempt.node not in ended_us:
+            continue
+        lived_us = ended_us[attempt.node] - attempt.ended_us
+        if lived_us > slack_us(evidence):
+            told = told_attempt(attempt)
+            yield Violation(NAME, f"{told}: it was taken from a node that lived for {lived_us / 1e6:.1f} s after that")
 
 
 def _claimed(evidence: Evidence, attempts: dict[tuple[int, int], AttemptSeen]) -> Iterator[Violation]:
