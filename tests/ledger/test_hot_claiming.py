@@ -188,7 +188,8 @@ class TestKeyedRuns:
         [skipped] = claimed.skipped
         assert skipped == Skipped(second, "job", skipped.reason)
         run = scene.run(second)
-        assert (run["state"], run["why"], run["ended_at"]) == ("skipped", skipped.reason, claimed.now_us)
+        when_us = claimed.claims[0].claimed_at_us
+        assert (run["state"], run["why"], run["ended_at"]) == ("skipped", skipped.reason, when_us)
 
     def test_requested_run_is_no_tick(self, scene: Scene) -> None:
         scene.add(*[Requested("job", "manual", exclusive_key="k")] * 2)
@@ -239,10 +240,20 @@ class TestKeyedRuns:
     def test_candidate_that_failed_meanwhile_waits_for_its_back_off(self, scene: Scene) -> None:
         run_id = scene.add_one(exclusive_key="k")
         found_us = scene.now_us()
-        scene.finish(failed(scene.claim_one(), "queued", delay_us=500_000))
+        scene.finish(failed(scene.claim_one(), "queued", delay_us=900_000))
         late = _Counter(scene.hot, node="late", now_us=found_us, decide=waits, gate=None)
         assert late.serve(scene.desk, [(run_id, "k")]).claims == []
         assert (scene.state(run_id), scene.holder("k")[0]) == ("queued", None)
+
+    def test_claim_that_was_held_up_is_dated_when_its_key_was_free_again(self, scene: Scene) -> None:
+        found_us = scene.now_us()
+        scene.finish(ending(_claimed(scene, "k")))  # looked for before that, and settled after it
+        ended_us = scene.now_us()
+        run_id = scene.add_one(exclusive_key="k")
+        late = _Counter(scene.hot, node="late", now_us=found_us, decide=waits, gate=None)
+        [got] = late.serve(scene.desk, [(run_id, "k")]).claims
+        assert min(got.claimed_at_us, got.token) >= ended_us
+        assert scene.run(run_id)["started_at"] == got.claimed_at_us
 
     def test_two_nodes_never_run_one_key_at_a_time(self, scene: Scene) -> None:
         keys = ("a", "b", "c")

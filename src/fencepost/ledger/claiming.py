@@ -147,7 +147,9 @@ def keys_wanted(
 # -- runs with an exclusive key
 
 
-_LOCK_KEYS = "SELECT x.key, x.run_id, x.token FROM {exclusive} x WHERE {texts:x.key} ORDER BY x.key{skip_locked}"
+_LOCK_KEYS = """
+SELECT x.key, x.run_id, x.token, {clock} FROM {exclusive} x WHERE {texts:x.key} ORDER BY x.key{skip_locked}
+"""
 _KEYS_THERE = "SELECT x.key FROM {exclusive} x WHERE {texts:x.key}"
 _MAKE_KEYS = "INSERT INTO {exclusive} ({key}, token) SELECT e.name, 0 FROM {rows:e name=text} WHERE true"
 # Since they were found, others may have tried them in vain: then they are queued again, and wait for their back-off.
@@ -218,7 +220,11 @@ class _Counter:
 
     def _serve(self, cursor: Cursor, keyed: Sequence[tuple[int, str]]) -> Settled:
         hot, keys = self._hot, sorted({key for _, key in keyed})
-        holders = {key: (run_id, token) for key, run_id, token in hot.rows(cursor, _LOCK_KEYS, hot.texts(keys))}
+        locked = hot.rows(cursor, _LOCK_KEYS, *hot.clock(), hot.texts(keys))
+        # Dated when their keys are ours: since they were looked for, this process may have been paused, and the key
+        # have been another's.
+        self._now_us = max([self._now_us, *(at_us for *_, at_us in locked)])
+        holders = {key: (run_id, token) for key, run_id, token, _ in locked}
         settled = Settled(new_keys=self._without_row(cursor, [key for key in keys if key not in holders]))
         ids = [run_id for run_id, key in keyed if key in holders]
         if ids:
