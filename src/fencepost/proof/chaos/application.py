@@ -123,7 +123,7 @@ def settle(run: Run) -> None:
 @_job
 def reconcile(run: Run) -> None:
     """Take longer than the interval now and then, with the transaction open in the middle of it."""
-    is_long = microseconds(run.due_at) // 2_000_000 % 3 == 1
+    is_long = microseconds(run.due_at) // 2_000_000 % 5 == 1
     with _seen(run) as work:
         _runtime.sleep(1.2 if is_long else 0.2)
         _write_at_the_end(run, work, pause_s=min(1.0, app.settings.ttl_s / 3) if is_long else 0.1)
@@ -134,7 +134,7 @@ def carry(run: Run) -> None:
     """Work chunk by chunk; whoever takes over goes on behind the last one."""
     with _seen(run) as work:
         for chunk in range(CHUNKS):
-            _runtime.sleep(0.2)
+            _runtime.sleep(0.1)
             step = f"{work}#{chunk}"
             with _told(run, step):
                 run.in_transaction(partial(_unless_done, run, step))
@@ -153,7 +153,7 @@ def quote(run: Run) -> None:
 def newest(run: Run) -> None:
     """Be replaced by the next one, now and then."""
     with _seen(run) as work:
-        for _ in range(25 if microseconds(run.due_at) // 2_000_000 % 3 == 0 else 3):
+        for _ in range(25 if microseconds(run.due_at) // 2_000_000 % 5 == 0 else 3):
             _runtime.sleep(0.1)
             run.check()
         _write_at_the_end(run, work)
@@ -163,7 +163,7 @@ def newest(run: Run) -> None:
 def mail(run: Run) -> None:
     """Write once by a key, several at a time."""
     with _seen(run) as work:
-        _runtime.sleep(0.3)
+        _runtime.sleep(0.1)
         _write_once(run, work)
 
 
@@ -188,7 +188,7 @@ def sweep(run: Run) -> None:
     """Write once by a key, and end well after it."""
     with _seen(run) as work:
         _write_once(run, work)
-        _runtime.sleep(0.5)
+        _runtime.sleep(0.3)
         run.check()
 
 
