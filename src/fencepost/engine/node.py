@@ -175,6 +175,7 @@ class Node:
         if self._lateness.has_promises:
             self._loops.append(self._loop("lateness", self._lateness.step))
         self._listener = listener(ledger)
+        locks.observe(self._renewed)
 
     # -- beginning and end -------------------------------------------------------------------------------------------
 
@@ -275,6 +276,11 @@ class Node:
 
     def _wake_membership(self) -> None:
         self._member_loop.wake()
+
+    def _renewed(self, event: Event) -> None:
+        """Pass trust on at once: a renewal in the last moment must not come too late for the runs."""
+        if event.what is What.RENEWED:
+            self._member_loop.wake()
 
     def _hint(self) -> None:
         self._exchange.hint()

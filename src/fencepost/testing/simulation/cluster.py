@@ -126,7 +126,8 @@ class Cluster:
         while self.hub.now < give_up_at and not process.is_dead:
             self.hub.wait(0.1)
         self.hub.kill(process)
-        place.node = None
+        if place.process is process:  # and not yet another one
+            place.node = None
 
     def _main(self, place: Place, runtime: SimRuntime) -> None:
         process = runtime.process
