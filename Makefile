@@ -13,7 +13,7 @@ PLACES ?= postgres+redis postgres mariadb
 INTERLEAVED := tests/fence/test_interleavings.py tests/ledger/test_hot_interleavings.py tests/leases/test_sql_interleavings.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo stories test interleave simulate chaos crashpoints check format bench clean
+.PHONY: help setup servers demo stories test interleave simulate chaos crashpoints mutants check format bench clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -58,6 +58,9 @@ simulate: $(READY)  ## whole clusters on virtual time, one per seed: make simula
 
 crashpoints: $(READY) servers  ## cut a node before and after every statement and message, on each database
 	@$(BIN)/python -m tests.crashpoints
+
+mutants: $(READY) servers  ## plant bugs, one at a time: each must be caught, by the simulator or by a named test
+	@$(BIN)/python -m tests.mutants
 
 check: $(READY)  ## format, lint, types, direction of imports
 	@$(BIN)/ruff format --check --quiet . && $(BIN)/ruff check --quiet .

@@ -167,15 +167,6 @@ class TestRefusedEndings:
         scene.finish(handed_back(claimed))
         self._is_refused(scene, ending(claimed))
 
-    def test_after_it_was_handed_back_and_given_to_somebody_else(self, scene: Scene) -> None:
-        run_id = scene.add_one()
-        first = scene.claim_one(node="first")
-        scene.finish(handed_back(first))
-        second = scene.claim_one(node="second")
-        assert second.attempt == first.attempt  # the token alone tells them apart
-        assert scene.finish(ending(first)).refused == [run_id]
-        assert (scene.state(run_id), scene.run(run_id)["token"]) == ("running", second.token)
-
     def test_another_outcome_after_it_ended(self, scene: Scene, claimed: Claim) -> None:
         scene.finish(ending(claimed))
         self._is_refused(scene, failed(claimed))

@@ -11,16 +11,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from fencepost.testing.simulation import simulate
 from tests.mutants.planting import Mutant
 
 ROOT = Path(__file__).parents[2]
-_NOTICED = re.compile(r"^NOTICED (.+) (\w+)$", re.MULTILINE)
-_FAILED = 1
-_LONGEST_S = 300.0
+_PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60")
+_NOTICED = re.compile(r"^NOTICED (.+) (?:setup|call|teardown)$", re.MULTILINE)
+_ALL_PASSED, _SOME_FAILED = 0, 1
 
 
 class Caught(NamedTuple):
-    """What noticed a mutant, `after` how much; nothing, if it survived."""
+    """What noticed a mutant, `after` how much; nobody, if it survived."""
 
     by: str | None
     after: str
@@ -30,48 +31,50 @@ class Caught(NamedTuple):
 def caught(mutant: Mutant, *, seeds: int) -> Caught:
     """Try a mutant with what is to catch it."""
     began_at = time.monotonic()
-    by, after = by_tests(mutant, mutant.tests) if mutant.tests else by_simulation(mutant, seeds=seeds)
+    by, after = by_tests(mutant) if mutant.tests else by_simulation(mutant, seeds=seeds)
     return Caught(by, after, time.monotonic() - began_at)
 
 
 def by_simulation(mutant: Mutant, *, seeds: int, first: int = 0) -> tuple[str | None, str]:
-    """Simulate seed after seed until a checker objects to one to which it does not object without the mutant."""
-    from fencepost.testing.simulation.run import simulate
-
-    false = 0
-    for seed in range(first, first + seeds):
+    """Simulate seed after seed until a checker objects to one to which none objects without the mutant."""
+    for count in range(1, seeds + 1):
+        seed = first + count - 1
         found = simulate(seed, patch=mutant.planted).violations
-        if not found:
-            continue
-        if simulate(seed).violations:
-            false += 1
-            continue
-        return f"simulator: {found[0].checker}", f"{seed + 1 - first} seeds"
-    return None, f"{seeds} seeds{f', {false} of which are red without it' if false else ''}"
+        if found and not simulate(seed).violations:
+            return f"simulation: {found[0].checker}", f"{count} seed{'s' if count > 1 else ''}"
+    return None, f"{seeds} seeds"
 
 
-def by_tests(mutant: Mutant, tests: Sequence[str]) -> tuple[str | None, str]:
-    """Let the tests run with the mutant planted; one of them has to fail."""
-    command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "tests.mutants.plugin", "-p", "no:cacheprovider"]
-    done = subprocess.run(
-        [*command, "--tb", "line", "--timeout", "60", *tests],
-        cwd=ROOT,
-        env=os.environ | {"FENCEPOST_MUTANT": mutant.name},
-        capture_output=True,
-        text=True,
-        timeout=_LONGEST_S,
-        check=False,
-    )
+def by_tests(mutant: Mutant) -> tuple[str | None, str]:
+    """Let its tests run with the mutant planted; one of them has to fail."""
+    done = _session("-x", "-p", "tests.mutants.plugin", "--tb", "line", *mutant.tests, mutant=mutant.name)
     noticed = _NOTICED.search(done.stdout)
-    if done.returncode == _FAILED and noticed is not None:
-        return "test", noticed[1].removeprefix("tests/")
-    if done.returncode == 0:
-        return None, ", ".join(tests)
+    if done.returncode == _SOME_FAILED and noticed is not None:
+        return noticed[1].removeprefix("tests/"), "1 test"
+    if done.returncode == _ALL_PASSED:
+        return None, f"{len(mutant.tests)} tests"
     raise RuntimeError(f"the tests of {mutant.name} could not be run:\n{done.stdout[-3000:]}\n{done.stderr[-2000:]}")
 
 
 def all_green(tests: Sequence[str]) -> str | None:
-    """Run tests without any mutant; return what they say if one fails: then it proves nothing that they fail."""
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--tb", "short"]
-    done = subprocess.run([*command, *tests], cwd=ROOT, capture_output=True, text=True, check=False)
-    return None if done.returncode == 0 else done.stdout[-5000:]
+    """Run tests without any mutant; return what they say if one fails."""
+    done = _session("--tb", "short", *tests) if tests else None
+    return None if done is None or done.returncode == _ALL_PASSED else done.stdout[-5000:]
+
+
+def collected(tests: Sequence[str]) -> str | None:
+    """Look whether there are such tests; return what pytest says if not."""
+    done = _session("--collect-only", *tests)
+    return None if done.returncode == _ALL_PASSED else done.stderr[-3000:]
+
+
+def _session(*arguments: str, mutant: str = "") -> subprocess.CompletedProcess[str]:
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_")}
+    return subprocess.run(
+        [*_PYTEST, *arguments],
+        cwd=ROOT,
+        env=environment | {"FENCEPOST_MUTANT": mutant},
+        capture_output=True,
+        text=True,
+        check=False,
+    )

@@ -69,11 +69,6 @@ CLAIMS = (
         ),
     ),
     mutant(
-        "claimed by nobody",
-        "a node whose session is lost goes on claiming under its old identity",
-        Code("fencepost.engine.membership:Membership.member", "member is not None and member.is_trusted", "True"),
-    ),
-    mutant(
         "lost claims begin under the next",
         "what was claimed while the session was being lost begins under the next identity",
         Code("fencepost.engine.exchange:Exchange._stop_if_lost", "self._membership.member is not member", "False"),

@@ -14,7 +14,7 @@ ENDINGS = (
         "an ending is believed without comparing its token",
         Text(f"{_SQLITE}:_KEEP", " AND r.token = :token", ""),
         Text(f"{_SQLITE}:_END", " AND r.token = :token", ""),
-        tests=f"{_TEST}TestRefusedEndings::test_after_it_was_handed_back_and_given_to_somebody_else[sqlite]",
+        tests=f"{_TEST}TestRefusedEndings::test_after_somebody_else_took_it_over[sqlite]",
     ),
     mutant(
         "finish without token or attempt",

@@ -66,6 +66,7 @@ FENCES = (
         "run's row without its token",
         "a run that another node runs by now still commits",
         Code("fencepost.fence.run_row:RunRow.query", "AND token = %s AND", "AND %s > 0 AND"),
+        tests="tests/app/test_ledger_transaction.py::test_what_was_taken_over_before_does_not_even_begin[sqlite]",
     ),
     mutant(
         "run's row without its state",
