@@ -9,8 +9,14 @@ from typing import Any, NamedTuple
 from sqlalchemy import text
 
 from fencepost.errors import LedgerUnavailable, StoreUnavailable
-from tests.crashpoints.grounds import EFFECTS, engine
-from tests.crashpoints.world import HOUR_US, World
+from fencepost.proof.checkers import check_all
+from fencepost.proof.evidence import Effect, Evidence, JobRules, Timing, Transition
+from fencepost.proof.history import History
+from fencepost.proof.oracle import dues, every_us
+from fencepost.proof.reading import read_ledger
+from tests.crashpoints.by_hand import TTL_S
+from tests.crashpoints.grounds import EFFECTS, PREFIX, engine
+from tests.crashpoints.world import HOUR_US, MANY_EFFECTS, World, unplanned_us
 
 _ENDED = frozenset(("succeeded", "skipped", "misfired", "cancelled"))
 _EXPECTED_TROUBLE = (LedgerUnavailable, StoreUnavailable)
@@ -47,6 +53,7 @@ class Found(NamedTuple):
     attempts: dict[int, list[tuple[int, int, str]]]  # by run: number, token, outcome
     effects: list[EffectRow]
     journal: Counter[str]
+    evidence: Evidence
 
 
 def found(world: World) -> Found:
@@ -59,7 +66,39 @@ def found(world: World) -> Found:
     ):
         attempts[run_id].append(tuple(rest))  # type: ignore[arg-type]
     journal = Counter(row[0] for row in world.rows("SELECT j.what FROM {journal} j"))
-    return Found(runs, attempts, [*_effects(world.ground.url), *_effects(world.ground.elsewhere)], journal)
+    effects = [*_effects(world.ground.url), *_effects(world.ground.elsewhere)]
+    return Found(runs, attempts, effects, journal, _evidence(world, effects))
+
+
+def _evidence(world: World, effects: list[EffectRow]) -> Evidence:
+    """Return the same for the checkers of simulation and chaos: as if faults had ended with the cut, long ago."""
+    runs, attempts = read_ledger(world.ledger)
+    schedules = world.rows("SELECT s.id, s.created_at, s.planned_through FROM {schedule} s")
+    return Evidence(
+        history=History(),
+        timing=Timing(TTL_S, poll_s=5.0, quiet_from=0.0, ended_at=10_000.0),
+        due=tuple(
+            due
+            for name, created, through in schedules
+            for due in dues(name, name, every_us(3600, after_us=unplanned_us(created), until_us=through))
+        ),
+        runs=runs,
+        attempts=attempts,
+        transitions=tuple(_transitions(world.ground.url)),
+        effects=tuple(Effect(*effect) for effect in effects),
+        jobs={
+            name: JobRules(str(job.policy.overlap), job.policy.retries, crashes_allowed=job.policy.crash_limit)
+            for name, job in world.jobs.items()
+        },
+        wall_us_at_0=world.recovered_from_us,
+        notes={"effects_of": dict.fromkeys(name for name in world.jobs if name not in MANY_EFFECTS)},
+    )
+
+
+def _transitions(url: str) -> Iterator[Transition]:
+    with engine(url).connect() as connection:
+        for row in connection.execute(text(f"SELECT run_id, was, became, token FROM {PREFIX}transition ORDER BY id")):
+            yield Transition(*row)
 
 
 def _effects(url: str) -> list[EffectRow]:
@@ -70,8 +109,9 @@ def _effects(url: str) -> list[EffectRow]:
 
 def violations(world: World, seen: Found) -> list[str]:
     """Say what was broken."""
+    told = [str(violation) for violation in check_all(seen.evidence)]
     checks = (_stumbles, _runs, _attempts, _ticks, _effects_once, _tokens, _sessions)
-    return [f"{check.__name__.strip('_')}: {what}" for check in checks for what in check(world, seen)]
+    return told + [f"{check.__name__.strip('_')}: {what}" for check in checks for what in check(world, seen)]
 
 
 def _stumbles(world: World, seen: Found) -> Iterator[str]:
@@ -109,8 +149,7 @@ def _ticks(world: World, seen: Found) -> Iterator[str]:
                 counts.update(due)
                 if len(due) != run.ticks:
                     yield f"run {run.id} says it stands for {run.ticks} due times, and stands for {len(due)}"
-        began = (first // HOUR_US - 2) * HOUR_US
-        expected = Counter(range(began, through + 1, HOUR_US))
+        expected = Counter(range(unplanned_us(first) + HOUR_US, through + 1, HOUR_US))
         if counts != expected:
             yield f"schedule {schedule}: due {sorted(expected)}, recorded {sorted(counts.elements())}"
 
@@ -120,7 +159,7 @@ def _effects_once(world: World, seen: Found) -> Iterator[str]:
     yield from (f"{work} was done {count} times" for work, count in counts.items() if count > 1)
     done = Counter(effect.run_id for effect in seen.effects)
     for run in seen.runs:
-        expected = (2 if run.job in ("chunks", "serial", "far") else 1) if run.state == "succeeded" else 0
+        expected = (2 if run.job in MANY_EFFECTS else 1) if run.state == "succeeded" else 0
         if done[run.id] != expected and not (run.state == "cancelled" and done[run.id] <= 1):
             yield f"run {run.id} of {run.job} is {run.state} and has {done[run.id]} effects"
 

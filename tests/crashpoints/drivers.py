@@ -12,7 +12,7 @@ import socket
 import sqlite3
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from functools import cache
+from functools import cache, partial
 from typing import Any, TypeVar
 from unittest import mock
 
@@ -28,7 +28,7 @@ from tests.crashpoints.points import POINTS
 
 T = TypeVar("T")
 
-COMMIT = "COMMIT"
+COMMIT, CONNECT = "COMMIT", "(connect)"
 
 
 @contextmanager
@@ -42,6 +42,24 @@ def watched() -> Iterator[None]:
     finally:
         for patch in reversed(patches):
             patch.stop()
+
+
+class Dialling:
+    """A connection that is not there yet."""
+
+    def __init__(self, refused: Callable[[], Exception]) -> None:
+        self._refused = refused
+
+    def error(self, trip: Callable[[], T]) -> T:
+        raise self._refused()
+
+    def lost(self, trip: Callable[[], T]) -> T:
+        made: Any = trip()
+        if made is not None:
+            made.close()
+        raise self._refused()
+
+    killed = error
 
 
 # -- psycopg
@@ -85,9 +103,21 @@ class QuickLink(PsycopgLink):
 def _psycopg() -> Iterator[Any]:
     for kind in (psycopg.Connection, ledger_postgres.BoundedConnection, psycopg_connection.BoundedConnection):
         yield mock.patch.object(kind, "wait", _passing_wait(kind.wait))
-    for kind in (psycopg.Cursor,):
-        yield mock.patch.object(kind, "execute", _labelled(kind.execute))
+    yield mock.patch.object(psycopg.Cursor, "execute", _labelled(psycopg.Cursor.execute))
+    connect = psycopg.Connection.connect.__func__  # type: ignore[attr-defined]
+    yield mock.patch.object(psycopg.Connection, "connect", classmethod(_passing_connect(connect)))
+    yield mock.patch.object(psycopg, "connect", partial(_passing_connect(connect), psycopg.Connection))
     yield mock.patch.object(quick, "_sent", _passing_sent)
+
+
+def _passing_connect(connect: Any) -> Any:
+    def passing(kind: Any, *arguments: Any, **options: Any) -> Any:
+        return POINTS.passes(CONNECT, _POSTGRES, lambda: connect(kind, *arguments, **options))
+
+    return passing
+
+
+_POSTGRES = Dialling(lambda: psycopg.OperationalError("connection failed: Connection refused"))
 
 
 def _passing_wait(wait: Any) -> Any:
@@ -160,6 +190,7 @@ class PymysqlLink:
 def _pymysql() -> Iterator[Any]:
     kind = pymysql.connections.Connection
     yield mock.patch.object(kind, "query", _passing_query(kind.query))
+    yield mock.patch.object(kind, "connect", _passing_dial(kind.connect))
     for name in ("begin", "commit", "rollback", "ping"):
         yield mock.patch.object(kind, name, _passing_call(name, getattr(kind, name)))
 
@@ -170,6 +201,27 @@ def _passing_query(query: Any) -> Any:
         return POINTS.passes(label, PymysqlLink(self), lambda: query(self, sql, *arguments, **options))
 
     return passing
+
+
+def _passing_dial(connect: Any) -> Any:
+    def passing(self: Any, *arguments: Any) -> None:
+        def dial() -> None:
+            is_armed, POINTS.is_armed = POINTS.is_armed, False  # what is said while connecting belongs to it
+            try:
+                connect(self, *arguments)
+            finally:
+                POINTS.is_armed = is_armed
+
+        try:
+            POINTS.passes(CONNECT, _MYSQL, dial)
+        except BaseException:
+            self._force_close()
+            raise
+
+    return passing
+
+
+_MYSQL = Dialling(lambda: pymysql.OperationalError(CR.CR_CONN_HOST_ERROR, "Can't connect to MySQL server"))
 
 
 def _passing_call(name: str, call: Any) -> Any:
@@ -197,13 +249,14 @@ class SqliteLink:
     killed = error
 
 
-_SQLITE = SqliteLink()
-
-
 def _disk_error() -> sqlite3.OperationalError:
     error = sqlite3.OperationalError("disk I/O error")
     error.sqlite_errorcode = sqlite3.SQLITE_IOERR
     return error
+
+
+_SQLITE = SqliteLink()
+_FILE = Dialling(_disk_error)
 
 
 class PassingCursor(sqlite3.Cursor):
@@ -243,7 +296,7 @@ def _sqlite() -> Iterator[Any]:
     connect = sqlite3.connect
 
     def passing(*arguments: Any, factory: type[sqlite3.Connection] = sqlite3.Connection, **options: Any) -> Any:
-        return connect(*arguments, factory=_passing_kind(factory), **options)
+        return POINTS.passes(CONNECT, _FILE, lambda: connect(*arguments, factory=_passing_kind(factory), **options))
 
     for module in (sqlite3, sqlite3.dbapi2):
         yield mock.patch.object(module, "connect", passing)

@@ -30,8 +30,29 @@ PREFIX = "crash_"
 KINDS = ("sqlite", "postgresql", "mysql")
 _LEDGERS = (
     *("node", "schedule", "run", "attempt", "exclusive", "journal"),
-    *("session", "lease", "lease_history"),
+    *("session", "lease", "lease_history", "transition"),
 )
+# Every change of a run's state, written by the database itself in the transaction that makes it.
+_COLUMNS = f"INSERT INTO {PREFIX}transition (run_id, was, became, token) VALUES"
+_ADDED, _MOVED = (f"{_COLUMNS} (NEW.id, {was}, NEW.state, NEW.token)" for was in ("NULL", "OLD.state"))
+_NOTING = {
+    "sqlite": (
+        f"CREATE TRIGGER added AFTER INSERT ON {PREFIX}run BEGIN {_ADDED}; END",
+        f"CREATE TRIGGER moved AFTER UPDATE ON {PREFIX}run WHEN OLD.state <> NEW.state BEGIN {_MOVED}; END",
+    ),
+    "postgresql": (
+        f"CREATE FUNCTION added() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {_ADDED}; RETURN NULL; END $$",
+        f"CREATE FUNCTION moved() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN {_MOVED}; RETURN NULL; END $$",
+        f"CREATE TRIGGER added AFTER INSERT ON {PREFIX}run FOR EACH ROW EXECUTE FUNCTION added()",
+        f"CREATE TRIGGER moved AFTER UPDATE ON {PREFIX}run FOR EACH ROW WHEN (OLD.state <> NEW.state) "
+        "EXECUTE FUNCTION moved()",
+    ),
+    "mysql": (
+        f"CREATE TRIGGER added AFTER INSERT ON {PREFIX}run FOR EACH ROW {_ADDED}",
+        f"CREATE TRIGGER moved AFTER UPDATE ON {PREFIX}run FOR EACH ROW "
+        f"BEGIN IF OLD.state <> NEW.state THEN {_MOVED}; END IF; END",
+    ),
+}
 _NUMBER = {
     "sqlite": "INTEGER PRIMARY KEY AUTOINCREMENT",
     "postgresql": "bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY",
@@ -160,8 +181,16 @@ def _prepared(made: Ground, publish: Callable[[Ground], None]) -> Ground:
     for url in (made.url, made.elsewhere):
         with engine(url).begin() as connection:
             connection.execute(text(f"CREATE TABLE {EFFECTS} (id {_NUMBER[made.kind]}, {columns})"))
+    _note_transitions(made)
     publish(made)
     return made
+
+
+def _note_transitions(made: Ground) -> None:
+    columns = f"id {_NUMBER[made.kind]}, run_id bigint, was varchar(20), became varchar(20), token bigint"
+    with engine(made.url).begin() as connection:
+        for statement in (f"CREATE TABLE {PREFIX}transition ({columns})", *_NOTING[made.kind]):
+            connection.exec_driver_sql(statement)
 
 
 def opened(made: Ground, runtime: Any = None) -> Ledger:

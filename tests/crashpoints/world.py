@@ -28,11 +28,17 @@ from tests.crashpoints.by_hand import BY_HAND, HandNode, HandRuntime, Skipped
 from tests.crashpoints.grounds import EFFECTS, Ground, new_engine, opened
 
 ROUND_S, ROUNDS = 14.0, 3  # the longest pause between two looks that does not break contact; more than a ttl in all
-_MOST_S = 20.0
+PATIENCE_S = 20.0
 HOUR_US = 3_600_000_000
+MANY_EFFECTS = ("chunks", "serial", "far")  # jobs that work in two steps
 _INSERT = text(
     f"INSERT INTO {EFFECTS} (resource, work, token, grant_id, run_id) VALUES (:resource, :work, :token, :grant, :run)"
 )
+
+
+def unplanned_us(created_us: int) -> int:
+    """Return until when a schedule that was made then counts as planned: three due times have passed since."""
+    return (created_us // HOUR_US - 3) * HOUR_US
 
 
 class Failure(Exception):
@@ -58,6 +64,7 @@ class World:
         self.elsewhere: Engine = new_engine(ground.elsewhere)
         self.runtime = HandRuntime(self.skipped)
         self.ledger = opened(ground, self.runtime)
+        self.recovered_from_us = 0
         self._desk = self.ledger.desk("world")
         self._hot = hot_words(self._desk)
 
@@ -86,12 +93,12 @@ class World:
         ]
         job_rows.register(self.ledger, rows, generation=0)
 
-    def schedule(self, *names: str, hours: int = 3) -> None:
+    def schedule(self, *names: str) -> None:
         """Let these jobs be due every hour, and not have been planned for a while."""
         spec = schedule_to_json(every("1h"))
         declared = [NewSchedule(name, name, spec, "{}") for name in names]
         sync_code(self.ledger, generation=0, jobs=tuple(self.jobs), schedules=declared)
-        through = self.ledger.now_us() // HOUR_US * HOUR_US - hours * HOUR_US
+        through = unplanned_us(self.rows("SELECT min(s.created_at) FROM {schedule} s")[0][0])
         self.change("UPDATE {schedule} SET planned_through = %s, next_due_at = %s", through, through + HOUR_US)
 
     def ask(self, job: str, count: int = 1, *, origin_key: str | None = None, **params: Any) -> list[int]:
@@ -165,10 +172,11 @@ class World:
 
     def recover(self, *, has_exited: bool) -> bool:
         """Let everybody who is left go on, and somebody else come, until all is done; False if that does not happen."""
+        self.recovered_from_us = self.ledger.now_us()
         if has_exited:
             self.ground.expire_sessions()
         self.stranger("rescuer")
-        give_up_at = time.monotonic() + _MOST_S
+        give_up_at = time.monotonic() + PATIENCE_S
         while True:
             for node in self.nodes:
                 node.turn()
