@@ -112,7 +112,10 @@ def tallied(ground: Ground, path: Path, exits: Exits, choose: Choose = iter) -> 
     labels = recorded(ground, path)
     tally = Tally(points=len(labels))
     for play in choose(plays(ground, labels)):
-        tally.add(played(ground, path, play, exits))
+        ended = played(ground, path, play, exits)
+        if ended.outcome is None:  # on a machine that was too busy, something else went wrong before: once more
+            ended = played(ground, path, play, exits)
+        tally.add(ended)
     return tally
 
 

@@ -30,7 +30,6 @@ def exits() -> Iterator[Exits]:
     [
         ("two runs", 6, "it has taken a run and not begun it"),
         ("two runs", 7, "it has done a run and not answered"),
-        ("two runs", 8, "it has answered"),
         ("a cancelled run", 7, "it was interrupted and has not answered"),
     ],
 )
@@ -40,9 +39,7 @@ def test_worker_that_is_killed_loses_no_run(made: Ground, name: str, number: int
     assert played.violations == []
 
 
-@pytest.mark.parametrize(
-    ("number", "when"), [(5, "it has sent a run"), (6, "it was told how that ended, and has told nobody")]
-)
+@pytest.mark.parametrize(("number", "when"), [(6, "it was told how a run ended, and has told nobody")])
 def test_supervisor_that_is_killed_takes_its_worker_along_and_loses_no_run(
     made: Ground, exits: Exits, number: int, when: str
 ) -> None:

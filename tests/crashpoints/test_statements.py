@@ -11,17 +11,21 @@ from collections.abc import Iterator
 import pytest
 
 from tests.crashpoints.child import Exits
-from tests.crashpoints.grounds import KINDS, Ground, ground
+from tests.crashpoints.grounds import Ground, ground
 from tests.crashpoints.paths import PATHS
 from tests.crashpoints.playing import each_nth, in_turn, tallied
 from tests.crashpoints.world import publish
 
-SOME = 47
+ON_SERVERS = ("claim keys", "finish and promote", "reap", "run row", "fence row")
+NTH = 47
+PLAYED = [("sqlite", name) for name in PATHS] + [
+    (kind, name) for kind in ("postgresql", "mysql") for name in ON_SERVERS
+]
 
 
-@pytest.fixture(scope="module", params=KINDS)
+@pytest.fixture(scope="module")
 def made(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)
+    logging.getLogger("sqlalchemy.pool").setLevel(logging.CRITICAL)  # it tells of connections that we cut
     with ground(request.param, publish) as ready:
         yield ready
 
@@ -33,9 +37,9 @@ def exits() -> Iterator[Exits]:
     opened.close()
 
 
-@pytest.mark.parametrize("name", PATHS)
+@pytest.mark.parametrize(("made", "name"), PLAYED, indirect=["made"])
 def test_whoever_is_cut_leaves_nothing_undone_and_nothing_done_twice(made: Ground, exits: Exits, name: str) -> None:
-    choose = in_turn if made.kind == "sqlite" else each_nth(SOME, first=len(name) % 5)
+    choose = in_turn if made.kind == "sqlite" else each_nth(NTH, first=len(name) % 5)
     tally = tallied(made, PATHS[name], exits, choose)
     assert tally.plays > 0
     assert tally.unreached == []
