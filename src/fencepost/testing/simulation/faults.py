@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from functools import partial
+from typing import Any
 
+from fencepost.engine.membership import NODE_LEASE
+from fencepost.proof.history import Kind
 from fencepost.testing.simulation.cluster import Cluster, Place
 from fencepost.testing.simulation.operators import Operators
 from fencepost.testing.simulation.scenario import Fault
@@ -31,6 +34,7 @@ class Faults:
             "outage": self._outage,
             "cut": self._cut,
             "forget": self._forget,
+            "revoke": self._revoke,
             "deploy": self._deploy,
             "operator": self._press,
         }
@@ -120,6 +124,17 @@ class Faults:
     def _forget(self, _: Place, fault: Fault) -> None:
         if self._cluster.gate is not None:
             self._cluster.gate.forget(fault.amount)
+
+    def _revoke(self, place: Place, _: Fault) -> None:
+        """Take the node's session away: until its next renewal it does not know, and only fences stop its writes."""
+        cluster, process = self._cluster, place.process
+        for record in cluster.leases.records():
+            is_its = process is not None and (record.holder or "").startswith(process.name)
+            if is_its and record.name.startswith(NODE_LEASE):
+                about: dict[str, Any] = {"name": record.name, "grant": record.grant_id, "token": record.token}
+                call = cluster.history.invoke(self._hub.now, "revoke", "operator", **about)
+                kind = Kind.OK if cluster.leases.revoke(record) else Kind.REFUSED
+                cluster.history.end(call, self._hub.now, kind, "revoke", "operator", **about)
 
     def _deploy(self, place: Place, _: Fault) -> None:
         self._generation += 1

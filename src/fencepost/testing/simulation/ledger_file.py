@@ -2,7 +2,7 @@
 
 It lies in memory where the system has a place for that (``/dev/shm``), is migrated once, and emptied between two
 simulations; connections and their prepared statements are kept. Two triggers write down every change of a run's state
-in the order of commits, and one table takes the effects of jobs.
+in the order of commits. One table takes the effects of jobs, and with each whose run it was at that moment.
 """
 
 from __future__ import annotations
@@ -22,11 +22,15 @@ _IDENTITY = "5eed" * 8
 _EXTRA = """
 CREATE TABLE sim_effect (
   id INTEGER PRIMARY KEY AUTOINCREMENT, resource TEXT NOT NULL, key TEXT NOT NULL, token INTEGER NOT NULL,
-  grant_id TEXT NOT NULL, run_id INTEGER
+  grant_id TEXT NOT NULL, run_id INTEGER, holder_token INTEGER
 );
 CREATE TABLE sim_transition (
   id INTEGER PRIMARY KEY AUTOINCREMENT, run_id INTEGER NOT NULL, before TEXT, after TEXT NOT NULL, token INTEGER
 );
+CREATE TRIGGER sim_written AFTER INSERT ON sim_effect BEGIN
+  UPDATE sim_effect SET holder_token = (SELECT token FROM fencepost_run WHERE id = new.run_id AND state = 'running')
+  WHERE id = new.id;
+END;
 CREATE TRIGGER sim_made AFTER INSERT ON fencepost_run BEGIN
   INSERT INTO sim_transition (run_id, before, after, token) VALUES (new.id, NULL, new.state, new.token);
 END;

@@ -26,6 +26,8 @@ from fencepost.testing.simulation.scenario import Fault, Scenario, scenario
 
 _LAST_GRACE_S = 5.0  # longer than any job takes: nobody is to be lost in the end
 
+_STALE = "SELECT key, token, run_id, holder_token FROM sim_effect WHERE holder_token IS NOT token ORDER BY id"
+
 Patch = Callable[[], AbstractContextManager[object]]
 
 
@@ -65,7 +67,7 @@ def simulate(
     with _uncollected(), patch() if patch is not None else nullcontext():
         cluster = Cluster(plan, file)
         evidence = _lived(cluster)
-    violations = (*check_all(evidence), *_unexpected(cluster))
+    violations = (*check_all(evidence), *_stale(evidence), *_unexpected(cluster))
     return Outcome(
         seed=seed,
         violations=violations,
@@ -161,6 +163,7 @@ def _evidence(cluster: Cluster, quiet_from: float, ended_at: float) -> Evidence:
                 "nodes_ended_us": {} if plan.gate else _nodes_ended(connection),
                 "seed": plan.seed,
                 "effects_of": {"pay": "job:pay"},
+                "stale": connection.execute(_STALE).fetchall(),
             },
         )
     finally:
@@ -180,6 +183,18 @@ def _due(cluster: Cluster, connection: sqlite3.Connection, ended_at: float) -> l
     for schedule, job, made_us in rows:
         found += dues(schedule, job, every_us(EVERY_S[job], after_us=made_us, until_us=until_us))
     return found
+
+
+def _stale(evidence: Evidence) -> list[Violation]:
+    """Return the effects that were written when their run was not the writer's any more, as the database saw it."""
+    return [
+        Violation(
+            "no stale write",
+            f"{key!r} was written under token {token} when run {run_id} was held by "
+            + ("nobody" if held is None else f"somebody else, under token {held}"),
+        )
+        for key, token, run_id, held in evidence.notes["stale"]
+    ]
 
 
 def _unexpected(cluster: Cluster) -> list[Violation]:

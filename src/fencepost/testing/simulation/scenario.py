@@ -163,6 +163,9 @@ class Drawing:
     def forget(self, at: float) -> Fault | None:
         return Fault(at, "forget", amount=self._dice.choice((0.3, 1.0, 100.0))) if self._gate == "forgetful" else None
 
+    def revoke(self, at: float) -> Fault:
+        return Fault(at, "revoke", self._slot())
+
     def deploy(self, at: float) -> Fault:
         return Fault(at, "deploy", self._slot())
 
@@ -185,6 +188,7 @@ _KINDS: Mapping[str, tuple[int, Callable[[Drawing, float], Fault | None]]] = {
     "outage": (2, Drawing.outage),
     "cut": (3, Drawing.cut),
     "forget": (3, Drawing.forget),
+    "revoke": (3, Drawing.revoke),
     "deploy": (1, Drawing.deploy),
     "operator": (4, Drawing.press),
 }
