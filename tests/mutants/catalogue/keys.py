@@ -49,7 +49,7 @@ KEYS = (
     ),
     mutant(
         "promoted without a lock",
-        "the next in line is looked for before the key is locked, and who finds it taken just then waits for nobody",
+        "the next in line is looked for before its key is locked: who finds it taken just then waits for nobody",
         Code(
             f"{_FINISHING}:free_keys",
             "hot.change(cursor, _FREE, hot.texts(freed))\n    return promote(cursor, hot, freed)",
