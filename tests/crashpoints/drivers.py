@@ -18,7 +18,7 @@ from unittest import mock
 
 import psycopg
 import pymysql
-from psycopg.pq import ExecStatus
+from psycopg.pq import ExecStatus, TransactionStatus
 from pymysql.constants import CR
 
 from fencepost.fence import quick
@@ -28,7 +28,7 @@ from tests.crashpoints.points import POINTS
 
 T = TypeVar("T")
 
-COMMIT, CONNECT = "COMMIT", "(connect)"
+COMMIT, ROLLBACK, CONNECT = "COMMIT", "ROLLBACK", "(connect)"
 
 
 @contextmanager
@@ -104,6 +104,9 @@ def _psycopg() -> Iterator[Any]:
     for kind in (psycopg.Connection, ledger_postgres.BoundedConnection, psycopg_connection.BoundedConnection):
         yield mock.patch.object(kind, "wait", _passing_wait(kind.wait))
     yield mock.patch.object(psycopg.Cursor, "execute", _labelled(psycopg.Cursor.execute))
+    for word in (COMMIT, ROLLBACK):
+        call = getattr(psycopg.Connection, word.lower())
+        yield mock.patch.object(psycopg.Connection, word.lower(), _labelled_end(word, call))
     connect = psycopg.Connection.connect.__func__  # type: ignore[attr-defined]
     yield mock.patch.object(psycopg.Connection, "connect", classmethod(_passing_connect(connect)))
     yield mock.patch.object(psycopg, "connect", partial(_passing_connect(connect), psycopg.Connection))
@@ -123,6 +126,8 @@ _POSTGRES = Dialling(lambda: psycopg.OperationalError("connection failed: Connec
 def _passing_wait(wait: Any) -> Any:
     def passing(self: Any, gen: Any, *arguments: Any, **options: Any) -> Any:
         label = _LABELS.pop(id(self), "")
+        if label in ("", COMMIT, ROLLBACK) and self.pgconn.transaction_status not in _IN_TRANSACTION:
+            return wait(self, gen, *arguments, **options)  # a setting, or nothing to end: nothing is sent
         return POINTS.passes(label, PsycopgLink(self), lambda: wait(self, gen, *arguments, **options))
 
     return passing
@@ -136,7 +141,16 @@ def _labelled(execute: Any) -> Any:
     return labelled
 
 
+def _labelled_end(word: str, call: Any) -> Any:
+    def labelled(self: Any) -> None:
+        _LABELS[id(self)] = word
+        call(self)
+
+    return labelled
+
+
 _LABELS: dict[int, str] = {}
+_IN_TRANSACTION = (TransactionStatus.INTRANS, TransactionStatus.INERROR, TransactionStatus.ACTIVE)
 
 
 def _passing_sent(connection: Any, *statements: bytes) -> Any:
@@ -287,7 +301,7 @@ def _passing_kind(kind: type[sqlite3.Connection]) -> type[sqlite3.Connection]:
 
         def rollback(self) -> None:
             if self.in_transaction:
-                POINTS.passes("ROLLBACK", _SQLITE, super().rollback)
+                POINTS.passes(ROLLBACK, _SQLITE, super().rollback)
 
     return PassingConnection
 

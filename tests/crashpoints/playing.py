@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from tests.crashpoints.checking import Found, found, violations
 from tests.crashpoints.child import Exits
-from tests.crashpoints.drivers import watched
+from tests.crashpoints.drivers import COMMIT, watched
 from tests.crashpoints.grounds import Ground
 from tests.crashpoints.paths import Path
 from tests.crashpoints.points import POINTS, Way
@@ -21,11 +21,12 @@ _REFUSALS = ("run refused", "refused write")
 
 
 class Play(NamedTuple):
-    """One point, one way."""
+    """One point, one way. `is_afterwards`: the last effect of the path has been committed by then."""
 
     number: int
     way: Way
     label: str
+    is_afterwards: bool = False
 
 
 class Played(NamedTuple):
@@ -84,14 +85,13 @@ def recorded(ground: Ground, path: Path) -> tuple[str, ...]:
     return labels
 
 
-def plays(ground: Ground, labels: tuple[str, ...]) -> Iterator[Play]:
+def plays(ground: Ground, path: Path, labels: tuple[str, ...]) -> Iterator[Play]:
     """All points, in all ways there are."""
+    is_fence = path.family == "fence"
+    last = max((number for number, label in enumerate(labels, 1) if is_fence and label == COMMIT), default=len(labels))
+    ways = (Way.EXIT, Way.ERROR, Way.LOST, *(() if ground.kind == "sqlite" else (Way.KILLED,)))
     for number, label in enumerate(labels, 1):
-        yield Play(number, Way.EXIT, label)
-        yield Play(number, Way.ERROR, label)
-        yield Play(number, Way.LOST, label)
-        if ground.kind != "sqlite":
-            yield Play(number, Way.KILLED, label)
+        yield from (Play(number, way, label, is_afterwards=number > last) for way in ways)
     yield Play(len(labels) + 1, Way.EXIT, "(all done)")
 
 
@@ -111,7 +111,7 @@ def tallied(ground: Ground, path: Path, exits: Exits, choose: Choose = iter) -> 
     """Play all, or those that are chosen."""
     labels = recorded(ground, path)
     tally = Tally(points=len(labels))
-    for play in choose(plays(ground, labels)):
+    for play in choose(plays(ground, path, labels)):
         ended = played(ground, path, play, exits)
         if ended.outcome is None:  # on a machine that was too busy, something else went wrong before: once more
             ended = played(ground, path, play, exits)
@@ -144,7 +144,10 @@ def judged(made: World, play: Play, *, has_exited: bool) -> Played:
     broken = violations(made, seen)
     if not is_settled:
         broken.insert(0, f"stuck: {stuck(made, seen)}")
-    return Played(play, _outcome(seen), broken)
+    outcome = _outcome(seen)
+    if play.is_afterwards and not has_exited and outcome != RECOVERED:
+        broken.append(f"afterwards: its work was done and committed, and yet it was {outcome}")
+    return Played(play, outcome, broken)
 
 
 def stuck(made: World, seen: Found) -> str:
