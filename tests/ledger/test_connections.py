@@ -52,6 +52,26 @@ def proxied(proxy: Proxy, ledger_url: str, opened: Opened) -> Ledger:
 
 
 @pytest.mark.parametrize("kind", SERVERS)
+@pytest.mark.parametrize("has_written", [False, True])
+def test_whoever_falls_silent_within_a_transaction_keeps_its_locks_no_longer_than_that_is_borne(
+    ledger: Ledger, has_written: bool
+) -> None:
+    ledger.bound_silence(1.0)
+    ledger.enqueue([REQUEST])
+    table = ledger.tables.name("run")
+    silent, other = ledger.desk("silent"), ledger.desk("other")
+    with pytest.raises(LedgerUnavailable), silent.transaction() as cursor:
+        cursor.execute(f"SELECT id FROM {table} FOR UPDATE")
+        if has_written:
+            cursor.execute(f"UPDATE {table} SET why = 'written'")
+        began = time.monotonic()
+        other.write(lambda cursor: cursor.execute(f"UPDATE {table} SET why = 'done'"))
+        assert time.monotonic() - began < 5.0 < ledger.dialect.timeout_s
+    other.rest()
+    assert [run.why for run in ledger.runs()] == ["done"]
+
+
+@pytest.mark.parametrize("kind", SERVERS)
 class TestFaults:
     def test_a_server_that_falls_silent_is_given_up_in_time(self, proxied: Ledger, proxy: Proxy) -> None:
         proxy.hold()

@@ -31,6 +31,8 @@ from fencepost.ledger.recording import Enqueued
 from fencepost.observe.logs import log_event
 from fencepost.threaded import ThreadedRuntime
 
+_SHORTEST_SILENCE_S = 1.0  # a busy machine keeps a process waiting for less, in the middle of a short transaction
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -273,6 +275,7 @@ class App(Operating):
             with self._opening:
                 if self._ledger is None:
                     ledger = open_ledger(self.settings.url, self.runtime)
+                    ledger.bound_silence(max(self.settings.timings.renew_every_s, _SHORTEST_SILENCE_S))
                     try:
                         ready_schema(ledger)
                     except BaseException:

@@ -79,6 +79,13 @@ class Database:
         self._desks.add(desk)
         return desk
 
+    def bound_silence(self, limit_s: float) -> None:
+        """Have whoever is silent within a transaction for so long cut off: a paused process keeps its locks till then.
+
+        Of connections that are made from now on. Never longer than a call may take.
+        """
+        self.dialect.silence_s = min(limit_s, self.dialect.timeout_s)
+
     def write(self, work: Callable[[Cursor], T]) -> T:
         """Do `work` in a transaction on a pooled connection; see `Desk.write`."""
         with self.pool.borrow(self.dialect.timeout_s) as desk:

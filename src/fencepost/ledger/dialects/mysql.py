@@ -23,6 +23,7 @@ _TYPES = {"int": "BIGINT", "float": "DOUBLE", "text": "LONGTEXT CHARACTER SET ut
 _OLDEST_MYSQL = (8, 0)
 _OLDEST_MARIADB = (10, 6)
 _IDLE_S = 600
+_LEAST_IDLE_S = 10
 _RECORD_CHANGED = 1020
 _CONFLICTS = frozenset((ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, _RECORD_CHANGED))
 _GONE = frozenset((0, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, ER.SERVER_SHUTDOWN))
@@ -69,7 +70,7 @@ class MysqlDialect(Dialect):
         connection = SharingConnection(**login(self.url, limit_s))
         try:
             with connection.cursor() as cursor:
-                for setting in _settings(connection, limit_s):
+                for setting in _settings(connection, limit_s, silence_s=min(limit_s, self.silence_s)):
                     cursor.execute(setting)
         except BaseException:
             connection.close()
@@ -148,13 +149,21 @@ class MysqlDialect(Dialect):
         return f" ON DUPLICATE KEY UPDATE {table}.{key} = {table}.{key}"
 
 
-def _settings(connection: Any, timeout_s: float) -> list[str]:
-    """Return what every connection sets. A client that falls silent is cut off, and its transaction rolled back."""
-    lock_s = max(1, math.floor(timeout_s))
-    settings = f"innodb_lock_wait_timeout = {lock_s}, wait_timeout = {_IDLE_S}, sql_mode = 'STRICT_ALL_TABLES'"
-    if "MariaDB" in str(getattr(connection, "server_version", "")):
-        settings += f", idle_write_transaction_timeout = {math.ceil(timeout_s)}"
-    return ["SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", f"SET SESSION {settings}"]
+def _settings(connection: Any, timeout_s: float, *, silence_s: float) -> list[str]:
+    """Return what every connection sets. A client that falls silent is cut off, and its transaction rolled back.
+
+    Also one that has only locked so far, which to MariaDB is no "write transaction". MySQL can only cut off whoever is
+    silent, in a transaction or not; between two of them that is not for long, and a connection is opened anew.
+    """
+    is_mariadb = "MariaDB" in str(getattr(connection, "server_version", ""))
+    settings = {
+        "innodb_lock_wait_timeout": max(1, math.floor(timeout_s)),
+        "wait_timeout": _IDLE_S if is_mariadb else max(math.ceil(silence_s), _LEAST_IDLE_S),
+        "sql_mode": "'STRICT_ALL_TABLES'",
+        **({"idle_transaction_timeout": max(math.ceil(silence_s), 1)} if is_mariadb else {}),
+    }
+    spelled = ", ".join(f"{name} = {value}" for name, value in settings.items())
+    return ["SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", f"SET SESSION {spelled}"]
 
 
 def _numbers(version: str) -> tuple[int, ...]:

@@ -122,6 +122,7 @@ class PostgresDialect(Dialect):
         # A proxy makes up the process id it announces at connecting; the server's own answer is true.
         row = connection.execute("SELECT pg_backend_pid()").fetchone()
         limits: list[tuple[str, object]] = [(name, math.ceil(limit_s * 1000)) for name in _LIMITS]
+        limits.append((_SILENCE, math.ceil(min(limit_s, self.silence_s) * 1000)))
         if row is None or row[0] != connection.info.backend_pid:
             # What is set or prepared on a pooled connection may reach others, or not be there the next time.
             connection.prepare_threshold = None
@@ -218,7 +219,8 @@ class PostgresDialect(Dialect):
         return " ON CONFLICT DO NOTHING"
 
 
-_LIMITS = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+_LIMITS = ("statement_timeout", "lock_timeout")
+_SILENCE = "idle_in_transaction_session_timeout"
 # A plan that is kept was perhaps made when a table was empty, and reading all of it the cheapest way. And no plan of
 # ours is worth compiling, which PostgreSQL before 18 would do once a way is discouraged.
 _STEADY = (("enable_seqscan", "off"), ("jit", "off"), ("default_transaction_isolation", "read committed"))

@@ -129,7 +129,7 @@ class MysqlBackend:
         lock_s = max(1, math.floor(self._timeout_s))
         settings = f"innodb_lock_wait_timeout = {lock_s}, wait_timeout = {_IDLE_S}, sql_mode = 'STRICT_ALL_TABLES'"
         if _is_mariadb(raw):
-            settings += f", idle_write_transaction_timeout = {math.ceil(self._timeout_s)}"
+            settings += f", idle_transaction_timeout = {math.ceil(self._timeout_s)}"  # also of one that has only locked
         return f"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION {settings}"
 
     def _check_cluster(self, variables: Mapping[str, str]) -> tuple[str, ...]:
