@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 
 import pytest
 
 from fencepost.errors import LedgerRefused, LedgerUnavailable
-from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.claiming import claim
+from fencepost.ledger.ledger import Ledger, open_ledger
+from tests.ledger.conftest import RUNTIME
+from tests.ledger.hot_scene import waits
 
 Opened = Callable[[str], Ledger]
 
@@ -69,6 +74,18 @@ def test_what_fails_keeps_nobody_waiting_while_its_error_is_looked_at(ledger: Le
     assert numbers(ledger) == [3]
     assert kept.value.__cause__ is not None
     other.rest()
+
+
+def test_a_ledger_that_nobody_has_any_more_is_forgotten(ledger_url: str) -> None:
+    gone = open_ledger(ledger_url, RUNTIME)
+    desk = gone.desk("test")
+    claim(desk, node="n", jobs=("job",), queues=("default",), limit=1, decide=waits)
+    desk.rest()
+    gone.close()
+    dialect = weakref.ref(gone.dialect)
+    del gone, desk
+    gc.collect()
+    assert dialect() is None
 
 
 def test_a_desk_used_twice_at_once_says_so(ledger: Ledger) -> None:

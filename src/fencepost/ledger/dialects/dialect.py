@@ -74,6 +74,7 @@ class Dialect(ABC):
         self.url = url
         self.runtime = runtime
         self.timeout_s = url.timeout_s
+        self.kept_words: Any = None  # what `hot` has made for it
         self.silence_s = url.timeout_s  # how long a client may say nothing within a transaction; the server cuts it off
 
     @property

@@ -21,7 +21,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple
-from weakref import WeakKeyDictionary
 
 from fencepost.core.runs import Claim, Ending
 from fencepost.ledger.desk import Desk
@@ -230,14 +229,11 @@ def written(endings: Sequence[Ending], *, horizon_us: int) -> Endings:
 
 
 def hot_words(desk: Desk) -> Hot:
-    """Return the words for a desk's database."""
-    words = _KEPT.get(desk.dialect)
+    """Return the words of a desk's dialect; they are kept with it, and go with it."""
+    words: Hot | None = desk.dialect.kept_words
     if words is None:
-        words = _KEPT[desk.dialect] = _made(desk.dialect)
+        words = desk.dialect.kept_words = _made(desk.dialect)
     return words
-
-
-_KEPT: WeakKeyDictionary[Dialect, Hot] = WeakKeyDictionary()
 
 
 def _made(dialect: Dialect) -> Hot:
