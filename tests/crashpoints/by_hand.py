@@ -240,6 +240,8 @@ class HandNode:
     def close(self) -> None:
         for part in (self.exchange, self.planner, self.reaper, self.node._pruner, self.node._lateness):
             part.close()
+        self.node._listener.close()
+        self.node._listener.wait(0.0)  # whoever waits lets go of it
         self.locks._store.shutdown()
         self.ledger.close()
 
