@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import gc
 import hashlib
+import logging
 import sys
 import time
 from collections import Counter
@@ -58,6 +59,7 @@ class Tally:
 def main(arguments: list[str] | None = None) -> int:
     """Do what the command line asks for."""
     asked = _parser().parse_args(arguments)
+    _be_quiet()
     kinds = None if asked.faults is None else frozenset(asked.faults)
     if asked.seed is not None:
         return _one(asked.seed, kinds, is_verbose=asked.verbose)
@@ -79,12 +81,18 @@ def _parts(seeds: range, kinds: frozenset[str] | None, jobs: int) -> Iterator[Ta
     if jobs == 1:
         yield from (_chunk(chunk, kinds) for chunk in chunks)
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_clean_up_at_exit) as workers:
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin_worker) as workers:
         yield from workers.map(_chunk, chunks, [kinds] * len(chunks))
 
 
-def _clean_up_at_exit() -> None:
+def _be_quiet() -> None:
+    """Log nowhere: that stale writers are refused is what is meant to happen here."""
+    logging.getLogger("fencepost").addHandler(logging.NullHandler())
+
+
+def _begin_worker() -> None:
     """Workers of a pool end without what `atexit` was told; this they do."""
+    _be_quiet()
     Finalize(None, remove_file, exitpriority=10)
 
 
