@@ -154,5 +154,5 @@ def test_it_leads_to_another_server(proxy: Proxy) -> None:
 
 def test_a_server_that_is_gone_resets_its_clients(proxy: Proxy, echo: Echo) -> None:
     echo.close()
-    with connect(proxy) as connection, suppress(ConnectionError):
+    with suppress(ConnectionError), connect(proxy) as connection:
         assert connection.recv(100) == b""
