@@ -180,12 +180,23 @@ class GuardedProgram:
             self._ended = ended
             os.close(self._control)
             self._reports.close()
-        with suppress(subprocess.TimeoutExpired):
-            self._guardian.wait(_GONE_WITHIN_S)
+        _leave(self._guardian)
         if self._overheard is not None:
             self._overheard.finish()
         if self._has_foreground:
             _take_foreground_back(self._pid)
+
+
+_lingering: list[subprocess.Popen[bytes]] = []
+
+
+def _leave(process: subprocess.Popen[bytes]) -> None:
+    """Wait for the end of a guardian; on a machine that is too busy for that, somebody who comes later asks again."""
+    _lingering[:] = [each for each in _lingering if each.poll() is None]
+    try:
+        process.wait(_GONE_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        _lingering.append(process)
 
 
 class _Overheard:
