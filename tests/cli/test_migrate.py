@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.ledger.migrations import STEPS
 from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
 from testbed.wait import until
@@ -20,7 +21,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 
 def test_tables_are_made_once(url: str) -> None:
     first = call("migrate", "--ledger", url, "--json").json
-    assert first["steps"] == ["0001", "0002", "effects-0001"]
+    assert first["steps"] == list(STEPS)
     again = call("migrate", "--ledger", url, "--json").json
     assert again == {**first, "steps": []}
     assert "nothing was done" in call("migrate", "--ledger", url).stdout
@@ -110,7 +111,7 @@ def test_mariadb_takes_what_is_printed() -> None:
 
 def test_mariadb_takes_them_too() -> None:
     with MariaDB() as server:
-        assert call("migrate", "--ledger", server.url, "--json").json["steps"] == ["0001", "0002", "effects-0001"]
+        assert call("migrate", "--ledger", server.url, "--json").json["steps"] == list(STEPS)
         assert call("jobs", "--json", "--ledger", server.url).json == []
 
 

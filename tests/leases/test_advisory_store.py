@@ -145,6 +145,7 @@ class TestLocks:
             held = asked(store, session, name)
             assert isinstance(held, Held)
             assert held.holder is None
+        wait.until(lambda: locked_by(server, name) == [], 10, what="the server has let it go")
         assert taken(store, session, name)
 
     def test_refused_tick_or_kept_name_leaves_no_lock(self, server: Postgres, store: AdvisoryStore, name: str) -> None:

@@ -288,7 +288,7 @@ class TestTrouble:
             wait.until(lambda: _waits_for_a_lock(server), 5)
             try:
                 cursor.execute("SELECT 1 FROM fencepost_session WHERE id = %s FOR UPDATE", (grant.session.id,))
-            except pymysql.err.OperationalError as error:
+            except pymysql.OperationalError as error:
                 assert error.args[0] == 1213  # noqa: PT017 - either of the two may be the victim
             other.rollback()
             thread.join()
@@ -317,7 +317,7 @@ def _break_after_next_statement(store: SqlLeaseStore) -> None:
         while raw._cursor.nextset():
             pass
         raw.raw.close()
-        raise pymysql.err.OperationalError(2013, "Lost connection")
+        raise pymysql.OperationalError(2013, "Lost connection")
 
     raw._execute = broken
     store._calls.pool.give(connection)
