@@ -6,7 +6,7 @@ from typing import Any
 
 from fencepost.fence.target import connection_of, family_of
 
-_IN_TRANSACTION = 1  # the bit of MySQL's server status
+IN_TRANSACTION = 1  # the bit of MySQL's server status
 
 
 def commits_at_once(given: Any) -> bool:
@@ -19,7 +19,7 @@ def commits_at_once(given: Any) -> bool:
         case "psycopg":
             return bool(given.autocommit and given.info.transaction_status.name == "IDLE")
         case "pymysql":
-            return bool(given.get_autocommit() and not given.server_status & _IN_TRANSACTION)
+            return bool(given.get_autocommit() and not given.server_status & IN_TRANSACTION)
         case "sqlite3":
             is_auto = given.isolation_level is None or getattr(given, "autocommit", -1) is True
             return is_auto and not given.in_transaction

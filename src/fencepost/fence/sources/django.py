@@ -18,6 +18,8 @@ _OF_PSYCOPG2 = {"READ COMMITTED": 1, "REPEATABLE READ": 2, "SERIALIZABLE": 3}
 class DjangoSource:
     """``django.db.connection``, or one of ``django.db.connections``, in the thread that uses it."""
 
+    ends_with_commit = False  # hooks of `on_commit` come after it
+
     def __init__(self, given: Any) -> None:
         self.given = given
         self._wrapper = connections[given.alias]
@@ -76,8 +78,6 @@ class DjangoSource:
         if atomic is not None:
             with suppress(Error):
                 atomic.__exit__(RuntimeError, RuntimeError("rolled back"), None)
-
-    ends_with_commit = False  # hooks of `on_commit` come after it
 
     def retold(self, error: Exception) -> Exception:
         """Return Django's own error."""

@@ -8,10 +8,9 @@ from typing import Any
 
 import pymysql
 
+from fencepost.fence.autocommit import IN_TRANSACTION
 from fencepost.fence.sources.source import hold, in_a_transaction, release
 from fencepost.fence.target import Target, target_of
-
-_IN_TRANSACTION = 1  # the bit of the server's status
 
 
 class PymysqlSource:
@@ -37,7 +36,7 @@ class PymysqlSource:
 
     def open(self) -> None:
         """Refuse one that is in a transaction."""
-        if self.given.server_status & _IN_TRANSACTION:
+        if self.given.server_status & IN_TRANSACTION:
             raise in_a_transaction(self.given)
         self._autocommits = self.given.get_autocommit()
         if self._autocommits:  # else what follows somebody's own COMMIT could not be rolled back
