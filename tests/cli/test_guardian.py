@@ -2,10 +2,12 @@
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from fencepost.threaded import guarded
 from testbed.keeper import is_alive
 from testbed.postgres import Postgres
 from testbed.proxy import Proxy
@@ -206,3 +208,17 @@ def test_a_supervisor_killed_while_it_starts_leaves_nothing_behind(sqlite_url: s
         running.kill(signal.SIGKILL)
         ends_at(guardian)
         assert not any(is_alive(int(file.read_text())) for file in running.folder.glob("pid"))
+
+
+def test_a_guardian_that_does_not_end_in_time_is_asked_again_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(guarded, "_GONE_WITHIN_S", 0.01)
+    monkeypatch.setattr(guarded, "_lingering", [])
+    slow = subprocess.Popen(["sleep", "60"])
+    guarded._leave(slow)
+    assert guarded._lingering == [slow], "it is kept, or nobody would ever take note of its end"
+    slow.kill()
+    until(lambda: slow.poll() is not None, 10, "it has ended")
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    guarded._leave(ended)
+    assert guarded._lingering == []
