@@ -31,7 +31,7 @@ from fencepost.threaded import ThreadedRuntime
 
 TTL_S = 30.0
 BY_HAND = "by hand"
-_SHORTEST_SLEEP_S = 0.002
+_LONGEST_REAL_SLEEP_S = 0.002  # a moment for the servers to do what is waited for; the rest of the time is skipped
 _AT_ONCE = ("fencepost-connect",)  # whoever asks for it waits for it
 
 
@@ -70,7 +70,7 @@ class HandRuntime(ThreadedRuntime):
         return 0.5
 
     def sleep(self, duration_s: float) -> None:
-        time.sleep(min(duration_s, _SHORTEST_SLEEP_S))
+        time.sleep(min(duration_s, _LONGEST_REAL_SLEEP_S))
         self.skipped.s += duration_s
 
     def spawn(self, name: str, work: Callable[[], None]) -> Any:

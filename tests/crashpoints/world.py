@@ -49,7 +49,7 @@ def _waits(run: Run) -> None:
     """Work until it is told to stop; where nobody would tell it, stop by itself."""
     while run.node != BY_HAND:
         run.check()
-        time.sleep(0.005)
+        time.sleep(0.005)  # that is its work, until it is told
     raise Cancel
 
 
