@@ -217,7 +217,7 @@ def test_a_guardian_that_does_not_end_in_time_is_asked_again_later(monkeypatch: 
     guarded._leave(slow)
     assert guarded._lingering == [slow], "it is kept, or nobody would ever take note of its end"
     slow.kill()
-    until(lambda: slow.poll() is not None, 10, "it has ended")
+    until(lambda: slow.poll() is not None, what="it has ended")
     ended = subprocess.Popen(["true"])
     ended.wait()
     guarded._leave(ended)
