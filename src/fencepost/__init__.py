@@ -33,7 +33,7 @@ from fencepost.errors import (
 if TYPE_CHECKING:
     from fencepost.app import App
     from fencepost.core.schedule import at, cron, every
-    from fencepost.core.verdicts import Cancel, Retry, Skip
+    from fencepost.core.verdicts import Cancel, Fail, Retry, Skip
     from fencepost.engine.run import Run, Window, current_run
     from fencepost.fence.idempotency import idempotent, once
     from fencepost.fence.sequence import Sequence
@@ -44,6 +44,7 @@ __version__ = "0.1.0.dev0"
 __all__ = [
     "App",
     "Cancel",
+    "Fail",
     "FencepostError",
     "LeaseLost",
     "LockHeld",
@@ -71,6 +72,7 @@ __all__ = [
 _ELSEWHERE = {
     "App": "fencepost.app",
     "Cancel": "fencepost.core.verdicts",
+    "Fail": "fencepost.core.verdicts",
     "Retry": "fencepost.core.verdicts",
     "Run": "fencepost.engine.run",
     "Sequence": "fencepost.fence.sequence",

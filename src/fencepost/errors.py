@@ -6,6 +6,7 @@
     ├── ConfigurationError        what you asked for cannot work; mend it and start again
     │   ├── EffectsMissing        a database that is to receive effects lacks the tables for it
     │   ├── InvalidApp            "shop.jobs:app" does not import, or is no application
+    │   ├── InvalidBulk           a bulk job that could not be resumed, or would do its work twice
     │   ├── InvalidDuration       "5 parsecs"
     │   ├── InvalidHeader         a fencing header of a request that makes no sense
     │   ├── InvalidJob            a function that cannot be a job
@@ -27,6 +28,11 @@
     │   └── TickDone              this due time has been done already
     ├── DuplicateRequest          this key was used before, for something else
     │   └── AlreadyRequested      the same was asked for before, and has not ended; insist with again=True
+    ├── Hopeless                  a run that raised this is given up: no retry would mend it
+    │   ├── BrokenInput           what a bulk job reads cannot be read: a file that ends within a record, a key twice
+    │   ├── CheckpointMismatch    a checkpoint that was made by other code, or by another query
+    │   ├── PartitionsFailed      some partitions of a bulk job were given up
+    │   └── TooManySkipped        more items of a bulk job failed than its skip limit allows
     ├── IdempotencyConflict       this key was used before, for something else
     ├── IllegalMove               a run cannot go that way from its state
     ├── LedgerUnavailable         the outcome is unknown: no answer, or a broken one
@@ -66,6 +72,10 @@ class EffectsMissing(ConfigurationError):
 
 class InvalidApp(ConfigurationError):
     """A text such as ``shop.jobs:app`` that does not lead to an application."""
+
+
+class InvalidBulk(ConfigurationError, ValueError):
+    """A bulk job whose reader, writer or options cannot work; the message says what to write instead."""
 
 
 class InvalidDuration(ConfigurationError, ValueError):
@@ -230,6 +240,26 @@ class AlreadyRequested(DuplicateRequest):
         self.state = state
         self.requested_by = requested_by
         self.requested_at = requested_at
+
+
+class Hopeless(FencepostError):
+    """Raised by a job whose run is to be given up at once: to try it again would fail again."""
+
+
+class BrokenInput(Hopeless):
+    """What a bulk job reads cannot be read on; what was read before it has landed, and a restart goes on there."""
+
+
+class CheckpointMismatch(Hopeless):
+    """A bulk job was changed while an unfinished run of it has checkpoints that its new code cannot go on from."""
+
+
+class PartitionsFailed(Hopeless):
+    """Some partitions of a bulk job were given up; the message names them. The others have landed."""
+
+
+class TooManySkipped(Hopeless):
+    """One item more failed than the skip limit allows. All before it has landed, and a restart goes on there."""
 
 
 class IdempotencyConflict(FencepostError):

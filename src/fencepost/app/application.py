@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from fencepost.app.declaring import JobFunction, JobHandle, PolicyWords, as_schedules
 from fencepost.app.lifecycle import Lifecycle, Running
@@ -30,6 +30,10 @@ from fencepost.ledger.migrations import ready_schema
 from fencepost.ledger.recording import Enqueued
 from fencepost.observe.logs import log_event
 from fencepost.threaded import ThreadedRuntime
+
+if TYPE_CHECKING:
+    from fencepost.app.bulk import BulkJob
+    from fencepost.bulk.reader import Reader
 
 _SHORTEST_SILENCE_S = 1.0  # a busy machine keeps a process waiting for less, in the middle of a short transaction
 
@@ -98,6 +102,7 @@ class App(Operating):
         self.settings: Settings = read_settings(given, config=config)
         self.runtime: Runtime = runtime or ThreadedRuntime()
         self.jobs = Jobs()
+        self.bulks: dict[str, BulkJob] = {}
         self.schedules = Schedules(self)
         self._observers = Observers([log_event, *observers])
         self._lifecycle = Lifecycle(self)
@@ -185,6 +190,57 @@ class App(Operating):
         )
         self.jobs.add(job)
         return JobHandle(self, job)
+
+    def bulk(
+        self,
+        *schedules: Schedule | None,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        read: Reader | None = None,
+        process: Callable[[Any], Any] | None = None,
+        writer: Callable[[Any, Sequence[Any]], Any] | None = None,
+        **words: Any,
+    ) -> Callable[[Any], BulkJob]:
+        """Declare a bulk job: items from a reader, in chunks, each with its checkpoint in one fenced transaction.
+
+        ::
+
+            @app.bulk(cron("0 2 * * *"), chunk=2000, partitions=8, skip_limit=100, target=engine)
+            class SettleOrders:
+                read = keyset("SELECT id, amount FROM orders WHERE id > :after ORDER BY id LIMIT :limit", key="id")
+
+                def process(self, order): ...      # None filters; raise Skip or Retry; async is allowed
+                def write(self, tx, items): ...    # in the chunk's transaction
+
+            @app.bulk(read=keyset(…), target=engine)
+            def settle(tx, orders): ...            # the function is what writes
+
+        Args:
+            *schedules: when it is due; with none it runs when asked for.
+            name: by default the class's or function's.
+            params: the parameters of its scheduled runs: what the class is made with.
+            read: the reader, where the class has none.
+            process: what is done with an item, where the class has no such method.
+            writer: how items are written: ``copy(…)``, ``unnest(…)``, ``executemany(…)``.
+            **words: how items are handled (``chunk``, ``chunk_bytes``, ``chunk_time``, ``memory``, ``partitions``,
+                ``over``, ``skip_limit``, ``retry_limit``, ``retry_backoff``, ``crash_limit``, ``read_ahead``,
+                ``concurrency``, ``source``, ``target``: see docs/bulk.md), and the policy as for `job`.
+        """
+        from fencepost.app.bulk import declare_bulk  # noqa: PLC0415 - most applications have none
+        from fencepost.bulk.definition import OPTIONS  # noqa: PLC0415 - as above
+
+        due = as_schedules(schedules)
+        options = {word: words.pop(word) for word in OPTIONS if word in words}
+
+        def declare(given: Any) -> BulkJob:
+            named = name or str(getattr(given, "__name__", ""))
+            policy = self._policy(named, "bulk", bool(due), {"effects": "fenced", **words})
+            parts = {"read": read, "process": process, "writer": writer}
+            made = declare_bulk(self, given, due, name=name, params=params, parts=parts, words=options, policy=policy)
+            self.bulks[made.name] = made
+            return made
+
+        return declare
 
     def _declared(
         self,

@@ -5,6 +5,7 @@ it             and so the run is                          the attempt was
 =============  =========================================  ==================
 succeeded      succeeded                                  succeeded
 failed, retry  queued again after its back-off, or dead   failed
+given up       dead                                       failed
 timed out      queued again after its back-off, or dead   timed_out
 skipped        skipped                                    cancelled
 cancelled      cancelled                                  cancelled
@@ -110,7 +111,12 @@ def _fated(
 
 
 _SUCCEEDED = _fated(Move.SUCCEED)
-_SIMPLE = {"skipped": _fated(Move.SKIP), "cancelled": _fated(Move.CANCEL), "returned": _fated(Move.HAND_BACK)}
+_SIMPLE = {
+    "skipped": _fated(Move.SKIP),
+    "cancelled": _fated(Move.CANCEL),
+    "returned": _fated(Move.HAND_BACK),
+    "given up": _fated(Move.FAIL, why="no retry would mend it"),
+}
 
 
 def _fate(policy: Policy, claim: Claim, ended: Ended, random: float) -> Fate:

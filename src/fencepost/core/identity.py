@@ -75,7 +75,7 @@ def request_key(key: object) -> str:
 
 def params_hash(job: str, params: Mapping[str, Any]) -> str:
     """Return the fingerprint of a job's parameters; the order in which they were given does not matter."""
-    return _fingerprint(["params", job, params])
+    return fingerprint(["params", job, params])
 
 
 def request_hash(
@@ -86,7 +86,7 @@ def request_hash(
     available_at_us: int | None = None,
 ) -> str:
     """Return the fingerprint of what a request asks for: under one key, another fingerprint is another request."""
-    return _fingerprint(["request", job, params, window_us, available_at_us])
+    return fingerprint(["request", job, params, window_us, available_at_us])
 
 
 def canonical_json(value: object) -> str:
@@ -103,7 +103,8 @@ def fitted(text: str) -> str:
     return f"{start.strip()}#{digest}"
 
 
-def _fingerprint(value: object) -> str:
+def fingerprint(value: object) -> str:
+    """Return a text that is the same for the same JSON value, and another one for any other."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 from uuid import UUID  # noqa: TID251 - the type alone; making one is the Runtime's
 
 from fencepost.core.texts import beginning, end
-from fencepost.core.verdicts import Cancel, Retry, Skip
+from fencepost.core.verdicts import Cancel, Fail, Retry, Skip
+from fencepost.errors import Hopeless
 
 LONGEST_ERROR = 4_000
 LONGEST_TRACE = 16_000
@@ -74,7 +75,11 @@ def report_of_error(error: BaseException) -> Report:
         return Report("cancelled", reason=_message(error) or "the job said so")
     if isinstance(error, SystemExit) and error.code in (None, 0):
         return SUCCEEDED  # a script that became a job may still end with sys.exit()
-    return Report("failed", None, code_of(error), _message(error) or code_of(error), trace_of(error))
+    if isinstance(error, Fail):
+        cause = None if error.__cause__ is None else trace_of(error)
+        return Report("given up", None, "failed", _message(error) or "the job said so", cause)
+    how = "given up" if isinstance(error, Hopeless) else "failed"
+    return Report(how, None, code_of(error), _message(error) or code_of(error), trace_of(error))
 
 
 def code_of(error: BaseException) -> str:

@@ -28,6 +28,10 @@ class Retry(Verdict):
         self.after_s = None if after is None else seconds(after, what="after")
 
 
+class Fail(Verdict):
+    """It cannot succeed: the run is given up now, with this reason, whatever retries are left."""
+
+
 class Skip(Verdict):
     """There is nothing to do: the run ends as skipped, with this reason, and is not tried again."""
 

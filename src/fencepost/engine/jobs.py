@@ -53,10 +53,14 @@ class Job:
         name: str | None = None,
         schedules: Sequence[Schedule] = (),
         params: Mapping[str, Any] | None = None,
+        signature: Signature | None = None,
     ) -> Job:
-        """Make a job of a function, or raise a `ConfigurationError` that says why it cannot be one."""
+        """Make a job of a function, or raise a `ConfigurationError` that says why it cannot be one.
+
+        `signature` takes the place of the function's own, for one that stands for something else.
+        """
         named = job_name(name) if name is not None else _name_of(function)
-        signature = Signature.of(function)
+        signature = signature or Signature.of(function)
         _refuse_method(function, signature)
         _check_exclusive(named, policy, signature)
         return Job(

@@ -26,6 +26,7 @@ import json
 import logging
 import sys
 from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
+from contextlib import suppress
 from contextvars import ContextVar
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
@@ -38,7 +39,7 @@ from fencepost.core.tick import instant
 from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Job
 from fencepost.engine.progress import Progress
-from fencepost.errors import LeaseLost, Stopped
+from fencepost.errors import LeaseLost, LedgerUnavailable, Stopped
 from fencepost.fence.writer import Place, Writer, found_by
 
 if TYPE_CHECKING:
@@ -102,6 +103,11 @@ class Run:
     def attempt(self) -> int:
         """Which try this is, from 1."""
         return self._claim.attempt
+
+    @property
+    def crashes(self) -> int:
+        """How many attempts before this one were lost: their node or worker was gone."""
+        return self._claim.crashes
 
     @property
     def token(self) -> int:
@@ -190,6 +196,14 @@ class Run:
         if self._progress is None:
             self._progress = Progress(self._context, self.id, self.token)
         self._progress.show(fraction, note)
+
+    def show(self, fraction: float, note: str | None = None) -> None:
+        """Show how far it is, now, and wait for the ledger; one that does not answer costs this value alone.
+
+        For work that opens one transaction after the other, between which `progress` would hardly find a moment.
+        """
+        with suppress(LedgerUnavailable):
+            self._context.show(self.id, self.token, min(max(fraction, 0.0), 1.0), note)
 
     @overload
     def transaction(
@@ -346,6 +360,11 @@ class Run:
 
     def _lost(self, why: str) -> LeaseLost:
         return LeaseLost(self.label, self.token, why)
+
+    @property
+    def context(self) -> RunContext:
+        """Its surroundings, for what is built upon runs."""
+        return self._context
 
     @property
     def policy(self) -> Policy:

@@ -11,6 +11,7 @@ class How(StrEnum):
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"  # the job raised
+    GIVEN_UP = "given up"  # the job raised Fail, or what no retry would mend
     RETRY = "retry"  # the job raised Retry
     SKIPPED = "skipped"  # the job raised Skip
     CANCELLED = "cancelled"  # the job raised Cancel, or was stopped because somebody asked for it

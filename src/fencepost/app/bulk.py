@@ -1,0 +1,195 @@
+"""``@app.bulk``: a class, or a function that writes, becomes a bulk job."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from fencepost.app.declaring import JobHandle
+from fencepost.bulk.conducting import Conductor, work_part
+from fencepost.bulk.definition import OPTIONS, Bulk, Options, Step
+from fencepost.bulk.reader import Reader
+from fencepost.core.identity import job_name
+from fencepost.core.parameters import Signature
+from fencepost.core.policy import Policy
+from fencepost.core.schedule import Schedule
+from fencepost.engine.jobs import Job
+from fencepost.engine.requesting import Known, Request, requested
+from fencepost.engine.run import Run
+from fencepost.errors import InvalidBulk
+from fencepost.ledger import requests
+
+if TYPE_CHECKING:
+    from fencepost.app.application import App
+
+PART = "/part"
+_MOST_CRASHES = 1000  # bulk work counts its losses by place, at the checkpoint, and the run's own count is no limit
+_STEP_WORDS = (*OPTIONS, "chunk")
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A bulk job as it stands in the code: `make` gives one attempt its steps."""
+
+    name: str
+    given: Any
+    words: Mapping[str, Any]
+    read: Reader | None
+    process: Callable[[Any], Any] | None
+    writer: Any
+    chunk: int
+
+    def make(self, **params: Any) -> Bulk:
+        """Return the job for one attempt: of a class, with an object of its own."""
+        if isinstance(self.given, type):
+            return self._of_object(self.given(**params))
+        return self._of_function()
+
+    def check(self) -> None:
+        """Refuse what could not work, without making an object of the class."""
+        made = self._of_object(self.given) if isinstance(self.given, type) else self._of_function()
+        made.check()
+
+    def _of_function(self) -> Bulk:
+        options = Options.of(chunk=self.chunk, words=self.words)
+        write = self.writer or self.given
+        return Bulk(self.name, (Step("main", options, self.read, self.process, write),))
+
+    def _of_object(self, made: Any) -> Bulk:
+        own = {name: getattr(made, name) for name in OPTIONS if hasattr(made, name)}
+        words = {**own, **self.words}
+        several = getattr(made, "steps", None)
+        steps = (self._step("main", made, words),) if several is None else self._steps(several, made, words)
+        decide = getattr(made, "decide", None)
+        hooks = {} if several is None else {name: getattr(made, name, None) for name in ("before", "after")}
+        return Bulk(self.name, steps, decide, **hooks)
+
+    def _steps(self, several: Sequence[Any], made: Any, words: Mapping[str, Any]) -> tuple[Step, ...]:
+        if not isinstance(several, list | tuple):
+            raise InvalidBulk(f"bulk job {self.name!r}: steps is a list of classes, each with what a step needs")
+        steps = []
+        for each in several:
+            name = str(getattr(each, "name", None) or getattr(each, "__name__", ""))
+            obj = each() if isinstance(each, type) and not isinstance(made, type) else each
+            own = {word: getattr(obj, word) for word in _STEP_WORDS if hasattr(obj, word)}
+            steps.append(self._step(name, obj, {**words, **own}))
+        return tuple(steps)
+
+    def _step(self, name: str, made: Any, words: Mapping[str, Any]) -> Step:
+        chunk = words.get("chunk", self.chunk)
+        options = Options.of(chunk=chunk, words={word: value for word, value in words.items() if word != "chunk"})
+        return Step(
+            name,
+            options,
+            read=getattr(made, "read", self.read),
+            process=getattr(made, "process", self.process),
+            write=getattr(made, "write", self.writer),
+            work=getattr(made, "work", None),
+            before=getattr(made, "before", None),
+            after=getattr(made, "after", None),
+        )
+
+
+class BulkJob(JobHandle):
+    """A declared bulk job. Called, it is the plain class or function."""
+
+    def __init__(self, app: App, job: Job, declared: Declared) -> None:
+        super().__init__(app, job)
+        self.declared = declared
+        self.__doc__ = job.doc
+
+    def __call__(self, *arguments: Any, **named: Any) -> Any:
+        """Make the plain object, or call the plain function."""
+        return self.declared.given(*arguments, **named)
+
+
+def declare_bulk(
+    app: App,
+    given: Any,
+    schedules: tuple[Schedule, ...],
+    *,
+    name: str | None,
+    params: Mapping[str, Any] | None,
+    parts: Mapping[str, Any],
+    words: Mapping[str, Any],
+    policy: Policy,
+) -> BulkJob:
+    """Register a bulk job, and the job that its partitions are runs of."""
+    named = job_name(name or getattr(given, "__name__", ""))
+    declared = Declared(named, given, words, parts["read"], parts["process"], parts["writer"], policy.chunk)
+    declared.check()
+    policy = replace(policy, crash_limit=_MOST_CRASHES)
+    part = _part_job(declared, policy)
+    job = Job.of(
+        _conducting(app, declared, part),
+        name=named,
+        policy=policy,
+        schedules=schedules,
+        params=params,
+        signature=_signature(given),
+    )
+    job = replace(job, doc=inspect.getdoc(given) or "")
+    app.jobs.add(job)
+    app.jobs.add(part)
+    return BulkJob(app, job, declared)
+
+
+def _signature(given: Any) -> Signature:
+    """Return what a run takes: what the class is made with; a function takes the chunk, so its runs take nothing."""
+    made = Signature.of(given) if isinstance(given, type) else Signature()
+    return replace(made, run_name="run", is_async=False)
+
+
+def _conducting(app: App, declared: Declared, part: Job) -> Callable[..., Any]:
+    def ask(run: Run, wanted: Mapping[str, Mapping[str, Any]]) -> None:
+        window = run.window
+        window_us = (round(window.start.timestamp() * 1e6), round(window.end.timestamp() * 1e6))
+        asked = [
+            requested(
+                Known.of(part),
+                params,
+                Request(
+                    origin_key=key, window_us=window_us, requested_by=run.label, generation=app.settings.generation
+                ),
+            )
+            for key, params in wanted.items()
+        ]
+        requests.enqueue(app.ledger, asked)
+        app.wake()
+
+    def conduct(run: Run, **params: Any) -> Any:
+        bulk = declared.make(**params)
+        bulk.check()
+        cancel = lambda run_id: app.operations.cancel(run_id, by=run.label, reason="the run it is part of was stopped")  # noqa: E731
+        return Conductor(bulk, run, ask, cancel).conduct()
+
+    conduct.__name__ = conduct.__qualname__ = declared.name
+    return conduct
+
+
+def _part_job(declared: Declared, policy: Policy) -> Job:
+    def part(  # `key` is what it excludes others by; see the policy
+        run: Run,
+        *,
+        parent: int,
+        step: str,
+        number: int,
+        instance: str,
+        values: dict[str, Any],
+        key: str,  # noqa: ARG001
+    ) -> Any:
+        bulk = declared.make(**_params_of(declared, values))
+        given = {"parent": parent, "step": step, "number": number, "instance": instance, "values": values}
+        return work_part(bulk, run, given)
+
+    words = replace(policy, exclusive="{key}", overlap=type(policy.overlap)("queue"), misfire="once", sla_s=None)
+    return replace(Job.of(part, name=declared.name + PART, policy=words), doc=f"A partition of {declared.name}.")
+
+
+def _params_of(declared: Declared, values: Mapping[str, Any]) -> dict[str, Any]:
+    from fencepost.core.positions import unpacked  # noqa: PLC0415 - for parts alone
+
+    names = _signature(declared.given).names
+    return {name: unpacked(value) for name, value in values.items() if name in names}

@@ -1,0 +1,12 @@
+"""Bulk work: much input, in chunks that land once, from checkpoints that a killed job resumes from by itself.
+
+::
+
+    from fencepost.bulk import copy, csv_file, keyset
+
+Declared by ``@app.bulk``; see docs/bulk.md.
+"""
+
+from fencepost.bulk.readers.keyset import keyset
+
+__all__ = ["keyset"]

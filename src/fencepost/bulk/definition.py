@@ -1,0 +1,173 @@
+"""What a bulk job is: its steps, each with a reader, what is done with an item, and how items are written.
+
+Made from a class or a function by ``@app.bulk``; everything that can be known before it runs is checked here.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from fencepost.bulk.reader import Reader
+from fencepost.core.duration import Duration, seconds
+from fencepost.core.nearest import suggestion
+from fencepost.core.retry import Backoff
+from fencepost.core.sizing import Sizing
+from fencepost.errors import InvalidBulk
+
+MOST_PARTITIONS = 10_000
+HERE, NODES, THREADS = "here", "nodes", "threads"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the items of a step are handled. Build it with `Options.of`, which validates."""
+
+    sizing: Sizing
+    partitions: int = 1
+    given: tuple[Mapping[str, Any], ...] = ()  # values of the partitions, where they are given one by one
+    over: str = NODES
+    skip_limit: int = 0
+    retry_limit: int = 3
+    backoff: Backoff = field(default_factory=lambda: Backoff.of("1s..1m"))
+    crash_limit: int = 3
+    read_ahead: int = 1
+    concurrency: int = 1
+    source: Any = None
+    target: Any = None
+
+    @staticmethod
+    def of(*, chunk: int, words: Mapping[str, Any]) -> Options:
+        """Read what users write; `InvalidBulk` says what is wrong with it."""
+        for name in words:
+            if name not in OPTIONS:
+                raise InvalidBulk(f"a bulk job has no option {name!r}; {suggestion(name, OPTIONS)}")
+        given = words.get("partitions", 1)
+        counted = isinstance(given, int) and not isinstance(given, bool)
+        values: tuple[Mapping[str, Any], ...] = () if counted else _given_partitions(given)
+        over = words.get("over", NODES)
+        if over not in (NODES, THREADS):
+            raise InvalidBulk(f"over {over!r} must be {NODES!r} (each partition is a run) or {THREADS!r}")
+        return Options(
+            sizing=Sizing.of(
+                chunk=chunk,
+                chunk_bytes=words.get("chunk_bytes"),
+                chunk_time=words.get("chunk_time"),
+                memory=words.get("memory"),
+            ),
+            partitions=_whole("partitions", given, 1, MOST_PARTITIONS) if counted else len(values),
+            given=values,
+            over=over,
+            skip_limit=_whole("skip_limit", words.get("skip_limit", 0), 0, 10**9),
+            retry_limit=_whole("retry_limit", words.get("retry_limit", 3), 0, 1000),
+            backoff=Backoff.of(words.get("retry_backoff", "1s..1m")),
+            crash_limit=_whole("crash_limit", words.get("crash_limit", 3), 1, 1000),
+            read_ahead=_whole("read_ahead", words.get("read_ahead", 1), 0, 64),
+            concurrency=_whole("concurrency", words.get("concurrency", 16), 1, 10_000),
+            source=words.get("source", words.get("target")),
+            target=words.get("target"),
+        )
+
+
+OPTIONS = (
+    *("partitions", "over", "skip_limit", "retry_limit", "retry_backoff", "crash_limit", "read_ahead", "concurrency"),
+    *("chunk_bytes", "chunk_time", "memory", "source", "target"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: items from a reader through `process` to `write`; or, with `work`, a call that is made once.
+
+    `process` takes an item and returns what is to be written, or None to leave it out. `write` takes the chunk's
+    transaction and what is to be written.
+    """
+
+    name: str
+    options: Options
+    read: Reader | None = None
+    process: Callable[[Any], Any] | None = None
+    write: Callable[[Any, Sequence[Any]], Any] | None = None
+    work: Callable[..., Any] | None = None
+    before: Callable[..., Any] | None = None
+    after: Callable[..., Any] | None = None
+
+    @property
+    def is_async(self) -> bool:
+        """Whether items are processed by a coroutine."""
+        return inspect.iscoroutinefunction(self.process)
+
+    def check(self, job: str) -> None:
+        """Refuse a step that has too little, or too much, to work."""
+        what = f"bulk job {job!r}, step {self.name!r}"
+        if self.work is not None:
+            if self.read is not None or self.write is not None:
+                raise InvalidBulk(f"{what}: it has work(), so it has neither read nor write")
+            return
+        if self.read is None:
+            raise InvalidBulk(f"{what}: it has nothing to read; give it read = keyset(…), or another reader")
+        if not hasattr(self.read, "open") or not hasattr(self.read, "shape"):
+            raise InvalidBulk(
+                f"{what}: {self.read!r} is no reader; there are keyset(…), id_range(…), csv_file(…) and more"
+            )
+        if self.write is None or not callable(self.write):
+            raise InvalidBulk(f"{what}: it has nothing that writes; give it write(self, tx, items), or writer=copy(…)")
+        if inspect.iscoroutinefunction(self.write):
+            raise InvalidBulk(f"{what}: write() works in a plain transaction and cannot be async; process() may be")
+
+
+Made = Callable[[], "Bulk"]
+
+
+@dataclass(frozen=True, slots=True)
+class Bulk:
+    """A bulk job, as one attempt uses it. `decide` names the step that follows another one, or None for the end."""
+
+    job: str
+    steps: tuple[Step, ...]
+    decide: Callable[..., Any] | None = None
+    before: Callable[..., Any] | None = None
+    after: Callable[..., Any] | None = None
+
+    def step(self, name: str) -> Step:
+        """Return a step by its name."""
+        for each in self.steps:
+            if each.name == name:
+                return each
+        raise InvalidBulk(
+            f"bulk job {self.job!r} has no step {name!r}; {suggestion(name, [s.name for s in self.steps])}"
+        )
+
+    def check(self) -> None:
+        """Refuse what could not work."""
+        names = [each.name for each in self.steps]
+        if not names:
+            raise InvalidBulk(f"bulk job {self.job!r} has no step")
+        if len(set(names)) != len(names):
+            raise InvalidBulk(f"bulk job {self.job!r} has two steps of one name: {', '.join(names)}")
+        for each in self.steps:
+            each.check(self.job)
+
+
+def _given_partitions(given: Any) -> tuple[Mapping[str, Any], ...]:
+    if not isinstance(given, list | tuple) or not given or not all(isinstance(each, Mapping) for each in given):
+        raise InvalidBulk(
+            f"partitions {given!r} must be a number, or a list of values that the query names, as in "
+            '[{"region": "eu"}, {"region": "us"}]'
+        )
+    if len(given) > MOST_PARTITIONS:
+        raise InvalidBulk(f"{len(given)} partitions are more than {MOST_PARTITIONS}")
+    return tuple(given)
+
+
+def _whole(name: str, value: Any, least: int, most: int) -> int:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidBulk(f"{name} {value!r} must be a whole number from {least} to {most}")
+    return value
+
+
+def duration_s(value: Duration, what: str) -> float:
+    """Read a duration."""
+    return seconds(value, what=what)

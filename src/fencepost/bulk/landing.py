@@ -1,0 +1,207 @@
+"""Chunks on their way into the target: written, counted, and marked as done in one fenced transaction each.
+
+**Promises.** When `land` returns, the items of the page have each been written, filtered or put aside, once, and the
+checkpoint says so. When it raises, all before some item have, and the checkpoint says up to which. A lost answer to
+COMMIT is looked up in the checkpoint, not guessed.
+
+**How a poison item is found.** A chunk that fails because of its data is divided, and each half lands by itself, down
+to the one item that fails alone. That one is put aside as a dead letter, if the skip limit allows it.
+
+**Not promised.** That `write` is called once for an item: it is called again with the same items after a roll-back.
+What it does beside the transaction, it may do twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fencepost.bulk.checkpoint import Checkpoint, CheckpointMoved, Counts, Kept, Mark
+from fencepost.bulk.failures import Verdict, verdict_of
+from fencepost.bulk.letters import Letter, letter_of, put_aside
+from fencepost.bulk.reader import Page
+from fencepost.core.verdicts import Retry, Skip
+from fencepost.errors import LeaseLost, TooManySkipped
+
+if TYPE_CHECKING:
+    from fencepost.bulk.definition import Step
+    from fencepost.engine.run import Run
+
+_TRIES = 8
+_LONGEST_PAUSE_S = 5.0
+OMITTED: Any = object()  # stands for an item that was put aside
+
+
+@dataclass(slots=True)
+class Processed:
+    """The items of a page and what was made of them: None where filtered, `OMITTED` where put aside."""
+
+    page: Page
+    results: list[Any]
+    letters: dict[int, Letter]
+
+
+class Lander:
+    """Lands the chunks of one partition. `mark` and `counts` are where it stands: what has landed."""
+
+    def __init__(
+        self,
+        run: Run,
+        *,
+        step: Step,
+        target: Any,
+        checkpoint: Checkpoint,
+        kept: Kept,
+        instance: str,
+        skipped_elsewhere: Callable[[], int],
+    ) -> None:
+        self._run = run
+        self._runtime = run.context.runtime
+        self._step = step
+        self._target = target
+        self._checkpoint = checkpoint
+        self._instance = instance
+        self._skipped_elsewhere = skipped_elsewhere
+        self._writer = run.writer()
+        self._by = (run.id, run.crashes)
+        self.mark = kept.mark
+        self.counts = kept.counts
+
+    def land(self, done: Processed) -> None:
+        """Land a page."""
+        self._land(done, 0, len(done.page.items))
+
+    def finish(self) -> None:
+        """Note that nothing follows."""
+        self._move_on(self.mark.moved(self.mark.after, by=self._by, is_done=True), self.counts, lambda _: None)
+
+    # -- one span of a page --------------------------------------------------------------------------------------------
+
+    def _land(self, done: Processed, first: int, end: int) -> None:
+        if first >= end:
+            return
+        try:
+            self._commit(done, first, end)
+        except Exception as error:
+            if verdict_of(error) is not Verdict.ITEM:
+                raise
+            if end - first == 1:
+                self.put_aside(done, first, error)
+                self._commit(done, first, end)
+                return
+            middle = (first + end) // 2
+            self._run.log.info(
+                "items %d to %d of a chunk are divided to find the one that fails: %s", first, end, error
+            )
+            self._land(done, first, middle)
+            self._land(done, middle, end)
+
+    def _commit(self, done: Processed, first: int, end: int) -> None:
+        """Land a span in one transaction, as it is."""
+        results = done.results if end - first == len(done.results) else done.results[first:end]
+        out = [each for each in results if each is not None and each is not OMITTED]
+        letters = [done.letters[index] for index in range(first, end) if index in done.letters] if done.letters else []
+        self._allow(letters, done.page.items[first])
+        counts = self.counts.plus(
+            Counts(len(results), len(out), len(results) - len(out) - len(letters), len(letters), 1)
+        )
+        is_done = done.page.is_last and end == len(done.page.items)
+        after = self.mark.moved(done.page.position_after(end - 1), by=self._by, is_done=is_done)
+        write = self._step.write
+
+        def effects(tx: Any) -> None:
+            if out and write is not None:
+                write(tx, out)
+            if letters:
+                put_aside(tx, letters, self._writer)
+
+        self._move_on(after, counts, effects)
+
+    def _move_on(self, after: Mark, counts: Counts, effects: Callable[[Any], None]) -> None:
+        """Commit effects together with the checkpoint, however often the database makes us try."""
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                with self._run.transaction(self._target) as tx:
+                    effects(tx)
+                    self._checkpoint.move(tx, self.mark, after, counts)
+            except Exception as error:  # noqa: BLE001 - judged by what it is about
+                verdict = verdict_of(error)
+                if verdict is Verdict.UNKNOWN and self._has_landed(after, error):
+                    break
+                self._wait_or_raise(error, verdict, tries)
+            else:
+                break
+        self.mark, self.counts = after, counts
+
+    def _has_landed(self, after: Mark, error: Exception) -> bool:
+        """Look whether what was on its way is there; `CheckpointMoved` if something else is."""
+        try:
+            with self._run.transaction(self._target) as tx:
+                kept = self._checkpoint.read(tx)
+        except LeaseLost:
+            raise
+        except Exception as trouble:
+            if verdict_of(trouble) in (Verdict.UNKNOWN, Verdict.AGAIN):
+                return False  # nobody knows yet; the next try looks again
+            raise
+        if kept is not None and kept.mark == after:
+            return True
+        if kept is None or kept.mark != self.mark:
+            raise CheckpointMoved(f"the checkpoint {self._checkpoint.name!r} was moved by somebody else") from error
+        return False
+
+    def _wait_or_raise(self, error: Exception, verdict: Verdict, tries: int) -> None:
+        if verdict is Verdict.ASKED:
+            self._wait_as_asked(error, tries)
+            return
+        if verdict not in (Verdict.AGAIN, Verdict.UNKNOWN) or tries >= _TRIES or isinstance(error, CheckpointMoved):
+            raise error
+        self._run.log.info("a chunk of %s is tried again: %s", self._run.label, error)
+        pause_s = min(0.02 * 2**tries, _LONGEST_PAUSE_S)
+        self._runtime.sleep(pause_s * (0.5 + self._runtime.random() / 2))
+
+    def _wait_as_asked(self, error: Exception, tries: int) -> None:
+        options = self._step.options
+        if tries > options.retry_limit:
+            raise Skip(f"still failing after {tries} tries: {error}") from error
+        after_s = error.after_s if isinstance(error, Retry) else None
+        pause_s = options.backoff.delay_s(tries, self._runtime.random()) if after_s is None else after_s
+        self.pause(pause_s)
+
+    def pause(self, pause_s: float) -> None:
+        """Wait, but not beyond the end of our right to run."""
+        until = self._runtime.monotonic() + pause_s
+        while (left_s := until - self._runtime.monotonic()) > 0:
+            self._run.check()
+            self._runtime.sleep(min(left_s, 1.0))
+
+    # -- items that fail -----------------------------------------------------------------------------------------------
+
+    def put_aside(self, done: Processed, index: int, error: BaseException, tries: int = 1) -> None:
+        item = done.page.items[index]
+        label = self._label(item)
+        done.results[index] = OMITTED
+        done.letters[index] = letter_of(
+            item, label, error, step=self._step.name, instance=self._instance, tries=max(tries, self._run.attempt)
+        )
+
+    def _allow(self, letters: Sequence[Letter], first: Any) -> None:
+        """Refuse to put aside more than the skip limit allows; nothing of this chunk has been written."""
+        if not letters:
+            return
+        limit = self._step.options.skip_limit
+        if self.counts.skipped + len(letters) + self._skipped_elsewhere() <= limit:
+            return
+        letter = letters[-1]
+        raise TooManySkipped(
+            f"item {letter.item_key} failed, and skip_limit is {limit}: {letter.error_code}: {letter.error}. All "
+            f"before it has landed ({self.counts.written} written, {self.counts.skipped} skipped in this partition). Mend "
+            "the item or raise skip_limit, then restart the run: it goes on there"
+        )
+
+    def _label(self, item: Any) -> str:
+        reader = self._step.read
+        return reader.label(item) if reader is not None else repr(item)[:100]

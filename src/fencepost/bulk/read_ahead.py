@@ -1,0 +1,78 @@
+"""Reading ahead: the next page is on its way while this one is processed and written, and no more than that.
+
+What was read ahead and not taken is memory, so it is bounded: the reader waits until its page is taken (back-pressure).
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from fencepost.bulk.reader import Feed, Page, Position
+
+if TYPE_CHECKING:
+    from fencepost.core.runtime import Runtime
+
+_LOOK_EVERY_S = 1.0
+
+
+class ReadAhead:
+    """Pages of a feed, one after the other; `depth` of them are read before they are asked for.
+
+    `size` says how many items a page is to have, and is asked before each.
+    """
+
+    def __init__(self, runtime: Runtime, feed: Feed, after: Position, size: Callable[[], int], *, depth: int) -> None:
+        self._feed = feed
+        self._after = after
+        self._size = size
+        self._depth = depth
+        self._ready: deque[Page | BaseException] = deque()
+        self._came = runtime.event()
+        self._taken = runtime.event()
+        self._is_over = False
+        self._task = runtime.spawn("fencepost-read-ahead", self._read_all) if depth else None
+
+    def next(self) -> Page:
+        """Return the next page; raises what reading it has raised."""
+        if self._task is None:
+            return self._read()
+        while not self._ready:
+            self._came.wait(_LOOK_EVERY_S)
+            if not self._ready:
+                self._came.clear()
+        page = self._ready.popleft()
+        self._taken.set()
+        if isinstance(page, BaseException):
+            raise page
+        return page
+
+    def close(self) -> None:
+        """Read no more; the feed is free for its owner when this returns."""
+        self._is_over = True
+        self._taken.set()
+        if self._task is not None:
+            self._task.join()
+
+    def _read(self) -> Page:
+        page = self._feed.read(self._after, self._size())
+        if page.items:
+            self._after = page.position_after(len(page.items) - 1)
+        return page
+
+    def _read_all(self) -> None:
+        try:
+            while not self._is_over:
+                if len(self._ready) >= self._depth:
+                    self._taken.wait(_LOOK_EVERY_S)
+                    self._taken.clear()
+                    continue
+                page = self._read()
+                self._ready.append(page)
+                self._came.set()
+                if page.is_last:
+                    return
+        except BaseException as error:  # noqa: BLE001 - for whoever asks for the next page
+            self._ready.append(error)
+            self._came.set()

@@ -1,0 +1,102 @@
+"""The contract of readers: where bulk items come from, page by page, from a position that a checkpoint keeps.
+
+::
+
+    Reader   what stands in the code: a query, a file, a generator. Immutable, shared by all partitions
+    Slice    which part of the input a partition reads, as JSON: bounds of the key, or a number out of several
+    Feed     a reader at work on one slice: it has a connection or a file open
+    Page     items, and the position after each of them
+
+**Promises of a feed.** `read(after, limit)` returns the items that follow `after`, in the reader's order, each once;
+asked again from the same position it returns the same ones, but for what has changed in the input meanwhile. Two slices
+of one plan have no item in common, and all of them together are the whole input.
+
+**Not promised.** That what comes into the input behind a partition's position is read: a run reads what is there when
+it comes by.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from fencepost.core.runtime import Runtime
+
+Position = Any
+"""Where a partition is in its input: plain JSON values. None is the beginning of its slice."""
+
+Slice = Mapping[str, Any]
+"""What a partition reads: plain JSON values that the reader made. The empty one is the whole input."""
+
+WHOLE: Slice = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Items that were read. `position_after(index)` is where to go on after that item; `is_last`: nothing follows.
+
+    `size_bytes` is what the items take, if the reader knows it better than by looking at them.
+    """
+
+    items: Sequence[Any]
+    position_after: Callable[[int], Position]
+    is_last: bool
+    size_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a reader works with: the database to read from, if any, and the values that queries may name."""
+
+    runtime: Runtime
+    source: Any = None  # as `fencepost.bulk.reading` takes it
+    values: Mapping[str, Any] = field(default_factory=dict)  # the run's parameters, window_start and window_end
+    warn: Callable[[str], None] = lambda _: None
+
+
+class Feed(Protocol):
+    """A reader at work on one slice. Used by one thread at a time."""
+
+    def read(self, after: Position, limit: int) -> Page:
+        """Return up to `limit` items after a position."""
+        ...
+
+    def close(self) -> None:
+        """Let go of connections and files."""
+        ...
+
+
+class Reader(Protocol):
+    """Where the items of a step come from."""
+
+    @property
+    def shape(self) -> str:
+        """What a position of this reader means. A checkpoint of another shape is refused."""
+        ...
+
+    @property
+    def needs_source(self) -> bool:
+        """Whether it reads from a database."""
+        ...
+
+    def open(self, part: Slice, surroundings: Surroundings) -> Feed:
+        """Begin to read a slice."""
+        ...
+
+    def slices(self, count: int, surroundings: Surroundings) -> list[Slice]:
+        """Divide the input into up to `count` slices of about the same size; `InvalidBulk` if it cannot be divided."""
+        ...
+
+    def expected(self, part: Slice, surroundings: Surroundings) -> int | None:
+        """Estimate how many items a slice has, quickly; None if nobody knows."""
+        ...
+
+    def check(self, surroundings: Surroundings) -> None:
+        """Look before the first page for what would go wrong or be slow: raise, or warn."""
+        ...
+
+    def label(self, item: Any) -> str:
+        """Name an item for people: its key, its line."""
+        ...

@@ -1,0 +1,1 @@
+"""The readers that come with Fencepost, one module each."""
