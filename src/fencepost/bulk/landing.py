@@ -13,7 +13,7 @@ What it does beside the transaction, it may do twice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -69,7 +69,7 @@ class Lander:
         self.counts = kept.counts
 
     def land(self, done: Processed) -> None:
-        """Land a page."""
+        """Land a page: all of it, or all before the item that is one too many to be put aside."""
         self._land(done, 0, len(done.page.items))
 
     def finish(self) -> None:
@@ -79,6 +79,10 @@ class Lander:
     # -- one span of a page --------------------------------------------------------------------------------------------
 
     def _land(self, done: Processed, first: int, end: int) -> None:
+        beyond = self._first_beyond_limit(done, first, end)
+        if beyond is not None:
+            self._land(done, first, beyond)
+            raise self._too_many(done.letters[beyond])
         if first >= end:
             return
         try:
@@ -88,7 +92,7 @@ class Lander:
                 raise
             if end - first == 1:
                 self.put_aside(done, first, error)
-                self._commit(done, first, end)
+                self._land(done, first, end)
                 return
             middle = (first + end) // 2
             self._run.log.info(
@@ -102,7 +106,6 @@ class Lander:
         results = done.results if end - first == len(done.results) else done.results[first:end]
         out = [each for each in results if each is not None and each is not OMITTED]
         letters = [done.letters[index] for index in range(first, end) if index in done.letters] if done.letters else []
-        self._allow(letters, done.page.items[first])
         counts = self.counts.plus(
             Counts(len(results), len(out), len(results) - len(out) - len(letters), len(letters), 1)
         )
@@ -188,18 +191,20 @@ class Lander:
             item, label, error, step=self._step.name, instance=self._instance, tries=max(tries, self._run.attempt)
         )
 
-    def _allow(self, letters: Sequence[Letter], first: Any) -> None:
-        """Refuse to put aside more than the skip limit allows; nothing of this chunk has been written."""
-        if not letters:
-            return
-        limit = self._step.options.skip_limit
-        if self.counts.skipped + len(letters) + self._skipped_elsewhere() <= limit:
-            return
-        letter = letters[-1]
-        raise TooManySkipped(
+    def _first_beyond_limit(self, done: Processed, first: int, end: int) -> int | None:
+        """Return the first item of a span that was put aside although the skip limit does not allow it."""
+        aside = sorted(index for index in done.letters if first <= index < end) if done.letters else []
+        if not aside:
+            return None
+        left = self._step.options.skip_limit - self.counts.skipped - self._skipped_elsewhere()
+        return aside[max(left, 0)] if left < len(aside) else None
+
+    def _too_many(self, letter: Letter) -> TooManySkipped:
+        limit, counts = self._step.options.skip_limit, self.counts
+        return TooManySkipped(
             f"item {letter.item_key} failed, and skip_limit is {limit}: {letter.error_code}: {letter.error}. All "
-            f"before it has landed ({self.counts.written} written, {self.counts.skipped} skipped in this partition). Mend "
-            "the item or raise skip_limit, then restart the run: it goes on there"
+            f"before it has landed ({counts.written} written, {counts.skipped} skipped in this partition). Mend the item "
+            "or raise skip_limit, then restart the run: it goes on there"
         )
 
     def _label(self, item: Any) -> str:
