@@ -200,10 +200,10 @@ class Lander:
         return aside[max(left, 0)] if left < len(aside) else None
 
     def _too_many(self, letter: Letter) -> TooManySkipped:
-        limit, counts = self._step.options.skip_limit, self.counts
+        limit, (_, written, _, skipped, _) = self._step.options.skip_limit, self.counts
         return TooManySkipped(
             f"item {letter.item_key} failed, and skip_limit is {limit}: {letter.error_code}: {letter.error}. All "
-            f"before it has landed ({counts.written} written, {counts.skipped} skipped in this partition). Mend the item "
+            f"before it has landed ({written} written, {skipped} skipped in this partition). Mend the item "
             "or raise skip_limit, then restart the run: it goes on there"
         )
 
