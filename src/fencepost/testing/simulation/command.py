@@ -10,19 +10,20 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
 from multiprocessing.util import Finalize
 from pathlib import Path
 
 from fencepost.testing.simulation.kept import Kept, keep, shrunk
-from fencepost.testing.simulation.ledger_file import remove_file
+from fencepost.testing.simulation.ledger_file import remove_files
 from fencepost.testing.simulation.run import Outcome, simulate
 from fencepost.testing.simulation.scenario import FAULTS
 from fencepost.testing.simulation.timeline import timeline
 
 _CHUNK = 20
+_STINT = 200  # seeds that one process simulates before it makes room for a fresh one
 _COMMAND = "python -m fencepost.testing.simulation"
 
 
@@ -77,12 +78,27 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _parts(seeds: range, kinds: frozenset[str] | None, jobs: int) -> Iterator[Tally]:
-    chunks = [seeds[start : start + _CHUNK] for start in range(0, len(seeds), _CHUNK)]
     if jobs == 1:
-        yield from (_chunk(chunk, kinds) for chunk in chunks)
+        yield from (_chunk(chunk, kinds) for chunk in _cut(seeds, _CHUNK))
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_begin_worker) as workers:
-        yield from workers.map(_chunk, chunks, [kinds] * len(chunks))
+    stints = _cut(seeds, _STINT)
+    with ThreadPoolExecutor(jobs) as foremen:
+        for tallies in foremen.map(_stint, stints, [kinds] * len(stints)):
+            yield from tallies
+
+
+def _cut(seeds: range, size: int) -> list[range]:
+    return [seeds[start : start + size] for start in range(0, len(seeds), size)]
+
+
+def _stint(seeds: range, kinds: frozenset[str] | None) -> list[Tally]:
+    """Have some seeds simulated by a process of their own.
+
+    What was crashed is never resumed and so never freed: its stack keeps all that it knew. With the process it goes.
+    """
+    chunks = _cut(seeds, _CHUNK)
+    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin_worker) as worker:
+        return list(worker.map(_chunk, chunks, [kinds] * len(chunks)))
 
 
 def _be_quiet() -> None:
@@ -93,7 +109,7 @@ def _be_quiet() -> None:
 def _begin_worker() -> None:
     """Workers of a pool end without what `atexit` was told; this they do."""
     _be_quiet()
-    Finalize(None, remove_file, exitpriority=10)
+    Finalize(None, remove_files, exitpriority=10)
 
 
 def _chunk(seeds: range, kinds: frozenset[str] | None) -> Tally:
