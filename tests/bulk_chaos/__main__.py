@@ -1,0 +1,122 @@
+"""``python -m tests.bulk_chaos``: a bulk job on each place while its workers and supervisors are killed; as a table.
+
+Ends with code 1 if a promise was broken, or if there were fewer kills than asked for.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import tempfile
+import time
+from collections import Counter
+from pathlib import Path
+from typing import NamedTuple
+
+from fencepost.proof.chaos.takeovers import quantile
+from tests.bulk_chaos import planted, recount, takeovers
+from tests.bulk_chaos.cluster import SUPERVISOR, WORKER
+from tests.bulk_chaos.course import Course, Story, Wishes
+from tests.bulk_chaos.places import PLACES, opened
+from tests.bulk_chaos.recount import Landed, Redone
+
+_MOST_TOLD = 20
+
+
+class Verdict(NamedTuple):
+    """What came of one place."""
+
+    story: Story
+    landed: Landed
+    redone: Redone
+    takeovers: list[takeovers.Takeover]
+    violations: list[str]
+
+
+def chaos(name: str, wishes: Wishes, folder: Path, *, says: bool = True) -> Verdict:
+    """Have one job done on one place, and count."""
+    with opened(name, folder) as place:
+        course = Course(place, wishes, folder, lambda line: says and print(line, flush=True))
+        story = course.run()
+        calls = list(course.records.all())
+        engine = place.engine()
+        with engine.connect() as connection:
+            found = recount.landed(connection)
+            landed, uppers = takeovers.chunks(connection), takeovers.bounds(connection)
+        engine.dispose()
+    again = recount.redone(calls)
+    stood_still = list(takeovers.takeovers(story.kills, calls, landed, uppers))
+    return Verdict(story, found, again, stood_still, list(recount.violations(story, found, again)))
+
+
+def main() -> int:
+    options = _options()
+    wishes = Wishes(
+        rows=options.rows,
+        kills=options.kills,
+        chunk=options.chunk,
+        ttl_s=options.ttl,
+        gap_s=options.gap,
+        seed=options.seed,
+        planted=options.planted,
+    )
+    found = {}
+    for name in options.places or PLACES:
+        print(f"== {options.rows:,} rows on {name}, {options.kills} kills", flush=True)
+        folder = Path(tempfile.mkdtemp(prefix="bulk-chaos-"))
+        begun_s = time.monotonic()
+        found[name] = chaos(name, wishes, folder)
+        for what in found[name].violations[:_MOST_TOLD]:
+            print(f"VIOLATED: {what}", flush=True)
+        print(f"{time.monotonic() - begun_s:.0f} s", flush=True)
+        if found[name].violations:
+            print(f"the logs of the nodes are in {folder}")
+        else:
+            shutil.rmtree(folder)
+    draw(found)
+    return int(any(each.violations for each in found.values()))
+
+
+def draw(found: dict[str, Verdict]) -> None:
+    """Print the table."""
+    columns = ("effects", "aside", "kills w/s", "lost", "redone", "worst", "takeover", "took", "verdict")
+    print(f"\n{'place':<20}" + "".join(f"{word:>14}" for word in columns))
+    for name, (story, landed, redone, stood_still, violations) in found.items():
+        kinds, chunk = Counter(kill.kind for kill in story.kills), story.wishes.chunk
+        times = [each.took_s for each in stood_still if each.kill.kind == SUPERVISOR]
+        p50, most = quantile(times, 0.5) or 0.0, max(times, default=0.0)
+        cells = (
+            f"{len(landed.effects):,}",
+            str(len(landed.letters)),
+            f"{kinds[WORKER]}/{kinds[SUPERVISOR]}",
+            str(sum(run["crashes"] for run in story.runs)),
+            f"{redone.again / chunk:.1f}",
+            f"{max(redone.by_process.values(), default=0) / chunk:.2f}",
+            f"{p50:.1f}/{most:.1f} s",
+            f"{story.took_s:.0f} s",
+            f"{len(violations)} violated" if violations else "ok",
+        )
+        print(f"{name:<20}" + "".join(f"{cell:>14}" for cell in cells))
+    print(
+        "aside: dead letters; kills of workers and supervisors; lost: attempts that the ledger took for lost; redone: "
+        "calls of process()\nin vain, in chunks, and the most that one process left; takeover: p50 and longest, from a "
+        "supervisor's death to the next chunk\nof each of its partitions (which may wait for a free worker)"
+    )
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.bulk_chaos", description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("places", nargs="*", metavar="PLACE", help=", ".join(PLACES))
+    parser.add_argument("--rows", type=int, default=1_000_000)
+    parser.add_argument("--kills", type=int, default=100)
+    parser.add_argument("--chunk", type=int, default=500)
+    parser.add_argument("--ttl", type=float, default=3.0, help="in seconds")
+    parser.add_argument("--gap", type=float, default=1.5, help="from one kill to the next, on average, in seconds")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--planted", default="", choices=("", *planted.BUGS), help="a bug, to see that it is found")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

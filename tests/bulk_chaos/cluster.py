@@ -1,0 +1,103 @@
+"""Nodes that are killed, and started again after a moment; and which processes there are to be killed."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from fencepost.proof.chaos.processes import workers_of
+from fencepost.testing import until
+from fencepost.threaded.signals import send
+from tests.bulk_chaos import application
+from tests.bulk_chaos.places import Place
+from tests.cluster.nodes import NodeProcess
+
+APP = "tests.bulk_chaos.application:app"
+WORKER, SUPERVISOR = "worker", "supervisor"
+
+
+class Kill(NamedTuple):
+    """Who was killed when: `pids` are the workers who went, or were to go, with it."""
+
+    kind: str
+    at_s: float
+    pids: tuple[int, ...]
+
+
+class Cluster:
+    """So many nodes, which come back after they were killed."""
+
+    def __init__(self, nodes: list[NodeProcess]) -> None:
+        self.nodes = nodes
+        self._back_at_s: dict[NodeProcess, float] = {}
+
+    def alive(self) -> list[NodeProcess]:
+        """Return the nodes that have not been killed."""
+        return [node for node in self.nodes if node not in self._back_at_s]
+
+    def workers(self) -> list[int]:
+        """Return the worker processes of all nodes."""
+        return [pid for node in self.alive() for pid in workers_of(node.pid)]
+
+    def kill_worker(self, pid: int) -> Kill | None:
+        """Kill a worker; None if it was gone already."""
+        at_s = time.time()
+        return Kill(WORKER, at_s, (pid,)) if send(pid, signal.SIGKILL) else None
+
+    def kill_supervisor(self, node: NodeProcess, *, back_after_s: float) -> Kill:
+        """Kill a supervisor; its guardians see to its workers."""
+        pids = tuple(workers_of(node.pid))
+        at_s = time.time()
+        node.kill()
+        self._back_at_s[node] = time.monotonic() + back_after_s
+        return Kill(SUPERVISOR, at_s, pids)
+
+    def bring_back(self) -> None:
+        """Start the nodes again whose time has come."""
+        for node, at_s in list(self._back_at_s.items()):
+            if time.monotonic() >= at_s:
+                node.start()
+                del self._back_at_s[node]
+
+    def refuse_ended(self) -> None:
+        """Refuse a node that has ended though nobody killed it."""
+        for node in self.alive():
+            assert node.process is not None
+            if node.process.poll() is not None:
+                raise AssertionError(f"a node ended by itself:\n{node.log[-3000:]}")
+
+
+@contextmanager
+def started(
+    place: Place, *, folder: Path, chunk: int, nodes: int, workers: int, ttl_s: float, more: Mapping[str, str]
+) -> Iterator[Cluster]:
+    """Start the nodes and wait until they take part; whatever happens, none is left."""
+    env = {application.EFFECTS_URL: place.effects, application.FOLDER: str(folder), application.CHUNK: str(chunk)}
+    options = ("--ttl", f"{ttl_s:g}s", "--workers", str(workers))
+    made = [
+        NodeProcess(place.ledger, *options, app=APP, log=folder / f"node-{number}.log", env={**env, **more})
+        for number in range(nodes)
+    ]
+    try:
+        for node in made:
+            node.start()
+        for node in made:
+            until(node.is_up, 60, "the node takes part")
+        yield Cluster(made)
+    finally:
+        _end(made)
+
+
+def _end(nodes: list[NodeProcess]) -> None:
+    for node in nodes:
+        with suppress(ProcessLookupError, AssertionError):
+            node.signal(signal.SIGTERM)
+    for node in nodes:
+        with suppress(Exception):
+            node.wait(15)
+        with suppress(ProcessLookupError, AssertionError):
+            node.kill()
