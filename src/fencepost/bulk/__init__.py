@@ -8,5 +8,8 @@ Declared by ``@app.bulk``; see docs/bulk.md.
 """
 
 from fencepost.bulk.readers.keyset import keyset
+from fencepost.bulk.writers.copying import copy
+from fencepost.bulk.writers.many import executemany
+from fencepost.bulk.writers.unnesting import unnest
 
-__all__ = ["keyset"]
+__all__ = ["copy", "executemany", "keyset", "unnest"]
