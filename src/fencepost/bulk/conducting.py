@@ -23,6 +23,7 @@ from fencepost.bulk.places import surroundings_of
 from fencepost.bulk.plan import Plan, Plans
 from fencepost.bulk.watching import Watching
 from fencepost.core.positions import packed, unpacked
+from fencepost.core.runs import StopReason
 from fencepost.core.states import RunState, is_terminal
 from fencepost.core.verdicts import Cancel, Skip
 from fencepost.errors import Hopeless, InvalidBulk, PartitionsFailed, Stopped
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from fencepost.engine.run import Run
 
 _LOOK_EVERY_S = 0.25
+_FOR_GOOD = (StopReason.CANCELLED, StopReason.TIMED_OUT)  # whoever is lost, or shut down, leaves its parts to the next
 
 Ask = Callable[["Run", Mapping[str, Mapping[str, Any]]], None]
 """Enqueues runs of the job's parts on behalf of a run: their parameters by origin key."""
@@ -172,17 +174,18 @@ class Parts:
         """Return when every partition is done; raise when one was given up and the others have ended."""
         try:
             self._see_through()
-        except Stopped:
-            self._call_off()
+        except Stopped as stopped:
+            if stopped.reason in _FOR_GOOD:
+                self._call_off()
             raise
 
     def _see_through(self) -> None:
         left = [number for number, is_done in enumerate(self._plans.done(self._plan)) if not is_done]
-        if not left:
-            return
-        mine, *others = left
-        self._ask_for(others)
-        self._work(mine)
+        without_run = self._without_run(left)
+        mine, others = list(without_run)[:1], list(without_run)[1:]
+        self._ask_for({number: without_run[number] for number in others})
+        for number in mine:
+            self._work(number)
         while True:
             self._run.check()
             found = parts(self._run.context.ledger(), list(self._keys.values()))
@@ -198,25 +201,30 @@ class Parts:
         if self._gave_up:
             raise PartitionsFailed(_failed(self._plan, self._gave_up))
 
-    def _ask_for(self, numbers: list[int]) -> None:
-        """Have runs for these partitions: those that are under way, or new ones."""
+    def _without_run(self, numbers: list[int]) -> dict[int, str]:
+        """Note the runs of partitions that are under way; return the others, with the key that a new run would have.
+
+        A parent that was lost finds its parts at work. It must not do theirs as well, or both would work in vain.
+        """
+        found: dict[int, str] = {}
         turns = dict.fromkeys(numbers, 0)
         while turns:
-            keys = {
-                number: part_key(self._run.id, self._plan.step.name, number, turn) for number, turn in turns.items()
-            }
-            found = parts(self._run.context.ledger(), list(keys.values()))
-            again = {}
+            keys = {number: part_key(self._run.id, self._plan.step.name, number, turns[number]) for number in turns}
+            known = parts(self._run.context.ledger(), list(keys.values()))
             for number, key in keys.items():
-                part = found.get(key)
+                part = known.get(key)
                 if part is not None and is_terminal(RunState(part.state)):
-                    again[number] = turns[number] + 1
+                    turns[number] += 1
                     continue
-                self._keys[number] = key
-            missing = {key: self._params(number) for number, key in keys.items() if key not in found}
-            if missing:
-                self._conductor.ask(self._run, missing)
-            turns = again
+                (found if part is None else self._keys)[number] = key
+                del turns[number]
+        return found
+
+    def _ask_for(self, keys: Mapping[int, str]) -> None:
+        """Have new runs for these partitions."""
+        if keys:
+            self._conductor.ask(self._run, {key: self._params(number) for number, key in keys.items()})
+            self._keys |= keys
 
     def _params(self, number: int) -> dict[str, Any]:
         exclusive = self._run.exclusive_key or f"run:{self._run.id}"
@@ -256,7 +264,7 @@ class Parts:
             self._gave_up[number] = f"in run {self._run.id} itself: {error}"
 
     def _call_off(self) -> None:
-        """The parent has to stop for good: so have its parts. Who is only lost leaves them to whoever goes on."""
+        """The parent has to stop for good: so have its parts."""
         for part in parts(self._run.context.ledger(), list(self._keys.values())).values():
             if not is_terminal(RunState(part.state)):
                 self._conductor.cancel(part.run_id)
