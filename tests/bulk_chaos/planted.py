@@ -60,7 +60,7 @@ def _both_at_once() -> None:
 
     def work_all(self: Any) -> None:
         left = [number for number, is_done in enumerate(self._plans.done(self._plan)) if not is_done]
-        self._ask_for(left)
+        self._ask_for(self._without_run(left))
         for number in left:
             self._work(number)
 
