@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
@@ -10,7 +11,9 @@ from typing import TYPE_CHECKING, Any
 from fencepost.app.declaring import JobHandle
 from fencepost.bulk.conducting import Conductor, work_part
 from fencepost.bulk.definition import OPTIONS, Bulk, Options, Step
+from fencepost.bulk.places import targets_of
 from fencepost.bulk.reader import Reader
+from fencepost.bulk.replaying import Choice, Replay
 from fencepost.core.identity import job_name
 from fencepost.core.parameters import Signature
 from fencepost.core.policy import Policy
@@ -18,13 +21,16 @@ from fencepost.core.schedule import Schedule
 from fencepost.engine.jobs import Job
 from fencepost.engine.requesting import Known, Request, requested
 from fencepost.engine.run import Run
-from fencepost.errors import InvalidBulk
-from fencepost.ledger import requests
+from fencepost.errors import InvalidBulk, NoSuchRun
+from fencepost.ledger import history, requests
 
 if TYPE_CHECKING:
     from fencepost.app.application import App
+    from fencepost.ledger.history import RunRow
+    from fencepost.ledger.ledger import Ledger
 
-PART = "/part"
+PART, REPLAY = "/part", "/replay"
+_FEW_CRASHES = 3  # an item that ends its worker is replayed no more often than that
 _MOST_CRASHES = 1000  # bulk work counts its losses by place, at the checkpoint, and the run's own count is no limit
 _STEP_WORDS = (*OPTIONS, "chunk")
 
@@ -49,8 +55,22 @@ class Declared:
 
     def check(self) -> None:
         """Refuse what could not work, without making an object of the class."""
-        made = self._of_object(self.given) if isinstance(self.given, type) else self._of_function()
-        made.check()
+        self.outline().check()
+
+    def outline(self) -> Bulk:
+        """Return the job as far as it is known without parameters: no object of the class is made."""
+        return self._of_object(self.given) if isinstance(self.given, type) else self._of_function()
+
+    def params_of(self, row: RunRow) -> dict[str, Any]:
+        """Return the parameters of a run of this job, or of a part of it, as its code gets them."""
+        stored = json.loads(row.params)
+        if row.job == self.name + PART:
+            return _params_of(self, stored["values"])
+        return replace(_signature(self.given), run_name=None).bind(stored)
+
+    def made_of(self, row: RunRow) -> Bulk:
+        """Return the job as a run of it, or of a part of it, knew it."""
+        return self.make(**self.params_of(row))
 
     def _of_function(self) -> Bulk:
         options = Options.of(chunk=self.chunk, words=self.words)
@@ -98,6 +118,8 @@ class BulkJob(JobHandle):
     def __init__(self, app: App, job: Job, declared: Declared) -> None:
         super().__init__(app, job)
         self.declared = declared
+        self.names = (job.name, job.name + PART)  # under which dead letters of it are
+        self.replay_name = job.name + REPLAY
         self.__doc__ = job.doc
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -133,6 +155,7 @@ def declare_bulk(
     job = replace(job, doc=inspect.getdoc(given) or "")
     app.jobs.add(job)
     app.jobs.add(part)
+    app.jobs.add(_replay_job(declared, policy))
     return BulkJob(app, job, declared)
 
 
@@ -186,6 +209,39 @@ def _part_job(declared: Declared, policy: Policy) -> Job:
 
     words = replace(policy, exclusive="{key}", overlap=type(policy.overlap)("queue"), misfire="once", sla_s=None)
     return replace(Job.of(part, name=declared.name + PART, policy=words), doc=f"A partition of {declared.name}.")
+
+
+def _replay_job(declared: Declared, policy: Policy) -> Job:
+    def replay(run: Run, *, letters: list[int], upto: int = 0, step: str = "") -> Any:
+        ledger = run.context.ledger()
+
+        def made(run_id: int | None) -> Bulk:
+            return _made_for(declared, ledger, run_id)
+
+        choice = Choice((declared.name, declared.name + PART), tuple(letters), upto, step)
+        return Replay(run, choice, made).replay(targets_of(declared.outline(), ledger, step=step))
+
+    words = replace(
+        policy,
+        exclusive=None,
+        overlap=type(policy.overlap)("queue"),
+        misfire="once",
+        sla_s=None,
+        crash_limit=_FEW_CRASHES,
+    )
+    doc = f"Dead letters of {declared.name}, processed again."
+    return replace(Job.of(replay, name=declared.name + REPLAY, policy=words), doc=doc)
+
+
+def _made_for(declared: Declared, ledger: Ledger, run_id: int | None) -> Bulk:
+    """Return the job as a run knew it; as one without parameters if the run is no longer on record."""
+    try:
+        return declared.made_of(history.run(ledger, run_id or 0))
+    except NoSuchRun as error:
+        try:
+            return declared.make()
+        except TypeError:
+            raise InvalidBulk(f"bulk job {declared.name!r} takes parameters, and nobody knows which: {error}") from None
 
 
 def _params_of(declared: Declared, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from fencepost.bulk.reader import Surroundings
@@ -9,9 +10,10 @@ from fencepost.bulk.reading import Places
 from fencepost.engine.engines import engine_of
 
 if TYPE_CHECKING:
-    from fencepost.bulk.definition import Step
+    from fencepost.bulk.definition import Bulk, Step
     from fencepost.bulk.instance import Instance
     from fencepost.engine.run import Run
+    from fencepost.ledger.ledger import Ledger
 
 _PLACES = Places()
 
@@ -19,6 +21,38 @@ _PLACES = Places()
 def target_of_step(step: Step, run: Run) -> Any:
     """Return the engine that a step writes to; that of the ledger's own database if none is named."""
     return _PLACES.engine(step.options.target, lambda: engine_of(run.context.ledger()))
+
+
+def target_beside(step: Step, ledger: Ledger) -> Any:
+    """Return the same, for whoever has no run: an operator."""
+    return _PLACES.engine(step.options.target, lambda: engine_of(ledger))
+
+
+def targets_of(bulk: Bulk, ledger: Ledger, *, step: str = "") -> list[Any]:
+    """Return the engines that the steps of a job write to, each database once; those of one step if it is named."""
+    steps = bulk.steps if not step else (bulk.step(step),)
+    found: dict[Any, Any] = {}
+    for each in steps:
+        if each.work is None:
+            target = target_beside(each, ledger)
+            found.setdefault(_database_of(target), target)
+    return list(found.values())
+
+
+def _database_of(target: Any) -> Any:
+    """Tell databases from each other, as far as their URLs do."""
+    url = getattr(target, "url", None)
+    if url is None or not hasattr(url, "get_backend_name"):
+        return id(target)
+    kind = {"mariadb": "mysql"}.get(url.get_backend_name(), url.get_backend_name())
+    return kind, url.host, url.port, url.database, None if url.database else id(target)
+
+
+def surroundings_beside(step: Step, ledger: Ledger, values: Mapping[str, Any]) -> Surroundings:
+    """Return what the reader of a step works with, for whoever has no run."""
+    needs_source = step.read is not None and step.read.needs_source
+    source = _PLACES.engine(step.options.source, lambda: engine_of(ledger)) if needs_source else None
+    return Surroundings(ledger.runtime, source, values)
 
 
 def surroundings_of(step: Step, run: Run, instance: Instance) -> Surroundings:

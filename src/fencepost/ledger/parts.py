@@ -50,6 +50,23 @@ def parts(database: Database, keys: Sequence[str]) -> dict[str, Part]:
     return {each.origin_key: each for each in database.read(ask)}
 
 
+def parts_of(database: Database, parent_id: int) -> list[Part]:
+    """Return the runs of all partitions of a run, in the order in which they were made."""
+    c = database.tables.run.c
+    # Keys are compared byte by byte, so those that begin with the prefix lie between it and its next one.
+    prefix = f"part:{parent_id}:"
+    query = select(c.id, c.origin_key, c.state, c.error, c.progress_note).where(
+        c.origin_key >= prefix, c.origin_key < f"part:{parent_id};"
+    )
+    return sorted(database.read(lambda cursor: [Part(*row) for row in database.rows(cursor, query)]))
+
+
+def part_place(origin_key: str) -> tuple[str, int] | None:
+    """Return which step and partition a part's run is for; None of a key so long that it was cut."""
+    words = origin_key.split(":", 2)[-1].rsplit(":", 2)
+    return (words[0], int(words[1])) if len(words) == 3 and words[1].isdecimal() and words[2].isdecimal() else None
+
+
 def take_back(database: Database, run_id: int, *, why: str) -> bool:
     """End a part that nobody has begun as skipped; False if somebody has."""
     c = database.tables.run.c

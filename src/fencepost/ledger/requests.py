@@ -132,6 +132,7 @@ def retry(
     by: str | None = None,
     reason: str | None = None,
     again: bool = False,
+    origin_key: str | None = None,
     desk: Desk | None = None,
 ) -> int:
     """Make a new run of one that has ended, with the same parameters and window; return its id.
@@ -147,7 +148,7 @@ def retry(
         under_way = {} if again else live_repetitions(database, cursor, [run_id])
         if under_way:
             raise under_way[run_id].refusal(f"repeats run {run_id} already")
-        [made] = _repeated(database, cursor, [row], by=by, reason=reason)
+        [made] = _repeated(database, cursor, [row], by=by, reason=reason, origin_key=origin_key)
         return made.run_id
 
     return (desk or database).write(work)
@@ -222,8 +223,10 @@ def _repeated(
     by: str | None,
     reason: str | None,
     once: bool = False,
+    origin_key: str | None = None,
 ) -> list[Enqueued]:
-    made = record(database, cursor, [_again(row, by, reason, f"retry:{row.id}" if once else None) for row in rows])
+    keys = [f"retry:{row.id}" if once else origin_key for row in rows]
+    made = record(database, cursor, [_again(row, by, reason, key) for row, key in zip(rows, keys, strict=True)])
     for row, each in zip(rows, made, strict=True):
         if each.is_new:
             about = About(job=row.job, run_id=each.run_id, schedule=row.schedule, by=by, reason=reason)

@@ -1,0 +1,188 @@
+"""Replaying dead letters: what could not be processed is processed again, in a run of its own.
+
+**Promises.** Each letter is written in a fenced transaction that also marks it as replayed, by compare-and-set: two
+replays at once, or one that was lost and begun again, write it once. A letter that fails again stays as it is, with its
+new error and one attempt more. One that no longer has its item is left alone.
+
+**Order.** By their ids; but letters of items that have ended their worker come last, for they may do so again.
+
+**Not promised.** That counts of the run that put them aside change: these say what happened then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import TYPE_CHECKING, Any
+
+from fencepost.bulk.failures import Verdict, verdict_of
+from fencepost.bulk.letters import NEW, REPLAYED, StoredLetter, Wanted, fail_again, letters, letters_by_id, settle
+from fencepost.bulk.partition import WorkerLost
+from fencepost.core.report import code_of
+from fencepost.core.verdicts import Retry, Skip
+from fencepost.errors import InvalidBulk
+
+if TYPE_CHECKING:
+    from fencepost.bulk.definition import Bulk, Step
+    from fencepost.engine.run import Run
+
+_PAGE = 100
+_TRIES = 8
+_LONGEST_PAUSE_S = 5.0
+_LOST = code_of(WorkerLost())
+
+
+class Fate(StrEnum):
+    """What became of a letter."""
+
+    REPLAYED = "replayed"  # written, or left out by `process`
+    FAILED = "failed"  # again
+    REFUSED = "refused"  # it has no item, or its step is gone
+    SETTLED = "settled before"  # somebody else was quicker
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """Which letters of which jobs are to be replayed: these, or all new ones up to an id; perhaps of one step alone."""
+
+    jobs: tuple[str, ...]
+    ids: tuple[int, ...] = ()
+    upto: int = 0
+    step: str = ""
+
+
+class Replay:
+    """Replays letters on behalf of a run. `made` returns the job as the run that a letter came from knew it."""
+
+    def __init__(self, run: Run, choice: Choice, made: Callable[[int | None], Bulk]) -> None:
+        self._run = run
+        self._runtime = run.context.runtime
+        self._writer = run.writer()
+        self._choice = choice
+        self._made = made
+        self._bulks: dict[int | None, Bulk] = {}
+        self.fates = dict.fromkeys(Fate, 0)
+
+    def replay(self, targets: Sequence[Any]) -> dict[str, int]:
+        """Replay what was chosen in each of these databases; return how many came to what."""
+        for is_last in (False, True):
+            for target in targets:
+                for letter in self._chosen(target):
+                    if (letter.error_code == _LOST) is is_last:
+                        self._run.check()
+                        self._note(letter, self._replayed(letter, target))
+        return {str(fate): count for fate, count in self.fates.items()}
+
+    def _note(self, letter: StoredLetter, fate: Fate) -> None:
+        self.fates[fate] += 1
+        self._run.log.info("dead letter %d (%s): %s", letter.id, letter.item_key, fate)
+        told = " ".join(f"{name.replace(' ', '-')}={count}" for name, count in self.fates.items())
+        total = len(self._choice.ids)
+        self._run.progress(min(sum(self.fates.values()) / total, 1.0) if total else 0.0, told)
+
+    def _chosen(self, target: Any) -> Iterator[StoredLetter]:
+        for page in self._pages(target):
+            for each in page:
+                if self._choice.step in ("", each.step):
+                    yield each
+
+    def _pages(self, target: Any) -> Iterator[list[StoredLetter]]:
+        choice, writer = self._choice, self._writer
+        if choice.ids:
+            found = self._run.in_transaction(lambda tx: letters_by_id(tx, writer, choice.jobs, choice.ids), target)
+            yield [each for each in found if each.state == NEW]
+            return
+        wanted, after = Wanted(choice.jobs, NEW), 0
+        while page := self._run.in_transaction(
+            lambda tx, after=after: letters(tx, writer, wanted, after_id=after, limit=_PAGE),  # type: ignore[misc]
+            target,
+        ):
+            yield [each for each in page if each.id <= choice.upto]
+            after = page[-1].id
+            if after >= choice.upto:
+                return
+
+    # -- one letter ----------------------------------------------------------------------------------------------------
+
+    def _replayed(self, letter: StoredLetter, target: Any) -> Fate:
+        try:
+            step, item = self._bulk(letter.run_id).step(letter.step), letter.item()
+        except (InvalidBulk, TypeError, ValueError) as error:
+            self._run.log.warning("dead letter %d is left alone: %s", letter.id, error)
+            return Fate.REFUSED
+        try:
+            result = self._processed(step, item)
+            return self._landed(letter, step, result, target)
+        except Exception as error:
+            if verdict_of(error) is not Verdict.ITEM:
+                raise
+            again = error
+        self._run.in_transaction(lambda tx: fail_again(tx, self._writer, letter.id, again), target)
+        return Fate.FAILED
+
+    def _bulk(self, run_id: int | None) -> Bulk:
+        if run_id not in self._bulks:
+            self._bulks[run_id] = self._made(run_id)
+        return self._bulks[run_id]
+
+    def _processed(self, step: Step, item: Any) -> Any:
+        """Process an item, as often as it asks for."""
+        if step.process is None:
+            return item
+        tries = 0
+        while True:
+            tries += 1
+            try:
+                result = step.process(item)
+                return self._awaited(result) if step.is_async else result
+            except Retry as error:
+                self._wait_as_asked(step, error, tries)
+
+    def _awaited(self, coroutine: Any) -> Any:
+        import asyncio  # noqa: PLC0415 - costs those who do not need it 30 ms
+
+        return asyncio.run(coroutine)
+
+    def _landed(self, letter: StoredLetter, step: Step, result: Any, target: Any) -> Fate:
+        """Write what was made of an item, and mark its letter, in one transaction."""
+
+        def work(tx: Any) -> bool:
+            if not settle(tx, self._writer, letter.id, REPLAYED):
+                return False
+            if result is not None and step.write is not None:
+                step.write(tx, [result])
+            return True
+
+        tries, was_in_doubt = 0, False
+        while True:
+            tries += 1
+            try:
+                is_ours = self._run.in_transaction(work, target)
+            except Exception as error:  # noqa: BLE001 - judged by what it is about
+                verdict = verdict_of(error)
+                was_in_doubt = was_in_doubt or verdict is Verdict.UNKNOWN
+                self._wait_or_raise(step, error, verdict, tries)
+            else:
+                # After a broken COMMIT a letter that is no longer new may be our own work: it is written once anyway.
+                return Fate.REPLAYED if is_ours or was_in_doubt else Fate.SETTLED
+
+    def _wait_or_raise(self, step: Step, error: Exception, verdict: Verdict, tries: int) -> None:
+        if isinstance(error, Retry):
+            self._wait_as_asked(step, error, tries)
+        elif verdict in (Verdict.AGAIN, Verdict.UNKNOWN) and tries < _TRIES:
+            self._pause(min(0.02 * 2**tries, _LONGEST_PAUSE_S))
+        else:
+            raise error
+
+    def _wait_as_asked(self, step: Step, error: Retry, tries: int) -> None:
+        if tries > step.options.retry_limit:
+            raise Skip(f"still failing after {tries} tries: {error}") from error
+        backoff = step.options.backoff
+        self._pause(backoff.delay_s(tries, self._runtime.random()) if error.after_s is None else error.after_s)
+
+    def _pause(self, pause_s: float) -> None:
+        until = self._runtime.monotonic() + pause_s
+        while (left_s := until - self._runtime.monotonic()) > 0:
+            self._run.check()
+            self._runtime.sleep(min(left_s, 1.0))
