@@ -1,8 +1,21 @@
-"""7. A finished bulk job's effects are its input, less what it recorded as skipped, each once.
+"""7. A finished bulk job's effects are its input, less what it recorded as skipped, each once; and it counts right.
 
-Bulk work is told in ``notes["bulk"]``, a list of mappings: ``resource`` that received the effects, ``input`` all keys,
-``skipped`` those put aside with a record, ``run`` and ``finished``. While it is not finished nothing may be there that
-is not of its input, nor anything twice.
+Bulk work is told in ``notes["bulk"]``, a list of mappings, one for each thing that was to be done:
+
+==============  ====================================================================================================
+``resource``    that received the effects; those of several writers are ``resource/writer``
+``input``       all keys
+``filtered``    those that are to be left out
+``skipped``     those put aside with a record, one for each record
+``skippable``   those that may be put aside, where that is known
+``counts``      read, written, filtered and skipped, as they were committed with the chunks
+``totals``      the same as the job told them in the end, each time that it did
+``finished``    whether it says that it is done; and ``run``, which it is
+``given_up``    runs that were given up although nothing was wrong with them but faults
+==============  ====================================================================================================
+
+While it is not finished nothing may be there that is not of its input, nor anything twice; and what was counted is what
+is there, at any time.
 """
 
 from __future__ import annotations
@@ -14,25 +27,64 @@ from typing import Any
 from fencepost.proof.evidence import Evidence, Violation
 
 NAME = "bulk once"
+_COUNTED = ("read", "written", "filtered", "skipped")
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
     """Count the effects of each bulk job."""
     for bulk in evidence.notes.get("bulk", ()):
-        counts = Counter(effect.key for effect in evidence.effects if effect.resource == bulk["resource"])
-        for what, keys in _wrong(bulk, counts):
+        landed = _landed(evidence, bulk["resource"])
+        for what, keys in _wrong(bulk, landed):
             if keys:
                 yield Violation(NAME, f"bulk work into {bulk['resource']!r} {what}: {_some(keys)}", _about(bulk))
+        for what in _miscounted(bulk, landed):
+            yield Violation(NAME, f"bulk work into {bulk['resource']!r} {what}", _about(bulk))
 
 
-def _wrong(bulk: Mapping[str, Any], counts: Counter[str]) -> Iterator[tuple[str, list[str]]]:
-    given, skipped = set(bulk["input"]), set(bulk.get("skipped", ()))
-    yield "has what was not its input", sorted(set(counts) - given)
-    yield "has something twice", sorted(key for key, count in counts.items() if count > 1)
-    yield "has what it recorded as skipped", sorted(skipped & set(counts))
+def _landed(evidence: Evidence, resource: str) -> Counter[str]:
+    within = f"{resource}/"
+    return Counter(
+        effect.key for effect in evidence.effects if effect.resource == resource or effect.resource.startswith(within)
+    )
+
+
+def _wrong(bulk: Mapping[str, Any], landed: Counter[str]) -> Iterator[tuple[str, list[str]]]:
+    given, filtered = set(bulk["input"]), set(bulk.get("filtered", ()))
+    letters = Counter(bulk.get("skipped", ()))
+    skipped = set(letters)
+    yield "has what was not its input", sorted(set(landed) - given)
+    yield "has something twice", sorted(key for key, count in landed.items() if count > 1)
+    yield "has what it recorded as skipped", sorted(skipped & set(landed))
+    yield "has what was to be left out", sorted(filtered & set(landed))
     yield "skipped what was not its input", sorted(skipped - given)
+    yield "recorded something twice as skipped", sorted(key for key, count in letters.items() if count > 1)
+    yield "was given up for no reason of its own, in runs", [str(run) for run in bulk.get("given_up", ())]
+    if "skippable" in bulk:
+        yield "skipped what nothing was wrong with", sorted(skipped - set(bulk["skippable"]))
     if bulk.get("finished", True):
-        yield "is finished and lacks part of its input", sorted(given - skipped - set(counts))
+        yield "is finished and lacks part of its input", sorted(given - filtered - skipped - set(landed))
+
+
+def _miscounted(bulk: Mapping[str, Any], landed: Counter[str]) -> Iterator[str]:
+    counts = bulk.get("counts")
+    if counts is None:
+        return
+    read, written, filtered, skipped = (counts.get(name, 0) for name in _COUNTED)
+    if read != written + filtered + skipped:
+        yield f"counted {read} as read, and {written} + {filtered} + {skipped} as written, filtered and skipped"
+    if written != landed.total():
+        yield f"counted {written} as written, and {landed.total()} are there"
+    if skipped != len(bulk.get("skipped", ())):
+        yield f"counted {skipped} as skipped, and {len(bulk.get('skipped', ()))} are on record"
+    if bulk.get("finished", True) and read != len(bulk["input"]):
+        yield f"is finished, and counted {read} of {len(bulk['input'])} as read"
+    for told in bulk.get("totals", ()):
+        if any(told.get(name, 0) != counts.get(name, 0) for name in _COUNTED):
+            yield f"told of {_spelled(told)}, and its chunks have counted {_spelled(counts)}"
+
+
+def _spelled(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{counts.get(name, 0)} {name}" for name in _COUNTED)
 
 
 def _some(keys: Iterable[str], most: int = 5) -> str:

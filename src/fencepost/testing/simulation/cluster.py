@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
-from sqlalchemy import event
+from sqlalchemy import Engine, QueuePool, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
 from fencepost.core.events import Event
@@ -23,6 +23,7 @@ from fencepost.engine.engines import engine_of
 from fencepost.engine.invoke import invoke
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.node import Node, NodeSettings
+from fencepost.engine.operations import Operations
 from fencepost.engine.requesting import on_record
 from fencepost.engine.runners.outcome import Outcome
 from fencepost.engine.runners.thread import ThreadRunner
@@ -34,14 +35,15 @@ from fencepost.ledger.jobs import register
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.schedule_rows import NewSchedule
 from fencepost.proof.history import History
+from fencepost.testing.simulation.bulk import Stage, declare_load
 from fencepost.testing.simulation.connections import Server, SimDialect
 from fencepost.testing.simulation.hub import Hub, Process
 from fencepost.testing.simulation.jobs import Floor, jobs_on
 from fencepost.testing.simulation.lease_stores import ForgetfulStore, Way
-from fencepost.testing.simulation.ledger_file import LedgerFile
+from fencepost.testing.simulation.ledger_file import SimFile, effects_file
 from fencepost.testing.simulation.runtime import Clock, SimRuntime, StoreRuntime
-from fencepost.testing.simulation.scenario import Scenario
-from fencepost.testing.simulation.weather import EFFECTS, GATE, LEASES, Weather
+from fencepost.testing.simulation.scenario import LOAD, Scenario
+from fencepost.testing.simulation.weather import EFFECTS, ELSEWHERE, GATE, LEASES, Weather
 
 OPERATOR = -1
 _SLOTS = 3
@@ -70,7 +72,7 @@ class Place:
 class Cluster:
     """Everything that is simulated."""
 
-    def __init__(self, plan: Scenario, file: LedgerFile) -> None:
+    def __init__(self, plan: Scenario, file: SimFile) -> None:
         self.plan = plan
         self.hub = hub = Hub(plan.seed)
         self.history = History()
@@ -78,6 +80,7 @@ class Cluster:
         self.events: Counter[str] = Counter()
         self.told: list[tuple[float, str, Event]] = []
         self.server = Server(hub, file, self.weather, latency_s=plan.latency_s, timeout_s=plan.ttl_s / 3)
+        self.elsewhere = self._server_elsewhere()
         self.store_clock = Clock(hub)
         world = Process("world", 0)
         self.store_runtime = StoreRuntime(hub, world, self.store_clock)
@@ -92,6 +95,24 @@ class Cluster:
         self._url = f"{file.url}?call_timeout={plan.ttl_s / 3:.3f}s"
         self.desk = self.ledger_of(SimRuntime(hub, Process("operator", 99), Clock(hub)), OPERATOR)
 
+    @property
+    def servers(self) -> dict[str, Server]:
+        """The databases, by the names that the weather has for them."""
+        return {each.name: each for each in (self.server, self.elsewhere) if each is not None}
+
+    def _server_elsewhere(self) -> Server | None:
+        """Return the database that bulk work is done in, if it is not the ledger's; the input is there."""
+        plan = self.plan
+        if plan.bulk is None:
+            return None
+        if not plan.bulk.is_far:
+            self.server.file.fill(plan.bulk.keys)
+            return None
+        file = effects_file()
+        file.empty()
+        file.fill(plan.bulk.keys)
+        return Server(self.hub, file, self.weather, latency_s=plan.latency_s, timeout_s=plan.ttl_s / 3, name=ELSEWHERE)
+
     # -- processes ---------------------------------------------------------------------------------------------------
 
     def boot(self, place: Place) -> None:
@@ -100,9 +121,14 @@ class Cluster:
             return
         place.lives += 1
         place.process = process = Process(f"node{place.slot}.{place.lives}", 100 * (place.slot + 1) + place.lives)
-        process.on_death.append(lambda: self.server.drop_all(process))
+        process.on_death.append(lambda: self.drop_all(process))
         runtime = SimRuntime(self.hub, process, place.clock)
         self.hub.spawn(process, "main", lambda: self._main(place, runtime))
+
+    def drop_all(self, process: Process | None = None) -> None:
+        """Abort the connections of one process, or of everybody."""
+        for server in self.servers.values():
+            server.drop_all(process)
 
     def kill(self, place: Place) -> None:
         """End the process in the middle of whatever it does."""
@@ -159,9 +185,14 @@ class Cluster:
         plan = self.plan
         floor = Floor(self.hub, runtime.process, self.history, runtime.sleep)
         names = (*plan.jobs, "late") if place.generation else plan.jobs
-        jobs = jobs_on(floor, names)
+        jobs = jobs_on(floor, [name for name in names if name != LOAD])
         ledger = self.ledger_of(runtime, place.slot)
-        self._open_engine(ledger, runtime.process, place.slot)
+        self._open_engine(engine_of(ledger), self.server, runtime.process, place.slot)
+        far = self._engine_elsewhere(runtime.process, place.slot)
+        if plan.bulk is not None:
+            wake = partial(_wake, place)
+            stage = Stage(jobs, ledger, place.generation, Operations(ledger), wake)
+            declare_load(stage, plan.bulk, floor, far)
         publish(ledger, jobs, place.generation)
         locks = self._locks(self.leases, LEASES, place, runtime)
         gate = None if self.gate is None else self._locks(self.gate, GATE, place, runtime)
@@ -170,6 +201,8 @@ class Cluster:
             for each in (locks, gate):
                 if each is not None:
                     each.close()
+            if far is not None:
+                far.dispose()
             ledger.close()
 
         place.close = close
@@ -229,20 +262,31 @@ class Cluster:
             way, runtime=runtime, holder=runtime.process.name, observers=[partial(self._emit, runtime.process)]
         )
 
-    def _open_engine(self, ledger: Ledger, process: Process, slot: int) -> None:
-        """Let SQLAlchemy reach the server too, and connect once while nobody can interrupt: it holds a real lock."""
-        engine = engine_of(ledger)
-        event.listen(engine, "do_connect", lambda *_: self.server.connect(process, slot, EFFECTS))
-        self.server.is_instant = True
+    def _engine_elsewhere(self, process: Process, slot: int) -> Engine | None:
+        if self.elsewhere is None:
+            return None
+        engine = create_engine(self.elsewhere.file.url, poolclass=QueuePool, pool_size=1, max_overflow=100)
+        self._open_engine(engine, self.elsewhere, process, slot)
+        return engine
+
+    def _open_engine(self, engine: Engine, server: Server, process: Process, slot: int) -> None:
+        """Let SQLAlchemy reach a server too, and connect once while nobody can interrupt: it holds a real lock."""
+        event.listen(engine, "do_connect", lambda *_: server.connect(process, slot, EFFECTS))
+        server.is_instant = True
         try:
             with engine.connect():
                 pass
         finally:
-            self.server.is_instant = False
+            server.is_instant = False
 
     def _emit(self, process: Process, told: Event) -> None:
         self.events[str(told.what)] += 1
         self.told.append((self.hub.now, process.name, told))
+
+
+def _wake(place: Place) -> None:
+    if place.node is not None:
+        place.node.wake()
 
 
 def publish(ledger: Ledger, jobs: Jobs, generation: int) -> None:

@@ -161,7 +161,7 @@ def _report(tally: Tally, took_s: float) -> None:
         print(file=sys.stderr)
     counts = tally.counts
     print(f"{tally.seeds} seeds in {took_s:.1f} s ({tally.seeds / max(took_s, 1e-9):.1f} per second)")
-    whats = ("runs", "attempts", "effects", "takeovers", "statements", "switches")
+    whats = ("runs", "attempts", "effects", "takeovers", "statements", "switches", "bulk items", "bulk chunks")
     print("  " + ", ".join(f"{counts[what]} {what}" for what in whats))
     faults = {kind: counts[f"fault: {kind}"] for kind in FAULTS}
     print(f"  {sum(faults.values())} faults: " + ", ".join(f"{count} {kind}" for kind, count in faults.items()))

@@ -19,7 +19,7 @@ from fencepost.ledger.dialects.dialect import Parameters
 from fencepost.ledger.dialects.sqlite import FileReplacedError, SqliteDialect
 from fencepost.ledger.urls import LedgerUrl
 from fencepost.testing.simulation.hub import Hub, Process, Task
-from fencepost.testing.simulation.ledger_file import LedgerFile
+from fencepost.testing.simulation.ledger_file import SimFile
 from fencepost.testing.simulation.runtime import SimRuntime
 from fencepost.testing.simulation.weather import AFTER, BEFORE, BEGIN, COMMIT, LATE, LEDGER, SLOW, STALL, Shot, Weather
 
@@ -29,10 +29,13 @@ _COMPILED: dict[Any, Any] = {}
 
 
 class Server:
-    """The file as a server that processes talk to."""
+    """A file as a server that processes talk to. `name` is what the weather knows it by."""
 
-    def __init__(self, hub: Hub, file: LedgerFile, weather: Weather, *, latency_s: float, timeout_s: float) -> None:
+    def __init__(
+        self, hub: Hub, file: SimFile, weather: Weather, *, latency_s: float, timeout_s: float, name: str = LEDGER
+    ) -> None:
         self.hub = hub
+        self.name = name
         self.file = file
         self.weather = weather
         self.latency_s = latency_s
@@ -45,7 +48,7 @@ class Server:
     def connect(self, process: Process, slot: int, use: str = LEDGER) -> SimConnection:
         """Let a process connect. `use` tells what jobs write from what the engine does."""
         self.pass_time()
-        if self.weather.is_away(slot, LEDGER):
+        if self.weather.is_away(slot, self.name):
             self.hang()
             raise _broken()
         connection = SimConnection.__new__(SimConnection)
@@ -191,7 +194,7 @@ class SimConnection(sqlite3.Connection):
 
     def _travel(self, shot: Shot | None) -> None:
         server = self.server
-        if server.weather.is_away(self.slot, LEDGER):
+        if server.weather.is_away(self.slot, server.name):
             self.abort()
             server.hang()
             raise _broken()

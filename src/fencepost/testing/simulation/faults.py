@@ -10,7 +10,7 @@ from fencepost.proof.history import Kind
 from fencepost.testing.simulation.cluster import Cluster, Place
 from fencepost.testing.simulation.operators import Operators
 from fencepost.testing.simulation.scenario import Fault
-from fencepost.testing.simulation.weather import LEDGER, Shot
+from fencepost.testing.simulation.weather import Shot
 
 
 class Faults:
@@ -114,8 +114,8 @@ class Faults:
         weather, stores = self._cluster.weather, fault.word.split()
         for store in stores:
             weather.cut(slot, store)
-            if store == LEDGER:
-                self._cluster.server.drop_all(slot=slot)
+            if store in self._cluster.servers:
+                self._cluster.servers[store].drop_all(slot=slot)
         self._hub.wait(fault.length_s)
         if not self._is_over:
             for store in stores:

@@ -72,6 +72,18 @@ class Floor:
         self._history.end(call, self._hub.now, Kind.OK, what, node, **about)
         return True
 
+    def offer(self, run: Run, *, resource: str, key: str) -> None:
+        """Note that an effect is on its way, in a transaction of which only others know how it ends."""
+        self._history.invoke(
+            self._hub.now,
+            "write",
+            self._process.name,
+            name=resource,
+            token=run.token,
+            grant=run.fencing.grant_id,
+            detail={"key": key},
+        )
+
     def _note(self, what: str, run: Run) -> None:
         detail = {"job": run.job, "attempt": run.attempt, "key": work_key(run)}
         self._history.note(self._hub.now, what, self._process.name, name=str(run.id), token=run.token, detail=detail)

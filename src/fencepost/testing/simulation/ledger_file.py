@@ -1,8 +1,9 @@
-"""The real SQLite file that simulations of one process use one after the other.
+"""The real SQLite files that simulations of one process use one after the other: the ledger, and one for effects alone.
 
-It lies in memory where the system has a place for that (``/dev/shm``), is migrated once, and emptied between two
+They lie in memory where the system has a place for that (``/dev/shm``), are migrated once, and emptied between two
 simulations; connections and their prepared statements are kept. Two triggers write down every change of a run's state
-in the order of commits. One table takes the effects of jobs, and with each whose run it was at that moment.
+in the order of commits. One table takes the effects of jobs, and with each whose run it was at that moment; one has the
+input of bulk work.
 """
 
 from __future__ import annotations
@@ -12,18 +13,23 @@ import os
 import shutil
 import sqlite3
 import tempfile
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from fencepost.effects.installing import install, open_database
 from fencepost.ledger.ledger import open_ledger
 from fencepost.threaded import ThreadedRuntime
 
 _FIXED = ("fencepost_version", "fencepost_identity")
 _IDENTITY = "5eed" * 8
-_EXTRA = """
+_EFFECTS = """
 CREATE TABLE sim_effect (
   id INTEGER PRIMARY KEY AUTOINCREMENT, resource TEXT NOT NULL, key TEXT NOT NULL, token INTEGER NOT NULL,
-  grant_id TEXT NOT NULL, run_id INTEGER, holder_token INTEGER
+  grant_id TEXT NOT NULL, run_id INTEGER, holder_token INTEGER, CHECK (token >= 0)
 );
+CREATE TABLE sim_input (id INTEGER PRIMARY KEY, is_settled INTEGER NOT NULL DEFAULT 0);
+"""
+_EXTRA = """
 CREATE TABLE sim_transition (
   id INTEGER PRIMARY KEY AUTOINCREMENT, run_id INTEGER NOT NULL, before TEXT, after TEXT NOT NULL, token INTEGER
 );
@@ -41,18 +47,18 @@ END;
 """
 
 
-class LedgerFile:
-    """The file, and connections to it that nobody uses at the moment."""
+class SimFile:
+    """A file, and connections to it that nobody uses at the moment."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         place = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
         parent = place if os.access(place, os.W_OK) else None
         self._folder = Path(tempfile.mkdtemp(prefix="fencepost-simulation-", dir=parent))
         self._process_id = os.getpid()
         atexit.register(self.remove)
-        self.path = self._folder / "ledger.db"
+        self.path = self._folder / f"{name}.db"
         self._idle: list[sqlite3.Connection] = []
-        self._migrate()
+        self._make()
         keeper = self.open()
         self._tables = [
             row[0]
@@ -68,7 +74,7 @@ class LedgerFile:
 
     @property
     def url(self) -> str:
-        """The ledger's URL."""
+        """Its URL."""
         return f"sqlite:///{self.path}"
 
     def take(self) -> sqlite3.Connection:
@@ -89,7 +95,7 @@ class LedgerFile:
         return connection
 
     def empty(self) -> None:
-        """Make it as it was."""
+        """Make it as it was when it was new."""
         connection = self.take()
         connection.execute("BEGIN IMMEDIATE")
         for table in self._tables:
@@ -98,17 +104,21 @@ class LedgerFile:
                 marks = ", ".join("?" * len(row))
                 connection.execute(f"INSERT INTO {table} VALUES ({marks})", row)  # noqa: S608 - as above
         connection.execute("DELETE FROM sqlite_sequence")
-        connection.execute("UPDATE fencepost_identity SET id = ?", (_IDENTITY,))
+        self._put_right(connection)
         connection.execute("COMMIT")
         self.give_back(connection)
 
-    def _migrate(self) -> None:
-        ledger = open_ledger(f"sqlite:///{self.path}", ThreadedRuntime())
-        ledger.migrate()
-        ledger.close()
-        connection = self.open()
-        connection.executescript(_EXTRA)
-        connection.close()
+    def fill(self, keys: Iterable[int]) -> None:
+        """Put these into the input of bulk work."""
+        connection = self.take()
+        connection.executemany("INSERT INTO sim_input (id) VALUES (?)", [(key,) for key in keys])
+        self.give_back(connection)
+
+    def _make(self) -> None:
+        raise NotImplementedError
+
+    def _put_right(self, connection: sqlite3.Connection) -> None:
+        """Set what is drawn anew in each file."""
 
     def remove(self) -> None:
         """Remove the file, unless it is a parent's."""
@@ -116,19 +126,61 @@ class LedgerFile:
             shutil.rmtree(self._folder, ignore_errors=True)
 
 
-_files: dict[int, LedgerFile] = {}
+class LedgerFile(SimFile):
+    """The ledger."""
+
+    def __init__(self) -> None:
+        super().__init__("ledger")
+
+    def _make(self) -> None:
+        ledger = open_ledger(self.url, ThreadedRuntime())
+        ledger.migrate()
+        ledger.close()
+        connection = self.open()
+        connection.executescript(_EFFECTS + _EXTRA)
+        connection.close()
+
+    def _put_right(self, connection: sqlite3.Connection) -> None:
+        connection.execute("UPDATE fencepost_identity SET id = ?", (_IDENTITY,))
 
 
-def ledger_file() -> LedgerFile:
-    """Return this process's file."""
-    found = _files.get(os.getpid())
+class EffectsFile(SimFile):
+    """Another database than the ledger, with the tables of effects."""
+
+    def __init__(self) -> None:
+        super().__init__("effects")
+
+    def _make(self) -> None:
+        database = open_database(self.url, ThreadedRuntime())
+        install(database)
+        database.close()
+        connection = self.open()
+        connection.executescript(_EFFECTS)
+        connection.close()
+
+
+_files: dict[tuple[int, Callable[[], SimFile]], SimFile] = {}
+
+
+def ledger_file() -> SimFile:
+    """Return this process's ledger."""
+    return _file(LedgerFile)
+
+
+def effects_file() -> SimFile:
+    """Return this process's file for effects alone."""
+    return _file(EffectsFile)
+
+
+def _file(kind: Callable[[], SimFile]) -> SimFile:
+    key = os.getpid(), kind
+    found = _files.get(key)
     if found is None:
-        found = _files[os.getpid()] = LedgerFile()
+        found = _files[key] = kind()
     return found
 
 
-def remove_file() -> None:
-    """Remove this process's file, if there is one."""
-    found = _files.pop(os.getpid(), None)
-    if found is not None:
-        found.remove()
+def remove_files() -> None:
+    """Remove this process's files, if there are any."""
+    for key in [key for key in _files if key[0] == os.getpid()]:
+        _files.pop(key).remove()

@@ -9,7 +9,9 @@ from typing import Any
 from fencepost.engine.operations import Operations
 from fencepost.errors import DuplicateRequest, FencepostError, LedgerUnavailable
 from fencepost.proof.history import Kind
+from fencepost.testing.simulation.bulk import params_of
 from fencepost.testing.simulation.cluster import Cluster
+from fencepost.testing.simulation.scenario import LOAD
 
 _BY = "ann"
 _ACCOUNTS = ("a", "b")
@@ -30,14 +32,17 @@ class Operators:
             self._at(at, partial(self._ask, "account", f"key-{number // 2}", {"account": account}))
             if number % 2:
                 self._at(at + 0.01, partial(self._ask, "account", f"key-{number // 2}", {"account": account}))
+        bulk = self._cluster.plan.bulk
+        if bulk is not None:
+            for number, at in enumerate(bulk.asked):
+                self._at(at, partial(self._ask, LOAD, f"load-{number}", params_of(bulk, f"asked {number}")))
 
     def press(self, word: str, job: str, number: int) -> None:
         """Do one thing, on a task of the caller."""
         try:
             match word:
-                case "trigger":
-                    params = {"account": _ACCOUNTS[number % 2]} if job == "account" else {}
-                    self._operations.trigger(job, params, by=_BY, again=number == 0)
+                case "trigger" if not self._is_used_up(job):
+                    self._operations.trigger(job, self._params(job, number), by=_BY, again=number == 0)
                 case "cancel":
                     self._of_newest(job, ("queued", "running", "waiting"), number, self._operations.cancel)
                 case "retry":
@@ -48,6 +53,16 @@ class Operators:
             return
         except FencepostError:
             return
+
+    def _is_used_up(self, job: str) -> bool:
+        """Whether the input of a job is not there a second time."""
+        bulk = self._cluster.plan.bulk
+        return job == LOAD and bulk is not None and bulk.is_settling
+
+    def _params(self, job: str, number: int) -> dict[str, Any]:
+        if job == LOAD and self._cluster.plan.bulk is not None:
+            return params_of(self._cluster.plan.bulk, f"triggered at {self._hub.now:.6f}")
+        return {"account": _ACCOUNTS[number % 2]} if job == "account" else {}
 
     def let_go(self, job: str) -> None:
         """Resume a schedule, until that was answered."""

@@ -13,16 +13,17 @@ from dataclasses import dataclass, field, replace
 
 from fencepost.core.events import Event
 from fencepost.proof.checkers import check_all
-from fencepost.proof.evidence import Due, Effect, Evidence, Timing, Transition, Violation
+from fencepost.proof.evidence import Due, Effect, Evidence, JobRules, Timing, Transition, Violation
 from fencepost.proof.oracle import dues, every_us
 from fencepost.proof.reading import read_ledger
+from fencepost.testing.simulation.bulk import load_rules, told
 from fencepost.testing.simulation.cluster import Cluster
 from fencepost.testing.simulation.faults import Faults
 from fencepost.testing.simulation.jobs import EVERY_S, job_rules
 from fencepost.testing.simulation.ledger_file import ledger_file
 from fencepost.testing.simulation.operators import Operators
 from fencepost.testing.simulation.runtime import EPOCH_US
-from fencepost.testing.simulation.scenario import Fault, Scenario, scenario
+from fencepost.testing.simulation.scenario import LOAD, LOAD_EVERY_S, Fault, Scenario, scenario
 
 _LAST_GRACE_S = 5.0  # longer than any job takes: nobody is to be lost in the end
 
@@ -110,7 +111,7 @@ def _lived(cluster: Cluster) -> Evidence:
         return _evidence(cluster, quiet_from, ended_at)
     finally:
         hub.over()
-        cluster.server.drop_all()
+        cluster.drop_all()
 
 
 def _calm_down(cluster: Cluster, going_wrong: Faults) -> float:
@@ -134,8 +135,7 @@ def _evidence(cluster: Cluster, quiet_from: float, ended_at: float) -> Evidence:
     plan = cluster.plan
     cluster.server.is_instant = True
     runs, attempts = read_ledger(cluster.desk)
-    connection = cluster.server.file.take()
-    try:
+    with _looking(cluster) as (connection, elsewhere):
         stepped_s = sum(abs(fault.amount) for fault in plan.faults if fault.kind == "clock step")
         return Evidence(
             history=cluster.history,
@@ -147,13 +147,8 @@ def _evidence(cluster: Cluster, quiet_from: float, ended_at: float) -> Evidence:
                 Transition(*row)
                 for row in connection.execute("SELECT run_id, before, after, token FROM sim_transition ORDER BY id")
             ),
-            effects=tuple(
-                Effect(*row)
-                for row in connection.execute(
-                    "SELECT resource, key, token, grant_id, run_id FROM sim_effect ORDER BY id"
-                )
-            ),
-            jobs=job_rules((*plan.jobs, "late")),
+            effects=tuple(_effects(connection)) + (() if elsewhere is connection else tuple(_effects(elsewhere))),
+            jobs=_rules(plan),
             wall_us_at_0=EPOCH_US + cluster.store_clock.off_us,
             tokens_are_durable=plan.gate != "forgetful",
             notes={
@@ -164,10 +159,31 @@ def _evidence(cluster: Cluster, quiet_from: float, ended_at: float) -> Evidence:
                 "seed": plan.seed,
                 "effects_of": {"pay": "job:pay"},
                 "stale": connection.execute(_STALE).fetchall(),
+                "bulk": [] if plan.bulk is None else told(plan.bulk, connection, elsewhere),
             },
         )
+
+
+@contextmanager
+def _looking(cluster: Cluster) -> Iterator[tuple[sqlite3.Connection, sqlite3.Connection]]:
+    """Open the ledger and the database of bulk work, which may be the same, to look at them."""
+    files = [server.file for server in cluster.servers.values()]
+    opened = [file.take() for file in files]
+    try:
+        yield opened[0], opened[-1]
     finally:
-        cluster.server.file.give_back(connection)
+        for file, connection in zip(files, opened, strict=True):
+            file.give_back(connection)
+
+
+def _effects(connection: sqlite3.Connection) -> Iterator[Effect]:
+    rows = connection.execute("SELECT resource, key, token, grant_id, run_id FROM sim_effect ORDER BY id")
+    return (Effect(*row) for row in rows)
+
+
+def _rules(plan: Scenario) -> dict[str, JobRules]:
+    rules = job_rules((*(name for name in plan.jobs if name != LOAD), "late"))
+    return rules if plan.bulk is None else rules | load_rules()
 
 
 def _nodes_ended(connection: sqlite3.Connection) -> dict[str, int]:
@@ -181,7 +197,8 @@ def _due(cluster: Cluster, connection: sqlite3.Connection, ended_at: float) -> l
     found: list[Due] = []
     rows = connection.execute("SELECT id, job, created_at FROM fencepost_schedule ORDER BY id").fetchall()
     for schedule, job, made_us in rows:
-        found += dues(schedule, job, every_us(EVERY_S[job], after_us=made_us, until_us=until_us))
+        every_s = LOAD_EVERY_S if job == LOAD else EVERY_S[job]
+        found += dues(schedule, job, every_us(every_s, after_us=made_us, until_us=until_us))
     return found
 
 
@@ -207,17 +224,23 @@ def _unexpected(cluster: Cluster) -> list[Violation]:
 
 def _counts(cluster: Cluster, evidence: Evidence) -> Counter[str]:
     counts = Counter({"runs": len(evidence.runs), "attempts": len(evidence.attempts), "switches": cluster.hub.switches})
-    counts["statements"] = cluster.server.statements
+    counts["statements"] = _statements(cluster)
     counts["takeovers"] = cluster.events["node died"]
     counts["effects"] = len(evidence.effects)
+    counts["bulk items"] = sum(bulk["counts"].get("read", 0) for bulk in evidence.notes["bulk"])
+    counts["bulk chunks"] = sum(bulk["counts"].get("chunks", 0) for bulk in evidence.notes["bulk"])
     for fault in cluster.plan.faults:
         counts[f"fault: {fault.kind}"] += 1
     return counts
+
+
+def _statements(cluster: Cluster) -> int:
+    return sum(server.statements for server in cluster.servers.values())
 
 
 def _trace_hash(cluster: Cluster, evidence: Evidence) -> str:
     digest = hashlib.sha256(evidence.history.fingerprint().encode())
     for part in (evidence.runs, evidence.attempts, evidence.transitions, evidence.effects):
         digest.update(repr(part).encode())
-    digest.update(json.dumps([cluster.hub.switches, cluster.server.statements, cluster.hub.now]).encode())
+    digest.update(json.dumps([cluster.hub.switches, _statements(cluster), cluster.hub.now]).encode())
     return digest.hexdigest()[:16]

@@ -16,6 +16,7 @@ from fencepost.testing.simulation.weather import (
     BEGIN,
     COMMIT,
     EFFECTS,
+    ELSEWHERE,
     GATE,
     LATE,
     LEASES,
@@ -26,6 +27,9 @@ from fencepost.testing.simulation.weather import (
 
 FIRST_FAULT_AT = 1.5
 JOBS = ("beat", "line", "pay", "post", "swap", "account")
+LOAD = "load"  # the bulk job, which some clusters have
+LOAD_EVERY_S = 5.0
+_ONE_IN = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +55,35 @@ class Fault:
 
 
 @dataclass(frozen=True, slots=True)
+class BulkWork:
+    """The bulk work of a cluster: the keys of its input, what becomes of some of them, and how it is done.
+
+    `is_far`: in another database than the ledger's. `is_settling`: what was written does not come up again when it is
+    asked for. `asked` is when somebody asks for it. `unprocessable` and `unwritable` are to be put aside.
+    """
+
+    keys: tuple[int, ...]
+    filtered: frozenset[int]
+    unprocessable: frozenset[int]
+    unwritable: frozenset[int]
+    chunk: int
+    partitions: int
+    over: str
+    skip_limit: int
+    read_ahead: int
+    pace_s: float
+    asked: tuple[float, ...]
+    is_far: bool
+    is_settling: bool
+    is_scheduled: bool
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether more is to be put aside than it may."""
+        return len(self.unprocessable | self.unwritable) > self.skip_limit
+
+
+@dataclass(frozen=True, slots=True)
 class Scenario:
     """One cluster."""
 
@@ -66,6 +99,7 @@ class Scenario:
     requests: tuple[float, ...]
     faults_until: float
     faults: tuple[Fault, ...]
+    bulk: BulkWork | None = None
 
     @property
     def is_blind(self) -> bool:
@@ -80,8 +114,11 @@ def scenario(seed: int, *, kinds: frozenset[str] | None = None) -> Scenario:
     nodes = dice.choice((2, 2, 2, 3))
     gate = dice.choice(("", "", "memory", "forgetful"))
     jobs = (*sorted(dice.sample(JOBS[:5], 2)), "account")
+    bulk = bulk_work(seed)
+    if bulk is not None:
+        jobs = (jobs[0], "account", LOAD)
     faults_until = FIRST_FAULT_AT + 4 * ttl_s
-    drawn = Drawing(dice, nodes=nodes, ttl_s=ttl_s, until=faults_until, gate=gate, jobs=jobs).faults()
+    drawn = Drawing(dice, nodes=nodes, ttl_s=ttl_s, until=faults_until, gate=gate, jobs=jobs, bulk=bulk).faults()
     return Scenario(
         seed=seed,
         nodes=nodes,
@@ -95,6 +132,34 @@ def scenario(seed: int, *, kinds: frozenset[str] | None = None) -> Scenario:
         requests=tuple(sorted(dice.uniform(0.5, faults_until) for _ in range(dice.randint(2, 5)))),
         faults_until=faults_until,
         faults=tuple(fault for fault in drawn if kinds is None or fault.kind in kinds),
+        bulk=bulk,
+    )
+
+
+def bulk_work(seed: int) -> BulkWork | None:
+    """Draw the bulk work of a seed's cluster; most have none."""
+    if seed % _ONE_IN != 1:
+        return None
+    dice = Random(f"bulk {seed}")
+    keys = tuple(sorted(dice.sample(range(1, 100), dice.randint(6, 18))))
+    odd = dice.sample(keys, 4)
+    is_scheduled = dice.random() < 0.3
+    is_settling = not is_scheduled and dice.random() < 0.5
+    return BulkWork(
+        keys=keys,
+        filtered=frozenset(odd[:1]),
+        unprocessable=frozenset(odd[1 : dice.randint(1, 3)]),
+        unwritable=frozenset(odd[3 : dice.randint(3, 4)]),
+        chunk=dice.randint(2, 4),
+        partitions=dice.choice((1, 2, 3)),
+        over=dice.choice(("nodes", "nodes", "nodes", "threads")),
+        skip_limit=dice.choice((1, 5, 5, 5)),
+        read_ahead=dice.choice((0, 1)),
+        pace_s=dice.choice((0.03, 0.12)),
+        asked=() if is_scheduled else tuple(dice.uniform(0.8, 4.0) for _ in range(1 if is_settling else 2)),
+        is_far=dice.random() < 0.5,
+        is_settling=is_settling,
+        is_scheduled=is_scheduled,
     )
 
 
@@ -102,7 +167,15 @@ class Drawing:
     """Draws the faults of one seed."""
 
     def __init__(
-        self, dice: Random, *, nodes: int, ttl_s: float, until: float, gate: str, jobs: tuple[str, ...]
+        self,
+        dice: Random,
+        *,
+        nodes: int,
+        ttl_s: float,
+        until: float,
+        gate: str,
+        jobs: tuple[str, ...],
+        bulk: BulkWork | None = None,
     ) -> None:
         self._dice = dice
         self._nodes = nodes
@@ -110,6 +183,8 @@ class Drawing:
         self._until = until
         self._gate = gate
         self._jobs = jobs
+        self._bulk = bulk
+        self._places = (LEDGER, LEDGER, ELSEWHERE) if bulk is not None and bulk.is_far else (LEDGER, LEDGER)
 
     def faults(self) -> list[Fault]:
         """Return a few faults, in the order of their times."""
@@ -123,7 +198,8 @@ class Drawing:
         return self._dice.randrange(self._nodes)
 
     def _store(self) -> str:
-        return self._dice.choice((LEDGER, LEDGER, EFFECTS, LEASES, *([GATE] if self._gate else [])))
+        effects = [EFFECTS] if self._bulk is None else [EFFECTS, EFFECTS, EFFECTS]
+        return self._dice.choice([LEDGER, LEDGER, *effects, LEASES, *([GATE] if self._gate else [])])
 
     def kill(self, at: float) -> Fault:
         return Fault(at, "kill", self._slot(), length_s=self._dice.choice((0.05, 0.5, 1.5)) * self._ttl_s)
@@ -153,11 +229,11 @@ class Drawing:
         return Fault(at, "stall", self._slot(), length_s=self._dice.choice((1.1, 1.4, 2.0)) * self._ttl_s, word=word)
 
     def outage(self, at: float) -> Fault:
-        word = self._dice.choice((LEDGER, LEDGER, LEASES, f"{LEDGER} {LEASES}"))
+        word = self._dice.choice((*self._places, LEASES, f"{LEDGER} {LEASES}"))
         return Fault(at, "outage", word=word, length_s=self._dice.choice((0.2, 0.6, 1.1, 1.6)) * self._ttl_s)
 
     def cut(self, at: float) -> Fault:
-        word = self._dice.choice((LEDGER, LEASES, f"{LEDGER} {LEASES}"))
+        word = self._dice.choice((*self._places[1:], LEASES, f"{LEDGER} {LEASES}"))
         return Fault(at, "cut", self._slot(), word=word, length_s=self._dice.choice((0.4, 1.1, 1.6, 2.2)) * self._ttl_s)
 
     def forget(self, at: float) -> Fault | None:
@@ -172,7 +248,7 @@ class Drawing:
     def press(self, at: float) -> Fault:
         word = self._dice.choice(("trigger", "cancel", "cancel", "retry", "hold"))
         length_s = self._dice.choice((0.5, 2.5)) if word == "hold" else 0.0
-        scheduled = [job for job in self._jobs if job != "account"]
+        scheduled = [job for job in self._jobs if job not in ("account", LOAD)]
         job = self._dice.choice(scheduled if word == "hold" else self._jobs)
         return Fault(at, "operator", word=f"{word} {job}", length_s=length_s, amount=float(self._dice.randrange(3)))
 

@@ -17,7 +17,8 @@ from collections import deque
 from dataclasses import dataclass
 
 LEDGER, LEASES, GATE = "ledger", "leases", "gate"
-EFFECTS = "effects"  # what jobs write to the ledger's database in transactions of their own
+EFFECTS = "effects"  # what jobs write in transactions of their own, to the ledger's database or elsewhere
+ELSEWHERE = "elsewhere"  # another database, which bulk work reads from and writes to
 BEFORE, AFTER, LATE, SLOW, STALL = "before", "after", "late", "slow", "stall"
 BEGIN, COMMIT = "begin", "commit"
 
