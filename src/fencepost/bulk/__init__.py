@@ -7,9 +7,13 @@
 Declared by ``@app.bulk``; see docs/bulk.md.
 """
 
+from fencepost.bulk.readers.csv_file import csv_file
+from fencepost.bulk.readers.iterable import iterable
+from fencepost.bulk.readers.json_lines import json_lines
 from fencepost.bulk.readers.keyset import keyset
+from fencepost.bulk.readers.parquet import parquet
 from fencepost.bulk.writers.copying import copy
 from fencepost.bulk.writers.many import executemany
 from fencepost.bulk.writers.unnesting import unnest
 
-__all__ = ["copy", "executemany", "keyset", "unnest"]
+__all__ = ["copy", "csv_file", "executemany", "iterable", "json_lines", "keyset", "parquet", "unnest"]

@@ -1,0 +1,112 @@
+"""Lines of JSON: one value per line, as exports and logs have them.
+
+::
+
+    json_lines("in/orders.jsonl")
+    json_lines("in/orders-*.jsonl.gz")
+
+An item is what `json.loads` makes of a line; an object is a dict. Empty lines are passed over.
+
+**Promises.** A position is a number of bytes at the end of a line. A file is divided into partitions at ends of lines.
+A line that is no JSON, because the file was cut off or otherwise, is `BrokenInput`, with its line, or with its byte
+where a partition begins in the middle of a file and nobody has counted the lines.
+
+**Not promised.** That a number cut off in the middle is noticed at the end of a file: what is left of it is a number.
+Objects and lists that were cut off are.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from fencepost.bulk.reader import Position
+from fencepost.bulk.readers.files import FileReader, Given, Span
+from fencepost.bulk.readers.lines import (
+    LineCursor,
+    Lines,
+    counting,
+    is_packed,
+    line_encoding,
+    line_ends,
+)
+from fencepost.core.texts import beginning
+
+_SHOWN = 60
+
+
+def json_lines(path: Given, *, encoding: str = "utf-8") -> JsonLines:
+    """Read the lines of one file, or of several, each as JSON."""
+    return JsonLines(path, encoding)
+
+
+class Entry(dict[str, Any]):
+    """An object of a line: a dict that also knows its place in a file, as `_place`."""
+
+    __slots__ = ("_place",)
+    _place: tuple[str, int]
+
+
+class JsonLines(FileReader):
+    """Files of JSON lines as they are read."""
+
+    kind = "json_lines"
+
+    def __init__(self, given: Given, encoding: str) -> None:
+        super().__init__(given)
+        self.encoding = line_encoding(encoding)
+
+    def options(self) -> list[Any]:
+        """Return what else decides what a line is."""
+        return [self.encoding]
+
+    def cursor(self, span: Span, after: Position) -> LineCursor:
+        """Open a file at a position."""
+        lines = Lines(span, self.encoding)
+        try:
+            if after is not None:
+                lines.go_to(after)
+        except BaseException:
+            lines.close()
+            raise
+        return LineCursor(lines, _records(lines))
+
+    def divided(self, span: Span, count: int) -> list[Span]:
+        """Divide a file at ends of lines."""
+        if is_packed(span.file) or count < 2:
+            return [span]
+        bounds = [None, *line_ends(span, count), None]
+        offsets = [0, *(each["offset"] for each in bounds if each is not None), span.size]
+        sizes = [upto - after for after, upto in pairwise(offsets)]
+        return [Span(span.file, size, begin, end) for size, (begin, end) in zip(sizes, pairwise(bounds), strict=True)]
+
+    def undivided(self, file: str) -> str | None:
+        """A compressed file is not divided."""
+        return "a compressed file can only be read from its beginning" if is_packed(file) else None
+
+    def counter(self, spans: Sequence[Span]) -> Callable[[Span], float] | None:
+        """Estimate by the first lines."""
+        return counting(self.cursor(max(spans, key=lambda span: span.size), None))
+
+
+def _records(lines: Lines) -> Iterator[Any]:
+    label, counts_lines, offset = lines.label(), lines.counts_lines, lines.offset
+    for text in lines.texts():
+        if not text.isspace():
+            try:
+                item = json.loads(text)
+            except (ValueError, RecursionError) as error:
+                raise lines.broken(_told(text, lines, error), line=lines.line, offset=offset) from None
+            if type(item) is dict:
+                item = Entry(item)
+                item._place = (label, lines.line if counts_lines else offset)
+            yield item
+        offset = lines.offset
+
+
+def _told(text: str, lines: Lines, error: Exception) -> str:
+    if lines.is_cut:
+        return f"the file ends in the middle of a record: {beginning(text, _SHOWN)!r}"
+    return f"this line is no JSON: {error}"
