@@ -38,6 +38,7 @@
     ├── LedgerUnavailable         the outcome is unknown: no answer, or a broken one
     ├── NotInLedger               what was named is not on record
     │   ├── NoSuchJob             no node has registered it
+    │   ├── NoSuchLetter          there is no such dead letter
     │   ├── NoSuchRun             it never was, or was pruned
     │   └── NoSuchSchedule        it never was, or was deleted
     ├── LeaseLost                 you had it, and no longer have the right to act
@@ -307,6 +308,10 @@ class NoSuchJob(NotInLedger):
     def __init__(self, name: str) -> None:
         super().__init__(f"there is no job {name!r} in the ledger; a job is registered when a node that has it starts")
         self.name = name
+
+
+class NoSuchLetter(NotInLedger):
+    """There is no dead letter with this id where the job writes to."""
 
 
 class NoSuchSchedule(NotInLedger):

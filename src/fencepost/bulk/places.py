@@ -35,11 +35,11 @@ def targets_of(bulk: Bulk, ledger: Ledger, *, step: str = "") -> list[Any]:
     for each in steps:
         if each.work is None:
             target = target_beside(each, ledger)
-            found.setdefault(_database_of(target), target)
+            found.setdefault(database_of(target), target)
     return list(found.values())
 
 
-def _database_of(target: Any) -> Any:
+def database_of(target: Any) -> Any:
     """Tell databases from each other, as far as their URLs do."""
     url = getattr(target, "url", None)
     if url is None or not hasattr(url, "get_backend_name"):

@@ -30,6 +30,8 @@ class Act(StrEnum):
     CANCEL_REQUESTED = "cancel requested"
     RUN_RETRIED = "run retried"
     RUN_RELEASED = "run released"
+    LETTERS_DROPPED = "dead letters dropped"
+    BULK_FORGOTTEN = "bulk forgotten"
 
 
 class Entry(NamedTuple):

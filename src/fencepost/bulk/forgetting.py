@@ -1,0 +1,134 @@
+"""What is known of an instance in the databases of its effects: looked at, and forgotten so that it begins anew.
+
+**Forgetting** removes the checkpoints of a step, its plan and its partitions', in one transaction: there is no plan
+without its partitions, and no partition without its plan. The last step goes first, so that what is left if this is
+cut short in the middle (of steps in several databases) is a beginning: it is gone on from, or forgotten next time.
+
+**Not promised.** That effects are undone. What has landed stays, and whoever begins anew reads all of the input again.
+"""
+
+# ruff: noqa: S608 - table names are checked identifiers, all values are parameters
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from fencepost.bulk.checkpoint import Checkpoint, Counts, Kept, partition_name, plan_name
+from fencepost.bulk.instance import instance_name
+from fencepost.bulk.places import target_beside
+from fencepost.bulk.visits import visiting, visitor
+from fencepost.core.identity import fitted
+from fencepost.fence.landing import Landing
+from fencepost.ledger import history
+from fencepost.ledger.history import RunFilter, RunRow
+
+if TYPE_CHECKING:
+    from fencepost.bulk.definition import Bulk, Step
+    from fencepost.fence.writer import Writer
+    from fencepost.ledger.ledger import Ledger
+
+_LIVE = ("queued", "running", "waiting")
+_BATCH = 500
+
+
+@dataclass(frozen=True, slots=True)
+class StepSeen:
+    """A step as its checkpoints tell of it. `plan` is None if it was not begun."""
+
+    name: str
+    shape: str
+    plan: Kept | None
+    partitions: Sequence[Kept | None] = ()
+
+    @property
+    def slices(self) -> Sequence[Mapping[str, Any]]:
+        """What its partitions read."""
+        return () if self.plan is None else self.plan.mark.more.get("slices", ())
+
+    @property
+    def done_by(self) -> int | None:
+        """The run that ended it."""
+        return None if self.plan is None or not self.plan.mark.is_done else self.plan.mark.run
+
+    @property
+    def is_of_other_code(self) -> bool:
+        """Whether the code has changed since, so that it cannot be gone on with."""
+        seen = (self.plan, *self.partitions)
+        return any(each is not None and each.shape != self.shape for each in seen)
+
+    @property
+    def done(self) -> int:
+        """How many partitions are done."""
+        return sum(each is not None and each.mark.is_done for each in self.partitions)
+
+    @property
+    def counts(self) -> Counts:
+        """What became of its items so far."""
+        total = Counts()
+        for each in self.partitions:
+            total = total if each is None else total.plus(each.counts)
+        return total
+
+
+def see(bulk: Bulk, instance: str, ledger: Ledger) -> list[StepSeen]:
+    """Look at each step of an instance, in their order."""
+    writer = visitor(ledger)
+    return [_see(bulk.job, instance, step, target_beside(step, ledger), writer) for step in bulk.steps]
+
+
+def _see(job: str, instance: str, step: Step, target: Any, writer: Writer) -> StepSeen:
+    shape = "work" if step.read is None else step.read.shape
+    with visiting(target) as tx:
+        plan = Checkpoint(plan_name(job, instance, step.name), None, writer).read(tx)
+        count = 0 if plan is None else len(plan.mark.more.get("slices", ()))
+        names = [partition_name(job, instance, step.name, number) for number in range(count)]
+        partitions = [Checkpoint(name, None, writer).read(tx) for name in names]
+    return StepSeen(step.name, shape, plan, partitions)
+
+
+def completed_by(bulk: Bulk, steps: Sequence[StepSeen]) -> int | None:
+    """Return the run that completed an instance; None if it is not complete, or only its decider knows."""
+    return steps[-1].done_by if bulk.decide is None and steps else None
+
+
+def forget(bulk: Bulk, instance: str, ledger: Ledger) -> int:
+    """Remove all checkpoints of an instance; return how many there were. First see that none of its runs is live."""
+    writer = visitor(ledger)
+    return sum(_forget(bulk.job, instance, step, target_beside(step, ledger), writer) for step in reversed(bulk.steps))
+
+
+def _forget(job: str, instance: str, step: Step, target: Any, writer: Writer) -> int:
+    plan_row = plan_name(job, instance, step.name)
+    with visiting(target) as tx:
+        plan = Checkpoint(plan_row, None, writer).read(tx)
+        count = 0 if plan is None else len(plan.mark.more.get("slices", ()))
+        names = [partition_name(job, instance, step.name, number) for number in range(count)]
+        return _deleted(Landing(tx, writer), [fitted(name) for name in (*names, plan_row)])
+
+
+def _deleted(landing: Landing, names: Sequence[str]) -> int:
+    total = 0
+    for start in range(0, len(names), _BATCH):
+        some = names[start : start + _BATCH]
+        marks = ", ".join(["%s"] * len(some))
+        total += landing.execute(f"DELETE FROM {landing.table('checkpoint')} WHERE name IN ({marks})", some).count
+    return total
+
+
+def live_runs(
+    ledger: Ledger, names: tuple[str, str], instance: str, *, params_of: Callable[[RunRow], Mapping[str, Any]]
+) -> list[int]:
+    """Return the runs of an instance that have not ended; `names` are those of the job and of its parts."""
+    job, part = names
+    conducting = [row.id for row in _live(ledger, job) if instance_name(ledger, row) == instance]
+    return conducting + [row.id for row in _live(ledger, part) if json.loads(row.params).get("instance") == instance]
+
+
+def _live(ledger: Ledger, job: str) -> Iterator[RunRow]:
+    after = 0
+    while page := history.runs(ledger, RunFilter(job=job, states=_LIVE), after_id=after, limit=_BATCH):
+        yield from page
+        after = page[-1].id
