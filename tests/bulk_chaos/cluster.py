@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import time
 from collections.abc import Iterator, Mapping
@@ -9,12 +10,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
 
+import fencepost
 from fencepost.proof.chaos.processes import workers_of
 from fencepost.testing import until
 from fencepost.threaded.signals import send
 from tests.bulk_chaos import application
 from tests.bulk_chaos.places import Place
-from tests.cluster.nodes import NodeProcess
+from tests.cluster.nodes import ROOT, NodeProcess
 
 APP = "tests.bulk_chaos.application:app"
 WORKER, SUPERVISOR = "worker", "supervisor"
@@ -77,6 +79,7 @@ def started(
 ) -> Iterator[Cluster]:
     """Start the nodes and wait until they take part; whatever happens, none is left."""
     env = {application.EFFECTS_URL: place.effects, application.FOLDER: str(folder), application.CHUNK: str(chunk)}
+    env["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, Path(fencepost.__file__).parent.parent)))  # the code we are of
     options = ("--ttl", f"{ttl_s:g}s", "--workers", str(workers))
     made = [
         NodeProcess(place.ledger, *options, app=APP, log=folder / f"node-{number}.log", env={**env, **more})
