@@ -10,6 +10,7 @@ import fencepost
 from fencepost.cli import (
     acts,
     chaos,
+    dead,
     demo,
     effects,
     jobs,
@@ -42,7 +43,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # its tracebacks may show what a variable holds, such as a URL with its password
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-RUN, LOOK, ACT, LOCKS = "Run jobs", "Look", "Act", "Locks"
+RUN, LOOK, ACT, BULK, LOCKS = "Run jobs", "Look", "Act", "Bulk jobs", "Locks"
 app.command("run", rich_help_panel=RUN)(run.run)
 app.command("demo", rich_help_panel=RUN)(demo.demo)
 app.command("chaos", rich_help_panel=RUN)(chaos.chaos)
@@ -62,6 +63,7 @@ app.command("reprocess", rich_help_panel=ACT)(acts.reprocess)
 app.command("backfill", rich_help_panel=ACT)(acts.backfill)
 app.command("migrate", rich_help_panel=ACT)(migrate.migrate)
 app.add_typer(effects.app, name="effects", rich_help_panel=ACT)
+app.add_typer(dead.app, name="dead", rich_help_panel=BULK)
 app.add_typer(locks.app, name="locks", rich_help_panel=LOCKS)
 
 

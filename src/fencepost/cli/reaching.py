@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fencepost.core.nearest import suggestion
-from fencepost.errors import NoSuchJob, NotInLedger, SchemaMismatch
+from fencepost.errors import ConfigurationError, NoSuchJob, NotInLedger, SchemaMismatch
 
 if TYPE_CHECKING:
     from fencepost.engine.operations import Operations
@@ -84,6 +84,13 @@ def know_job(ledger: Ledger, name: str) -> None:
         if not known:
             raise
         raise NotInLedger(f"there is no job {name!r} in the ledger; {suggestion(name, known)}") from None
+
+
+def needed_reason(given: str) -> str:
+    """Return why, which has to be said where something is done that cannot be seen from what is left."""
+    if not given.strip():
+        raise ConfigurationError("say why, with --reason '…': the journal keeps it")
+    return given.strip()
 
 
 def who(by: str) -> str:

@@ -1,0 +1,70 @@
+"""How commands reach an application and its ledger: those that need a job's own code, such as its reader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated, NamedTuple
+
+import typer
+
+from fencepost.cli.reaching import opened
+from fencepost.core.nearest import suggestion
+from fencepost.errors import ConfigurationError, NotInLedger
+
+if TYPE_CHECKING:
+    from fencepost.app import App
+    from fencepost.app.bulk import BulkJob
+    from fencepost.engine.operations import Operations
+    from fencepost.ledger.history import RunRow
+    from fencepost.ledger.ledger import Ledger
+
+AppSpec = Annotated[str, typer.Argument(metavar="APP", help="The application, as package.module:app.")]
+
+
+class Reached(NamedTuple):
+    """An application and its ledger. No node is started, and the application opens nothing itself."""
+
+    app: App
+    ledger: Ledger
+
+    @property
+    def operations(self) -> Operations:
+        """What operators can do."""
+        from fencepost.engine.operations import Operations  # noqa: PLC0415 - it loads the engine
+
+        return Operations(self.ledger, known=self.app.jobs, generation=self.app.settings.generation)
+
+    def bulk(self, name: str) -> BulkJob:
+        """Return a bulk job of the application, or refuse a name that is none and say which may have been meant."""
+        found = self.app.bulks.get(name)
+        if found is not None:
+            return found
+        if name in self.app.jobs:
+            raise ConfigurationError(f"job {name!r} is no bulk job; {suggestion(name, self.app.bulks)}")
+        raise NotInLedger(f"the application has no bulk job {name!r}; {suggestion(name, self.app.bulks)}")
+
+    def bulk_of(self, row: RunRow) -> BulkJob:
+        """Return the bulk job that a run is of, itself or as a part."""
+        for each in self.app.bulks.values():
+            if row.job in each.names:
+                return each
+        known = suggestion(row.job, self.app.bulks)
+        raise ConfigurationError(f"run {row.id} is one of {row.job!r}, which is no bulk job here; {known}")
+
+
+@contextmanager
+def reached(spec: str, ledger: str) -> Iterator[Reached]:
+    """Import an application and open its ledger, or the one given; it must be there."""
+    from fencepost.app import App  # noqa: PLC0415 - it loads the engine
+    from fencepost.engine.engines import close_engine  # noqa: PLC0415
+    from fencepost.engine.loading import load_app  # noqa: PLC0415
+
+    app = load_app(spec)
+    if not isinstance(app, App):
+        raise ConfigurationError(f"{spec!r} is a {type(app).__name__}, and this needs an App")
+    with opened(ledger or app.settings.url) as book:
+        try:
+            yield Reached(app, book)
+        finally:
+            close_engine(book)
