@@ -11,11 +11,12 @@ Their ids are counted in each database by itself: a letter is named by its datab
 from __future__ import annotations
 
 import json
+from collections import namedtuple
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from fencepost.bulk.readers.keyset import row_type
 from fencepost.core.identity import fitted
 from fencepost.core.positions import packed, unpacked
 from fencepost.core.report import code_of
@@ -89,7 +90,7 @@ class StoredLetter(NamedTuple):
             )
         item = unpacked(envelope["item"])
         if "names" in envelope:
-            return row_type(tuple(envelope["names"]))(*item)
+            return _row(tuple(envelope["names"]))(*item)
         return tuple(item) if envelope.get("kind") == "tuple" else item
 
     @property
@@ -102,6 +103,12 @@ class StoredLetter(NamedTuple):
 
 
 _COLUMNS = ", ".join(StoredLetter._fields)
+
+
+@lru_cache(maxsize=256)
+def _row(names: tuple[str, ...]) -> Any:
+    """Return a tuple with names, like the rows that readers make."""
+    return namedtuple("Row", names, rename=True)
 
 
 def letter_of(item: Any, label: str, error: BaseException, *, step: str, instance: str, tries: int) -> Letter:
