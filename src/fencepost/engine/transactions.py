@@ -15,6 +15,7 @@ from fencepost.core.states import Move, RunState, next_state, outcome_of
 from fencepost.engine.engines import engine_of
 from fencepost.engine.which_fence import fence_of, is_known_to_be_the_ledgers, run_row
 from fencepost.errors import FencepostError, LedgerUnavailable, TransactionConflict
+from fencepost.fence.change import Change
 from fencepost.fence.run_row import Fence, RunRow
 from fencepost.fence.sources import source_of
 from fencepost.fence.sources.source import Source
@@ -60,6 +61,12 @@ class RunTransaction:
             send_progress_again()
             raise
         return given
+
+    def end_with(self, change: Change) -> None:
+        """Have a change made at the very end of the block, along with the comparison of the fence."""
+        if self._opened is None:
+            raise RuntimeError("only inside the block of the transaction")
+        self._opened.end_with(change)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any, Protocol
 
+from fencepost.fence.change import Change
 from fencepost.fence.run_row import Fence
 from fencepost.fence.sources.source import Source
 from fencepost.fence.sqlite_limit import SqliteLimit
@@ -48,8 +49,10 @@ class Database(Protocol):
         """Whether this is still the transaction that was begun. Asked once, after the check."""
         ...
 
-    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | Exception | None:
-        """Check and commit in one: False if the fence is not ours or the transaction not the one that was begun.
+    def commit_if_ours(
+        self, source: Source, fence: Fence, terms: Terms, change: Change | None = None
+    ) -> bool | Exception | None:
+        """Make a change, check and commit in one; False if the fence is not ours or it is not what was begun.
 
         An error, if it was ours and COMMIT itself failed. None, and nothing was done, where it takes one after the
         other.
@@ -103,7 +106,9 @@ class Server:
         rows = source.target.execute(sql, parameters).rows
         return rows[0] if rows else None
 
-    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | Exception | None:
+    def commit_if_ours(
+        self, source: Source, fence: Fence, terms: Terms, change: Change | None = None
+    ) -> bool | Exception | None:
         """One after the other."""
         return None
 
@@ -140,14 +145,18 @@ class Postgres(Server):
         mark = self._found if self._found is not None else source.target.execute(f"SELECT {self.mark}").rows[0][0]
         return bool(mark == BEGUN)
 
-    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | Exception | None:
+    def commit_if_ours(
+        self, source: Source, fence: Fence, terms: Terms, change: Change | None = None
+    ) -> bool | Exception | None:
         """On psycopg, look with a share lock and commit if the row and the mark are there."""
         if terms.isolation == "serializable":  # COMMIT itself may find a conflict then, which is not the fence's
             return None
         quick = _quick(source)
         if quick is None or not source.ends_with_commit or not quick.has_begun(source.raw):
             return None
-        is_ours: bool | Exception = quick.commits_after(source.raw, fence.check, fence.values, retold=source.retold)
+        is_ours: bool | Exception = quick.commits_after(
+            source.raw, fence.check, fence.values, retold=source.retold, change=change
+        )
         return is_ours
 
     def _first(self, source: Source, sql: str, parameters: tuple[Any, ...]) -> tuple[Any, ...] | None:
@@ -231,7 +240,9 @@ class Sqlite:
         self._limit = SqliteLimit(terms.runtime, source.raw, limit_s=terms.sqlite_limit_s)
         return not looks or self.reads(source, fence)
 
-    def commit_if_ours(self, source: Source, fence: Fence, terms: Terms) -> bool | Exception | None:
+    def commit_if_ours(
+        self, source: Source, fence: Fence, terms: Terms, change: Change | None = None
+    ) -> bool | Exception | None:
         """There is no round trip to be saved."""
         return None
 

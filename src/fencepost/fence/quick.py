@@ -19,12 +19,14 @@ import psycopg
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, DiagnosticField, Escaping, ExecStatus, PipelineStatus, TransactionStatus
 
+from fencepost.fence.change import Change
 from fencepost.schema.checks import NOT_OURS
 
 Retold = Callable[[Exception], Exception]
 Row = tuple[str | None, ...]
 
 _NOT_OURS = NOT_OURS.encode()
+_DIVISION_BY_ZERO = b"22012"
 
 
 def can_be_asked(connection: Any) -> bool:
@@ -57,21 +59,29 @@ def asked(
 
 
 def commits_after(
-    connection: psycopg.Connection[Any], check: str, parameters: Sequence[int | str], *, retold: Retold
+    connection: psycopg.Connection[Any],
+    check: str,
+    parameters: Sequence[int | str],
+    *,
+    retold: Retold,
+    change: Change | None = None,
 ) -> bool | Exception:
-    """Call the procedure `check` and commit; False if it refuses, and then the transaction has failed.
+    """Make a change, call the procedure `check` and commit; False if that refuses: then the transaction has failed.
 
     Errors as of `asked`; one that COMMIT itself met is returned, for it says nothing of the check.
     """
     marks = ", ".join(["%s"] * len(parameters))
     call = _written(connection, f"CALL {check}({marks})", parameters)
-    result = _outcome(connection, call, b"COMMIT", retold=retold)
+    first = () if change is None else (_changing(connection, change),)
+    result = _outcome(connection, *first, call, b"COMMIT", retold=retold)
     if result.status == ExecStatus.COMMAND_OK:
         return True
     if connection.pgconn.transaction_status == TransactionStatus.IDLE:  # it was COMMIT that ended the transaction
         return retold(_error(connection, result))
     if result.error_field(DiagnosticField.SQLSTATE) == _NOT_OURS:
         return False
+    if change is not None and result.error_field(DiagnosticField.SQLSTATE) == _DIVISION_BY_ZERO:
+        raise change.missed
     raise retold(_error(connection, result))
 
 
@@ -101,6 +111,12 @@ def _error(connection: psycopg.Connection[Any], result: Any) -> psycopg.Error:
     if result.error_field(DiagnosticField.SQLSTATE) is None:
         return psycopg.OperationalError(result.get_error_message(encoding), info=result, encoding=encoding)
     return error_from_result(result, encoding=encoding)
+
+
+def _changing(connection: psycopg.Connection[Any], change: Change) -> bytes:
+    """Return a change that fails unless it finds its row: what is sent together is ended by an error alone."""
+    sql = f"WITH changed AS ({change.sql} RETURNING 1) SELECT 1 / count(*) FROM changed"  # noqa: S608 - ours
+    return _written(connection, sql, change.values)
 
 
 def _beginning(connection: psycopg.Connection[Any]) -> bytes:

@@ -22,6 +22,7 @@ from typing import Any, NoReturn
 
 from fencepost.core.fencing import NOTHING_WRITTEN
 from fencepost.errors import LeaseLost, TransactionConflict, TransactionTooLong
+from fencepost.fence.change import Change
 from fencepost.fence.databases import Database, database_for
 from fencepost.fence.run_row import Fence
 from fencepost.fence.sources.source import Source
@@ -45,6 +46,11 @@ class FencedTransaction:
         self._terms = terms
         self._fence: Fence | None = None
         self._database: Database | None = None
+        self._change: Change | None = None
+
+    def end_with(self, change: Change) -> None:
+        """Have a change made at the very end, before the fence is compared. Only inside the block."""
+        self._change = change
 
     def __enter__(self) -> Any:
         self._terms.check_trust()
@@ -162,9 +168,11 @@ class FencedTransaction:
         """
         try:
             if self._terms.finish is not None:
+                self._make_change()
                 return self._terms.finish(self._source.given), database.is_unbroken(self._source)
-            at_once = database.commit_if_ours(self._source, fence, self._terms)
+            at_once = database.commit_if_ours(self._source, fence, self._terms, self._change)
             if at_once is None:
+                self._make_change()
                 return database.check(self._source, fence), database.is_unbroken(self._source)
         except Exception as error:
             trouble = trouble_of(error)
@@ -184,6 +192,11 @@ class FencedTransaction:
         if isinstance(at_once, Exception):
             raise at_once
         return at_once, True if at_once else None
+
+    def _make_change(self) -> None:
+        change = self._change
+        if change is not None and self._source.target.execute(change.sql, change.values).count != 1:
+            raise change.missed
 
     def _is_ours_outside(self, database: Database, fence: Fence) -> bool:
         self._source.begin("read committed")

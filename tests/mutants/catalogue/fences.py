@@ -79,7 +79,7 @@ FENCES = (
         "the fence is compared when a transaction begins, and not when it is committed",
         Code(
             f"{_TRANSACTION}._is_still_ours",
-            "at_once = database.commit_if_ours(self._source, fence, self._terms)",
+            "at_once = database.commit_if_ours(self._source, fence, self._terms, self._change)",
             "return True, True",
         ),
         tests=f"{_ORDERS}::TestRunRow::test_writer_whose_run_is_reaped[postgres-read committed]",
