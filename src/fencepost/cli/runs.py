@@ -10,6 +10,7 @@ import typer
 from fencepost.cli.drawing import print_json, print_json_list
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import Json, LedgerUrlOption, RunId, Tz, know_job, opened
+from fencepost.cli.speech import complain
 from fencepost.core.nearest import suggestion
 from fencepost.core.states import RunState
 from fencepost.errors import ConfigurationError
@@ -78,18 +79,31 @@ def runs(
     return Exit.OK
 
 
-def show(run: RunId, *, ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
+def show(
+    run: RunId,
+    *,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay, and show how far it is until it ends.")] = False,
+    ledger: LedgerUrlOption = "",
+    as_json: Json = False,
+) -> int:
     """Show one run: its times, its attempts, where it ran under which token, and what it waits for.
 
-    Exit code 1: there is no such run.
+    With --follow it first shows its progress: a bar, and one for each part of a bulk job that runs. Where there is no
+    terminal, a line whenever something has changed; with --json one object per line, the last one of the run's end.
+
+    Exit code 1: there is no such run; 3: with --follow, the run has ended without success.
 
     Example: fencepost show 42
+
+    Example: fencepost show 42 --follow
     """
     from fencepost.cli.run_rows import Seen, attempt_fields, draw_run, run_fields  # noqa: PLC0415
     from fencepost.cli.waits import why_it_waits  # noqa: PLC0415
 
     with opened(ledger) as book:
-        row = book.run(run)
+        row = _followed(book, run, as_json=as_json) if follow else book.run(run)
+        if follow and as_json:
+            return _code(row)
         attempts = book.attempts(run)
         seen = Seen.of(book)
         waits = why_it_waits(book, row)
@@ -98,7 +112,21 @@ def show(run: RunId, *, ledger: LedgerUrlOption = "", as_json: Json = False) -> 
         print_json({**run_fields(row, seen), "waits": waits, "ended_attempts": attempted})
     else:
         draw_run(row, attempts, seen, waits=waits)
-    return Exit.OK
+    return _code(row) if follow else Exit.OK
+
+
+def _followed(book: Ledger, run_id: int, *, as_json: bool) -> RunRow:
+    from fencepost.cli.run_progress import follow  # noqa: PLC0415 - few follow
+
+    try:
+        return follow(book, run_id, as_json=as_json)
+    except KeyboardInterrupt:
+        complain(f"no longer following; run {run_id} goes on without us")
+        raise
+
+
+def _code(row: RunRow) -> int:
+    return Exit.OK if row.state == "succeeded" else Exit.NOT_WELL
 
 
 def _states(given: list[str], *, failed: bool) -> tuple[str, ...]:

@@ -1,0 +1,219 @@
+"""``fencepost show RUN --follow``: how far a run is, until it has ended.
+
+In a terminal it is a bar that moves, with one more for each part of a bulk job that runs; elsewhere a line whenever
+something has changed. What is shown is what the run has told the ledger, about once a second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fencepost.cli.drawing import console, print_line, visible
+from fencepost.cli.run_rows import Seen, run_fields
+from fencepost.core.duration import spelled
+from fencepost.core.states import TERMINAL
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from fencepost.ledger.history import RunRow
+    from fencepost.ledger.ledger import Ledger
+    from fencepost.ledger.parts import Part
+
+    Show = Callable[[RunRow, Sequence[Part], Seen | None, Ledger], None]
+
+_EVERY_S = 0.5
+_MOST_PARTS = 20
+_BAR = 28
+_BULK = "bulk"
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """What a run of a bulk job tells of itself: see `fencepost.bulk.watching`."""
+
+    read: int
+    written: int
+    skipped: int
+    expected: int | None
+    partitions: str | None
+    rate: int
+
+    @staticmethod
+    def of(note: str | None) -> Told | None:
+        """Read a note; None if it is another one."""
+        from fencepost.bulk.watching import read_note  # noqa: PLC0415 - few follow
+
+        words = read_note(note)
+        try:
+            return Told(
+                read=int(words["read"]),
+                written=int(words["written"]),
+                skipped=int(words["skipped"]),
+                expected=int(words["expected"]) if "expected" in words else None,
+                partitions=words.get("partitions"),
+                rate=int(words.get("rate", 0)),
+            )
+        except (KeyError, ValueError):
+            return None
+
+    @property
+    def left_s(self) -> float | None:
+        """How long it will take if it goes on like this."""
+        if self.expected is None or self.rate <= 0:
+            return None
+        return max(self.expected - self.read, 0) / self.rate
+
+    @property
+    def fraction(self) -> float | None:
+        """How far it is, if somebody knows how much there is."""
+        return None if not self.expected else min(self.read / self.expected, 1.0)
+
+    def __str__(self) -> str:
+        of = f" of about {self.expected:,}" if self.expected is not None else ""
+        left = "" if self.left_s is None else f"{spelled(round(self.left_s))} left"
+        words = (
+            f"{self.read:,}{of} read",
+            f"{self.written:,} written",
+            f"{self.skipped:,} skipped" if self.skipped else "",
+            f"{self.partitions} partitions" if self.partitions else "",
+            f"{self.rate:,}/s" if self.rate else "",
+            left,
+        )
+        return ", ".join(filter(None, words))
+
+
+class Line(NamedTuple):
+    """One thing that goes on: what it is called, how far it is, and what there is to say."""
+
+    label: str
+    fraction: float | None
+    text: str
+
+    def __str__(self) -> str:
+        shown = f"{self.fraction:.0%} " if self.fraction is not None else ""
+        return f"{self.label}: {shown}{self.text}".rstrip()
+
+
+def follow(book: Ledger, run_id: int, *, as_json: bool) -> RunRow:
+    """Show a run until it has ended, and return it then."""
+    with _view(as_json=as_json) as show:
+        while True:
+            row = book.run(run_id)
+            parts = _parts(book, row)
+            show(row, parts, Seen.of(book) if as_json else None, book)
+            if row.state in TERMINAL:
+                return row
+            book.runtime.sleep(_EVERY_S)
+
+
+def _parts(book: Ledger, row: RunRow) -> list[Part]:
+    from fencepost.ledger.parts import parts_of  # noqa: PLC0415 - as above
+
+    return parts_of(book, row.id) if row.type == _BULK else []
+
+
+@contextmanager
+def _view(*, as_json: bool) -> Iterator[Show]:
+    if as_json:
+        yield _Changes(_as_fields)
+    elif console().is_terminal:
+        with _bars() as show:
+            yield show
+    else:
+        yield _Changes(None)
+
+
+class _Changes:
+    """Writes what has changed since it was written last: objects, or a line for each thing that goes on."""
+
+    def __init__(self, fields: Callable[[RunRow, Sequence[Part], Seen], dict[str, Any]] | None) -> None:
+        self._fields = fields
+        self._last: dict[str, object] = {}
+
+    def __call__(self, row: RunRow, parts: Sequence[Part], seen: Seen | None, book: Ledger) -> None:
+        if self._fields is not None and seen is not None:
+            document = self._fields(row, parts, seen)
+            if self._is_news("run", document):
+                print_line(document)
+            return
+        for line in _lines(row, parts, book):
+            if self._is_news(line.label, line):
+                print(visible(str(line)), flush=True)
+
+    def _is_news(self, what: str, now: object) -> bool:
+        is_news = self._last.get(what) != now
+        self._last[what] = now
+        return is_news
+
+
+def _as_fields(row: RunRow, parts: Sequence[Part], seen: Seen) -> dict[str, Any]:
+    several = [
+        {"run": part.run_id, "key": part.origin_key, "state": part.state, "progress_note": part.progress_note}
+        for part in parts
+    ]
+    return {**run_fields(row, seen), "parts": several}
+
+
+@contextmanager
+def _bars() -> Iterator[Show]:
+    """Draw bars in place; they stay where they are when it is over."""
+    from rich.live import Live  # noqa: PLC0415 - only people in terminals need it
+
+    with Live(console=console(), auto_refresh=False) as live:
+
+        def show(row: RunRow, parts: Sequence[Part], _: Seen | None, book: Ledger) -> None:
+            live.update(_drawn(_lines(row, parts, book)), refresh=True)
+
+        yield show
+
+
+def _drawn(lines: Sequence[Line]) -> Any:
+    from rich.progress_bar import ProgressBar  # noqa: PLC0415 - as above
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table.grid(padding=(0, 1))
+    for line in lines:
+        bar = Text("") if line.fraction is None else ProgressBar(1.0, line.fraction, width=_BAR)
+        share = Text("" if line.fraction is None else f"{line.fraction:.0%}")
+        table.add_row(Text(visible(line.label)), bar, share, Text(visible(line.text)))
+    return table
+
+
+# -- what there is to say ----------------------------------------------------------------------------------------------
+
+
+def _lines(row: RunRow, parts: Sequence[Part], book: Ledger) -> list[Line]:
+    """Return a line for the run, and one for each of its parts that run."""
+    running = [part for part in parts if part.state == "running"]
+    lines = [_line_of_run(row, book), *map(_line_of_part, running[:_MOST_PARTS])]
+    if len(running) > _MOST_PARTS:
+        lines.append(Line("  …", None, f"and {len(running) - _MOST_PARTS} more parts"))
+    return lines
+
+
+def _line_of_run(row: RunRow, book: Ledger) -> Line:
+    from fencepost.cli.waits import why_it_waits  # noqa: PLC0415 - few follow
+
+    label = f"run {row.id} of {row.job}"
+    told = Told.of(row.progress_note)
+    attempt = f", attempt {row.attempts}" if row.attempts > 1 else ""
+    if row.state != "running":
+        why = (why_it_waits(book, row) if row.state not in TERMINAL else None) or row.why or row.error
+        said = str(told) if told else row.progress_note
+        return Line(label, row.progress, "; ".join(filter(None, (f"{row.state}{attempt}", why, said))))
+    text = str(told) if told else row.progress_note or "running"
+    return Line(label, row.progress if told is None else told.fraction or row.progress, f"{text}{attempt}")
+
+
+def _line_of_part(part: Part) -> Line:
+    from fencepost.ledger.parts import part_place  # noqa: PLC0415 - few follow
+
+    place, told = part_place(part.origin_key), Told.of(part.progress_note)
+    name = f"{place[0]} #{place[1]}" if place else "a partition"
+    text = str(told) if told else part.progress_note or "running"
+    return Line(f"  {name} (run {part.run_id})", told.fraction if told else None, text)
