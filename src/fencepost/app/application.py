@@ -226,11 +226,10 @@ class App(Operating):
                 ``over``, ``skip_limit``, ``retry_limit``, ``retry_backoff``, ``crash_limit``, ``read_ahead``,
                 ``concurrency``, ``source``, ``target``: see docs/bulk.md), and the policy as for `job`.
         """
-        from fencepost.app.bulk import declare_bulk  # noqa: PLC0415 - most applications have none
-        from fencepost.bulk.definition import OPTIONS  # noqa: PLC0415 - as above
+        from fencepost.app.bulk import declare_bulk, split_words  # noqa: PLC0415 - most applications have none
 
         due = as_schedules(schedules)
-        options = {word: words.pop(word) for word in OPTIONS if word in words}
+        options = split_words(words)
 
         def declare(given: Any) -> BulkJob:
             named = name or str(getattr(given, "__name__", ""))

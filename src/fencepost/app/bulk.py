@@ -6,18 +6,23 @@ import inspect
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fencepost.app.declaring import JobHandle
+from fencepost.app.declaring import JobHandle, PolicyWords
 from fencepost.bulk.conducting import Conductor, work_part
 from fencepost.bulk.definition import OPTIONS, Bulk, Options, Step
+from fencepost.bulk.instance import WINDOW, Instance
 from fencepost.bulk.places import targets_of
 from fencepost.bulk.reader import Reader
 from fencepost.bulk.replaying import Choice, Replay
-from fencepost.core.identity import job_name
-from fencepost.core.parameters import Signature
+from fencepost.core.identity import LONGEST_NAME, job_name
+from fencepost.core.nearest import suggestion
+from fencepost.core.parameters import RUN, Signature
 from fencepost.core.policy import Policy
+from fencepost.core.positions import unpacked
 from fencepost.core.schedule import Schedule
+from fencepost.core.verdicts import Fail
 from fencepost.engine.jobs import Job
 from fencepost.engine.requesting import Known, Request, requested
 from fencepost.engine.run import Run
@@ -139,7 +144,7 @@ def declare_bulk(
     policy: Policy,
 ) -> BulkJob:
     """Register a bulk job, and the job that its partitions are runs of."""
-    named = job_name(name or getattr(given, "__name__", ""))
+    named = _checked_name(name or str(getattr(given, "__name__", "")))
     declared = Declared(named, given, words, parts["read"], parts["process"], parts["writer"], policy.chunk)
     declared.check()
     policy = replace(policy, crash_limit=_MOST_CRASHES)
@@ -159,37 +164,62 @@ def declare_bulk(
     return BulkJob(app, job, declared)
 
 
+def _checked_name(name: str) -> str:
+    longest = LONGEST_NAME - max(len(PART), len(REPLAY))
+    if len(name) > longest:
+        raise InvalidBulk(f"the name of a bulk job has at most {longest} characters, for its parts have longer ones")
+    return job_name(name)
+
+
+def split_words(words: dict[str, Any]) -> dict[str, Any]:
+    """Take the options of bulk jobs out of `words`, and leave those of a policy; refuse what is neither."""
+    options = {word: words.pop(word) for word in OPTIONS if word in words}
+    for word in words:
+        if word not in PolicyWords.__annotations__:
+            known = (*OPTIONS, *PolicyWords.__annotations__)
+            raise InvalidBulk(f"a bulk job has no option {word!r}; {suggestion(word, known)}")
+    return options
+
+
 def _signature(given: Any) -> Signature:
     """Return what a run takes: what the class is made with; a function takes the chunk, so its runs take nothing."""
     made = Signature.of(given) if isinstance(given, type) else Signature()
-    return replace(made, run_name="run", is_async=False)
+    taken = [name for name in (made.run_name, *made.names) if name in (RUN, *WINDOW)]
+    if taken:
+        raise InvalidBulk(
+            f"bulk job {given.__name__!r}: it cannot take {taken[0]!r} when it is made: queries and hooks get that by "
+            "themselves; give the parameter another name"
+        )
+    return replace(made, run_name=RUN, is_async=False)
 
 
 def _conducting(app: App, declared: Declared, part: Job) -> Callable[..., Any]:
-    def ask(run: Run, wanted: Mapping[str, Mapping[str, Any]]) -> None:
-        window = run.window
-        window_us = (round(window.start.timestamp() * 1e6), round(window.end.timestamp() * 1e6))
-        asked = [
-            requested(
-                Known.of(part),
-                params,
-                Request(
-                    origin_key=key, window_us=window_us, requested_by=run.label, generation=app.settings.generation
-                ),
-            )
-            for key, params in wanted.items()
-        ]
+    def ask(run: Run, instance: Instance, wanted: Mapping[str, Mapping[str, Any]]) -> None:
+        known, generation = Known.of(part), app.settings.generation
+        request = Request(window_us=instance.window_us, requested_by=run.label, generation=generation)
+        asked = [requested(known, params, replace(request, origin_key=key)) for key, params in wanted.items()]
         requests.enqueue(app.ledger, asked)
         app.wake()
 
+    def cancel(run: Run, run_id: int) -> None:
+        app.operations.cancel(run_id, by=run.label, reason="the run it is part of was cancelled")
+
     def conduct(run: Run, **params: Any) -> Any:
-        bulk = declared.make(**params)
-        bulk.check()
-        cancel = lambda run_id: app.operations.cancel(run_id, by=run.label, reason="the run it is part of was stopped")  # noqa: E731
-        return Conductor(bulk, run, ask, cancel).conduct()
+        bulk = _made(declared, params)
+        return Conductor(bulk, run, part.name, ask, partial(cancel, run)).conduct()
 
     conduct.__name__ = conduct.__qualname__ = declared.name
     return conduct
+
+
+def _made(declared: Declared, params: Mapping[str, Any]) -> Bulk:
+    """Return the job for an attempt; what could not work is given up, for no retry would mend the code."""
+    try:
+        bulk = declared.make(**params)
+        bulk.check()
+    except InvalidBulk as error:
+        raise Fail(str(error)) from error
+    return bulk
 
 
 def _part_job(declared: Declared, policy: Policy) -> Job:
@@ -203,9 +233,10 @@ def _part_job(declared: Declared, policy: Policy) -> Job:
         values: dict[str, Any],
         key: str,  # noqa: ARG001
     ) -> Any:
-        bulk = declared.make(**_params_of(declared, values))
-        given = {"parent": parent, "step": step, "number": number, "instance": instance, "values": values}
-        return work_part(bulk, run, given)
+        params = _params_of(declared, values)
+        window = {name: unpacked(values[name]) for name in WINDOW}
+        whole = Instance(instance, parent, {**params, **window})
+        return work_part(_made(declared, params), run, whole, (step, number))
 
     words = replace(policy, exclusive="{key}", overlap=type(policy.overlap)("queue"), misfire="once", sla_s=None)
     return replace(Job.of(part, name=declared.name + PART, policy=words), doc=f"A partition of {declared.name}.")
@@ -245,7 +276,6 @@ def _made_for(declared: Declared, ledger: Ledger, run_id: int | None) -> Bulk:
 
 
 def _params_of(declared: Declared, values: Mapping[str, Any]) -> dict[str, Any]:
-    from fencepost.core.positions import unpacked  # noqa: PLC0415 - for parts alone
-
-    names = _signature(declared.given).names
-    return {name: unpacked(value) for name, value in values.items() if name in names}
+    """Return the parameters of a part's parent, as its code gets them."""
+    stored = {name: value for name, value in values.items() if name not in WINDOW}
+    return replace(_signature(declared.given), run_name=None).bind(stored)

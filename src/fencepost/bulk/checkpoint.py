@@ -16,14 +16,18 @@ repetitions. A repetition goes on from its checkpoints.
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 from fencepost.bulk.reader import Position
 from fencepost.core.identity import canonical_json, fitted
 from fencepost.errors import CheckpointMismatch, FencepostError
+from fencepost.fence.change import Change
 from fencepost.fence.landing import Landing
 from fencepost.fence.writer import Writer
+
+_MOST_AT_ONCE = 500
 
 
 class CheckpointMoved(FencepostError):
@@ -55,6 +59,48 @@ class Counts(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
+class Care:
+    """How carefully to go on at a place where workers were lost. Among the next `suspects` items, `few` at a time.
+
+    `lost` counts since it last moved, or became more careful. An item that is alone when that comes to a limit is what
+    ends its worker.
+    """
+
+    lost: int = 0
+    suspects: int = 0
+    few: int = 0  # zero: as many as usual
+
+    def after_losses(self, losses: int, *, chunk: int) -> Care:
+        """Return the care for whoever goes on after so many losses at this place; `chunk` is the usual size."""
+        lost = self.lost + losses
+        if losses and self.few > 1:  # it was one of these few
+            return Care(0, self.few, _fewer(self.few))
+        if not self.few and lost >= _SUSPICIOUS:
+            return Care(0, chunk, _fewer(chunk))
+        return replace(self, lost=lost)
+
+    def after_items(self, items: int) -> Care:
+        """Return the care when so many more have landed."""
+        if not self.lost and not self.few:
+            return self
+        left = self.suspects - items
+        return Care(0, left, self.few) if left > 0 else CARELESS
+
+    def to_json(self) -> list[int]:
+        """Write it."""
+        return [self.lost, self.suspects, self.few]
+
+
+_SUSPICIOUS = 2
+_AT_ONCE = 64  # into how many a suspected chunk is divided: so one of 4,000 takes two more losses to find its item
+CARELESS = Care()
+
+
+def _fewer(items: int) -> int:
+    return -(-items // _AT_ONCE)
+
+
+@dataclass(frozen=True, slots=True)
 class Mark:
     """What a checkpoint says. `number` rises with every move, so that no two say the same.
 
@@ -67,31 +113,31 @@ class Mark:
     is_done: bool = False
     run: int | None = None
     crashes: int = 0
+    care: Care = CARELESS
     more: dict[str, Any] = field(default_factory=dict)
 
-    def moved(self, after: Position, *, by: tuple[int, int], is_done: bool = False) -> Mark:
+    def moved(self, after: Position, *, by: tuple[int, int], items: int = 0, is_done: bool = False) -> Mark:
         """Return where it stands after a chunk; `by` is the run, and how often it was lost."""
-        return replace(self, number=self.number + 1, after=after, is_done=is_done, run=by[0], crashes=by[1])
+        care = self.care.after_items(items)
+        return replace(self, number=self.number + 1, after=after, is_done=is_done, run=by[0], crashes=by[1], care=care)
 
-    def taken(self, *, by: tuple[int, int]) -> Mark:
-        """Return it taken over by another run."""
-        return replace(self, number=self.number + 1, run=by[0], crashes=by[1])
-
-    def losses(self, *, by: tuple[int, int]) -> int:
-        """Return how often this run was lost since it last moved."""
-        return max(by[1] - self.crashes, 0) if by[0] == self.run else 0
+    def taken(self, *, by: tuple[int, int], care: Care = CARELESS) -> Mark:
+        """Return it in the hands of a run that begins here."""
+        return replace(self, number=self.number + 1, run=by[0], crashes=by[1], care=care)
 
     def to_json(self) -> str:
         """Write it."""
         told = {"number": self.number, "after": self.after, "done": self.is_done}
-        return canonical_json({**self.more, **told, "run": self.run, "crashes": self.crashes})
+        care = {} if self.care == CARELESS else {"care": self.care.to_json()}
+        return canonical_json({**self.more, **told, **care, "run": self.run, "crashes": self.crashes})
 
     @staticmethod
     def from_json(text: str) -> Mark:
         """Read it."""
         stored = json.loads(text)
         number, after, is_done = stored.pop("number"), stored.pop("after"), stored.pop("done")
-        return Mark(number, after, is_done, stored.pop("run"), stored.pop("crashes"), stored)
+        run, crashes, care = stored.pop("run"), stored.pop("crashes"), Care(*stored.pop("care", ()))
+        return Mark(number, after, is_done, run, crashes, care, stored)
 
 
 class Kept(NamedTuple):
@@ -146,12 +192,34 @@ class Checkpoint:
 
     def move(self, tx: Any, before: Mark, after: Mark, counts: Counts) -> None:
         """Move on from `before` to `after`; `CheckpointMoved` unless it is where the caller believed it to be."""
+        change = self.moving(tx, before, after, counts)
+        if Landing(tx, self._writer).execute(change.sql, change.values).count != 1:
+            raise change.missed
+
+    def moving(self, tx: Any, before: Mark, after: Mark, counts: Counts) -> Change:
+        """Return the change that `move` makes, for the end of a transaction."""
         landing = Landing(tx, self._writer)
         sets = f"position = %s, counts = %s, token = %s, updated_at = {landing.now}"
         statement = f"UPDATE {landing.table('checkpoint')} SET {sets} WHERE name = %s AND position = %s"  # noqa: S608 - ours
-        values = [after.to_json(), counts.to_json(), self._writer.token, self._row, before.to_json()]
-        if landing.execute(statement, values).count != 1:
-            raise CheckpointMoved(f"the checkpoint {self.name!r} is no longer where this chunk began")
+        values = (after.to_json(), counts.to_json(), self._writer.token, self._row, before.to_json())
+        missed = CheckpointMoved(f"the checkpoint {self.name!r} is no longer where this chunk began")
+        return Change(statement, values, missed)
+
+
+def kept_at(tx: Any, names: Sequence[str], writer: Writer) -> list[Kept | None]:
+    """Read many checkpoints at once, of whatever shape; None where there is none."""
+    landing = Landing(tx, writer)
+    found: dict[str, Kept] = {}
+    rows = [fitted(name) for name in names]
+    for start in range(0, len(rows), _MOST_AT_ONCE):
+        some = rows[start : start + _MOST_AT_ONCE]
+        marks = ", ".join(["%s"] * len(some))
+        query = (
+            f"SELECT name, position, counts, shape, token FROM {landing.table('checkpoint')} WHERE name IN ({marks})"  # noqa: S608 - ours
+        )
+        for name, position, counts, shape, token in landing.execute(query, some).rows:
+            found[name] = Kept(Mark.from_json(position), Counts.from_json(counts), shape, token)
+    return [found.get(row) for row in rows]
 
 
 def plan_name(job: str, instance: str, step: str) -> str:

@@ -11,32 +11,39 @@ the parent, once the others have ended; a restart goes on with what is left.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import suppress
+from contextvars import copy_context
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.bulk.checkpoint import Counts
 from fencepost.bulk.definition import THREADS, Bulk, Step
-from fencepost.bulk.instance import Instance, instance_of
+from fencepost.bulk.instance import WINDOW, Instance, instance_of
 from fencepost.bulk.partition import Assignment, Partition
+from fencepost.bulk.patience import asked
 from fencepost.bulk.places import surroundings_of
 from fencepost.bulk.plan import Plan, Plans
-from fencepost.bulk.watching import Watching
-from fencepost.core.positions import packed, unpacked
+from fencepost.bulk.watching import Watching, refuse_without_parent
+from fencepost.core.identity import fitted
 from fencepost.core.runs import StopReason
 from fencepost.core.states import RunState, is_terminal
-from fencepost.core.verdicts import Cancel, Skip
-from fencepost.errors import Hopeless, InvalidBulk, PartitionsFailed, Stopped
-from fencepost.ledger.parts import Part, part_key, parts, take_back
+from fencepost.core.verdicts import Cancel, Fail, Skip
+from fencepost.errors import FencepostError, Hopeless, PartitionsFailed, Stopped
+from fencepost.ledger.parts import Part, part_key, parts, take_back, under_way
 
 if TYPE_CHECKING:
     from fencepost.engine.run import Run
+    from fencepost.ledger.ledger import Ledger
 
 _LOOK_EVERY_S = 0.25
-_FOR_GOOD = (StopReason.CANCELLED, StopReason.TIMED_OUT)  # whoever is lost, or shut down, leaves its parts to the next
+_MOST_TURNS = 3
+_MOST_THREADS = 8  # each keeps a connection of the source for itself, and engines have fifteen
 
-Ask = Callable[["Run", Mapping[str, Mapping[str, Any]]], None]
-"""Enqueues runs of the job's parts on behalf of a run: their parameters by origin key."""
+Ask = Callable[["Run", Instance, Mapping[str, Mapping[str, Any]]], None]
+"""Enqueues runs of the job's parts on behalf of a run: their parameters by origin key. Asking twice is asking once."""
 
 
 class StepResult(NamedTuple):
@@ -53,37 +60,43 @@ class Conductor:
 
     bulk: Bulk
     run: Run
+    part_job: str
     ask: Ask
     cancel: Callable[[int], Any]
 
     def conduct(self) -> dict[str, Any]:
         """Do all steps, and return what became of them."""
-        instance = instance_of(self.run)
-        plans = Plans(self.bulk.job, instance, self.run)
-        self._refuse_what_is_done(plans)
-        if self.bulk.before is not None:
-            self.bulk.before(self.run)
+        bulk, run = self.bulk, self.run
+        instance = asked(run, lambda: instance_of(run))
+        plans = Plans(bulk.job, instance, run)
+        self._refuse_what_is_complete(plans)
+        if bulk.before is not None:
+            bulk.before(run)
+        results = self._steps_done(plans)
+        if bulk.after is not None:
+            bulk.after(run, results)
+        plans.complete(bulk.steps[0])
+        return _told(results)
+
+    def _refuse_what_is_complete(self, plans: Plans) -> None:
+        """Refuse an instance that another run has completed, so that nothing is done twice by mistake."""
+        plan = plans.begin(self.bulk.steps[0])
+        run_id = None if plan is None else plan.complete_by
+        if run_id is not None and run_id != self.run.id:
+            raise Skip(
+                f"what this run stands for was completed by run {run_id}; to do it again all the same: "
+                f"fencepost bulk again {run_id} --reason '…'"
+            )
+
+    def _steps_done(self, plans: Plans) -> dict[str, StepResult]:
         results: dict[str, StepResult] = {}
         step: Step | None = self.bulk.steps[0]
         while step is not None:
             if step.name in results:
-                raise InvalidBulk(f"bulk job {self.bulk.job!r}: step {step.name!r} would follow itself")
-            results[step.name] = self._done(step, instance, plans)
+                raise Fail(f"bulk job {self.bulk.job!r}: its decider would have step {step.name!r} follow itself")
+            results[step.name] = self._done(step, plans)
             step = self._next(step, results[step.name])
-        told = _told(results)
-        if self.bulk.after is not None:
-            self.bulk.after(self.run, results)
-        return told
-
-    def _refuse_what_is_done(self, plans: Plans) -> None:
-        """Refuse an instance that another run has completed, so that nothing is done twice by mistake."""
-        last = self.bulk.steps[-1]
-        plan = plans.read(last) if self.bulk.decide is None else None
-        if plan is not None and plan.done_by is not None and plan.done_by != self.run.id:
-            raise Skip(
-                f"what this run stands for was completed by run {plan.done_by}; to do it again all the same: "
-                f"fencepost bulk again {plan.done_by} --reason '…'"
-            )
+        return results
 
     def _next(self, step: Step, result: StepResult) -> Step | None:
         if self.bulk.decide is not None:
@@ -92,7 +105,7 @@ class Conductor:
         place = self.bulk.steps.index(step) + 1
         return self.bulk.steps[place] if place < len(self.bulk.steps) else None
 
-    def _done(self, step: Step, instance: Instance, plans: Plans) -> StepResult:
+    def _done(self, step: Step, plans: Plans) -> StepResult:
         plan = plans.ready(step)
         if plan.done_by is not None:
             return StepResult(step.name, plan.counts, was_done_before=True)
@@ -100,9 +113,9 @@ class Conductor:
             step.before(self.run)
         if step.work is not None:
             step.work(self.run)
+            counts = Counts()
         else:
-            self._partitions(plan, plans, instance)
-        counts = plans.counts(plan) if step.work is None else Counts()
+            counts = self._partitions(plan, plans)
         result = StepResult(step.name, counts)
         if step.after is not None:
             step.after(self.run, result)
@@ -111,26 +124,28 @@ class Conductor:
 
     # -- partitions ----------------------------------------------------------------------------------------------------
 
-    def _partitions(self, plan: Plan, plans: Plans, instance: Instance) -> None:
+    def _partitions(self, plan: Plan, plans: Plans) -> Counts:
         watching = Watching(self.run, plan, plans)
         if len(plan.slices) == 1:
             work(self.run, plan, plans, 0, watching.of(0))
         elif plan.step.options.over == THREADS:
             self._on_threads(plan, plans, watching)
         else:
-            Parts(self, plan, plans, instance, watching).see_through()
-        missing = [number for number, is_done in enumerate(plans.done(plan)) if not is_done]
+            Parts(self, plan, plans, watching).see_through()
+        progress = plans.progress(plan)
+        missing = [number for number, is_done in enumerate(progress.done) if not is_done]
         if missing:
             raise PartitionsFailed(
                 f"step {plan.step.name!r}: partitions {', '.join(map(str, missing))} of {len(plan.slices)} are not "
                 "done; run it again: it goes on with them"
             )
         watching.end()
+        return progress.counts
 
     def _on_threads(self, plan: Plan, plans: Plans, watching: Watching) -> None:
         runtime = self.run.context.runtime
-        left = [number for number, is_done in enumerate(plans.done(plan)) if not is_done]
-        lock, errors = runtime.lock(), list[BaseException]()
+        left = _left(plans, plan)
+        lock, errors, gave_up = runtime.lock(), list[BaseException](), dict[int, str]()
 
         def take() -> int | None:
             with lock:
@@ -139,67 +154,74 @@ class Conductor:
         def work_on() -> None:
             try:
                 while (number := take()) is not None:
-                    work(self.run, plan, plans, number, watching.of(number))
+                    try:
+                        work(self.run, plan, plans, number, watching.of(number))
+                    except Hopeless as error:  # the others go on all the same
+                        gave_up[number] = str(error)
             except BaseException as error:  # noqa: BLE001 - raised by whoever waits
                 with lock:
                     errors.append(error)
 
         tasks = [
-            runtime.spawn(f"fencepost-partition-{number}", work_on) for number in range(min(len(left), self._threads()))
+            runtime.spawn(f"fencepost-partition-{number}", partial(copy_context().run, work_on))
+            for number in range(min(len(left), _MOST_THREADS))
         ]
         for task in tasks:
             while task.is_alive():
                 task.join(1.0)
         if errors:
             raise errors[0]
-
-    def _threads(self) -> int:
-        return 64
+        if gave_up:
+            raise PartitionsFailed(_failed(plan, gave_up))
 
 
 class Parts:
     """The partitions of a step as runs of their own."""
 
-    def __init__(self, conductor: Conductor, plan: Plan, plans: Plans, instance: Instance, watching: Watching) -> None:
+    def __init__(self, conductor: Conductor, plan: Plan, plans: Plans, watching: Watching) -> None:
         self._run = conductor.run
         self._conductor = conductor
         self._plan = plan
         self._plans = plans
-        self._instance = instance
         self._watching = watching
         self._keys: dict[int, str] = {}  # by partition: the origin key of the run that does it now
         self._gave_up: dict[int, str] = {}
+        self._turns: Counter[int] = Counter()
 
     def see_through(self) -> None:
         """Return when every partition is done; raise when one was given up and the others have ended."""
         try:
             self._see_through()
         except Stopped as stopped:
-            if stopped.reason in _FOR_GOOD:
+            if stopped.reason == StopReason.CANCELLED:  # whoever is lost, or shut down, leaves its parts to the next
                 self._call_off()
             raise
-
-    def _see_through(self) -> None:
-        left = [number for number, is_done in enumerate(self._plans.done(self._plan)) if not is_done]
-        without_run = self._without_run(left)
-        mine, others = list(without_run)[:1], list(without_run)[1:]
-        self._ask_for({number: without_run[number] for number in others})
-        for number in mine:
-            self._work(number)
-        while True:
-            self._run.check()
-            found = parts(self._run.context.ledger(), list(self._keys.values()))
-            waiting = self._sort(found)
-            if not waiting and not self._keys:
-                break
-            taken = next((number for number in waiting if self._take_back(found, number)), None)
-            if taken is not None:
-                self._work(taken)
-                continue
-            self._watching.look()
-            self._run.context.runtime.sleep(_LOOK_EVERY_S)
         if self._gave_up:
             raise PartitionsFailed(_failed(self._plan, self._gave_up))
+
+    def _see_through(self) -> None:
+        without_run = self._without_run(_left(self._plans, self._plan))
+        busy = self._busy(list(without_run))
+        mine = next((number for number in without_run if number not in busy), None)
+        self._ask_for({number: key for number, key in without_run.items() if number != mine})
+        if mine is not None:
+            self._work(mine)
+        while self._keys:
+            self._run.check()
+            found = asked(self._run, lambda: parts(self._ledger, list(self._keys.values())))
+            self._ask_again(self._ended(found))
+            taken = self._taken_back(found)
+            if taken is not None:
+                self._work(taken)
+            else:
+                self._watching.look()
+                self._run.context.runtime.sleep(_LOOK_EVERY_S)
+
+    @property
+    def _ledger(self) -> Ledger:
+        return self._run.context.ledger()
+
+    # -- having runs ---------------------------------------------------------------------------------------------------
 
     def _without_run(self, numbers: list[int]) -> dict[int, str]:
         """Note the runs of partitions that are under way; return the others, with the key that a new run would have.
@@ -210,7 +232,7 @@ class Parts:
         turns = dict.fromkeys(numbers, 0)
         while turns:
             keys = {number: part_key(self._run.id, self._plan.step.name, number, turns[number]) for number in turns}
-            known = parts(self._run.context.ledger(), list(keys.values()))
+            known = asked(self._run, partial(parts, self._ledger, list(keys.values())))
             for number, key in keys.items():
                 part = known.get(key)
                 if part is not None and is_terminal(RunState(part.state)):
@@ -220,42 +242,74 @@ class Parts:
                 del turns[number]
         return found
 
+    def _busy(self, numbers: list[int]) -> set[int]:
+        """Return the partitions that a part of a parent before us is still at: ours will wait for it."""
+        keys = {fitted(self._exclusive(number)): number for number in numbers}
+        found = asked(self._run, lambda: under_way(self._ledger, self._conductor.part_job, list(keys)))
+        return {keys[key] for key in found}
+
     def _ask_for(self, keys: Mapping[int, str]) -> None:
         """Have new runs for these partitions."""
-        if keys:
-            self._conductor.ask(self._run, {key: self._params(number) for number, key in keys.items()})
-            self._keys |= keys
+        if not keys:
+            return
+        wanted = {key: self._params(number) for number, key in keys.items()}
+        asked(self._run, lambda: self._conductor.ask(self._run, self._plan.instance, wanted))
+        self._keys |= keys
 
     def _params(self, number: int) -> dict[str, Any]:
-        exclusive = self._run.exclusive_key or f"run:{self._run.id}"
+        instance = self._plan.instance
         return {
             "parent": self._run.id,
             "step": self._plan.step.name,
             "number": number,
-            "instance": self._instance.name,
-            "values": {name: packed(value) for name, value in self._instance.values.items()},
-            "key": f"{exclusive}/{self._plan.step.name}#{number}",
+            "instance": instance.name,
+            "values": {**instance.params, **dict(zip(WINDOW, instance.window, strict=True))},
+            "key": self._exclusive(number),
         }
 
-    def _sort(self, found: Mapping[str, Part]) -> list[int]:
-        """Drop the parts that have ended, and return those that nobody has begun."""
-        waiting = []
+    def _exclusive(self, number: int) -> str:
+        """Return the key by which the runs of a partition exclude each other, whichever parent has made them."""
+        whole = self._run.exclusive_key or f"bulk:{self._plan.job}@{self._plan.instance.name}"
+        return f"{whole}/{self._plan.step.name}#{number}"
+
+    # -- what becomes of them ------------------------------------------------------------------------------------------
+
+    def _ended(self, found: Mapping[str, Part]) -> list[int]:
+        """Let go of parts that have ended, and return those that nobody gave up: they are done, or nobody did them."""
+        ended = []
         for number, key in list(self._keys.items()):
             part = found.get(key)
-            if part is None or is_terminal(RunState(part.state)):
-                del self._keys[number]
-                if part is not None and part.state in ("dead", "cancelled"):
-                    self._gave_up[number] = f"run {part.run_id} is {part.state}: {part.error or 'see its history'}"
-            elif part.state in ("queued", "waiting"):
-                waiting.append(number)
-        return waiting
-
-    def _take_back(self, found: Mapping[str, Part], number: int) -> bool:
-        part = found[self._keys[number]]
-        if take_back(self._run.context.ledger(), part.run_id, why=f"run {self._run.id} does its partition itself"):
+            if part is not None and not is_terminal(RunState(part.state)):
+                continue
             del self._keys[number]
-            return True
-        return False
+            if part is not None and part.state in ("dead", "cancelled"):
+                self._gave_up[number] = f"run {part.run_id} is {part.state}: {part.error or 'see its history'}"
+            else:
+                ended.append(number)
+        return ended
+
+    def _ask_again(self, ended: list[int]) -> None:
+        """Have new runs for partitions whose part has ended and that are not done: somebody took it back, in vain."""
+        if not ended:
+            return
+        left = set(_left(self._plans, self._plan)) & set(ended)
+        self._turns.update(left)
+        for number in [each for each in left if self._turns[each] > _MOST_TURNS]:
+            left.discard(number)
+            self._gave_up[number] = f"its runs end without it being done, {_MOST_TURNS} times by now"
+        self._ask_for(self._without_run(sorted(left)))
+
+    def _taken_back(self, found: Mapping[str, Part]) -> int | None:
+        """Take a part back that nobody has begun, the last one first: others take the first ones."""
+        why = f"run {self._run.id} does its partition itself"
+        for number, key in sorted(self._keys.items(), reverse=True):
+            part = found.get(key)
+            if part is None or part.state != RunState.QUEUED.value:
+                continue
+            if asked(self._run, partial(take_back, self._ledger, part, why=why)):
+                del self._keys[number]
+                return number
+        return None
 
     def _work(self, number: int) -> None:
         try:
@@ -264,10 +318,15 @@ class Parts:
             self._gave_up[number] = f"in run {self._run.id} itself: {error}"
 
     def _call_off(self) -> None:
-        """The parent has to stop for good: so have its parts."""
-        for part in parts(self._run.context.ledger(), list(self._keys.values())).values():
-            if not is_terminal(RunState(part.state)):
-                self._conductor.cancel(part.run_id)
+        """The parent has to stop for good: so have its parts. Those it cannot reach find out by themselves."""
+        with suppress(FencepostError):
+            for part in parts(self._ledger, list(self._keys.values())).values():
+                if not is_terminal(RunState(part.state)):
+                    self._conductor.cancel(part.run_id)
+
+
+def _left(plans: Plans, plan: Plan) -> list[int]:
+    return [number for number, is_done in enumerate(plans.done(plan)) if not is_done]
 
 
 def work(run: Run, plan: Plan, plans: Plans, number: int, watch: Callable[[Counts], None]) -> Counts:
@@ -280,17 +339,15 @@ def work(run: Run, plan: Plan, plans: Plans, number: int, watch: Callable[[Count
     return partition.work(lambda: plans.skipped(plan, without=number))
 
 
-def work_part(bulk: Bulk, run: Run, params: Mapping[str, Any]) -> dict[str, int]:
-    """Do the partition that a part's run stands for."""
-    step = bulk.step(params["step"])
-    values = {name: unpacked(value) for name, value in params["values"].items()}
-    instance = Instance(params["instance"], params["parent"], values)
+def work_part(bulk: Bulk, run: Run, instance: Instance, place: tuple[str, int]) -> dict[str, int]:
+    """Do the partition that a part's run stands for: of the step of this name, the one with this number."""
+    refuse_without_parent(run, instance.parent)
     plans = Plans(bulk.job, instance, run)
-    plan = plans.read(step)
+    plan = plans.read(bulk.step(place[0]))
     if plan is None:
         raise Cancel("the plan it is part of is gone")
-    watching = Watching(run, plan, plans)
-    counts = work(run, plan, plans, params["number"], watching.of(params["number"]))
+    watching = Watching(run, plan, plans, part=place[1])
+    counts = work(run, plan, plans, place[1], watching.of(place[1]))
     watching.end()
     return counts._asdict()
 

@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.bulk.reader import Reader
-from fencepost.core.duration import Duration, seconds
+from fencepost.bulk.sql import names_in
 from fencepost.core.nearest import suggestion
 from fencepost.core.retry import Backoff
 from fencepost.core.sizing import Sizing
 from fencepost.errors import InvalidBulk
 
 MOST_PARTITIONS = 10_000
-HERE, NODES, THREADS = "here", "nodes", "threads"
+NODES, THREADS = "nodes", "threads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +116,17 @@ class Step:
             raise InvalidBulk(f"{what}: it has nothing that writes; give it write(self, tx, items), or writer=copy(…)")
         if inspect.iscoroutinefunction(self.write):
             raise InvalidBulk(f"{what}: write() works in a plain transaction and cannot be async; process() may be")
+        self._check_given(what, self.read)
+
+    def _check_given(self, what: str, read: Reader) -> None:
+        """Refuse partitions whose values the reader does not ask for: each of them would read everything."""
+        names = {str(name) for each in self.options.given for name in each}
+        unknown = sorted(names - _asked_by(read)) if names else []
+        if unknown:
+            raise InvalidBulk(
+                f"{what}: partitions are given by {', '.join(unknown)}, which {read!r} does not ask for, so each of "
+                f"them would read everything; name it there, as in WHERE {unknown[0]} = :{unknown[0]}"
+            )
 
 
 Made = Callable[[], "Bulk"]
@@ -151,6 +162,13 @@ class Bulk:
             each.check(self.job)
 
 
+def _asked_by(read: Any) -> set[str]:
+    """Return the values that a reader asks for: those that its query names, or that its function takes."""
+    if hasattr(read, "query"):
+        return set(names_in(read.query))
+    return set(inspect.signature(read.function).parameters) if hasattr(read, "function") else set()
+
+
 def _given_partitions(given: Any) -> tuple[Mapping[str, Any], ...]:
     if not isinstance(given, list | tuple) or not given or not all(isinstance(each, Mapping) for each in given):
         raise InvalidBulk(
@@ -166,8 +184,3 @@ def _whole(name: str, value: Any, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidBulk(f"{name} {value!r} must be a whole number from {least} to {most}")
     return value
-
-
-def duration_s(value: Duration, what: str) -> float:
-    """Read a duration."""
-    return seconds(value, what=what)

@@ -10,12 +10,13 @@ are. So nothing has to be undone in another database before it is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from fencepost.core.identity import fingerprint
-from fencepost.core.positions import packed
+from fencepost.core.positions import packed, unpacked
 from fencepost.core.tick import instant
 from fencepost.errors import NoSuchRun
 from fencepost.ledger.history import run as run_row
@@ -25,33 +26,54 @@ if TYPE_CHECKING:
     from fencepost.ledger.database import Database
     from fencepost.ledger.history import RunRow
 
+WINDOW = ("window_start", "window_end")  # what queries may name besides the parameters
 _AGAIN = "again:"
 _MOST_REPETITIONS = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """What is to be done once. `values` are what queries may name; `parent` is the run that conducts it."""
+    """What is to be done once. `values` are what queries may name; `parent` is the run that conducts it.
+
+    `params` are the parameters as they were recorded. `window_us` is None for what was asked for without one: queries
+    then see an empty window, which ends when it was first begun.
+    """
 
     name: str
     parent: int
     values: Mapping[str, Any]
+    params: Mapping[str, Any] = field(default_factory=dict)
+    window_us: tuple[int, int] | None = None
+
+    @property
+    def window(self) -> list[Any]:
+        """The window as it is kept beside the plan."""
+        return [packed(self.values[name]) for name in WINDOW]
+
+    def within(self, window: Sequence[Any]) -> Instance:
+        """Return it with a window that was kept."""
+        return replace(self, values={**self.values, **dict(zip(WINDOW, map(unpacked, window), strict=True))})
 
 
 def instance_of(run: Run) -> Instance:
     """Return what a run stands for."""
     ledger = run.context.ledger()
-    params = dict(run.params)
-    values = {**params, "window_start": run.window.start, "window_end": run.window.end}
-    return Instance(instance_name(ledger, run_row(ledger, run.id), params), run.id, values)
+    row = run_row(ledger, run.id)
+    values = {**run.params, **dict(zip(WINDOW, run.window, strict=True))}
+    window_us = None if row.window_end is None else (_first(row.window_start, row.window_end), row.window_end)
+    return Instance(instance_name(ledger, row), run.id, values, json.loads(row.params), window_us)
 
 
-def instance_name(ledger: Database, row: RunRow, params: Mapping[str, Any]) -> str:
-    """Name what a run with these parameters stands for."""
+def _first(start_us: int | None, end_us: int) -> int:
+    return end_us if start_us is None else start_us
+
+
+def instance_name(ledger: Database, row: RunRow) -> str:
+    """Name what a run stands for."""
     first, is_again = _first_of(ledger, row)
     if row.window_end is None:
         return f"run-{first}"
-    digest = fingerprint([row.window_start, row.window_end, packed(params)])[:12]
+    digest = fingerprint([row.window_start, row.window_end, json.loads(row.params)])[:12]
     name = f"{instant(row.window_end):%Y%m%dT%H%M%S}-{digest}"
     return f"{name}-again-{first}" if is_again else name
 

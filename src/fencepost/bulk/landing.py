@@ -18,18 +18,18 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fencepost.bulk.checkpoint import Checkpoint, CheckpointMoved, Counts, Kept, Mark
-from fencepost.bulk.failures import Verdict, verdict_of
+from fencepost.bulk.failures import MENDED_BY_TIME, Verdict, verdict_of
 from fencepost.bulk.letters import Letter, letter_of, put_aside
+from fencepost.bulk.patience import TRIES, pause, pause_before
 from fencepost.bulk.reader import Page
 from fencepost.core.verdicts import Retry, Skip
+from fencepost.engine.transactions import RunTransaction
 from fencepost.errors import LeaseLost, TooManySkipped
 
 if TYPE_CHECKING:
     from fencepost.bulk.definition import Step
     from fencepost.engine.run import Run
 
-_TRIES = 8
-_LONGEST_PAUSE_S = 5.0
 OMITTED: Any = object()  # stands for an item that was put aside
 
 
@@ -88,18 +88,26 @@ class Lander:
         try:
             self._commit(done, first, end)
         except Exception as error:
-            if verdict_of(error) is not Verdict.ITEM:
+            if not self._is_divided_after(error, done, first, end):
                 raise
-            if end - first == 1:
-                self.put_aside(done, first, error)
-                self._land(done, first, end)
-                return
-            middle = (first + end) // 2
-            self._run.log.info(
-                "items %d to %d of a chunk are divided to find the one that fails: %s", first, end, error
-            )
-            self._land(done, first, middle)
-            self._land(done, middle, end)
+            self._divide(done, first, end, error)
+
+    def _is_divided_after(self, error: Exception, done: Processed, first: int, end: int) -> bool:
+        """Whether to look among these items for the one that an error is about."""
+        verdict, is_alone = verdict_of(error), end - first == 1
+        if verdict is Verdict.LESS:
+            return not is_alone
+        return verdict is Verdict.ITEM and not (is_alone and first in done.letters)  # then it is the letter that fails
+
+    def _divide(self, done: Processed, first: int, end: int, error: Exception) -> None:
+        if end - first == 1:
+            self.put_aside(done, first, error)
+            self._land(done, first, end)
+            return
+        self._run.log.info("items %d to %d of a chunk are divided to find the one that fails: %s", first, end, error)
+        middle = (first + end) // 2
+        self._land(done, first, middle)
+        self._land(done, middle, end)
 
     def _commit(self, done: Processed, first: int, end: int) -> None:
         """Land a span in one transaction, as it is."""
@@ -110,7 +118,8 @@ class Lander:
             Counts(len(results), len(out), len(results) - len(out) - len(letters), len(letters), 1)
         )
         is_done = done.page.is_last and end == len(done.page.items)
-        after = self.mark.moved(done.page.position_after(end - 1), by=self._by, is_done=is_done)
+        position = done.page.position_after(end - 1)
+        after = self.mark.moved(position, by=self._by, items=len(results), is_done=is_done)
         write = self._step.write
 
         def effects(tx: Any) -> None:
@@ -127,9 +136,10 @@ class Lander:
         while True:
             tries += 1
             try:
-                with self._run.transaction(self._target) as tx:
+                transaction = RunTransaction(self._run, self._run.context, self._target, final=False)
+                with transaction as tx:
                     effects(tx)
-                    self._checkpoint.move(tx, self.mark, after, counts)
+                    transaction.end_with(self._checkpoint.moving(tx, self.mark, after, counts))
             except Exception as error:  # noqa: BLE001 - judged by what it is about
                 verdict = verdict_of(error)
                 if verdict is Verdict.UNKNOWN and self._has_landed(after, error):
@@ -147,12 +157,13 @@ class Lander:
         except LeaseLost:
             raise
         except Exception as trouble:
-            if verdict_of(trouble) in (Verdict.UNKNOWN, Verdict.AGAIN):
+            if verdict_of(trouble) in MENDED_BY_TIME:
                 return False  # nobody knows yet; the next try looks again
             raise
-        if kept is not None and kept.mark == after:
+        stands_at = None if kept is None else kept.mark.to_json()
+        if kept is not None and stands_at == after.to_json() and kept.token == self._writer.token:
             return True
-        if kept is None or kept.mark != self.mark:
+        if stands_at != self.mark.to_json():
             raise CheckpointMoved(f"the checkpoint {self._checkpoint.name!r} was moved by somebody else") from error
         return False
 
@@ -160,30 +171,27 @@ class Lander:
         if verdict is Verdict.ASKED:
             self._wait_as_asked(error, tries)
             return
-        if verdict not in (Verdict.AGAIN, Verdict.UNKNOWN) or tries >= _TRIES or isinstance(error, CheckpointMoved):
+        if verdict not in MENDED_BY_TIME or tries >= TRIES or isinstance(error, CheckpointMoved):
             raise error
         self._run.log.info("a chunk of %s is tried again: %s", self._run.label, error)
-        pause_s = min(0.02 * 2**tries, _LONGEST_PAUSE_S)
-        self._runtime.sleep(pause_s * (0.5 + self._runtime.random() / 2))
+        pause_before(self._run, tries)
 
     def _wait_as_asked(self, error: Exception, tries: int) -> None:
         options = self._step.options
         if tries > options.retry_limit:
             raise Skip(f"still failing after {tries} tries: {error}") from error
-        after_s = error.after_s if isinstance(error, Retry) else None
-        pause_s = options.backoff.delay_s(tries, self._runtime.random()) if after_s is None else after_s
-        self.pause(pause_s)
+        self.pause_as_asked(error, tries)
 
-    def pause(self, pause_s: float) -> None:
-        """Wait, but not beyond the end of our right to run."""
-        until = self._runtime.monotonic() + pause_s
-        while (left_s := until - self._runtime.monotonic()) > 0:
-            self._run.check()
-            self._runtime.sleep(min(left_s, 1.0))
+    def pause_as_asked(self, error: Exception, tries: int) -> None:
+        """Wait as long as a `Retry` says, or else by the step's back-off."""
+        after_s = error.after_s if isinstance(error, Retry) else None
+        backoff_s = self._step.options.backoff.delay_s(tries, self._runtime.random())
+        pause(self._run, backoff_s if after_s is None else after_s)
 
     # -- items that fail -----------------------------------------------------------------------------------------------
 
     def put_aside(self, done: Processed, index: int, error: BaseException, tries: int = 1) -> None:
+        """Put an item of a page aside: it lands as a dead letter, if the skip limit allows it."""
         item = done.page.items[index]
         label = self._label(item)
         done.results[index] = OMITTED

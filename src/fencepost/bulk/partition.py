@@ -3,9 +3,12 @@
 **Promises.** Whoever executes it, and however often it is begun: each item of the slice lands once, and it goes on at
 most one chunk before where it was lost.
 
-**Items that kill.** A partition that was lost again and again at the same place is suspected of an item that ends its
-process. From the second loss on it goes item by item, until it has moved; an item that was alone when its worker was
-lost for the `crash_limit`-th time is put aside like any other that fails.
+**Items that kill.** A partition that was lost twice at the same place, in whoever's hands, is suspected of an item that
+ends its process. From there on it goes a few items at a time, and when it is lost among these, one by one; an item that
+was alone when its worker was lost, `crash_limit` times, is put aside like any other that fails.
+
+**Databases that break off.** A source that does not answer, or a target, costs a pause: then it goes on from the
+checkpoint. Only if nothing lands between several such breaks does the attempt fail.
 """
 
 from __future__ import annotations
@@ -14,20 +17,23 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fencepost.bulk.checkpoint import Checkpoint, CheckpointMoved, Counts, Kept, Mark
+from fencepost.bulk.checkpoint import Checkpoint, Counts, Kept, Mark
+from fencepost.bulk.failures import MENDED_BY_TIME, verdict_of
 from fencepost.bulk.landing import OMITTED, Lander, Processed
+from fencepost.bulk.patience import asked, pause_before, steadily
 from fencepost.bulk.places import target_of_step
 from fencepost.bulk.processing import Processor
 from fencepost.bulk.read_ahead import ReadAhead
 from fencepost.bulk.reader import Page, Slice, Surroundings
 from fencepost.core.sizing import Measured, bytes_of
-from fencepost.errors import FencepostError
+from fencepost.errors import FencepostError, NoSuchRun
+from fencepost.ledger.history import run as run_row
 
 if TYPE_CHECKING:
     from fencepost.bulk.definition import Step
     from fencepost.engine.run import Run
 
-_MOST_MOVED = 5
+_TRIES = 5  # without anything that landed between
 COPIES_BESIDE_READ_AHEAD = 3  # the page, what was made of it, and the page on its way
 
 
@@ -68,26 +74,29 @@ class Partition:
         self._checkpoint = Checkpoint(assignment.name, reader.shape, run.writer())
         self._by = (run.id, run.crashes)
         self._size = assignment.step.options.sizing.first()
+        self._has_landed = False
 
     def work(self, skipped_elsewhere: Callable[[], int]) -> Counts:
         """Do what is left of it, and return the counts of all of it.
 
         A former holder of the partition may still have moved its checkpoint while we came to it: then we go on there.
         """
-        for _ in range(_MOST_MOVED - 1):
+        tries = 0
+        while True:
+            self._has_landed = False
             try:
                 return self._work(skipped_elsewhere)
-            except CheckpointMoved as error:
-                self._run.log.warning("%s goes on from there: %s", self._run.label, error)
-        return self._work(skipped_elsewhere)
+            except Exception as error:
+                tries = 1 if self._has_landed else tries + 1
+                if verdict_of(error) not in MENDED_BY_TIME or tries >= _TRIES:
+                    raise
+                self._run.log.warning("%s goes on from its checkpoint: %s", self._run.label, error)
+            pause_before(self._run, tries)
 
     def _work(self, skipped_elsewhere: Callable[[], int]) -> Counts:
         kept = self._begin()
         if kept.mark.is_done:
             return kept.counts
-        losses = kept.mark.losses(by=self._by)
-        if losses > 1:
-            self._size = 1
         lander = Lander(
             self._run,
             step=self._it.step,
@@ -97,64 +106,85 @@ class Partition:
             instance=self._it.instance,
             skipped_elsewhere=skipped_elsewhere,
         )
-        processor = Processor(self._it.step, lander, self._runtime)
+        processor = Processor(self._it.step, lander)
         feed = self._reader.open(self._it.part, self._surroundings)
         try:
-            self._read_and_land(feed, lander, processor, losses)
+            while not self._read_and_land(feed, lander, processor):
+                self._run.log.info("%s goes on as usual: nothing ended its worker", self._run.label)
         finally:
             processor.close()
             feed.close()
         return lander.counts
 
     def _begin(self) -> Kept:
-        """Read the checkpoint, made if there is none, and put our name on it."""
+        """Read the checkpoint, made if there is none, and put our name on it: with that, nobody else's chunk lands."""
+        kept = steadily(self._run, self._read_or_made, self._target)
+        losses = self._losses(kept.mark)
+        if kept.mark.is_done or (kept.mark.run == self._run.id and not losses):
+            return kept
+        care = kept.mark.care.after_losses(losses, chunk=self._it.step.options.sizing.chunk)
+        taken = kept.mark.taken(by=self._by, care=care)
+        steadily(self._run, lambda tx: self._checkpoint.move(tx, kept.mark, taken, kept.counts), self._target)
+        return kept._replace(mark=taken)
 
-        def work(tx: Any) -> Kept:
-            checkpoint = self._checkpoint
-            kept = checkpoint.read(tx)
-            if kept is None:
-                mark = Mark(run=self._by[0], crashes=self._by[1])
-                checkpoint.begin(tx, mark)
-                return Kept(mark, Counts(), self._reader.shape, self._run.token)
-            if kept.mark.is_done or kept.mark.run == self._run.id:
-                return kept
-            taken = kept.mark.taken(by=self._by)
-            checkpoint.move(tx, kept.mark, taken, kept.counts)
-            return kept._replace(mark=taken)
+    def _read_or_made(self, tx: Any) -> Kept:
+        kept = self._checkpoint.read(tx)
+        if kept is not None:
+            return kept
+        mark = Mark(run=self._by[0], crashes=self._by[1])
+        self._checkpoint.begin(tx, mark)
+        return Kept(mark, Counts(), self._reader.shape, self._run.token)
 
-        return self._run.in_transaction(work, self._target)
+    def _losses(self, mark: Mark) -> int:
+        """Return how often whoever was here last was lost since it began here, or last landed something."""
+        if mark.run is None or mark.run == self._run.id:
+            return max(self._by[1] - mark.crashes, 0)
+        former = mark.run
+        try:
+            row = asked(self._run, lambda: run_row(self._run.context.ledger(), former))
+        except NoSuchRun:
+            return 0
+        return max(row.crashes - mark.crashes, 0)
 
-    def _read_and_land(self, feed: Any, lander: Lander, processor: Processor, losses: int) -> None:
-        depth = 0 if losses > 1 else self._it.step.options.read_ahead
-        pages = ReadAhead(self._runtime, feed, lander.mark.after, lambda: self._size, depth=depth)
+    def _read_and_land(self, feed: Any, lander: Lander, processor: Processor) -> bool:
+        """Go on until the end, or until it need no longer be careful: then it returns False."""
+        is_careful = lander.mark.care.few > 0
+        depth = 0 if is_careful else self._it.step.options.read_ahead
+        pages = ReadAhead(self._runtime, feed, lander.mark.after, lambda: self._limit(lander), depth=depth)
         try:
             while True:
                 page = pages.next()
                 self._run.check()
                 if not page.items:
                     lander.finish()
-                    return
+                    return True
                 started_at = self._runtime.monotonic()
-                lander.land(self._processed(page, lander, processor, losses))
-                losses = 0
+                lander.land(self._processed(page, lander, processor))
+                self._has_landed = True
                 self._resize(page, self._runtime.monotonic() - started_at)
                 self._watch(lander.counts)
                 if page.is_last:
-                    return
+                    return True
+                if is_careful and not lander.mark.care.few:
+                    return False
         finally:
             pages.close()
 
-    def _processed(self, page: Page, lander: Lander, processor: Processor, losses: int) -> Processed:
-        if losses < self._it.step.options.crash_limit or len(page.items) > 1:
+    def _limit(self, lander: Lander) -> int:
+        return min(self._size, lander.mark.care.few or self._size)
+
+    def _processed(self, page: Page, lander: Lander, processor: Processor) -> Processed:
+        care = lander.mark.care
+        if care.few != 1 or care.lost < self._it.step.options.crash_limit or len(page.items) != 1:
             return processor.process(page)
         done = Processed(page, [OMITTED], {})
-        lander.put_aside(done, 0, WorkerLost(f"its worker was lost {losses} times at this item"), losses)
+        lost = WorkerLost(f"its worker was lost {care.lost} times while it was alone at this item")
+        lander.put_aside(done, 0, lost, care.lost)
         return done
 
     def _resize(self, page: Page, took_s: float) -> None:
         options = self._it.step.options
         if options.sizing.is_fixed:
-            self._size = min(self._size * 2, options.sizing.chunk)
             return
         size = page.size_bytes / len(page.items) if page.size_bytes else bytes_of(page.items)
         measured = Measured(len(page.items), size, took_s)

@@ -1,24 +1,30 @@
 """The plan of a step: its slices, kept where its effects land, so that whoever goes on has the same ones.
 
-The row of the plan also says when the step is done, and by which run.
+The row of the plan also says when the step is done, and by which run; that of the first step, when all of them are.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from fencepost.bulk.checkpoint import Checkpoint, Counts, Kept, Mark, partition_name, plan_name
+from fencepost.bulk.checkpoint import Checkpoint, Counts, Kept, Mark, kept_at, partition_name, plan_name
+from fencepost.bulk.patience import patiently, steadily
 from fencepost.bulk.places import surroundings_of, target_of_step
-from fencepost.bulk.reader import WHOLE, Slice
+from fencepost.bulk.reader import WHOLE, Slice, Surroundings
 from fencepost.core.positions import packed
 from fencepost.errors import CheckpointMismatch
 
 if TYPE_CHECKING:
     from fencepost.bulk.definition import Step
     from fencepost.bulk.instance import Instance
+    from fencepost.bulk.reader import Reader
     from fencepost.engine.run import Run
+
+T = TypeVar("T")
+
+_SLICES, _WINDOW, _COMPLETE = "slices", "window", "complete"  # in the row of a plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +43,31 @@ class Plan:
         """Name the checkpoint of a partition."""
         return partition_name(self.job, self.instance.name, self.step.name, number)
 
+    @property
+    def complete_by(self) -> int | None:
+        """The run that has ended the whole instance, as the plan of its first step says; None while it is not ended."""
+        return complete_by(self.mark)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """How far the partitions of a step are: their checkpoints, None where nobody has begun."""
+
+    kept: Sequence[Kept | None]
+
+    @property
+    def done(self) -> list[bool]:
+        """Of each partition, whether it is done."""
+        return [each is not None and each.mark.is_done for each in self.kept]
+
+    @property
+    def counts(self) -> Counts:
+        """The sum over all partitions."""
+        total = Counts()
+        for each in self.kept:
+            total = total if each is None else total.plus(each.counts)
+        return total
+
 
 class Plans:
     """Makes, reads and ends the plans of one instance, on behalf of a run."""
@@ -46,14 +77,24 @@ class Plans:
         self._instance = instance
         self._run = run
 
+    def begin(self, first: Step) -> Plan | None:
+        """Return the plan of the first step, if there is one; from then on the window is what it was at first."""
+        found = self.read(first)
+        if found is None:
+            return None
+        window = found.mark.more.get(_WINDOW)
+        self._instance = self._instance if window is None else self._instance.within(window)
+        return replace(found, instance=self._instance)
+
     def ready(self, step: Step) -> Plan:
         """Return the plan of a step, made if there is none."""
         found = self.read(step)
         if found is not None:
             return found
-        slices = self._divided(step)
-        checkpoint, mark = self._checkpoint(step), Mark(run=self._run.id, more={"slices": list(slices)})
-        self._run.in_transaction(lambda tx: checkpoint.begin(tx, mark), target_of_step(step, self._run))
+        slices = patiently(self._run, lambda: self._divided(step))
+        more = {_SLICES: slices, _WINDOW: self._instance.window}
+        checkpoint, mark = self._checkpoint(step), Mark(run=self._run.id, more=more)
+        self._steadily(step, lambda tx: checkpoint.begin(tx, mark))
         made = self.read(step)
         if made is None:
             raise CheckpointMismatch(f"the plan {checkpoint.name!r} was removed while it was made; run it again")
@@ -61,58 +102,83 @@ class Plans:
 
     def read(self, step: Step) -> Plan | None:
         """Return the plan of a step, or None if there is none yet."""
-        checkpoint = self._checkpoint(step)
-        kept = self._run.in_transaction(checkpoint.read, target_of_step(step, self._run))
+        kept = self._steadily(step, self._checkpoint(step).read)
         return None if kept is None else self._plan(step, kept)
+
+    def progress(self, plan: Plan) -> Progress:
+        """Return how far the partitions are."""
+        names = [plan.name(number) for number in range(len(plan.slices))]
+        writer = self._run.writer()
+        return Progress(self._steadily(plan.step, lambda tx: kept_at(tx, names, writer)))
 
     def done(self, plan: Plan) -> list[bool]:
         """Say of each partition whether it is done."""
-        kept = self._kept(plan)
-        return [each is not None and each.mark.is_done for each in kept]
-
-    def counts(self, plan: Plan) -> Counts:
-        """Return the sum over all partitions."""
-        total = Counts()
-        for each in self._kept(plan):
-            total = total if each is None else total.plus(each.counts)
-        return total
+        return self.progress(plan).done
 
     def skipped(self, plan: Plan, *, without: int) -> int:
         """Return how many items the other partitions have put aside."""
-        kept = self._kept(plan)
+        kept = self.progress(plan).kept
         return sum(each.counts.skipped for number, each in enumerate(kept) if each is not None and number != without)
 
     def end(self, plan: Plan, counts: Counts) -> None:
         """Note that the step is done."""
-        ended = replace(plan.mark, number=plan.mark.number + 1, is_done=True, run=self._run.id)
-        checkpoint = self._checkpoint(plan.step)
-        self._run.in_transaction(
-            lambda tx: checkpoint.move(tx, plan.mark, ended, counts), target_of_step(plan.step, self._run)
-        )
+        self._note(plan.step, lambda mark: replace(mark, is_done=True, run=self._run.id), counts)
 
-    def _kept(self, plan: Plan) -> list[Kept | None]:
-        writer, target = self._run.writer(), target_of_step(plan.step, self._run)
-        rows = [Checkpoint(plan.name(number), None, writer) for number in range(len(plan.slices))]
-        return self._run.in_transaction(lambda tx: [each.read(tx) for each in rows], target)
+    def complete(self, first: Step) -> None:
+        """Note, beside the plan of the first step, that nothing is left to do: neither a step nor a hook."""
+        self._note(first, lambda mark: replace(mark, more={**mark.more, _COMPLETE: self._run.id}), None)
+
+    def _note(self, step: Step, change: Callable[[Mark], Mark], counts: Counts | None) -> None:
+        """Change the row of a plan; twice is once."""
+        checkpoint = self._checkpoint(step)
+
+        def work(tx: Any) -> None:
+            kept = checkpoint.read(tx)
+            if kept is None:
+                raise CheckpointMismatch(f"the plan {checkpoint.name!r} was removed while it was worked on")
+            changed = change(kept.mark)
+            if changed != kept.mark:
+                numbered = replace(changed, number=kept.mark.number + 1)
+                checkpoint.move(tx, kept.mark, numbered, kept.counts if counts is None else counts)
+
+        self._steadily(step, work)
+
+    def _steadily(self, step: Step, work: Callable[[Any], T]) -> T:
+        return steadily(self._run, work, target_of_step(step, self._run))
 
     def _divided(self, step: Step) -> list[Slice]:
         if step.read is None:
             return []
         surroundings = surroundings_of(step, self._run, self._instance)
         step.read.check(surroundings)
+        slices = self._slices(step, step.read, surroundings)
+        return [_with_expected(each, step.read, surroundings) for each in slices]
+
+    def _slices(self, step: Step, read: Reader, surroundings: Surroundings) -> list[Slice]:
         options = step.options
         if options.given:
             return [{"values": packed_values(values)} for values in options.given]
-        return list(step.read.slices(options.partitions, surroundings)) if options.partitions > 1 else [WHOLE]
+        return list(read.slices(options.partitions, surroundings)) if options.partitions > 1 else [WHOLE]
 
     def _plan(self, step: Step, kept: Kept) -> Plan:
-        slices = kept.mark.more.get("slices", [])
+        slices = kept.mark.more.get(_SLICES, [])
         done_by = kept.mark.run if kept.mark.is_done else None
         return Plan(self._job, self._instance, step, slices, kept.mark, kept.counts, done_by)
 
     def _checkpoint(self, step: Step) -> Checkpoint:
         shape = "work" if step.read is None else step.read.shape
         return Checkpoint(plan_name(self._job, self._instance.name, step.name), shape, self._run.writer())
+
+
+def complete_by(mark: Mark) -> int | None:
+    """Return the run that has ended the whole instance, by the row of its first step's plan."""
+    return mark.more.get(_COMPLETE)
+
+
+def _with_expected(part: Slice, read: Reader, surroundings: Surroundings) -> Slice:
+    """Return a slice with an estimate of how many items it has, if there is one."""
+    expected = None if "expected" in part else read.expected(part, surroundings)
+    return part if expected is None else {**part, "expected": expected}
 
 
 def packed_values(values: Any) -> dict[str, Any]:

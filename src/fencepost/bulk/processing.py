@@ -7,6 +7,7 @@ kept. A coroutine processes several items at once, as many as `concurrency` allo
 from __future__ import annotations
 
 from collections.abc import Callable, Coroutine
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from fencepost.bulk.failures import Verdict, verdict_of
@@ -18,16 +19,17 @@ if TYPE_CHECKING:
     import asyncio
 
     from fencepost.bulk.definition import Step
-    from fencepost.core.runtime import Runtime
+
+
+_WORTH_ANOTHER_TRY = (Verdict.ASKED, Verdict.AGAIN, Verdict.UNKNOWN)  # the last two: of a database it asks
 
 
 class Processor:
     """Processes pages for one partition. Close it: a coroutine's loop is kept from page to page."""
 
-    def __init__(self, step: Step, lander: Lander, runtime: Runtime) -> None:
+    def __init__(self, step: Step, lander: Lander) -> None:
         self._step = step
         self._lander = lander
-        self._runtime = runtime
         self._runner: asyncio.Runner | None = None
 
     def process(self, page: Page) -> Processed:
@@ -42,7 +44,7 @@ class Processor:
         while len(done.results) < len(items):
             begun = len(done.results)
             try:
-                for item in items[begun:] if begun else items:
+                for item in islice(items, begun, None) if begun else items:
                     append(process(item))
             except Exception as error:  # noqa: BLE001 - judged by what it is about
                 self._settle(done, error, process)
@@ -58,28 +60,19 @@ class Processor:
         index = len(done.results)
         item = done.page.items[index]
         tries = 1
-        while isinstance(error, Retry) and tries <= self._step.options.retry_limit:
-            self._wait(error, tries)
+        while (verdict := verdict_of(error)) in _WORTH_ANOTHER_TRY and tries <= self._step.options.retry_limit:
+            self._lander.pause_as_asked(error, tries)
             tries += 1
             try:
                 done.results.append(again(item))
-            except Exception as next_error:  # noqa: BLE001 - judged below
+            except Exception as next_error:  # noqa: BLE001 - judged by what it is about
                 error = next_error
             else:
                 return
-        if isinstance(error, Retry):
-            given_up = Skip(f"still failing after {tries} tries: {error}")
-            given_up.__cause__ = error.__cause__
-            error = given_up
-        elif verdict_of(error) is not Verdict.ITEM:
+        if verdict not in (Verdict.ITEM, Verdict.ASKED):
             raise error
         done.results.append(OMITTED)
-        self._lander.put_aside(done, index, error, tries)
-
-    def _wait(self, error: Retry, tries: int) -> None:
-        backoff = self._step.options.backoff
-        pause_s = backoff.delay_s(tries, self._runtime.random()) if error.after_s is None else error.after_s
-        self._lander.pause(pause_s)
+        self._lander.put_aside(done, index, _given_up(error, tries), tries)
 
     # -- coroutines ----------------------------------------------------------------------------------------------------
 
@@ -112,3 +105,12 @@ class Processor:
         if self._runner is None:
             self._runner = asyncio.Runner()
         return self._runner.run(coroutine)
+
+
+def _given_up(error: Exception, tries: int) -> Exception:
+    """Return what to write into the letter of an item that asked for one more try than it may have."""
+    if not isinstance(error, Retry):
+        return error
+    given_up = Skip(f"still failing after {tries} tries: {error}")
+    given_up.__cause__ = error.__cause__
+    return given_up

@@ -22,30 +22,31 @@ if TYPE_CHECKING:
     from fencepost.engine.run import Run
 
 EVERY_S = 1.0
-_LOOK_AT_PARENT_EVERY_S = 5.0
+_LOOK_AT_PARENT_EVERY_S = 2.0
+_LIVE = ("queued", "waiting", "running")
 
 
 class Watching:
     """Tells how far a step is, on behalf of a run that does one partition of it, or all."""
 
-    def __init__(self, run: Run, plan: Plan, plans: Plans) -> None:
+    def __init__(self, run: Run, plan: Plan, plans: Plans, *, part: int | None = None) -> None:
         self._run = run
         self._plan = plan
         self._plans = plans
+        self._part = part  # None: it tells of all
         self._monotonic = run.context.runtime.monotonic
-        self._told_at = self._begun_at = self._monotonic()
-        self._looked_at = self._begun_at
-        self._is_parent = plan.instance.parent == run.id
-        self._first: Counts | None = None
+        self._told_at = self._looked_at = self._begun_at = self._monotonic()
+        self._first = self._kept()[0].read
 
     def of(self, number: int) -> Callable[[Counts], None]:
         """Return what is to be called after each chunk of a partition."""
+        is_all = self._part is not None or len(self._plan.slices) == 1
 
         def watch(counts: Counts) -> None:
             now = self._monotonic()
             if now - self._told_at >= EVERY_S:
                 self._told_at = now
-                self._tell(number, counts)
+                self._tell(counts if is_all else None)
                 self._look_at_parent(now)
 
         return watch
@@ -55,42 +56,51 @@ class Watching:
         now = self._monotonic()
         if now - self._told_at >= EVERY_S:
             self._told_at = now
-            self._tell(None, Counts())
+            self._tell(None)
 
     def end(self) -> None:
         """Tell once more, at the end."""
-        self._tell(None, Counts())
+        self._tell(None)
 
-    def _tell(self, number: int | None, counts: Counts) -> None:
-        plan, total = self._plan, len(self._plan.slices)
-        done = None
-        if (self._is_parent and total > 1) or number is None:
-            counts = self._plans.counts(plan)
-            done = sum(self._plans.done(plan)) if total > 1 else None
-        if self._first is None:
-            self._first = counts
-        took_s = max(self._monotonic() - self._begun_at, 1e-6)
-        rate = (counts.read - self._first.read) / took_s
-        expected = self._expected(number)
-        note = note_of(counts, expected=expected, partitions=None if done is None else (done, total), rate=rate)
-        self._run.show(_fraction(counts, expected, done, total), note)
+    def _tell(self, counts: Counts | None) -> None:
+        """Tell these counts, or those beside the checkpoints."""
+        counts, partitions = (counts, None) if counts is not None else self._kept()
+        expected = self._expected()
+        rate = (counts.read - self._first) / max(self._monotonic() - self._begun_at, 1e-6)
+        note = note_of(counts, expected=expected, partitions=partitions, rate=rate)
+        self._run.show(_fraction(counts, expected, partitions), note)
 
-    def _expected(self, number: int | None) -> int | None:
-        slices = self._plan.slices if number is None or self._is_parent else [self._plan.slices[number]]
+    def _kept(self) -> tuple[Counts, tuple[int, int] | None]:
+        """Return the counts beside the checkpoints, and how many of how many partitions are done."""
+        progress = self._plans.progress(self._plan)
+        if self._part is not None:
+            kept = progress.kept[self._part]
+            return (Counts() if kept is None else kept.counts), None
+        return progress.counts, ((sum(progress.done), len(progress.kept)) if len(progress.kept) > 1 else None)
+
+    def _expected(self) -> int | None:
+        slices = self._plan.slices if self._part is None else [self._plan.slices[self._part]]
         several = [each.get("expected") for each in slices]
         return None if None in several else sum(each for each in several if each is not None)
 
     def _look_at_parent(self, now: float) -> None:
-        """End when the run that this one is part of was called off."""
-        if self._is_parent or now - self._looked_at < _LOOK_AT_PARENT_EVERY_S:
+        """End when the run that this one is part of has ended."""
+        if self._part is None or now - self._looked_at < _LOOK_AT_PARENT_EVERY_S:
             return
         self._looked_at = now
-        try:
-            state = run_row(self._run.context.ledger(), self._plan.instance.parent).state
-        except (LedgerUnavailable, NoSuchRun):
-            return
-        if state == "cancelled":
-            raise Cancel(f"run {self._plan.instance.parent}, which it is part of, was cancelled")
+        refuse_without_parent(self._run, self._plan.instance.parent)
+
+
+def refuse_without_parent(run: Run, parent: int) -> None:
+    """End a part whose parent has ended, whatever its end: it was cancelled, or given up, and with it its parts."""
+    try:
+        state = run_row(run.context.ledger(), parent).state
+    except LedgerUnavailable:
+        return  # which is asked again before long
+    except NoSuchRun:
+        state = "no longer on record"
+    if state not in _LIVE:
+        raise Cancel(f"run {parent}, which it is part of, is {state}")
 
 
 def note_of(counts: Counts, *, expected: int | None, partitions: tuple[int, int] | None, rate: float) -> str:
@@ -110,7 +120,7 @@ def read_note(note: str | None) -> dict[str, str]:
     return {name: value for name, sign, value in pairs if sign} if pairs and all(p[1] for p in pairs) else {}
 
 
-def _fraction(counts: Counts, expected: int | None, done: int | None, total: int) -> float:
+def _fraction(counts: Counts, expected: int | None, partitions: tuple[int, int] | None) -> float:
     if expected:
         return min(counts.read / max(expected, counts.read), 1.0)
-    return 0.0 if done is None else done / total
+    return 0.0 if partitions is None else partitions[0] / partitions[1]

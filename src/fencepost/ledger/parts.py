@@ -5,6 +5,8 @@
     part:<run>:<step>:<partition>:<try>
 
 The parent enqueues them, any node executes them, and the parent may take one back that nobody has begun.
+
+Those of one partition, also of different parents, exclude each other by its exclusive key.
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from sqlalchemy import and_, or_, select, update
+from sqlalchemy import and_, select, update
 
 from fencepost.core.identity import fitted
 from fencepost.core.states import RunState, WaitsFor
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
+
+_MOST_AT_ONCE = 500
 
 
 class Part(NamedTuple):
@@ -42,8 +46,8 @@ def parts(database: Database, keys: Sequence[str]) -> dict[str, Part]:
 
     def ask(cursor: Cursor) -> list[Part]:
         found = []
-        for start in range(0, len(keys), 500):
-            query = select(*columns).where(c.origin_key.in_(keys[start : start + 500]))
+        for start in range(0, len(keys), _MOST_AT_ONCE):
+            query = select(*columns).where(c.origin_key.in_(keys[start : start + _MOST_AT_ONCE]))
             found += [Part(*row) for row in database.rows(cursor, query)]
         return found
 
@@ -67,17 +71,48 @@ def part_place(origin_key: str) -> tuple[str, int] | None:
     return (words[0], int(words[1])) if len(words) == 3 and words[1].isdecimal() and words[2].isdecimal() else None
 
 
-def take_back(database: Database, run_id: int, *, why: str) -> bool:
-    """End a part that nobody has begun as skipped; False if somebody has."""
-    c = database.tables.run.c
-    is_idle = or_(
-        c.state == RunState.QUEUED.value,
-        and_(c.state == RunState.WAITING.value, c.waits_for == WaitsFor.KEY.value),
-    )
+def under_way(database: Database, job: str, keys: Sequence[str]) -> set[str]:
+    """Return which of these exclusive keys some run has, or some run of the job is queued for."""
+    c, x = database.tables.run.c, database.tables.exclusive.c
+    waits = and_(c.state == RunState.WAITING.value, c.waits_for == WaitsFor.KEY.value)
 
-    def work(cursor: Cursor) -> int:
+    def ask(cursor: Cursor) -> set[str]:
+        found: set[str] = set()
+        for start in range(0, len(keys), _MOST_AT_ONCE):
+            some = keys[start : start + _MOST_AT_ONCE]
+            queries = (
+                select(x.key).where(x.key.in_(some), x.run_id.is_not(None)),
+                select(c.exclusive_key).where(
+                    c.state == RunState.QUEUED.value, c.job == job, c.exclusive_key.in_(some)
+                ),
+                select(c.exclusive_key).where(waits, c.job == job, c.exclusive_key.in_(some)),
+            )
+            found |= {row[0] for query in queries for row in database.rows(cursor, query)}
+        return found
+
+    return database.read(ask)
+
+
+def take_back(database: Database, part: Part, *, why: str) -> bool:
+    """End a part that is due and that nobody has begun as skipped; False if somebody has it, or does its partition.
+
+    Others that are queued for the same partition, of a parent that was before, end with it.
+    """
+    c, x = database.tables.run.c, database.tables.exclusive.c
+    is_queued = c.state == RunState.QUEUED.value
+
+    def work(cursor: Cursor) -> bool:
         now = database.dialect.now()
+        found = database.rows(cursor, select(c.job, c.exclusive_key).where(c.id == part.run_id))
+        # Looked at without a lock: keys are locked before runs, and whoever takes the key now finds a checkpoint moved.
+        if not found or database.rows(cursor, select(x.key).where(x.key == found[0][1], x.run_id.is_not(None))):
+            return False
         values = {"state": RunState.SKIPPED.value, "waits_for": None, "why": why, "ended_at": now}
-        return database.change(cursor, update(database.tables.run).where(c.id == run_id, is_idle).values(values))
+        end = update(database.tables.run).values(values)
+        if database.change(cursor, end.where(c.id == part.run_id, is_queued, c.available_at <= now)) != 1:
+            return False
+        job, key = found[0]
+        database.change(cursor, end.where(is_queued, c.job == job, c.exclusive_key == key))
+        return True
 
-    return database.write(work) == 1
+    return database.write(work)
