@@ -9,6 +9,7 @@ which it can go wrong there, other nodes put things in order, and everything is 
 `grounds`      databases to play on; `by_hand` a runtime, a runner and a node that do nothing by themselves
 `world`        the nodes of one play, and what they do to put things in order
 `paths`        what is cut: plan, claim, finish, reap, promote, heartbeat, fence
+`bulk_paths`   the same of bulk work: chunks, partitions, their plan; `bulk` has the jobs, and recounts
 `checking`     what must hold in the end
 `playing`      records, plays, counts; `child` is the process that ends in the middle
 `messages`     the same between a supervisor and its worker processes

@@ -37,8 +37,9 @@ _AT_ONCE = ("fencepost-connect",)  # whoever asks for it waits for it
 
 @dataclass
 class Skipped:
-    """How much time was skipped, for all who live in one play."""
+    """How much time was skipped, for all who live in one play, and what happens whenever somebody sleeps."""
 
+    meanwhile: Callable[[], None] = lambda: None
     s: float = 0.0
 
 
@@ -72,6 +73,7 @@ class HandRuntime(ThreadedRuntime):
     def sleep(self, duration_s: float) -> None:
         time.sleep(min(duration_s, _LONGEST_REAL_SLEEP_S))
         self.skipped.s += duration_s
+        self.skipped.meanwhile()
 
     def spawn(self, name: str, work: Callable[[], None]) -> Any:
         if name in _AT_ONCE:
@@ -90,23 +92,30 @@ class HandRuntime(ThreadedRuntime):
         return [task.work.__self__ for task in self.tasks if task.name == name]  # type: ignore[attr-defined]
 
 
+Wanted = Callable[[Claim], bool]
+
+
 class HandRunner:
     """Executes what it has when it is told to."""
 
     def __init__(self, jobs: Mapping[str, Job], runtime: HandRuntime, ledger: Callable[[], Ledger]) -> None:
         self._jobs = jobs
         self.held: list[Claim] = []
+        self.under_way: list[Claim] = []
         self.outcomes: list[Outcome] = []
         self._context = RunContext(node=BY_HAND, runtime=runtime, ledger=ledger, standing=self, ttl_s=TTL_S)
         self.trusts = NodeTrust(runtime.monotonic)
         self.suspended_now: set[tuple[int, int]] = set()
 
-    def work(self, most: int = 100) -> None:
+    def work(self, is_wanted: Wanted = lambda _: True) -> None:
         """Execute what is held, one after the other."""
-        while self.held and most > 0:
-            claim = self.held.pop(0)
-            most -= 1
-            self.outcomes.append(invoke(self._jobs[claim.job], claim, self._context))
+        while wanted := [claim for claim in self.held if is_wanted(claim)]:
+            claim = wanted[0]
+            self.held.remove(claim)
+            self.under_way.append(claim)
+            outcome = invoke(self._jobs[claim.job], claim, self._context)
+            self.under_way.remove(claim)
+            self.outcomes.append(outcome)
 
     def end(self, claim: Claim, outcome: Outcome) -> None:
         """Let a claim end like this, without executing it."""
@@ -129,7 +138,7 @@ class HandRunner:
         return outcomes
 
     def running(self) -> int:
-        return len(self.held)
+        return len(self.held) + len(self.under_way)
 
     def stop(self, run_id: int, token: int, why: StopReason) -> None:
         for claim in [each for each in self.held if (each.run_id, each.token) == (run_id, token)]:
@@ -224,8 +233,13 @@ class HandNode:
     def join(self, now: float = 0.0) -> None:
         self.membership.step(self.runtime.monotonic())
 
-    def turn(self) -> None:
-        """Do what there is to do: a few steps of everything."""
+    @property
+    def under_way(self) -> list[Claim]:
+        """What is being executed right now."""
+        return self.runner.under_way if isinstance(self.runner, HandRunner) else []
+
+    def turn(self, is_wanted: Wanted = lambda _: True) -> None:
+        """Do what there is to do: a few steps of everything. Of the runs only those that are wanted are executed."""
         self.step(self.beat)
         self.step(self.join)
         self.step(self.reaper.step)
@@ -234,7 +248,7 @@ class HandNode:
             self.exchange.hint()
             self.step(self.exchange.step)
         if isinstance(self.runner, HandRunner):
-            self.runner.work()
+            self.runner.work(is_wanted)
         self.step(self.exchange.step)
 
     def close(self) -> None:

@@ -26,6 +26,8 @@ from testbed.postgres import Postgres
 from tests.crashpoints.by_hand import HandRuntime
 
 EFFECTS = "crash_effect"
+INPUT = "crash_input"  # of bulk work
+KEYS = (1, 2, 3, 4, 5)
 PREFIX = "crash_"
 KINDS = ("sqlite", "postgresql", "mysql")
 _LEDGERS = (
@@ -177,10 +179,12 @@ def _prepared(made: Ground, publish: Callable[[Ground], None]) -> Ground:
     database = open_database(made.elsewhere, HandRuntime())
     install(database)
     database.close()
-    columns = "resource varchar(191), work varchar(191), token bigint, grant_id varchar(191), run_id bigint"
+    columns = "resource varchar(191), work varchar(191), token bigint NOT NULL, grant_id varchar(191), run_id bigint"
     for url in (made.url, made.elsewhere):
         with engine(url).begin() as connection:
             connection.execute(text(f"CREATE TABLE {EFFECTS} (id {_NUMBER[made.kind]}, {columns})"))
+            connection.execute(text(f"CREATE TABLE {INPUT} (id integer PRIMARY KEY)"))
+            connection.execute(text(f"INSERT INTO {INPUT} (id) VALUES (:id)"), [{"id": key} for key in KEYS])
     _note_transitions(made)
     publish(made)
     return made

@@ -1,48 +1,15 @@
-"""What is cut: each path, what there is before it, and what the victim does."""
+"""What is cut of the engine; what is cut of bulk work is in `bulk_paths`."""
 
 from __future__ import annotations
-
-from collections.abc import Callable
-from dataclasses import dataclass
 
 from fencepost.core.runtime import Ended
 from fencepost.engine.runners import verdicts
 from fencepost.ledger.claiming import claim
-from tests.crashpoints.by_hand import HandNode
+from tests.crashpoints import bulk_paths
+from tests.crashpoints.path import PATHS, Do, claimed, path
 from tests.crashpoints.world import World, renewing
 
-Do = Callable[[World], None]
-
-
-@dataclass(frozen=True, slots=True)
-class Path:
-    """`family` is the word of it in the table; what `prepare` does is not cut, what `act` does is."""
-
-    family: str
-    name: str
-    prepare: Do
-    act: Do
-
-
-PATHS: dict[str, Path] = {}
-
-
-def path(family: str, name: str, prepare: Do) -> Callable[[Do], Do]:
-    """Name what the victim does."""
-
-    def noted(act: Do) -> Do:
-        PATHS[name] = Path(family, name, prepare, act)
-        return act
-
-    return noted
-
-
-def claimed(node: HandNode) -> None:
-    """Let a node claim all there is."""
-    for _ in range(6):
-        node.exchange.hint()
-        node.exchange.step(node.runtime.monotonic())
-
+__all__ = ["PATHS", "bulk_paths"]
 
 # -- plan
 

@@ -12,7 +12,7 @@ from tests.crashpoints.checking import Found, found, violations
 from tests.crashpoints.child import Exits
 from tests.crashpoints.drivers import COMMIT, watched
 from tests.crashpoints.grounds import Ground
-from tests.crashpoints.paths import Path
+from tests.crashpoints.path import Path
 from tests.crashpoints.points import POINTS, Way
 from tests.crashpoints.world import World, world
 

@@ -24,6 +24,7 @@ from fencepost.ledger.deploys import sync_code
 from fencepost.ledger.dialects.hot import hot_words
 from fencepost.ledger.recording import record
 from fencepost.ledger.schedule_rows import NewSchedule
+from tests.crashpoints import bulk
 from tests.crashpoints.by_hand import BY_HAND, HandNode, HandRuntime, Skipped
 from tests.crashpoints.grounds import EFFECTS, Ground, new_engine, opened
 
@@ -58,10 +59,12 @@ class World:
 
     def __init__(self, ground: Ground) -> None:
         self.ground = ground
-        self.skipped = Skipped()
+        self.skipped = Skipped(self._meanwhile)
         self.jobs = Jobs(self._declared())
         self.nodes: list[HandNode] = []
         self.elsewhere: Engine = new_engine(ground.elsewhere)
+        bulk.declare(self)
+        self._is_meanwhile = False
         self.runtime = HandRuntime(self.skipped)
         self.ledger = opened(ground, self.runtime)
         self.recovered_from_us = 0
@@ -194,6 +197,19 @@ class World:
                 node.step(node.beat)
                 node.exchange.hint()
                 node.step(node.exchange.step)
+
+    def _meanwhile(self) -> None:
+        """Let the others go on while a run waits for its parts: nobody here does anything by itself."""
+        conducts = any(bulk.is_bulk(claim.job) for node in self.nodes for claim in node.under_way)
+        if self._is_meanwhile or not conducts:
+            return
+        self._is_meanwhile = True
+        try:
+            self._let_time_pass()
+            for node in self.nodes:
+                node.turn(lambda claim: claim.job.endswith(bulk.PART))
+        finally:
+            self._is_meanwhile = False
 
     def is_settled(self) -> bool:
         """Whether nothing is left to be done: no run, no key, no node that nobody has noticed to be gone."""

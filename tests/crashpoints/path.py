@@ -1,0 +1,41 @@
+"""A path: what there is before it, and what the victim does, which is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tests.crashpoints.by_hand import HandNode
+from tests.crashpoints.world import World
+
+Do = Callable[[World], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Path:
+    """`family` is the word of it in the table; what `prepare` does is not cut, what `act` does is."""
+
+    family: str
+    name: str
+    prepare: Do
+    act: Do
+
+
+PATHS: dict[str, Path] = {}
+
+
+def path(family: str, name: str, prepare: Do) -> Callable[[Do], Do]:
+    """Name what the victim does."""
+
+    def noted(act: Do) -> Do:
+        PATHS[name] = Path(family, name, prepare, act)
+        return act
+
+    return noted
+
+
+def claimed(node: HandNode) -> None:
+    """Let a node claim all there is."""
+    for _ in range(6):
+        node.exchange.hint()
+        node.exchange.step(node.runtime.monotonic())
