@@ -12,7 +12,7 @@ cut short in the middle (of steps in several databases) is a beginning: it is go
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -118,9 +118,7 @@ def _deleted(landing: Landing, names: Sequence[str]) -> int:
     return total
 
 
-def live_runs(
-    ledger: Ledger, names: tuple[str, str], instance: str, *, params_of: Callable[[RunRow], Mapping[str, Any]]
-) -> list[int]:
+def live_runs(ledger: Ledger, names: tuple[str, str], instance: str) -> list[int]:
     """Return the runs of an instance that have not ended; `names` are those of the job and of its parts."""
     job, part = names
     conducting = [row.id for row in _live(ledger, job) if instance_name(ledger, row) == instance]

@@ -72,7 +72,7 @@ def trigger(
 
     Example: fencepost trigger report -p month=2026-01 --reason 'the auditor asked' --wait
     """
-    typed = _typed(params or [])
+    typed = typed_params(params or [])
     with opened(ledger) as book:
         ops = operations(book)
         know_job(book, job)
@@ -277,7 +277,8 @@ def _told_of_duplicates(*, as_json: bool) -> Iterator[None]:
         raise
 
 
-def _typed(words: list[str]) -> dict[str, str]:
+def typed_params(words: list[str]) -> dict[str, str]:
+    """Read parameters as they were typed, ``-p name=value``."""
     typed: dict[str, str] = {}
     for word in words:
         name, equals, value = word.partition("=")

@@ -9,6 +9,7 @@ import typer
 import fencepost
 from fencepost.cli import (
     acts,
+    bulk,
     chaos,
     dead,
     demo,
@@ -22,6 +23,7 @@ from fencepost.cli import (
     runs,
     schedules,
     speech,
+    tune,
     why,
 )
 from fencepost.cli.exits import Exit
@@ -63,7 +65,9 @@ app.command("reprocess", rich_help_panel=ACT)(acts.reprocess)
 app.command("backfill", rich_help_panel=ACT)(acts.backfill)
 app.command("migrate", rich_help_panel=ACT)(migrate.migrate)
 app.add_typer(effects.app, name="effects", rich_help_panel=ACT)
+app.add_typer(bulk.app, name="bulk", rich_help_panel=BULK)
 app.add_typer(dead.app, name="dead", rich_help_panel=BULK)
+app.command("tune", rich_help_panel=BULK)(tune.tune)
 app.add_typer(locks.app, name="locks", rich_help_panel=LOCKS)
 
 
