@@ -39,6 +39,7 @@ Given = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """What names files: a path, a pattern, or several of them."""
 
 _ELSEWHERE: Any = object()  # equals no position
+_FINER = 4  # several files are cut into smaller pieces than a slice takes, so that slices come out even
 _UNREADABLE = (".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz")
 
 
@@ -105,7 +106,8 @@ class FileReader:
     def slices(self, count: int, surroundings: Surroundings) -> list[Slice]:
         """Divide by files, and files by their size where this kind can be divided."""
         whole = self.spans(WHOLE, surroundings)
-        even = max(sum(span.size for span in whole) / count, 1.0)
+        finer = 1 if len(whole) == 1 else _FINER
+        even = max(sum(span.size for span in whole) / count / finer, 1.0)
         pieces = [piece for span in whole for piece in self.divided(span, math.ceil(span.size / even))]
         if len(pieces) < min(count, 2):
             self._tell_undivided(pieces[0].file, surroundings)

@@ -107,9 +107,7 @@ class Lines:
             try:
                 text = raw.decode(encoding)
             except UnicodeDecodeError as error:
-                raise self.broken(
-                    f"this is no {encoding}: {error.reason} {raw[error.start : error.start + 4]!r}"
-                ) from None
+                raise self._undecoded(raw, error) from None
             if self.offset < _HEAD:
                 self._head = zlib.crc32(raw[: _HEAD - self.offset], self._head)
             self.offset += len(raw)
@@ -184,6 +182,12 @@ class Lines:
         if self.is_cut and len(raw) == LONGEST_LINE:
             raise self.broken(f"a line is longer than {LONGEST_LINE} bytes; is this a file of lines?")
         return raw
+
+    def _undecoded(self, raw: bytes, error: UnicodeDecodeError) -> BrokenInput:
+        at, found = self.offset + error.start, raw[error.start : error.start + 4]
+        if self.is_cut and error.end == len(raw):
+            return self.broken("the file ends in the middle of a record, even of a character", offset=at)
+        return self.broken(f"this is no {self.encoding}: {error.reason} {found!r}", offset=at)
 
     def _unpackable(self, error: Exception) -> BrokenInput:
         how = "it ends in the middle" if isinstance(error, EOFError) else str(error)
