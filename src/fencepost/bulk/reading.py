@@ -10,10 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from fencepost.bulk.sql import spelled
-from fencepost.errors import InvalidBulk
+from fencepost.errors import BrokenInput, InvalidBulk
 from fencepost.fence.target import described
 
 _KINDS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql", "sqlite": "sqlite"}
+
+
+_DRIVERS = {"postgresql": "postgresql+psycopg://…", "mysql": "mysql+pymysql://…", "sqlite": "sqlite:///…"}
 
 
 class Rows(NamedTuple):
@@ -28,6 +31,7 @@ class Reading:
 
     def __init__(self, engine: Any) -> None:
         self.kind = kind_of(engine)
+        self._is_broken = False
         self._connection = engine.connect().execution_options(isolation_level="AUTOCOMMIT")
         try:
             self._cursor = self._open()
@@ -38,16 +42,30 @@ class Reading:
     def fetch(self, sql: str, values: Mapping[str, Any]) -> Rows:
         """Execute a query with ``:names``, and return all of its rows."""
         statement = spelled(sql, self.kind)
+        try:
+            parameters = statement.values(values)
+        except KeyError as error:
+            raise BrokenInput(
+                f"the query names :{error.args[0]}, which is no parameter of this run; it has {_told(values)}. Give "
+                "the job a parameter of that name, or, for a colon that begins no name, write \\:"
+            ) from None
         cursor = self._cursor
-        cursor.execute(statement.sql, statement.values(values))
-        rows = cursor.fetchall()
+        try:
+            cursor.execute(statement.sql, parameters)
+            rows = cursor.fetchall()
+        except BaseException:
+            self._is_broken = True
+            raise
         names = tuple(column[0] for column in cursor.description)
         return Rows(names, rows if isinstance(rows, list) else list(rows))
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Give the connection back; one that has failed is let go, because nobody knows what state it is in."""
         try:
-            self._cursor.close()
+            if self._is_broken:
+                self._connection.invalidate()
+            else:
+                self._cursor.close()
         finally:
             self._connection.close()
 
@@ -66,16 +84,20 @@ class Reading:
         return cursor
 
 
+def _told(values: Mapping[str, Any]) -> str:
+    return ", ".join(f":{name}" for name in values) or "none"
+
+
 def kind_of(engine: Any) -> str:
     """Return which kind of database an engine leads to, or refuse it."""
     name = getattr(getattr(engine, "dialect", None), "name", None)
     driver = getattr(getattr(engine, "dialect", None), "driver", None)
     if not hasattr(engine, "connect") or name not in _KINDS:
         raise InvalidBulk(f"{described(engine)} cannot be read from; give a SQLAlchemy engine, or its URL")
-    if driver not in ("psycopg", "pymysql", "pysqlite"):
+    if driver not in ("psycopg", "pymysql", "pysqlite") or engine.dialect.is_async:
         raise InvalidBulk(
-            f"an engine with the driver {driver!r} cannot be read from; make it with psycopg, pymysql or pysqlite, "
-            "as in create_engine('postgresql+psycopg://…')"
+            f"an engine with the driver {driver!r} cannot be read from; make one with psycopg, pymysql or pysqlite, "
+            f"that is not async: create_engine({_DRIVERS[_KINDS[name]]!r})"
         )
     return _KINDS[name]
 

@@ -1,7 +1,10 @@
-"""The SQL that users write for readers and writers: its words, its ``:names``, and each driver's way to spell them.
+r"""The SQL that users write for readers and writers: its words, its ``:names``, and each driver's way to spell them.
 
 Nothing here parses SQL. It is taken apart into quoted texts, comments and the rest, so that a colon within quotes is
-left alone and the few words that matter (ORDER BY, LIMIT, OFFSET) are found where they count.
+left alone and the few words that matter (ORDER BY, LIMIT, OFFSET) are found where they count. What blanks something out
+keeps every place: what is found in the blanked text stands at the same place of the statement.
+
+A colon that begins no name is written ``\:``, as in ``numbers[2\:last]``; a cast (``::int``) needs no care.
 """
 
 from __future__ import annotations
@@ -12,12 +15,17 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from fencepost.errors import InvalidBulk
+
 _PIECES = re.compile(
-    r"""(?P<quoted>'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\$(?P<tag>\w*)\$.*?\$(?P=tag)\$)"""
+    r"""(?P<quoted>\b[eE]'(?:[^'\\]|\\.|'')*'"""
+    r"""|'(?:[^']|'')*'|"(?:[^"]|"")*"|`[^`]*`|\$(?P<tag>(?:[A-Za-z_]\w*)?)\$.*?\$(?P=tag)\$)"""
     r"""|(?P<comment>--[^\n]*|/\*.*?\*/)""",
     re.DOTALL,
 )
 _NAME = re.compile(r"(?<![:\w\\]):([A-Za-z_]\w*)")
+_QUOTED_NAME = re.compile(r'"[\w$]+"|`[\w$]+`')
+_BEGINS = re.compile(r"[\s(]*(?:select|with)\b", re.IGNORECASE)
 
 
 def _pieces(sql: str) -> Iterator[tuple[str, bool]]:
@@ -36,8 +44,41 @@ def changed(sql: str, change: Callable[[str], str]) -> str:
 
 
 def bare(sql: str) -> str:
-    """Return a statement with what is quoted or a comment blanked out, place for place."""
-    return "".join(text if is_sql else " " * len(text) for text, is_sql in _pieces(sql))
+    """Return a statement with texts and comments blanked out, place for place; a quoted name of one word stays."""
+    return "".join(text if is_sql or _QUOTED_NAME.fullmatch(text) else " " * len(text) for text, is_sql in _pieces(sql))
+
+
+def outermost(sql: str) -> str:
+    """Return a statement without texts, comments and all that stands in parentheses, place for place."""
+    depth, kept = 0, []
+    for letter in bare(sql):
+        depth -= letter == ")"
+        kept.append(letter if depth <= 0 else " ")
+        depth += letter == "("
+    return "".join(kept)
+
+
+def single_select(sql: Any, *, what: str = "the query") -> str:
+    """Return one SELECT without a semicolon or a comment at its end; anything else is refused."""
+    if not isinstance(sql, str) or not _BEGINS.match(bare(sql)):
+        raise InvalidBulk(f"{what} must be a SELECT, as a text: a reader only reads; it is {str(sql)[:100]!r}")
+    _refuse_escaped_quotes(sql, what)
+    plain = bare(sql).rstrip()
+    end = len(plain.rstrip("; \t\r\n"))
+    if ";" in plain[:end]:
+        raise InvalidBulk(f"{what} must be one statement; what is to happen before it belongs into before()")
+    # A quoted text or comment at the very end is blank by now; of the two, only the comment may go.
+    tail = _PIECES.sub(lambda found: found.group() if found["quoted"] else "", sql[end:]).strip("; \t\r\n")
+    return f"{sql[:end]} {tail}".strip()
+
+
+def _refuse_escaped_quotes(sql: str, what: str) -> None:
+    for text, is_sql in _pieces(sql):
+        if not is_sql and text.startswith("'") and "\\'" in text:
+            raise InvalidBulk(
+                f"{what} has a text with \\' in it, which ends the text on some databases and not on others; write "
+                f"'' for a quote within a text, or name a parameter in place of {text[:40]}"
+            )
 
 
 def names_in(sql: str) -> tuple[str, ...]:
@@ -51,12 +92,9 @@ class Spelled:
 
     sql: str
     names: tuple[str, ...]
-    is_positional: bool
 
-    def values(self, given: Mapping[str, Any]) -> Any:
+    def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return the parameters for one execution; those that the statement does not name are left out."""
-        if self.is_positional:
-            return tuple(given[name] for name in self.names)
         return {name: given[name] for name in self.names}
 
 
@@ -64,7 +102,11 @@ class Spelled:
 def spelled(sql: str, kind: str) -> Spelled:
     """Return a statement for the driver of a kind of database: postgresql, mysql or sqlite."""
     if kind == "sqlite":
-        return Spelled(sql, names_in(sql), is_positional=False)
+        return Spelled(changed(sql, _unescaped), names_in(sql))
     doubled = [(text.replace("%", "%%"), is_sql) for text, is_sql in _pieces(sql)]
-    parts = [_NAME.sub(r"%(\1)s", text) if is_sql else text for text, is_sql in doubled]
-    return Spelled("".join(parts), names_in(sql), is_positional=False)
+    parts = [_unescaped(_NAME.sub(r"%(\1)s", text)) if is_sql else text for text, is_sql in doubled]
+    return Spelled("".join(parts), names_in(sql))
+
+
+def _unescaped(text: str) -> str:
+    return text.replace("\\:", ":")

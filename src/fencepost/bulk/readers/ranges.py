@@ -1,17 +1,39 @@
-"""Ranges of a key for partitions, about even: from samples of the key, not from a count of all rows."""
+"""Ranges of a key for partitions, about even; and with them, about how many rows there are.
+
+Keys that are whole numbers are sampled: a look at both ends of a stretch tells where it begins and ends, and how dense
+it is there; the stretch that may hold most is halved, and so on, a few dozen times. Each look reads a few rows from an
+index. Nothing is counted, and gaps cost nothing. Other keys are gone through once, in the database.
+
+**Promises.** The slices of a plan are disjoint and together the whole, however badly they were estimated: their bounds
+are numbers, or keys, that rise. The first has no lower bound and the last no upper one.
+"""
 
 from __future__ import annotations
 
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
-from fencepost.bulk.reader import WHOLE, Slice, Surroundings
-from fencepost.bulk.reading import Reading
-from fencepost.bulk.sql import changed
+from fencepost.bulk.reader import Slice
 from fencepost.core.positions import packed
+from fencepost.errors import BrokenInput
 
 if TYPE_CHECKING:
-    from fencepost.bulk.readers.keyset import Keyset
+    from fencepost.bulk.readers.page_query import PageQuery
+
+KEYS_PER_LOOK = 24
+_HALVINGS = (8, 16, 64)  # for one slice, where only the size matters; for several, at least and at most
+
+
+class Look(Protocol):
+    """The first keys behind one, or the last ones up to another; None is no bound."""
+
+    def __call__(self, after: Any, upto: Any, limit: int, *, descending: bool = False) -> list[Any]:
+        """Look."""
+        ...
 
 
 def hashed_slices(count: int) -> list[Slice]:
@@ -19,32 +41,165 @@ def hashed_slices(count: int) -> list[Slice]:
     return [{"part": number, "parts": count} for number in range(count)]
 
 
-def sampled_slices(reader: Keyset, count: int, surroundings: Surroundings) -> list[Slice]:
-    """Return slices by ranges of the key."""
-    reading = Reading(surroundings.source)
+# -- whole numbers -----------------------------------------------------------------------------------------------------
+
+
+def sampled_slices(look: Look, count: int) -> list[Slice]:
+    """Return up to `count` slices of a key that is a whole number."""
+    strata = _sampled(look, count)
+    if not strata:
+        return [{"expected": 0}]
+    curve = Curve.of(strata)
+    bounds = [each for each in curve.bounds(count) if each < strata[-1].last]
+    return _slices([[each] for each in bounds], curve.sizes(bounds))
+
+
+@dataclass(frozen=True)
+class Stratum:
+    """A stretch of keys: its first ones and its last ones, which are all of them if they meet."""
+
+    head: Sequence[int]
+    tail: Sequence[int]
+
+    @property
+    def last(self) -> int:
+        """The last key."""
+        return self.tail[-1]
+
+    @cached_property
+    def is_known(self) -> bool:
+        """Whether nothing lies between its first keys and its last ones."""
+        return self.head[-1] >= self.tail[0] - 1
+
+    @cached_property
+    def between(self) -> int:
+        """About how many keys lie between those that were seen."""
+        gap = self.tail[0] - self.head[-1] - 1
+        return 0 if self.is_known else max(1, round(gap * (_density(self.head) + _density(self.tail)) / 2))
+
+    @cached_property
+    def most(self) -> float:
+        """How many there would be if it were as dense everywhere as at its denser end."""
+        gap = self.tail[0] - self.head[-1] - 1
+        return 0.0 if self.is_known else gap * max(_density(self.head), _density(self.tail))
+
+    def halves(self, look: Look) -> Iterator[Stratum]:
+        """Divide what lies between in two, and look what is there."""
+        middle = (self.head[-1] + self.tail[0]) // 2
+        last = look(self.head[0] - 1, middle, KEYS_PER_LOOK, descending=True)
+        first = look(middle, self.tail[-1], KEYS_PER_LOOK)
+        # Rows come and go meanwhile: where none are left, what was seen before still stands for the stretch.
+        yield Stratum(self.head, sorted(last) or self.head)
+        yield Stratum(sorted(first) or self.tail, self.tail)
+
+
+def _density(keys: Sequence[int]) -> float:
+    return min(1.0, (len(keys) - 1) / max(1, keys[-1] - keys[0])) if len(keys) > 1 else 1.0
+
+
+def _sampled(look: Look, count: int) -> list[Stratum]:
+    """Return stretches in the order of their keys; none if there are no rows."""
+    head, tail = look(None, None, KEYS_PER_LOOK), look(None, None, KEYS_PER_LOOK, descending=True)
+    if not head or not tail:
+        return []
+    strata = [Stratum(sorted(head), sorted(tail))]
+    for _ in range(_HALVINGS[0] if count == 1 else min(max(_HALVINGS[1], 2 * count), _HALVINGS[2])):
+        place = max(range(len(strata)), key=lambda number: strata[number].most)
+        if strata[place].is_known:
+            break
+        strata[place : place + 1] = strata[place].halves(look)
+    return strata
+
+
+@dataclass(frozen=True, slots=True)
+class Curve:
+    """How many rows there are up to a key: points that rise in both, straight lines between them."""
+
+    keys: list[int]
+    rows: list[int]
+
+    @staticmethod
+    def of(strata: Sequence[Stratum]) -> Curve:
+        """Join what was seen and what was estimated."""
+        curve = Curve([strata[0].head[0] - 1], [0])
+        for stratum in strata:
+            for key in stratum.head:
+                curve._add(key, 1)
+            curve._add(stratum.tail[0] - 1, stratum.between)
+            for key in stratum.tail:
+                curve._add(key, 1)
+        return curve
+
+    def _add(self, key: int, rows: int) -> None:
+        if key > self.keys[-1]:
+            self.keys.append(key)
+            self.rows.append(self.rows[-1] + rows)
+
+    def bounds(self, count: int) -> list[int]:
+        """Return the keys that divide it into `count` parts of one size, fewer if there are fewer rows."""
+        total = self.rows[-1]
+        wanted = dict.fromkeys(-(-number * total // count) for number in range(1, count))
+        return list(dict.fromkeys(self._key_at(rows) for rows in wanted if rows < total))
+
+    def sizes(self, bounds: Sequence[int]) -> list[int]:
+        """Return how many rows there are between each two bounds, and before the first and behind the last."""
+        upto = [0, *(self._rows_upto(key) for key in bounds), self.rows[-1]]
+        return [more - less for less, more in pairwise(upto)]
+
+    def _key_at(self, rows: int) -> int:
+        place = bisect_left(self.rows, rows)
+        return _between(self.rows, self.keys, place, rows)
+
+    def _rows_upto(self, key: int) -> int:
+        place = bisect_left(self.keys, key)
+        return _between(self.keys, self.rows, place, key)
+
+
+def _between(known: list[int], wanted: list[int], place: int, value: int) -> int:
+    """Return the point on the line that ends at a place."""
+    if known[place] == value:
+        return wanted[place]
+    before, after = place - 1, place
+    run, rise = known[after] - known[before], wanted[after] - wanted[before]
+    return wanted[before] + (value - known[before]) * rise // run
+
+
+# -- any other key -----------------------------------------------------------------------------------------------------
+
+Fetch = Callable[[str], list[tuple[Any, ...]]]
+
+
+def ranked_slices(pages: PageQuery, fetch: Fetch, count: int) -> list[Slice]:
+    """Return up to `count` slices of any key, by one pass over it in the database."""
     try:
-        keys = _boundaries(reader, count, reading, dict(surroundings.values))
-    finally:
-        reading.close()
-    bounds: list[Any] = [None, *keys, None]
+        rows = fetch(_ranking(pages, count))
+    except BrokenInput:
+        raise
+    except Exception as error:
+        raise BrokenInput(
+            f"the query cannot be divided by ranges of its key {', '.join(pages.keys)}: {error}. Return each column "
+            "once; or say which rows a partition has by naming :part and :parts, as in id % :parts = :part"
+        ) from error
+    numbers = [0, *(row[-1] for row in rows)]
+    sizes = [more - less for less, more in pairwise(numbers)]
+    return _slices([packed(row[:-1]) for row in rows[:-1]], sizes)
+
+
+def _ranking(pages: PageQuery, count: int) -> str:
+    """Select the last key of each slice, with the number of rows up to it; the very last key is that of the last."""
+    keys = ", ".join(f"q.{key}" for key in pages.results)
+    ranked = f"SELECT {keys}, row_number() OVER (ORDER BY {keys}) AS fp_n, count(*) OVER () AS fp_all"
+    names = ", ".join(f"r.{key}" for key in pages.results)
+    # A row ends a slice where the number of the slice that it would be in, n * count / all, has just gone up.
+    return (
+        f"SELECT {names}, r.fp_n FROM ({ranked} FROM ({pages.all()}) q) r "  # noqa: S608 - the user's own query
+        f"WHERE (r.fp_n * {int(count)}) % r.fp_all < {int(count)} ORDER BY r.fp_n"
+    )
+
+
+def _slices(bounds: Sequence[Any], sizes: Sequence[int]) -> list[Slice]:
     slices: list[Slice] = []
-    for after, upto in pairwise(bounds):
-        each = {"after": after, "upto": upto}
+    for (after, upto), size in zip(pairwise([None, *bounds, None]), sizes, strict=True):
+        each = {"after": after, "upto": upto, "expected": size}
         slices.append({name: value for name, value in each.items() if value is not None})
-    return slices or [WHOLE]
-
-
-def _boundaries(reader: Keyset, count: int, reading: Reading, values: dict[str, Any]) -> list[Any]:
-    """Return the last key of each slice but the last."""
-    columns = ", ".join(f"q.{key}" for key in reader.keys)
-    inner = changed(
-        reader.statement(has_after=False, has_upto=False),
-        lambda text: text.replace("LIMIT :limit", "").replace("limit :limit", ""),
-    )
-    ranked = (
-        f"SELECT {columns}, row_number() OVER (ORDER BY {columns}) AS n, count(*) OVER () AS total FROM ({inner}) q"  # noqa: S608 - the user's own query
-    )
-    names = ", ".join(f"r.{key}" for key in reader.keys)
-    query = f"SELECT {names}, r.n FROM ({ranked}) r WHERE r.n % (1 + (r.total - 1) / {count}) = 0 ORDER BY r.n"  # noqa: S608 - as above
-    rows = reading.fetch(query, {**values, "part": 0, "parts": 1}).rows
-    return [packed(row[:-1]) for row in rows][: count - 1]
+    return slices
