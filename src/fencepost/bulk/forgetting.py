@@ -16,9 +16,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fencepost.bulk.checkpoint import Checkpoint, Counts, Kept, partition_name, plan_name
+from fencepost.bulk.checkpoint import Checkpoint, Counts, Kept, kept_at, partition_name, plan_name
 from fencepost.bulk.instance import instance_name
 from fencepost.bulk.places import target_beside
+from fencepost.bulk.plan import complete_by
 from fencepost.bulk.visits import visiting, visitor
 from fencepost.core.identity import fitted
 from fencepost.fence.landing import Landing
@@ -85,13 +86,14 @@ def _see(job: str, instance: str, step: Step, target: Any, writer: Writer) -> St
         plan = Checkpoint(plan_name(job, instance, step.name), None, writer).read(tx)
         count = 0 if plan is None else len(plan.mark.more.get("slices", ()))
         names = [partition_name(job, instance, step.name, number) for number in range(count)]
-        partitions = [Checkpoint(name, None, writer).read(tx) for name in names]
+        partitions = kept_at(tx, names, writer)
     return StepSeen(step.name, shape, plan, partitions)
 
 
-def completed_by(bulk: Bulk, steps: Sequence[StepSeen]) -> int | None:
-    """Return the run that completed an instance; None if it is not complete, or only its decider knows."""
-    return steps[-1].done_by if bulk.decide is None and steps else None
+def completed_by(steps: Sequence[StepSeen]) -> int | None:
+    """Return the run that completed an instance, as the plan of its first step says; None if it is not complete."""
+    plan = steps[0].plan
+    return None if plan is None else complete_by(plan.mark)
 
 
 def forget(bulk: Bulk, instance: str, ledger: Ledger) -> int:

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from fencepost.bulk.failures import Verdict, verdict_of
+from fencepost.bulk.failures import MENDED_BY_TIME, Verdict, verdict_of
 from fencepost.bulk.letters import NEW, REPLAYED, StoredLetter, Wanted, fail_again, letters, letters_by_id, settle
 from fencepost.bulk.partition import WorkerLost
+from fencepost.bulk.patience import TRIES, pause, pause_before, steadily
 from fencepost.core.report import code_of
 from fencepost.core.verdicts import Retry, Skip
 from fencepost.errors import InvalidBulk
@@ -28,8 +29,6 @@ if TYPE_CHECKING:
     from fencepost.engine.run import Run
 
 _PAGE = 100
-_TRIES = 8
-_LONGEST_PAUSE_S = 5.0
 _LOST = code_of(WorkerLost())
 
 
@@ -57,7 +56,6 @@ class Replay:
 
     def __init__(self, run: Run, choice: Choice, made: Callable[[int | None], Bulk]) -> None:
         self._run = run
-        self._runtime = run.context.runtime
         self._writer = run.writer()
         self._choice = choice
         self._made = made
@@ -90,11 +88,12 @@ class Replay:
     def _pages(self, target: Any) -> Iterator[list[StoredLetter]]:
         choice, writer = self._choice, self._writer
         if choice.ids:
-            found = self._run.in_transaction(lambda tx: letters_by_id(tx, writer, choice.jobs, choice.ids), target)
+            found = steadily(self._run, lambda tx: letters_by_id(tx, writer, choice.jobs, choice.ids), target)
             yield [each for each in found if each.state == NEW]
             return
         wanted, after = Wanted(choice.jobs, NEW), 0
-        while page := self._run.in_transaction(
+        while page := steadily(
+            self._run,
             lambda tx, after=after: letters(tx, writer, wanted, after_id=after, limit=_PAGE),  # type: ignore[misc]
             target,
         ):
@@ -118,7 +117,7 @@ class Replay:
             if verdict_of(error) is not Verdict.ITEM:
                 raise
             again = error
-        self._run.in_transaction(lambda tx: fail_again(tx, self._writer, letter.id, again), target)
+        steadily(self._run, lambda tx: fail_again(tx, self._writer, letter.id, again), target)
         return Fate.FAILED
 
     def _bulk(self, run_id: int | None) -> Bulk:
@@ -170,19 +169,13 @@ class Replay:
     def _wait_or_raise(self, step: Step, error: Exception, verdict: Verdict, tries: int) -> None:
         if isinstance(error, Retry):
             self._wait_as_asked(step, error, tries)
-        elif verdict in (Verdict.AGAIN, Verdict.UNKNOWN) and tries < _TRIES:
-            self._pause(min(0.02 * 2**tries, _LONGEST_PAUSE_S))
+        elif verdict in MENDED_BY_TIME and tries < TRIES:
+            pause_before(self._run, tries)
         else:
             raise error
 
     def _wait_as_asked(self, step: Step, error: Retry, tries: int) -> None:
         if tries > step.options.retry_limit:
             raise Skip(f"still failing after {tries} tries: {error}") from error
-        backoff = step.options.backoff
-        self._pause(backoff.delay_s(tries, self._runtime.random()) if error.after_s is None else error.after_s)
-
-    def _pause(self, pause_s: float) -> None:
-        until = self._runtime.monotonic() + pause_s
-        while (left_s := until - self._runtime.monotonic()) > 0:
-            self._run.check()
-            self._runtime.sleep(min(left_s, 1.0))
+        backoff_s = step.options.backoff.delay_s(tries, self._run.context.runtime.random())
+        pause(self._run, backoff_s if error.after_s is None else error.after_s)

@@ -89,10 +89,7 @@ def again(
     with reached(spec, ledger) as here:
         seen = _seen(here, run)
         _refuse_live(here, seen)
-        is_complete = completed_by(seen.bulk, seen.steps) is not None or (
-            seen.bulk.decide is not None and seen.row.state == "succeeded"
-        )
-        if not is_complete:
+        if completed_by(seen.steps) is None:
             raise ConfigurationError(
                 f"what run {seen.row.id} stands for is not complete, so there is nothing to do again: go on with it by "
                 f"fencepost retry {seen.row.id}, or have it begin anew by fencepost bulk forget"
@@ -129,7 +126,7 @@ def forget(
     with reached(spec, ledger) as here:
         seen = _seen(here, run)
         _refuse_live(here, seen)
-        if (done_by := completed_by(seen.bulk, seen.steps)) is not None:
+        if (done_by := completed_by(seen.steps)) is not None:
             raise ConfigurationError(
                 f"what run {seen.row.id} stands for was completed by run {done_by}, and is not forgotten: nothing "
                 "would keep it from being done twice by mistake. To do it again on purpose: fencepost bulk again"
