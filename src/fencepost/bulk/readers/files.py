@@ -263,7 +263,7 @@ def distributed(pieces: Iterable[Span], count: int) -> list[list[Span]]:
     groups: list[list[Span]] = [[] for _ in range(count)]
     loads = [0] * count
     for piece in sorted(pieces, key=lambda span: (-span.size, _in_order(span))):
-        lightest = min(range(count), key=lambda number: (loads[number], number))
+        lightest = min(range(count), key=lambda number: (loads[number], len(groups[number]), number))
         groups[lightest].append(piece)
         loads[lightest] += piece.size
     filled = [sorted(group, key=_in_order) for group in groups if group]
