@@ -40,11 +40,9 @@ def chaos(name: str, wishes: Wishes, folder: Path, *, says: bool = True) -> Verd
         course = Course(place, wishes, folder, lambda line: says and print(line, flush=True))
         story = course.run()
         calls = list(course.records.all())
-        engine = place.engine()
-        with engine.connect() as connection:
+        with place.looked_at() as connection:
             found = recount.landed(connection)
             landed, uppers = takeovers.chunks(connection), takeovers.bounds(connection)
-        engine.dispose()
     again = recount.redone(calls)
     stood_still = list(takeovers.takeovers(story.kills, calls, landed, uppers))
     return Verdict(story, found, again, stood_still, list(recount.violations(story, found, again)))

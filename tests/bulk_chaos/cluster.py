@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import fencepost
-from fencepost.proof.chaos.processes import workers_of
+from fencepost.proof.chaos.processes import tree_of, workers_of
 from fencepost.testing import until
 from fencepost.threaded.signals import send
 from tests.bulk_chaos import application
@@ -96,11 +96,9 @@ def started(
 
 
 def _end(nodes: list[NodeProcess]) -> None:
+    """Kill what is left; the guardians end the workers, and we wait for that."""
+    left = [pid for node in nodes if node.process is not None for pid in tree_of(node.pid)]
     for node in nodes:
-        with suppress(ProcessLookupError, AssertionError):
-            node.signal(signal.SIGTERM)
-    for node in nodes:
-        with suppress(Exception):
-            node.wait(15)
         with suppress(ProcessLookupError, AssertionError):
             node.kill()
+    until(lambda: not any(Path(f"/proc/{pid}").exists() for pid in left), 20, "all processes of the nodes have ended")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import sqlalchemy
-from sqlalchemy import Engine, text
+from sqlalchemy import Connection, Engine, text
 
 from fencepost.effects import installing
 from fencepost.ledger import migrations
@@ -33,6 +33,16 @@ class Place(NamedTuple):
     def engine(self) -> Engine:
         """Return an engine for the database of the effects."""
         return sqlalchemy.create_engine(LedgerUrl.parse(self.effects or self.ledger).sqlalchemy())
+
+    @contextmanager
+    def looked_at(self) -> Iterator[Connection]:
+        """Connect to the database of the effects, to look."""
+        engine = self.engine()
+        try:
+            with engine.connect() as connection:
+                yield connection
+        finally:
+            engine.dispose()
 
 
 # Processes are killed here, not machines: nothing has to wait for the disk.
