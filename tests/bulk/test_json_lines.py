@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -143,6 +144,21 @@ def test_a_file_whose_bytes_have_moved_since_it_was_divided_is_refused(tmp_path:
     for part in slices:
         with pytest.raises(BrokenInput, match="has changed since"):
             items(reader, part=part)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_file_that_is_cut_while_it_is_read_is_not_taken_for_one_that_ends(tmp_path: Path, count: int) -> None:
+    file = orders(tmp_path, 30_000)
+    reader = json_lines(file)
+    part = reader.slices(2, surroundings())[0] if count > 1 else WHOLE
+    feed = reader.open(part, surroundings())
+    page = feed.read(None, 10)
+    end_of_a_line = file.read_bytes().index(b"\n", 400_000) + 1
+    os.truncate(file, end_of_a_line)
+    with pytest.raises(BrokenInput, match=f"it was cut to {end_of_a_line} bytes while it was read"):
+        while not page.is_last:
+            page = feed.read(page.position_after(len(page.items) - 1), 1000)
+    feed.close()
 
 
 def test_lines_that_are_added_later_belong_to_the_last_partition(tmp_path: Path) -> None:

@@ -116,36 +116,41 @@ class CsvFile(FileReader):
     def _names(self, span: Span, lines: Lines) -> tuple[str, ...]:
         """Read the header, if there is one; else the columns are named by the reader, or by their numbers."""
         if self.has_header:
-            fields = next(filter(None, self._rows(lines)), None)
-            if fields is None:
+            fields = self._first(lines)
+            if not fields:
                 raise lines.broken("the file has not even a header; was it cut off, or is it one with header=False?")
             return tuple(name.strip() for name in fields)
         if self.columns is not None:
             return self.columns
         with closing(Lines(span, self.encoding)) as others:
-            fields = next(filter(None, self._rows(others)), [])
-        return tuple(f"column_{number + 1}" for number in range(len(fields)))
+            width = len(self._first(others))
+        return tuple(f"column_{number + 1}" for number in range(width))
 
     def _rows(self, lines: Lines) -> Iterator[list[str]]:
-        begun, offset = lines.line + 1, lines.offset
-        try:
-            for fields in csv.reader(lines.texts(), **self._dialect):
-                yield fields
-                begun, offset = lines.line + 1, lines.offset
-        except csv.Error as error:
-            raise lines.broken(_told(str(error)), line=begun, offset=offset) from None
+        return csv.reader(lines.texts(), **self._dialect)
 
     def _records(self, lines: Lines, make: Callable[[list[str]], Any], width: int) -> Iterator[Any]:
         label = lines.label()
         begun, offset = lines.line + 1, lines.offset
-        for fields in self._rows(lines):
-            if fields:
-                if len(fields) != width:
+        try:
+            for fields in self._rows(lines):
+                if len(fields) == width:
+                    row = make(fields)
+                    row._place = (label, begun)
+                    yield row
+                elif fields:
                     raise lines.broken(_odd(fields, width, lines), line=begun, offset=offset)
-                row = make(fields)
-                row._place = (label, begun)
-                yield row
-            begun, offset = lines.line + 1, lines.offset
+                begun, offset = lines.line + 1, lines.offset
+        except csv.Error as error:
+            raise lines.broken(_told(str(error)), line=begun, offset=offset) from None
+
+    def _first(self, lines: Lines) -> list[str]:
+        """Return the first row that is not empty."""
+        begun, offset = lines.line + 1, lines.offset
+        try:
+            return next(filter(None, self._rows(lines)), [])
+        except csv.Error as error:
+            raise lines.broken(_told(str(error)), line=begun, offset=offset) from None
 
     def _making(self, file: str, names: tuple[str, ...]) -> Callable[[list[str]], Any]:
         """Return what makes a row of fields."""

@@ -198,9 +198,11 @@ class FileFeed:
         try:
             while left and self._index < len(self._spans):
                 batch = self._take(left)
-                left -= len(batch.items)
                 if batch.items:
                     batches.append(batch)
+                if not batch.is_end:
+                    break  # the page is full, or what follows cannot be read, and the cursor says so when it is asked
+                left -= len(batch.items)
         except (FencepostError, OSError):
             self.close()
             if not batches:

@@ -5,8 +5,8 @@ Files whose names end in ``.gz`` are read as well; their positions count unpacke
 means to unpack it from its beginning, and it cannot be divided.
 
 **What a position holds.** ``{"file": "in/orders.csv", "offset": 8192, "line": 97, "last": 84, "seen": 2774301}``: the
-bytes and lines before it; and a checksum of the file's first bytes and of the `last` bytes before the position. All of
-it lies before the position: the file may be mended behind it, and it may grow.
+bytes and lines before it, and a checksum of the file's first bytes and of the line before it, which has `last` bytes.
+All of that lies before the position: the file may be mended behind it, and it may grow.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import codecs
 import gzip
 import io
 import os
+import sys
 import zlib
 from array import array
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,8 @@ from fencepost.bulk.readers.files import Batch, Span, broken, changed, missing
 from fencepost.errors import BrokenInput, InvalidBulk
 
 LONGEST_LINE = 64 * 1024 * 1024
-_HEAD, _TAIL = 512, 4096  # bytes at the beginning, and before a position, that it vouches for
+UNPACKABLE = (EOFError, gzip.BadGzipFile, zlib.error)  # what a compressed file raises that is none, or not whole
+_HEAD = 512  # bytes at the beginning that a position vouches for
 _BUFFER = 256 * 1024
 _SAMPLE_RECORDS, _SAMPLE_BYTES = 500, 64 * 1024
 
@@ -68,6 +70,7 @@ class Lines:
         self._head = self.seen = 0
         self._upto: int | None = None
         self._opened = _opened(span.file)
+        self._size = 0 if is_packed(span.file) else os.fstat(self._opened.fileno()).st_size
         try:
             self._begin(span)
         except BaseException:
@@ -86,34 +89,31 @@ class Lines:
         self._opened.seek(offset - last)
         before = self._bytes(last)
         if len(before) < last:
-            raise changed(self.file, f"it is shorter than the {offset} bytes that were read of it")
+            raise changed(self.file, f"it is shorter than the {offset} bytes that it had")
         self.seen = zlib.crc32(before, self._head)
         if self.seen != position["seen"]:
             raise changed(self.file, f"what comes before byte {offset} is not what was read there")
         self.offset, self.last, self.counts_lines = offset, last, position["line"] is not None
         self.line = position["line"] or 0
 
-    def position(self) -> Position:
-        """Return where it is."""
-        return self._position(self.offset, self.line, self.last, self.seen)
-
     def texts(self) -> Iterator[str]:
         """Yield what follows, line by line, each with its end."""
-        readline, encoding, upto = self._readline, self.encoding, self._upto
-        while upto is None or self.offset < upto:
-            raw = readline()
-            if not raw:
-                return
+        readline, encoding, crc32, longest = self._opened.readline, self.encoding, zlib.crc32, LONGEST_LINE
+        offset, head, upto = self.offset, self._head, sys.maxsize if self._upto is None else self._upto
+        while offset < upto:
             try:
+                raw = readline(longest)
                 text = raw.decode(encoding)
-            except UnicodeDecodeError as error:
-                raise self._undecoded(raw, error) from None
-            if self.offset < _HEAD:
-                self._head = zlib.crc32(raw[: _HEAD - self.offset], self._head)
-            self.offset += len(raw)
+            except (*UNPACKABLE, UnicodeDecodeError) as error:
+                raise self._unreadable(error) from None
+            if raw[-1:] != b"\n" and self._is_over_at(raw):
+                return
+            if offset < _HEAD:
+                self._head = head = crc32(raw[: _HEAD - offset], head)
+            self.last = len(raw)
+            self.offset = offset = offset + self.last
             self.line += 1
-            tail = raw[-_TAIL:]
-            self.last, self.seen = len(tail), zlib.crc32(tail, self._head)
+            self.seen = crc32(raw, head)
             yield text
 
     def is_over(self) -> bool:
@@ -164,30 +164,31 @@ class Lines:
     def _peek(self) -> bytes:
         try:
             return self._opened.peek(len(codecs.BOM_UTF8))
-        except (EOFError, gzip.BadGzipFile, zlib.error):  # told when it is read
+        except UNPACKABLE:  # told when it is read
             return b""
 
     def _bytes(self, count: int) -> bytes:
         try:
             return self._opened.read(count)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        except UNPACKABLE as error:
             raise self._unpackable(error) from None
 
-    def _readline(self) -> bytes:
-        try:
-            raw = self._opened.readline(LONGEST_LINE)
-        except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-            raise self._unpackable(error) from None
-        self.is_cut = raw[-1:] != b"\n"
-        if self.is_cut and len(raw) == LONGEST_LINE:
+    def _is_over_at(self, raw: bytes) -> bool:
+        """Judge a line that has no end: it is the last one, or it is none, and so nothing follows."""
+        if len(raw) == LONGEST_LINE:
             raise self.broken(f"a line is longer than {LONGEST_LINE} bytes; is this a file of lines?")
-        return raw
+        self.is_cut = True
+        if not raw and self.offset < max(self._size, self._upto or 0):
+            raise changed(self.file, f"it was cut to {self.offset} bytes while it was read")
+        return not raw
 
-    def _undecoded(self, raw: bytes, error: UnicodeDecodeError) -> BrokenInput:
-        at, found = self.offset + error.start, raw[error.start : error.start + 4]
-        if self.is_cut and error.end == len(raw):
+    def _unreadable(self, error: Exception) -> BrokenInput:
+        if not isinstance(error, UnicodeDecodeError):
+            return self._unpackable(error)
+        raw, at = error.object, self.offset + error.start
+        if not raw.endswith(b"\n") and error.end == len(raw) < LONGEST_LINE:
             return self.broken("the file ends in the middle of a record, even of a character", offset=at)
-        return self.broken(f"this is no {self.encoding}: {error.reason} {found!r}", offset=at)
+        return self.broken(f"this is no {self.encoding}: {error.reason} {raw[error.start :][:4]!r}", offset=at)
 
     def _unpackable(self, error: Exception) -> BrokenInput:
         how = "it ends in the middle" if isinstance(error, EOFError) else str(error)
