@@ -10,6 +10,8 @@ from typing import Any
 
 from fencepost.core.states import RunState, is_terminal
 from fencepost.proof.chaos.chance import Chance
+from fencepost.proof.chaos.processes import workers_of
+from fencepost.testing import until
 from tests.bulk_chaos import application
 from tests.bulk_chaos.cluster import Cluster, Kill, started
 from tests.bulk_chaos.places import Place, fill
@@ -20,6 +22,8 @@ _LOOK_EVERY_S = 0.1
 _ASK_EVERY_S = 0.5
 _KILLS_WITHIN = 0.92  # of the work: the last kill is to find plenty left
 _SLOWEST_ROW_S = 0.02
+_DEATH_S = 6.0  # about how long it takes until a dead node's work goes on
+_WITHIN_S = 60.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +40,7 @@ class Wishes:
     supervisors: float = 0.3  # the share of kills that hit one
     seed: int = 1
     end_within_s: float = 240.0  # after the last kill
+    begins_with_a_death: bool = False  # a supervisor is killed with nothing else, and stays dead until all goes on
     planted: str = ""
 
 
@@ -80,17 +85,33 @@ class Course:
             ttl_s=wishes.ttl_s,
             more={application.PLANTED: wishes.planted},
         ) as cluster:
-            self.records.pace(
-                self._slow_enough(wishes.kills * wishes.gap_s, wishes.rows, wishes.nodes * wishes.workers)
-            )
             begun_s = time.monotonic()
+            self._begin()
             story = Story(wishes, self._place, self._ask("trigger", application.JOB)["run"])
+            if wishes.begins_with_a_death:
+                story.kills.append(self._death(cluster))
             self._kill_at_random(cluster, story)
             self.records.pace(0.0)
             self._see_it_end(cluster, story)
             story.took_s = time.monotonic() - begun_s
         story.runs = self._ask("runs", "--limit", "10000")
         return story
+
+    def _begin(self) -> None:
+        wishes = self._wishes
+        busy = min(wishes.nodes * wishes.workers, application.PARTITIONS)
+        takes_s = wishes.kills * wishes.gap_s + (2 * _DEATH_S if wishes.begins_with_a_death else 0.0)
+        self.records.pace(_slow_enough(takes_s, wishes.rows, busy))
+
+    def _death(self, cluster: Cluster) -> Kill:
+        """Kill the supervisor that has most partitions in its hands, and wait until each of them goes on."""
+        until(lambda: len(self.records.busy()) == application.PARTITIONS, _WITHIN_S, "all partitions are under way")
+        busy = self.records.busy()
+        victim = max(cluster.alive(), key=lambda node: len(busy & set(workers_of(node.pid))))
+        kill = cluster.kill_supervisor(victim, back_after_s=_DEATH_S)
+        stood_still = len(busy & set(kill.pids))
+        until(lambda: len(self.records.begun_after(kill.at_s)) >= stood_still, _WITHIN_S, "every partition goes on")
+        return kill
 
     def _kill_at_random(self, cluster: Cluster, story: Story) -> None:
         wishes, next_at_s = self._wishes, time.monotonic() + self._gap_s()
@@ -128,11 +149,8 @@ class Course:
         """Have what is left of the work last for the kills that are left."""
         calls, busy = self.records.look()
         rows_left = self._wishes.rows * _KILLS_WITHIN - calls
-        self.records.pace(self._slow_enough(kills_left * self._wishes.gap_s, rows_left, max(busy, 1)))
+        self.records.pace(_slow_enough(kills_left * self._wishes.gap_s, rows_left, max(busy, 1)))
         return calls
-
-    def _slow_enough(self, seconds: float, rows: float, workers: int) -> float:
-        return min(seconds * workers / rows, _SLOWEST_ROW_S) if rows >= 1 else _SLOWEST_ROW_S
 
     def _see_it_end(self, cluster: Cluster, story: Story) -> None:
         give_up_at_s = time.monotonic() + self._wishes.end_within_s
@@ -145,3 +163,8 @@ class Course:
 
     def _ask(self, *words: str) -> Any:
         return command(self._place.ledger, *words)
+
+
+def _slow_enough(takes_s: float, rows: float, workers: int) -> float:
+    """Return how long each row has to take for all of them to take so long."""
+    return min(takes_s * workers / rows, _SLOWEST_ROW_S) if rows >= 1 else _SLOWEST_ROW_S

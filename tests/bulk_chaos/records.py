@@ -18,6 +18,7 @@ from typing import NamedTuple
 _CALL = struct.Struct("<qq")
 _PACE = struct.Struct("<d")
 _SHORTEST_NAP_S = 0.004
+_A_MOMENT_NS = 500_000_000
 
 
 class Recorder:
@@ -82,6 +83,15 @@ class Records:
         busy = sum(size > self._sizes.get(name, 0) for name, size in sizes.items())
         self._sizes = sizes
         return sum(sizes.values()) // _CALL.size, busy
+
+    def busy(self) -> set[int]:
+        """Return the processes that called process() a moment ago."""
+        since_ns = time.time_ns() - _A_MOMENT_NS
+        return {calls.pid for calls in self.all() if calls.at_ns and calls.at_ns[-1] > since_ns}
+
+    def begun_after(self, at_s: float) -> set[int]:
+        """Return the processes that called it first after a moment."""
+        return {calls.pid for calls in self.all() if calls.at_ns and calls.at_ns[0] > at_s * 1e9}
 
     def pace(self, row_s: float) -> None:
         """Have each row take so long from now on."""
