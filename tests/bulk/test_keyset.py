@@ -212,7 +212,7 @@ class TestSeveralColumns:
         feed: Any = source.open(keyset(TWO, key=("region", "id")))
 
         def read_so_far() -> int:
-            rows = feed.fetch("SHOW SESSION STATUS LIKE 'Handler_read%'")
+            rows = feed.fetch("SHOW SESSION STATUS LIKE 'Handler_read%'").rows
             return sum(int(count) for name, count in rows if name != "Handler_read_rnd_next")  # those of SHOW itself
 
         before = read_so_far()

@@ -7,7 +7,9 @@
 Declared by ``@app.bulk``; see docs/bulk.md.
 """
 
+from fencepost.bulk.readers.covering import covering
 from fencepost.bulk.readers.csv_file import csv_file
+from fencepost.bulk.readers.id_range import id_range
 from fencepost.bulk.readers.iterable import iterable
 from fencepost.bulk.readers.json_lines import json_lines
 from fencepost.bulk.readers.keyset import keyset
@@ -16,4 +18,15 @@ from fencepost.bulk.writers.copying import copy
 from fencepost.bulk.writers.many import executemany
 from fencepost.bulk.writers.unnesting import unnest
 
-__all__ = ["copy", "csv_file", "executemany", "iterable", "json_lines", "keyset", "parquet", "unnest"]
+__all__ = [
+    "copy",
+    "covering",
+    "csv_file",
+    "executemany",
+    "id_range",
+    "iterable",
+    "json_lines",
+    "keyset",
+    "parquet",
+    "unnest",
+]

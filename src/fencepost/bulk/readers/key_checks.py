@@ -53,6 +53,11 @@ class KeyChecks:
             raise BrokenInput(null_message(self._names))
 
     def _refuse_standstill(self, keys: list[Any], after: Any) -> None:
+        if keys and type(after) is int and type(keys[0]) is int and keys[0] < after:
+            raise BrokenInput(
+                f"the query returned {self._names[0]} {keys[0]} for the page behind {after}: what is behind a key does "
+                "not depend on the key alone; put parentheses around an OR of its WHERE"
+            )
         if keys and keys[0] == after:
             raise BrokenInput(
                 f"the key {', '.join(self._names)} does not compare as it is read: {after!r} comes again behind itself"

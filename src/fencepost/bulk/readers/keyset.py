@@ -20,18 +20,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fencepost.bulk.reader import Page, Position, Slice, Surroundings
-from fencepost.bulk.readers.key_checks import KeyChecks, null_message
+from fencepost.bulk.reader import Slice, Surroundings
+from fencepost.bulk.readers.page_feed import PageFeed
 from fencepost.bulk.readers.page_query import PageQuery
-from fencepost.bulk.readers.plans import estimated_rows, warn_of_slow_pages
-from fencepost.bulk.readers.ranges import hashed_slices, ranked_slices, sampled_slices
-from fencepost.bulk.readers.row_shape import RowShape, check_kind_of, label_of, position_of, row_type
-from fencepost.bulk.reading import Reading
+from fencepost.bulk.readers.query_reader import QueryReader
+from fencepost.bulk.readers.row_shape import row_type
 from fencepost.core.identity import fingerprint
-from fencepost.core.positions import unpacked
-from fencepost.errors import BrokenInput
 
-__all__ = ["Keyset", "KeysetFeed", "keyset", "row_type", "slice_values"]
+__all__ = ["Keyset", "keyset", "row_type"]
 
 
 def keyset(query: str, *, key: str | Sequence[str]) -> Keyset:
@@ -44,16 +40,12 @@ def keyset(query: str, *, key: str | Sequence[str]) -> Keyset:
     return Keyset(query, keys)
 
 
-class Keyset:
+class Keyset(QueryReader):
     """A query that is read page by page."""
 
-    needs_source = True
-
     def __init__(self, query: str, keys: tuple[Any, ...]) -> None:
-        self.pages = PageQuery.of(query, keys)
+        super().__init__(PageQuery.of(query, keys))
         self.query = query.strip()
-        self.keys = self.pages.keys
-        self.is_hashed = "part" in self.pages.names
 
     def __repr__(self) -> str:
         return f"keyset({self.query!r}, key={self.keys if len(self.keys) > 1 else self.keys[0]!r})"
@@ -63,132 +55,6 @@ class Keyset:
         """The query without regard to its spacing, and its key."""
         return fingerprint(["keyset", " ".join(self.query.split()), self.keys])
 
-    def open(self, part: Slice, surroundings: Surroundings) -> KeysetFeed:
+    def open(self, part: Slice, surroundings: Surroundings) -> PageFeed:
         """Begin to read a slice."""
-        return KeysetFeed(self, part, surroundings)
-
-    def slices(self, count: int, surroundings: Surroundings) -> list[Slice]:
-        """Divide by ranges of the key, or by ``:part`` if the query has it."""
-        if self.is_hashed:
-            return hashed_slices(count)
-        feed = self.open({}, surroundings)
-        try:
-            ends = [*feed.keys_between(None, None, 1), *feed.keys_between(None, None, 1, descending=True)]
-            if not ends:
-                return [{"expected": 0}]
-            if all(type(each) is int for each in ends):
-                return sampled_slices(feed.keys_between, count)
-            if count == 1:
-                return [_whole(self.expected({}, surroundings))]
-            return ranked_slices(self.pages, feed.fetch, count)
-        finally:
-            feed.close()
-
-    def expected(self, part: Slice, surroundings: Surroundings) -> int | None:
-        """What the planning of the slices has estimated, or else the database's planner."""
-        if "expected" in part or self.is_hashed:
-            return part.get("expected")
-        return estimated_rows(self.pages.all(), surroundings)
-
-    def check(self, surroundings: Surroundings) -> None:
-        """Refuse rows that have no key; warn of a plan that reads the whole table for every page."""
-        if set(self.pages.names) - {"part", "parts", *surroundings.values}:
-            return  # values that the partitions are given one by one: nobody knows them yet
-        feed = self.open({}, surroundings)
-        try:
-            feed.refuse_null_keys()
-            first = feed.keys_between(None, None, 1)
-        finally:
-            feed.close()
-        if first:
-            warn_of_slow_pages(self.pages, first[0], surroundings)
-
-    def label(self, item: Any) -> str:
-        """The key of a row."""
-        return label_of(self.keys, item)
-
-
-def _whole(expected: int | None) -> Slice:
-    return {} if expected is None else {"expected": expected}
-
-
-class KeysetFeed:
-    """Reads the pages of one slice."""
-
-    def __init__(self, reader: Keyset, part: Slice, surroundings: Surroundings) -> None:
-        self._pages = reader.pages
-        self._first = part.get("after")
-        self._values = slice_values(part, surroundings)
-        self._has_upto = "upto" in part
-        if self._has_upto:
-            self._values |= self._named("upto", part["upto"])
-        self._shape = RowShape(reader.keys)
-        self._checks = KeyChecks(reader.keys, self.keys_between)
-        self._statements: dict[bool, str] = {}
-        self._reading = Reading(surroundings.source)
-
-    def read(self, after: Position, limit: int) -> Page:
-        """Return the rows after a key. One more than asked for is read: it tells whether its key is another one."""
-        after = self._first if after is None else after
-        values = {**self._values, "limit": limit + 1}
-        if after is not None:
-            values |= self._named("after", after)
-        names, rows = self._reading.fetch(self._statement(after is not None), values)
-        make, key_of = self._shape.of(names)
-        keys = list(map(key_of, rows))
-        self._look_at(keys, limit, after)
-        is_last = len(rows) <= limit
-        del rows[limit:]
-        return Page(items=list(map(make, rows)), position_after=lambda index: position_of(keys[index]), is_last=is_last)
-
-    def keys_between(self, after: Any, upto: Any, limit: int, *, descending: bool = False) -> list[Any]:
-        """Return the first keys behind one, or the last ones up to another; None is no bound."""
-        condition = self._pages.bounds(self._reading.kind, after=after is not None, upto=upto is not None)
-        values = {**self._values, "limit": limit}
-        for word, key in (("after", after), ("upto", upto)):
-            values |= {} if key is None else self._named(word, position_of(key))
-        names, rows = self._reading.fetch(self._pages.page(condition, descending=descending), values)
-        return list(map(self._shape.of(names)[1], rows))
-
-    def fetch(self, sql: str, **values: Any) -> list[tuple[Any, ...]]:
-        """Execute another query with the values of the run."""
-        return self._reading.fetch(sql, {**self._values, **values}).rows
-
-    def refuse_null_keys(self) -> None:
-        """Look for a row whose key is NULL: no page would ever have it."""
-        for place in range(len(self._pages.keys)):
-            if self.fetch(self._pages.page(self._pages.is_null(place)), limit=1):
-                raise BrokenInput(null_message(self._pages.keys))
-
-    def close(self) -> None:
-        """Give the connection back."""
-        self._reading.close()
-
-    def _look_at(self, keys: list[Any], limit: int, after: Position) -> None:
-        behind = None if after is None else _key(after)
-        self._checks.page(keys, behind)
-        if keys:
-            check_kind_of(keys[-1], self._pages.keys)
-        if len(keys) > limit:
-            self._checks.expect(keys, limit, behind)
-
-    def _statement(self, has_after: bool) -> str:
-        if has_after not in self._statements:
-            condition = self._pages.bounds(self._reading.kind, after=has_after, upto=self._has_upto)
-            self._statements[has_after] = self._pages.page(condition)
-        return self._statements[has_after]
-
-    def _named(self, word: str, position: Position) -> dict[str, Any]:
-        return dict(zip(self._pages.marks(word), unpacked(position), strict=True))
-
-
-def _key(position: Position) -> Any:
-    values = unpacked(position)
-    return values[0] if len(values) == 1 else tuple(values)
-
-
-def slice_values(part: Slice, surroundings: Surroundings) -> dict[str, Any]:
-    """Return what a query may name in a slice: the run's values, those of the slice, and its number."""
-    values = {"part": part.get("part", 0), "parts": part.get("parts", 1), **surroundings.values}
-    values |= {name: part[name] for name in ("part", "parts") if name in part}
-    return values | {name: unpacked(value) for name, value in part.get("values", {}).items()}
+        return PageFeed(self.pages, part, surroundings)

@@ -23,6 +23,7 @@ from fencepost.errors import BrokenInput
 
 if TYPE_CHECKING:
     from fencepost.bulk.readers.page_query import PageQuery
+    from fencepost.bulk.reading import Rows
 
 KEYS_PER_LOOK = 24
 _HALVINGS = (8, 16, 64)  # for one slice, where only the size matters; for several, at least and at most
@@ -166,13 +167,13 @@ def _between(known: list[int], wanted: list[int], place: int, value: int) -> int
 
 # -- any other key -----------------------------------------------------------------------------------------------------
 
-Fetch = Callable[[str], list[tuple[Any, ...]]]
+Fetch = Callable[[str], "Rows"]
 
 
 def ranked_slices(pages: PageQuery, fetch: Fetch, count: int) -> list[Slice]:
     """Return up to `count` slices of any key, by one pass over it in the database."""
     try:
-        rows = fetch(_ranking(pages, count))
+        rows = fetch(_ranking(pages, count)).rows
     except BrokenInput:
         raise
     except Exception as error:

@@ -9,7 +9,7 @@ from operator import itemgetter
 from typing import Any
 
 from fencepost.bulk.reader import Position
-from fencepost.core.positions import packed
+from fencepost.core.positions import packed, unpacked
 from fencepost.errors import BrokenInput
 
 Shaped = tuple[Callable[[Any], Any], Callable[[Any], Any]]
@@ -30,6 +30,11 @@ class RowShape:
             self._shaped = (partial(tuple.__new__, row_type(names)), itemgetter(*self._places(names)))
             self._names = names
         return self._shaped
+
+    @property
+    def shaped(self) -> Shaped:
+        """How the rows were taken apart that were looked at last."""
+        return (tuple, tuple) if self._shaped is None else self._shaped
 
     def _places(self, names: tuple[str, ...]) -> list[int]:
         lowered = [name.lower() for name in names]
@@ -62,6 +67,12 @@ def row_type(names: tuple[str, ...]) -> Any:
 def position_of(key: Any) -> Position:
     """Return the position after a key."""
     return packed(key if isinstance(key, tuple) else (key,))
+
+
+def key_of(position: Position) -> Any:
+    """Return the key that a position is after: one value, or a tuple of several."""
+    values = unpacked(position)
+    return values[0] if len(values) == 1 else tuple(values)
 
 
 def check_kind_of(key: Any, names: tuple[str, ...]) -> None:
