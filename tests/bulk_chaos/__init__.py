@@ -20,6 +20,7 @@
 writes sixteen bytes to a file before it does anything else. That outlives kill -9, though not the machine.
 
 **What must hold.** Each row that was neither filtered nor recorded as a dead letter has left its effect, once, with the
-right amount; what was put aside is what had to be; the counts add up; nobody redid more than a chunk for a kill, and no
-process that was lost left more than a chunk to be redone; the run that was asked for ended well, by itself.
+right amount; what was put aside is what had to be; the counts add up; no process that was lost left more than a chunk
+to be redone, nor did all together leave more than a chunk for each kill; the run that was asked for ended well, by
+itself.
 """
