@@ -22,7 +22,7 @@ from fencepost.core.verdicts import Skip
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.operations import Operations
 from fencepost.engine.run import Run, current_run
-from fencepost.errors import LedgerUnavailable
+from fencepost.errors import FencepostError
 from fencepost.ledger.ledger import Ledger
 from tests.crashpoints.grounds import EFFECTS, INPUT, KEYS, PREFIX, engine
 
@@ -101,7 +101,7 @@ def _load() -> type:
             run = current_run()
             assert run is not None
             if self.stumbles and run.attempt == 1 and not run.job.endswith(PART) and row.id == KEYS[1]:
-                raise LedgerUnavailable("it stumbles in the middle, as it is told to")
+                raise FencepostError("it stumbles in the middle, as it is told to")
             if row.id == UNPROCESSABLE:
                 raise Skip("it cannot be processed")
             return None if row.id == FILTERED else row.id

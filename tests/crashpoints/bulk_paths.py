@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 from tests.crashpoints.bulk import CHUNKED, DIVIDED, FAR, NEAR, PART
-from tests.crashpoints.path import Do, claimed, path
+from tests.crashpoints.path import BULK, Do, claimed, path
 from tests.crashpoints.world import World
 
-FAMILY = "bulk"
 ALL, HALF = 5, 3  # up to which key
 
 
@@ -29,12 +29,11 @@ def _taken_over(job: str) -> Do:
     def prepare(world: World) -> None:
         victim = world.node("victim")
         victim.beat()
-        params = {"batch": "b", "most": HALF, "stumbles": True}
-        [parent] = world.ask(job, **params)
+        world.ask(job, batch="b", most=HALF, stumbles=True)
         claimed(victim)
         victim.runner.work()
-        given = {"parent": parent, "step": "main", "number": 0, "instance": f"run-{parent}", "values": params}
-        world.ask(job + PART, **given, key=f"taken over from run {parent}")
+        [(params,)] = world.rows("SELECT r.params FROM {run} r WHERE r.job = %s", job + PART)
+        world.ask(job + PART, **{**json.loads(params), "number": 0, "key": "taken over"})
         claimed(victim)
         victim.join()
 
@@ -49,7 +48,14 @@ def _works_on_part(world: World) -> None:
     world.victim.runner.work(lambda claim: claim.job.endswith(PART))
 
 
-for _where, _word in ((NEAR, ""), (FAR, ", far")):
-    path(FAMILY, f"bulk{_word}", _asked(CHUNKED + _where, batch="b", most=ALL))(_works)
-    path(FAMILY, f"bulk parts{_word}", _asked(DIVIDED + _where, batch="b", most=2))(_works)
-    path(FAMILY, f"bulk part{_word}", _taken_over(DIVIDED + _where))(_works_on_part)
+def _named(where: str, before: tuple[str, ...]) -> tuple[str, ...]:
+    """Name what is cut in one place, each beside all that come before it."""
+    job, parts, part = (f"bulk{word}{where}" for word in ("", " parts", " part"))
+    far = FAR if where else NEAR
+    path(BULK, job, _asked(CHUNKED + far, batch="b", most=ALL), beside=before)(_works)
+    path(BULK, parts, _asked(DIVIDED + far, batch="b", most=2), beside=(*before, job))(_works)
+    path(BULK, part, _taken_over(DIVIDED + far), beside=(*before, job, parts))(_works_on_part)
+    return job, parts, part
+
+
+_named(", far", _named("", ()))

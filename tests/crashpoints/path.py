@@ -8,27 +8,32 @@ from dataclasses import dataclass
 from tests.crashpoints.by_hand import HandNode
 from tests.crashpoints.world import World
 
+BULK = "bulk"  # the family of bulk work
 Do = Callable[[World], None]
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """`family` is the word of it in the table; what `prepare` does is not cut, what `act` does is."""
+    """`family` is the word of it in the table; what `prepare` does is not cut, what `act` does is.
+
+    `beside` names paths that are cut at the same transactions, as far as they have the same: here they are not again.
+    """
 
     family: str
     name: str
     prepare: Do
     act: Do
+    beside: tuple[str, ...] = ()
 
 
 PATHS: dict[str, Path] = {}
 
 
-def path(family: str, name: str, prepare: Do) -> Callable[[Do], Do]:
+def path(family: str, name: str, prepare: Do, *, beside: tuple[str, ...] = ()) -> Callable[[Do], Do]:
     """Name what the victim does."""
 
     def noted(act: Do) -> Do:
-        PATHS[name] = Path(family, name, prepare, act)
+        PATHS[name] = Path(family, name, prepare, act, beside)
         return act
 
     return noted

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
@@ -10,13 +11,15 @@ from typing import NamedTuple
 
 from tests.crashpoints.checking import Found, found, violations
 from tests.crashpoints.child import Exits
-from tests.crashpoints.drivers import COMMIT, watched
+from tests.crashpoints.drivers import COMMIT, ROLLBACK, watched
 from tests.crashpoints.grounds import Ground
-from tests.crashpoints.path import Path
+from tests.crashpoints.path import BULK, PATHS, Path
 from tests.crashpoints.points import POINTS, Way
 from tests.crashpoints.world import World, world
 
 RECOVERED, REFUSED, REPEATED = "recovered", "refused", "repeated"
+_ENDS = (COMMIT, ROLLBACK)
+_TIMES = re.compile(r"[0-9]{6,}")
 _REFUSALS = ("run refused", "refused write")
 
 
@@ -85,13 +88,36 @@ def recorded(ground: Ground, path: Path) -> tuple[str, ...]:
     return labels
 
 
-def plays(ground: Ground, path: Path, labels: tuple[str, ...]) -> Iterator[Play]:
-    """All points, in all ways there are."""
+def _transactions(labels: tuple[str, ...]) -> Iterator[tuple[list[int], tuple[str, ...]]]:
+    """Yield the points of each transaction, with what was asked before it, and what all that says without its times."""
+    numbers: list[int] = []
+    for number, label in enumerate(labels, 1):
+        numbers.append(number)
+        if label.upper().startswith(_ENDS) or number == len(labels):
+            yield numbers, tuple(_TIMES.sub("#", labels[each - 1]) for each in numbers)
+            numbers = []
+
+
+def worth_cutting(ground: Ground, path: Path, labels: tuple[str, ...]) -> tuple[int, ...]:
+    """Return the points of a path: of bulk work, without the transactions that were cut before, word for word."""
+    if path.family != BULK:
+        return tuple(range(1, len(labels) + 1))
+    known = {said for name in path.beside for _, said in _transactions(recorded(ground, PATHS[name]))}
+    found: list[int] = []
+    for numbers, said in _transactions(labels):
+        if said not in known:
+            found += numbers
+            known.add(said)
+    return tuple(found)
+
+
+def plays(ground: Ground, path: Path, labels: tuple[str, ...], points: tuple[int, ...]) -> Iterator[Play]:
+    """These points, in all ways there are."""
     is_fence = path.family == "fence"
     last = max((number for number, label in enumerate(labels, 1) if is_fence and label == COMMIT), default=len(labels))
     ways = (Way.EXIT, Way.ERROR, Way.LOST, *(() if ground.kind == "sqlite" else (Way.KILLED,)))
-    for number, label in enumerate(labels, 1):
-        yield from (Play(number, way, label, is_afterwards=number > last) for way in ways)
+    for number in points:
+        yield from (Play(number, way, labels[number - 1], is_afterwards=number > last) for way in ways)
     yield Play(len(labels) + 1, Way.EXIT, "(all done)")
 
 
@@ -110,8 +136,9 @@ def each_nth(nth: int, *, first: int = 0) -> Choose:
 def tallied(ground: Ground, path: Path, exits: Exits, choose: Choose = iter) -> Tally:
     """Play all, or those that are chosen."""
     labels = recorded(ground, path)
-    tally = Tally(points=len(labels))
-    for play in choose(plays(ground, path, labels)):
+    points = worth_cutting(ground, path, labels)
+    tally = Tally(points=len(points))
+    for play in choose(plays(ground, path, labels, points)):
         ended = played(ground, path, play, exits)
         if ended.outcome is None:  # on a machine that was too busy, something else went wrong before: once more
             ended = played(ground, path, play, exits)

@@ -32,7 +32,7 @@ def record(
 ) -> list[Enqueued]:
     """Record each of `requests`, in the transaction of `cursor`, in their order."""
     sql = _insert_sql(database)
-    now = (database.runtime.wall_us(),) if database.dialect.name == "sqlite" else ()
+    now = (database.dialect.runtime.wall_us(),) if database.dialect.name == "sqlite" else ()
     rows = [(*_parameters(each, horizon_us), *now) for each in requests]
     ids = database.dialect.insert_all_new(cursor, sql, rows) if rows else []
     return [

@@ -12,6 +12,7 @@ Bulk work is told in ``notes["bulk"]``, a list of mappings, one for each thing t
 ``totals``      the same as the job told them in the end, each time that it did
 ``finished``    whether it says that it is done; and ``run``, which it is
 ``given_up``    runs that were given up although nothing was wrong with them but faults
+``left``        runs that have not ended, though they could have for long enough
 ==============  ====================================================================================================
 
 While it is not finished nothing may be there that is not of its input, nor anything twice; and what was counted is what
@@ -59,6 +60,7 @@ def _wrong(bulk: Mapping[str, Any], landed: Counter[str]) -> Iterator[tuple[str,
     yield "skipped what was not its input", sorted(skipped - given)
     yield "recorded something twice as skipped", sorted(key for key, count in letters.items() if count > 1)
     yield "was given up for no reason of its own, in runs", [str(run) for run in bulk.get("given_up", ())]
+    yield "does not come to its end, in runs", [str(run) for run in bulk.get("left", ())]
     if "skippable" in bulk:
         yield "skipped what nothing was wrong with", sorted(skipped - set(bulk["skippable"]))
     if bulk.get("finished", True):

@@ -38,7 +38,10 @@ _UNSETTLED = "SELECT id FROM sim_input WHERE is_settled = 0 AND id <= :most AND 
 _READ = {is_settling: keyset(query, key="id") for is_settling, query in ((False, _ROWS), (True, _UNSETTLED))}
 _INSERT = "INSERT INTO sim_effect (resource, key, token, grant_id, run_id) VALUES (?, ?, ?, ?, ?)"
 _SETTLE = "UPDATE sim_input SET is_settled = 1 WHERE id = ?"
-_RUNS = "SELECT id, job, state, params, window_end, result FROM fencepost_run WHERE job IN (?, ?) ORDER BY id"
+_OPEN = ("waiting", "queued", "running")
+_RUNS = (
+    "SELECT id, job, state, params, window_end, created_at, result FROM fencepost_run WHERE job IN (?, ?) ORDER BY id"
+)
 _MARKS = "SELECT position, counts FROM fencepost_checkpoint WHERE name LIKE ? ORDER BY name"
 _LETTERS = "SELECT item_key, run_id FROM fencepost_dead_letter ORDER BY id"
 
@@ -152,9 +155,14 @@ def resource_of(batch: str, window_us: int | None) -> str:
 # -- what became of it -------------------------------------------------------------------------------------------------
 
 
-def told(work: BulkWork, ledger: sqlite3.Connection, target: sqlite3.Connection) -> list[dict[str, Any]]:
-    """Return what the checker of bulk work is to be told, for each thing that was to be done."""
-    works = _works(ledger)
+def told(
+    work: BulkWork, ledger: sqlite3.Connection, target: sqlite3.Connection, *, quiet_us: int
+) -> list[dict[str, Any]]:
+    """Return what the checker of bulk work is to be told, for each thing that was to be done.
+
+    What was made before `quiet_us` has had the time to end.
+    """
+    works = _works(ledger, quiet_us)
     by_run = {run_id: resource for resource, runs in works.items() for run_id in runs}
     letters = _letters(target, by_run)
     counted, planned = _counts(target, by_run)
@@ -169,6 +177,7 @@ def told(work: BulkWork, ledger: sqlite3.Connection, target: sqlite3.Connection)
             "run": min(runs),
             "finished": any(state == "succeeded" for state, _ in runs.values()) or bool(planned[resource]),
             "given_up": [] if work.is_hopeless else [run_id for run_id, (state, _) in runs.items() if state == "dead"],
+            "left": [run_id for run_id, (state, _) in runs.items() if state in _OPEN],
             "counts": dict(counted[resource]),
             "totals": [json.loads(result) for state, result in runs.values() if state == "succeeded" and result]
             + planned[resource],
@@ -177,14 +186,15 @@ def told(work: BulkWork, ledger: sqlite3.Connection, target: sqlite3.Connection)
     ]
 
 
-def _works(ledger: sqlite3.Connection) -> dict[str, dict[int, tuple[str, str | None]]]:
-    """Return the runs for each thing that was to be done, those of its parts included, without a result."""
+def _works(ledger: sqlite3.Connection, quiet_us: int) -> dict[str, dict[int, tuple[str, str | None]]]:
+    """Return the runs for each thing that was to be done; those of its parts, and those that came late, as such."""
     found: dict[str, dict[int, tuple[str, str | None]]] = defaultdict(dict)
-    for run_id, job, state, params, window_us, result in ledger.execute(_RUNS, (LOAD, PART)):
+    for run_id, job, state, params, window_us, made_us, result in ledger.execute(_RUNS, (LOAD, PART)):
         given = json.loads(params)
         values = given["values"] if job == PART else given
-        is_part = job == PART
-        found[resource_of(values["batch"], window_us)][run_id] = ("part" if is_part else state, result)
+        is_late = state in _OPEN and made_us > quiet_us
+        seen = PART if job == PART else "late" if is_late else state
+        found[resource_of(values["batch"], window_us)][run_id] = (seen, result)
     return found
 
 

@@ -212,9 +212,7 @@ class SimConnection(sqlite3.Connection):
 
     def _fail(self) -> None:
         self.abort()
-        raise (
-            _broken() if self.server.hub.dice.random() < 0.5 else sqlite3.OperationalError("disk I/O error (simulated)")
-        )
+        raise _broken() if self.server.hub.dice.random() < 0.5 else _disk_error()
 
     def _fail_and_happen(self, sql: str, do: Callable[[sqlite3.Connection], Any], *, is_commit: bool) -> None:
         """Let a COMMIT arrive after its sender has given up; anything else is undone by whoever gives up."""
@@ -240,7 +238,7 @@ class SimConnection(sqlite3.Connection):
             try:
                 return do(self._raw())
             except sqlite3.OperationalError as error:
-                code = getattr(error, "sqlite_errorcode", 0)  # what we raise ourselves has none
+                code = getattr(error, "sqlite_errorcode", 0)
                 if code != sqlite3.SQLITE_BUSY or hub.now >= give_up_at or self.server.is_instant:
                     raise
                 hub.wait(give_up_at - hub.now, about=self.server.waiting)
@@ -338,4 +336,12 @@ class GoneError(FileReplacedError, sqlite3.ProgrammingError):
 
 
 def _broken() -> GoneError:
-    return GoneError("Cannot operate on a closed database. (simulated)")
+    error = GoneError("Cannot operate on a closed database. (simulated)")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    return error
+
+
+def _disk_error() -> sqlite3.OperationalError:
+    error = sqlite3.OperationalError("disk I/O error (simulated)")
+    error.sqlite_errorcode = sqlite3.SQLITE_IOERR
+    return error

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from fencepost.core.events import Event
 from fencepost.proof.checkers import check_all
@@ -159,7 +160,7 @@ def _evidence(cluster: Cluster, quiet_from: float, ended_at: float) -> Evidence:
                 "seed": plan.seed,
                 "effects_of": {"pay": "job:pay"},
                 "stale": connection.execute(_STALE).fetchall(),
-                "bulk": [] if plan.bulk is None else told(plan.bulk, connection, elsewhere),
+                "bulk": _bulk(cluster, quiet_from, connection, elsewhere),
             },
         )
 
@@ -174,6 +175,13 @@ def _looking(cluster: Cluster) -> Iterator[tuple[sqlite3.Connection, sqlite3.Con
     finally:
         for file, connection in zip(files, opened, strict=True):
             file.give_back(connection)
+
+
+def _bulk(
+    cluster: Cluster, quiet_from: float, ledger: sqlite3.Connection, target: sqlite3.Connection
+) -> list[dict[str, Any]]:
+    quiet_us = EPOCH_US + cluster.store_clock.off_us + round(quiet_from * 1_000_000)
+    return [] if cluster.plan.bulk is None else told(cluster.plan.bulk, ledger, target, quiet_us=quiet_us)
 
 
 def _effects(connection: sqlite3.Connection) -> Iterator[Effect]:
