@@ -4,19 +4,25 @@ Its application is a module of its own for each test, so that commands load it b
 """
 
 import itertools
+import shutil
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import pytest
 import sqlalchemy
 from sqlalchemy import Engine, text
 
 from fencepost import App
 from fencepost.bulk import keyset
+from fencepost.effects.installing import install, open_database
 from fencepost.ledger.history import RunRow
+from fencepost.ledger.ledger import open_ledger
 from fencepost.ledger.urls import LedgerUrl
 from fencepost.testing import until
+from fencepost.threaded import ThreadedRuntime
 from tests.cli.inside import Done, call
 
 _numbers = itertools.count()
@@ -114,3 +120,72 @@ class BulkShop:
         self.app.close()
         self.engine.dispose()
         sys.modules.pop(self._name, None)
+
+
+MakeShop = Callable[..., BulkShop]
+
+
+@pytest.fixture(scope="session")
+def empty_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Files of SQLite with the empty tables of a ledger, and of effects, to be copied."""
+    folder = tmp_path_factory.mktemp("bulk_shop")
+    ledger = open_ledger(f"sqlite:///{folder}/ledger.db", ThreadedRuntime())
+    ledger.migrate()
+    ledger.close()
+    for name in ("target", "other"):
+        database = open_database(f"sqlite:///{folder}/{name}.db", ThreadedRuntime())
+        install(database)
+        database.close()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def used_files(empty_files: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same after a run that has settled thirty orders but for three, which were poison."""
+    folder = _copied(empty_files, tmp_path_factory.mktemp("used_bulk_shop"))
+    shop = _shop_in(folder)
+    shop.open(range(1, 31))
+    shop.poison = {7, 21, 22}
+    assert shop.run().state == "succeeded"
+    shop.close()
+    return folder
+
+
+@pytest.fixture
+def make_shop(empty_files: Path, tmp_path: Path) -> Iterator[MakeShop]:
+    """Shops on SQLite; ledger and target are two files."""
+    _copied(empty_files, tmp_path)
+    made: list[BulkShop] = []
+
+    def make(**options: Any) -> BulkShop:
+        made.append(_shop_in(tmp_path, **options))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def used_shop(used_files: Path, tmp_path: Path) -> Iterator[BulkShop]:
+    """A shop in which three of thirty orders were put aside."""
+    shop = _shop_in(_copied(used_files, tmp_path))
+    shop.poison = {7, 21, 22}
+    yield shop
+    shop.close()
+
+
+def _copied(source: Path, folder: Path) -> Path:
+    for each in ("ledger", "target", "other"):
+        shutil.copyfile(source / f"{each}.db", folder / f"{each}.db")
+    return folder
+
+
+def _shop_in(folder: Path, **options: Any) -> BulkShop:
+    return BulkShop(f"sqlite:///{folder}/ledger.db", f"sqlite:///{folder}/target.db", **options)
+
+
+def refusal(done: Done, code: int = 2) -> str:
+    """Return the one sentence of a command that refuses."""
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (code, "", 1), done
+    return done.stderr
