@@ -1,17 +1,21 @@
 """Ranges of a key for partitions, about even; and with them, about how many rows there are.
 
 Keys that are whole numbers are sampled: a look at both ends of a stretch tells where it begins and ends, and how dense
-it is there; the stretch that may hold most is halved, and so on, a few dozen times. Each look reads a few rows from an
-index. Nothing is counted, and gaps cost nothing. Other keys are gone through once, in the database.
+it is there; the stretch that may hold most is halved, and so on, a few dozen times, until that changes little. Each
+look reads a few rows from an index. Nothing is counted, and gaps cost nothing. Other keys are gone through once, in the
+database.
 
 **Promises.** The slices of a plan are disjoint and together the whole, however badly they were estimated: their bounds
 are numbers, or keys, that rise. The first has no lower bound and the last no upper one.
+
+**Not promised.** That they are even where keys lie in hundreds of clusters with wide gaps between them; that is
+noticed, and then nothing is said of how many rows to expect.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import pairwise
@@ -26,7 +30,12 @@ if TYPE_CHECKING:
     from fencepost.bulk.reading import Rows
 
 KEYS_PER_LOOK = 24
-_HALVINGS = (8, 16, 64)  # for one slice, where only the size matters; for several, at least and at most
+LEAST_HALVINGS = (8, 48)  # where only the size matters; for several slices two for each, up to so many
+MOST_HALVINGS = 96
+_SETTLED_AFTER = 6  # halvings in a row that found what was expected, and changed the whole by less than this share
+_SETTLED_SHARE = 0.02
+_MIDDLE = (617, 1361)  # not quite, because keys may well lie in clusters at even distances
+_SURPRISE = 4  # so many times sparser in the middle than at the ends
 
 
 class Look(Protocol):
@@ -47,12 +56,14 @@ def hashed_slices(count: int) -> list[Slice]:
 
 def sampled_slices(look: Look, count: int) -> list[Slice]:
     """Return up to `count` slices of a key that is a whole number."""
-    strata = _sampled(look, count)
-    if not strata:
+    head, tail = look(None, None, KEYS_PER_LOOK), look(None, None, KEYS_PER_LOOK, descending=True)
+    if not head or not tail:
         return [{"expected": 0}]
-    curve = Curve.of(strata)
-    bounds = [each for each in curve.bounds(count) if each < strata[-1].last]
-    return _slices([[each] for each in bounds], curve.sizes(bounds))
+    sample = Sample(look, Stratum(sorted(head), sorted(tail)))
+    sample.refine(min(max(LEAST_HALVINGS[0], 2 * count), LEAST_HALVINGS[1]))
+    curve = Curve.of(sample.strata)
+    bounds = [each for each in curve.bounds(count) if each < sample.strata[-1].last]
+    return _slices([[each] for each in bounds], curve.sizes(bounds) if sample.is_settled else None)
 
 
 @dataclass(frozen=True)
@@ -84,32 +95,61 @@ class Stratum:
         gap = self.tail[0] - self.head[-1] - 1
         return 0.0 if self.is_known else gap * max(_density(self.head), _density(self.tail))
 
-    def halves(self, look: Look) -> Iterator[Stratum]:
+    def is_surprised_by(self, one: Stratum, other: Stratum) -> bool:
+        """Whether it is much sparser where its halves meet than its ends made believe."""
+        width = other.head[-1] - one.tail[0] + 1
+        return (len(one.tail) + len(other.head)) * _SURPRISE < width * (_density(self.head) + _density(self.tail)) / 2
+
+    def halves(self, look: Look) -> tuple[Stratum, Stratum]:
         """Divide what lies between in two, and look what is there."""
-        middle = (self.head[-1] + self.tail[0]) // 2
+        middle = self.head[-1] + (self.tail[0] - self.head[-1]) * _MIDDLE[0] // _MIDDLE[1]
         last = look(self.head[0] - 1, middle, KEYS_PER_LOOK, descending=True)
         first = look(middle, self.tail[-1], KEYS_PER_LOOK)
         # Rows come and go meanwhile: where none are left, what was seen before still stands for the stretch.
-        yield Stratum(self.head, sorted(last) or self.head)
-        yield Stratum(sorted(first) or self.tail, self.tail)
+        return Stratum(self.head, sorted(last) or self.head), Stratum(sorted(first) or self.tail, self.tail)
 
 
 def _density(keys: Sequence[int]) -> float:
     return min(1.0, (len(keys) - 1) / max(1, keys[-1] - keys[0])) if len(keys) > 1 else 1.0
 
 
-def _sampled(look: Look, count: int) -> list[Stratum]:
-    """Return stretches in the order of their keys; none if there are no rows."""
-    head, tail = look(None, None, KEYS_PER_LOOK), look(None, None, KEYS_PER_LOOK, descending=True)
-    if not head or not tail:
-        return []
-    strata = [Stratum(sorted(head), sorted(tail))]
-    for _ in range(_HALVINGS[0] if count == 1 else min(max(_HALVINGS[1], 2 * count), _HALVINGS[2])):
-        place = max(range(len(strata)), key=lambda number: strata[number].most)
-        if strata[place].is_known:
-            break
-        strata[place : place + 1] = strata[place].halves(look)
-    return strata
+class Sample:
+    """Stretches in the order of their keys, more and more of them."""
+
+    def __init__(self, look: Look, whole: Stratum) -> None:
+        self._look = look
+        self._settled = 0  # halvings in a row that have told nothing new
+        self.strata = [whole]
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether to look further would probably change little."""
+        return self._settled >= _SETTLED_AFTER
+
+    def refine(self, least: int) -> None:
+        """Halve at least so many times, and then until it is settled, within reason."""
+        for number in range(MOST_HALVINGS):
+            if number >= least and self.is_settled:
+                return
+            if not self._halve():
+                self._settled = _SETTLED_AFTER
+                return
+
+    def _halve(self) -> bool:
+        """Halve the stretch that may hold most; False if everything is known."""
+        place = max(range(len(self.strata)), key=lambda number: self.strata[number].most)
+        if self.strata[place].is_known:
+            return False
+        rows, halved = self._rows, self.strata[place]
+        one, other = halved.halves(self._look)
+        self.strata[place : place + 1] = one, other
+        is_new = abs(self._rows - rows) > _SETTLED_SHARE * rows or halved.is_surprised_by(one, other)
+        self._settled = 0 if is_new else self._settled + 1
+        return True
+
+    @property
+    def _rows(self) -> int:
+        return sum(each.between for each in self.strata) + KEYS_PER_LOOK * (len(self.strata) + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,9 +238,10 @@ def _ranking(pages: PageQuery, count: int) -> str:
     )
 
 
-def _slices(bounds: Sequence[Any], sizes: Sequence[int]) -> list[Slice]:
+def _slices(bounds: Sequence[Any], sizes: Sequence[int] | None) -> list[Slice]:
     slices: list[Slice] = []
-    for (after, upto), size in zip(pairwise([None, *bounds, None]), sizes, strict=True):
+    told: Sequence[int | None] = [None] * (len(bounds) + 1) if sizes is None else sizes
+    for (after, upto), size in zip(pairwise([None, *bounds, None]), told, strict=True):
         each = {"after": after, "upto": upto, "expected": size}
         slices.append({name: value for name, value in each.items() if value is not None})
     return slices
