@@ -69,8 +69,10 @@ class Declared:
     def params_of(self, row: RunRow) -> dict[str, Any]:
         """Return the parameters of a run of this job, or of a part of it, as its code gets them."""
         stored = json.loads(row.params)
-        if row.job == self.name + PART:
-            return _params_of(self, stored["values"])
+        return _params_of(self, stored["values"]) if row.job == self.name + PART else self.bound(stored)
+
+    def bound(self, stored: dict[str, Any]) -> dict[str, Any]:
+        """Return parameters that are kept as JSON as the code gets them."""
         return replace(_signature(self.given), run_name=None).bind(stored)
 
     def made_of(self, row: RunRow) -> Bulk:
@@ -277,5 +279,4 @@ def _made_for(declared: Declared, ledger: Ledger, run_id: int | None) -> Bulk:
 
 def _params_of(declared: Declared, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a part's parent, as its code gets them."""
-    stored = {name: value for name, value in values.items() if name not in WINDOW}
-    return replace(_signature(declared.given), run_name=None).bind(stored)
+    return declared.bound({name: value for name, value in values.items() if name not in WINDOW})

@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
 from fencepost.cli.reaching import opened
 from fencepost.core.nearest import suggestion
-from fencepost.errors import ConfigurationError, NotInLedger
+from fencepost.errors import ConfigurationError, FencepostError, NotInLedger
 
 if TYPE_CHECKING:
     from fencepost.app import App
     from fencepost.app.bulk import BulkJob
+    from fencepost.bulk.definition import Bulk
     from fencepost.engine.operations import Operations
     from fencepost.ledger.history import RunRow
     from fencepost.ledger.ledger import Ledger
+
+_LONGEST_CAUSE = 300
 
 AppSpec = Annotated[str, typer.Argument(metavar="APP", help="The application, as package.module:app.")]
 
@@ -68,3 +71,24 @@ def reached(spec: str, ledger: str) -> Iterator[Reached]:
             yield Reached(app, book)
         finally:
             close_engine(book)
+
+
+def made_with(job: BulkJob, params: Mapping[str, Any]) -> Bulk:
+    """Return a bulk job as a run with these parameters has it."""
+    with explained(f"bulk job {job.name!r} cannot be made with {dict(params)!r}: its own code"):
+        return job.declared.make(**params)
+
+
+@contextmanager
+def explained(what: str) -> Iterator[None]:
+    """Tell in a sentence what the user's own code, or a database that it reads from, has raised."""
+    from fencepost.core.report import code_of  # noqa: PLC0415 - only these commands run such code
+    from fencepost.core.texts import beginning  # noqa: PLC0415
+
+    try:
+        yield
+    except FencepostError:
+        raise
+    except Exception as error:
+        cause = beginning(f"{code_of(error)}: {error}", _LONGEST_CAUSE)
+        raise ConfigurationError(f"{what} failed with {cause}") from error

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import typer
 
-from fencepost.cli.applications import AppSpec, Reached, reached
+from fencepost.cli.applications import AppSpec, Reached, made_with, reached
 from fencepost.cli.drawing import counted, draw_fields, draw_rows, print_json, say
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import By, Json, LedgerUrlOption, Reason, RunId, needed_reason, who
@@ -161,7 +161,7 @@ def _seen(here: Reached, run_id: int) -> Seen:
     job = here.bulk_of(row)
     if row.job != job.name:
         row = here.ledger.run(json.loads(row.params)["parent"])
-    bulk = job.declared.made_of(row)
+    bulk = made_with(job, job.declared.params_of(row))
     instance = instance_name(here.ledger, row)
     return Seen(row, job, bulk, instance, see(bulk, instance, here.ledger))
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fencepost.cli.acts import typed_params
-from fencepost.cli.applications import AppSpec, Reached, reached
+from fencepost.cli.applications import AppSpec, Reached, explained, made_with, reached
 from fencepost.cli.drawing import draw_fields, print_json, say
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import JobName, Json, LedgerUrlOption, Tz
@@ -49,11 +49,13 @@ def tune(
 
     with reached(spec, ledger) as here:
         made = here.bulk(job)
-        given = here.operations.read_params(job, typed_params(params or []))
-        bulk = made.declared.make(**given)
+        typed = here.operations.read_params(job, typed_params(params or []))
+        given = made.declared.bound(made.job.signature.validate(typed, job=job))
+        bulk = made_with(made, given)
         steps = [bulk.step(step)] if step else [each for each in bulk.steps if each.read is not None]
         values = {**given, **_window(here, first, last, tz)}
-        found = [(each, work_out(each, _surroundings(here, each, values), pages=pages)) for each in steps]
+        with explained(f"bulk job {job!r}: reading"):
+            found = [(each, work_out(each, _surroundings(here, each, values), pages=pages)) for each in steps]
     if as_json:
         print_json({"job": job, "steps": [_fields(each, tuning) for each, tuning in found]})
         return Exit.OK
