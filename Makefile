@@ -10,13 +10,16 @@ ORDERS ?= full
 SEEDS ?= 1000
 MINUTES ?= 5
 PLACES ?= postgres+redis postgres mariadb
+ROWS ?= 1000000
+KILLS ?= 100
+BULK_PLACES ?= postgres sqlite+postgres postgres+postgres postgres+mariadb mariadb
 INTERLEAVED := tests/fence/test_interleavings.py tests/ledger/test_hot_interleavings.py tests/leases/test_sql_interleavings.py
 
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo stories test interleave simulate chaos crashpoints mutants check format bench clean
+.PHONY: help setup servers demo stories test interleave simulate chaos chaos-bulk crashpoints mutants check format bench clean
 
 help:  ## list the targets
-	@awk -F':.*## ' '/^[a-z]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(READY)  ## make .venv with everything in it
 
@@ -52,6 +55,9 @@ interleave: $(READY) servers  ## every order of statements of two and three sess
 
 chaos: $(READY) servers  ## nodes, lock holders, networks and servers are killed, stopped and cut off; then all is checked
 	@$(BIN)/python -m tests.chaos.drive $(PLACES) --minutes $(MINUTES) $(CHAOS_ARGS)
+
+chaos-bulk: $(READY) servers  ## a bulk job whose workers and supervisors are killed, on one database and on two; then recounted
+	@$(BIN)/python -m tests.bulk_chaos $(BULK_PLACES) --rows $(ROWS) --kills $(KILLS) $(CHAOS_ARGS)
 
 simulate: $(READY)  ## whole clusters on virtual time, one per seed: make simulate SEEDS=10000
 	@$(BIN)/python -m fencepost.testing.simulation --seeds 0:$(SEEDS) --keep tests/simulation/kept.jsonl

@@ -85,12 +85,12 @@ def main() -> int:
 
 def draw(found: dict[str, Verdict]) -> None:
     """Print the table."""
-    columns = ("effects", "aside", "kills w/s", "lost", "redone", "worst", "takeover", "took", "verdict")
+    columns = ("effects", "aside", "kills w/s", "lost", "redone", "worst", "lost after", "went on", "took", "verdict")
     print(f"\n{'place':<20}" + "".join(f"{word:>14}" for word in columns))
     for name, (story, landed, redone, stood_still, violations) in found.items():
         kinds, chunk = Counter(kill.kind for kill in story.kills), story.wishes.chunk
-        times = [each.took_s for each in stood_still if each.kill.kind == SUPERVISOR]
-        p50, most = quantile(times, 0.5) or 0.0, max(times, default=0.0)
+        lost_s = list(takeovers.declared_after_s(story.kills, story.attempts))
+        went_on_s = [each.took_s for each in stood_still if each.kill.kind == SUPERVISOR]
         cells = (
             f"{len(landed.effects):,}",
             str(len(landed.letters)),
@@ -98,16 +98,22 @@ def draw(found: dict[str, Verdict]) -> None:
             str(sum(run["crashes"] for run in story.runs)),
             f"{redone.again / chunk:.1f}",
             f"{max(redone.by_process.values(), default=0) / chunk:.2f}",
-            f"{p50:.1f}/{most:.1f} s",
+            _p50_and_most(lost_s),
+            _p50_and_most(went_on_s),
             f"{story.took_s:.0f} s",
             f"{len(violations)} violated" if violations else "ok",
         )
         print(f"{name:<20}" + "".join(f"{cell:>14}" for cell in cells))
     print(
-        "aside: dead letters; kills of workers and supervisors; lost: attempts that the ledger took for lost; redone: "
-        "calls of process()\nin vain, in chunks, and the most that one process left; takeover: p50 and longest, from a "
-        "supervisor's death to the next chunk\nof each of its partitions (which may wait for a free worker)"
+        "aside: dead letters; kills of workers and of supervisors; lost: attempts that the ledger has as lost; redone: "
+        "calls of process()\nin vain, in chunks, and the most that one process left; lost after: p50 and longest, from "
+        "a supervisor's death until its runs were\nfree for others; went on: until the next chunk of its partitions "
+        "landed, which have to wait for a free worker: there are eight on six"
     )
+
+
+def _p50_and_most(times_s: list[float]) -> str:
+    return f"{quantile(times_s, 0.5):.1f}/{max(times_s):.1f} s" if times_s else "-"
 
 
 def _options() -> argparse.Namespace:

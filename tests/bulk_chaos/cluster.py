@@ -23,11 +23,12 @@ WORKER, SUPERVISOR = "worker", "supervisor"
 
 
 class Kill(NamedTuple):
-    """Who was killed when: `pids` are the workers who went, or were to go, with it."""
+    """Who was killed when: `pids` are the workers who went, or were to go, with it; `node` is a supervisor's own."""
 
     kind: str
     at_s: float
     pids: tuple[int, ...]
+    node: int = 0
 
 
 class Cluster:
@@ -56,7 +57,7 @@ class Cluster:
         at_s = time.time()
         node.kill()
         self._back_at_s[node] = time.monotonic() + back_after_s
-        return Kill(SUPERVISOR, at_s, pids)
+        return Kill(SUPERVISOR, at_s, pids, node.pid)
 
     def bring_back(self) -> None:
         """Start the nodes again whose time has come."""

@@ -54,6 +54,7 @@ class Story:
     kills: list[Kill] = field(default_factory=list)
     run: dict[str, Any] = field(default_factory=dict)
     runs: list[dict[str, Any]] = field(default_factory=list)
+    attempts: list[dict[str, Any]] = field(default_factory=list)  # that have ended, of all runs
     took_s: float = 0.0
 
     @property
@@ -95,6 +96,8 @@ class Course:
             self._see_it_end(cluster, story)
             story.took_s = time.monotonic() - begun_s
         story.runs = self._ask("runs", "--limit", "10000")
+        for run in story.runs:
+            story.attempts += self._ask("show", str(run["id"]))["ended_attempts"]
         return story
 
     def _begin(self) -> None:

@@ -44,14 +44,13 @@ def _checkpoint_first() -> None:
 
 def _no_comparison() -> None:
     """The checkpoint is moved wherever it is, and a parent does a partition that is under way elsewhere as well."""
-    careful = checkpoint.Landing.execute
+    careful = checkpoint.Checkpoint.moving
 
-    def execute(self: Any, sql: str, parameters: Any = ()) -> Any:
-        if sql.endswith("AND position = %s"):
-            return careful(self, sql.removesuffix(" AND position = %s"), parameters[:-1])
-        return careful(self, sql, parameters)
+    def moving(self: Any, tx: Any, before: Any, after: Any, counts: Any) -> Any:
+        change = careful(self, tx, before, after, counts)
+        return change._replace(sql=change.sql.removesuffix(" AND position = %s"), values=change.values[:-1])
 
-    checkpoint.Landing.execute = execute  # type: ignore[method-assign]
+    checkpoint.Checkpoint.moving = moving  # type: ignore[method-assign]
     _both_at_once()
 
 

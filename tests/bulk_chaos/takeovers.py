@@ -10,7 +10,8 @@ import json
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from datetime import datetime
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, text
 
@@ -35,6 +36,18 @@ class Takeover(NamedTuple):
     kill: Kill
     partition: int
     took_s: float
+
+
+def declared_after_s(kills: Iterable[Kill], attempts: Iterable[dict[str, Any]]) -> Iterator[float]:
+    """Return how long it took after a supervisor's death until the ledger had each of its attempts as lost."""
+    lost = [
+        (each["node_name"] or "", datetime.fromisoformat(each["ended_at"]).timestamp())
+        for each in attempts
+        if each["outcome"] == "lost"
+    ]
+    for kill in kills:
+        if kill.node:
+            yield from (at_s - kill.at_s for name, at_s in lost if f":{kill.node}:" in name and at_s > kill.at_s)
 
 
 def chunks(connection: Connection) -> list[Chunk]:
