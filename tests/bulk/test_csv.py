@@ -76,6 +76,9 @@ def test_pages_of_any_sizes_from_any_position_are_what_csv_reads_in_one_go(
     doubled=st.booleans(),
     spaces=st.booleans(),
 )
+@example(raw="\r", sizes=[1], escape=None, doubled=False, spaces=False)
+@example(raw="\n\r\n\n", sizes=[1], escape=None, doubled=True, spaces=False)
+@example(raw="\n\na\n\nb\n\n", sizes=[1], escape=None, doubled=True, spaces=False)
 def test_whatever_stands_in_a_file_is_read_as_csv_reads_it_or_refused_where_csv_refuses_it(
     tmp_path: Path, *, raw: str, sizes: list[int], escape: str | None, doubled: bool, spaces: bool
 ) -> None:

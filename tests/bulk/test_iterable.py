@@ -99,6 +99,14 @@ def test_what_it_raises_comes_after_the_items_before_it_and_then_it_is_called_ag
     assert calls == [None, 2, 2]
 
 
+def test_a_feed_goes_back_when_it_is_asked_to() -> None:
+    feed = iterable(counting(10)).open(WHOLE, surroundings())
+    first = feed.read(None, 4)
+    feed.read(first.position_after(3), 4)
+    assert feed.read(first.position_after(1), 2).items == [2, 3]
+    assert feed.read(None, 2).items == [0, 1]
+
+
 def test_a_generator_is_closed_with_its_feed() -> None:
     ended: list[bool] = []
 

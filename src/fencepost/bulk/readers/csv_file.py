@@ -134,12 +134,12 @@ class CsvFile(FileReader):
         begun, offset = lines.line + 1, lines.offset
         try:
             for fields in self._rows(lines):
-                if len(fields) == width:
+                if fields:  # and no empty line
+                    if len(fields) != width:
+                        raise lines.broken(_odd(fields, width, lines), line=begun, offset=offset)
                     row = make(fields)
                     row._place = (label, begun)
                     yield row
-                elif fields:
-                    raise lines.broken(_odd(fields, width, lines), line=begun, offset=offset)
                 begun, offset = lines.line + 1, lines.offset
         except csv.Error as error:
             raise lines.broken(_told(str(error)), line=begun, offset=offset) from None

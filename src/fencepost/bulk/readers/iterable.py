@@ -124,19 +124,19 @@ class IterableFeed:
             self._pairs = self._begun(after)
         items: list[Any] = []
         cursors: list[Position] = []
-        before, trouble = after, None
+        before, is_interrupted = after, False
         try:
             for pair in islice(self._pairs, limit):
                 before = self._kept(pair, before)
                 cursors.append(before)
                 items.append(pair[1])
-        except Exception as error:
+        except Exception:
             self.close()
             if not items:
                 raise
-            trouble = error
-        self._after = _ELSEWHERE if trouble is not None else before
-        return Page(items, cursors.__getitem__, is_last=trouble is None and len(items) < limit)
+            is_interrupted = True
+        self._after = before
+        return Page(items, cursors.__getitem__, is_last=len(items) < limit and not is_interrupted)
 
     def close(self) -> None:
         """End the generator."""
