@@ -12,7 +12,7 @@ from fencepost.cli.drawing import counted, draw_fields, draw_rows, print_json, s
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import By, Json, LedgerUrlOption, Reason, RunId, needed_reason, who
 from fencepost.cli.run_rows import beginning
-from fencepost.errors import ConfigurationError, NoSuchRun
+from fencepost.errors import AlreadyRequested, ConfigurationError, NoSuchRun
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -95,7 +95,10 @@ def again(
                 f"fencepost retry {seen.row.id}, or have it begin anew by fencepost bulk forget"
             )
         key = again_key(seen.row.id, here.ledger.runtime.new_id()[:12])
-        new = here.ledger.retry(seen.row.id, by=who(by), reason=why, origin_key=key)
+        try:
+            new = here.ledger.retry(seen.row.id, by=who(by), reason=why, origin_key=key)
+        except AlreadyRequested as error:
+            raise _under_way(error.run_id, seen.row.id) from None
     if as_json:
         print_json({"run": new, "again": seen.row.id})
     else:
@@ -171,10 +174,14 @@ def _refuse_live(here: Reached, seen: Seen) -> None:
 
     live = live_runs(here.ledger, seen.job.names, seen.instance)
     if live:
-        raise ConfigurationError(
-            f"run {live[0]} of what run {seen.row.id} stands for has not ended; wait for it, or cancel it: "
-            f"fencepost cancel {live[0]}"
-        )
+        raise _under_way(live[0], seen.row.id)
+
+
+def _under_way(run_id: int, asked: int) -> ConfigurationError:
+    return ConfigurationError(
+        f"run {run_id} of what run {asked} stands for has not ended; wait for it, or cancel it: "
+        f"fencepost cancel {run_id}"
+    )
 
 
 class Runs:

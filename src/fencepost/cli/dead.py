@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
+from fencepost.cli.acts import Again
 from fencepost.cli.applications import AppSpec, Reached, reached
 from fencepost.cli.drawing import at, counted, draw_fields, draw_rows, print_json, print_json_list, to_the_second
 from fencepost.cli.exits import Exit
@@ -146,6 +147,7 @@ def replay(
     step: _Step = "",
     reason: Reason = "",
     by: By = "",
+    again: Again = False,
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
@@ -171,7 +173,7 @@ def replay(
             if not newest:
                 print_json({"run": None, "job": bulk.replay_name}) if as_json else print("there is nothing to replay")
                 return Exit.OK
-        made = here.operations.trigger(bulk.replay_name, params, by=who(by), reason=why)
+        made = here.operations.trigger(bulk.replay_name, params, by=who(by), reason=why, again=again)
     if as_json:
         print_json({"run": made.run_id, "job": bulk.replay_name})
     else:
