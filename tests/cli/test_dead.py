@@ -212,6 +212,28 @@ def test_a_target_that_is_away_or_has_no_tables_is_told_in_one_sentence(make_sho
     assert "fencepost effects install" in refusal(shop.call("dead", "list", "APP", "bare"))
 
 
+@pytest.mark.parametrize("kind", ["sqlite", "postgresql"])
+def test_letters_may_be_in_the_ledgers_own_database(kind: str, tmp_path: Any, request: pytest.FixtureRequest) -> None:
+    if kind == "sqlite":
+        url = target = f"sqlite:///{tmp_path}/both.db"
+    else:
+        url, target = f"{request.getfixturevalue('postgres').url}?prefix=own_", request.getfixturevalue("postgres").url
+    assert call("migrate", "--ledger", url).returncode == 0
+    shop = BulkShop(url, target, target=None)
+    shop.open(range(1, 6))
+    shop.poison = {2, 3, 4}
+    assert shop.run().state == "succeeded"
+    dropped, failing, well = sorted(each["id"] for each in shop.call("dead", "list", "APP", "--json").json)
+    assert shop.call("dead", "drop", "APP", "settle", str(dropped), *REASON).returncode == 0
+    shop.poison = {3}
+    shop.drive(shop.call("dead", "replay", "APP", "settle", str(failing), str(well), *REASON, "--json").json["run"])
+    assert [state for _, state, _, _ in shop.letters()] == ["dropped", "new", "replayed"]
+    assert shop.settled() == [1, 4, 5]
+    for table in ("orders", "settled"):
+        shop.execute(f"DROP TABLE {table}")
+    shop.close()
+
+
 @pytest.fixture
 def pg_shop(postgres: Postgres) -> Iterator[BulkShop]:
     """A shop on PostgreSQL: the ledger in one database, the effects in another one."""

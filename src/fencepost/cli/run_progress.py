@@ -63,9 +63,9 @@ class Told:
     @property
     def left_s(self) -> float | None:
         """How long it will take if it goes on like this."""
-        if self.expected is None or self.rate <= 0:
+        if self.expected is None or self.rate <= 0 or self.read >= self.expected:
             return None
-        return max(self.expected - self.read, 0) / self.rate
+        return (self.expected - self.read) / self.rate
 
     @property
     def fraction(self) -> float | None:
@@ -74,7 +74,7 @@ class Told:
 
     def __str__(self) -> str:
         of = f" of about {self.expected:,}" if self.expected is not None else ""
-        left = "" if self.left_s is None else f"{spelled(round(self.left_s))} left"
+        left = "" if self.left_s is None else f"{spelled(max(round(self.left_s), 1))} left"
         words = (
             f"{self.read:,}{of} read",
             f"{self.written:,} written",
