@@ -5,7 +5,8 @@ checkpoint says so. When it raises, all before some item have, and the checkpoin
 COMMIT is looked up in the checkpoint, not guessed.
 
 **How a poison item is found.** A chunk that fails because of its data is divided, and each half lands by itself, down
-to the one item that fails alone. That one is put aside as a dead letter, if the skip limit allows it.
+to the one item that fails alone. That one is put aside as a dead letter, if the skip limit allows it. But first the
+checkpoint is looked at: where another hand has landed the chunk, its rows are in our way, and no item is at fault.
 
 **Not promised.** That `write` is called once for an item: it is called again with the same items after a roll-back.
 What it does beside the transaction, it may do twice.
@@ -90,6 +91,8 @@ class Lander:
         except Exception as error:
             if not self._is_divided_after(error, done, first, end):
                 raise
+            # Whoever landed this chunk before us has made what we now meet: a key twice is then no fault of an item.
+            self._has_landed(None, error)
             self._divide(done, first, end, error)
 
     def _is_divided_after(self, error: Exception, done: Processed, first: int, end: int) -> bool:
@@ -149,7 +152,7 @@ class Lander:
                 break
         self.mark, self.counts = after, counts
 
-    def _has_landed(self, after: Mark, error: Exception) -> bool:
+    def _has_landed(self, after: Mark | None, error: Exception) -> bool:
         """Look whether what was on its way is there; `CheckpointMoved` if something else is."""
         try:
             with self._run.transaction(self._target) as tx:
@@ -161,7 +164,7 @@ class Lander:
                 return False  # nobody knows yet; the next try looks again
             raise
         stands_at = None if kept is None else kept.mark.to_json()
-        if kept is not None and stands_at == after.to_json() and kept.token == self._writer.token:
+        if kept is not None and after is not None and stands_at == after.to_json() and kept.token == self._writer.token:
             return True
         if stands_at != self.mark.to_json():
             raise CheckpointMoved(f"the checkpoint {self._checkpoint.name!r} was moved by somebody else") from error
