@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fencepost.bulk.checkpoint import Checkpoint, Counts, Kept, Mark
+from fencepost.bulk.collecting import sparing_what_is_there
 from fencepost.bulk.failures import MENDED_BY_TIME, verdict_of
 from fencepost.bulk.landing import OMITTED, Lander, Processed
 from fencepost.bulk.patience import asked, pause_before, steadily
@@ -109,8 +110,9 @@ class Partition:
         processor = Processor(self._it.step, lander)
         feed = self._reader.open(self._it.part, self._surroundings)
         try:
-            while not self._read_and_land(feed, lander, processor):
-                self._run.log.info("%s goes on as usual: nothing ended its worker", self._run.label)
+            with sparing_what_is_there():
+                while not self._read_and_land(feed, lander, processor):
+                    self._run.log.info("%s goes on as usual: nothing ended its worker", self._run.label)
         finally:
             processor.close()
             feed.close()

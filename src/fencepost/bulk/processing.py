@@ -40,12 +40,12 @@ class Processor:
         if self._step.is_async:
             return self._process_async(page, process)
         done = Processed(page, [], {})
-        append, items = done.results.append, page.items
-        while len(done.results) < len(items):
-            begun = len(done.results)
+        results, items = done.results, page.items
+        while len(results) < len(items):
             try:
-                for item in islice(items, begun, None) if begun else items:
-                    append(process(item))
+                results.extend(map(process, islice(items, len(results), None)))  # what came before an error stays
+                if len(results) < len(items):
+                    raise RuntimeError("process() raised StopIteration")  # noqa: TRY301 - by which a map only ends
             except Exception as error:  # noqa: BLE001 - judged by what it is about
                 self._settle(done, error, process)
         return done

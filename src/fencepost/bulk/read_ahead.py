@@ -1,6 +1,9 @@
 """Reading ahead: the next page is on its way while this one is processed and written, and no more than that.
 
 What was read ahead and not taken is memory, so it is bounded: the reader waits until its page is taken (back-pressure).
+
+A feed that can be asked ahead (``can_ask``, ``ask(after, limit)``: the question for the next page is sent, and
+answered when that is read) needs no thread for it, which would compete for the interpreter. All others have one.
 """
 
 from __future__ import annotations
@@ -28,6 +31,10 @@ class ReadAhead:
         self._after = after
         self._size = size
         self._depth = depth
+        self._ask: Callable[[Position, int], None] | None = None
+        self._asked: int | None = None  # for how many items
+        if depth and getattr(feed, "can_ask", False):
+            self._ask, depth = getattr(feed, "ask"), 0  # noqa: B009 - not every feed has it
         self._ready: deque[Page | BaseException] = deque()
         self._came = runtime.event()
         self._taken = runtime.event()
@@ -56,9 +63,13 @@ class ReadAhead:
             self._task.join()
 
     def _read(self) -> Page:
-        page = self._feed.read(self._after, self._size())
+        limit, self._asked = self._asked or self._size(), None
+        page = self._feed.read(self._after, limit)
         if page.items:
             self._after = page.position_after(len(page.items) - 1)
+        if self._ask is not None and not page.is_last:
+            self._asked = self._size()
+            self._ask(self._after, self._asked)
         return page
 
     def _read_all(self) -> None:

@@ -7,8 +7,10 @@ with the names of their columns beside them.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any, NamedTuple
 
+from fencepost.bulk.asking import asking_of
 from fencepost.bulk.sql import spelled
 from fencepost.errors import BrokenInput, InvalidBulk
 from fencepost.fence.target import described
@@ -38,20 +40,25 @@ class Reading:
         except BaseException:
             self._connection.close()
             raise
+        self._asking = asking_of(self._cursor) if self.kind == "postgresql" else None
+
+    @property
+    def can_ask(self) -> bool:
+        """Whether a query may be sent before its rows are needed."""
+        return self._asking is not None
+
+    def ask(self, sql: str, values: Mapping[str, Any]) -> None:
+        """Send a query that is fetched later; whatever goes wrong is told then."""
+        if self._asking is None or self._is_broken:
+            return
+        with suppress(Exception):
+            self._asking.ask(*self._spelled(sql, values))
 
     def fetch(self, sql: str, values: Mapping[str, Any]) -> Rows:
         """Execute a query with ``:names``, and return all of its rows."""
-        statement = spelled(sql, self.kind)
+        text, parameters = self._spelled(sql, values)
         try:
-            parameters = statement.values(values)
-        except KeyError as error:
-            raise BrokenInput(
-                f"the query names :{error.args[0]}, which is no parameter of this run; it has {_told(values)}. Give "
-                "the job a parameter of that name, or, for a colon that begins no name, write \\:"
-            ) from None
-        cursor = self._cursor
-        try:
-            cursor.execute(statement.sql, parameters)
+            cursor = self._executed(text, parameters)
             rows = cursor.fetchall()
         except BaseException:
             self._is_broken = True
@@ -59,15 +66,39 @@ class Reading:
         names = tuple(column[0] for column in cursor.description)
         return Rows(names, rows if isinstance(rows, list) else list(rows))
 
+    def _executed(self, text: str, parameters: Any) -> Any:
+        if self._asking is not None and self._asking.has_begun:
+            return self._asking.answer(text, parameters)
+        self._cursor.execute(text, parameters)
+        return self._cursor
+
+    def _spelled(self, sql: str, values: Mapping[str, Any]) -> tuple[str, Any]:
+        statement = spelled(sql, self.kind)
+        try:
+            return statement.sql, statement.values(values)
+        except KeyError as error:
+            raise BrokenInput(
+                f"the query names :{error.args[0]}, which is no parameter of this run; it has {_told(values)}. Give "
+                "the job a parameter of that name, or, for a colon that begins no name, write \\:"
+            ) from None
+
     def close(self) -> None:
         """Give the connection back; one that has failed is let go, because nobody knows what state it is in."""
         try:
             if self._is_broken:
                 self._connection.invalidate()
             else:
+                self._end_asking()
                 self._cursor.close()
         finally:
             self._connection.close()
+
+    def _end_asking(self) -> None:
+        if self._asking is not None:
+            try:
+                self._asking.close()
+            except Exception:  # noqa: BLE001 - nobody wants the answer any more
+                self._connection.invalidate()
 
     def _open(self) -> Any:
         raw = self._connection.connection.driver_connection

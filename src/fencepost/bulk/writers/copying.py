@@ -16,7 +16,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from fencepost.bulk.writers.table import Table, explained, psycopg_connection
-from fencepost.bulk.writers.values import values_of
+from fencepost.bulk.writers.values import Rows, values_of
+
+_AT_ONCE = 500
 
 
 def copy(table: str, columns: Sequence[str]) -> Copy:
@@ -41,6 +43,12 @@ class Copy:
         rows = values_of(items, self._table.columns)
         raw = psycopg_connection(tx, "copy", f"executemany({self._table})")
         with explained(self._table, "copy"), raw.cursor() as cursor, cursor.copy(self._sql) as sink:
-            write_row = sink.write_row
-            for row in rows:
-                write_row(row)
+            for first in range(0, len(rows), _AT_ONCE):
+                sink.write(_formatted(sink.formatter, rows[first : first + _AT_ONCE]))
+
+
+def _formatted(formatter: Any, rows: Rows) -> bytes:
+    """Return rows as COPY takes them. Sent by and by, they are read by the server while the next ones are formatted."""
+    write_row = formatter.write_row
+    parts = [write_row(row) for row in rows]
+    return b"".join((*parts, formatter.end()))
