@@ -51,6 +51,7 @@ _LONGEST = (
     "engine/test_suspension",
     "contract/test_kubernetes",
     "cluster/",
+    "bulk_chaos/test_smoke",
     "test_chaos",
     "test_programs",
     "contract/test_zookeeper",
