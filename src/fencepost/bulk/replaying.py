@@ -20,6 +20,7 @@ from fencepost.bulk.failures import MENDED_BY_TIME, Verdict, verdict_of
 from fencepost.bulk.letters import NEW, REPLAYED, StoredLetter, Wanted, fail_again, letters, letters_by_id, settle
 from fencepost.bulk.partition import WorkerLost
 from fencepost.bulk.patience import TRIES, pause, pause_before, steadily
+from fencepost.bulk.watching import EVERY_S
 from fencepost.core.report import code_of
 from fencepost.core.verdicts import Retry, Skip
 from fencepost.errors import InvalidBulk
@@ -60,6 +61,7 @@ class Replay:
         self._choice = choice
         self._made = made
         self._bulks: dict[int | None, Bulk] = {}
+        self._told_at = run.context.runtime.monotonic()
         self.fates = dict.fromkeys(Fate, 0)
 
     def replay(self, targets: Sequence[Any]) -> dict[str, int]:
@@ -75,9 +77,12 @@ class Replay:
     def _note(self, letter: StoredLetter, fate: Fate) -> None:
         self.fates[fate] += 1
         self._run.log.info("dead letter %d (%s): %s", letter.id, letter.item_key, fate)
-        told = " ".join(f"{name.replace(' ', '-')}={count}" for name, count in self.fates.items())
-        total = len(self._choice.ids)
-        self._run.progress(min(sum(self.fates.values()) / total, 1.0) if total else 0.0, told)
+        now = self._run.context.runtime.monotonic()
+        if now - self._told_at >= EVERY_S:
+            self._told_at = now
+            told = " ".join(f"{name.replace(' ', '-')}={count}" for name, count in self.fates.items())
+            total = len(self._choice.ids)
+            self._run.show(sum(self.fates.values()) / total if total else 0.0, told)
 
     def _chosen(self, target: Any) -> Iterator[StoredLetter]:
         for page in self._pages(target):

@@ -5,6 +5,8 @@ An *origin key* is unique in the ledger, so that whatever asks twice gets one ru
     tick:<due µs>:<schedule>                    a due time, whichever node planned it
     backfill:<schedule>:<due µs>:<backfill>     the same window run again on purpose, once per back-fill
     request:<key>                               a request, under the key its sender chose
+    part:<run>:<step>:<partition>:<turn>        a partition of a bulk job's run
+    again:<run>:<request>                       what a bulk job's run has completed, done again on purpose
 
 Ticks begin with their time, so that those planned together are together in an index, however many schedules there are.
 
