@@ -190,8 +190,10 @@ def _hint(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
 
 
 def _globals(function: Any) -> dict[str, Any]:
-    """Return the names among which a function's annotations were written, also for a partial or a callable object."""
+    """Return the names among which annotations were written: of a function, a partial, a callable object, a class."""
     inner = inspect.unwrap(getattr(function, "func", function))
+    if isinstance(inner, type):
+        inner = inner.__init__  # type: ignore[misc]
     names: dict[str, Any] = getattr(inner, "__globals__", None) or getattr(inner.__call__, "__globals__", {})
     return names
 
