@@ -10,7 +10,7 @@ Each question ends its own transaction (a sync in psycopg's pipeline), so no sna
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 
@@ -51,6 +51,14 @@ class Asking:
         """Take what is on its way, and leave the connection as it was."""
         self._pipeline = self._asked = None
         self._stack.close()
+
+    def abandon(self) -> None:
+        """Close the connection, whatever is on its way; nobody knows what state it is in."""
+        self._pipeline = self._asked = None
+        with suppress(Exception):
+            self._connection.close()
+        with suppress(Exception):  # it cannot be left in good order, and is not to complain of that later
+            self._stack.close()
 
     def _sent(self, sql: str, parameters: Any) -> Any:
         from psycopg.rows import tuple_row  # noqa: PLC0415 - it is there: the connection is of it

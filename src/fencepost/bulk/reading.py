@@ -86,7 +86,7 @@ class Reading:
         """Give the connection back; one that has failed is let go, because nobody knows what state it is in."""
         try:
             if self._is_broken:
-                self._connection.invalidate()
+                self._abandon()
             else:
                 self._end_asking()
                 self._cursor.close()
@@ -94,11 +94,16 @@ class Reading:
             self._connection.close()
 
     def _end_asking(self) -> None:
-        if self._asking is not None:
-            try:
+        try:
+            if self._asking is not None:
                 self._asking.close()
-            except Exception:  # noqa: BLE001 - nobody wants the answer any more
-                self._connection.invalidate()
+        except Exception:  # noqa: BLE001 - nobody wants the answer any more
+            self._abandon()
+
+    def _abandon(self) -> None:
+        if self._asking is not None:
+            self._asking.abandon()
+        self._connection.invalidate()
 
     def _open(self) -> Any:
         raw = self._connection.connection.driver_connection
