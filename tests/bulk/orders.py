@@ -73,10 +73,9 @@ class Shop:
         """Where bulk jobs read and write, as options."""
         return {} if self.is_own else {"target": self.engine}
 
-    def bulk(self, given: Any = None, *, app: App | None = None, **words: Any) -> Any:
+    def bulk(self, given: Any, *schedules: Any, app: App | None = None, **words: Any) -> Any:
         """Declare a bulk job that reads and writes here, with short back-offs."""
-        declare = (app or self.app).bulk(**{"chunk": 10, **QUICK, **self.target, **words})
-        return declare if given is None else declare(given)
+        return (app or self.app).bulk(*schedules, **{"chunk": 10, **QUICK, **self.target, **words})(given)
 
     def change(self, sql: str, values: Any = None) -> int:
         with self.engine.begin() as connection:

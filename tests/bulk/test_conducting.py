@@ -259,7 +259,7 @@ class TestParentsThatEnd:
         assert len(parts_of(shop.app.ledger, run_id)) == 1
 
     def test_a_repetition_waits_for_a_part_of_the_run_before_it(self, shop: Shop) -> None:
-        """The old parent is dead, an old part is still at work: the new parent neither does its partition, nor fails."""
+        """The old parent is dead, an old part is still at work: the new parent leaves its partition alone."""
         shop.fill(range(1, 41))
         handle = shop.bulk(settling(), partitions=2)
         old_id, part = _lost_parent(shop, handle)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -80,12 +81,11 @@ class Declared:
         return self.make(**self.params_of(row))
 
     def _of_function(self) -> Bulk:
-        options = Options.of(chunk=self.chunk, words=self.words)
         write = self.writer or self.given
-        return Bulk(self.name, (Step("main", options, self.read, self.process, write),))
+        return Bulk(self.name, (Step("main", self._options(self.words), self.read, self.process, write),))
 
     def _of_object(self, made: Any) -> Bulk:
-        own = {name: getattr(made, name) for name in OPTIONS if hasattr(made, name)}
+        own = {word: getattr(made, word) for word in _STEP_WORDS if hasattr(made, word)}
         words = {**own, **self.words}
         several = getattr(made, "steps", None)
         steps = (self._step("main", made, words),) if several is None else self._steps(several, made, words)
@@ -105,17 +105,20 @@ class Declared:
         return tuple(steps)
 
     def _step(self, name: str, made: Any, words: Mapping[str, Any]) -> Step:
-        chunk = words.get("chunk", self.chunk)
-        options = Options.of(chunk=chunk, words={word: value for word, value in words.items() if word != "chunk"})
         return Step(
             name,
-            options,
+            self._options(words),
             read=getattr(made, "read", self.read),
             process=getattr(made, "process", self.process),
             write=getattr(made, "write", self.writer),
             work=getattr(made, "work", None),
             before=getattr(made, "before", None),
             after=getattr(made, "after", None),
+        )
+
+    def _options(self, words: Mapping[str, Any]) -> Options:
+        return Options.of(
+            chunk=words.get("chunk", self.chunk), words={word: words[word] for word in words if word != "chunk"}
         )
 
 
@@ -147,6 +150,7 @@ def declare_bulk(
 ) -> BulkJob:
     """Register a bulk job, and the job that its partitions are runs of."""
     named = _checked_name(name or str(getattr(given, "__name__", "")))
+    words = {**words, "chunk": policy.chunk} if "chunk" in words else words
     declared = Declared(named, given, words, parts["read"], parts["process"], parts["writer"], policy.chunk)
     declared.check()
     policy = replace(policy, crash_limit=_MOST_CRASHES)
@@ -176,6 +180,8 @@ def _checked_name(name: str) -> str:
 def split_words(words: dict[str, Any]) -> dict[str, Any]:
     """Take the options of bulk jobs out of `words`, and leave those of a policy; refuse what is neither."""
     options = {word: words.pop(word) for word in OPTIONS if word in words}
+    if "chunk" in words:
+        options["chunk"] = words["chunk"]  # part of the policy as well, which a settings file may change
     for word in words:
         if word not in PolicyWords.__annotations__:
             known = (*OPTIONS, *PolicyWords.__annotations__)
@@ -207,21 +213,28 @@ def _conducting(app: App, declared: Declared, part: Job) -> Callable[..., Any]:
         app.operations.cancel(run_id, by=run.label, reason="the run it is part of was cancelled")
 
     def conduct(run: Run, **params: Any) -> Any:
-        bulk = _made(declared, params)
-        return Conductor(bulk, run, part.name, ask, partial(cancel, run)).conduct()
+        with _giving_up_what_cannot_work():
+            bulk = _made(declared, params)
+            return Conductor(bulk, run, part.name, ask, partial(cancel, run)).conduct()
 
     conduct.__name__ = conduct.__qualname__ = declared.name
     return conduct
 
 
 def _made(declared: Declared, params: Mapping[str, Any]) -> Bulk:
-    """Return the job for an attempt; what could not work is given up, for no retry would mend the code."""
+    """Return the job for an attempt, found fit to work."""
+    bulk = declared.make(**params)
+    bulk.check()
+    return bulk
+
+
+@contextmanager
+def _giving_up_what_cannot_work() -> Iterator[None]:
+    """Give a run up whose code or query is at fault: no retry would mend it."""
     try:
-        bulk = declared.make(**params)
-        bulk.check()
+        yield
     except InvalidBulk as error:
         raise Fail(str(error)) from error
-    return bulk
 
 
 def _part_job(declared: Declared, policy: Policy) -> Job:
@@ -238,7 +251,8 @@ def _part_job(declared: Declared, policy: Policy) -> Job:
         params = _params_of(declared, values)
         window = {name: unpacked(values[name]) for name in WINDOW}
         whole = Instance(instance, parent, {**params, **window})
-        return work_part(_made(declared, params), run, whole, (step, number))
+        with _giving_up_what_cannot_work():
+            return work_part(_made(declared, params), run, whole, (step, number))
 
     words = replace(policy, exclusive="{key}", overlap=type(policy.overlap)("queue"), misfire="once", sla_s=None)
     return replace(Job.of(part, name=declared.name + PART, policy=words), doc=f"A partition of {declared.name}.")
