@@ -19,6 +19,7 @@ from tests.crashpoints.world import World, world
 
 RECOVERED, REFUSED, REPEATED = "recovered", "refused", "repeated"
 _ENDS = (COMMIT, ROLLBACK)
+_WRITES = ("INSERT ", "UPDATE ", "DELETE ")
 _TIMES = re.compile(r"[0-9]{6,}")
 _REFUSALS = ("run refused", "refused write")
 
@@ -88,27 +89,39 @@ def recorded(ground: Ground, path: Path) -> tuple[str, ...]:
     return labels
 
 
-def _transactions(labels: tuple[str, ...]) -> Iterator[tuple[list[int], tuple[str, ...]]]:
-    """Yield the points of each transaction, with what was asked before it, and what all that says without its times."""
-    numbers: list[int] = []
+def _transactions(labels: tuple[str, ...]) -> Iterator[list[tuple[int, str]]]:
+    """Yield the points of each transaction, and of what was asked before it, with what they say but for times."""
+    points: list[tuple[int, str]] = []
     for number, label in enumerate(labels, 1):
-        numbers.append(number)
+        points.append((number, _TIMES.sub("#", label)))
         if label.upper().startswith(_ENDS) or number == len(labels):
-            yield numbers, tuple(_TIMES.sub("#", labels[each - 1]) for each in numbers)
-            numbers = []
+            yield points
+            points = []
 
 
 def worth_cutting(ground: Ground, path: Path, labels: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the points of a path: of bulk work, without the transactions that were cut before, word for word."""
+    """Return the points of a path. Bulk work is much the same again and again: what was cut before is not once more.
+
+    A transaction that writes is cut at each of its statements, unless one with the same statements was. One that only
+    looks is cut at those statements that were not cut yet.
+    """
     if path.family != BULK:
         return tuple(range(1, len(labels) + 1))
-    known = {said for name in path.beside for _, said in _transactions(recorded(ground, PATHS[name]))}
+    known: set[str] = set()
+    for name in path.beside:
+        _new(recorded(ground, PATHS[name]), known)
+    return tuple(_new(labels, known))
+
+
+def _new(labels: tuple[str, ...], known: set[str]) -> list[int]:
+    """Return what was not cut yet, and note that it is now."""
     found: list[int] = []
-    for numbers, said in _transactions(labels):
-        if said not in known:
-            found += numbers
-            known.add(said)
-    return tuple(found)
+    for points in _transactions(labels):
+        whole = "; ".join(said for _, said in points)
+        is_new = any(word in whole for word in _WRITES) and whole not in known
+        found += [number for number, said in points if is_new or said not in known]
+        known.update((whole, *(said for _, said in points)))
+    return found
 
 
 def plays(ground: Ground, path: Path, labels: tuple[str, ...], points: tuple[int, ...]) -> Iterator[Play]:

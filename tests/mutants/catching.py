@@ -7,13 +7,17 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import count as count_from
+from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
 from fencepost.testing.simulation import simulate
+from fencepost.testing.simulation.scenario import bulk_work
 from tests.mutants.planting import Mutant
 
+BULK = "bulk"
 ROOT = Path(__file__).parents[2]
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60")
 _NOTICED = re.compile(r"^NOTICED (.+) (?:setup|call|teardown)$", re.MULTILINE)
@@ -37,12 +41,16 @@ def caught(mutant: Mutant, *, seeds: int) -> Caught:
 
 def by_simulation(mutant: Mutant, *, seeds: int, first: int = 0) -> tuple[str | None, str]:
     """Simulate seed after seed until a checker objects to one to which none objects without the mutant."""
-    for count in range(1, seeds + 1):
-        seed = first + count - 1
+    for count, seed in enumerate(islice(_seeds(mutant, first), seeds), 1):
         found = simulate(seed, patch=mutant.planted).violations
         if found and not simulate(seed).violations:
             return f"simulation: {found[0].checker}", f"{count} seed{'s' if count > 1 else ''}"
     return None, f"{seeds} seeds"
+
+
+def _seeds(mutant: Mutant, first: int) -> Iterator[int]:
+    """Return the seeds of clusters that have what the bug is in."""
+    return (seed for seed in count_from(first) if mutant.among != BULK or bulk_work(seed) is not None)
 
 
 def by_tests(mutant: Mutant) -> tuple[str | None, str]:

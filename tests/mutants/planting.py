@@ -97,13 +97,15 @@ Edit = Code | Text
 class Mutant:
     """A bug by its name, what is wrong with it, and what is to notice it.
 
-    `tests` are node ids of pytest, of which one has to fail; without any, the simulator has to find it.
+    `tests` are node ids of pytest, of which one has to fail; without any, the simulator has to find it: in any cluster,
+    or `among` those that have bulk work.
     """
 
     name: str
     wrong: str
     edits: tuple[Edit, ...]
     tests: tuple[str, ...] = ()
+    among: str = ""
 
     @contextmanager
     def planted(self) -> Iterator[None]:
@@ -114,9 +116,9 @@ class Mutant:
             yield
 
 
-def mutant(name: str, wrong: str, *edits: Edit, tests: tuple[str, ...] | str = ()) -> Mutant:
+def mutant(name: str, wrong: str, *edits: Edit, tests: tuple[str, ...] | str = (), among: str = "") -> Mutant:
     """Make one."""
-    return Mutant(name, wrong, edits, (tests,) if isinstance(tests, str) else tests)
+    return Mutant(name, wrong, edits, (tests,) if isinstance(tests, str) else tests, among)
 
 
 def replaced_once(text: str, old: str, new: str, *, where: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tests.mutants.catalogue.bulk import BULK
 from tests.mutants.catalogue.claims import CLAIMS
 from tests.mutants.catalogue.deaths import DEATHS
 from tests.mutants.catalogue.endings import ENDINGS
@@ -11,4 +12,4 @@ from tests.mutants.catalogue.leases import LEASES
 from tests.mutants.catalogue.requests import REQUESTS
 from tests.mutants.catalogue.ticks import TICKS
 
-MUTANTS = {each.name: each for each in (*LEASES, *TICKS, *CLAIMS, *KEYS, *ENDINGS, *DEATHS, *REQUESTS, *FENCES)}
+MUTANTS = {each.name: each for each in (*LEASES, *TICKS, *CLAIMS, *KEYS, *ENDINGS, *DEATHS, *REQUESTS, *FENCES, *BULK)}

@@ -71,8 +71,9 @@ class Server:
         """Let a message travel."""
         if self.is_instant:
             return
-        draw = self.hub.dice.random()
-        self.hub.wait(draw * self.latency_s if draw < 0.98 else draw * 20 * self.latency_s)
+        hub = self.hub
+        draw = hub.dice.random()
+        hub.wait(draw * self.latency_s if draw < 0.98 else draw * 20 * self.latency_s)
 
     def stall(self, process: Process, length_s: float) -> None:
         """Stop the process that calls, here and now, and let it go on after a while."""
@@ -181,9 +182,14 @@ class SimConnection(sqlite3.Connection):
             self._fail()
         if shot is not None and shot.how == LATE:
             self._fail_and_happen(sql, do, is_commit=is_commit)
-        was_begun = self._raw().in_transaction
-        result = self._patiently(do)
-        is_seen = not self._raw().in_transaction
+        raw = self._raw()
+        was_begun = raw.in_transaction
+        try:
+            result = do(raw)
+        except sqlite3.OperationalError as error:
+            result = self._patiently(do, error)
+        raw = self._raw()
+        is_seen = not raw.in_transaction
         if was_begun and is_seen:
             server.free()
         if is_seen or shot is not None:
@@ -231,17 +237,19 @@ class SimConnection(sqlite3.Connection):
         server.hub.wait(server.timeout_s)
         self._fail()
 
-    def _patiently(self, do: Callable[[sqlite3.Connection], Any]) -> Any:
+    def _patiently(self, do: Callable[[sqlite3.Connection], Any], error: sqlite3.OperationalError) -> Any:
+        """Try again whenever somebody is done with the file, for as long as it is locked and a call may take."""
         hub = self.server.hub
         give_up_at = hub.now + self.server.timeout_s
         while True:
+            is_busy = error.sqlite_errorcode == sqlite3.SQLITE_BUSY
+            if not is_busy or hub.now >= give_up_at or self.server.is_instant:
+                raise error
+            hub.wait(give_up_at - hub.now, about=self.server.waiting)
             try:
                 return do(self._raw())
-            except sqlite3.OperationalError as error:
-                code = getattr(error, "sqlite_errorcode", 0)
-                if code != sqlite3.SQLITE_BUSY or hub.now >= give_up_at or self.server.is_instant:
-                    raise
-                hub.wait(give_up_at - hub.now, about=self.server.waiting)
+            except sqlite3.OperationalError as again:
+                error = again
 
 
 class SimCursor:

@@ -87,8 +87,10 @@ class Hub:
         heap = self._heap
         while heap and heap[0][0] <= until:
             at, _, task, turn, woken = heappop(heap)
+            if turn != task.turn:
+                continue
             process = task.process
-            if turn != task.turn or process.is_dead:
+            if process.is_dead:
                 continue
             if process.is_paused:
                 process.held_up.append((task, turn, woken))
@@ -158,7 +160,8 @@ class Hub:
         if about is not None:
             about.append((task, turn))
         if timeout_s is not None:
-            self._push(self.now + (timeout_s if timeout_s > LEAST_S else LEAST_S), task, turn, woken=False)
+            self._order = order = self._order + 1
+            heappush(self._heap, (self.now + (timeout_s if timeout_s > LEAST_S else LEAST_S), order, task, turn, False))
         self.main.switch()
         if self.is_over:
             raise GreenletExit

@@ -29,7 +29,7 @@ FIRST_FAULT_AT = 1.5
 JOBS = ("beat", "line", "pay", "post", "swap", "account")
 LOAD = "load"  # the bulk job, which some clusters have
 LOAD_EVERY_S = 5.0
-_ONE_IN = 4
+_ONE_IN = 6
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,214 @@
+"""Bulk work that loses items, lands them twice, or counts them wrong."""
+
+from __future__ import annotations
+
+from tests.mutants.planting import Code, mutant
+
+_TEST = "tests/bulk/test_landing.py"
+_LANDER = "fencepost.bulk.landing:Lander"
+_CHECKPOINT = "fencepost.bulk.checkpoint"
+_PLAN = "fencepost.bulk.plan"
+_QUERY = "fencepost.bulk.readers.page_query:PageQuery"
+_FEED = "fencepost.bulk.readers.page_feed:PageFeed"
+
+_TRANSACTION = """\
+            transaction = RunTransaction(self._run, self._run.context, self._target, final=False)
+            with transaction as tx:
+                effects(tx)
+                transaction.end_with(self._checkpoint.moving(tx, self.mark, after, counts))
+"""
+_IN_TWO = """\
+            with self._run.transaction(self._target) as tx:
+                effects(tx)
+            with self._run.transaction(self._target) as tx:
+                self._checkpoint.move(tx, self.mark, after, counts)
+"""
+_MOVED_FIRST = """\
+            with self._run.transaction(self._target) as tx:
+                self._checkpoint.move(tx, self.mark, after, counts)
+            with self._run.transaction(self._target) as tx:
+                effects(tx)
+"""
+_UNFENCED = """\
+            with self._target.connect() as tx:
+                tx.exec_driver_sql("BEGIN IMMEDIATE")
+                effects(tx)
+                self._checkpoint.move(tx, self.mark, after, counts)
+                tx.commit()
+"""
+_LANDED = """\
+    if kept is not None and stands_at == after.to_json() and kept.token == self._writer.token:
+        return True
+"""
+
+BULK = (
+    mutant(
+        "checkpoint not compared",
+        "a chunk moves the checkpoint on from wherever it is",
+        Code(f"{_CHECKPOINT}:Checkpoint.moving", "AND position = %s", "AND %s <> ''"),
+        among="bulk",
+    ),
+    mutant(
+        "checkpoint after its chunk",
+        "the checkpoint is moved in a transaction of its own, after the items were committed",
+        Code(f"{_LANDER}._move_on", _TRANSACTION, _IN_TWO),
+        among="bulk",
+    ),
+    mutant(
+        "checkpoint before its chunk",
+        "the checkpoint is moved in a transaction of its own, before the items are committed",
+        Code(f"{_LANDER}._move_on", _TRANSACTION, _MOVED_FIRST),
+        among="bulk",
+    ),
+    mutant(
+        "chunk past its fence",
+        "a chunk is committed without asking whether its run is still ours",
+        Code(f"{_LANDER}._move_on", _TRANSACTION, _UNFENCED),
+        tests=f"{_TEST}::TestOthersWhoWrite::test_a_stale_writer_is_refused_and_its_chunk_is_not_there[sqlite-other]",
+    ),
+    mutant(
+        "unanswered chunk taken for landed",
+        "a chunk whose COMMIT was not answered is passed over",
+        Code(f"{_LANDER}._move_on", "and self._has_landed(after, error)", ""),
+        among="bulk",
+    ),
+    mutant(
+        "unanswered chunk lands again",
+        "a chunk that has landed without an answer is written again from where the checkpoint is now",
+        Code(
+            f"{_LANDER}._has_landed",
+            _LANDED,
+            "    self.mark = self.mark if kept is None else kept.mark\n    return False\n",
+        ),
+        among="bulk",
+    ),
+    mutant(
+        "halves that overlap",
+        "of a chunk that is divided, an item lands with both halves",
+        Code(
+            f"{_LANDER}._divide", "self._land(done, middle, end)", "self._land(done, max(middle - 1, first + 1), end)"
+        ),
+        among="bulk",
+    ),
+    mutant(
+        "half forgotten",
+        "of a chunk that is divided, an item between the halves lands with none",
+        Code(f"{_LANDER}._divide", "self._land(done, middle, end)", "self._land(done, min(middle + 1, end), end)"),
+        among="bulk",
+    ),
+    mutant(
+        "skip not counted",
+        "an item that is put aside is counted as read only",
+        Code(f"{_LANDER}._commit", "len(letters), 1)", "0, 1)"),
+        among="bulk",
+    ),
+    mutant(
+        "dead letter before its chunk",
+        "dead letters are written in a transaction of their own, before their chunk",
+        Code(
+            f"{_LANDER}._commit",
+            "write = self._step.write",
+            "self._run.in_transaction(lambda tx: put_aside(tx, letters, self._writer), self._target)\n"
+            "    write = self._step.write",
+        ),
+        Code(f"{_LANDER}._commit", "if letters:", "if not after:"),
+        among="bulk",
+    ),
+    mutant(
+        "dead letter not written",
+        "an item that fails is put aside and forgotten",
+        Code(f"{_LANDER}._commit", "put_aside(tx, letters, self._writer)", "pass"),
+        among="bulk",
+    ),
+    mutant(
+        "part taken back although begun",
+        "a parent takes a part from whoever executes it",
+        Code("fencepost.bulk.conducting:Parts._taken_back", "part.state != RunState.QUEUED.value", "False"),
+        Code(
+            "fencepost.ledger.parts:take_back",
+            "end.where(c.id == part.run_id, is_queued, c.available_at <= now)",
+            "end.where(c.id == part.run_id)",
+        ),
+        Code("fencepost.ledger.parts:take_back", "x.run_id.is_not(None)", "x.run_id < 0"),
+        among="bulk",
+    ),
+    mutant(
+        "plan made anew",
+        "whoever goes on divides what is left anew, and works by that",
+        Code(f"{_PLAN}:Plans.ready", "if found is not None:", "if found is not None and found.done_by is not None:"),
+        Code(f"{_PLAN}:Plans.ready", "return made", "return replace(made, slices=slices)"),
+        among="bulk",
+    ),
+    mutant(
+        "slices that overlap",
+        "a partition begins with the last item of the one before",
+        Code(
+            f"{_FEED}.__init__",
+            'self._first = part.get("after")',
+            'self._first = [max(part["after"][0] - 1, 0)] if "after" in part else None',
+        ),
+        among="bulk",
+    ),
+    mutant(
+        "slices with a gap",
+        "a partition ends before its last item",
+        Code(f"{_QUERY}.bounds", '"<="', '"<"'),
+        among="bulk",
+    ),
+    mutant(
+        "done before the last half",
+        "a partition is marked as done with the first half of its last chunk",
+        Code(f"{_LANDER}._commit", "done.page.is_last and end == len(done.page.items)", "done.page.is_last"),
+        among="bulk",
+    ),
+    mutant(
+        "last page taken for granted",
+        "a full page is taken for the last one",
+        Code(f"{_FEED}.keyed_rows", "len(rows) <= limit", "len(rows) <= limit + 1"),
+        among="bulk",
+    ),
+    mutant(
+        "position of the first item",
+        "the checkpoint is moved behind the first item of a chunk",
+        Code(f"{_LANDER}._commit", "position_after(end - 1)", "position_after(first)"),
+        among="bulk",
+    ),
+    mutant(
+        "position of the page",
+        "the checkpoint is moved behind the whole page when a part of it has landed",
+        Code(f"{_LANDER}._commit", "position_after(end - 1)", "position_after(len(done.page.items) - 1)"),
+        among="bulk",
+    ),
+    mutant(
+        "counts not summed",
+        "the whole has the counts of its last partition",
+        Code(f"{_PLAN}:Progress.counts", "total.plus(each.counts)", "each.counts"),
+        among="bulk",
+    ),
+    mutant(
+        "counts of one chunk",
+        "the counts beside the checkpoint are those since it was last read",
+        Code(f"{_LANDER}._move_on", "self.mark, self.counts = after, counts", "self.mark = after"),
+        among="bulk",
+    ),
+    mutant(
+        "pages that overlap",
+        "the page that is read ahead begins within the one before it",
+        Code("fencepost.bulk.read_ahead:ReadAhead._read", "len(page.items) - 1", "max(len(page.items) - 2, 0)"),
+        among="bulk",
+    ),
+    mutant(
+        "missing partitions forgotten",
+        "a step is done although a partition was given up",
+        Code("fencepost.bulk.conducting:Parts.see_through", "if self._gave_up:", "if False:"),
+        Code("fencepost.bulk.conducting:Conductor._partitions", "if missing:", "if False:"),
+        among="bulk",
+    ),
+    mutant(
+        "repetition begins anew",
+        "a run that is repeated does what was done before",
+        Code("fencepost.bulk.instance:instance_name", 'f"run-{first}"', 'f"run-{row.id}"'),
+        tests=f"{_TEST}::TestPoison::"
+        "test_one_more_than_the_limit_ends_the_run_and_a_restart_goes_on_where_it_stopped[sqlite-own]",
+    ),
+)
