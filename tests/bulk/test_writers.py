@@ -299,11 +299,28 @@ def test_unnest_refuses_a_column_of_arrays(engine: Engine) -> None:
     assert written(engine, "tagged") == [(1, ["a", "b,c"]), (2, None)]
 
 
+TEXTS = ["tab\there", "line\nbreak", "", "NULL", "{}", "a,b", "it's", "%s", "ünïcödé"]
+ODD_TEXTS = [["back\\slash"], ["\\N"], ['a "quoted" one'], ['","', "x"], [None], ['"'] * 3]
+
+
 @only_on_postgresql
-def test_copy_writes_texts_as_they_are(engine: Engine) -> None:
-    texts = ["tab\there", "line\nbreak", "back\\slash", "\\N", "", "ünïcödé", None]
+@pytest.mark.parametrize("writer", [copy, unnest])
+@pytest.mark.parametrize("odd", [[], *ODD_TEXTS])
+def test_texts_are_written_as_they_are(engine: Engine, writer: Any, odd: list[str | None]) -> None:
+    texts = [*TEXTS, *odd]
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE said (id int, words text)"))
     with engine.begin() as tx:
-        copy("said", ("id", "words"))(tx, list(enumerate(texts)))
+        writer("said", ("id", "words"))(tx, list(enumerate(texts)))
     assert written(engine, "said") == list(enumerate(texts))
+
+
+@only_on_postgresql
+@pytest.mark.parametrize("values", [[1, -(2**62), 0], [True, False], [1, None], [Decimal("1.0"), 2]])
+def test_numbers_are_written_as_they_are(engine: Engine, values: list[Any]) -> None:
+    with engine.begin() as connection:
+        kind = "boolean" if isinstance(values[0], bool) else "bigint"
+        connection.execute(text(f"CREATE TABLE counted (id int, n {kind})"))
+    with engine.begin() as tx:
+        unnest("counted", ("id", "n"))(tx, list(enumerate(values)))
+    assert written(engine, "counted") == list(enumerate(values))
