@@ -5,6 +5,9 @@ from __future__ import annotations
 from tests.mutants.planting import Code, mutant
 
 _TEST = "tests/bulk/test_landing.py"
+_RESTART = (
+    f"{_TEST}::TestPoison::test_one_more_than_the_limit_ends_the_run_and_a_restart_goes_on_where_it_stopped[sqlite-own]"
+)
 _LANDER = "fencepost.bulk.landing:Lander"
 _CHECKPOINT = "fencepost.bulk.checkpoint"
 _PLAN = "fencepost.bulk.plan"
@@ -159,7 +162,7 @@ BULK = (
         "done before the last half",
         "a partition is marked as done with the first half of its last chunk",
         Code(f"{_LANDER}._commit", "done.page.is_last and end == len(done.page.items)", "done.page.is_last"),
-        among="bulk",
+        tests="tests/bulk/test_last_chunk.py::test_a_run_that_ends_within_its_last_chunk_goes_on_within_it[sqlite-own]",
     ),
     mutant(
         "last page taken for granted",
@@ -177,7 +180,7 @@ BULK = (
         "position of the page",
         "the checkpoint is moved behind the whole page when a part of it has landed",
         Code(f"{_LANDER}._commit", "position_after(end - 1)", "position_after(len(done.page.items) - 1)"),
-        among="bulk",
+        tests=_RESTART,
     ),
     mutant(
         "counts not summed",
@@ -208,7 +211,6 @@ BULK = (
         "repetition begins anew",
         "a run that is repeated does what was done before",
         Code("fencepost.bulk.instance:instance_name", 'f"run-{first}"', 'f"run-{row.id}"'),
-        tests=f"{_TEST}::TestPoison::"
-        "test_one_more_than_the_limit_ends_the_run_and_a_restart_goes_on_where_it_stopped[sqlite-own]",
+        tests=_RESTART,
     ),
 )
