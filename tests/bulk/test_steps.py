@@ -35,7 +35,11 @@ class TestSeveral:
                 raise trouble.pop()
 
         class Nightly:
-            steps = [noting(noted, "one"), type("two", (), {"work": work}), noting(noted, "three")]
+            steps = (
+                noting(noted, "one"),
+                type("two", (), {"work": work}),
+                noting(noted, "three"),
+            )
 
             def before(self, run: Any) -> None:
                 noted.append("before all")
@@ -70,7 +74,10 @@ class TestSeveral:
 
         class Nightly:
             chunk = 15
-            steps = [step("small", chunk=5), step("usual")]
+            steps = (
+                step("small", chunk=5),
+                step("usual"),
+            )
 
         assert played(shop, shop.app.bulk()(Nightly)).state == "succeeded"
         assert sizes == {"small": [5] * 6, "usual": [15] * 2}
@@ -88,7 +95,11 @@ class TestDeciders:
             noted.append("repaired")
 
         class Nightly:
-            steps = [noting(noted, "look"), noting(noted, "never"), type("repair", (), {"work": broken})]
+            steps = (
+                noting(noted, "look"),
+                noting(noted, "never"),
+                type("repair", (), {"work": broken}),
+            )
 
             def decide(self, step: str, result: Any) -> str | None:
                 noted.append(f"decide {step}: {result.counts.read}, {result.was_done_before}")
@@ -107,7 +118,7 @@ class TestDeciders:
         shop.fill([1])
 
         class Circle:
-            steps = [noting([], "one")]
+            steps = (noting([], "one"),)
 
             def decide(self, step: str, result: Any) -> str:
                 return "one"
@@ -131,7 +142,7 @@ class TestHooks:
         trouble = [ValueError("the mail server is away")]
 
         class Nightly:
-            steps = [noting(noted, "one")]
+            steps = (noting(noted, "one"),)
 
             def after(self, run: Any, results: Any) -> None:
                 if trouble:

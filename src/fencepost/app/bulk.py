@@ -61,7 +61,8 @@ class Declared:
 
     def check(self) -> None:
         """Refuse what could not work, without making an object of the class."""
-        self.outline().check()
+        makes_itself = isinstance(self.given, type) and self.given.__init__ is not object.__init__  # type: ignore[misc]
+        self.outline().check(is_outline=makes_itself)
 
     def outline(self) -> Bulk:
         """Return the job as far as it is known without parameters: no object of the class is made."""

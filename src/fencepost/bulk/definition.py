@@ -99,12 +99,14 @@ class Step:
         """Whether items are processed by a coroutine."""
         return inspect.iscoroutinefunction(self.process)
 
-    def check(self, job: str) -> None:
-        """Refuse a step that has too little, or too much, to work."""
+    def check(self, job: str, *, is_outline: bool = False) -> None:
+        """Refuse a step that has too little, or too much, to work; of an outline, what it has alone is judged."""
         what = f"bulk job {job!r}, step {self.name!r}"
         if self.work is not None:
             if self.read is not None or self.write is not None:
                 raise InvalidBulk(f"{what}: it has work(), so it has neither read nor write")
+            return
+        if is_outline and (self.read is None or self.write is None or isinstance(self.read, property)):
             return
         if self.read is None:
             raise InvalidBulk(f"{what}: it has nothing to read; give it read = keyset(…), or another reader")
@@ -151,15 +153,15 @@ class Bulk:
             f"bulk job {self.job!r} has no step {name!r}; {suggestion(name, [s.name for s in self.steps])}"
         )
 
-    def check(self) -> None:
-        """Refuse what could not work."""
+    def check(self, *, is_outline: bool = False) -> None:
+        """Refuse what could not work. An outline may lack what its object gets when it is made."""
         names = [each.name for each in self.steps]
         if not names:
             raise InvalidBulk(f"bulk job {self.job!r} has no step")
         if len(set(names)) != len(names):
             raise InvalidBulk(f"bulk job {self.job!r} has two steps of one name: {', '.join(names)}")
         for each in self.steps:
-            each.check(self.job)
+            each.check(self.job, is_outline=is_outline)
 
 
 def _asked_by(read: Any) -> set[str]:

@@ -59,16 +59,16 @@ class Watching:
             self._tell(None)
 
     def end(self) -> None:
-        """Tell once more, at the end."""
-        self._tell(None)
+        """Tell once more, at the end: all is done."""
+        self._tell(None, is_end=True)
 
-    def _tell(self, counts: Counts | None) -> None:
+    def _tell(self, counts: Counts | None, *, is_end: bool = False) -> None:
         """Tell these counts, or those beside the checkpoints."""
         counts, partitions = (counts, None) if counts is not None else self._kept()
         expected = self._expected()
         rate = (counts.read - self._first) / max(self._monotonic() - self._begun_at, 1e-6)
         note = note_of(counts, expected=expected, partitions=partitions, rate=rate)
-        self._run.show(_fraction(counts, expected, partitions), note)
+        self._run.show(1.0 if is_end else _fraction(counts, expected, partitions), note)
 
     def _kept(self) -> tuple[Counts, tuple[int, int] | None]:
         """Return the counts beside the checkpoints, and how many of how many partitions are done."""
