@@ -74,6 +74,19 @@ class TestReading:
         reader.check(source.surroundings())
         assert len(source.read(reader, {"values": {"most": 4}})) == 4
 
+    def test_pages_that_were_asked_for_ahead_are_the_same(self, source: Source) -> None:
+        source.orders(range(1, 21))
+        feed: Any = source.open(keyset(ORDERS, key="id"))
+        assert feed.can_ask == (source.kind == "postgresql")
+        page = feed.read(None, 5)
+        feed.ask(page.position_after(4), 5)
+        assert [row.id for row in feed.read(page.position_after(4), 5).items] == [6, 7, 8, 9, 10]
+        feed.ask([10], 5)
+        assert feed.keys_between(1, 3, 9) == [2, 3]  # another question before the answer is taken
+        assert [row.id for row in feed.read([10], 5).items] == [11, 12, 13, 14, 15]
+        feed.ask([15], 5)  # and one whose answer nobody takes
+        feed.close()
+
     def test_nothing_is_held_open_between_pages(self, source: Source) -> None:
         source.orders(range(1, 11))
         feed = source.open(keyset(ORDERS, key="id"))
@@ -89,6 +102,10 @@ KEYS: dict[str, tuple[dict[str, str], list[Any]]] = {
     "timestamp": (
         {"": "TIMESTAMP", "mysql": "DATETIME(6)"},
         [dt.datetime(2026, 1, 1, 0, 0, 0, n) for n in (0, 1, 999_999)] + [dt.datetime(2026, 1, 2)],
+    ),
+    "time zone": (
+        {"": "TIMESTAMPTZ", "mysql": "DATETIME(6)"},
+        [dt.datetime(2026, 3, 29, hour, tzinfo=dt.UTC) for hour in (0, 1, 2)],
     ),
     "date": ({"": "DATE"}, [dt.date(2026, 1, day) for day in (1, 2, 3)]),
     "uuid": ({"": "CHAR(36)", "postgresql": "UUID"}, [str(UUID(int=n << 70)) for n in (1, 2, 300)]),

@@ -62,7 +62,7 @@ def sampled_slices(look: Look, count: int) -> list[Slice]:
     sample = Sample(look, Stratum(sorted(head), sorted(tail)))
     sample.refine(min(max(LEAST_HALVINGS[0], 2 * count), LEAST_HALVINGS[1]))
     curve = Curve.of(sample.strata)
-    bounds = [each for each in curve.bounds(count) if each < sample.strata[-1].last]
+    bounds = curve.bounds(count)
     return _slices([[each] for each in bounds], curve.sizes(bounds) if sample.is_settled else None)
 
 
@@ -72,11 +72,6 @@ class Stratum:
 
     head: Sequence[int]
     tail: Sequence[int]
-
-    @property
-    def last(self) -> int:
-        """The last key."""
-        return self.tail[-1]
 
     @cached_property
     def is_known(self) -> bool:
@@ -103,7 +98,7 @@ class Stratum:
     def halves(self, look: Look) -> tuple[Stratum, Stratum]:
         """Divide what lies between in two, and look what is there."""
         middle = self.head[-1] + (self.tail[0] - self.head[-1]) * _MIDDLE[0] // _MIDDLE[1]
-        last = look(self.head[0] - 1, middle, KEYS_PER_LOOK, descending=True)
+        last = look(self.head[0], middle, KEYS_PER_LOOK, descending=True)
         first = look(middle, self.tail[-1], KEYS_PER_LOOK)
         # Rows come and go meanwhile: where none are left, what was seen before still stands for the stretch.
         return Stratum(self.head, sorted(last) or self.head), Stratum(sorted(first) or self.tail, self.tail)
