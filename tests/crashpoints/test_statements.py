@@ -1,6 +1,7 @@
 """Whatever statement a node is cut at, and however: each tick has one run and one success, and nothing stays behind.
 
-All points on SQLite, each in one of the ways, and some on the servers; `make crashpoints` plays all of it.
+All points on SQLite, each in one of the ways, and some on the servers; of bulk work, which has many, some. `make
+crashpoints` plays all of it.
 """
 
 from __future__ import annotations
@@ -12,12 +13,13 @@ import pytest
 
 from tests.crashpoints.child import Exits
 from tests.crashpoints.grounds import Ground, ground
+from tests.crashpoints.path import BULK
 from tests.crashpoints.paths import PATHS
-from tests.crashpoints.playing import each_nth, in_turn, tallied
+from tests.crashpoints.playing import Choose, each_nth, in_turn, tallied
 from tests.crashpoints.world import publish
 
-ON_SERVERS = ("claim keys", "finish and promote", "reap", "run row", "fence row")
-NTH = 47
+ON_SERVERS = ("claim keys", "finish and promote", "reap", "run row", "fence row", "bulk", "bulk, far")
+NTH, NTH_OF_BULK = 47, 8
 PLAYED = [("sqlite", name) for name in PATHS] + [
     (kind, name) for kind in ("postgresql", "mysql") for name in ON_SERVERS
 ]
@@ -37,10 +39,15 @@ def exits() -> Iterator[Exits]:
     opened.close()
 
 
+def chosen(kind: str, name: str) -> Choose:
+    if kind != "sqlite":
+        return each_nth(NTH, first=len(name) % 5)
+    return each_nth(NTH_OF_BULK, first=len(name)) if PATHS[name].family == BULK else in_turn
+
+
 @pytest.mark.parametrize(("made", "name"), PLAYED, indirect=["made"])
 def test_whoever_is_cut_leaves_nothing_undone_and_nothing_done_twice(made: Ground, exits: Exits, name: str) -> None:
-    choose = in_turn if made.kind == "sqlite" else each_nth(NTH, first=len(name) % 5)
-    tally = tallied(made, PATHS[name], exits, choose)
+    tally = tallied(made, PATHS[name], exits, chosen(made.kind, name))
     assert tally.plays > 0
     assert tally.unreached == []
     assert tally.violated == []

@@ -352,6 +352,61 @@ def a_skipped_row_lands() -> Evidence:
     return bulk(skipped=[*BASE.notes["bulk"][0]["skipped"], landed])
 
 
+@breaks("bulk once", "to be left out")
+def a_row_lands_that_was_to_be_left_out() -> Evidence:
+    landed = next(each.key for each in BASE.effects if each.resource == "bulk:load")
+    return bulk(filtered=[landed])
+
+
+@breaks("bulk once", "twice as skipped")
+def a_row_is_put_aside_twice() -> Evidence:
+    return bulk(skipped=["row-5", "row-5"], filtered=[])
+
+
+@breaks("bulk once", "nothing was wrong with")
+def a_good_row_is_put_aside() -> Evidence:
+    return bulk(skipped=["row-5"], skippable=[], filtered=[])
+
+
+def counted(**changes: int) -> dict[str, int]:
+    return {**BASE.notes["bulk"][0]["counts"], **changes}
+
+
+@breaks("bulk once", "as written, and")
+def a_row_is_written_and_not_counted() -> Evidence:
+    return bulk(counts=counted(written=0, filtered=6, skipped=0), totals=[])
+
+
+@breaks("bulk once", "as written, filtered and skipped")
+def a_row_is_counted_as_read_alone() -> Evidence:
+    return bulk(counts=counted(read=7), totals=[])
+
+
+@breaks("bulk once", "as skipped, and")
+def a_letter_is_not_counted() -> Evidence:
+    return bulk(skipped=[*BASE.notes["bulk"][0]["skipped"], "row-9"])
+
+
+@breaks("bulk once", "of 7 as read")
+def a_finished_job_has_not_read_everything() -> Evidence:
+    return bulk(input=[*BASE.notes["bulk"][0]["input"], "row-6"])
+
+
+@breaks("bulk once", "told of")
+def a_job_tells_of_one_partition_alone() -> Evidence:
+    return bulk(totals=[counted(read=2, written=2)])
+
+
+@breaks("bulk once", "for no reason of its own")
+def a_good_job_is_given_up() -> Evidence:
+    return bulk(given_up=[7])
+
+
+@breaks("bulk once", "does not come to its end")
+def a_job_waits_for_ever() -> Evidence:
+    return bulk(left=[7])
+
+
 # -- 8
 
 

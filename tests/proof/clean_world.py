@@ -231,14 +231,18 @@ class World:
     def _bulk(self) -> list[dict[str, Any]]:
         keys = [f"row-{number}" for number in range(6)]
         skipped = [key for key in keys if self.random.random() < 0.2]
-        for number, key in enumerate(keys):
-            if key not in skipped:
-                self._land("bulk:load", key, 30.0 + number)
+        filtered = [key for key in keys[-1:] if key not in skipped]
+        written = [key for key in keys if key not in (*skipped, *filtered)]
+        for key in written:
+            self._land("bulk:load", key, 30.0 + keys.index(key))
         for number in range(3):
             self.events[f"event-{number}"] = is_committed = self.random.random() < 0.7
             if is_committed:
                 self._land("inbox", f"event-{number}", 40.0 + number)
-        return [{"resource": "bulk:load", "input": keys, "skipped": skipped, "run": 0}]
+        lengths = {"read": keys, "written": written, "filtered": filtered, "skipped": skipped}
+        counts = {name: len(several) for name, several in lengths.items()}
+        told = {"input": keys, "skipped": skipped, "skippable": skipped, "filtered": filtered}
+        return [{"resource": "bulk:load", **told, "counts": counts, "totals": [counts], "run": 0}]
 
     def _land(self, resource: str, key: str, at: float) -> None:
         fields = {"name": resource, "token": 7, "grant": "g", "detail": {"key": key}}
