@@ -8,7 +8,7 @@
     __main__      the command: place after place, and a table of what came of it
     material      which rows there are, and what is to become of each: pure, and known to both sides
     application   the job, as each worker loads it
-    records       what process() was called with, and when: written down call by call, in a file of each process
+    records       what process() was called with, and when: written down call by call, in a file of each worker
     places        the databases: of the ledger and of the effects, one or two
     cluster       three nodes, started, killed and started again
     course        a job from its beginning to its end, with kills at random in between

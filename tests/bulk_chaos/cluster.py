@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple
@@ -23,7 +23,7 @@ WORKER, SUPERVISOR = "worker", "supervisor"
 
 
 class Kill(NamedTuple):
-    """Who was killed when: `pids` are the workers who went, or were to go, with it; `node` is a supervisor's own."""
+    """Who was killed when: `pids` are the processes that went, or were to go, with it; `node` is a supervisor's own."""
 
     kind: str
     at_s: float
@@ -53,7 +53,7 @@ class Cluster:
 
     def kill_supervisor(self, node: NodeProcess, *, back_after_s: float) -> Kill:
         """Kill a supervisor; its guardians see to its workers."""
-        pids = tuple(workers_of(node.pid))
+        pids = (node.pid, *workers_of(node.pid))  # on threads, it works itself
         at_s = time.time()
         node.kill()
         self._back_at_s[node] = time.monotonic() + back_after_s
@@ -76,12 +76,11 @@ class Cluster:
 
 @contextmanager
 def started(
-    place: Place, *, folder: Path, chunk: int, nodes: int, workers: int, ttl_s: float, more: Mapping[str, str]
+    place: Place, *, folder: Path, chunk: int, options: Sequence[str], nodes: int, more: Mapping[str, str]
 ) -> Iterator[Cluster]:
     """Start the nodes and wait until they take part; whatever happens, none is left."""
     env = {application.EFFECTS_URL: place.effects, application.FOLDER: str(folder), application.CHUNK: str(chunk)}
     env["PYTHONPATH"] = os.pathsep.join(map(str, (ROOT, Path(fencepost.__file__).parent.parent)))  # the code we are of
-    options = ("--ttl", f"{ttl_s:g}s", "--workers", str(workers))
     made = [
         NodeProcess(place.ledger, *options, app=APP, log=folder / f"node-{number}.log", env={**env, **more})
         for number in range(nodes)

@@ -10,7 +10,7 @@ from typing import Any
 
 from fencepost.core.states import RunState, is_terminal
 from fencepost.proof.chaos.chance import Chance
-from fencepost.proof.chaos.processes import workers_of
+from fencepost.proof.chaos.processes import tree_of
 from fencepost.testing import until
 from tests.bulk_chaos import application
 from tests.bulk_chaos.cluster import Cluster, Kill, started
@@ -35,6 +35,7 @@ class Wishes:
     chunk: int = 500
     nodes: int = 3
     workers: int = 2
+    on_threads: bool = False
     ttl_s: float = 3.0
     gap_s: float = 1.5  # from one kill to the next, on average
     supervisors: float = 0.3  # the share of kills that hit one
@@ -42,6 +43,12 @@ class Wishes:
     end_within_s: float = 240.0  # after the last kill
     begins_with_a_death: bool = False  # a supervisor is killed with nothing else, and stays dead until all goes on
     planted: str = ""
+
+    @property
+    def options(self) -> tuple[str, ...]:
+        """What the nodes are started with."""
+        threads = ("--threads",) if self.on_threads else ()
+        return ("--ttl", f"{self.ttl_s:g}s", "--workers", str(self.workers), *threads)
 
 
 @dataclass
@@ -81,9 +88,8 @@ class Course:
             self._place,
             folder=self._folder,
             chunk=wishes.chunk,
+            options=wishes.options,
             nodes=wishes.nodes,
-            workers=wishes.workers,
-            ttl_s=wishes.ttl_s,
             more={application.PLANTED: wishes.planted},
         ) as cluster:
             begun_s = time.monotonic()
@@ -110,9 +116,9 @@ class Course:
         """Kill the supervisor that has most partitions in its hands, and wait until each of them goes on."""
         until(lambda: len(self.records.busy()) == application.PARTITIONS, _WITHIN_S, "all partitions are under way")
         busy = self.records.busy()
-        victim = max(cluster.alive(), key=lambda node: len(busy & set(workers_of(node.pid))))
+        victim = max(cluster.alive(), key=lambda node: sum(pid in tree_of(node.pid) for pid in busy))
         kill = cluster.kill_supervisor(victim, back_after_s=_DEATH_S)
-        stood_still = len(busy & set(kill.pids))
+        stood_still = sum(pid in kill.pids for pid in busy)
         until(lambda: len(self.records.begun_after(kill.at_s)) >= stood_still, _WITHIN_S, "every partition goes on")
         return kill
 

@@ -1,4 +1,4 @@
-"""What process() was called with: sixteen bytes for each call, in a file of each process, written as it happens.
+"""What process() was called with: sixteen bytes for each call, in a file of each worker, written as it happens.
 
 Nothing is buffered in the process, so kill -9 loses none of it. The driver looks at the sizes of the files to know how
 far the work is, and leaves word of how long a row is to take.
@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 import struct
+import threading
 import time
 from array import array
 from collections.abc import Iterator
@@ -21,8 +22,8 @@ _SHORTEST_NAP_S = 0.004
 _A_MOMENT_NS = 500_000_000
 
 
-class Recorder:
-    """Writes down the calls of this process, and takes its time over them."""
+class Recorder(threading.local):
+    """Writes down the calls of this process, or of this thread where threads do the work, and takes its time."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -47,12 +48,12 @@ class Recorder:
         pace = os.open(self._folder / "pace", os.O_RDWR)
         self._pace = mmap.mmap(pace, _PACE.size)
         os.close(pace)
-        name = self._folder / f"{os.getpid()}-{time.time_ns()}.calls"
+        name = self._folder / f"{os.getpid()}-{threading.get_native_id()}-{time.time_ns()}.calls"
         return os.open(name, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
 
 
 class Calls(NamedTuple):
-    """All calls of one process, in their order."""
+    """All calls of one worker, in their order; `pid` is its process."""
 
     pid: int
     keys: array[int]
@@ -78,27 +79,27 @@ class Records:
             self._pace = mmap.mmap(pace.fileno(), _PACE.size)
 
     def look(self) -> tuple[int, int]:
-        """Return how many calls there were so far, and how many processes made one since the last look."""
+        """Return how many calls there were so far, and how many workers made one since the last look."""
         sizes = {file.name: file.stat().st_size for file in self._folder.glob("*.calls")}
         busy = sum(size > self._sizes.get(name, 0) for name, size in sizes.items())
         self._sizes = sizes
         return sum(sizes.values()) // _CALL.size, busy
 
-    def busy(self) -> set[int]:
-        """Return the processes that called process() a moment ago."""
+    def busy(self) -> list[int]:
+        """Return the processes of the workers that called process() a moment ago."""
         since_ns = time.time_ns() - _A_MOMENT_NS
-        return {calls.pid for calls in self.all() if calls.at_ns and calls.at_ns[-1] > since_ns}
+        return [calls.pid for calls in self.all() if calls.at_ns and calls.at_ns[-1] > since_ns]
 
-    def begun_after(self, at_s: float) -> set[int]:
-        """Return the processes that called it first after a moment."""
-        return {calls.pid for calls in self.all() if calls.at_ns and calls.at_ns[0] > at_s * 1e9}
+    def begun_after(self, at_s: float) -> list[int]:
+        """Return the processes of the workers that called it first after a moment."""
+        return [calls.pid for calls in self.all() if calls.at_ns and calls.at_ns[0] > at_s * 1e9]
 
     def pace(self, row_s: float) -> None:
         """Have each row take so long from now on."""
         _PACE.pack_into(self._pace, 0, row_s)
 
     def all(self) -> Iterator[Calls]:
-        """Return all calls, process by process; a record that was cut off in the middle is left out."""
+        """Return all calls, worker by worker; a record that was cut off in the middle is left out."""
         for file in sorted(self._folder.glob("*.calls")):
             found: array[int] = array("q")
             content = file.read_bytes()

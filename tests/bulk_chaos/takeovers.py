@@ -68,16 +68,16 @@ def takeovers(
     kills: Iterable[Kill], calls: Iterable[Calls], landed: Iterable[Chunk], uppers: list[int]
 ) -> Iterator[Takeover]:
     """Return what stood still after each kill."""
-    by_pid = {each.pid: each for each in calls}
+    workers = list(calls)
     by_partition: dict[int, list[Chunk]] = defaultdict(list)
     for chunk in landed:
         by_partition[bisect_left(uppers, chunk.last)].append(chunk)
     for kill in kills:
-        for pid in kill.pids:
-            key = by_pid[pid].last_before(kill.at_s) if pid in by_pid else None
+        for worker in workers:
+            key = worker.last_before(kill.at_s) if worker.pid in kill.pids else None
             if key is None:
                 continue
             partition = bisect_left(uppers, key)
-            following = [each for each in by_partition[partition] if each.at_s > kill.at_s and each.pid != pid]
+            following = [each for each in by_partition[partition] if each.at_s > kill.at_s and each.pid != worker.pid]
             if following:
                 yield Takeover(kill, partition, following[0].at_s - kill.at_s)
