@@ -17,7 +17,7 @@ def _asked(job: str, **params: Any) -> Do:
         victim = world.node("victim")
         victim.beat()
         world.ask(job, **params)
-        claimed(victim)
+        claimed(victim, 2)
         victim.join()
 
     return prepare
@@ -48,14 +48,11 @@ def _works_on_part(world: World) -> None:
     world.victim.runner.work(lambda claim: claim.job.endswith(PART))
 
 
-def _named(where: str, before: tuple[str, ...]) -> tuple[str, ...]:
-    """Name what is cut in one place, each beside all that come before it."""
-    job, parts, part = (f"bulk{word}{where}" for word in ("", " parts", " part"))
-    far = FAR if where else NEAR
-    path(BULK, job, _asked(CHUNKED + far, batch="b", most=ALL), beside=before)(_works)
-    path(BULK, parts, _asked(DIVIDED + far, batch="b", most=2), beside=(*before, job))(_works)
-    path(BULK, part, _taken_over(DIVIDED + far), beside=(*before, job, parts))(_works_on_part)
-    return job, parts, part
-
-
-_named(", far", _named("", ()))
+path(BULK, "bulk", _asked(CHUNKED + NEAR, batch="b", most=ALL))(_works)
+path(BULK, "bulk parts", _asked(DIVIDED + NEAR, batch="b", most=2), beside=("bulk",))(_works)
+path(BULK, "bulk part", _taken_over(DIVIDED + NEAR), beside=("bulk", "bulk parts"))(_works_on_part)
+path(BULK, "bulk, far", _asked(CHUNKED + FAR, batch="b", most=ALL), beside=("bulk",))(_works)
+path(BULK, "bulk parts, far", _asked(DIVIDED + FAR, batch="b", most=2), beside=("bulk, far", "bulk parts"))(_works)
+path(BULK, "bulk part, far", _taken_over(DIVIDED + FAR), beside=("bulk, far", "bulk parts, far", "bulk part"))(
+    _works_on_part
+)

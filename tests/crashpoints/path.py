@@ -39,8 +39,8 @@ def path(family: str, name: str, prepare: Do, *, beside: tuple[str, ...] = ()) -
     return noted
 
 
-def claimed(node: HandNode) -> None:
+def claimed(node: HandNode, steps: int = 6) -> None:
     """Let a node claim all there is."""
-    for _ in range(6):
+    for _ in range(steps):
         node.exchange.hint()
         node.exchange.step(node.runtime.monotonic())

@@ -19,8 +19,8 @@ from tests.crashpoints.world import World, world
 
 RECOVERED, REFUSED, REPEATED = "recovered", "refused", "repeated"
 _ENDS = (COMMIT, ROLLBACK)
-_WRITES = ("INSERT ", "UPDATE ", "DELETE ")
-_TIMES = re.compile(r"[0-9]{6,}")
+_CHANGES = ("INSERT ", "UPDATE ", "DELETE ")
+_VALUES = re.compile(r"'(?:[^'\\]|\\.)*(?:'|$)|\b[0-9]+\b")
 _REFUSALS = ("run refused", "refused write")
 
 
@@ -90,10 +90,10 @@ def recorded(ground: Ground, path: Path) -> tuple[str, ...]:
 
 
 def _transactions(labels: tuple[str, ...]) -> Iterator[list[tuple[int, str]]]:
-    """Yield the points of each transaction, and of what was asked before it, with what they say but for times."""
+    """Yield the points of each transaction, and of what was asked before it, with what they say but for values."""
     points: list[tuple[int, str]] = []
     for number, label in enumerate(labels, 1):
-        points.append((number, _TIMES.sub("#", label)))
+        points.append((number, _VALUES.sub("#", label)))
         if label.upper().startswith(_ENDS) or number == len(labels):
             yield points
             points = []
@@ -102,8 +102,8 @@ def _transactions(labels: tuple[str, ...]) -> Iterator[list[tuple[int, str]]]:
 def worth_cutting(ground: Ground, path: Path, labels: tuple[str, ...]) -> tuple[int, ...]:
     """Return the points of a path. Bulk work is much the same again and again: what was cut before is not once more.
 
-    A transaction that writes is cut at each of its statements, unless one with the same statements was. One that only
-    looks is cut at those statements that were not cut yet.
+    A transaction that writes is cut from its first change on, unless one with the same statements was. All that is
+    before that, and those that only look, are cut at statements that were not cut yet.
     """
     if path.family != BULK:
         return tuple(range(1, len(labels) + 1))
@@ -118,8 +118,9 @@ def _new(labels: tuple[str, ...], known: set[str]) -> list[int]:
     found: list[int] = []
     for points in _transactions(labels):
         whole = "; ".join(said for _, said in points)
-        is_new = any(word in whole for word in _WRITES) and whole not in known
-        found += [number for number, said in points if is_new or said not in known]
+        changes = [number for number, said in points if said.startswith(_CHANGES)]
+        first = changes[0] if changes and whole not in known else len(labels) + 1
+        found += [number for number, said in points if number >= first or said not in known]
         known.update((whole, *(said for _, said in points)))
     return found
 
