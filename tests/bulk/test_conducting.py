@@ -262,11 +262,13 @@ class TestParentsThatEnd:
         """The old parent is dead, an old part is still at work: the new parent leaves its partition alone."""
         shop.fill(range(1, 41))
         handle = shop.bulk(settling(), partitions=2)
-        old_id, part = _lost_parent(shop, handle)
+        old_id, part = _lost_parent(shop, handle, is_at_work=True)
         _end_as_dead(shop, old_id)
         new_id = shop.app.retry(old_id, by="ann")
         with beside(shop, new_id) as parent, hand(shop) as other:
-            until(lambda: shop.settled() == list(range(1, 21)), 10, "the parent has done the other")
+            until(lambda: parts_of(shop.app.ledger, new_id), 10, "the new parent has asked for a part")
+            threading.Event().wait(0.2)  # time in which it might do it itself
+            assert shop.settled() == list(range(1, 21))
             other.end(part, other.execute(part))  # it finds that its parent is dead
             parent.join(20)
         assert shop.app.run(new_id).state == "succeeded"
@@ -381,19 +383,21 @@ def _part(one: Any, handle: Any) -> Any:
     return until(lambda: one.claim([handle.name + "/part"]), 10, "there is a part to be claimed")
 
 
-def _lost_parent(shop: Shop, handle: Any) -> tuple[int, Any]:
-    """Begin a run, lose it before its first chunk lands, and claim one of its parts."""
+def _lost_parent(shop: Shop, handle: Any, *, is_at_work: bool = False) -> tuple[int, Any]:
+    """Begin a run, lose it before its first chunk lands, or after its own partition, and claim one of its parts."""
     told = Told()
     run_id = handle.enqueue().run_id
+    careful = conducting.Parts._work
     with hand(shop, standing=told) as one:
         claimed = one.claim([handle.name])
         assert claimed is not None
 
-        def stop(_: Any, number: int) -> None:
+        def stop(self: Any, number: int) -> None:
+            if is_at_work:
+                careful(self, number)
             told.why = StopReason.SHUTDOWN
             one.run(claimed).check()
 
-        careful = conducting.Parts._work
         conducting.Parts._work = stop  # type: ignore[method-assign]
         try:
             one.end(claimed, one.execute(claimed))

@@ -83,6 +83,15 @@ class TestPoison:
         counts = result_of(row)
         assert (counts["read"], counts["written"], counts["skipped"]) == (60, 57, 3)
 
+    def test_what_stops_within_the_last_chunk_is_not_taken_for_done(self, shop: Shop) -> None:
+        shop.fill(range(1, 13))
+        shop.change("INSERT INTO settled VALUES (6, 0)")
+        row = played(shop, shop.bulk(settling(), chunk=20))
+        assert row.state == "dead"
+        shop.change("DELETE FROM settled WHERE id = 6")
+        assert again(shop, row).state == "succeeded"
+        assert shop.settled() == list(range(1, 13))
+
     @on_every_database
     def test_a_row_that_cannot_be_written_is_found_by_dividing_its_chunk(self, shop: Shop) -> None:
         shop.fill(range(1, 61))
@@ -378,6 +387,28 @@ class TestOthersWhoWrite:
         assert (row.state, row.attempts) == ("succeeded", 1)
         assert shop.settled() == list(range(1, 51))
         assert seen == [*range(1, 21), *range(31, 51)]
+
+    @on_every_database
+    def test_a_chunk_that_has_landed_by_another_hand_is_not_written_beside_it(self, shop: Shop) -> None:
+        """Where no key of the user's tells that a row is there already, the checkpoint does."""
+        shop.fill(range(1, 31))
+        shop.change("DROP TABLE IF EXISTS entry")
+        shop.change("CREATE TABLE entry (id INTEGER)")
+        seen: list[int] = []
+
+        class Settle(settling()):  # type: ignore[misc]
+            def process(self, order: Any) -> Any:
+                if order.id == 15 and 15 not in seen:
+                    shop.change("INSERT INTO entry SELECT id FROM orders WHERE id BETWEEN 11 AND 20")
+                    shop.change(_MOVED.format(shop.effects_table("checkpoint")).replace("30", "20"))
+                seen.append(order.id)
+                return order
+
+            def write(self, tx: Any, items: Any) -> None:
+                tx.execute(text("INSERT INTO entry VALUES (:id)"), [{"id": item.id} for item in items])
+
+        assert played(shop, shop.bulk(Settle, read_ahead=0)).state == "succeeded"
+        assert [row[0] for row in shop.rows("SELECT id FROM entry ORDER BY id")] == list(range(1, 31))
 
 
 _MOVED = "UPDATE {} SET position = replace(position, '[10]', '[30]') WHERE name LIKE '%#0'"

@@ -11,6 +11,7 @@ import pytest
 from fencepost.bulk import keyset
 from fencepost.bulk.checkpoint import CARELESS, Care, Counts, Mark
 from fencepost.core.runs import StopReason
+from fencepost.engine.run import current_run
 from fencepost.testing import until
 from tests.bulk.orders import (
     QUERY,
@@ -27,6 +28,7 @@ from tests.bulk.orders import (
     settling,
     shop,
 )
+from tests.bulk.test_conducting import _lost_parent
 
 __all__ = ["kind", "place", "shop"]
 
@@ -50,28 +52,27 @@ class TestItemsThatEndTheirWorker:
         assert len(deaths) == 6  # twice in the whole chunk, once among a few, three times alone
         assert row.crashes == 6
 
-    def test_one_that_ends_parent_and_part_by_turns_is_found_as_well(self, shop: Shop) -> None:
-        """Losses count at the place, not at the run: a part that was lost is taken back, and kills the parent."""
+    def test_losses_count_at_the_place_whoever_is_lost_there(self, shop: Shop) -> None:
+        """A part that was lost is taken back by the parent, and ends that as well: it was once in the part's hands."""
         shop.fill(range(1, 41))
+        deaths: list[int] = []
 
         def process(order: Any) -> Any:
             if order.id == 33:
+                run = current_run()
+                assert run is not None
+                deaths.append(run.id)
                 raise Died
             return order
 
-        handle = shop.bulk(settling(process), partitions=2, skip_limit=1, crash_limit=2)
-        run_id = handle.enqueue().run_id
-        turn = 0
+        handle = shop.bulk(settling(process), partitions=2, skip_limit=1, crash_limit=1, chunk=20)
+        run_id, part = _lost_parent(shop, handle)
         with hand(shop) as one:
-            while (row := one.app.run(run_id)).state in ("queued", "running", "waiting"):
-                turn += 1
-                assert turn < 40
-                jobs = [handle.name + "/part"] if turn % 2 == 0 else None
-                claimed = one.claim(jobs)
-                if claimed is not None:
-                    one.end(claimed, one.execute(claimed))
+            one.end(part, one.execute(part))
+            row = one.play(run_id, jobs=[handle.name])
         assert row.state == "succeeded"
         assert shop.settled() == [n for n in range(1, 41) if n != 33]
+        assert deaths == [part.run_id, run_id, run_id]  # the last of them alone
 
     def test_a_limit_of_zero_skips_fails_clearly(self, shop: Shop) -> None:
         shop.fill(range(1, 6))
