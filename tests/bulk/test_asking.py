@@ -108,9 +108,12 @@ def test_a_reading_that_is_closed_early_gives_its_connection_back(engine: Engine
 
 def test_what_is_there_is_spared_until_the_last_has_ended(kind: str) -> None:
     assert kind
+    usual = gc.get_threshold()
     with sparing_what_is_there():
         assert gc.get_freeze_count() > 0
         with sparing_what_is_there():
             pass
         assert gc.get_freeze_count() > 0
+        assert gc.get_threshold()[0] > usual[0]
     assert gc.get_freeze_count() == 0
+    assert gc.get_threshold() == usual
