@@ -96,23 +96,34 @@ def _of_the_end(story: Story) -> Iterator[str]:
 
 
 def _of_effects(story: Story, found: Landed) -> Iterator[str]:
-    aside = {_key(item) for item, _ in found.letters}
-    given = {str(key) for key in material.keys(story.wishes.rows) if not material.is_filtered(key)}
-    effects = tuple(Effect("bulk", str(key), 0, "") for key, _ in found.effects)
-    told = {"resource": "bulk", "input": given, "skipped": {str(key) for key in aside}, "run": story.run_id}
-    evidence = Evidence(
-        History(()),
-        Timing(story.wishes.ttl_s, 1.0, 0.0, story.took_s),
-        effects=effects,
-        notes={"bulk": [{**told, "finished": story.run.get("state") == "succeeded"}]},
-    )
-    yield from map(str, bulk_once.check(evidence))
+    yield from map(str, bulk_once.check(_evidence(story, found)))
     wrong = [key for key, amount in found.effects if amount != material.amount(key)]
     if wrong:
         yield f"{len(wrong)} effects have a wrong amount, such as that of {wrong[0]}"
     expected = sum(1 for _ in material.landing(story.wishes.rows))
     if len(found.effects) != expected:
         yield f"there are {len(found.effects):,} effects, and {expected:,} were to come"
+
+
+def _evidence(story: Story, found: Landed) -> Evidence:
+    keys, result = material.keys(story.wishes.rows), story.run.get("result")
+    told = {
+        "resource": "bulk",
+        "input": {str(key) for key in keys},
+        "filtered": {str(key) for key in keys if material.is_filtered(key)},
+        "skipped": [str(_key(item)) for item, _ in found.letters],
+        "skippable": {str(key) for key in keys if material.is_put_aside(key)},
+        "counts": found.counts,
+        "totals": [result] if result else [],
+        "run": story.run_id,
+        "finished": story.run.get("state") == "succeeded",
+    }
+    return Evidence(
+        History(()),
+        Timing(story.wishes.ttl_s, 1.0, 0.0, story.took_s),
+        effects=tuple(Effect("bulk", str(key), 0, "") for key, _ in found.effects),
+        notes={"bulk": [told]},
+    )
 
 
 def _of_letters(story: Story, found: Landed) -> Iterator[str]:

@@ -60,7 +60,7 @@ BROKEN: dict[str, tuple[Break, str]] = {
     "an effect twice": (_effects(lambda all_: [*all_, all_[0]]), "has something twice"),
     "an effect missing": (_effects(lambda all_: all_[1:]), "lacks part of its input"),
     "one twice and one missing": (_effects(lambda all_: [*all_[1:], all_[1]]), "has something twice"),
-    "an effect of a filtered row": (_effects(lambda all_: [*all_, (5 * material.GAP, 0)]), "was not its input"),
+    "an effect of a filtered row": (_effects(lambda all_: [*all_, (5 * material.GAP, 0)]), "was to be left out"),
     "a wrong amount": (_effects(lambda all_: [(FIRST, -1), *all_[1:]]), "wrong amount"),
     "a dead letter twice": (_letters(lambda all_: [*all_, all_[0]]), "put aside 2 times"),
     "a dead letter missing": (_letters(lambda all_: all_[1:]), "ought to have been put aside"),
