@@ -1,6 +1,6 @@
 """How fast is bulk work? A million rows from PostgreSQL to PostgreSQL, beside the same by hand.
 
-    python bench/bulk.py [--json] [--rows 1000000] [--chunk 2000] [--rounds 3] [--only copy unnest …]
+    python bench/bulk.py [--json] [--rows 1000000] [--chunk 2000] [--rounds 5] [--only copy unnest …]
 
 On a private PostgreSQL as shipped (fsync and synchronous_commit on), in one run, in turns:
 
@@ -52,6 +52,11 @@ DEADLINE_S = 900
 def main() -> None:
     options = _options()
     load = round(os.getloadavg()[0], 1)
+    if load > 0.5:
+        _say(
+            options,
+            f"others are at work here (load {load}): rounds will differ, and partitions have no processor to gain",
+        )
     with Postgres() as server:
         prepare(server.url, options.rows)
         result = measured(server.url, options)
@@ -228,7 +233,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--json", action="store_true", help="print the result as the last line, as JSON")
     parser.add_argument("--rows", type=int, default=1_000_000, help="how many rows each has to move")
     parser.add_argument("--chunk", type=int, default=2_000, help="how many rows a chunk has")
-    parser.add_argument("--rounds", type=int, default=3, help="how many turns each has")
+    parser.add_argument("--rounds", type=int, default=5, help="how many turns each has")
     parser.add_argument("--only", nargs="+", default=PARTS, choices=PARTS, help="only these")
     return parser.parse_args()
 
