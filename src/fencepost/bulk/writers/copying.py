@@ -18,7 +18,7 @@ from typing import Any
 from fencepost.bulk.writers.table import Table, explained, psycopg_connection
 from fencepost.bulk.writers.values import Rows, values_of
 
-_AT_ONCE = 500
+_AT_ONCE = 1000
 
 
 def copy(table: str, columns: Sequence[str]) -> Copy:
