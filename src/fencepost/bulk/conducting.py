@@ -6,7 +6,10 @@ and a parent never waits for a slot that it occupies itself. What it waits for i
 
 **Promises.** A step is done when all its partitions are; steps that are done are not done again, by whichever run of
 the instance. A parent that was lost finds its plan and its parts where they are. A partition that was given up fails
-the parent, once the others have ended; a restart goes on with what is left.
+the parent, once the others have ended; a restart goes on with what is left, and waits for a part of the run before it
+that is still at work. Parts end when their parent has: at the latest when they next tell how far they are.
+
+**Not promised.** That hooks, and `work` of a step, are called once: an attempt that is lost after them calls them again.
 """
 
 from __future__ import annotations

@@ -9,7 +9,8 @@ to the one item that fails alone. That one is put aside as a dead letter, if the
 checkpoint is looked at: where another hand has landed the chunk, its rows are in our way, and no item is at fault.
 
 **Not promised.** That `write` is called once for an item: it is called again with the same items after a roll-back.
-What it does beside the transaction, it may do twice.
+What it does beside the transaction, it may do twice. That the skip limit is met exactly where partitions put items
+aside at the same moment: each looks at what the others have landed, so it may be exceeded by one for each of them.
 """
 
 from __future__ import annotations
