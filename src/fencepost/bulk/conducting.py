@@ -9,7 +9,7 @@ the instance. A parent that was lost finds its plan and its parts where they are
 the parent, once the others have ended; a restart goes on with what is left, and waits for a part of the run before it
 that is still at work. Parts end when their parent has: at the latest when they next tell how far they are.
 
-**Not promised.** That hooks, and `work` of a step, are called once: an attempt that is lost after them calls them again.
+**Not promised.** That hooks, and `work` of a step, are called once: an attempt lost after them calls them again.
 """
 
 from __future__ import annotations
