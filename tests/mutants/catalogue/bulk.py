@@ -8,6 +8,7 @@ _TEST = "tests/bulk/test_landing.py"
 _RESTART = (
     f"{_TEST}::TestPoison::test_one_more_than_the_limit_ends_the_run_and_a_restart_goes_on_where_it_stopped[sqlite-own]"
 )
+_COMMITS = "tests/crashpoints/test_bulk.py::test_whatever_becomes_of_a_commit_each_item_lands_once"
 _LANDER = "fencepost.bulk.landing:Lander"
 _CHECKPOINT = "fencepost.bulk.checkpoint"
 _PLAN = "fencepost.bulk.plan"
@@ -40,7 +41,7 @@ _UNFENCED = """\
                 tx.commit()
 """
 _LANDED = """\
-    if kept is not None and stands_at == after.to_json() and kept.token == self._writer.token:
+    if kept is not None and after is not None and stands_at == after.to_json() and kept.token == self._writer.token:
         return True
 """
 
@@ -73,7 +74,7 @@ BULK = (
         "unanswered chunk taken for landed",
         "a chunk whose COMMIT was not answered is passed over",
         Code(f"{_LANDER}._move_on", "and self._has_landed(after, error)", ""),
-        among="bulk",
+        tests=f"{_COMMITS}[Way.ERROR]",
     ),
     mutant(
         "unanswered chunk lands again",
@@ -83,7 +84,7 @@ BULK = (
             _LANDED,
             "    self.mark = self.mark if kept is None else kept.mark\n    return False\n",
         ),
-        among="bulk",
+        tests=f"{_COMMITS}[Way.LOST]",
     ),
     mutant(
         "halves that overlap",
