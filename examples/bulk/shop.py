@@ -1,5 +1,7 @@
 """The application of docs/tutorial-bulk.md: orders are settled, in chunks, by as many nodes as there are.
 
+::
+
     python shop.py 100000                     # make the tables: so many orders, five of which have no amount
     fencepost run shop:app                    # a node; start another one in a second terminal
     fencepost trigger SettleOrders --reason 'to see it work'
