@@ -64,7 +64,7 @@ def test_a_fence_that_lets_everybody_through_is_found_out():
 
 
 def test_without_faults_there_is_nothing_to_find():
-    outcome = simulate(1, kinds=frozenset())
+    outcome = simulate(2, kinds=frozenset())
     assert not outcome.violations
     assert outcome.plan.faults == ()
     assert outcome.counts["runs"] > 10
@@ -73,6 +73,21 @@ def test_without_faults_there_is_nothing_to_find():
 def test_every_kind_of_fault_is_drawn():
     drawn = {fault.kind for seed in range(300) for fault in scenario(seed).faults}
     assert drawn == set(FAULTS)
+
+
+def test_some_clusters_have_bulk_work_of_every_kind():
+    drawn = [work for seed in range(300) if (work := scenario(seed).bulk) is not None]
+    assert 40 <= len(drawn) <= 60
+    for kind in ("is_far", "is_settling", "is_scheduled", "is_hopeless", "over", "partitions", "read_ahead"):
+        assert len({getattr(work, kind) for work in drawn}) > 1, kind
+
+
+def test_bulk_work_without_faults_is_done():
+    for seed in (1, 7, 13):
+        outcome = simulate(seed, kinds=frozenset())
+        assert not outcome.violations
+        is_hopeless = outcome.plan.bulk.is_hopeless
+        assert all(bulk["finished"] or is_hopeless for bulk in outcome.evidence.notes["bulk"])
 
 
 def test_what_is_kept_is_read_back_and_kept_once(tmp_path):
