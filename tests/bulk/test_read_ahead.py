@@ -92,3 +92,46 @@ def test_closing_leaves_nobody_at_the_feed() -> None:
     read = len(feed.reads)
     threading.Event().wait(0.05)
     assert len(feed.reads) == read
+
+
+class Asked:
+    """A feed that can be asked ahead: it says in which order it was asked and read."""
+
+    can_ask = True
+
+    def __init__(self, *, fails_at: int | None = None) -> None:
+        self.said: list[str] = []
+        self._fails_at = fails_at
+
+    def ask(self, after: object, limit: int) -> None:
+        self.said.append(f"ask {after}")
+
+    def read(self, after: object, limit: int) -> Page:
+        self.said.append(f"read {after}")
+        first = 0 if after is None else int(str(after))
+        if first == self._fails_at:
+            raise OSError("gone")
+        return Page([first + 1], lambda index: first + 1, is_last=first == 3)
+
+    def close(self) -> None: ...
+
+
+def test_what_was_asked_for_is_taken_when_there_is_time_and_handed_out_once() -> None:
+    feed = Asked()
+    pages = ReadAhead(ThreadedRuntime(), feed, None, lambda: 1, depth=1)
+    pages.take()  # nothing was asked for yet
+    assert pages.next().items == [1]
+    pages.take()
+    pages.take()  # the one that was asked for meanwhile is not taken before this one is handed out
+    assert feed.said == ["read None", "ask 1", "read 1", "ask 2"]
+    assert [pages.next().items for _ in range(3)] == [[2], [3], [4]]
+    pages.take()
+    assert feed.said[-1] == "read 3"  # the last page was the last
+
+
+def test_what_goes_wrong_while_a_page_is_taken_is_raised_when_it_is_wanted() -> None:
+    pages = ReadAhead(ThreadedRuntime(), Asked(fails_at=1), None, lambda: 1, depth=1)
+    assert pages.next().items == [1]
+    pages.take()
+    with pytest.raises(OSError, match="gone"):
+        pages.next()

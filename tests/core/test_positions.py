@@ -81,7 +81,9 @@ def test_a_mapping_that_looks_like_a_mark_is_kept_as_it_is() -> None:
     assert unpacked(packed(odd)) == odd
 
 
-@pytest.mark.parametrize("value", [object(), {1, 2}, [object()], {"a": object()}], ids=str)
+@pytest.mark.parametrize(
+    "value", [object(), {1, 2}, [object()], {"a": object()}], ids=["object", "set", "list", "dict"]
+)
 def test_what_has_no_such_form_is_refused(value: object) -> None:
     with pytest.raises(TypeError, match="cannot be kept"):
         packed(value)

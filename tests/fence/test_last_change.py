@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from typing import Any
 
+import psycopg
 import pytest
 
 from fencepost.engine.transactions import RunTransaction
@@ -38,9 +40,9 @@ def ground(shared: Ground) -> Ground:
     return shared
 
 
-def moved(before: int, after: int) -> Change:
+def moved(before: int, after: int, meanwhile: Callable[[], None] | None = None) -> Change:
     sql = f"UPDATE {EFFECTS} SET x = %s WHERE n = %s AND x = %s"
-    return Change(sql, (after, COUNTER, before), Missed("somebody else has moved it"))
+    return Change(sql, (after, COUNTER, before), Missed("somebody else has moved it"), meanwhile)
 
 
 def written(ground: Ground) -> list[tuple[Any, ...]]:
@@ -110,3 +112,41 @@ def test_an_exception_leaves_it_out(ground: Ground) -> None:
 def test_it_belongs_into_the_block(ground: Ground) -> None:
     with pytest.raises(RuntimeError, match="inside the block"):
         fenced(ground.run(), ground.engine).end_with(moved(0, 1))
+
+
+@pytest.mark.parametrize("is_stale", [False, True])
+@pytest.mark.parametrize("before", [0, 7])
+def test_what_is_done_meanwhile_changes_nothing_about_it(ground: Ground, before: int, is_stale: bool) -> None:
+    if ground.kind == "sqlite" and is_stale:
+        pytest.skip("nobody else can write to the file meanwhile")
+    called: list[int] = []
+    run = ground.run()
+    transaction = fenced(run, ground.engine)
+    expected = Missed if before else LeaseLost if is_stale else None
+    with pytest.raises(expected) if expected else nullcontext(), transaction as tx:
+        write(tx)
+        transaction.end_with(moved(before, 9, lambda: called.append(len(ground.rows(f"SELECT n FROM {EFFECTS}")))))
+        if is_stale:
+            ground.take_over(run)
+    assert written(ground) == ([(COUNTER, 0)] if expected else [(1, 0), (COUNTER, 9)])
+    assert len(called) <= 1
+    assert called or ground.kind != "postgresql"
+
+
+def test_it_is_an_error_of_the_connection_if_that_breaks_meanwhile(ground: Ground) -> None:
+    if ground.kind != "postgresql":
+        pytest.skip("there nothing is done meanwhile")
+    connection = driver_connection(ground.url)
+    pid = connection.info.backend_pid
+    transaction = fenced(ground.run(), connection)
+
+    def kill() -> None:
+        ground.rows(f"SELECT pg_terminate_backend({pid}, 5000)")
+
+    with pytest.raises(psycopg.OperationalError), transaction as tx:
+        write(tx)
+        transaction.end_with(
+            Change(f"UPDATE {EFFECTS} SET x = 1 WHERE n = %s AND pg_sleep(10) IS NULL", (1,), Missed(), kill)
+        )
+    connection.close()
+    assert written(ground) == [(COUNTER, 0)]

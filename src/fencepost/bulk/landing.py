@@ -69,6 +69,7 @@ class Lander:
         self._by = (run.id, run.crashes)
         self.mark = kept.mark
         self.counts = kept.counts
+        self.meanwhile: Callable[[], None] | None = None  # what there is to do while the database commits
 
     def land(self, done: Processed) -> None:
         """Land a page: all of it, or all before the item that is one too many to be put aside."""
@@ -143,7 +144,8 @@ class Lander:
                 transaction = RunTransaction(self._run, self._run.context, self._target, final=False)
                 with transaction as tx:
                     effects(tx)
-                    transaction.end_with(self._checkpoint.moving(tx, self.mark, after, counts))
+                    change = self._checkpoint.moving(tx, self.mark, after, counts)
+                    transaction.end_with(change._replace(meanwhile=self.meanwhile))
             except Exception as error:  # noqa: BLE001 - judged by what it is about
                 verdict = verdict_of(error)
                 if verdict is Verdict.UNKNOWN and self._has_landed(after, error):

@@ -3,7 +3,8 @@
 What was read ahead and not taken is memory, so it is bounded: the reader waits until its page is taken (back-pressure).
 
 A feed that can be asked ahead (``can_ask``, ``ask(after, limit)``: the question for the next page is sent, and
-answered when that is read) needs no thread for it, which would compete for the interpreter. All others have one.
+answered when that is read) needs no thread for it, which would compete for the interpreter. All others have one. What
+was asked for is taken while a chunk is being committed: we would only wait for the disk.
 """
 
 from __future__ import annotations
@@ -43,9 +44,9 @@ class ReadAhead:
 
     def next(self) -> Page:
         """Return the next page; raises what reading it has raised."""
-        if self._task is None:
-            return self._read()
         while not self._ready:
+            if self._task is None:
+                return self._read()
             self._came.wait(_LOOK_EVERY_S)
             if not self._ready:
                 self._came.clear()
@@ -54,6 +55,15 @@ class ReadAhead:
         if isinstance(page, BaseException):
             raise page
         return page
+
+    def take(self) -> None:
+        """Read the page that was asked for, now that there is time; whatever comes of it is for `next`."""
+        if self._asked is None or self._ready:
+            return
+        try:
+            self._ready.append(self._read())
+        except BaseException as error:  # noqa: BLE001 - for whoever asks for the next page
+            self._ready.append(error)
 
     def close(self) -> None:
         """Read no more; the feed is free for its owner when this returns."""

@@ -13,6 +13,7 @@ it did not prepare itself.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from select import select
 from typing import Any
 
 import psycopg
@@ -22,6 +23,7 @@ from psycopg.pq import ConnStatus, DiagnosticField, Escaping, ExecStatus, Pipeli
 from fencepost.fence.change import Change
 from fencepost.schema.checks import NOT_OURS
 
+Meanwhile = Callable[[], None]
 Retold = Callable[[Exception], Exception]
 Row = tuple[str | None, ...]
 
@@ -73,7 +75,8 @@ def commits_after(
     marks = ", ".join(["%s"] * len(parameters))
     call = _written(connection, f"CALL {check}({marks})", parameters)
     first = () if change is None else (_changing(connection, change),)
-    result = _outcome(connection, *first, call, b"COMMIT", retold=retold)
+    meanwhile = None if change is None else change.meanwhile
+    result = _outcome(connection, *first, call, b"COMMIT", retold=retold, meanwhile=meanwhile)
     if result.status == ExecStatus.COMMAND_OK:
         return True
     if connection.pgconn.transaction_status == TransactionStatus.IDLE:  # it was COMMIT that ended the transaction
@@ -91,18 +94,41 @@ def roll_back(connection: psycopg.Connection[Any]) -> None:
         _sent(connection, b"ROLLBACK")
 
 
-def _outcome(connection: psycopg.Connection[Any], *statements: bytes, retold: Retold) -> Any:
+def _outcome(
+    connection: psycopg.Connection[Any], *statements: bytes, retold: Retold, meanwhile: Meanwhile | None = None
+) -> Any:
     """Send them; what cannot even be sent is retold too."""
     try:
-        return _sent(connection, *statements)
+        return _sent(connection, *statements, meanwhile=meanwhile)
     except psycopg.Error as error:
         raise retold(error) from error
 
 
-def _sent(connection: psycopg.Connection[Any], *statements: bytes) -> Any:
+def _sent(connection: psycopg.Connection[Any], *statements: bytes, meanwhile: Meanwhile | None = None) -> Any:
     """Send them together; return what came of the last, or of the first that failed."""
     with connection.lock:
-        return connection.pgconn.exec_(b"; ".join(statements))
+        if meanwhile is None:
+            return connection.pgconn.exec_(b"; ".join(statements))
+        return _executed(connection.pgconn, b"; ".join(statements), meanwhile)
+
+
+def _executed(link: Any, statements: bytes, meanwhile: Meanwhile) -> Any:
+    """Send them, do something else, and then wait for what came of them."""
+    link.send_query(statements)
+    while link.flush():
+        select([link.socket], [link.socket], [])
+        link.consume_input()
+    meanwhile()
+    came = None
+    while True:
+        while link.is_busy():
+            select([link.socket], [], [])
+            link.consume_input()
+        result = link.get_result()
+        if result is None:
+            return came
+        if came is None or came.status != ExecStatus.FATAL_ERROR:
+            came = result
 
 
 def _error(connection: psycopg.Connection[Any], result: Any) -> psycopg.Error:
