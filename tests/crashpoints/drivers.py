@@ -153,9 +153,11 @@ _LABELS: dict[int, str] = {}
 _IN_TRANSACTION = (TransactionStatus.INTRANS, TransactionStatus.INERROR, TransactionStatus.ACTIVE)
 
 
-def _passing_sent(connection: Any, *statements: bytes) -> Any:
+def _passing_sent(connection: Any, *statements: bytes, meanwhile: Callable[[], None] | None = None) -> Any:
     """One after the other: whatever may happen between any two, as when the server fails, happens there."""
     with connection.lock:
+        if meanwhile is not None:
+            meanwhile()
         for statement in statements:
             result = POINTS.passes(statement.decode(), QuickLink(connection), _executes(connection, statement))
             if result.status not in (ExecStatus.COMMAND_OK, ExecStatus.TUPLES_OK):

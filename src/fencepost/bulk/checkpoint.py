@@ -16,7 +16,7 @@ repetitions. A repetition goes on from its checkpoints.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -157,6 +157,7 @@ class Checkpoint:
         self._row = fitted(name)
         self._shape = shape
         self._writer = writer
+        self.meanwhile: Callable[[], None] | None = None  # what there is to do while a move is committed
 
     def __repr__(self) -> str:
         return f"<Checkpoint {self.name}>"
@@ -203,7 +204,7 @@ class Checkpoint:
         statement = f"UPDATE {landing.table('checkpoint')} SET {sets} WHERE name = %s AND position = %s"  # noqa: S608 - ours
         values = (after.to_json(), counts.to_json(), self._writer.token, self._row, before.to_json())
         missed = CheckpointMoved(f"the checkpoint {self.name!r} is no longer where this chunk began")
-        return Change(statement, values, missed)
+        return Change(statement, values, missed, self.meanwhile)
 
 
 def kept_at(tx: Any, names: Sequence[str], writer: Writer) -> list[Kept | None]:

@@ -69,7 +69,6 @@ class Lander:
         self._by = (run.id, run.crashes)
         self.mark = kept.mark
         self.counts = kept.counts
-        self.meanwhile: Callable[[], None] | None = None  # what there is to do while the database commits
 
     def land(self, done: Processed) -> None:
         """Land a page: all of it, or all before the item that is one too many to be put aside."""
@@ -144,8 +143,7 @@ class Lander:
                 transaction = RunTransaction(self._run, self._run.context, self._target, final=False)
                 with transaction as tx:
                     effects(tx)
-                    change = self._checkpoint.moving(tx, self.mark, after, counts)
-                    transaction.end_with(change._replace(meanwhile=self.meanwhile))
+                    transaction.end_with(self._checkpoint.moving(tx, self.mark, after, counts))
             except Exception as error:  # noqa: BLE001 - judged by what it is about
                 verdict = verdict_of(error)
                 if verdict is Verdict.UNKNOWN and self._has_landed(after, error):

@@ -153,7 +153,7 @@ class Partition:
         is_careful = lander.mark.care.few > 0
         depth = 0 if is_careful else self._it.step.options.read_ahead
         pages = ReadAhead(self._runtime, feed, lander.mark.after, lambda: self._limit(lander), depth=depth)
-        lander.meanwhile = pages.take
+        self._checkpoint.meanwhile = pages.take
         try:
             while True:
                 page = pages.next()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fencepost.bulk.checkpoint import Checkpoint, Counts, Kept, Mark, kept_at, partition_name, plan_name
 from fencepost.bulk.patience import patiently, steadily
 from fencepost.bulk.places import surroundings_of, target_of_step
-from fencepost.bulk.reader import Slice, Surroundings
+from fencepost.bulk.reader import WHOLE, Slice, Surroundings
 from fencepost.core.positions import packed
 from fencepost.errors import CheckpointMismatch
 
@@ -158,7 +158,8 @@ class Plans:
         options = step.options
         if options.given:
             return [{"values": packed_values(values)} for values in options.given]
-        return list(read.slices(options.partitions, surroundings))  # one too: it may say where the input ends
+        # What is broken further on in an input that is not divided is met when it is read: all before it lands.
+        return list(read.slices(options.partitions, surroundings)) if options.partitions > 1 else [WHOLE]
 
     def _plan(self, step: Step, kept: Kept) -> Plan:
         slices = kept.mark.more.get(_SLICES, [])
