@@ -19,7 +19,7 @@ from tests.crashpoints.playing import Choose, each_nth, in_turn, tallied
 from tests.crashpoints.world import publish
 
 ON_SERVERS = ("claim keys", "finish and promote", "reap", "run row", "fence row", "bulk", "bulk, far")
-NTH, NTH_OF_BULK = 47, 5
+NTH, NTH_OF_BULK = 47, 9
 PLAYED = [("sqlite", name) for name in PATHS] + [
     (kind, name) for kind in ("postgresql", "mysql") for name in ON_SERVERS
 ]

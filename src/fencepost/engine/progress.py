@@ -26,6 +26,7 @@ class Progress:
         self._run_id = run_id
         self._token = token
         self._lock = context.runtime.lock()
+        self._turn = context.runtime.lock()  # of whoever sends: a value that was taken before lands before
         self._shown: tuple[float, str | None] | None = None
         self._is_sending = False
         self._sent_at = float("-inf")
@@ -77,14 +78,20 @@ class Progress:
             return self._is_sending
 
     def _send(self) -> None:
+        with self._turn:
+            shown = self._taken()
+            if shown is None:
+                return
+            try:
+                self._context.show(self._run_id, self._token, *shown)
+            except FencepostError:
+                return  # nobody has been harmed, and the next value says more
+
+    def _taken(self) -> tuple[float, str | None] | None:
+        """Return what is to be sent now, which from then on is nobody else's to send."""
         with self._lock:
             if self._holders:
-                return
+                return None
             shown, self._shown = self._shown, None
             self._sent_at = self._context.runtime.monotonic()
-        if shown is None:
-            return
-        try:
-            self._context.show(self._run_id, self._token, *shown)
-        except FencepostError:
-            return  # nobody has been harmed, and the next value says more
+            return shown
