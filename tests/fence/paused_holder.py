@@ -86,7 +86,7 @@ def between_check_and_commit(pause: Callable[[], None]) -> None:
         pause()
         return answer
 
-    def sent(connection: Any, *statements: bytes) -> Any:
+    def sent(connection: Any, *statements: bytes, **_: Any) -> Any:
         if statements[-1] != b"COMMIT":
             return send(connection, *statements)
         send(connection, *statements[:-1])

@@ -106,7 +106,7 @@ def stepped_psycopg(session: Session, *words: Any, **options: Any) -> Any:
     return Connection.connect(*words, cursor_factory=Cursor, **options)
 
 
-def sent_one_by_one(connection: Any, *statements: bytes) -> Any:
+def sent_one_by_one(connection: Any, *statements: bytes, **_: Any) -> Any:
     """What goes to the server together, in steps: whatever may happen between any two of them, may happen there."""
     for statement in statements:
         if hasattr(connection, "stop_before"):

@@ -41,9 +41,9 @@ class TestSessions:
         sent: list[str] = []
         send = quick._sent
 
-        def note_sent(connection: Any, *statements: bytes) -> Any:
+        def note_sent(connection: Any, *statements: bytes, **more: Any) -> Any:
             sent.extend(each.decode() for each in statements)
-            return send(connection, *statements)
+            return send(connection, *statements, **more)
 
         monkeypatch.setattr(quick, "_sent", note_sent)
 

@@ -99,7 +99,7 @@ def _outcome(
 ) -> Any:
     """Send them; what cannot even be sent is retold too."""
     try:
-        return _sent(connection, *statements, **({} if meanwhile is None else {"meanwhile": meanwhile}))
+        return _sent(connection, *statements, meanwhile=meanwhile)
     except psycopg.Error as error:
         raise retold(error) from error
 
