@@ -152,7 +152,8 @@ class TestConflicts:
             return [row[0] for row in cursor.fetchall()]
 
         assert ledger.read(tokens) == [2, 2]
-        assert len(tries) == 3
+        # The victim may take its first row anew before the other has woken to it, and lose once more.
+        assert len(tries) > 2
 
     def test_writers_of_one_process_take_turns_on_sqlite(self, tmp_path: Path, opened: Opened) -> None:
         ledger = opened(f"sqlite:///{tmp_path}/app.db")
