@@ -700,3 +700,19 @@ def test_what_is_no_duration_is_refused_whatever_was_asked_before(ttl: object) -
     locks.lock("a", ttl=1)
     with pytest.raises(InvalidDuration):
         locks.lock("a", ttl=ttl)  # type: ignore[arg-type]
+
+
+# -- a store that forgets ----------------------------------------------------------------------------------------------
+
+
+def test_a_release_that_the_store_has_forgotten_is_repeated_by_whoever_meets_it(
+    store: Locks, memory: MemoryStore
+) -> None:
+    with store.lock("other", ttl="10s") as other:  # keeps the session alive: nothing becomes free by its end
+        store.lock("job", ttl="10s").acquire().release()
+        with store.lock("job", ttl="10s"):
+            before = memory._entries["job"]
+        memory._entries["job"] = before  # as after a failover to a replica that had not heard of the release
+        with store.lock("job", ttl="10s", wait="5s") as lease:
+            assert lease.token > before.token
+        assert not other.lost

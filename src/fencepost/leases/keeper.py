@@ -64,6 +64,9 @@ class Keeper:
             return None
         if not isinstance(outcome, Grant):
             kept.refused(grant_id)
+            if isinstance(outcome, Held) and outcome.grant_id is not None:
+                for each in (*self._older, kept):
+                    each.release_again(outcome.grant_id)
             return outcome
         lease = Lease(
             grant=outcome,

@@ -8,6 +8,10 @@ it never dies alone while leases believe in it.
 A session is *retired* when the outcome of a call on it is unknown (an acquisition or release that was not
 answered): something may hang on it that nobody knows of. It takes no new leases, repeats the releases
 that are owed, and is closed as soon as the last known lease has ended, which frees the unknown ones too.
+
+A store that fails over to a replica may lose a release that it has answered: then the name hangs on a session that
+lives on and knows nothing of it. So the last grants that ended are remembered, and whoever is refused because of one
+of them has it released once more.
 """
 
 from __future__ import annotations
@@ -24,6 +28,7 @@ from fencepost.leases.lease import Lease
 from fencepost.leases.settler import OwedRelease, Settler
 from fencepost.leases.store import LeaseStore
 
+_REMEMBERED = 1000  # grants that have ended
 # Waits count on a clock that stops while the machine sleeps; so they are cut short and the real one is read.
 _LONGEST_NAP_S = 1.0
 
@@ -51,6 +56,7 @@ class KeptSession:
         self._leases: dict[str, Lease] = {}
         self._asking: set[str] = set()
         self._releasing: set[str] = set()
+        self._ended: dict[str, OwedRelease] = {}
         self._is_retired = False
         self._is_closing = False
         self._is_unanswered = False
@@ -153,6 +159,19 @@ class KeptSession:
         with self._lock:
             self._releasing.discard(lease.grant.grant_id)
 
+    def note_end(self, grant: Grant, *, done: bool = False, keep_until: float = 0.0) -> None:
+        """Remember a grant that has ended, by the store's own word."""
+        with self._lock:
+            self._ended[grant.grant_id] = OwedRelease(grant, done, keep_until)
+            if len(self._ended) > _REMEMBERED:
+                del self._ended[next(iter(self._ended))]
+
+    def release_again(self, grant_id: str) -> None:
+        """Release what the store has, if it is a grant of this session that has ended: the store has forgotten that."""
+        owed = self._ended.get(grant_id)
+        if owed is not None:
+            self._settler.owe(owed)
+
     def owe_release(self, grant: Grant, *, done: bool, keep_until: float) -> None:
         """Repeat a release in the background until the store answers."""
         self._owe(OwedRelease(grant, done, keep_until))
@@ -251,6 +270,7 @@ class KeptSession:
                 with self._lock:
                     lease = self._leases.pop(grant.grant_id, None)
                 if lease is not None:
+                    self.note_end(grant)
                     lease.end("the store no longer knows this grant: it was revoked, deleted, or taken over")
 
     def _close_if_idle(self) -> bool:

@@ -196,6 +196,7 @@ class Lease:
         if not was_ours:
             self.end("found gone when it was released: it was revoked, deleted, or taken over")
             return False
+        self._kept.note_end(self.grant, done=done, keep_until=self._acquired_at + self._at_least_s)
         self._tell(What.RELEASED, held_s=held_s)
         return True
 

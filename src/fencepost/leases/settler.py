@@ -59,6 +59,8 @@ class Settler:
     def owe(self, owed: OwedRelease) -> None:
         """Repeat a release in the background until it is settled or the session has ended."""
         with self._lock:
+            if owed in self._owed:
+                return
             self._owed.append(owed)
             must_start, self._is_running = not self._is_running, True
         if must_start:

@@ -56,6 +56,11 @@ LEASES = (
         tests=f"{_ON_FILE}::test_hung_connection_ends_trust_on_time",
     ),
     mutant(
+        "forgotten release stays forgotten",
+        "a release that the store has answered, and then forgot in a failover, is not repeated",
+        Code(f"{_KEPT}.release_again", "self._ended.get(grant_id)", "None"),
+    ),
+    mutant(
         "dead session renewed",
         "a session that expired is renewed",
         Code(f"{_MEMORY}.renew", "if not self._is_alive(session.id):", "if session.id not in self._alive_until:"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import replace
 from typing import Any, TypeVar
 
 from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, PastGrant, Renewed, Session
@@ -22,16 +21,15 @@ _REMEMBERED = 64
 
 
 class ForgetfulStore(MemoryStore):
-    """Like a Redis whose replica is promoted: it forgets what it acknowledged a moment ago.
+    """Like a server whose replica is promoted: it forgets what it acknowledged a moment ago.
 
-    Sessions are known to their processes alone, as they are there; a name that comes back with a holder who has
-    released it is prolonged by nobody, and free after a ttl.
+    Only names are forgotten: sessions live on. So a name may come back with a holder who has released it, and hang on
+    a session that is renewed for ever.
     """
 
     def __init__(self, runtime: StoreRuntime) -> None:
         super().__init__(runtime)
         self._states: list[tuple[float, dict[str, Any]]] = []
-        self._lapses_at: dict[str, float] = {}
 
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
@@ -40,14 +38,6 @@ class ForgetfulStore(MemoryStore):
         self._states.append((self._runtime.monotonic(), dict(self._entries)))
         del self._states[:-_REMEMBERED]
         return super().acquire(session, name, grant_id=grant_id, tick=tick, floor=floor)
-
-    def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
-        """Prolong what is listed."""
-        outcome = super().renew(session, grants)
-        if self._lapses_at and isinstance(outcome, Renewed):
-            for grant in grants:
-                self._lapses_at.pop(grant.grant_id, None)
-        return outcome
 
     def forget(self, seconds: float) -> None:
         """Be as it was so long ago; further back than it remembers, it is empty."""
@@ -58,20 +48,6 @@ class ForgetfulStore(MemoryStore):
         before = newer[0][1] if len(newer) < len(self._states) else {}
         self._entries = dict(before)
         self._states = self._states[: -len(newer)]
-        for entry in before.values():
-            if entry.grant is not None:
-                self._lapses_at.setdefault(entry.grant.grant_id, now + entry.grant.session.ttl_s)
-
-    def _is_current(self, grant: Grant) -> bool:
-        return super()._is_current(grant) and not self._has_lapsed(grant)
-
-    def _held(self, name: str, entry: Any) -> Held | None:
-        if entry.grant is not None and self._has_lapsed(entry.grant):
-            entry = replace(entry, grant=None)
-        return super()._held(name, entry)
-
-    def _has_lapsed(self, grant: Grant) -> bool:
-        return bool(self._lapses_at) and self._runtime.monotonic() >= self._lapses_at.get(grant.grant_id, float("inf"))
 
 
 class InOrder(frozenset[str]):
