@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
-from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
-from fencepost import App
-from fencepost.bulk import conducting, keyset, watching
+from fencepost.bulk import keyset, watching
 from fencepost.core.runs import StopReason
 from fencepost.engine.run import current_run
 from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.ledger.parts import parts_of
 from fencepost.testing import until
+from tests.bulk.families import beside, lost_parent, part_of
 from tests.bulk.orders import (
     QUERY,
     Shop,
@@ -98,7 +96,7 @@ class TestManyHands:
         handle = shop.bulk(settling(process), partitions=4)
         run_id = handle.enqueue().run_id
         with beside(shop, run_id) as parent, hand(shop) as other:
-            while (claimed := _part(other, handle)) is not None:
+            while (claimed := part_of(other, handle)) is not None:
                 other.end(claimed, other.execute(claimed))
                 if len(shop.settled()) >= 150:
                     gate.set()
@@ -131,7 +129,7 @@ class TestManyHands:
         day = datetime(2030, 1, 1, tzinfo=UTC)
         run_id = handle.enqueue(day=day, labels=["a"]).run_id
         with beside(shop, run_id, until_asked=handle) as parent, hand(shop) as other:
-            claimed = _part(other, handle)
+            claimed = part_of(other, handle)
             assert claimed is not None
             assert claimed.window_end_us is None  # its parent has none
             other.end(claimed, other.execute(claimed))
@@ -172,7 +170,7 @@ class TestManyHands:
         handle = shop.bulk(settling(process), partitions=2)
         run_id = handle.enqueue().run_id
         with beside(shop, run_id, until_asked=handle) as parent, hand(shop) as other:
-            claimed = _part(other, handle)
+            claimed = part_of(other, handle)
             assert claimed is not None
             other.end(claimed, other.execute(claimed))
             parent.go()
@@ -207,7 +205,7 @@ class TestParentsThatEnd:
         shop.fill(range(1, 41))
         handle, run_id = shop.bulk(settling(), partitions=2), 0
         with hand(shop) as one:
-            run_id, part = _lost_parent(shop, handle)
+            run_id, part = lost_parent(shop, handle)
             shop.change(f"UPDATE {shop.app.ledger.tables.name('run')} SET state = '{state}' WHERE id = {run_id}")
             outcome = one.execute(part)
         assert (outcome.how, outcome.reason) == ("cancelled", f"run {run_id}, which it is part of, is {state}")
@@ -224,7 +222,7 @@ class TestParentsThatEnd:
             return order
 
         handle = shop.bulk(settling(process), partitions=2, read_ahead=0)
-        run_id, part = _lost_parent(shop, handle)
+        run_id, part = lost_parent(shop, handle)
         with hand(shop) as one:
             assert one.execute(part).how == "cancelled"
         assert shop.settled() == list(range(41, 61))
@@ -249,7 +247,7 @@ class TestParentsThatEnd:
     def test_a_parent_that_comes_back_does_no_partition_that_a_part_is_at(self, shop: Shop) -> None:
         shop.fill(range(1, 41))
         handle = shop.bulk(settling(), partitions=2)
-        run_id, part = _lost_parent(shop, handle)
+        run_id, part = lost_parent(shop, handle)
         with beside(shop, run_id) as parent, hand(shop) as other:
             until(lambda: shop.settled() == list(range(1, 21)), 10, "the parent has done its own")
             other.end(part, other.execute(part))
@@ -262,7 +260,7 @@ class TestParentsThatEnd:
         """The old parent is dead, an old part is still at work: the new parent leaves its partition alone."""
         shop.fill(range(1, 41))
         handle = shop.bulk(settling(), partitions=2)
-        old_id, part = _lost_parent(shop, handle, is_at_work=True)
+        old_id, part = lost_parent(shop, handle, is_at_work=True)
         _end_as_dead(shop, old_id)
         new_id = shop.app.retry(old_id, by="ann")
         with beside(shop, new_id) as parent, hand(shop) as other:
@@ -277,7 +275,7 @@ class TestParentsThatEnd:
     def test_a_repetition_takes_queued_parts_of_the_run_before_it_along(self, shop: Shop) -> None:
         shop.fill(range(1, 41))
         handle = shop.bulk(settling(), partitions=2)
-        old_id, part = _lost_parent(shop, handle)
+        old_id, part = lost_parent(shop, handle)
         with hand(shop) as one:
             one.end(part, _crashed(part))  # the old part is queued again, for its node was lost
             _end_as_dead(shop, old_id)
@@ -289,7 +287,7 @@ class TestParentsThatEnd:
     def test_a_part_that_somebody_took_back_in_vain_is_asked_for_again(self, shop: Shop) -> None:
         shop.fill(range(1, 41))
         handle = shop.bulk(settling(), partitions=2)
-        run_id, part = _lost_parent(shop, handle)
+        run_id, part = lost_parent(shop, handle)
         with beside(shop, run_id) as parent, hand(shop) as other:
             until(lambda: shop.settled() == list(range(1, 21)), 10, "the parent has done its own")
             ended = other.execute(part._replace(run_id=-1))  # which never was: it is left alone
@@ -313,98 +311,10 @@ class TestKeys:
         shop.fill(range(1, 41))
         keys = set()
         for _ in range(2):
-            run_id, part = _lost_parent(shop, handle)
+            run_id, part = lost_parent(shop, handle)
             keys.add(part.exclusive_key)
             _end_as_dead(shop, run_id)
         assert len(keys) == 2
-
-
-# -- a parent beside the test ------------------------------------------------------------------------------------------
-
-
-class beside:  # noqa: N801 - reads as a word
-    """A run in the hands of somebody else, on a thread. With `until_asked`, it stands still in its own partition."""
-
-    def __init__(self, shop: Shop, run_id: int, until_asked: Any = None) -> None:
-        self._shop = shop
-        self._run_id = run_id
-        self._handle = until_asked
-        self._go = threading.Event()
-        self._thread = threading.Thread(target=self._work, daemon=True)
-        self.trouble: BaseException | None = None
-
-    def _work(self) -> None:
-        try:
-            with hand(self._shop) as one:
-                if self._handle is not None:
-                    _hold_first(one.app, self._handle, self._go)
-                one.play(self._run_id, jobs=[self._shop.app.run(self._run_id).job])
-        except BaseException as error:  # noqa: BLE001 - for the test
-            self.trouble = error
-
-    def go(self) -> None:
-        self._go.set()
-
-    def join(self, timeout: float) -> None:
-        self._thread.join(timeout)
-        assert self.trouble is None, self.trouble
-        assert not self._thread.is_alive()
-
-    def __enter__(self) -> beside:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._go.set()
-        self._thread.join(20)
-
-
-def _hold_first(app: App, handle: Any, go: threading.Event) -> None:
-    """Let the parent stand still before its own partition, once its parts are asked for."""
-    job = app.jobs[handle.name]
-    conduct = job.function
-
-    def held(**params: Any) -> Any:
-        careful: Callable[..., Any] = conducting.Parts._work
-
-        def work(self: Any, number: int) -> None:
-            go.wait(20)
-            conducting.Parts._work = careful  # type: ignore[method-assign]
-            careful(self, number)
-
-        conducting.Parts._work = work  # type: ignore[method-assign]
-        return conduct(**params)
-
-    app.jobs._jobs[handle.name] = replace(job, function=held)
-
-
-def _part(one: Any, handle: Any) -> Any:
-    """Claim a part; wait for one to be there."""
-    return until(lambda: one.claim([handle.name + "/part"]), 10, "there is a part to be claimed")
-
-
-def _lost_parent(shop: Shop, handle: Any, *, is_at_work: bool = False) -> tuple[int, Any]:
-    """Begin a run, lose it before its first chunk lands, or after its own partition, and claim one of its parts."""
-    told = Told()
-    run_id = handle.enqueue().run_id
-    careful = conducting.Parts._work
-    with hand(shop, standing=told) as one:
-        claimed = one.claim([handle.name])
-        assert claimed is not None
-
-        def stop(self: Any, number: int) -> None:
-            if is_at_work:
-                careful(self, number)
-            told.why = StopReason.SHUTDOWN
-            one.run(claimed).check()
-
-        conducting.Parts._work = stop  # type: ignore[method-assign]
-        try:
-            one.end(claimed, one.execute(claimed))
-        finally:
-            conducting.Parts._work = careful  # type: ignore[method-assign]
-        told.why = None
-        return run_id, _part(one, handle)
 
 
 def _crashed(part: Any) -> Outcome:

@@ -13,6 +13,7 @@ from fencepost.bulk.checkpoint import CARELESS, Care, Counts, Mark
 from fencepost.core.runs import StopReason
 from fencepost.engine.run import current_run
 from fencepost.testing import until
+from tests.bulk.families import lost_parent
 from tests.bulk.orders import (
     QUERY,
     Died,
@@ -28,7 +29,6 @@ from tests.bulk.orders import (
     settling,
     shop,
 )
-from tests.bulk.test_conducting import _lost_parent
 
 __all__ = ["kind", "place", "shop"]
 
@@ -66,7 +66,7 @@ class TestItemsThatEndTheirWorker:
             return order
 
         handle = shop.bulk(settling(process), partitions=2, skip_limit=1, crash_limit=1, chunk=20)
-        run_id, part = _lost_parent(shop, handle)
+        run_id, part = lost_parent(shop, handle)
         with hand(shop) as one:
             one.end(part, one.execute(part))
             row = one.play(run_id, jobs=[handle.name])

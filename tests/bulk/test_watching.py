@@ -11,8 +11,8 @@ from fencepost.bulk.checkpoint import Counts
 from fencepost.bulk.watching import note_of, read_note
 from fencepost.errors import LedgerUnavailable
 from fencepost.ledger.parts import parts_of
+from tests.bulk.families import beside, part_of
 from tests.bulk.orders import Shop, hand, kind, place, played, settling, shop
-from tests.bulk.test_conducting import _part, beside
 
 __all__ = ["kind", "place", "shop"]
 
@@ -67,7 +67,7 @@ def test_parts_tell_of_their_own_partition(shop: Shop) -> None:
     handle = shop.bulk(settling(), partitions=2)
     run_id = handle.enqueue().run_id
     with beside(shop, run_id, until_asked=handle) as parent, hand(shop) as other:
-        part = _part(other, handle)
+        part = part_of(other, handle)
         other.end(part, other.execute(part))
         parent.go()
         parent.join(20)
