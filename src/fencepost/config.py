@@ -54,6 +54,7 @@ class Settings:
     """Everything an application can be told from outside, and where each value came from."""
 
     url: str = field(default=DEFAULT_URL, repr=False)
+    app: str | None = None  # which application commands mean if none is named
     leases: str | None = field(default=None, repr=False)
     name: str | None = None
     ttl_s: float = DEFAULT_TTL_S
@@ -239,6 +240,7 @@ def _queues(value: Any) -> tuple[str, ...]:
 KINDS: Mapping[str, _Kind] = MappingProxyType(
     {
         "url": _Kind("url", _url, _url_shown),
+        "app": _Kind("app", _text, lambda value: value or ""),
         "leases": _Kind("leases", _url, _url_shown),
         "name": _Kind("name", _text, lambda value: value or ""),
         "ttl": _Kind("ttl_s", _ttl, spelled),

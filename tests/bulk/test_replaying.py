@@ -55,7 +55,7 @@ def fates(row: RunRow) -> dict[str, int]:
 
 
 def numbers(shop: BulkShop) -> list[int]:
-    listed = shop.call("dead", "list", "APP", "settle", "--json").json
+    listed = shop.call("dead", "list", "settle", "--json").json
     return sorted(each["id"] for each in listed)
 
 

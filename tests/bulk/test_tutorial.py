@@ -41,6 +41,10 @@ class Shell:
 
     def type(self, command: str) -> str:
         words = command.replace("300000", str(ORDERS))
+        if words.startswith("export "):
+            name, _, value = words.removeprefix("export ").partition("=")
+            self._env[name] = value
+            return ""
         if words.endswith("&"):
             return self._start(words.rstrip("& "))
         done = subprocess.run(

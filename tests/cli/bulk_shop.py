@@ -113,8 +113,9 @@ class BulkShop:
         return row
 
     def call(self, *words: str) -> Done:
-        """Do what ``fencepost`` does with these words; APP stands for the application."""
-        return call(*(self.spec if word == "APP" else word for word in words), ledger=self.ledger_url)
+        """Do what ``fencepost`` does with these words; commands that need the application are told which it is."""
+        named = ("--app", self.spec) if words[0] in ("bulk", "dead", "tune") else ()
+        return call(*words, *named, ledger=self.ledger_url)
 
     def close(self) -> None:
         self.app.close()

@@ -108,7 +108,7 @@ def test_words(case: str, ledger: str) -> None:
     assert_one_sentence(call(*words, ledger=ledger), expected)
 
 
-@pytest.mark.parametrize("command", ["trigger", "retry", "cancel", "release", "show", "why", "backfill", "run"])
+@pytest.mark.parametrize("command", ["trigger", "retry", "cancel", "release", "show", "why", "backfill"])
 def test_a_command_without_its_word_points_to_its_help(command: str) -> None:
     assert_one_sentence(call(command), f"fencepost {command} --help")
 

@@ -37,7 +37,7 @@ def test_every_partition_is_shown_with_its_place_its_counts_and_its_run(make_sho
     shop.open(range(1, 91))
     shop.poison = {40}
     run = shop.run()
-    shown = shop.call("bulk", "show", "APP", str(run.id), "--json").json
+    shown = shop.call("bulk", "show", str(run.id), "--json").json
     assert (shown["run"], shown["job"], shown["instance"]) == (run.id, "settle", f"run-{run.id}")
     [step] = shown["steps"]
     assert (step["name"], step["state"], step["done_by"], step["other_code"]) == ("main", "done", run.id, False)
@@ -50,8 +50,8 @@ def test_every_partition_is_shown_with_its_place_its_counts_and_its_run(make_sho
     assert [each["slice"].get("after") for each in parts] == [None, *(each["position"] for each in parts[:-1])]
     others = {each["run"] for each in parts} - {run.id}
     for part in others:
-        assert shop.call("bulk", "show", "APP", str(part), "--json").json["run"] == run.id
-    table = shop.call("bulk", "show", "APP", str(run.id)).stdout
+        assert shop.call("bulk", "show", str(part), "--json").json["run"] == run.id
+    table = shop.call("bulk", "show", str(run.id)).stdout
     assert f"step main: done by run {run.id}; 90 read, 89 written, 0 filtered, 1 skipped" in table
 
 
@@ -61,24 +61,24 @@ def test_what_failed_is_shown_where_it_stands(make_shop: MakeShop) -> None:
     shop.poison = {25}
     run = shop.run()
     assert run.state == "dead"
-    [step] = shop.call("bulk", "show", "APP", str(run.id), "--json").json["steps"]
+    [step] = shop.call("bulk", "show", str(run.id), "--json").json["steps"]
     [part] = step["partitions"]
     assert (step["state"], part["done"], part["position"], part["run"]) == ("begun", False, [24], run.id)
     assert part["run_state"] == "dead"
-    assert "0 of 1 partition done" in shop.call("bulk", "show", "APP", str(run.id)).stdout
+    assert "0 of 1 partition done" in shop.call("bulk", "show", str(run.id)).stdout
 
 
 def test_a_run_that_has_not_begun_has_nothing_to_show(make_shop: MakeShop) -> None:
     shop = make_shop()
     run = shop.settle.enqueue().run_id
-    assert "step main: not begun" in shop.call("bulk", "show", "APP", str(run)).stdout
+    assert "step main: not begun" in shop.call("bulk", "show", str(run)).stdout
 
 
 def test_runs_of_other_jobs_are_refused(make_shop: MakeShop) -> None:
     shop = make_shop()
     replay = shop.app.enqueue("settle/replay", params={"letters": [1]}).run_id
-    assert "which is no bulk job here" in refusal(shop.call("bulk", "show", "APP", str(replay)))
-    assert "there is no run 99" in refusal(shop.call("bulk", "show", "APP", "99"), 1)
+    assert "which is no bulk job here" in refusal(shop.call("bulk", "show", str(replay)))
+    assert "there is no run 99" in refusal(shop.call("bulk", "show", "99"), 1)
 
 
 # -- bulk again ------------------------------------------------------------------------------------------------------
@@ -90,9 +90,9 @@ def test_what_is_complete_is_done_again_only_on_purpose(used_shop: BulkShop) -> 
     retried = shop.call("retry", "1", "--json").json["run"]
     [skipped] = shop.drive(retried)
     assert skipped.state == "skipped"
-    assert "completed by run 1; to do it again all the same: fencepost bulk again APP 1" in (skipped.why or "")
+    assert "completed by run 1; to do it again all the same: fencepost bulk again 1" in (skipped.why or "")
     shop.execute("DELETE FROM settled")
-    new = shop.call("bulk", "again", "APP", "1", *REASON, "--json").json
+    new = shop.call("bulk", "again", "1", *REASON, "--json").json
     assert new == {"run": new["run"], "again": 1}
     [entry] = shop.call("journal", "--run", str(new["run"]), "--json").json
     assert (entry["by"], entry["reason"], entry["detail"]) == ("ann", "the rates were wrong", {"retry_of": 1})
@@ -107,13 +107,13 @@ def test_what_is_complete_is_done_again_only_on_purpose(used_shop: BulkShop) -> 
 
 def test_doing_again_is_refused_without_a_reason_and_while_it_is_under_way(used_shop: BulkShop) -> None:
     shop = used_shop
-    assert "say why, with --reason" in refusal(shop.call("bulk", "again", "APP", "1"))
+    assert "say why, with --reason" in refusal(shop.call("bulk", "again", "1"))
     live = shop.call("retry", "1", "--json").json["run"]
-    said = refusal(shop.call("bulk", "again", "APP", "1", *REASON))
+    said = refusal(shop.call("bulk", "again", "1", *REASON))
     assert f"run {live} of what run 1 stands for has not ended" in said
     shop.call("cancel", str(live))
-    new = shop.call("bulk", "again", "APP", "1", *REASON, "--json").json["run"]
-    said = refusal(shop.call("bulk", "again", "APP", "1", *REASON))
+    new = shop.call("bulk", "again", "1", *REASON, "--json").json["run"]
+    said = refusal(shop.call("bulk", "again", "1", *REASON))
     assert f"run {new} of what run 1 stands for has not ended" in said
 
 
@@ -122,7 +122,7 @@ def test_what_is_not_complete_is_not_done_again(make_shop: MakeShop) -> None:
     shop.open(range(1, 31))
     shop.poison = {25}
     run = shop.run()
-    said = refusal(shop.call("bulk", "again", "APP", str(run.id), *REASON))
+    said = refusal(shop.call("bulk", "again", str(run.id), *REASON))
     assert f"is not complete, so there is nothing to do again: go on with it by fencepost retry {run.id}" in said
 
 
@@ -162,8 +162,8 @@ def test_a_job_whose_query_has_changed_begins_anew_once_it_is_forgotten(make_sho
     [refused] = shop.drive(shop.app.retry(run.id, by="ann"))
     assert refused.state == "dead"
     assert "fencepost bulk forget" in (refused.error or "")
-    assert "the code has changed since" in shop.call("bulk", "show", "APP", str(run.id)).stdout
-    told = shop.call("bulk", "forget", "APP", str(run.id), *REASON)
+    assert "the code has changed since" in shop.call("bulk", "show", str(run.id)).stdout
+    told = shop.call("bulk", "forget", str(run.id), *REASON)
     assert "forgot 2 checkpoints; the 24 items that were written stay" in told.stdout
     [entry] = shop.call("journal", "--what", "bulk forgotten", "--json").json
     assert (entry["job"], entry["run"], entry["by"], entry["reason"]) == ("settle", run.id, "ann", REASON[1])
@@ -175,17 +175,17 @@ def test_a_job_whose_query_has_changed_begins_anew_once_it_is_forgotten(make_sho
 
 def test_forgetting_is_refused_of_what_is_complete_and_of_what_is_live(used_shop: BulkShop) -> None:
     shop = used_shop
-    assert "say why" in refusal(shop.call("bulk", "forget", "APP", "1"))
-    assert "was completed by run 1, and is not forgotten" in refusal(shop.call("bulk", "forget", "APP", "1", *REASON))
+    assert "say why" in refusal(shop.call("bulk", "forget", "1"))
+    assert "was completed by run 1, and is not forgotten" in refusal(shop.call("bulk", "forget", "1", *REASON))
     waiting = shop.settle.enqueue().run_id
-    said = refusal(shop.call("bulk", "forget", "APP", str(waiting), *REASON))
+    said = refusal(shop.call("bulk", "forget", str(waiting), *REASON))
     assert f"run {waiting} of what run {waiting} stands for has not ended" in said
     shop.app.cancel(waiting, by="ann")
     params = {"parent": waiting, "step": "main", "number": 0, "instance": f"run-{waiting}", "values": {}, "key": "k"}
     part = shop.app.enqueue("settle/part", params=params).run_id
-    assert f"run {part} of what run" in refusal(shop.call("bulk", "forget", "APP", str(waiting), *REASON))
+    assert f"run {part} of what run" in refusal(shop.call("bulk", "forget", str(waiting), *REASON))
     shop.app.cancel(part, by="ann")
-    assert "nothing is known" in shop.call("bulk", "forget", "APP", str(waiting), *REASON).stdout
+    assert "nothing is known" in shop.call("bulk", "forget", str(waiting), *REASON).stdout
 
 
 # -- show --follow ---------------------------------------------------------------------------------------------------

@@ -9,6 +9,7 @@ from fencepost.bulk import keyset
 from fencepost.bulk.tuning import Sample, Tuning
 from fencepost.core.sizing import OVERHEAD_BYTES, Sizing, memory_bytes
 from tests.cli.bulk_shop import ORDERS, BulkShop, MakeShop, empty_files, make_shop, refusal
+from tests.cli.inside import call
 
 __all__ = ["empty_files", "make_shop"]
 
@@ -22,7 +23,7 @@ def opened(make_shop: MakeShop, **options: Any) -> BulkShop:
 
 
 def tuned(shop: BulkShop, *words: str) -> dict[str, Any]:
-    [step] = shop.call("tune", "APP", "settle", "--json", *words).json["steps"]
+    [step] = shop.call("tune", "settle", "--json", *words).json["steps"]
     return step
 
 
@@ -42,7 +43,7 @@ def test_it_measures_what_it_reads_and_writes_nothing(make_shop: MakeShop, tmp_p
 
 
 def test_the_arithmetic_is_spelled_out(make_shop: MakeShop) -> None:
-    shown = opened(make_shop, chunk=500, partitions=4, read_ahead=2).call("tune", "APP", "settle").stdout
+    shown = opened(make_shop, chunk=500, partitions=4, read_ahead=2).call("tune", "settle").stdout
     step = f"× 5 copies × 4 workers + {OVERHEAD_BYTES // MB} MB × 4 of overhead = "
     assert "500 items × " in shown
     assert step in shown
@@ -62,14 +63,14 @@ def test_a_budget_of_memory_decides_the_chunk(make_shop: MakeShop) -> None:
 
 def test_a_budget_that_the_workers_alone_exceed_is_told(make_shop: MakeShop) -> None:
     shop = opened(make_shop, memory="100MB", partitions=4)
-    assert "is less than 4 workers take before their first item" in shop.call("tune", "APP", "settle").stdout
+    assert "is less than 4 workers take before their first item" in shop.call("tune", "settle").stdout
 
 
 def test_nothing_to_read_is_said(make_shop: MakeShop) -> None:
     shop = make_shop()
     shop.open([1])
     shop.execute("DELETE FROM orders")
-    assert "there is nothing to read" in shop.call("tune", "APP", "settle").stdout
+    assert "there is nothing to read" in shop.call("tune", "settle").stdout
     assert tuned(shop)["suggested"] is None
 
 
@@ -87,16 +88,14 @@ def test_parameters_and_the_window_are_those_of_the_query(make_shop: MakeShop) -
         def write(self, tx: Any, items: Any) -> None: ...
 
     def read(*words: str) -> int:
-        [step] = shop.call("tune", "APP", "some", "--json", *words).json["steps"]
+        [step] = shop.call("tune", "some", "--json", *words).json["steps"]
         return int(step["sample"]["items"])
 
     assert read("-p", "most=12", "--from", "24h") == 12
     assert read("-p", "most=12") == 0  # an empty window, as of a run that is asked for now
-    assert "most" in refusal(shop.call("tune", "APP", "some"))
-    assert "ends before it begins" in refusal(
-        shop.call("tune", "APP", "some", "-p", "most=1", "--to", "24h", "--from", "1h")
-    )
-    assert "did you mean 'settle'" in refusal(shop.call("tune", "APP", "setle"), 1)
+    assert "most" in refusal(shop.call("tune", "some"))
+    assert "ends before it begins" in refusal(shop.call("tune", "some", "-p", "most=1", "--to", "24h", "--from", "1h"))
+    assert "did you mean 'settle'" in refusal(shop.call("tune", "setle"), 1)
 
 
 def tuning(*, bytes_per_item: float, rate: float, memory: int | None = None) -> Tuning:
@@ -129,5 +128,19 @@ def test_a_step_that_reads_nothing_cannot_be_measured(make_shop: MakeShop) -> No
     class Job:
         steps = (Prepare,)
 
-    assert "reads nothing" in refusal(shop.call("tune", "APP", "prepare", "--step", "Prepare"))
-    assert shop.call("tune", "APP", "prepare", "--json").json["steps"] == []
+    assert "reads nothing" in refusal(shop.call("tune", "prepare", "--step", "Prepare"))
+    assert shop.call("tune", "prepare", "--json").json["steps"] == []
+
+
+def test_the_application_may_be_named_once_for_all_commands(
+    make_shop: MakeShop, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop = opened(make_shop)
+    monkeypatch.chdir(tmp_path)
+    for words in (("tune", "settle"), ("dead", "list"), ("bulk", "show", "1"), ("run",)):
+        assert "--app, with FENCEPOST_APP, or with app = in" in refusal(call(*words, ledger=shop.ledger_url))
+    (tmp_path / "fencepost.toml").write_text(f'app = "{shop.spec}"')
+    assert call("tune", "settle", ledger=shop.ledger_url).returncode == 0
+    (tmp_path / "fencepost.toml").write_text('app = "elsewhere:app"')
+    assert "no module named 'elsewhere'" in refusal(call("tune", "settle", ledger=shop.ledger_url))
+    assert call("tune", "settle", ledger=shop.ledger_url, env={"FENCEPOST_APP": shop.spec}).returncode == 0

@@ -174,7 +174,7 @@ class Checkpoint:
             raise CheckpointMismatch(
                 f"the checkpoint {self.name!r} was made by other code: what its position means has changed since. "
                 "Nothing was written. Finish the unfinished run with the code it was begun with, or begin anew: "
-                "fencepost bulk forget APP RUN --reason '…'"
+                "fencepost bulk forget RUN --reason '…'"
             )
         return Kept(Mark.from_json(position), Counts.from_json(counts), shape, token)
 

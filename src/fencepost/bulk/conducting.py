@@ -88,7 +88,7 @@ class Conductor:
         if run_id is not None and run_id != self.run.id:
             raise Skip(
                 f"what this run stands for was completed by run {run_id}; to do it again all the same: "
-                f"fencepost bulk again APP {run_id} --reason '…'"
+                f"fencepost bulk again {run_id} --reason '…'"
             )
 
     def _steps_done(self, plans: Plans) -> dict[str, StepResult]:

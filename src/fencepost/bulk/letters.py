@@ -86,7 +86,7 @@ class StoredLetter(NamedTuple):
         if "item" not in envelope:
             raise InvalidBulk(
                 f"dead letter {self.id} ({self.item_key}) cannot be replayed: its item had no JSON form, or was too "
-                "long, and only a description was kept. Have it read again (fencepost bulk again APP RUN), or drop it"
+                "long, and only a description was kept. Have it read again (fencepost bulk again RUN), or drop it"
             )
         item = unpacked(envelope["item"])
         if "names" in envelope:

@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 
 _LONGEST_CAUSE = 300
 
-AppSpec = Annotated[str, typer.Argument(metavar="APP", help="The application, as package.module:app.")]
+AppSpec = Annotated[
+    str,
+    typer.Option(
+        "--app",
+        metavar="APP",
+        help="The application, as package.module:app. Default: $FENCEPOST_APP, else app in fencepost.toml.",
+        show_default=False,
+    ),
+]
 
 
 class Reached(NamedTuple):
@@ -56,13 +64,27 @@ class Reached(NamedTuple):
         raise ConfigurationError(f"run {row.id} is one of {row.job!r}, which is no bulk job here; {known}")
 
 
+def app_spec(given: str) -> str:
+    """Return which application is meant: the one given, or that of the settings."""
+    from fencepost.config import read_settings  # noqa: PLC0415 - it loads the ledger
+
+    named = given or read_settings({}).app
+    if named is None:
+        raise ConfigurationError(
+            "which application? This needs its code: name it as package.module:app, with --app, with FENCEPOST_APP, or "
+            "with app = in fencepost.toml"
+        )
+    return named
+
+
 @contextmanager
-def reached(spec: str, ledger: str) -> Iterator[Reached]:
+def reached(given: str, ledger: str) -> Iterator[Reached]:
     """Import an application and open its ledger, or the one given; it must be there."""
     from fencepost.app import App  # noqa: PLC0415 - it loads the engine
     from fencepost.engine.engines import close_engine  # noqa: PLC0415
     from fencepost.engine.loading import load_app  # noqa: PLC0415
 
+    spec = app_spec(given)
     app = load_app(spec)
     if not isinstance(app, App):
         raise ConfigurationError(f"{spec!r} is a {type(app).__name__}, and this needs an App")

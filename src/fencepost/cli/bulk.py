@@ -45,12 +45,12 @@ class Seen(NamedTuple):
 
 
 @app.command()
-def show(spec: AppSpec, run: RunId, *, ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
+def show(run: RunId, *, spec: AppSpec = "", ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
     """Show the steps and partitions of what a run stands for: where each is, what it counts, and which run does it.
 
     It is read from the checkpoints, which commit with the effects. A part's run shows the whole it belongs to.
 
-    Example: fencepost bulk show shop.jobs:app 42
+    Example: fencepost bulk show 42
     """
     with reached(spec, ledger) as here:
         seen = _seen(here, run)
@@ -67,11 +67,11 @@ def show(spec: AppSpec, run: RunId, *, ledger: LedgerUrlOption = "", as_json: Js
 
 @app.command()
 def again(
-    spec: AppSpec,
     run: RunId,
     *,
     reason: Reason = "",
     by: By = "",
+    spec: AppSpec = "",
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
@@ -80,7 +80,7 @@ def again(
     What has landed stays, and lands once more; so this is for jobs whose effects may. The checkpoints of before stay
     as they are, too: the new run has its own.
 
-    Example: fencepost bulk again shop.jobs:app 42 --reason 'the rates of that day were wrong'
+    Example: fencepost bulk again 42 --reason 'the rates of that day were wrong'
     """
     from fencepost.bulk.forgetting import completed_by  # noqa: PLC0415 - it loads the engine
     from fencepost.bulk.instance import again_key  # noqa: PLC0415
@@ -108,11 +108,11 @@ def again(
 
 @app.command()
 def forget(
-    spec: AppSpec,
     run: RunId,
     *,
     reason: Reason = "",
     by: By = "",
+    spec: AppSpec = "",
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
@@ -120,7 +120,7 @@ def forget(
 
     What has landed stays, and the next run reads all of the input again.
 
-    Example: fencepost bulk forget shop.jobs:app 42 --reason 'the query has another key now'
+    Example: fencepost bulk forget 42 --reason 'the query has another key now'
     """
     from fencepost.bulk.forgetting import completed_by, forget  # noqa: PLC0415 - it loads the engine
     from fencepost.ledger.journal import Act  # noqa: PLC0415

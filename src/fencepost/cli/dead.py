@@ -61,7 +61,6 @@ class Found(NamedTuple):
 
 @app.command("list")
 def list_(
-    spec: AppSpec,
     job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only those of this job.")] = None,
     *,
     state: Annotated[
@@ -74,12 +73,13 @@ def list_(
     before: Annotated[
         int | None, typer.Option(metavar="ID", help="Only letters older than this one.", show_default=False)
     ] = None,
+    spec: AppSpec = "",
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
     """Show dead letters, newest first: which item, why it failed, after how many tries.
 
-    Example: fencepost dead list shop.jobs:app settle --state new
+    Example: fencepost dead list settle --state new
     """
     _check_state(state)
     with reached(spec, ledger) as here:
@@ -98,11 +98,11 @@ def list_(
 
 @app.command()
 def show(
-    spec: AppSpec,
     letter: Annotated[int, typer.Argument(metavar="ID", min=1, help="The number of the letter.")],
     *,
     job: Annotated[str, typer.Option(metavar="JOB", help="The job it is of.", show_default=False)] = "",
     step: _Step = "",
+    spec: AppSpec = "",
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
@@ -110,7 +110,7 @@ def show(
 
     Letters are numbered in each database by itself; if jobs write to several, --job says which one is meant.
 
-    Example: fencepost dead show shop.jobs:app 17
+    Example: fencepost dead show 17
     """
     with reached(spec, ledger) as here:
         [found] = _by_id(here, job or None, [letter], step=step)
@@ -139,7 +139,6 @@ def show(
 
 @app.command()
 def replay(
-    spec: AppSpec,
     job: JobName,
     ids: _Ids = None,
     *,
@@ -148,6 +147,7 @@ def replay(
     reason: Reason = "",
     by: By = "",
     again: Again = False,
+    spec: AppSpec = "",
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
@@ -156,9 +156,9 @@ def replay(
     A letter that fails again stays new, with its new error. Two replays of a letter write it once.
     Exit code 4: the same is being replayed already.
 
-    Example: fencepost dead replay shop.jobs:app settle 17 18 --reason 'the account is there now'
+    Example: fencepost dead replay settle 17 18 --reason 'the account is there now'
 
-    Example: fencepost dead replay shop.jobs:app settle --all --reason 'release 1.4 can read them'
+    Example: fencepost dead replay settle --all --reason 'release 1.4 can read them'
     """
     why = needed_reason(reason)
     with reached(spec, ledger) as here:
@@ -184,7 +184,6 @@ def replay(
 
 @app.command()
 def drop(
-    spec: AppSpec,
     job: JobName,
     ids: _Ids = None,
     *,
@@ -192,12 +191,13 @@ def drop(
     step: _Step = "",
     reason: Reason = "",
     by: By = "",
+    spec: AppSpec = "",
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
     """Mark letters as dropped: nobody wants them any more. They stay on record.
 
-    Example: fencepost dead drop shop.jobs:app settle 17 --reason 'a test order'
+    Example: fencepost dead drop settle 17 --reason 'a test order'
     """
     why = needed_reason(reason)
     with reached(spec, ledger) as here:

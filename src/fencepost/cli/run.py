@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fencepost.cli import speech
+from fencepost.cli.applications import app_spec
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import LedgerUrlOption
 from fencepost.core.duration import seconds
@@ -33,7 +34,14 @@ _ONE_WISH_S = 0.5  # some (timeout(1), a terminal and a shell together) send eve
 
 
 def run(
-    spec: Annotated[str, typer.Argument(metavar="APP", help="The application, as package.module:app.")],
+    spec: Annotated[
+        str,
+        typer.Argument(
+            metavar="[APP]",
+            help="The application, as package.module:app. Default: $FENCEPOST_APP, else app in fencepost.toml.",
+            show_default=False,
+        ),
+    ] = "",
     *,
     workers: Annotated[
         int | None,
@@ -82,6 +90,7 @@ def run(
         "generation": generation,
     }
     speech.configure_node(log_format=log_format, is_verbose=verbose)
+    spec = app_spec(spec)
     app = _loaded(spec, wishes)
     return Supervision(app, spec, threads=threads, log_format=log_format).run(grace_s)
 

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
 
 def tune(
-    spec: AppSpec,
     job: JobName,
     *,
     step: Annotated[str, typer.Option(metavar="STEP", help="Only this step.", show_default=False)] = "",
@@ -33,6 +32,7 @@ def tune(
     last: Annotated[str, typer.Option("--to", metavar="TIME", help="Its end. Default: now.")] = "",
     tz: Tz = "",
     pages: Annotated[int, typer.Option(min=1, max=10_000, help="How many pages to read.")] = 20,
+    spec: AppSpec = "",
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
@@ -41,9 +41,9 @@ def tune(
     The memory of a job is items × bytes × copies × workers + overhead. Copies are what is in memory at once in one
     worker: the page that is written, what was made of it, the page on its way, and those that were read ahead.
 
-    Example: fencepost tune shop.jobs:app settle
+    Example: fencepost tune settle
 
-    Example: fencepost tune shop.jobs:app settle -p region=eu --from 24h
+    Example: fencepost tune settle -p region=eu --from 24h
     """
     from fencepost.bulk.tuning import tune as work_out  # noqa: PLC0415 - it loads the engine
 

@@ -371,7 +371,7 @@ def changed(file: str, how: str) -> BrokenInput:
     """Return the error about a file that is not what it was when the checkpoint was made."""
     return BrokenInput(
         f"{file} has changed since the run was begun: {how}. Nothing more was written: records would be missed or read "
-        "twice. Put the file back as it was and restart the run, or begin anew: fencepost bulk forget APP RUN"
+        "twice. Put the file back as it was and restart the run, or begin anew: fencepost bulk forget RUN"
     )
 
 
