@@ -11,7 +11,10 @@ import fencepost
 from fencepost.schema.effects import NEWEST, STEPS
 from testbed.postgres import Postgres
 from testbed.server import free_port
+from tests.cli.bulk_shop import BulkShop, MakeShop, empty_files, make_shop
 from tests.cli.inside import Done, call
+
+__all__ = ["empty_files", "make_shop"]
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -145,6 +148,48 @@ def test_fences_are_not_pruned_without_a_ledger_and_it_says_why(file: str) -> No
     )
 
 
+@pytest.fixture
+def old_shop(make_shop: MakeShop) -> BulkShop:
+    """A shop whose one run, of forty days ago, has settled thirty orders but for two, which were poison."""
+    shop = make_shop(partitions=2, over="threads")
+    shop.open(range(1, 31))
+    shop.poison = {7, 21}
+    assert shop.run().state == "succeeded"
+    assert shop.call("dead", "drop", "settle", "1", "--reason", "a test order").returncode == 0
+    for table, column in (("checkpoint", "updated_at"), ("dead_letter", "created_at")):
+        shop.execute(f"UPDATE fencepost_{table} SET {column} = {column} - 40 * 86400000000")
+    return shop
+
+
+def test_what_bulk_jobs_left_is_pruned_when_it_is_asked_for(old_shop: BulkShop) -> None:
+    shop = old_shop
+    assert "checkpoints and dead letters of bulk jobs: see" in call("effects", "prune", shop.target_url).stdout
+    words = ("effects", "prune", shop.target_url, "--checkpoints", "--letters", "--ledger", shop.ledger_url)
+    tried = call(*words, "--dry-run", "--json").json
+    assert (tried["checkpoints"], tried["checkpoints_kept"], tried["letters"], tried["keys"]) == (3, 0, 1, None)
+    assert call(*words, "--older-than", "50d", "--json").json["checkpoints"] == 0
+    done = call(*words).stdout
+    assert done.splitlines() == ["removed 3 checkpoints of 1 completed instance", "removed 1 settled dead letter"]
+    assert [state for _, state, *_ in shop.letters()] == ["new"]
+
+
+def test_a_repetition_is_refused_until_its_checkpoints_are_pruned_and_then_does_it_again(old_shop: BulkShop) -> None:
+    shop = old_shop
+    words = ("effects", "prune", shop.target_url, "--checkpoints", "--ledger", shop.ledger_url)
+    waiting = shop.app.retry(1, by="ann")
+    assert "3 checkpoints as old stay" in call(*words).stdout
+    assert [row.state for row in shop.drive(waiting)] == ["skipped"]
+    assert "removed 3 checkpoints" in call(*words).stdout
+    shop.execute("DELETE FROM settled")
+    assert [row.state for row in shop.drive(shop.app.retry(1, by="ann"))] == ["succeeded"]
+    assert len(shop.settled()) == 28
+
+
+def test_checkpoints_are_not_pruned_without_a_ledger_and_it_says_why(file: str) -> None:
+    said = in_one_sentence(call("effects", "prune", file, "--checkpoints"))
+    assert "only the ledger knows which runs have not ended" in said
+
+
 @pytest.mark.parametrize(
     ("words", "says"),
     [
@@ -152,6 +197,8 @@ def test_fences_are_not_pruned_without_a_ledger_and_it_says_why(file: str) -> No
         (["install"], "Missing argument"),
         (["verify", "sqlite:///"], "needs a file"),
         (["prune", "{file}", "--ledger", "sqlite:///x.db"], "add --fences"),
+        (["prune", "{file}", "--letters", "--ledger", "sqlite:///x.db"], "or --checkpoints"),
+        (["prune", "{file}", "--checkpoints", "--ledger", "sqlite:///nowhere.db"], "no ledger at"),
         (["prune", "{file}", "--older-than", "5 parsecs"], "no duration"),
         (["prune", "{file}", "--fences", "--ledger", "sqlite:///nowhere.db"], "no ledger at"),
         (["prune", "sqlite:///{folder}/bare.db"], "fencepost effects install"),

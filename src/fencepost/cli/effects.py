@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,6 +16,7 @@ from fencepost.core.duration import seconds
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
+    from fencepost.effects.old_checkpoints import Removed
     from fencepost.effects.pruning import Floor
     from fencepost.effects.verifying import Report
     from fencepost.ledger.database import Database
@@ -90,52 +91,131 @@ def prune(  # noqa: PLR0917 - typer passes them by name
     fences: Annotated[
         bool, typer.Option("--fences", help="Remove fences that nobody can meet; needs --ledger.")
     ] = False,
+    checkpoints: Annotated[
+        bool, typer.Option("--checkpoints", help="Remove checkpoints of bulk work that is complete; needs --ledger.")
+    ] = False,
+    letters: Annotated[
+        bool, typer.Option("--letters", help="Remove dead letters that were replayed or dropped.")
+    ] = False,
     older_than: Annotated[
-        str, typer.Option(metavar="DURATION", help="Of --fences: those whose tokens are older than this.")
+        str,
+        typer.Option(
+            metavar="DURATION",
+            help="Fences whose tokens are older than this, work completed and letters put aside longer ago.",
+        ),
     ] = "30d",
     ledger: Annotated[
         str,
         typer.Option(
-            metavar="URL", help="Of --fences: the ledger whose live tokens are kept clear.", show_default=False
+            metavar="URL",
+            help="Of --fences and --checkpoints: the ledger that knows which tokens and runs are live.",
+            show_default=False,
         ),
     ] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be removed.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Remove what need not be remembered any more: expired keys, and fences below everything that lives.
+    """Remove what need not be remembered any more: expired keys, and what else is asked for.
 
-    A fence that was removed still refuses: the floor, which is raised with it, stands for it.
+    --fences: a fence that was removed still refuses: the floor, which is raised with it, stands for it.
     The floor stays below the oldest token of a running run, a held key or a held lock in the ledger.
     If other ledgers or lock stores fence the same database,
     --older-than must be longer than anything is held there.
 
+    --checkpoints: what is unfinished stays, and so does what a run stands for that has not ended.
+    What is lost: a repetition of a window, or of a request, whose checkpoints are gone is no longer refused,
+    it runs again.
+    If steps of a job write to several databases, prune that of its first step last, and all of them with an
+    --older-than that is shorter than the ledger keeps runs that succeeded.
+
+    --letters: new ones stay, however old. Their age counts from when they were put aside,
+    not from when they were replayed or dropped, which is not on record.
+
     Example: fencepost effects prune postgresql://db/shop
 
     Example: fencepost effects prune postgresql://db/shop --fences --ledger postgresql://db/jobs --dry-run
+
+    Example: fencepost effects prune postgresql://db/shop --checkpoints --letters --ledger postgresql://db/jobs
     """
+    _check_ledger(ledger, fences=fences, checkpoints=checkpoints)
+    age_s = seconds(older_than, what="--older-than")
+    is_default = not (fences or checkpoints or letters)
+    done = Pruned(dry_run)
+    with _database(url) as database:
+        if keys or is_default:
+            done.keys = _prune_keys(database, dry_run=dry_run)
+        if fences:
+            done.floor, done.fences = _prune_fences(database, ledger, age_s, dry_run=dry_run)
+        if checkpoints:
+            done.checkpoints = _prune_checkpoints(database, ledger, age_s, dry_run=dry_run)
+        if letters:
+            done.letters = _prune_letters(database, age_s, dry_run=dry_run)
+    if as_json:
+        print_json({"database": str(database.url), **done.fields()})
+        return Exit.OK
+    for line in done.lines():
+        say(line)
+    if is_default:
+        say("fences were left as they are: give --fences and --ledger URL, which knows what tokens are live")
+        say("so were checkpoints and dead letters of bulk jobs: see --checkpoints and --letters")
+    return Exit.OK
+
+
+@dataclass(slots=True)
+class Pruned:
+    """What was removed, or would be; None is what was not asked for."""
+
+    dry_run: bool
+    keys: int | None = None
+    fences: int | None = None
+    floor: Floor | None = None
+    checkpoints: Removed | None = None
+    letters: int | None = None
+
+    def fields(self) -> dict[str, object]:
+        """Tell programs."""
+        went = self.checkpoints
+        return {
+            "dry_run": self.dry_run,
+            "keys": self.keys,
+            "fences": self.fences,
+            "floor": self.floor.token if self.floor else None,
+            "checkpoints": None if went is None else went.checkpoints,
+            "checkpoints_kept": None if went is None else went.kept,
+            "letters": self.letters,
+        }
+
+    def lines(self) -> Iterator[str]:
+        """Tell people."""
+        would = "would remove" if self.dry_run else "removed"
+        if self.keys is not None:
+            yield f"{would} {counted(self.keys, 'expired key')}"
+        if self.floor is not None and self.fences is not None:
+            yield f"{would} {counted(self.fences, 'fence')} below {self.floor.token} ({self.floor.why})"
+        if self.checkpoints is not None:
+            went, works, kept = self.checkpoints
+            yield f"{would} {counted(went, 'checkpoint')} of {counted(works, 'completed instance')}"
+            if kept:
+                yield f"{counted(kept, 'checkpoint')} as old stay: they are not known to be of work that is over"
+        if self.letters is not None:
+            yield f"{would} {counted(self.letters, 'settled dead letter')}"
+
+
+def _check_ledger(ledger: str, *, fences: bool, checkpoints: bool) -> None:
     if fences and not ledger:
         raise ConfigurationError(
             "fences are not pruned without --ledger URL: only the ledger knows which tokens are still live, and a "
             "floor above one of them would refuse its holder"
         )
-    if ledger and not fences:
-        raise ConfigurationError("--ledger says which tokens are live when fences are pruned; add --fences")
-    age_s = seconds(older_than, what="--older-than")
-    with _database(url) as database:
-        removed_keys = _prune_keys(database, dry_run=dry_run) if keys or not fences else None
-        floor, removed_fences = _prune_fences(database, ledger, age_s, dry_run=dry_run) if fences else (None, None)
-    if as_json:
-        found = {"keys": removed_keys, "fences": removed_fences, "floor": floor.token if floor else None}
-        print_json({"database": str(database.url), "dry_run": dry_run, **found})
-        return Exit.OK
-    would = "would remove" if dry_run else "removed"
-    if removed_keys is not None:
-        say(f"{would} {counted(removed_keys, 'expired key')}")
-    if floor is not None and removed_fences is not None:
-        say(f"{would} {counted(removed_fences, 'fence')} below {floor.token} ({floor.why})")
-    elif not fences:
-        say("fences were left as they are: give --fences and --ledger URL, which knows what tokens are live")
-    return Exit.OK
+    if checkpoints and not ledger:
+        raise ConfigurationError(
+            "checkpoints are not pruned without --ledger URL: only the ledger knows which runs have not ended, and "
+            "one that stands for the same work would do it again"
+        )
+    if ledger and not fences and not checkpoints:
+        raise ConfigurationError(
+            "--ledger says what is live when fences or checkpoints are pruned; add --fences or --checkpoints"
+        )
 
 
 def _prune_keys(database: Database, *, dry_run: bool) -> int:
@@ -150,6 +230,20 @@ def _prune_fences(database: Database, ledger: str, age_s: float, *, dry_run: boo
     with opened(ledger) as book:
         floor = floor_for(book, older_than_s=age_s)
     return floor, prune_fences(database, floor, dry_run=dry_run)
+
+
+def _prune_checkpoints(database: Database, ledger: str, age_s: float, *, dry_run: bool) -> Removed:
+    from fencepost.bulk.instance import instance_name  # noqa: PLC0415 - it loads the engine
+    from fencepost.effects.old_checkpoints import Runs, prune_checkpoints  # noqa: PLC0415
+
+    with opened(ledger) as book:
+        return prune_checkpoints(database, Runs(book, instance_name), older_than_s=age_s, dry_run=dry_run)
+
+
+def _prune_letters(database: Database, age_s: float, *, dry_run: bool) -> int:
+    from fencepost.effects.old_letters import prune_letters  # noqa: PLC0415 - as above
+
+    return prune_letters(database, older_than_s=age_s, dry_run=dry_run)
 
 
 def _tell(report: Report) -> None:

@@ -53,7 +53,7 @@ class Floor:
 
 def prune_keys(database: Database, *, batch: int = BATCH, dry_run: bool = False) -> int:
     """Remove the idempotency keys that have expired; return how many there were."""
-    _need_tables(database)
+    need_tables(database)
     expired = Some(tables_of(database).name("idempotency_key"), f"expires_at <= {database.dialect.now_sql}")
     if dry_run:
         return _count(database, expired)
@@ -76,7 +76,7 @@ def floor_for(ledger: Database, *, older_than_s: float) -> Floor:
 
 def prune_fences(database: Database, floor: Floor, *, batch: int = BATCH, dry_run: bool = False) -> int:
     """Raise the floor, and remove the fences strictly below it; return how many there were."""
-    _need_tables(database)
+    need_tables(database)
     if dry_run:
         return _count(database, _below(database, floor.token))
 
@@ -92,7 +92,8 @@ def _below(database: Database, token: int) -> Some:
     return Some(tables_of(database).name("fence"), where, (token,))
 
 
-def _need_tables(database: Database) -> None:
+def need_tables(database: Database) -> None:
+    """Refuse a database without the tables of effects."""
     is_absent = database.url.kind == "sqlite" and not database.url.path.exists()  # looking would make an empty one
     if is_absent or effects_revision(database) is None:
         raise EffectsMissing(

@@ -1,0 +1,200 @@
+"""Removing the checkpoints of bulk work that was completed long ago.
+
+::
+
+    bulk:<job>@<instance>/<step>       a plan: "slices", whether it is "done", by which "run"; that of the first step
+                                       says when the whole is "complete"
+    bulk:<job>@<instance>/<step>#<n>   a partition of it
+
+*Work* is what a job does once, its instance: a window with its parameters, or one request with its repetitions.
+
+**Promises.** Only rows of work that is complete go, none of which was moved since, and that no run stands for which has
+not ended. A plan goes after its partitions, and that which says that the whole is complete goes last: whoever repeats
+the work meanwhile is refused by it, or finds nothing at all. What is cut short in the middle is ended the next time.
+
+**What is lost.** A repetition of that work is no longer refused: it does everything again.
+
+Steps may write to other databases than the first one does. Nothing there says that the whole is complete; then it is
+if the run that ended the step has succeeded, as long as the ledger remembers it.
+
+**Not promised.** Anything about runs of another ledger that has a job of the same name and the same database of
+effects; jobs that the ledger does not know are left alone. So is work with a name so long (a job's of about 90
+characters) that rows of it could not be told to be of it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fencepost.core.duration import spelled
+from fencepost.core.identity import LONGEST_KEY
+from fencepost.effects.installing import tables_of
+from fencepost.effects.pruning import BATCH, LEAST_AGE_S, need_tables
+from fencepost.effects.walking import remove, walk
+from fencepost.errors import ConfigurationError, NoSuchRun
+from fencepost.ledger import history
+from fencepost.ledger.history import RunFilter, RunRow
+from fencepost.ledger.jobs import jobs
+
+if TYPE_CHECKING:
+    from fencepost.ledger.database import Database
+
+_FIRST, _END = "bulk:", "bulk;"  # in the order of bytes, all names of bulk work are between them
+_NAME = re.compile(r"bulk:([^@]+)@([^/]+)/")
+_LONGEST_WHOLE = LONGEST_KEY - 65  # what is left of a name that is too long: the rest is a hash
+_LIVE = ("queued", "running", "waiting")
+_PART = "/part"
+_PAGE = 500
+
+
+class Work(NamedTuple):
+    """What a bulk job does once."""
+
+    job: str
+    instance: str
+
+
+class Removed(NamedTuple):
+    """How many checkpoints went, of how many works, and how many stayed though they are as old."""
+
+    checkpoints: int
+    works: int
+    kept: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """A checkpoint. `plan` is what it says, if it is that of a plan."""
+
+    name: str
+    updated_at: int
+    plan: dict[str, Any] | None
+
+    @property
+    def rank(self) -> int:
+        """When it is to go: partitions first, then plans, that of the first step last."""
+        return 0 if self.plan is None else 2 if self.is_last_word else 1
+
+    @property
+    def is_last_word(self) -> bool:
+        """Whether it says that the whole is complete."""
+        return self.plan is not None and self.plan.get("complete") is not None
+
+
+class Runs:
+    """What a ledger knows of the runs of bulk jobs; each job is asked for once. `name` names what a run stands for."""
+
+    def __init__(self, ledger: Database, name: Callable[[Database, RunRow], str]) -> None:
+        self._ledger = ledger
+        self._name = name
+        self._jobs = {row.name for row in jobs(ledger)}
+        self._live = cache(self._instances)
+
+    def knows(self, job: str) -> bool:
+        """Whether the ledger has such a job."""
+        return job in self._jobs
+
+    def stand_for(self, work: Work) -> bool:
+        """Whether a run that has not ended stands for this work, or does a part of it."""
+        return work.instance in self._live(work.job)
+
+    def has_succeeded(self, job: str, run_id: object) -> bool:
+        """Whether a run of the job is known to have succeeded; False if it is no longer on record."""
+        if not isinstance(run_id, int):
+            return False
+        try:
+            row = history.run(self._ledger, run_id)
+        except NoSuchRun:
+            return False
+        return (row.job, row.state) == (job, "succeeded")
+
+    def _instances(self, job: str) -> frozenset[str]:
+        conducted = [self._name(self._ledger, row) for row in self._unended(job)]
+        return frozenset(conducted + [json.loads(row.params).get("instance") for row in self._unended(job + _PART)])
+
+    def _unended(self, job: str) -> Iterator[RunRow]:
+        last = 0
+        while page := history.runs(self._ledger, RunFilter(job=job, states=_LIVE), after_id=last, limit=_PAGE):
+            yield from page
+            last = page[-1].id
+
+
+def prune_checkpoints(
+    database: Database, runs: Runs, *, older_than_s: float, batch: int = BATCH, dry_run: bool = False
+) -> Removed:
+    """Remove the checkpoints of work that was completed longer ago than that."""
+    need_tables(database)
+    if older_than_s < LEAST_AGE_S:
+        raise ConfigurationError(
+            f"--older-than {spelled(older_than_s)} is too young: what was completed within the last day may well be "
+            f"asked for again by mistake; {spelled(LEAST_AGE_S)} is the least"
+        )
+    search = _Search(runs, database.now_us() - round(older_than_s * 1_000_000))
+    going = search.names(_rows(database, batch))
+    if dry_run:
+        return Removed(sum(1 for _ in going), search.works, search.kept)
+    c = tables_of(database).checkpoint.c
+    removed = remove(database, c.name, going, still=c.updated_at < search.before_us, batch=batch)
+    return Removed(removed, search.works, search.kept)
+
+
+class _Search:
+    """Tells what may go, and counts."""
+
+    def __init__(self, runs: Runs, before_us: int) -> None:
+        self._runs = runs
+        self.before_us = before_us
+        self.works = 0
+        self.kept = 0
+
+    def names(self, rows: Iterator[_Row]) -> Iterator[str]:
+        """Yield the names of what may go, in the order in which it may. Rows of the same work come together."""
+        for work, group in groupby(rows, key=_work_of):
+            found = list(group)
+            if any(row.updated_at >= self.before_us for row in found):
+                continue
+            if work is None or not self._may_go(work, found):
+                self.kept += len(found)
+                continue
+            self.works += 1
+            yield from (row.name for row in sorted(found, key=lambda row: row.rank))
+
+    def _may_go(self, work: Work, found: Sequence[_Row]) -> bool:
+        is_known = self._runs.knows(work.job)
+        return is_known and self._is_complete(work, found) and not self._runs.stand_for(work)
+
+    def _is_complete(self, work: Work, found: Sequence[_Row]) -> bool:
+        if any(row.is_last_word for row in found):
+            return True
+        plans = [row.plan for row in found if row.plan is not None]
+        are_done = all(plan.get("done") is True for plan in plans)
+        return are_done and any(self._runs.has_succeeded(work.job, plan.get("run")) for plan in plans)
+
+
+def _work_of(row: _Row) -> Work | None:
+    found = _NAME.match(row.name)
+    return Work(*found.groups()) if found and found.end() <= _LONGEST_WHOLE else None
+
+
+def _rows(database: Database, page: int) -> Iterator[_Row]:
+    c = tables_of(database).checkpoint.c
+    columns = (c.name, c.updated_at, c.position)
+    for name, updated_at, position in walk(database, columns, after=_FIRST, upto=_END, page=page):
+        yield _Row(name, updated_at, _plan(position))
+
+
+def _plan(position: str) -> dict[str, Any] | None:
+    """Return what the row of a plan says; None of another row."""
+    if '"slices"' not in position:
+        return None
+    try:
+        told = json.loads(position)
+    except ValueError:  # not ours
+        return None
+    return told if isinstance(told, dict) and "slices" in told else None
