@@ -8,7 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple
@@ -21,7 +20,7 @@ from fencepost.effects.installing import install, open_database
 from fencepost.ledger import migrations
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.reaping import reap
-from fencepost.testing import until
+from fencepost.testing import Measured, until
 from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
 from tests.fence.paused_holder import CHECKED, RUNTIME, TTL_S, WRITTEN, claimed_by, engine_to, run_of, settle
@@ -105,14 +104,13 @@ def test_holder_paused_in_its_transaction_delays_its_successor_by_a_ttl(place: P
     place.scene.add(Requested("settle", "manual", exclusive_key="settle"))
     engine = engine_to(url)
     with stopped_holder(place, url, moment) as holder:
-        began_at = time.monotonic()
-        claimed = take_over(place)
-        with run_of(claimed, "two", place.ledger).transaction(engine) as tx:
-            settle(tx, claimed.token)
-        delay_s = time.monotonic() - began_at
+        with Measured() as took:
+            claimed = take_over(place)
+            with run_of(claimed, "two", place.ledger).transaction(engine) as tx:
+                settle(tx, claimed.token)
         holder.send_signal(signal.SIGCONT)
         said, _ = holder.communicate(timeout=LONG_S)
     engine.dispose()
     assert said.startswith("refused"), said
     assert _execute(url, "SELECT settled_by FROM account") == [(claimed.token,)]
-    assert delay_s <= TTL_S + BEYOND_S, f"the successor was kept for {delay_s:.1f} s"
+    assert took.awake_s <= TTL_S + BEYOND_S, f"the successor was kept for {took.whole_s:.1f} s"

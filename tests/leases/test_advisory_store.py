@@ -15,6 +15,7 @@ from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores.sql import advisory_store
 from fencepost.leases.stores.sql.advisory_session import halves, key_of
 from fencepost.leases.stores.sql.advisory_store import AdvisoryStore
+from fencepost.testing import Measured
 from testbed import wait
 from testbed.pgbouncer import PgBouncer
 from testbed.postgres import Postgres
@@ -145,7 +146,7 @@ class TestLocks:
             held = asked(store, session, name)
             assert isinstance(held, Held)
             assert held.holder is None
-        wait.until(lambda: locked_by(server, name) == [], 10, what="the server has let it go")
+        wait.until(lambda: locked_by(server, name) == [], 30, what="the server has let it go")
         assert taken(store, session, name)
 
     def test_refused_tick_or_kept_name_leaves_no_lock(self, server: Postgres, store: AdvisoryStore, name: str) -> None:
@@ -155,7 +156,7 @@ class TestLocks:
         assert locked_by(server, name) == []
 
     def test_busy_row_leaves_no_lock_and_no_harm(self, server: Postgres, store: AdvisoryStore, name: str) -> None:
-        session = opened(store)
+        session = opened(store, call_timeout_s=1.0)
         other = taken(store, session, f"{name}/other")
         assert store.release(taken(store, session, name))
         with psycopg.connect(server.url) as busy:
@@ -225,9 +226,9 @@ class TestLoss:
         grant = taken(store, session, name)
         [pid] = locked_by(server, name)
         run(server, "SELECT pg_terminate_backend(%s)", pid)
-        began = time.monotonic()
-        new = wait.until(lambda: _granted(asked(store, other, name)), 5)
-        assert time.monotonic() - began < 2
+        with Measured() as took:
+            new = wait.until(lambda: _granted(asked(store, other, name)))
+        assert took.awake_s < 2
         assert new.token > grant.token
         assert isinstance(store.renew(session, [grant]), Lost)
         assert isinstance(asked(store, session, f"{name}/2"), Lost)
@@ -241,7 +242,7 @@ class TestLoss:
         session, other = opened(store, ttl_s=0.5), opened(store)
         began = time.monotonic()
         grant = taken(store, session, name)
-        wait.until(lambda: _granted(asked(store, other, name)), 5, what="the server drops an idle session")
+        wait.until(lambda: _granted(asked(store, other, name)), 30, what="the server drops an idle session")
         assert time.monotonic() - began >= 0.5
         assert isinstance(store.renew(session, [grant]), Lost)
 
@@ -251,7 +252,7 @@ class TestLoss:
         grant = taken(store, opened(store), name)
         [pid] = locked_by(server, name)
         run(server, "SELECT pg_terminate_backend(%s)", pid)
-        wait.until(lambda: not locked_by(server, name), 5)
+        wait.until(lambda: not locked_by(server, name), 30)
         record = store.read(name)
         assert record is not None
         assert not record.is_held
@@ -263,7 +264,7 @@ class TestLoss:
         taken(store, session, name)
         [pid] = locked_by(server, name)
         store.close(session)
-        wait.until(lambda: run(server, "SELECT 1 FROM pg_stat_activity WHERE pid = %s", pid) == [], 5)
+        wait.until(lambda: run(server, "SELECT 1 FROM pg_stat_activity WHERE pid = %s", pid) == [], 30)
         assert [past.why for past in store.history(name, limit=5)] == ["session closed"]
 
 

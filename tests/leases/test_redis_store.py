@@ -15,7 +15,7 @@ from fencepost.errors import StoreUnavailable
 from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores.redis.store import REMEMBER_MS, SCRIPT_KEYS, RedisStore
 from fencepost.leases.stores.redis.wire import Wire
-from fencepost.testing import SkewedRuntime
+from fencepost.testing import Measured, SkewedRuntime
 from fencepost.threaded import ThreadedRuntime
 from testbed import wait
 from testbed.proxy import Proxy
@@ -91,10 +91,10 @@ def shorten(server: Valkey, grant: Grant) -> None:
         client.hset(f"fencepost:{{{grant.name}}}", "expires_at_us", grant.token + 10_000_000)
 
 
-def elapsed_s(work: Callable[[], object]) -> float:
-    began_at = RUNTIME.monotonic()
-    work()
-    return RUNTIME.monotonic() - began_at
+def measured(work: Callable[[], object]) -> Measured:
+    with Measured() as took:
+        work()
+    return took
 
 
 def unanswered(call: Callable[[], object]) -> None:
@@ -119,7 +119,7 @@ class Aside:
         self._thread = threading.Thread(target=lambda: self._outcome.append(work()), daemon=True)
         self._thread.start()
 
-    def result(self, deadline_s: float = 10.0) -> Any:
+    def result(self, deadline_s: float = 30.0) -> Any:
         self._thread.join(deadline_s)
         assert self._outcome, "the work beside the test did not end, or failed"
         return self._outcome[0]
@@ -168,14 +168,14 @@ class TestRecord:
         record = store.read("a")
         assert record is not None
         assert (record.grant_id, record.session_id, record.holder) == (grant.grant_id, session.id, "host:1:abc")
-        assert record.free_in_s == pytest.approx(30, abs=1)
+        assert record.free_in_s == pytest.approx(30, abs=5)
         store.release(grant)
         take(store, open_session(store, ttl_s=0.2), "b")
         released = store.read("a")
         assert released is not None
         assert (released.is_held, released.free_in_s, released.token) == (False, None, grant.token)
         assert released.last_tick_us == TICK.at_us
-        wait.until(lambda: not store.read("b").is_held, 5)  # type: ignore[union-attr]
+        wait.until(lambda: not store.read("b").is_held, 30)  # type: ignore[union-attr]
 
     def test_names_and_prefixes_are_kept_apart(
         self, connect: Connect, store: RedisStore, session: Session, server: Valkey
@@ -247,7 +247,7 @@ class TestExpiry:
         assert store.renew(session, []) == Renewed()
         grant = take(store, session, "a")
         kept = open_session(store)
-        wait.until(lambda: store.missing([grant]), 5)
+        wait.until(lambda: store.missing([grant]), 30)
         # Another session of the process is alive and well; the grant is dead all the same.
         assert store.renew(kept, [grant]) == Renewed(frozenset([grant.grant_id]))
         assert not store.release(grant)
@@ -312,7 +312,7 @@ class TestExpiry:
         resolver = threading.Event()
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolver.wait(5))
         store = connect("redis://slow.example?call_timeout=300ms")
-        assert elapsed_s(lambda: unanswered(lambda: store.read("x"))) < 1
+        assert measured(lambda: unanswered(lambda: store.read("x"))).awake_s < 1
         resolver.set()
 
     def test_release_that_was_repeated_after_another_came_is_unknown(self, store: RedisStore, connect: Connect) -> None:
@@ -336,7 +336,7 @@ class TestExpiry:
         last = take(store, session, "a")
         for offset_s in (3600, -3600):
             wrong = connect(runtime=SkewedRuntime(offset_s))
-            assert refused(wrong, "a").free_in_s == pytest.approx(30, abs=2)
+            assert refused(wrong, "a").free_in_s == pytest.approx(30, abs=5)
             assert store.release(last)
             last = take(wrong, open_session(wrong), "a")
             assert store.read("a").token == last.token  # type: ignore[union-attr]
@@ -368,7 +368,7 @@ class TestTicks:
         got = store.acquire(session, "a", grant_id="x", tick=TICK)
         assert isinstance(got, Held)
         assert (got.holder, got.grant_id, got.token) == (None, None, grant.token)
-        assert got.free_in_s == pytest.approx(20, abs=1)
+        assert got.free_in_s == pytest.approx(20, abs=5)
 
 
 class TestForgetting:
@@ -493,20 +493,20 @@ class TestNetwork:
                 store.read("warm")
                 store.wait_change(held, 0.01)
             proxy.swallow()
-            assert elapsed_s(lambda call=call: unanswered(call)) < timeout_s + SLACK_S  # type: ignore[misc]
+            assert measured(lambda call=call: unanswered(call)).awake_s < timeout_s + SLACK_S  # type: ignore[misc]
 
     def test_call_whose_connection_broke_after_it_was_done_is_answered_once(
         self, connect: Connect, server: Valkey, proxy: Proxy
     ) -> None:
-        direct, store = connect(), connect(proxy.through(server.url))
+        direct, store = connect(), connect(f"{proxy.through(server.url)}?call_timeout=30s")
         session = open_session(store)
         store.release(take(store, session, "warm"))
         name, grant_id = "lost reply", RUNTIME.new_id()
 
         proxy.swallow_replies()
         acquiring = Aside(lambda: store.acquire(session, name, grant_id=grant_id))
-        wait.until(lambda: proxy.bytes_swallowed, 2)
-        seen = wait.until(lambda: direct.read(name), 2)
+        wait.until(lambda: proxy.bytes_swallowed, 30)
+        seen = wait.until(lambda: direct.read(name), 30)
         proxy.flow()
         proxy.cut()
         grant = acquiring.result()
@@ -515,8 +515,8 @@ class TestNetwork:
 
         proxy.swallow_replies()
         before, releasing = proxy.bytes_swallowed, Aside(lambda: store.release(grant))
-        wait.until(lambda: proxy.bytes_swallowed > before, 2)  # or the answer would slip through, and then the cut hit
-        wait.until(lambda: not direct.read(name).is_held, 2)  # type: ignore[union-attr]
+        wait.until(lambda: proxy.bytes_swallowed > before)  # or the answer would slip through, and then the cut hit
+        wait.until(lambda: not direct.read(name).is_held, 30)  # type: ignore[union-attr]
         proxy.flow()
         proxy.cut()
         assert releasing.result() is True, "it was this call that let go, although it had to be sent twice"
@@ -555,10 +555,10 @@ class TestWaiting:
             grant = take(store, session, "a")
             held = refused(other, "a")
             waiting = Aside(lambda held=held: (other.wait_change(held, 20), RUNTIME.monotonic())[1])  # type: ignore[misc]
-            wait.until(lambda: self.is_waited_for(store, "a"), 5)
+            wait.until(lambda: self.is_waited_for(store, "a"), 30)
             released_at = RUNTIME.monotonic()
             assert store.release(grant)
-            assert waiting.result() - released_at < SLACK_S
+            assert waiting.result() - released_at < 10
 
     def test_revocation_and_closing_wake_the_waiter(self, store: RedisStore, connect: Connect) -> None:
         other = connect()
@@ -569,8 +569,8 @@ class TestWaiting:
             session = open_session(store)
             take(store, session, "a")
             held = refused(other, "a")
-            waiting = Aside(lambda held=held: elapsed_s(lambda: other.wait_change(held, 20)))  # type: ignore[misc]
-            wait.until(lambda: self.is_waited_for(store, "a"), 5)
+            waiting = Aside(lambda held=held: measured(lambda: other.wait_change(held, 20)).whole_s)  # type: ignore[misc]
+            wait.until(lambda: self.is_waited_for(store, "a"), 30)
             end(session)
             assert waiting.result() < 10
 
@@ -578,12 +578,12 @@ class TestWaiting:
         grant = take(store, session, "a")
         held = refused(store, "a")
         store.release(grant)
-        assert elapsed_s(lambda: store.wait_change(held, 20)) < SLACK_S
+        assert measured(lambda: store.wait_change(held, 20)).whole_s < 10
         store.release(take(store, session, "a"), keep_for_s=20)
-        assert elapsed_s(lambda: store.wait_change(held, 20)) < SLACK_S
+        assert measured(lambda: store.wait_change(held, 20)).whole_s < 10
         kept = refused(store, "a")
         assert kept.holder is None
-        assert elapsed_s(lambda: store.wait_change(kept, 0.3)) >= 0.29, "it is still kept closed"
+        assert measured(lambda: store.wait_change(kept, 0.3)).whole_s >= 0.29, "it is still kept closed"
 
     def test_release_at_the_worst_moment_is_not_missed(
         self, store: RedisStore, session: Session, monkeypatch: pytest.MonkeyPatch
@@ -598,13 +598,17 @@ class TestWaiting:
             original(wire, channel)
 
         monkeypatch.setattr(Wire, "subscribe", release_first)
-        assert elapsed_s(lambda: store.wait_change(held, 20)) < SLACK_S
+        assert measured(lambda: store.wait_change(held, 20)).whole_s < 10
 
     def test_wait_ends_with_expiry_and_with_its_timeout(self, store: RedisStore, session: Session) -> None:
+        taken_at = RUNTIME.monotonic()
         take(store, open_session(store, ttl_s=0.4), "a")
-        assert 0.2 < elapsed_s(lambda: store.wait_change(refused(store, "a"), 20)) < 0.4 + SLACK_S
+        assert measured(lambda: store.wait_change(refused(store, "a"), 20)).awake_s < 0.4 + SLACK_S
+        assert RUNTIME.monotonic() - taken_at > 0.35
         take(store, session, "a")
-        assert 0.29 < elapsed_s(lambda: store.wait_change(refused(store, "a"), 0.3)) < 0.3 + SLACK_S
+        took = measured(lambda: store.wait_change(refused(store, "a"), 0.3))
+        assert took.whole_s > 0.29
+        assert took.awake_s < 0.3 + SLACK_S
 
     def test_nothing_is_announced_when_nobody_waits(self, store: RedisStore, session: Session, server: Valkey) -> None:
         with server.client() as client:
@@ -628,8 +632,8 @@ class TestWaiting:
             store = connect(server.url)
             take(store, open_session(store), "a")
             held = refused(store, "a")
-            waiting = Aside(lambda: elapsed_s(lambda: store.wait_change(held, 20)))
-            wait.until(lambda: self.is_waited_for(store, "a"), 5)
+            waiting = Aside(lambda: measured(lambda: store.wait_change(held, 20)).whole_s)
+            wait.until(lambda: self.is_waited_for(store, "a"), 30)
             server.kill()
             assert waiting.result() < 10
 

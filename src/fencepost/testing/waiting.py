@@ -1,12 +1,18 @@
-"""Waiting for something to become true, with a deadline, instead of sleeping and hoping."""
+"""Waiting for something to become true, with a deadline, instead of sleeping and hoping; and measuring how long.
+
+Deadlines are generous: they end a test that would hang. Who claims that something is quick measures it (`Measured`).
+"""
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import TypeVar
 
 T = TypeVar("T")
+
+_LOOK_EVERY_S = 0.01
 
 
 def until(condition: Callable[[], T | None], deadline_s: float, what: str) -> T:
@@ -18,4 +24,43 @@ def until(condition: Callable[[], T | None], deadline_s: float, what: str) -> T:
             return result
         if is_last_try:
             raise AssertionError(f"not within {deadline_s:g} s: {what}")
-        time.sleep(0.01)
+        time.sleep(_LOOK_EVERY_S)
+
+
+class Measured:
+    """How long the body of a `with` took: all in all, and without what the machine was late by.
+
+    A machine with too much to do lets a process stand still, for seconds at times. A thread beside the body sees that:
+    it sleeps 10 ms again and again, and adds up by how much each sleep was too long. So `awake_s` may be held against
+    a narrow limit, where a clock could not; what must take long at least is held against `whole_s`.
+    """
+
+    whole_s = 0.0
+
+    def __init__(self) -> None:
+        self._late_s = self._began_at = self._seen_at = 0.0
+        self._is_over = threading.Event()
+        self._beside = threading.Thread(target=self._watch, daemon=True)
+
+    @property
+    def awake_s(self) -> float:
+        """How long it took, without what the machine was late by."""
+        return self.whole_s - self._late_s
+
+    def __enter__(self) -> Measured:
+        self._began_at = self._seen_at = time.monotonic()
+        self._beside.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.whole_s = time.monotonic() - self._began_at
+        self._is_over.set()
+        self._beside.join()
+
+    def _watch(self) -> None:
+        is_over = False
+        while not is_over:
+            is_over = self._is_over.wait(_LOOK_EVERY_S)
+            now = self._began_at + self.whole_s if is_over else time.monotonic()
+            self._late_s += max(0.0, now - self._seen_at - 2 * _LOOK_EVERY_S)
+            self._seen_at = now

@@ -8,6 +8,7 @@ from fencepost.core.events import Event, What
 from fencepost.errors import LockHeld, StoreUnavailable
 from fencepost.testing.lease_contract.stand import HOUR_S, RUNTIME, Connect, Contend, Stand
 from fencepost.testing.under_test import StoreUnderTest
+from fencepost.testing.waiting import Measured
 
 
 class Deaths(Stand):
@@ -18,11 +19,11 @@ class Deaths(Stand):
         old = holder.ask("lock", name=name, ttl=self.ttl_s)
         assert waiter.ask("lock", name=name, ttl=self.ttl_s)["held_by"] == old["holder"]
         waiter.tell("lock", name=name, ttl=self.ttl_s, wait=10 * self.ttl_s)
-        killed_at = RUNTIME.monotonic()
-        holder.kill()
-        new = waiter.hear()
+        with Measured() as took:
+            holder.kill()
+            new = waiter.hear()
         assert new["token"] > old["token"]
-        assert new["at"] - killed_at <= self.ttl_s + self.slack_s
+        assert took.awake_s <= self.ttl_s + self.slack_s
 
     def test_stopped_holder_is_replaced_and_told_when_it_wakes(self, contend: Contend, name: str) -> None:
         holder, waiter = contend(), contend()
@@ -52,15 +53,15 @@ class Deaths(Stand):
         assert behind.ask("lock", name=name, ttl=self.ttl_s)["held_by"] == first["holder"]
         assert right.ask("lock", name=name, ttl=self.ttl_s, wait=self.ttl_s)["held_by"] == first["holder"]
         assert ahead.ask("release", name=name) == {"released": True}
-        second = behind.ask("lock", name=name, ttl=self.ttl_s, wait=1)
+        second = behind.ask("lock", name=name, ttl=self.ttl_s, wait=10 * self.ttl_s)
         assert second["token"] > first["token"]
         assert ahead.ask("lock", name=name, ttl=self.ttl_s)["held_by"] == second["holder"]
         right.tell("lock", name=name, ttl=self.ttl_s, wait=10 * self.ttl_s)
-        killed_at = RUNTIME.monotonic()
-        behind.kill()
-        third = right.hear()
+        with Measured() as took:
+            behind.kill()
+            third = right.hear()
         assert third["token"] > second["token"]
-        assert third["at"] - killed_at <= self.ttl_s + self.slack_s
+        assert took.awake_s <= self.ttl_s + self.slack_s
 
     def test_hung_connection_ends_trust_on_time(self, server: StoreUnderTest, connect: Connect, name: str) -> None:
         with server.fault() as fault:
@@ -72,10 +73,11 @@ class Deaths(Stand):
             lease.on_lost(lambda _: told.set())
             fault.hang()
             hung_at = RUNTIME.monotonic()
-            assert told.wait(self.ttl_s + self.slack_s), "nobody told the holder"
+            with Measured() as took:
+                assert told.wait(10 * self.ttl_s), "nobody told the holder"
+            assert took.awake_s <= self.ttl_s + self.slack_s / 4
             assert lease.lost
             assert told_at[0] >= lease.trusted_until
-            assert told_at[0] - lease.trusted_until <= self.slack_s / 4
             assert lease.trusted_until < hung_at + self.ttl_s, "trust went on after the store went silent"
             fault.heal()
             locks.close()
@@ -86,10 +88,9 @@ class Deaths(Stand):
             with locks.lock(f"{name}/warm", ttl=self.ttl_s):
                 pass
             fault.hang()
-            asked_at = RUNTIME.monotonic()
-            with pytest.raises(StoreUnavailable):
+            with Measured() as took, pytest.raises(StoreUnavailable):
                 locks.lock(name, ttl=self.ttl_s).acquire()
-            assert RUNTIME.monotonic() - asked_at <= 2 * 3.0 + self.slack_s
+            assert took.awake_s <= 2 * 3.0 + self.slack_s
             fault.heal()
             locks.close()
 

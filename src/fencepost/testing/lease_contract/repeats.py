@@ -9,7 +9,7 @@ from fencepost.errors import StoreUnavailable
 from fencepost.leases.store import LeaseStore
 from fencepost.testing.lease_contract.stand import RUNTIME, Connect, Stand
 from fencepost.testing.under_test import StoreUnderTest
-from fencepost.testing.waiting import until
+from fencepost.testing.waiting import Measured, until
 
 
 class Repeats(Stand):
@@ -19,7 +19,7 @@ class Repeats(Stand):
         with server.fault() as fault:
             store = fault.store
             store.start()
-            session = store.open("somebody", ttl_s=60, call_timeout_s=1)
+            session = store.open("somebody", ttl_s=60, call_timeout_s=5)
             grant_id = RUNTIME.new_id()
             self.take(store, session, f"{name}/warm")
             fault.lose_replies()
@@ -28,7 +28,7 @@ class Repeats(Stand):
             fault.heal()
             got = until(lambda: self.answer(store, session, name, grant_id), 20, "the store answers again")
             if isinstance(got, Held | Lost):  # the session itself hung on the connection, and so does not outlive it
-                session = store.open("somebody", ttl_s=60, call_timeout_s=1)
+                session = store.open("somebody", ttl_s=60, call_timeout_s=5)
                 got = until(lambda: self.granted(store, session, name, grant_id), 20, "the old session is gone")
             assert isinstance(got, Grant)
             assert store.acquire(session, name, grant_id=grant_id) == got
@@ -59,14 +59,16 @@ class Repeats(Stand):
 
         def taken() -> Grant | None:
             if not successor_session:
-                successor_session.append(store.open("successor", ttl_s=60, call_timeout_s=1))
+                successor_session.append(store.open("successor", ttl_s=60, call_timeout_s=5))
             return self.granted(store, successor_session[0], name, new_id)
 
         new_id = RUNTIME.new_id()
         # a store that sees its holder's connection keeps the session alive by itself: end it as its death would
         if not self.expires_unrenewed(store, sleeper, old):
             store.close(sleeper)
-        new = until(taken, self.ttl_s + self.slack_s, "the successor gets the lock")
+        with Measured() as took:
+            new = until(taken, 30, "the successor gets the lock")
+        assert took.awake_s <= self.ttl_s + self.slack_s
         assert new.token > old.token
         renewal = store.renew(sleeper, [old])
         assert isinstance(renewal, Lost) or old.grant_id in renewal.gone
