@@ -11,7 +11,7 @@ POLL_S = 0.01
 
 def until(
     condition: Callable[[], Result],
-    deadline_s: float = 10.0,
+    deadline_s: float = 30.0,
     *,
     what: str = "",
     ignoring: tuple[type[Exception], ...] = (),

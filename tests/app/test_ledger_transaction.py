@@ -236,8 +236,8 @@ class TestOnSqlite:
         with stand.begin() as tx:
             stand.write(tx)
             RUNTIME.spawn("successor", successor)
-            assert began.wait(5)
-        assert ended.wait(5)
+            assert began.wait(30)
+        assert ended.wait(30)
         assert stand.effects_now() == [1]
 
     def test_a_transaction_that_waits_is_rolled_back_and_the_file_is_free(self, stand: Stand) -> None:
@@ -303,7 +303,7 @@ class TestOnServers:
 
         def pause() -> None:
             RUNTIME.spawn("successor", successor)
-            until(lambda: stand.waiters() > 0, 10, what="the successor waits for the row")
+            until(lambda: stand.waiters() > 0, 30, what="the successor waits for the row")
             order.append("committed")
 
         monkeypatch.setattr(databases.Server, "check", databases.Server.check)
@@ -311,6 +311,6 @@ class TestOnServers:
         between_check_and_commit(pause)
         with stand.begin() as tx:
             stand.write(tx)
-        assert took.wait(5)
+        assert took.wait(30)
         assert order == ["committed", "taken over"]
         assert stand.effects_now() == [1]

@@ -128,7 +128,7 @@ def test_a_stop_waits_for_what_runs_and_no_longer_than_its_grace(app: App) -> No
     app.start()
     assert began.wait(20)
     stopping = RUNTIME.spawn("stop", lambda: app.stop(grace="20s"))
-    until(lambda: not app.is_running, 5, what="it is being stopped")
+    until(lambda: not app.is_running, 30, what="it is being stopped")
     assert state(app, made.run_id) == "running"
     may_end.set()
     stopping.join(20)

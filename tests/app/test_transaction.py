@@ -100,7 +100,7 @@ def isolation_of(tx: Connection) -> str:
         tx.execute(text("DO SLEEP(0.15)"))  # the list is made anew only if nobody has asked for 0.1 s
         return tx.execute(text(mine)).scalar()
 
-    return until(asked, 10, "the server has listed it").lower()
+    return until(asked, 30, "the server has listed it").lower()
 
 
 def test_effects_are_committed_at_the_end_of_the_block(stand: Stand, isolation: str) -> None:
@@ -224,7 +224,7 @@ def test_progress_reaches_the_ledger_and_the_last_value_always_lands(stand: Stan
     run = started(stand)
     for step in range(100):
         run.progress(step / 100, f"step {step}")
-    until(lambda: shown(stand, run) == (0.99, "step 99"), 5, what="the last value lands though nothing follows it")
+    until(lambda: shown(stand, run) == (0.99, "step 99"), 30, what="the last value lands though nothing follows it")
 
 
 def test_progress_is_sent_about_twice_a_second_at_most(stand: Stand) -> None:
@@ -269,8 +269,8 @@ def test_progress_does_not_disturb_a_transaction_that_is_open(stand: Stand, isol
     with run.transaction() as tx:
         stand.write(tx)
         run.progress(0.5, "inside")
-        until(lambda: not is_sending(), 3, what="whoever would send it now has had the time to")
-    until(lambda: shown(stand, run) == (0.5, "inside"), 5, what="it lands after the transaction")
+        until(lambda: not is_sending(), 30, what="whoever would send it now has had the time to")
+    until(lambda: shown(stand, run) == (0.5, "inside"), 30, what="it lands after the transaction")
     assert stand.effects_now() == [1]
 
 

@@ -70,7 +70,7 @@ def test_interrupted_it_ends_the_faults_and_interrupted_again_it_ends_at_once_an
         )
     until(lambda: any(str(kind) in log.read_text() for kind in FaultKind), 60, "the first fault")
     process.send_signal(signal.SIGTERM)
-    until(lambda: "what happened is checked" in log.read_text(), 10, "the faults end")
+    until(lambda: "what happened is checked" in log.read_text(), 30, "the faults end")
     process.send_signal(signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert (process.returncode, output) == (130, "")

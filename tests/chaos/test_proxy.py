@@ -83,7 +83,7 @@ def test_bytes_pass(proxy: Proxy) -> None:
     with connect(proxy) as connection:
         assert ask(connection, b"hello") == b"a:hello"
         assert proxy.connections == 1
-    until(lambda: proxy.connections == 0, 5, "the connection is forgotten")
+    until(lambda: proxy.connections == 0, 30, "the connection is forgotten")
 
 
 def test_what_is_held_arrives_late_and_whole(proxy: Proxy, echo: Echo) -> None:
@@ -118,7 +118,7 @@ def test_a_request_whose_reply_is_lost_has_happened(proxy: Proxy, echo: Echo) ->
         ask(connection, b"one")
         proxy.set(Mode.LOST_REPLIES)
         connection.sendall(b"two")
-        until(lambda: echo.received == [b"one", b"two"], 5, "the request arrives")
+        until(lambda: echo.received == [b"one", b"two"], 30, "the request arrives")
         assert is_mute(connection)
 
 

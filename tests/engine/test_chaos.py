@@ -200,7 +200,7 @@ def test_after_the_storm_everything_has_ended_once(
             raise AssertionError(f"{error}, but {_open(made)}") from None
         rows = made.runs()
         tries = {row.id: attempts(made.ledger, row.id) for row in rows}
-        until(lambda: not chaos.keys_held(), 10, "nobody holds a key")
+        until(lambda: not chaos.keys_held(), 30, "nobody holds a key")
     assert {key: times for key, times in work.executed.items() if times > 1} == {}
     for row in rows:
         assert [each.number for each in tries[row.id]] == list(range(1, row.attempts + 1)), row

@@ -82,7 +82,7 @@ class TestExecution:
 
     def test_time_is_measured(self, one: Stand) -> None:
         outcome = one.run("sleep", duration_s=0.05)
-        assert 50_000 <= outcome.took_us < 5_000_000
+        assert 50_000 <= outcome.took_us < 60_000_000
 
     def test_parameters_may_be_larger_than_any_packet(self, one: Stand) -> None:
         sizes = [10, 3_000_000, 70_000, 10]

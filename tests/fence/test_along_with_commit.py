@@ -120,7 +120,7 @@ class TestLostConnections:
                 pool.submit(cut_when_written)
 
             def cut_when_written() -> None:
-                until(lambda: ground.effects() == [1], 10, "the server has committed")
+                until(lambda: ground.effects() == [1], 30, "the server has committed")
                 proxy.cut()
                 proxy.flow()
 

@@ -220,7 +220,7 @@ class TestOnPostgres:
             write(tx)
             [(pid,)] = target_of(tx).execute("SELECT pg_backend_pid()").rows
             alive = f"SELECT 1 FROM pg_stat_activity WHERE pid = {pid}"
-            until(lambda: not ground.rows(alive), 10, "the server has ended it")
+            until(lambda: not ground.rows(alive), 30, "the server has ended it")
             write(tx, 2)
         assert "the ttl" in caught.value.__notes__[0]
         connection.close()

@@ -64,7 +64,7 @@ class Deaths:
     def test_takeover_buries_the_session_with_all_its_leases(self, run: Run, store: SqlLeaseStore, name: str) -> None:
         mortal = opened(store, "mortal", ttl_s=0.3)
         old = [taken(store, mortal, f"{name}/{each}") for each in range(3)]
-        wait.until(lambda: len(store.missing(old)) == 3, 5)
+        wait.until(lambda: len(store.missing(old)) == 3, 30)
         new = taken(store, opened(store, "heir"), old[0].name)
         assert new.token > old[0].token
         assert run("SELECT 1 FROM fencepost_session WHERE id = %s", mortal.id) == []

@@ -24,8 +24,10 @@ def started(url: str) -> Iterator[SqlLeaseStore]:
     store.shutdown()
 
 
-def opened(store: SqlLeaseStore, holder: str = "somebody", *, ttl_s: float = 60.0) -> Session:
-    return store.open(holder, ttl_s=ttl_s, call_timeout_s=1.0)
+def opened(
+    store: SqlLeaseStore, holder: str = "somebody", *, ttl_s: float = 60.0, call_timeout_s: float = 20.0
+) -> Session:
+    return store.open(holder, ttl_s=ttl_s, call_timeout_s=call_timeout_s)
 
 
 def taken(store: SqlLeaseStore, session: Session, name: str, **wishes: Any) -> Grant:
@@ -39,7 +41,7 @@ def expired(store: SqlLeaseStore, name: str, *, ttl_s: float = 0.25) -> Grant:
     from testbed import wait
 
     grant = taken(store, opened(store, "mortal", ttl_s=ttl_s), name)
-    wait.until(lambda: store.missing([grant]), 5, what="the session runs out")
+    wait.until(lambda: store.missing([grant]), 30, what="the session runs out")
     return grant
 
 

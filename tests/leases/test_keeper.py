@@ -64,7 +64,7 @@ def test_a_renewal_that_took_longer_than_the_renewal_interval_is_followed_by_ano
 
     monkeypatch.setattr(memory, "renew", slow)
     with store.lock("a", ttl=1.5, renew_every=0.2, call_timeout=0.5) as lease:
-        until(lambda: count(heard, What.RENEWED) >= 6 or lease.lost, 5, "it is renewed again and again")
+        until(lambda: count(heard, What.RENEWED) >= 6 or lease.lost, 30, "it is renewed again and again")
         assert not lease.lost
 
 
@@ -84,8 +84,8 @@ def test_a_callback_that_raises_keeps_nobody_else_from_being_told(
         lease.on_lost(broken)
         lease.on_lost(lambda lost: told.append(lost.name))
     memory.wipe()
-    until(lambda: len(told) == 3, 3, "all are told")
-    until(lambda: count(heard, What.LOST) == 3, 3, "each loss is an event")
+    until(lambda: len(told) == 3, 30, "all are told")
+    until(lambda: count(heard, What.LOST) == 3, 30, "each loss is an event")
     assert count(heard, What.OBSERVER_FAILED) == 3
 
 
@@ -163,7 +163,7 @@ def test_a_lock_got_in_the_moment_of_cancellation_is_given_back(
         monkeypatch.undo()
 
     asyncio.run(main())
-    until(lambda: is_free(memory, "a"), 3, "the lock is given back")
+    until(lambda: is_free(memory, "a"), 30, "the lock is given back")
 
 
 def test_a_lock_got_when_the_loop_is_closed_is_given_back(
@@ -183,7 +183,7 @@ def test_a_lock_got_when_the_loop_is_closed_is_given_back(
     task._log_destroy_pending = False  # type: ignore[attr-defined]
     del task
     gc.collect()
-    until(lambda: is_free(memory, "a"), 3, "the lock is given back")
+    until(lambda: is_free(memory, "a"), 30, "the lock is given back")
 
 
 def test_a_lock_that_is_given_back_was_never_held_at_least(store: Locks) -> None:
@@ -211,7 +211,7 @@ def test_a_cancelled_waiter_stops_waiting(store: Locks) -> None:
                 pytest.fail("it is held")
 
     asyncio.run(main())
-    until(lambda: waiters() == 0, 8, "its thread ends")
+    until(lambda: waiters() == 0, 30, "its thread ends")
 
 
 def test_loss_is_told_as_such_in_a_task_that_was_cancelled_before(store: Locks) -> None:
@@ -268,17 +268,17 @@ def test_a_lock_object_that_two_share_gives_neither_the_lease_of_the_other(store
 
         thread = threading.Thread(target=enter, daemon=True)
         thread.start()
-        thread.join(2)
+        thread.join(15)
         assert thread_error
-    waiting = store.lock("a", wait=5)
+    waiting = store.lock("a", wait=30)
     first = store.lock("a").acquire()
     thread = threading.Thread(target=waiting.__enter__, daemon=True)
     thread.start()
-    until(lambda: memory._waiters.get("a"), 2, "it waits")
+    until(lambda: memory._waiters.get("a"), 30, "it waits")
     with pytest.raises(RuntimeError, match="entered already"):  # it is being waited for
         waiting.__enter__()
     first.release()
-    thread.join(5)
+    thread.join(30)
     waiting.__exit__(None, None, None)
     with waiting:  # one after the other is no harm
         pass
@@ -374,7 +374,7 @@ def test_a_release_that_ends_with_any_exception_is_repeated(
     monkeypatch.setattr(memory, "release", interrupted)
     with pytest.raises(error):
         lease.release()
-    until(lambda: is_free(memory, "a"), 3, "the release is repeated")
+    until(lambda: is_free(memory, "a"), 30, "the release is repeated")
     assert not other.lost
 
 
@@ -430,7 +430,7 @@ def test_an_interruption_at_any_call_leaves_no_lock_behind(store: Locks, memory:
         points.append(interrupt.at)
         if interrupt.at == "Lock.__exit__":  # before its first line: no context manager can help that
             assert store.revoke("a")
-        until(lambda: not (record := memory.read("a")) or not record.is_held, 3, f"free after {interrupt.at}")
+        until(lambda: not (record := memory.read("a")) or not record.is_held, 30, f"free after {interrupt.at}")
     assert len(points) > 30
     assert not other.lost
 
@@ -523,7 +523,7 @@ def test_a_lease_that_was_seen_lost_does_not_stay_held(memory: MemoryStore, monk
         lease = store.lock("a", ttl=0.9).acquire()
         trusted_until = lease.trusted_until
         monkeypatch.setattr(memory, "renew", and_pause)
-        until(lambda: RUNTIME.monotonic() > trusted_until, 3, "trust runs out unless the renewal counts")
+        until(lambda: RUNTIME.monotonic() > trusted_until, 30, "trust runs out unless the renewal counts")
         was_lost = lease.lost
         RUNTIME.sleep(1.5)
         assert lease.lost == was_lost
@@ -542,7 +542,7 @@ def test_an_election_may_be_ended_from_its_own_on_lost(store: Locks, heard: list
         returned.append(act)
 
     election = store.election("planner", ttl=0.6, on_lost=on_lost)
-    until(lambda: election.is_leader, 3, "it leads")
+    until(lambda: election.is_leader, 30, "it leads")
     election.resign()
     assert returned == [act]
     assert count(heard, What.OBSERVER_FAILED) == 0
@@ -557,8 +557,8 @@ def test_a_callback_that_raises_anything_leaves_the_leadership_free(
         raise error("no")
 
     election = store.election("planner", ttl=0.6, on_elected=broken, on_lost=broken)
-    until(lambda: (record := memory.read("planner")) and not record.is_held, 3, "it makes room")
-    until(lambda: count(heard, What.ELECTED) >= 2, 5, "it stands again")
+    until(lambda: (record := memory.read("planner")) and not record.is_held, 30, "it makes room")
+    until(lambda: count(heard, What.ELECTED) >= 2, 30, "it stands again")
     election.stop()
 
 
@@ -571,9 +571,9 @@ def test_a_candidate_survives_whatever_a_watch_throws(
     monkeypatch.setattr(memory, "wait_change", broken)
     with store.lock("planner"):
         election = store.election("planner", ttl=0.6)
-        until(lambda: election.leader, 3, "it stands by")
+        until(lambda: election.leader, 30, "it stands by")
         RUNTIME.sleep(0.2)
-    until(lambda: election.is_leader, 5, "it leads")
+    until(lambda: election.is_leader, 30, "it leads")
 
 
 def test_a_refusal_that_says_free_now_is_asked_again_at_once(
@@ -587,7 +587,7 @@ def test_a_refusal_that_says_free_now_is_asked_again_at_once(
     monkeypatch.setattr(memory, "acquire", faster)
     asked_at = RUNTIME.monotonic()
     store.lock("a", wait=20).acquire()
-    assert RUNTIME.monotonic() - asked_at < 2
+    assert RUNTIME.monotonic() - asked_at < 10
 
 
 # -- what is owed, and what is over ------------------------------------------------------------------------------------
@@ -619,8 +619,8 @@ def test_a_grant_that_arrives_after_its_release_does_not_stay() -> None:
     with locks.lock("a lease that keeps the session alive", ttl=3):
         with pytest.raises(StoreUnavailable):
             locks.lock("late", ttl=3).acquire()
-        until(lambda: "late" in str(store.read("late")), 5, "the request arrives late")
-        until(lambda: not (record := store.read("late")) or not record.is_held, 5, "it is given back all the same")
+        until(lambda: "late" in str(store.read("late")), 30, "the request arrives late")
+        until(lambda: not (record := store.read("late")) or not record.is_held, 30, "it is given back all the same")
     locks.close()
 
 
@@ -657,15 +657,15 @@ def test_a_candidate_that_is_stopped_while_it_is_elected_does_not_lead() -> None
     def slowly(*args: Any, **wishes: Any) -> Any:
         outcome = acquire(*args, **wishes)
         asked.set()
-        may_answer.wait(5)
+        may_answer.wait(30)
         return outcome
 
     store.acquire = slowly  # type: ignore[method-assign]
     election = locks.election("planner", on_elected=lambda: calls.append("elected"))
-    assert asked.wait(5)
+    assert asked.wait(30)
     election.stop()
     may_answer.set()
-    until(lambda: not (record := store.read("planner")) or not record.is_held, 5, "it gives back what it got")
+    until(lambda: not (record := store.read("planner")) or not record.is_held, 30, "it gives back what it got")
     assert calls == []
     locks.close()
 
@@ -687,9 +687,9 @@ def test_on_lost_never_comes_before_on_elected(memory: MemoryStore) -> None:
     election = store.election(
         "planner", on_elected=lambda: calls.append("elected"), on_lost=lambda: calls.append("lost")
     )
-    until(lambda: election._lease, 5, "it is elected")
+    until(lambda: election._lease, 30, "it is elected")
     election.stop()
-    until(lambda: len(calls) == 2, 5, "both are called")
+    until(lambda: len(calls) == 2, 30, "both are called")
     assert calls == ["elected", "lost"]
     store.close()
 

@@ -26,7 +26,7 @@ def test_token_rises_from_store_to_store_and_back(urls: list[str]) -> None:
     for url in [*urls, *reversed(urls)]:
         with locks.connect(url) as store:
             # etcd tells its time in whole seconds: a move within one second may fall behind, a later one does not
-            last = wait.until(lambda: _token_above(store, last), 3, what=f"a higher token on {url.partition(':')[0]}")  # noqa: B023
+            last = wait.until(lambda: _token_above(store, last), what=f"a higher token on {url.partition(':')[0]}")  # noqa: B023
 
 
 def _token_above(store: locks.Locks, last: int) -> int | None:

@@ -28,7 +28,7 @@ class Exclusion(Stand):
 
     def test_held_lock_is_refused_and_says_by_whom(self, connect: Connect, name: str) -> None:
         one, other = connect(), connect()
-        with one.lock(name, ttl=self.ttl_s) as lease:
+        with one.lock(name, ttl=10 * self.ttl_s) as lease:
             assert other.try_lock(name, ttl=self.ttl_s) is None
             with pytest.raises(LockHeld) as refusal:
                 other.lock(name, ttl=self.ttl_s).acquire()

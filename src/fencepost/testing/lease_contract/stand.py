@@ -79,7 +79,7 @@ class Stand:
 
     def open(self, store: LeaseStore, holder: str = "somebody") -> Session:
         """Open a session that nobody renews."""
-        return store.open(holder, ttl_s=self.ttl_s, call_timeout_s=self.ttl_s / 3)
+        return store.open(holder, ttl_s=self.ttl_s, call_timeout_s=20.0)
 
     def take(self, store: LeaseStore, session: Session, name: str, **wishes: Any) -> Grant:
         """Acquire, expecting to get it."""

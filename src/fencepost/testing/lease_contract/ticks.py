@@ -19,7 +19,7 @@ class Ticks(Stand):
         due = "2026-01-01T00:00Z"
         with pytest.raises(ZeroDivisionError), one.lock(name, ttl=self.ttl_s, tick=due):
             _ = 1 // 0
-        with one.lock(name, ttl=self.ttl_s, tick=due) as lease:  # it failed, so it is still to be done
+        with one.lock(name, ttl=10 * self.ttl_s, tick=due) as lease:  # it failed, so it is still to be done
             with pytest.raises(LockHeld):
                 other.lock(name, ttl=self.ttl_s, tick=due).acquire()
             first = lease.token
