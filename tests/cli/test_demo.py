@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 from testbed.wait import until
-from tests.cli.command import FENCEPOST, children_of, ends_at
+from tests.cli.command import FENCEPOST, are_gone, children_of
 
 
 def descendants(pid: int) -> list[int]:
@@ -33,7 +33,7 @@ def test_ctrl_c_ends_it_cleanly_with_the_count_so_far(tmp_path: Path) -> None:
     finally:
         demo.kill()
         demo.wait()
-    ends_at(*left)
+    are_gone(*left)
     count = json.loads((tmp_path / "json").read_text())
     assert count["right"] is True
     assert count["together"]["due"] > 0
@@ -66,4 +66,4 @@ def test_killed_it_takes_its_nodes_along(tmp_path: Path) -> None:
         demo.kill()
         demo.wait()
     assert len(left) >= 6
-    ends_at(*left)
+    are_gone(*left)

@@ -13,7 +13,7 @@ import pytest
 
 from testbed.keeper import is_alive
 from testbed.wait import until
-from tests.cli.command import FENCEPOST, LONG_S, children_of, ends_at, fencepost
+from tests.cli.command import FENCEPOST, LONG_S, are_gone, children_of, fencepost
 from tests.cli.inside import call
 
 ROOT = Path(__file__).parents[2]
@@ -89,7 +89,7 @@ def test_sigterm_lets_what_runs_come_to_its_end(ledger: str, tmp_path: Path) -> 
         assert running.process.wait(LONG_S) == 0
         assert (tmp_path / "done").exists()
         assert running.state(run) == "succeeded"
-        ends_at(*workers)
+        are_gone(*workers)
         assert [each["state"] for each in call("nodes", "--all", "--json", ledger=ledger).json] == ["left"]
         assert running.log().rstrip().endswith("left")
 
@@ -101,7 +101,7 @@ def test_what_does_not_end_within_the_grace_is_stopped_and_may_be_done_by_anothe
         napper = int((tmp_path / "napping").read_text())
         running.process.send_signal(signal.SIGINT)
         assert running.process.wait(LONG_S) == 0
-        ends_at(napper)
+        are_gone(napper)
         assert not (tmp_path / "done").exists()
         assert running.state(run) in ("queued", "waiting")
 
@@ -120,7 +120,7 @@ def test_the_second_signal_ends_at_once(ledger: str, tmp_path: Path) -> None:
 
         until(ended, LONG_S, what="it has ended")
         assert running.process.returncode in (128 + signal.SIGTERM, -signal.SIGTERM)  # the latter if a third came
-        ends_at(napper)
+        are_gone(napper)
 
 
 def test_cancelled_it_is_really_stopped(ledger: str, tmp_path: Path) -> None:
@@ -129,7 +129,7 @@ def test_cancelled_it_is_really_stopped(ledger: str, tmp_path: Path) -> None:
         until((tmp_path / "napping").exists, LONG_S, what="it naps")
         napper = int((tmp_path / "napping").read_text())
         assert call("cancel", str(run), "--json", ledger=ledger).json["outcome"] == "requested"
-        ends_at(napper)
+        are_gone(napper)
         until(lambda: running.state(run) == "cancelled", LONG_S, what="it is cancelled")
         assert not (tmp_path / "done").exists()
 
@@ -164,7 +164,7 @@ def test_the_supervisor_killed_takes_its_workers_along(ledger: str, tmp_path: Pa
         napper = int((tmp_path / "napping").read_text())
         assert is_alive(napper)
         running.process.kill()
-        ends_at(napper)
+        are_gone(napper)
         assert "Traceback" not in running.log()
 
 
@@ -248,7 +248,7 @@ def test_what_cannot_start_says_why_in_a_sentence(here: Path) -> None:
         (["fine:app", "--queues", " , "], "queue"),
         (["fine:app", "--log-format", "xml"], "xml"),
         (["fine:app", "--workers", "0"], "--workers"),
-        ([], "FENCEPOST_APP"),
+        ([], "behind fencepost run, with FENCEPOST_APP"),
     ):
         done = fencepost("run", *words) if words in AS_A_PROCESS else call("run", *words)
         assert (done.returncode, len(done.stderr.splitlines())) == (2, 1), done.stderr

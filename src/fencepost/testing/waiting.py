@@ -28,19 +28,23 @@ def until(condition: Callable[[], T | None], deadline_s: float, what: str) -> T:
 
 
 class Measured:
-    """How long the body of a `with` took: all in all, and without what the machine was late by.
+    """How long the body of a `with` takes: all in all, and without what the machine was late by.
 
     A machine with too much to do lets a process stand still, for seconds at times. A thread beside the body sees that:
     it sleeps 10 ms again and again, and adds up by how much each sleep was too long. So `awake_s` may be held against
     a narrow limit, where a clock could not; what must take long at least is held against `whole_s`.
     """
 
-    whole_s = 0.0
-
     def __init__(self) -> None:
         self._late_s = self._began_at = self._seen_at = 0.0
+        self._ended_at: float | None = None
         self._is_over = threading.Event()
         self._beside = threading.Thread(target=self._watch, daemon=True)
+
+    @property
+    def whole_s(self) -> float:
+        """How long it took by the clock, up to now or to its end."""
+        return (time.monotonic() if self._ended_at is None else self._ended_at) - self._began_at
 
     @property
     def awake_s(self) -> float:
@@ -53,7 +57,7 @@ class Measured:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.whole_s = time.monotonic() - self._began_at
+        self._ended_at = time.monotonic()
         self._is_over.set()
         self._beside.join()
 
@@ -61,6 +65,6 @@ class Measured:
         is_over = False
         while not is_over:
             is_over = self._is_over.wait(_LOOK_EVERY_S)
-            now = self._began_at + self.whole_s if is_over else time.monotonic()
+            now = time.monotonic() if self._ended_at is None else self._ended_at
             self._late_s += max(0.0, now - self._seen_at - 2 * _LOOK_EVERY_S)
             self._seen_at = now
