@@ -132,7 +132,8 @@ def test_what_is_fenced_goes_on_when_the_ledger_is_back(scene: Scene, proxy: Pro
     scene.until_state("succeeded", 2, LONG_S)
     assert scene.outcomes(run_id) == ["succeeded"]
     assert scene.effects() == [(run_id, 1)]
-    assert scene.outcomes(other_id) == ["lost", "succeeded"]
+    *before, last = scene.outcomes(other_id)
+    assert (set(before), last) == ({"lost"}, "succeeded")
     told = {event.what: event for event in scene.events if event.run_id == run_id}
     if asks == "before trust ran out" and "run resumed" not in told:
         assert told.keys() == {"run suspended"}, "its try to begin met the ledger first, and the row said yes"
