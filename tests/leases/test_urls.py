@@ -34,7 +34,7 @@ def test_a_password_is_never_shown() -> None:
         ("redis://[::1", "cannot be read"),
         ("sqlite:///a#b.db", "write # as %23"),
         ("redis://u:pa#ss@h:1/0", "cannot be read"),
-        ("postgresql://u:p@SECRET/w@h:1/d", "^the store URL cannot be read"),
+        ("postgresql://u:p@SECRET/w@h:1/d", "^the URL cannot be read"),
     ],
 )
 def test_bad_urls_are_refused_in_one_sentence(text: str, says: str) -> None:

@@ -39,7 +39,8 @@ app = typer.Typer(
     name="fencepost",
     help=_SUMMARY,
     epilog="Every command has --help with an example; those that show something have --json. The ledger is --ledger "
-    "URL, $FENCEPOST_URL, url in fencepost.toml, or sqlite:///fencepost.db.",
+    "URL, $FENCEPOST_URL, url in fencepost.toml, or sqlite:///fencepost.db. Commands that need your code (run APP, "
+    "tune, bulk, dead) find it by --app, $FENCEPOST_APP, or app in fencepost.toml.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # its tracebacks may show what a variable holds, such as a URL with its password

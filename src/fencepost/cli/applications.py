@@ -64,14 +64,14 @@ class Reached(NamedTuple):
         raise ConfigurationError(f"run {row.id} is one of {row.job!r}, which is no bulk job here; {known}")
 
 
-def app_spec(given: str) -> str:
-    """Return which application is meant: the one given, or that of the settings."""
+def app_spec(given: str, *, how: str = "with --app") -> str:
+    """Return which application is meant: the one given, or that of the settings. `how` says how one is given."""
     from fencepost.config import read_settings  # noqa: PLC0415 - it loads the ledger
 
     named = given or read_settings({}).app
     if named is None:
         raise ConfigurationError(
-            "which application? This needs its code: name it as package.module:app, with --app, with FENCEPOST_APP, or "
+            f"which application? This needs its code: name it as package.module:app, {how}, with FENCEPOST_APP, or "
             "with app = in fencepost.toml"
         )
     return named

@@ -10,7 +10,7 @@ import typer
 from fencepost.cli.applications import AppSpec, Reached, made_with, reached
 from fencepost.cli.drawing import counted, draw_fields, draw_rows, print_json, say
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import By, Json, LedgerUrlOption, Reason, RunId, needed_reason, who
+from fencepost.cli.reaching import By, Json, LedgerUrlOption, NeededReason, RunId, needed_reason, who
 from fencepost.cli.run_rows import beginning
 from fencepost.errors import AlreadyRequested, ConfigurationError, NoSuchRun
 
@@ -26,8 +26,9 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="How far a bulk job is, partition by partition; do again what is complete, forget what cannot go on.",
-    epilog="Checkpoints are kept in the databases that jobs write to, so the application is named first. A run that "
-    "failed needs none of this: fencepost retry RUN goes on where it stopped.",
+    epilog="Checkpoints are kept in the databases that jobs write to, and only the code knows which these are: name it "
+    "with --app, $FENCEPOST_APP or app in fencepost.toml. A run that failed needs none of this: fencepost retry RUN "
+    "goes on where it stopped.",
     no_args_is_help=True,
 )
 
@@ -69,7 +70,7 @@ def show(run: RunId, *, spec: AppSpec = "", ledger: LedgerUrlOption = "", as_jso
 def again(
     run: RunId,
     *,
-    reason: Reason = "",
+    reason: NeededReason = "",
     by: By = "",
     spec: AppSpec = "",
     ledger: LedgerUrlOption = "",
@@ -110,7 +111,7 @@ def again(
 def forget(
     run: RunId,
     *,
-    reason: Reason = "",
+    reason: NeededReason = "",
     by: By = "",
     spec: AppSpec = "",
     ledger: LedgerUrlOption = "",

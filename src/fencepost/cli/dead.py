@@ -1,6 +1,6 @@
 """``fencepost dead``: items of bulk jobs that could not be processed, looked at, replayed and dropped.
 
-Letters are in the databases that jobs write to, and only the code knows which these are: so the application is named.
+Letters are in the databases that jobs write to, and only the code knows which these are: so the application is loaded.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fencepost.cli.acts import Again
 from fencepost.cli.applications import AppSpec, Reached, reached
 from fencepost.cli.drawing import at, counted, draw_fields, draw_rows, print_json, print_json_list, to_the_second
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import By, JobName, Json, LedgerUrlOption, Reason, needed_reason, who
+from fencepost.cli.reaching import By, JobName, Json, LedgerUrlOption, NeededReason, needed_reason, who
 from fencepost.cli.run_rows import beginning
 from fencepost.core.nearest import suggestion
 from fencepost.errors import ConfigurationError, NoSuchLetter
@@ -26,17 +26,16 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     help="Items of bulk jobs that failed: look at them, replay or drop them.",
-    epilog="Letters are kept in the databases that jobs write to, so the application is named first. Exit code 1: "
-    "there is no such letter; 2: bad input, or a database cannot be reached.",
+    epilog="Letters are kept in the databases that jobs write to, and only the code knows which these are: name it "
+    "with --app, $FENCEPOST_APP or app in fencepost.toml. Exit code 1: there is no such letter; 2: bad input, or a "
+    "database cannot be reached.",
     no_args_is_help=True,
 )
 
 _PAGE = 200
 _FOR_PEOPLE = 50
 _STATES = ("new", "replayed", "dropped")
-_Ids = Annotated[
-    list[int] | None, typer.Argument(metavar="[ID]…", help="The numbers of the letters.", show_default=False)
-]
+_Ids = Annotated[list[int] | None, typer.Argument(metavar="ID", help="The numbers of the letters.", show_default=False)]
 _All = Annotated[bool, typer.Option("--all", help="All that are new.")]
 _Step = Annotated[str, typer.Option(metavar="STEP", help="Only letters of this step.", show_default=False)]
 
@@ -61,7 +60,7 @@ class Found(NamedTuple):
 
 @app.command("list")
 def list_(
-    job: Annotated[str | None, typer.Argument(metavar="[JOB]", help="Only those of this job.")] = None,
+    job: Annotated[str | None, typer.Argument(metavar="JOB", help="Only those of this job.")] = None,
     *,
     state: Annotated[
         str, typer.Option(metavar="STATE", help="Only those that are new, replayed or dropped.", show_default=False)
@@ -144,7 +143,7 @@ def replay(
     *,
     every: _All = False,
     step: _Step = "",
-    reason: Reason = "",
+    reason: NeededReason = "",
     by: By = "",
     again: Again = False,
     spec: AppSpec = "",
@@ -189,7 +188,7 @@ def drop(
     *,
     every: _All = False,
     step: _Step = "",
-    reason: Reason = "",
+    reason: NeededReason = "",
     by: By = "",
     spec: AppSpec = "",
     ledger: LedgerUrlOption = "",

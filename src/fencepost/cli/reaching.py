@@ -31,6 +31,9 @@ By = Annotated[
     typer.Option("--by", metavar="WHO", help="Who asks, for the record. Default: the login name.", show_default=False),
 ]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.", show_default=False)]
+NeededReason = Annotated[  # asked for by `needed_reason`, in a sentence of ours
+    str, typer.Option("--reason", metavar="TEXT", help="Why, for the record. Has to be said.", show_default=False)
+]
 
 Tz = Annotated[
     str, typer.Option("--tz", metavar="ZONE", help="The zone of times written without one.", show_default=False)

@@ -37,7 +37,7 @@ def run(
     spec: Annotated[
         str,
         typer.Argument(
-            metavar="[APP]",
+            metavar="APP",
             help="The application, as package.module:app. Default: $FENCEPOST_APP, else app in fencepost.toml.",
             show_default=False,
         ),
@@ -90,7 +90,7 @@ def run(
         "generation": generation,
     }
     speech.configure_node(log_format=log_format, is_verbose=verbose)
-    spec = app_spec(spec)
+    spec = app_spec(spec, how="behind fencepost run")
     app = _loaded(spec, wishes)
     return Supervision(app, spec, threads=threads, log_format=log_format).run(grace_s)
 

@@ -38,7 +38,7 @@ def tune(
 ) -> int:
     """Read some pages through the job's own reader, and show the arithmetic of its chunks; nothing is written.
 
-    The memory of a job is items × bytes × copies × workers + overhead. Copies are what is in memory at once in one
+    The memory of a job is workers × (items × bytes × copies + overhead). Copies are what is in memory at once in one
     worker: the page that is written, what was made of it, the page on its way, and those that were read ahead.
 
     Example: fencepost tune settle

@@ -2,7 +2,7 @@
 
 ::
 
-    memory = items × bytes per item × copies × workers + overhead
+    memory = workers × (items × bytes per item × copies + overhead)
 
 Copies are what is in memory at once in one worker: the chunk that is being written, what was made of it, and the pages
 that were read ahead. Solved for items, with the limits on bytes and time of one chunk beside it, the smallest wins.

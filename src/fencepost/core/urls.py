@@ -36,16 +36,16 @@ class StoreUrl:
     def parse(text: str) -> StoreUrl:
         """Take a URL apart; `InvalidUrl` says which part is wrong without repeating a password."""
         if "://" not in text:
-            raise InvalidUrl("a store URL looks like scheme://host:port/…, for example sqlite:///locks.db")
+            raise InvalidUrl("a URL looks like scheme://host:port/…, for example sqlite:///app.db")
         try:
             parts = urlsplit(text)
             options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
         except ValueError:  # its text would repeat what may be part of a password
-            raise InvalidUrl(f"the store URL cannot be read; {_ENCODE}") from None
+            raise InvalidUrl(f"the URL cannot be read; {_ENCODE}") from None
         if "#" in text and "@" not in parts.fragment:
-            raise InvalidUrl("a store URL has no part behind #; write # as %23")
+            raise InvalidUrl("a URL has no part behind #; write # as %23")
         if "@" in parts.netloc and "@" in parts.path:  # the "host" is the middle of a password
-            raise InvalidUrl(f"the store URL cannot be read; {_ENCODE}")
+            raise InvalidUrl(f"the URL cannot be read; {_ENCODE}")
         account, _, places = parts.netloc.rpartition("@")
         user, _, password = account.partition(":")
         return StoreUrl(
@@ -91,7 +91,7 @@ def _hosts(places: str, *, what_follows: str) -> tuple[tuple[str, int | None], .
         if "@" not in what_follows:
             raise
         # What looks like a port is the beginning of a password that has a / ? or # in it: not to be repeated.
-        raise InvalidUrl(f"the store URL cannot be read; {_ENCODE}") from None
+        raise InvalidUrl(f"the URL cannot be read; {_ENCODE}") from None
 
 
 def _host_and_port(place: str) -> tuple[str, int | None]:
