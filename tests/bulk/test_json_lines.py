@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from fencepost.bulk import json_lines
-from fencepost.bulk.reader import WHOLE, Surroundings
+from fencepost.bulk.reader import WHOLE, Surroundings, Unread
 from fencepost.errors import BrokenInput, InvalidBulk
 from tests.bulk.feeds import (
     RUNTIME,
@@ -22,6 +22,7 @@ from tests.bulk.feeds import (
     check_resuming,
     check_slices,
     items,
+    pages,
     positions,
     surroundings,
     until_broken,
@@ -84,11 +85,8 @@ def test_an_object_is_a_dict_and_is_named_by_its_line(tmp_path: Path) -> None:
     ("end", "says"),
     [
         (b'{"id": 4, "na', 'line 4 (byte 30): the file ends in the middle of a record: \'{"id": 4'),
-        (b'{"id": 4, "na\n{"id": 5}\n', "line 4 (byte 30): this line is no JSON: "),
-        (b'{"id": 4} {"id": 5}\n', "line 4 (byte 30): this line is no JSON: Extra data"),
-        (b'{"id": "\xff"}\n', "line 4 (byte 38): this is no utf-8"),
-        (b"[" * 100_000 + b"\n", "line 4 (byte 30): this line is no JSON"),
-        (b"9" * 5000 + b"\n", "line 4 (byte 30): this line is no JSON"),
+        (b'{"id": "\xff"}', "line 4 (byte 38): this is no utf-8"),
+        (b'{"id": "\xe6\xbc', "line 4 (byte 38): the file ends in the middle of a record, even of a character"),
     ],
 )
 def test_what_comes_before_a_broken_line_is_delivered_and_then_it_is_told_where(
@@ -101,6 +99,56 @@ def test_what_comes_before_a_broken_line_is_delivered_and_then_it_is_told_where(
         assert read == [{"id": 1}, {"id": 2}, {"id": 3}]
         assert f"orders.jsonl, {says}" in str(told)
         assert "restart the run" in str(told)
+
+
+@pytest.mark.parametrize(
+    ("bad", "says"),
+    [
+        (b'{"id": 4, "na\n', "this line is no JSON: "),
+        (b'{"id": 4} {"id": 5}\r\n', "this line is no JSON: Extra data"),
+        (b'{"id": "\xff"}\n', "this is no utf-8: invalid start byte b'\\xff\"}\\n' at byte 38"),
+        (b"[" * 100_000 + b"\n", "this line is no JSON"),
+        (b"9" * 5000 + b"\n", "this line is no JSON"),
+    ],
+)
+@pytest.mark.parametrize("name", ["orders.jsonl", "orders.jsonl.gz"])
+def test_a_line_that_is_no_json_stands_among_the_others_with_its_place_and_text(
+    tmp_path: Path, name: str, bad: bytes, says: str
+) -> None:
+    raw = b"".join(b'{"id": %d}\n' % number for number in (1, 2, 3)) + bad + b'{"id": 5}\n' + bad + b'{"id": 6}\n'
+    (tmp_path / name).write_bytes(gzip.compress(raw) if name.endswith("gz") else raw)
+    reader = json_lines(tmp_path / name)
+    for size in (1, 2, 4, 100):
+        read = list(pages(reader, [size]))
+        found = [item for page in read for item in page.items]
+        assert [item.place if isinstance(item, Unread) else item["id"] for item in found] == [
+            *(1, 2, 3, f"{name} line 4", 5, f"{name} line 6", 6)
+        ]
+        assert f"{name}, line 4 (byte 30): {says}" in found[3].why
+        assert found[3].raw in (bad, bad[: 64 * 1024].decode(errors="replace"))
+        for page in read:
+            assert page.unread == {at: item for at, item in enumerate(page.items) if isinstance(item, Unread)}
+    check_resuming(reader, items(reader), [2, 1])
+
+
+def test_a_bad_line_is_in_one_slice_and_named_by_its_byte_where_lines_are_not_counted(tmp_path: Path) -> None:
+    file = orders(tmp_path, 40)
+    file.write_bytes(file.read_bytes() + b"nonsense\n" + b'{"id": 41}\n')
+    reader = json_lines(file)
+    found = [
+        [item for item in items(reader, part=part) if isinstance(item, Unread)]
+        for part in reader.slices(3, surroundings())
+    ]
+    assert [len(each) for each in found] == [0, 0, 1]
+    assert found[2][0].place == f"orders.jsonl byte {file.read_bytes().index(b'nonsense')}"
+    check_slices(reader, items(reader), 1)
+
+
+def test_what_was_put_aside_is_read_by_a_reader_that_was_mended_and_else_is_still_broken() -> None:
+    assert json_lines("a.jsonl", encoding="latin-1").reread(b'{"name": "f\xfcr"}\n', None) == {"name": "für"}
+    for raw in (b'{"name": "f\xfcr"}\n', '{"name": \n'):
+        with pytest.raises(BrokenInput, match=r"no utf-8|no JSON"):
+            json_lines("a.jsonl").reread(raw, None)
 
 
 def test_a_line_without_an_end_is_not_read_into_memory_without_end(

@@ -23,10 +23,10 @@ from fencepost.bulk.checkpoint import Checkpoint, CheckpointMoved, Counts, Kept,
 from fencepost.bulk.failures import MENDED_BY_TIME, Verdict, verdict_of
 from fencepost.bulk.letters import Letter, letter_of, put_aside
 from fencepost.bulk.patience import TRIES, pause, pause_before
-from fencepost.bulk.reader import Page
+from fencepost.bulk.reader import Page, Unread
 from fencepost.core.verdicts import Retry, Skip
 from fencepost.engine.transactions import RunTransaction
-from fencepost.errors import LeaseLost, TooManySkipped
+from fencepost.errors import BrokenInput, LeaseLost, TooManySkipped
 
 if TYPE_CHECKING:
     from fencepost.bulk.definition import Step
@@ -197,10 +197,12 @@ class Lander:
     def put_aside(self, done: Processed, index: int, error: BaseException, tries: int = 1) -> None:
         """Put an item of a page aside: it lands as a dead letter, if the skip limit allows it."""
         item = done.page.items[index]
-        label = self._label(item)
+        if isinstance(item, Unread):  # whatever else befell it: as it is, nothing can be made of it
+            error = BrokenInput(item.why)
         done.results[index] = OMITTED
+        tries = max(tries, self._run.attempt)
         done.letters[index] = letter_of(
-            item, label, error, step=self._step.name, instance=self._instance, tries=max(tries, self._run.attempt)
+            item, self._label(item), error, step=self._step.name, instance=self._instance, tries=tries
         )
 
     def _first_beyond_limit(self, done: Processed, first: int, end: int) -> int | None:
@@ -220,5 +222,7 @@ class Lander:
         )
 
     def _label(self, item: Any) -> str:
+        if isinstance(item, Unread):
+            return item.place
         reader = self._step.read
         return reader.label(item) if reader is not None else repr(item)[:100]

@@ -1,6 +1,7 @@
 """Dead letters: items that could not be processed, put aside in the transaction of the chunk they were part of.
 
-A letter has the item itself as JSON, why it failed and how often it was tried. It is `new` until somebody has it
+A letter has the item itself as JSON, why it failed and how often it was tried; the letter of a record that could not be
+understood has what stands in the input, which the reader reads once more in a replay. It is `new` until somebody has it
 replayed or drops it; from one state to the next it goes by compare-and-set, so that of two who would do so one does.
 
 Their ids are counted in each database by itself: a letter is named by its database and its id.
@@ -17,6 +18,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from fencepost.bulk.reader import Unread
 from fencepost.core.identity import fitted
 from fencepost.core.positions import packed, unpacked
 from fencepost.core.report import code_of
@@ -70,12 +72,23 @@ class StoredLetter(NamedTuple):
     def shown(self) -> str:
         """The item for people: as JSON, or as its description."""
         envelope = self._envelope
-        return json.dumps(envelope["item"], ensure_ascii=False) if "item" in envelope else str(envelope.get("shown"))
+        for name in ("item", "raw"):
+            if name in envelope:
+                return json.dumps(envelope[name], ensure_ascii=False)
+        return str(envelope.get("shown"))
 
     @property
     def can_be_replayed(self) -> bool:
-        """Whether the item itself is kept."""
-        return "item" in self._envelope
+        """Whether the item itself is kept, or the text that it was to be read from."""
+        return not self._envelope.keys().isdisjoint(("item", "raw"))
+
+    @property
+    def unread(self) -> Unread | None:
+        """What stands in the input, if it could not be understood there; then there is no item yet."""
+        envelope = self._envelope
+        if "raw" not in envelope:
+            return None
+        return Unread(unpacked(envelope["raw"]), self.error, self.item_key, envelope.get("context"))
 
     def item(self) -> Any:
         """Return the item as the step's `process` gets it; `InvalidBulk` says why there is none.
@@ -115,12 +128,19 @@ def letter_of(item: Any, label: str, error: BaseException, *, step: str, instanc
     """Write a letter; an item that has no JSON form is described instead, and cannot be replayed."""
     envelope = {"step": step, "instance": instance}
     try:
-        text = json.dumps({**envelope, "item": packed(item), **_kind(item)})
+        text = json.dumps({**envelope, **_content(item)})
     except (TypeError, ValueError, RecursionError):
         text = ""
     if not text or len(text) > _LONGEST_PAYLOAD:
-        text = json.dumps({**envelope, "shown": beginning(repr(item), _LONGEST_PAYLOAD // 2)})
+        shown = repr(item.raw if isinstance(item, Unread) else item)
+        text = json.dumps({**envelope, "shown": beginning(shown, _LONGEST_PAYLOAD // 2)})
     return Letter(fitted(label or "?"), text, code_of(error), _told(error), tries)
+
+
+def _content(item: Any) -> dict[str, Any]:
+    if isinstance(item, Unread):
+        return {"raw": packed(item.raw), "context": item.context}
+    return {"item": packed(item), **_kind(item)}
 
 
 def _kind(item: Any) -> dict[str, Any]:

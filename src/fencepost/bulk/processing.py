@@ -1,7 +1,8 @@
 """What is done with each item before it is written: in the process of the run, outside of any transaction.
 
 One item that fails does not stop the others: it is tried again if its code asks for that, and else put aside. Order is
-kept. A coroutine processes several items at once, as many as `concurrency` allows.
+kept. A coroutine processes several items at once, as many as `concurrency` allows. What the reader could not understand
+is put aside without being processed.
 """
 
 from __future__ import annotations
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.bulk.failures import Verdict, verdict_of
 from fencepost.bulk.landing import OMITTED, Lander, Processed
-from fencepost.bulk.reader import Page
+from fencepost.bulk.reader import Page, Unread
 from fencepost.core.verdicts import Retry, Skip
+from fencepost.errors import BrokenInput
 
 if TYPE_CHECKING:
     import asyncio
@@ -36,7 +38,9 @@ class Processor:
         """Process all items of a page."""
         process = self._step.process
         if process is None:
-            return Processed(page, list(page.items), {})
+            return self._unprocessed(page)
+        if page.unread:
+            process = _of_those_that_were_read(process, is_async=self._step.is_async)
         if self._step.is_async:
             return self._process_async(page, process)
         done = Processed(page, [], {})
@@ -55,9 +59,19 @@ class Processor:
         if self._runner is not None:
             self._runner.close()
 
+    def _unprocessed(self, page: Page) -> Processed:
+        done = Processed(page, list(page.items), {})
+        for index, unread in page.unread.items():
+            self._lander.put_aside(done, index, BrokenInput(unread.why))
+        return done
+
     def _settle(self, done: Processed, error: Exception, again: Callable[[Any], Any]) -> None:
         """Come to terms with the item that failed: the one after the results there are."""
         index = len(done.results)
+        if index in done.page.unread:
+            done.results.append(OMITTED)
+            self._lander.put_aside(done, index, error)
+            return
         item = done.page.items[index]
         tries = 1
         while (verdict := verdict_of(error)) in _WORTH_ANOTHER_TRY and tries <= self._step.options.retry_limit:
@@ -105,6 +119,20 @@ class Processor:
         if self._runner is None:
             self._runner = asyncio.Runner()
         return self._runner.run(coroutine)
+
+
+def _of_those_that_were_read(process: Callable[[Any], Any], *, is_async: bool) -> Callable[[Any], Any]:
+    """Return what processes items, and fails at those that could not be understood."""
+
+    def one(item: Any) -> Any:
+        if type(item) is Unread:
+            raise BrokenInput(item.why)
+        return process(item)
+
+    async def one_awaited(item: Any) -> Any:
+        return await one(item)
+
+    return one_awaited if is_async else one
 
 
 def _given_up(error: Exception, tries: int) -> Exception:

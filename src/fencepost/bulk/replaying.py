@@ -2,7 +2,8 @@
 
 **Promises.** Each letter is written in a fenced transaction that also marks it as replayed, by compare-and-set: two
 replays at once, or one that was lost and begun again, write it once. A letter that fails again stays as it is, with its
-new error and one attempt more. One that no longer has its item is left alone.
+new error and one attempt more. One that no longer has its item is left alone. What could not be understood when it was
+read is read once more, by the step's reader as it is now, and fails again unless that can make an item of it.
 
 **Order.** By their ids; but letters of items that have ended their worker come last, for they may do so again.
 
@@ -20,10 +21,11 @@ from fencepost.bulk.failures import MENDED_BY_TIME, Verdict, verdict_of
 from fencepost.bulk.letters import NEW, REPLAYED, StoredLetter, Wanted, fail_again, letters, letters_by_id, settle
 from fencepost.bulk.partition import WorkerLost
 from fencepost.bulk.patience import TRIES, pause, pause_before, steadily
+from fencepost.bulk.reader import Unread
 from fencepost.bulk.watching import EVERY_S
 from fencepost.core.report import code_of
 from fencepost.core.verdicts import Retry, Skip
-from fencepost.errors import InvalidBulk
+from fencepost.errors import BrokenInput, InvalidBulk
 
 if TYPE_CHECKING:
     from fencepost.bulk.definition import Bulk, Step
@@ -111,7 +113,10 @@ class Replay:
 
     def _replayed(self, letter: StoredLetter, target: Any) -> Fate:
         try:
-            step, item = self._bulk(letter.run_id).step(letter.step), letter.item()
+            step = self._bulk(letter.run_id).step(letter.step)
+            item = letter.item() if letter.unread is None else _reread(letter.unread, step, letter)
+        except BrokenInput as error:
+            return self._failed_again(letter, error, target)
         except (InvalidBulk, TypeError, ValueError) as error:
             self._run.log.warning("dead letter %d is left alone: %s", letter.id, error)
             return Fate.REFUSED
@@ -122,7 +127,10 @@ class Replay:
             if verdict_of(error) is not Verdict.ITEM:
                 raise
             again = error
-        steadily(self._run, lambda tx: fail_again(tx, self._writer, letter.id, again), target)
+        return self._failed_again(letter, again, target)
+
+    def _failed_again(self, letter: StoredLetter, error: Exception, target: Any) -> Fate:
+        steadily(self._run, lambda tx: fail_again(tx, self._writer, letter.id, error), target)
         return Fate.FAILED
 
     def _bulk(self, run_id: int | None) -> Bulk:
@@ -184,3 +192,21 @@ class Replay:
             raise Skip(f"still failing after {tries} tries: {error}") from error
         backoff_s = step.options.backoff.delay_s(tries, self._run.context.runtime.random())
         pause(self._run, backoff_s if error.after_s is None else error.after_s)
+
+
+def _reread(unread: Unread, step: Step, letter: StoredLetter) -> Any:
+    """Have a record read once more that could not be understood."""
+    reread = getattr(step.read, "reread", None)
+    if reread is None:
+        raise InvalidBulk(
+            f"dead letter {letter.id} ({letter.item_key}) cannot be replayed: it is a record that could not be "
+            f"understood, and {step.read!r} cannot read a record by itself. Mend the input and have it read again "
+            "(fencepost bulk again RUN), or drop it"
+        )
+    try:
+        return reread(unread.raw, unread.context)
+    except BrokenInput as error:
+        raise BrokenInput(
+            f"{unread.place} still cannot be read: {error}. Mend the options of the reader and replay it, or mend the "
+            "record in the input and have it read by another run; then drop this letter"
+        ) from None

@@ -8,9 +8,11 @@
 An item is a tuple with the names of the header: ``row.id``, ``row.amount``; a column whose name is no Python name has
 only its number. Values are the texts that stand in the file: what they mean is said in `process`.
 
-**Promises.** A position is a number of bytes at the end of a record, also where fields contain line ends. A row with
-more or fewer fields than there are columns, a quote that is never closed, and a text that is not in the encoding are
-`BrokenInput`, with their line. Empty lines are passed over.
+**Promises.** A position is a number of bytes at the end of a record, also where fields contain line ends. Empty lines
+are passed over. A row with more or fewer fields than there are columns is `Unread`: put aside with its line and text,
+if the skip limit allows it. So is one that is not in the encoding, or breaks the rules of quotes, if beyond doubt it
+ends with its line: its quotes come in pairs, none is left open, and it has no escapes. All else is `BrokenInput`: a
+quote that is never closed, a file that ends in the middle of a record, a first row from which no columns can be told.
 
 **Not promised.** That a file cut off in the middle of its last field is noticed, if that leaves as many fields as a row
 has: a last line needs no end. One CSV file is not divided into partitions: whether a line end is that of a record, or
@@ -20,6 +22,7 @@ stands within quotes, is known only to who has read all before it.
 from __future__ import annotations
 
 import csv
+import io
 from collections import namedtuple
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing
@@ -27,12 +30,13 @@ from functools import lru_cache, partial
 from operator import itemgetter
 from typing import Any
 
-from fencepost.bulk.reader import WHOLE, Position, Surroundings
+from fencepost.bulk.reader import WHOLE, Position, Surroundings, Unread
 from fencepost.bulk.readers.files import FileReader, Given, Span
 from fencepost.bulk.readers.lines import (
     LineCursor,
     Lines,
     counting,
+    decoded,
     line_encoding,
 )
 from fencepost.core.nearest import suggestion
@@ -97,7 +101,21 @@ class CsvFile(FileReader):
         except BaseException:
             lines.close()
             raise
-        return LineCursor(lines, self._records(lines, make, len(names)))
+        return LineCursor(lines, self._records(lines, make, names))
+
+    def reread(self, raw: str | bytes, context: Any) -> Any:
+        """Read once more what was put aside, of a file with these columns; `BrokenInput` if it still makes no row."""
+        names = self.columns if self.columns is not None and not self.has_header else tuple(context)
+        lines = io.StringIO(decoded(raw, self.encoding), newline="\n")
+        try:
+            rows = [fields for fields in csv.reader(lines, **self._dialect) if fields]
+        except csv.Error as error:
+            raise BrokenInput(_told(str(error))) from None
+        if len(rows) != 1:
+            raise BrokenInput(f"this makes {len(rows)} rows")
+        if len(rows[0]) != len(names):
+            raise BrokenInput(_odd(rows[0], len(names)))
+        return self._making("the file", names)(rows[0])
 
     def check(self, surroundings: Surroundings) -> None:
         """Open the first file, and see that the others have the same columns, unless some are chosen by name."""
@@ -129,20 +147,47 @@ class CsvFile(FileReader):
     def _rows(self, lines: Lines) -> Iterator[list[str]]:
         return csv.reader(lines.texts(), **self._dialect)
 
-    def _records(self, lines: Lines, make: Callable[[list[str]], Any], width: int) -> Iterator[Any]:
-        label = lines.label()
+    def _records(self, lines: Lines, make: Callable[[list[str]], Any], names: tuple[str, ...]) -> Iterator[Any]:
+        label, width = lines.label(), len(names)
         begun, offset = lines.line + 1, lines.offset
-        try:
-            for fields in self._rows(lines):
-                if fields:  # and no empty line
-                    if len(fields) != width:
-                        raise lines.broken(_odd(fields, width, lines), line=begun, offset=offset)
-                    row = make(fields)
-                    row._place = (label, begun)
-                    yield row
-                begun, offset = lines.line + 1, lines.offset
-        except csv.Error as error:
-            raise lines.broken(_told(str(error)), line=begun, offset=offset) from None
+        while True:
+            try:
+                for fields in self._rows(lines):
+                    if fields:  # and no empty line
+                        if len(fields) != width:
+                            yield _misread(fields, lines, names, (begun, offset))
+                        else:
+                            row = make(fields)
+                            row._place = (label, begun)
+                            yield row
+                    begun, offset = lines.line + 1, lines.offset
+            except (csv.Error, BrokenInput) as error:
+                against_rules = self._passed_over(error, lines, names, (begun, offset))
+            else:
+                return
+            yield against_rules
+            begun, offset = lines.line + 1, lines.offset
+
+    def _passed_over(
+        self, error: csv.Error | BrokenInput, lines: Lines, names: tuple[str, ...], begun: tuple[int, int]
+    ) -> Unread:
+        """Go on behind a row in which something cannot be read, if it is known where it ends."""
+        what, (line, offset) = lines.passed_over(error) if isinstance(error, BrokenInput) else _told(str(error)), begun
+        if not self._has_ended(lines, offset):
+            raise lines.broken(what, line=line, offset=offset) from None
+        return lines.unread(what, line=line, offset=offset, context=names)
+
+    def _has_ended(self, lines: Lines, offset: int) -> bool:
+        """Whether a row that is against the rules, and begins there, has ended with this line beyond doubt."""
+        text = lines.raw(offset).decode(self.encoding, "replace").replace("\r", " ")
+        quote, escape = self._dialect["quotechar"], self._dialect["escapechar"]
+        if lines.is_cut or (quote and text.count(quote) % 2) or (escape and escape in text):
+            return False
+        try:  # an empty line behind it is one, unless a quote is open
+            *_, behind = csv.reader([*io.StringIO(text, newline="\n"), ""], **{**self._dialect, "strict": False})
+        except csv.Error:
+            return False
+        return not behind
 
     def _first(self, lines: Lines) -> list[str]:
         """Return the first row that is not empty."""
@@ -228,8 +273,13 @@ def _told(error: str) -> str:
     return error
 
 
-def _odd(fields: list[str], width: int, lines: Lines) -> str:
+def _misread(fields: list[str], lines: Lines, names: tuple[str, ...], begun: tuple[int, int]) -> Unread:
+    what, (line, offset) = _odd(fields, len(names)), begun
+    if len(fields) < len(names) and lines.is_cut:
+        raise lines.broken(f"the file ends in the middle of a record: {what}", line=line, offset=offset)
+    return lines.unread(what, line=line, offset=offset, context=names)
+
+
+def _odd(fields: list[str], width: int) -> str:
     what = f"the row has {len(fields)} fields, and there are {width} columns"
-    if len(fields) < width and lines.is_cut:
-        return f"the file ends in the middle of a record: {what}"
-    return f"{what}; is something not quoted that contains the delimiter?"
+    return f"{what}; is something not quoted that contains the delimiter?" if len(fields) > width else what

@@ -12,7 +12,7 @@ Several files are read one after the other, in the order of their names.
 **Promises.** A position says in which file it is, how far, and what the reader saw there. A file that was cut short or
 rewritten since is refused, not read on from the middle of something else; one that has only changed behind the
 position, because it was mended or has grown, is read on. What comes before a record that cannot be read is delivered
-first, so that it lands.
+first, so that it lands. A record of text that cannot be understood, but whose end is known, is put aside as `Unread`.
 
 **Not promised.** That a file which is there is complete: whoever writes it gives it its name when it is (`mv`).
 """
@@ -25,11 +25,11 @@ import os
 import string
 from bisect import bisect_right
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any, NamedTuple, Protocol
 
-from fencepost.bulk.reader import WHOLE, Page, Position, Slice, Surroundings
+from fencepost.bulk.reader import WHOLE, Page, Position, Slice, Surroundings, Unread
 from fencepost.core.identity import fingerprint
 from fencepost.core.nearest import suggestion
 from fencepost.core.positions import unpacked
@@ -68,6 +68,7 @@ class Batch:
     items: list[Any]
     position_after: Callable[[int], Position]
     is_end: bool
+    unread: Mapping[int, Unread] = field(default_factory=dict)
 
 
 class Cursor(Protocol):
@@ -250,14 +251,17 @@ def progress(position: Position) -> tuple[int, int]:
 
 def _page(batches: Sequence[Batch], *, is_last: bool) -> Page:
     if len(batches) == 1:
-        return Page(batches[0].items, batches[0].position_after, is_last)
+        return Page(batches[0].items, batches[0].position_after, is_last, unread=batches[0].unread)
     starts = list(accumulate((len(batch.items) for batch in batches), initial=0))
 
     def position_after(index: int) -> Position:
         place = bisect_right(starts, index) - 1
         return batches[place].position_after(index - starts[place])
 
-    return Page([item for batch in batches for item in batch.items], position_after, is_last)
+    unread = {
+        start + at: each for start, batch in zip(starts, batches, strict=False) for at, each in batch.unread.items()
+    }
+    return Page([item for batch in batches for item in batch.items], position_after, is_last, unread=unread)
 
 
 def distributed(pieces: Iterable[Span], count: int) -> list[list[Span]]:

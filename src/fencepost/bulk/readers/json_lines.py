@@ -8,8 +8,9 @@
 An item is what `json.loads` makes of a line; an object is a dict. Empty lines are passed over.
 
 **Promises.** A position is a number of bytes at the end of a line. A file is divided into partitions at ends of lines.
-A line that is no JSON, because the file was cut off or otherwise, is `BrokenInput`, with its line, or with its byte
-where a partition begins in the middle of a file and nobody has counted the lines.
+A line that is no JSON, or not in the encoding, is `Unread`: put aside with its text, if the skip limit allows it, and
+named by its line, or by its byte where a partition begins in the middle of a file and nobody has counted the lines. A
+file that ends in the middle of a record is `BrokenInput`.
 
 **Not promised.** That a number cut off in the middle is noticed at the end of a file: what is left of it is a number.
 Objects and lists that were cut off are.
@@ -22,17 +23,19 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from fencepost.bulk.reader import Position
+from fencepost.bulk.reader import Position, Unread
 from fencepost.bulk.readers.files import FileReader, Given, Span
 from fencepost.bulk.readers.lines import (
     LineCursor,
     Lines,
     counting,
+    decoded,
     is_packed,
     line_encoding,
     line_ends,
 )
 from fencepost.core.texts import beginning
+from fencepost.errors import BrokenInput
 
 _SHOWN = 60
 
@@ -73,6 +76,13 @@ class JsonLines(FileReader):
             raise
         return LineCursor(lines, _records(lines))
 
+    def reread(self, raw: str | bytes, context: Any) -> Any:
+        """Read once more what was put aside; `BrokenInput` if it still cannot be understood."""
+        try:
+            return json.loads(decoded(raw, self.encoding))
+        except (ValueError, RecursionError) as error:
+            raise BrokenInput(_no_json(error)) from None
+
     def divided(self, span: Span, count: int) -> list[Span]:
         """Divide a file at ends of lines."""
         if is_packed(span.file) or count < 2:
@@ -93,20 +103,33 @@ class JsonLines(FileReader):
 
 def _records(lines: Lines) -> Iterator[Any]:
     label, counts_lines, offset = lines.label(), lines.counts_lines, lines.offset
-    for text in lines.texts():
-        if not text.isspace():
-            try:
-                item = json.loads(text)
-            except (ValueError, RecursionError) as error:
-                raise lines.broken(_told(text, lines, error), line=lines.line, offset=offset) from None
-            if type(item) is dict:
-                item = Entry(item)
-                item._place = (label, lines.line if counts_lines else offset)
-            yield item
+    while True:
+        try:
+            for text in lines.texts():
+                if not text.isspace():
+                    try:
+                        item = json.loads(text)
+                    except (ValueError, RecursionError) as error:
+                        item = _misread(text, lines, error, offset)
+                    if type(item) is dict:
+                        item = Entry(item)
+                        item._place = (label, lines.line if counts_lines else offset)
+                    yield item
+                offset = lines.offset
+        except BrokenInput as trouble:
+            what = lines.passed_over(trouble)
+        else:
+            return
+        yield lines.unread(what, line=lines.line, offset=offset)
         offset = lines.offset
 
 
-def _told(text: str, lines: Lines, error: Exception) -> str:
+def _misread(text: str, lines: Lines, error: Exception, offset: int) -> Unread:
     if lines.is_cut:
-        return f"the file ends in the middle of a record: {beginning(text, _SHOWN)!r}"
+        what = f"the file ends in the middle of a record: {beginning(text, _SHOWN)!r}"
+        raise lines.broken(what, line=lines.line, offset=offset) from None
+    return lines.unread(_no_json(error), line=lines.line, offset=offset)
+
+
+def _no_json(error: Exception) -> str:
     return f"this line is no JSON: {error}"

@@ -7,6 +7,10 @@ means to unpack it from its beginning, and it cannot be divided.
 **What a position holds.** ``{"file": "in/orders.csv", "offset": 8192, "line": 97, "last": 84, "seen": 2774301}``: the
 bytes and lines before it, and a checksum of the file's first bytes and of the line before it, which has `last` bytes.
 All of that lies before the position: the file may be mended behind it, and it may grow.
+
+**What is put aside.** A line that is not in the encoding ends where every line ends, so one can go on behind it: who
+reads records by lines makes an `Unread` of it, with its bytes; of a line that was decoded, with its text. What cannot
+be gone on from is `BrokenInput`: a last line without an end that is not understood, and a stream that does not unpack.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
-from fencepost.bulk.reader import Position
+from fencepost.bulk.reader import Position, Unread
 from fencepost.bulk.readers.files import Batch, Span, broken, changed, missing
 from fencepost.errors import BrokenInput, InvalidBulk
 
@@ -31,6 +35,7 @@ UNPACKABLE = (EOFError, gzip.BadGzipFile, zlib.error)  # what a compressed file 
 _HEAD = 512  # bytes at the beginning that a position vouches for
 _BUFFER = 256 * 1024
 _SAMPLE_RECORDS, _SAMPLE_BYTES = 500, 64 * 1024
+_KEPT = 64 * 1024  # of a record that is put aside: more than a dead letter holds, so no part of one is taken for all
 
 
 def line_encoding(encoding: str) -> str:
@@ -67,6 +72,8 @@ class Lines:
         self.offset = self.line = self.last = 0
         self.counts_lines = True  # not in the middle of a file, where nobody has counted them
         self.is_cut = False  # the line that was given last has no end
+        self.has_unread = False  # since that was last asked
+        self._undecoded: tuple[bytes, str] | None = None  # a line that follows, and what is wrong with it
         self._head = self.seen = 0
         self._upto: int | None = None
         self._opened = _opened(span.file)
@@ -115,6 +122,35 @@ class Lines:
             self.line += 1
             self.seen = crc32(raw, head)
             yield text
+
+    def passed_over(self, trouble: BrokenInput) -> str:
+        """Go on behind a line that is not in the encoding, and say what is wrong with it; other trouble is raised."""
+        if self._undecoded is None:
+            raise trouble
+        (raw, what), self._undecoded = self._undecoded, None
+        if self.offset < _HEAD:
+            self._head = zlib.crc32(raw[: _HEAD - self.offset], self._head)
+        self.last = len(raw)
+        self.offset += self.last
+        self.line += 1
+        self.seen = zlib.crc32(raw, self._head)
+        return what
+
+    def raw(self, offset: int) -> bytes:
+        """Return once more what was read from a byte on. That lies in the buffer as a rule, also of a packed file."""
+        self._opened.seek(offset)
+        found = self._bytes(self.offset - offset)
+        self._opened.seek(self.offset)
+        return found
+
+    def unread(self, what: str, *, line: int, offset: int, context: Any = None) -> Unread:
+        """Return what stands for a record that begins there and ends here."""
+        self.has_unread = True
+        raw = self.raw(offset)
+        why = f"{self.file}, {self.where(line=line, offset=offset)}: {what}"
+        return Unread(
+            _kept(raw, self.encoding), why, f"{self.label()} {line if self.counts_lines else offset}", context
+        )
 
     def is_over(self) -> bool:
         """Say whether nothing follows, not even an empty line."""
@@ -188,11 +224,29 @@ class Lines:
         raw, at = error.object, self.offset + error.start
         if not raw.endswith(b"\n") and error.end == len(raw) < LONGEST_LINE:
             return self.broken("the file ends in the middle of a record, even of a character", offset=at)
-        return self.broken(f"this is no {self.encoding}: {error.reason} {raw[error.start :][:4]!r}", offset=at)
+        what = f"this is no {self.encoding}: {error.reason} {raw[error.start :][:4]!r}"
+        if raw.endswith(b"\n"):
+            self._undecoded = raw, f"{what} at byte {at}"
+        return self.broken(what, offset=at)
 
     def _unpackable(self, error: Exception) -> BrokenInput:
         how = "it ends in the middle" if isinstance(error, EOFError) else str(error)
         return self.broken(f"the compressed file cannot be unpacked from here on: {how}")
+
+
+def decoded(raw: str | bytes, encoding: str) -> str:
+    """Return the text of a record that was put aside; `BrokenInput` if it is still not in the encoding."""
+    try:
+        return raw if isinstance(raw, str) else raw.decode(encoding)
+    except UnicodeDecodeError as error:
+        raise BrokenInput(f"this is no {encoding}: {error.reason} {raw[error.start :][:4]!r}") from None
+
+
+def _kept(raw: bytes, encoding: str) -> str | bytes:
+    try:
+        return raw.decode(encoding)[:_KEPT]
+    except UnicodeDecodeError:
+        return raw[:_KEPT]
 
 
 def _opened(file: str) -> io.BufferedReader[Any]:
@@ -228,7 +282,13 @@ class LineCursor:
                 raise
             self._trouble = trouble
         is_end = self._trouble is None and (len(items) < limit or lines.is_over())
-        return Batch(items, lambda index: lines.positions(keep, index), is_end)
+        return Batch(items, lambda index: lines.positions(keep, index), is_end, self._unread(items))
+
+    def _unread(self, items: list[Any]) -> dict[int, Unread]:
+        if not self.lines.has_unread:
+            return {}
+        self.lines.has_unread = False
+        return {index: item for index, item in enumerate(items) if type(item) is Unread}
 
     def close(self) -> None:
         """Close the file."""
