@@ -163,9 +163,9 @@ def test_it_is_dead_before_trust_that_is_not_extended_ends(tmp_path: Path) -> No
         JOBS, slots=1, timings=Timings.of("3s"), runtime=RUNTIME, env={**os.environ, "D": str(tmp_path)}
     )
     made = Stand(runner)
-    made.start(slots=1, trust_s=1.5)
+    made.start(slots=1, trust_s=3.0)
     held = made.submit("deaf")
-    trusted_until = made.trust(2.0)
+    trusted_until = made.trust(3.5)
     pid = int(said(tmp_path / "pid"))
     assert gone(pid) < trusted_until
     assert made.outcome(held).how in (How.LOST, How.CRASHED)

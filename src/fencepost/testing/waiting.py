@@ -36,7 +36,7 @@ class Measured:
     """
 
     def __init__(self) -> None:
-        self._late_s = self._began_at = self._seen_at = 0.0
+        self._seen_late_s = self._began_at = self._seen_at = 0.0
         self._ended_at: float | None = None
         self._is_over = threading.Event()
         self._beside = threading.Thread(target=self._watch, daemon=True)
@@ -44,12 +44,17 @@ class Measured:
     @property
     def whole_s(self) -> float:
         """How long it took by the clock, up to now or to its end."""
-        return (time.monotonic() if self._ended_at is None else self._ended_at) - self._began_at
+        return self._now() - self._began_at
+
+    @property
+    def late_s(self) -> float:
+        """How much of it the machine was late by."""
+        return self._seen_late_s + max(0.0, self._now() - self._seen_at - 2 * _LOOK_EVERY_S)
 
     @property
     def awake_s(self) -> float:
         """How long it took, without what the machine was late by."""
-        return self.whole_s - self._late_s
+        return self.whole_s - self.late_s
 
     def __enter__(self) -> Measured:
         self._began_at = self._seen_at = time.monotonic()
@@ -65,6 +70,9 @@ class Measured:
         is_over = False
         while not is_over:
             is_over = self._is_over.wait(_LOOK_EVERY_S)
-            now = time.monotonic() if self._ended_at is None else self._ended_at
-            self._late_s += max(0.0, now - self._seen_at - 2 * _LOOK_EVERY_S)
+            now = self._now()
+            self._seen_late_s += max(0.0, now - self._seen_at - 2 * _LOOK_EVERY_S)
             self._seen_at = now
+
+    def _now(self) -> float:
+        return time.monotonic() if self._ended_at is None else self._ended_at
