@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 from typing import Any
 
@@ -59,8 +58,9 @@ def test_a_node_stopped_in_its_transaction_is_succeeded_and_refused(ledger_url: 
         until(lambda: "node lost" in sleeper.log, 30, "the sleeper knows that it was lost")
         until(lambda: "run lost" in sleeper.log or "run refused" in sleeper.log, 30, "and what it did is refused")
     shown = command(ledger_url, "show", str(run_id))
-    assert [each["outcome"] for each in shown["ended_attempts"]] == ["lost", "succeeded"]
-    assert [row[1:] for row in effects(ledger_url)] == [(2, second["token"])]
+    *before, last = [each["outcome"] for each in shown["ended_attempts"]]
+    assert (set(before), last) == ({"lost"}, "succeeded")
+    assert [row[1:] for row in effects(ledger_url)] == [(len(before) + 1, second["token"])]
 
 
 def _has(url: str, run_id: int, state: str) -> dict[str, Any] | None:
@@ -90,7 +90,7 @@ GUNICORN_APP = """
 import logging
 logging.disable(logging.CRITICAL)
 from fencepost import App, every
-jobs = App(ttl="3s", name="web")
+jobs = App(ttl="15s", name="web")
 
 @jobs.job(every("1s"))
 def tick(run):
@@ -126,15 +126,18 @@ def test_four_preloaded_web_workers_run_each_tick_once(ledger_url: str, tmp_path
         )
     try:
         until(seldom(lambda: len(_nodes(ledger_url)) == 4), 60, "four nodes take part")
-        threading.Event().wait(6.0)  # the time in which ticks may come to be twice
+        until(seldom(lambda: len(_done(ledger_url)) >= 5), 60, "ticks, which may come to be twice")
     finally:
         web.terminate()
         web.wait(30)
-    rows = [row for row in command(ledger_url, "runs", "--limit", "1000") if row["state"] == "succeeded"]
+    rows = _done(ledger_url)
     dues = [row["due_at"] for row in rows]
-    assert len(dues) >= 4
     assert len(dues) == len(set(dues))
     assert {row["attempts"] for row in rows} == {1}
+
+
+def _done(url: str) -> list[dict[str, Any]]:
+    return [row for row in command(url, "runs", "--limit", "1000") if row["state"] == "succeeded"]
 
 
 def _nodes(url: str) -> list[dict[str, Any]]:
