@@ -6,12 +6,13 @@ Made from a class or a function by ``@app.bulk``; everything that can be known b
 from __future__ import annotations
 
 import inspect
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.bulk.reader import Reader
-from fencepost.bulk.sql import names_in
+from fencepost.bulk.unfinished import is_async, refuse_deferred
 from fencepost.core.nearest import suggestion
 from fencepost.core.retry import Backoff
 from fencepost.core.sizing import Sizing
@@ -97,11 +98,12 @@ class Step:
     @property
     def is_async(self) -> bool:
         """Whether items are processed by a coroutine."""
-        return inspect.iscoroutinefunction(self.process)
+        return is_async(self.process)
 
     def check(self, job: str, *, is_outline: bool = False) -> None:
         """Refuse a step that has too little, or too much, to work; of an outline, what it has alone is judged."""
         what = f"bulk job {job!r}, step {self.name!r}"
+        refuse_deferred(what, work=self.work, before=self.before, after=self.after)
         if self.work is not None:
             if self.read is not None or self.write is not None:
                 raise InvalidBulk(f"{what}: it has work(), so it has neither read nor write")
@@ -116,8 +118,7 @@ class Step:
             )
         if self.write is None or not callable(self.write):
             raise InvalidBulk(f"{what}: it has nothing that writes; give it write(self, tx, items), or writer=copy(…)")
-        if inspect.iscoroutinefunction(self.write):
-            raise InvalidBulk(f"{what}: write() works in a plain transaction and cannot be async; process() may be")
+        refuse_deferred(what, may_be_async="process", process=self.process, write=self.write)
         self._check_given(what, self.read)
 
     def _check_given(self, what: str, read: Reader) -> None:
@@ -150,7 +151,7 @@ class Bulk:
             if each.name == name:
                 return each
         raise InvalidBulk(
-            f"bulk job {self.job!r} has no step {name!r}; {suggestion(name, [s.name for s in self.steps])}"
+            f"bulk job {self.job!r} has no step {name!r}; {suggestion(str(name), [s.name for s in self.steps])}"
         )
 
     def check(self, *, is_outline: bool = False) -> None:
@@ -160,14 +161,15 @@ class Bulk:
             raise InvalidBulk(f"bulk job {self.job!r} has no step")
         if len(set(names)) != len(names):
             raise InvalidBulk(f"bulk job {self.job!r} has two steps of one name: {', '.join(names)}")
+        refuse_deferred(f"bulk job {self.job!r}", decide=self.decide, before=self.before, after=self.after)
         for each in self.steps:
             each.check(self.job, is_outline=is_outline)
 
 
 def _asked_by(read: Any) -> set[str]:
     """Return the values that a reader asks for: those that its query names, or that its function takes."""
-    if hasattr(read, "query"):
-        return set(names_in(read.query))
+    if hasattr(read, "pages"):
+        return set(read.pages.names)
     return set(inspect.signature(read.function).parameters) if hasattr(read, "function") else set()
 
 
@@ -179,6 +181,13 @@ def _given_partitions(given: Any) -> tuple[Mapping[str, Any], ...]:
         )
     if len(given) > MOST_PARTITIONS:
         raise InvalidBulk(f"{len(given)} partitions are more than {MOST_PARTITIONS}")
+    if not given[0] or any(set(each) != set(given[0]) for each in given):
+        raise InvalidBulk(f"partitions {given!r:.200} must each give a value for the same names, and at least for one")
+    told = Counter(repr(sorted(each.items())) for each in given)
+    if len(told) != len(given):
+        raise InvalidBulk(
+            f"partitions give {told.most_common(1)[0][0]:.200} twice, so its items would land twice; give it once"
+        )
     return tuple(given)
 
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.core.identity import fingerprint
 from fencepost.core.positions import packed, unpacked
@@ -36,7 +36,8 @@ class Instance:
     """What is to be done once. `values` are what queries may name; `parent` is the run that conducts it.
 
     `params` are the parameters as they were recorded. `window_us` is None for what was asked for without one: queries
-    then see an empty window, which ends when it was first begun.
+    then see an empty window, which ends when it was first begun. `asked_at_us` is when the run was asked for that gives
+    it its name: numbers of runs begin anew with each ledger. None if its name is its window, or nobody knows.
     """
 
     name: str
@@ -44,6 +45,7 @@ class Instance:
     values: Mapping[str, Any]
     params: Mapping[str, Any] = field(default_factory=dict)
     window_us: tuple[int, int] | None = None
+    asked_at_us: int | None = None
 
     @property
     def window(self) -> list[Any]:
@@ -61,7 +63,9 @@ def instance_of(run: Run) -> Instance:
     row = run_row(ledger, run.id)
     values = {**run.params, **dict(zip(WINDOW, run.window, strict=True))}
     window_us = None if row.window_end is None else (_first(row.window_start, row.window_end), row.window_end)
-    return Instance(instance_name(ledger, row), run.id, values, json.loads(row.params), window_us)
+    first = _first_of(ledger, row)
+    asked_at_us = None if row.window_end is not None and not first.is_again else first.asked_at_us
+    return Instance(_name(row, first), run.id, values, json.loads(row.params), window_us, asked_at_us)
 
 
 def _first(start_us: int | None, end_us: int) -> int:
@@ -70,12 +74,15 @@ def _first(start_us: int | None, end_us: int) -> int:
 
 def instance_name(ledger: Database, row: RunRow) -> str:
     """Name what a run stands for."""
-    first, is_again = _first_of(ledger, row)
+    return _name(row, _first_of(ledger, row))
+
+
+def _name(row: RunRow, first: First) -> str:
     if row.window_end is None:
-        return f"run-{first}"
+        return f"run-{first.run_id}"
     digest = fingerprint([row.window_start, row.window_end, json.loads(row.params)])[:12]
     name = f"{instant(row.window_end):%Y%m%dT%H%M%S}-{digest}"
-    return f"{name}-again-{first}" if is_again else name
+    return f"{name}-again-{first.run_id}" if first.is_again else name
 
 
 def again_key(run_id: int, request_id: str) -> str:
@@ -83,16 +90,24 @@ def again_key(run_id: int, request_id: str) -> str:
     return f"{_AGAIN}{run_id}:{request_id}"
 
 
-def _first_of(ledger: Database, row: RunRow) -> tuple[int, bool]:
-    """Return the run that this one repeats, or repeats a repetition of, and whether that one begins anew."""
+class First(NamedTuple):
+    """The first of a run and its repetitions, whether it begins anew, and when it was asked for, if that is known."""
+
+    run_id: int
+    is_again: bool
+    asked_at_us: int | None
+
+
+def _first_of(ledger: Database, row: RunRow) -> First:
+    """Return the run that this one repeats, or repeats a repetition of."""
     for _ in range(_MOST_REPETITIONS):
         if (row.origin_key or "").startswith(_AGAIN):
-            return row.id, True
+            return First(row.id, True, row.created_at)
         before = row.retry_of
         if before is None:
             break
         try:
             row = run_row(ledger, before)
         except NoSuchRun:  # pruned
-            return before, False
-    return row.id, False
+            return First(before, False, None)
+    return First(row.id, False, row.created_at)

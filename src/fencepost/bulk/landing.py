@@ -24,6 +24,7 @@ from fencepost.bulk.failures import MENDED_BY_TIME, Verdict, verdict_of
 from fencepost.bulk.letters import Letter, letter_of, put_aside
 from fencepost.bulk.patience import TRIES, pause, pause_before
 from fencepost.bulk.reader import Page, Unread
+from fencepost.bulk.unfinished import refuse_once_only, refuse_unwritten
 from fencepost.core.verdicts import Retry, Skip
 from fencepost.engine.transactions import RunTransaction
 from fencepost.errors import BrokenInput, LeaseLost, TooManySkipped
@@ -126,9 +127,12 @@ class Lander:
         after = self.mark.moved(position, by=self._by, items=len(results), is_done=is_done)
         write = self._step.write
 
+        refuse_once_only(out, self._step.name)
+
         def effects(tx: Any) -> None:
             if out and write is not None:
-                write(tx, out)
+                # A copy: who takes items off its list gets all of them when the chunk is tried again.
+                refuse_unwritten(write(tx, out.copy()), self._step.name)
             if letters:
                 put_aside(tx, letters, self._writer)
 

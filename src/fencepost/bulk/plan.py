@@ -14,6 +14,7 @@ from fencepost.bulk.patience import patiently, steadily
 from fencepost.bulk.places import surroundings_of, target_of_step
 from fencepost.bulk.reader import WHOLE, Slice, Surroundings
 from fencepost.core.positions import packed
+from fencepost.core.tick import instant
 from fencepost.errors import CheckpointMismatch
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SLICES, _WINDOW, _COMPLETE = "slices", "window", "complete"  # in the row of a plan
+_SLICES, _WINDOW, _COMPLETE, _ASKED_AT = "slices", "window", "complete", "asked_at"  # in the row of a plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +80,12 @@ class Plans:
 
     def begin(self, first: Step) -> Plan | None:
         """Return the plan of the first step, if there is one; from then on the window is what it was at first."""
-        found = self.read(first)
+        kept = self._steadily(first, self._checkpoint(first, of_any_shape=True).read)
+        if kept is None:
+            return None
+        self._refuse_anothers(first, kept)
+        # What is complete is complete, whatever the code has become since; what is not must be gone on from.
+        found = self._plan(first, kept) if complete_by(kept.mark) is not None else self.read(first)
         if found is None:
             return None
         window = found.mark.more.get(_WINDOW)
@@ -92,13 +98,31 @@ class Plans:
         if found is not None:
             return found
         slices = patiently(self._run, lambda: self._divided(step))
-        more = {_SLICES: slices, _WINDOW: self._instance.window}
+        more = {_SLICES: slices, _WINDOW: self._instance.window, **self._asked_at}
         checkpoint, mark = self._checkpoint(step), Mark(run=self._run.id, more=more)
         self._steadily(step, lambda tx: checkpoint.begin(tx, mark))
         made = self.read(step)
         if made is None:
             raise CheckpointMismatch(f"the plan {checkpoint.name!r} was removed while it was made; run it again")
         return made
+
+    @property
+    def _asked_at(self) -> dict[str, int]:
+        at_us = self._instance.asked_at_us
+        return {} if at_us is None else {_ASKED_AT: at_us}
+
+    def _refuse_anothers(self, first: Step, kept: Kept) -> None:
+        """Refuse the plan of a run that has our number and is another one: ours would be taken for done."""
+        then_us, now_us = kept.mark.more.get(_ASKED_AT), self._instance.asked_at_us
+        if then_us is None or now_us is None or then_us == now_us:
+            return
+        raise CheckpointMismatch(
+            f"the checkpoint {self._checkpoint(first).name!r} belongs to another run of this number, asked for at "
+            f"{instant(then_us):%Y-%m-%d %H:%M:%S} UTC: of another ledger that writes to the same database, or of this "
+            "one before it was restored or made anew. Nothing was written. Give ledgers that share a database a prefix "
+            f"each; or, if nobody goes on with that run: fencepost bulk forget {self._run.id} --reason '…', then "
+            f"fencepost retry {self._run.id}"
+        )
 
     def read(self, step: Step) -> Plan | None:
         """Return the plan of a step, or None if there is none yet."""
@@ -150,7 +174,9 @@ class Plans:
         if step.read is None:
             return []
         surroundings = surroundings_of(step, self._run, self._instance)
-        step.read.check(surroundings)
+        for place, values in enumerate(step.options.given or ({},)):
+            warn = surroundings.warn if place == 0 else lambda _: None  # they would all say the same
+            step.read.check(replace(surroundings, values={**surroundings.values, **values}, warn=warn))
         slices = self._slices(step, step.read, surroundings)
         return [_with_expected(each, step.read, surroundings) for each in slices]
 
@@ -166,8 +192,8 @@ class Plans:
         done_by = kept.mark.run if kept.mark.is_done else None
         return Plan(self._job, self._instance, step, slices, kept.mark, kept.counts, done_by)
 
-    def _checkpoint(self, step: Step) -> Checkpoint:
-        shape = "work" if step.read is None else step.read.shape
+    def _checkpoint(self, step: Step, *, of_any_shape: bool = False) -> Checkpoint:
+        shape = None if of_any_shape else "work" if step.read is None else step.read.shape
         return Checkpoint(plan_name(self._job, self._instance.name, step.name), shape, self._run.writer())
 
 

@@ -62,10 +62,10 @@ class PageFeed:
             values |= self._named("after", after)
         return self._statement(after is not None), values
 
-    def keys_between(self, after: Any, upto: Any, limit: int, *, descending: bool = False) -> list[Any]:
-        """Return the first keys behind one, or the last ones up to another; None is no bound."""
+    def keys_between(self, after: Any, upto: Any, limit: int, *, descending: bool = False, **told: Any) -> list[Any]:
+        """Return the first keys behind one, or the last ones up to another; None is no bound. `told`: other values."""
         condition = self._pages.bounds(self._reading.kind, after=after is not None, upto=upto is not None)
-        values = {**self._values, "limit": limit}
+        values = {**self._values, **told, "limit": limit}
         for word, key in (("after", after), ("upto", upto)):
             values |= {} if key is None else self._named(word, position_of(key))
         names, rows = self._reading.fetch(self._pages.page(condition, descending=descending), values)
@@ -82,9 +82,18 @@ class PageFeed:
 
     def refuse_null_keys(self) -> None:
         """Look for a row whose key is NULL: no page would ever have it."""
-        for place in range(len(self._pages.keys)):
-            if self.fetch(self._pages.page(self._pages.is_null(place)), limit=1).rows:
-                raise BrokenInput(null_message(self._pages.keys))
+        for place, name in enumerate(self._pages.keys):
+            names, rows = self.fetch(self._pages.page(self._pages.is_null(place)), limit=1)
+            if not rows:
+                continue
+            key = self._shape.of(names)[1](rows[0])
+            if None not in (key if isinstance(key, tuple) else (key,)):
+                raise BrokenInput(
+                    f"the query returned {name} {key!r} where it was asked for rows without one: what is behind a key "
+                    "does not depend on the key alone. Put parentheses around an OR of its WHERE, and a UNION into an "
+                    f"inner query: … FROM (…) q WHERE {name} > :after …"
+                )
+            raise BrokenInput(null_message(self._pages.keys))
 
     def close(self) -> None:
         """Give the connection back."""

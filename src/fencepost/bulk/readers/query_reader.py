@@ -7,6 +7,7 @@ from typing import Any
 from fencepost.bulk.reader import Slice, Surroundings
 from fencepost.bulk.readers.page_feed import PageFeed
 from fencepost.bulk.readers.page_query import PageQuery
+from fencepost.bulk.readers.part_checks import refuse_parts_that_miss
 from fencepost.bulk.readers.plans import estimated_rows, warn_of_slow_pages
 from fencepost.bulk.readers.ranges import hashed_slices, ranked_slices, sampled_slices
 from fencepost.bulk.readers.row_shape import label_of
@@ -24,10 +25,11 @@ class QueryReader:
 
     def slices(self, count: int, surroundings: Surroundings) -> list[Slice]:
         """Divide by ranges of the key, or by ``:part`` if the query has it."""
-        if self.is_hashed:
-            return hashed_slices(count)
         feed = PageFeed(self.pages, {}, surroundings)
         try:
+            if self.is_hashed:
+                refuse_parts_that_miss(feed, count, self.keys)
+                return hashed_slices(count)
             ends = [*feed.keys_between(None, None, 1), *feed.keys_between(None, None, 1, descending=True)]
             if not ends:
                 return [{"expected": 0}]
