@@ -211,7 +211,7 @@ BULK = (
     mutant(
         "repetition begins anew",
         "a run that is repeated does what was done before",
-        Code("fencepost.bulk.instance:instance_name", 'f"run-{first}"', 'f"run-{row.id}"'),
+        Code("fencepost.bulk.instance:_name", 'f"run-{first.run_id}"', 'f"run-{row.id}"'),
         tests=_RESTART,
     ),
 )
