@@ -31,7 +31,7 @@ class Gated(Stand):
         self.locks.start()
         self.others = Locks(self.store, runtime=RUNTIME)
         self._elsewhere: list[Lease] = []
-        gate = Gate(self.locks, runtime=RUNTIME, ttl="2s", on_lost=self._lost, emit=lambda event: None)
+        gate = Gate(self.locks, runtime=RUNTIME, ttl="4s", on_lost=self._lost, emit=lambda event: None)
         super().__init__(ledger, gate=gate, **policy)
 
     def _lost(self, run_id: int, token: int) -> None:

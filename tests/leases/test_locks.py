@@ -171,7 +171,7 @@ def test_a_renewer_that_meets_any_exception_goes_on(
         return renew(session, grants)  # type: ignore[arg-type]
 
     monkeypatch.setattr(faulty, "renew", sometimes)
-    with store.lock("a", ttl=1.5) as lease:
+    with store.lock("a", ttl=15, renew_every=0.5, retry_every=0.2) as lease:
         until(lambda: What.RENEWED in whats(heard), 30, "a renewal gets through")
         assert not lease.lost
 
@@ -187,7 +187,7 @@ def test_renewals_that_are_not_answered_are_told_once_and_so_is_the_next_that_is
         return renew(session, grants)  # type: ignore[arg-type]
 
     monkeypatch.setattr(faulty, "renew", sometimes)
-    with store.lock("a", ttl=1.5):
+    with store.lock("a", ttl=15, renew_every=0.5, retry_every=0.2):
         until(lambda: whats(heard).count(What.RENEWAL_ANSWERED) == 2, 30, "the second outage is over, too")
     told = [what for what in whats(heard) if what in (What.RENEWAL_UNANSWERED, What.RENEWAL_ANSWERED)]
     assert told == [What.RENEWAL_UNANSWERED, What.RENEWAL_ANSWERED] * 2
