@@ -18,6 +18,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from fencepost.testing import Measured
+
 PATIENCE_S = 60.0
 LOOK_AGAIN_S = 0.002
 
@@ -90,7 +92,11 @@ def play(actors: Sequence[Actor], order: Sequence[int], look: Callable[[], None]
     how many seconds at most nobody could go on, since all that were left waited for each other: a deadlock, which the
     server has to notice. (How long it took is no measure: the machine may be busy.)
     """
-    give_up_at = time.monotonic() + PATIENCE_S
+    with Measured() as since:
+        return _played(actors, order, look, since)
+
+
+def _played(actors: Sequence[Actor], order: Sequence[int], look: Callable[[], None], since: Measured) -> float:
     stuck_s, stuck_since = 0.0, None
     for number in itertools.chain(order, itertools.cycle(range(len(actors)))):
         if all(actor.is_done for actor in actors):
@@ -101,10 +107,10 @@ def play(actors: Sequence[Actor], order: Sequence[int], look: Callable[[], None]
         for actor in actors:
             actor.settle()
         look()
-        now = time.monotonic()
-        stuck_since = (stuck_since or now) if _all_wait(actors) else None
-        stuck_s = max(stuck_s, now - stuck_since) if stuck_since is not None else stuck_s
-        assert now < give_up_at, (order, "is not over", [actor.is_done for actor in actors])
+        now_s = since.awake_s
+        stuck_since = (stuck_since or now_s) if _all_wait(actors) else None
+        stuck_s = max(stuck_s, now_s - stuck_since) if stuck_since is not None else stuck_s
+        assert now_s < PATIENCE_S, (order, "is not over", [actor.is_done for actor in actors])
     return stuck_s
 
 
