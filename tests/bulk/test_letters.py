@@ -24,6 +24,7 @@ from fencepost.bulk.letters import (
     put_aside,
     settle,
 )
+from fencepost.bulk.reader import Unread
 from fencepost.errors import InvalidBulk
 from fencepost.fence.writer import Writer
 
@@ -84,6 +85,26 @@ def test_an_item_without_a_form_that_can_be_kept_is_described_and_cannot_be_repl
     assert kept.shown[:5] in repr(item)
     with pytest.raises(InvalidBulk, match=r"dead letter 1 \(id=1\) cannot be replayed: its item had no JSON form"):
         kept.item()
+
+
+@on_sqlite
+@pytest.mark.parametrize(("raw", "shown"), [("4;f\u00fcr\n", '"4;f\u00fcr\\n"'), (b"4;f\xfcr\n", '"4;f\\\\xfcr\\n"')])
+def test_of_what_could_not_be_read_the_text_is_kept_and_shown(
+    raw: str | bytes, shown: str, put: Callable[..., StoredLetter]
+) -> None:
+    kept = put(Unread(raw, "no row", "a.csv line 5", ("id", "name")))
+    assert kept.unread == Unread(raw, "poison", "id=1", ["id", "name"])
+    assert (kept.can_be_replayed, kept.shown) == (True, shown)
+
+
+@on_sqlite
+@pytest.mark.parametrize("raw", ["x" * 65_536, b"\xff" * 65_536], ids=["text", "bytes"])
+def test_of_what_could_not_be_read_and_is_too_long_only_the_beginning_is_shown(
+    raw: str | bytes, put: Callable[..., StoredLetter]
+) -> None:
+    kept = put(Unread(raw, "no row", "a.csv line 5"))
+    assert (kept.unread, kept.can_be_replayed) == (None, False)
+    assert kept.shown[:20] == repr(raw)[:20]
 
 
 @on_sqlite

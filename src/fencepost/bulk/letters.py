@@ -70,12 +70,14 @@ class StoredLetter(NamedTuple):
 
     @property
     def shown(self) -> str:
-        """The item for people: as JSON, or as its description."""
-        envelope = self._envelope
-        for name in ("item", "raw"):
-            if name in envelope:
-                return json.dumps(envelope[name], ensure_ascii=False)
-        return str(envelope.get("shown"))
+        """The item for people: as JSON, or as its description; the text of what could not be read."""
+        envelope, unread = self._envelope, self.unread
+        if unread is not None:
+            raw = unread.raw
+            return json.dumps(
+                raw if isinstance(raw, str) else raw.decode("ascii", "backslashreplace"), ensure_ascii=False
+            )
+        return json.dumps(envelope["item"], ensure_ascii=False) if "item" in envelope else str(envelope.get("shown"))
 
     @property
     def can_be_replayed(self) -> bool:
