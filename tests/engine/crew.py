@@ -32,7 +32,9 @@ from fencepost.testing import until
 from fencepost.threaded import ThreadedRuntime
 
 RUNTIME = ThreadedRuntime()
-TTL = "2s"
+TTL = "6s"  # of a node that is to stay: longer than a machine with too much to do may keep it waiting
+SHORT_TTL = "2s"  # of a node that is to be lost
+OFTEN = {"renew_every": "600ms", "retry_every": "300ms"}  # so that what was revoked is noticed soon all the same
 
 Found = TypeVar("Found")
 
@@ -83,7 +85,7 @@ class Crew:
             runners=self.runners(ledger, url or self.url, slots),
             runtime=self.runtime,
             settings=NodeSettings(
-                name=f"node-{len(self.nodes)}", version="test", timings=Timings.of(ttl), slots=slots, **settings
+                name=f"node-{len(self.nodes)}", version="test", timings=_timings(ttl), slots=slots, **settings
             ),
             emit=self.events.append,
         )
@@ -144,6 +146,10 @@ class Crew:
                 return locks
         locks.start()
         return locks
+
+
+def _timings(ttl: str) -> Timings:
+    return Timings.of(ttl, **OFTEN) if ttl == TTL else Timings.of(ttl)
 
 
 def seldom(ask: Callable[[], Found]) -> Callable[[], Found]:

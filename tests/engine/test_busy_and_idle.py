@@ -37,10 +37,10 @@ def test_node_without_a_free_place_still_finds_the_dead(ledger_url: str, go_on: 
 
     with crew(ledger_url, [job(work)]) as made:
         [first] = made.enqueue("work")
-        doomed = made.node(slots=1)
+        doomed = made.node(slots=1, ttl="3s")
         until(lambda: first in began, 20, "the first node has something to do")
         [second] = made.enqueue("work")
-        made.node(slots=1)
+        made.node(slots=1, ttl="3s")
         until(lambda: second in began, 20, "the second node has no place left")
         _vanish(doomed)
         until(lambda: [each.outcome for each in attempts(made.ledger, first)] == ["lost"], 30, "the dead is found")
@@ -99,7 +99,7 @@ def test_when_the_leader_is_gone_another_plans_what_it_left_out(ledger_url: str)
     def tick() -> None: ...
 
     with crew(ledger_url, [job(tick, every("500ms"), overlap="queue", misfire="all", grace="500ms")]) as made:
-        nodes = [made.node(leader=True) for _ in range(2)]
+        nodes = [made.node(leader=True, ttl="3s") for _ in range(2)]
         leader = until(lambda: next((node for node in nodes if node._may_lead()), None), 20, "one leads")
         made.until_state("succeeded", 2)
         assert [node._may_lead() for node in nodes].count(True) == 1

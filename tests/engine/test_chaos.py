@@ -28,7 +28,7 @@ from fencepost.ledger.history import RunRow, attempts
 from fencepost.ledger.requests import cancel
 from fencepost.testing import until
 from testbed.proxy import Proxy
-from tests.engine.crew import RUNTIME, Crew, crew, job, seldom
+from tests.engine.crew import RUNTIME, SHORT_TTL, Crew, crew, job, seldom
 
 CHAOS_S = float(os.environ.get("FENCEPOST_CHAOS_S", "15"))
 OPEN_STATES = ("queued", "waiting", "running")
@@ -123,7 +123,7 @@ class Chaos:
             proxy = self._stack.enter_context(Proxy(self._server.host, self._server.port))
             self.proxies.append(proxy)
             url = proxy.through(f"{url}&call_timeout=1s")
-        return self.made.node(url=url, gate=self._gate, slots=slots), proxy
+        return self.made.node(url=url, gate=self._gate, slots=slots, ttl=SHORT_TTL), proxy
 
     def _ask(self) -> None:
         name = self.dice.choice(("quick", "slow", "flaky", "keyed"))

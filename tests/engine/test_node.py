@@ -59,7 +59,7 @@ def test_a_run_whose_time_has_not_come_waits_for_it(ledger_url: str) -> None:
     def work() -> None: ...
 
     with crew(ledger_url, [job(work)]) as made:
-        later_us = made.ledger.now_us() + 4_000_000
+        later_us = made.ledger.now_us() + 2_000_000
         [run_id] = made.enqueue("work", available_at_us=later_us)
         assert made.runs()[0].state == "waiting"
         made.node()
@@ -195,11 +195,11 @@ def test_a_node_that_is_gone_is_found_and_what_it_ran_is_run_by_another(ledger_u
 
     with crew(ledger_url, [job(work)]) as made:
         [run_id] = made.enqueue("work")
-        first = made.node()
+        first = made.node(ttl="3s")
         until(lambda: began, 20, "the run began")
         first_id = first.node_id
         _vanish(first)
-        made.node()
+        made.node(ttl="3s")
         made.until_state("succeeded", 1, 30)
         go_on.set()
         tries = attempts(made.ledger, run_id)

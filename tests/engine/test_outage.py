@@ -13,10 +13,9 @@ from fencepost.core.schedule import every
 from fencepost.ledger.history import attempts
 from fencepost.testing import until
 from testbed.proxy import Proxy
-from tests.engine.crew import TTL, crew, job
+from tests.engine.crew import SHORT_TTL, crew, job
 
 pytestmark = pytest.mark.parametrize("kind", ["postgresql", "mysql"], indirect=True)
-TTL_S = float(TTL.removesuffix("s"))
 
 
 @pytest.fixture
@@ -35,7 +34,7 @@ def test_two_nodes_go_on_by_themselves_after_an_outage(ledger_url: str, proxy: P
 
     with crew(ledger_url, [job(tick, every("500ms"), overlap="queue", misfire="once", grace="1s")]) as made:
         for _ in range(2):
-            made.node(url=proxy.through(f"{ledger_url}&call_timeout=1s"))
+            made.node(url=proxy.through(f"{ledger_url}&call_timeout=1s"), ttl=SHORT_TTL)
         made.until_state("succeeded", 3)
         getattr(proxy, how)()
         if how == "refuse":
