@@ -139,9 +139,7 @@ class Lines:
     def raw(self, offset: int) -> bytes:
         """Return once more what was read from a byte on. That lies in the buffer as a rule, also of a packed file."""
         self._opened.seek(offset)
-        found = self._bytes(self.offset - offset)
-        self._opened.seek(self.offset)
-        return found
+        return self._bytes(self.offset - offset)
 
     def unread(self, what: str, *, line: int, offset: int, context: Any = None) -> Unread:
         """Return what stands for a record that begins there and ends here."""
