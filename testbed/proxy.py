@@ -150,9 +150,15 @@ class Proxy:
             link.mode_changed()
 
     async def _refuse(self) -> None:
-        if self._listener is not None:
-            self._listener.close()
-            self._listener = None
+        if self._listener is None:
+            return
+        listener, self._listener = self._listener, None
+        # Whoever was accepted a moment ago is not yet known to the listener; closed now, it would fail to get to know
+        # them, and nobody would ever close their sockets.
+        for listening in listener.sockets:
+            self._loop.remove_reader(listening.fileno())
+        await asyncio.sleep(0)
+        listener.close()
 
     async def _cut(self) -> None:
         for link in list(self._links):

@@ -1,6 +1,7 @@
 """The testbed does what its users rely on: servers answer, die when told, come back, and leave nothing behind."""
 
 import contextlib
+import gc
 import importlib
 import os
 import signal
@@ -12,6 +13,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -417,7 +419,39 @@ def is_mute(connection: socket.socket) -> bool:
         connection.settimeout(5)
 
 
+@contextlib.contextmanager
+def dialled(address: tuple[str, int]) -> Iterator[None]:
+    """Somebody connects and leaves, again and again."""
+    is_over = threading.Event()
+
+    def dial() -> None:
+        while not is_over.is_set():
+            with contextlib.suppress(OSError):
+                socket.create_connection(address, 5).close()
+
+    threads = [threading.Thread(target=dial) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+
+
 class TestProxy:
+    def test_whoever_is_accepted_while_it_begins_to_refuse_is_not_left_open(self, echo: Echo) -> None:
+        gc.collect()
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            with Proxy("127.0.0.1", echo.port) as proxy, dialled((proxy.host, proxy.port)):
+                for _ in range(100):
+                    proxy.refuse()
+                    proxy.flow()
+            gc.collect()
+        assert [str(each.message) for each in seen if "unclosed" in str(each.message)] == []
+
     def test_passes_bytes_of_many_connections(self, proxy: Proxy) -> None:
         with connect(proxy) as one, connect(proxy) as two:
             assert ask(one, b"1") == b"1"

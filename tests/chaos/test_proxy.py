@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gc
 import socket
 import threading
+import warnings
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing, contextmanager, suppress
 
 import pytest
 
@@ -156,3 +158,39 @@ def test_a_server_that_is_gone_resets_its_clients(proxy: Proxy, echo: Echo) -> N
     echo.close()
     with suppress(ConnectionError), connect(proxy) as connection:
         assert connection.recv(100) == b""
+
+
+@contextmanager
+def dialled(address: tuple[str, int]) -> Iterator[None]:
+    """Somebody connects and leaves, again and again."""
+    is_over = threading.Event()
+
+    def dial() -> None:
+        while not is_over.is_set():
+            with suppress(OSError):
+                socket.create_connection(address, 5).close()
+
+    threads = [threading.Thread(target=dial) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        is_over.set()
+        for thread in threads:
+            thread.join()
+
+
+def test_whoever_is_accepted_while_it_begins_to_refuse_is_not_left_open(echo: Echo) -> None:
+    gc.collect()
+    with warnings.catch_warnings(record=True) as seen:
+        warnings.simplefilter("always")
+        network = Network(ThreadedRuntime())
+        proxy = network.proxy(echo.address)
+        with dialled(proxy.address):
+            for _ in range(100):
+                proxy.set(Mode.REFUSE)
+                proxy.set(Mode.FLOW)
+        network.close()
+        gc.collect()
+    assert [str(each.message) for each in seen if "unclosed" in str(each.message)] == []

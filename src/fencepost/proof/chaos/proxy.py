@@ -120,10 +120,9 @@ class Proxy:
 
     async def _set(self, mode: Mode) -> None:
         self.mode = mode
-        if mode is Mode.REFUSE and self._listener is not None:
-            self._listener.close()
-            self._listener = None
-        elif mode is not Mode.REFUSE:
+        if mode is Mode.REFUSE:
+            await self._refuse()
+        else:
             await self._listen()
         if mode in (Mode.HOLD, Mode.BLACK_HOLE):
             self._flows.clear()
@@ -132,6 +131,17 @@ class Proxy:
         if mode is Mode.FLOW:
             for link in [link for link in self._links if link.has_lost]:
                 link.reset()
+
+    async def _refuse(self) -> None:
+        if self._listener is None:
+            return
+        listener, self._listener = self._listener, None
+        # Whoever was accepted a moment ago is not yet known to the listener; closed now, it would fail to get to know
+        # them, and nobody would ever close their sockets.
+        for listening in listener.sockets:
+            asyncio.get_running_loop().remove_reader(listening.fileno())
+        await asyncio.sleep(0)
+        listener.close()
 
     async def _cut(self) -> None:
         for link in list(self._links):
