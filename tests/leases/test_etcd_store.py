@@ -445,16 +445,16 @@ class TestTrouble:
         with EtcdCluster() as cluster:
             store = store_at(f"{cluster.url}?call_timeout=1500ms")
             assert not any("single member" in warning for warning in store.start())
-            session = session_of(store)
+            session = store.open("somebody", ttl_s=TTL_S, call_timeout_s=1.0)
             grant = take(store, session, "x")
             cluster.nodes[0].kill()
-            wait.until(lambda: store.renew(session, [grant]), 15, ignoring=(StoreUnavailable,))
-            wait.until(lambda: not store.missing([grant]), 15, ignoring=(StoreUnavailable,))
+            wait.until(lambda: store.renew(session, [grant]), 30, ignoring=(StoreUnavailable,))
+            wait.until(lambda: not store.missing([grant]), 30, ignoring=(StoreUnavailable,))
             cluster.nodes[0].restart()
             cluster.nodes[1].pause()
-            assert wait.until(lambda: store.renew(session, [grant]), 15, ignoring=(StoreUnavailable,)) == Renewed()
-            assert wait.until(lambda: store.release(grant), 15, ignoring=(StoreUnavailable,))
-            assert wait.until(lambda: take(store, session, "x"), 15, ignoring=(StoreUnavailable,)).token > grant.token
+            assert wait.until(lambda: store.renew(session, [grant]), 30, ignoring=(StoreUnavailable,)) == Renewed()
+            assert wait.until(lambda: store.release(grant), 30, ignoring=(StoreUnavailable,))
+            assert wait.until(lambda: take(store, session, "x"), 30, ignoring=(StoreUnavailable,)).token > grant.token
             store.shutdown()
 
     def test_child_after_fork_has_connections_of_its_own(self, store: EtcdStore, name: str) -> None:

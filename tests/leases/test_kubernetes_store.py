@@ -762,7 +762,7 @@ class TestFaults:
 
     def test_paused_api_server_is_unavailable_and_then_as_before(self, server: Kubernetes, name: str) -> None:
         store = store_at(f"{server.url}&call_timeout=0.5s")
-        session = session_of(store)
+        session = store.open("somebody", ttl_s=TTL_S, call_timeout_s=1.0)
         grant = take(store, session, name)
         server.pause()
         try:
@@ -770,8 +770,8 @@ class TestFaults:
                 store.renew(session, [grant])
         finally:
             server.resume()
-        assert wait.until(lambda: store.renew(session, [grant]), 10, ignoring=(StoreUnavailable,)) == Renewed()
-        assert store.release(grant)
+        assert wait.until(lambda: store.renew(session, [grant]), 30, ignoring=(StoreUnavailable,)) == Renewed()
+        assert wait.until(lambda: store.release(grant), 30, ignoring=(StoreUnavailable,))
         store.shutdown()
 
     def test_forked_child_speaks_on_connections_of_its_own(self, store: KubernetesStore, name: str) -> None:

@@ -429,8 +429,8 @@ class TestTrouble:
                     assert took.whole_s >= limit_s * 0.9
                     assert took.awake_s < limit_s + 0.4
             proxy.flow()  # new connections work; those that lost bytes stay mute, and must have been dropped
-            wait.until(lambda: store.renew(session, [grant]) == Renewed(), 10, ignoring=(StoreUnavailable,))
-            wait.until(lambda: store.missing([grant]) == frozenset(), 10, ignoring=(StoreUnavailable,))
+            wait.until(lambda: store.renew(session, [grant]) == Renewed(), 30, ignoring=(StoreUnavailable,))
+            wait.until(lambda: store.missing([grant]) == frozenset(), 30, ignoring=(StoreUnavailable,))
             store.shutdown()
 
     def test_cut_connection_does_not_show(self, server: ZooKeeper, name: str) -> None:
@@ -507,8 +507,8 @@ class TestTrouble:
                 with pytest.raises(StoreUnavailable):
                     store.renew(session, [grant])
             server.restart()
-            wait.until(lambda: store.renew(session, [grant]) == Renewed(), 10, ignoring=(StoreUnavailable,))
-            assert wait.until(lambda: not store.missing([grant]), 10, ignoring=(StoreUnavailable,))
+            wait.until(lambda: store.renew(session, [grant]) == Renewed(), 30, ignoring=(StoreUnavailable,))
+            assert wait.until(lambda: not store.missing([grant]), 30, ignoring=(StoreUnavailable,))
             assert store.release(grant)
             assert take(store, session, "kept").token > grant.token
             store.shutdown()
