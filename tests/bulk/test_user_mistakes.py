@@ -7,10 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import text
+from sqlalchemy import create_engine, text
+from sqlalchemy.pool import StaticPool
 
 from fencepost import App
 from fencepost.bulk import covering, keyset
+from fencepost.bulk.pools import threads_for
 from fencepost.errors import InvalidBulk, TransactionConflict
 from tests.bulk.orders import QUERY, Shop, again, kind, on, place, played, result_of, settling, shop
 
@@ -205,3 +207,25 @@ def test_the_checkpoints_of_a_ledger_that_is_gone_are_not_taken_for_ours(
     assert (row.id, row.state, shop.settled()) == (first.id, "dead", [1, 2, 3, 4, 5])
     assert "belongs to another run of this number" in (row.error or "")
     assert f"fencepost bulk forget {row.id}" in (row.error or "")
+
+
+class TestPools:
+    @on(("sqlite", "other"))
+    @pytest.mark.parametrize("pool", [{"pool_size": 1, "max_overflow": 0}, {"poolclass": StaticPool}], ids=str)
+    def test_an_engine_with_one_connection_is_refused_instead_of_waited_for(
+        self, shop: Shop, pool: dict[str, Any]
+    ) -> None:
+        shop.fill(range(1, 6))
+        engine = create_engine(shop.engine.url, **pool)
+        row = played(shop, shop.bulk(settling(), target=engine))
+        assert (row.state, row.why, shop.settled()) == ("dead", "no retry would mend it", [])
+        assert "gives out one connection at once" in (row.error or "")
+        other = played(shop, shop.bulk(settling(), target=shop.engine, source=engine, name="other"))
+        engine.dispose()
+        assert (other.state, shop.settled()) == ("succeeded", [1, 2, 3, 4, 5])
+
+    def test_threads_leave_connections_to_write_by(self) -> None:
+        few, usual = (create_engine("sqlite:///x.db", pool_size=size, max_overflow=size - 1) for size in (2, 8))
+        endless = create_engine("sqlite:///x.db", pool_size=1, max_overflow=-1)
+        assert [threads_for(each, each, wanted=8) for each in (few, usual, endless)] == [2, 8, 8]
+        assert threads_for(few, usual, wanted=8) == 3

@@ -27,8 +27,9 @@ from fencepost.bulk.definition import THREADS, Bulk, Step
 from fencepost.bulk.instance import WINDOW, Instance, instance_of
 from fencepost.bulk.partition import Assignment, Partition
 from fencepost.bulk.patience import asked
-from fencepost.bulk.places import surroundings_of
+from fencepost.bulk.places import surroundings_of, target_of_step
 from fencepost.bulk.plan import Plan, Plans
+from fencepost.bulk.pools import threads_for
 from fencepost.bulk.watching import Watching, refuse_without_parent
 from fencepost.core.identity import fitted
 from fencepost.core.runs import StopReason
@@ -148,6 +149,8 @@ class Conductor:
     def _on_threads(self, plan: Plan, plans: Plans, watching: Watching) -> None:
         runtime = self.run.context.runtime
         left = _left(plans, plan)
+        source, target = surroundings_of(plan.step, self.run, plan.instance).source, target_of_step(plan.step, self.run)
+        threads = threads_for(source, target, wanted=min(len(left), _MOST_THREADS))
         lock, errors, gave_up = runtime.lock(), list[BaseException](), dict[int, str]()
 
         def take() -> int | None:
@@ -167,7 +170,7 @@ class Conductor:
 
         tasks = [
             runtime.spawn(f"fencepost-partition-{number}", partial(copy_context().run, work_on))
-            for number in range(min(len(left), _MOST_THREADS))
+            for number in range(threads)
         ]
         for task in tasks:
             while task.is_alive():

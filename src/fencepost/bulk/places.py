@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from fencepost.bulk.pools import refuse_too_few_connections
 from fencepost.bulk.reader import Surroundings
 from fencepost.bulk.reading import Places
 from fencepost.engine.engines import engine_of
@@ -59,4 +60,5 @@ def surroundings_of(step: Step, run: Run, instance: Instance) -> Surroundings:
     """Return what the reader of a step works with."""
     needs_source = step.read is not None and step.read.needs_source
     source = _PLACES.engine(step.options.source, lambda: engine_of(run.context.ledger())) if needs_source else None
+    refuse_too_few_connections(source, target_of_step(step, run))
     return Surroundings(run.context.runtime, source, instance.values, run.log.warning)

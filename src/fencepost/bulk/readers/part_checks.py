@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from fencepost.bulk.readers.page_feed import PageFeed
 
 _ROWS = 64
-_MOST_PARTS = 256  # beyond which it would take longer than it is worth
+_MOST_PARTS = 64  # beyond which it would take longer than it is worth
 
 
 def refuse_parts_that_miss(feed: PageFeed, count: int, names: tuple[str, ...]) -> None:
@@ -41,6 +41,6 @@ def _astray(feed: PageFeed, count: int) -> set[Any]:
     whole = feed.keys_between(None, None, _ROWS, part=0, parts=1)
     last = whole[-1] if whole else None
     found: Counter[Any] = Counter()
-    for part in range(count):
+    for part in range(count) if whole else (1,):  # of nothing, one is asked for: it may be that they count from one
         found.update(feed.keys_between(None, last, _ROWS, part=part, parts=count))
     return {key for key in {*whole, *found} if found[key] != 1 or key not in whole}
