@@ -31,7 +31,7 @@ def owned() -> Iterator[Owned]:
     server.close()
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(240)
 def test_every_promise_is_kept_while_nodes_holders_networks_and_the_server_fail(owned: Owned) -> None:
     said: list[str] = []
     space = namespace(ledger=owned.url, store=None, prefix=new_prefix(RUNTIME))
@@ -46,7 +46,7 @@ def test_every_promise_is_kept_while_nodes_holders_networks_and_the_server_fail(
     assert names_in(owned.url) == set()
 
 
-@pytest.mark.timeout(90)
+@pytest.mark.timeout(240)
 def test_interrupted_it_ends_the_faults_and_interrupted_again_it_ends_at_once_and_leaves_nothing(
     tmp_path: Path,
 ) -> None:
