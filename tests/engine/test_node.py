@@ -59,7 +59,7 @@ def test_a_run_whose_time_has_not_come_waits_for_it(ledger_url: str) -> None:
     def work() -> None: ...
 
     with crew(ledger_url, [job(work)]) as made:
-        later_us = made.ledger.now_us() + 2_000_000
+        later_us = made.ledger.now_us() + 4_000_000
         [run_id] = made.enqueue("work", available_at_us=later_us)
         assert made.runs()[0].state == "waiting"
         made.node()
