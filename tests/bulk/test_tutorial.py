@@ -101,7 +101,7 @@ def test_the_commands_of_the_tutorial_do_what_it_says(shell: Shell) -> None:
     kept = shell.ask("SELECT count(*) FROM orders WHERE cents > 0")
     assert shell.ask("SELECT count(*) FROM orders WHERE cents IS NULL") == 5
     assert shell.ask("SELECT count(*) FROM booking") == kept + 1
-    assert shell.ask("SELECT count(*) FROM booking WHERE cents = 0") == 1  # the letter's: others that bring nothing are left out
+    assert shell.ask("SELECT count(*) FROM booking WHERE cents = 0") == 1  # the letter
     assert shell.ask("SELECT count(*) FROM fencepost_dead_letter WHERE state = 'replayed'") == 1
     assert f"{ORDERS} orders, 5 of them without an amount" in said[COMMANDS[0]]
     assert f'"read": {ORDERS}, "written": {kept}' in said["fencepost show 5 --follow"]
