@@ -74,7 +74,7 @@ class TestInTransaction:
                 target = target_of(tx)
                 target.execute(f"UPDATE {EFFECTS} SET x = x + 1 WHERE n = %s", (first,))
                 met[name].set()
-                assert met["two" if name == "one" else "one"].wait(10)
+                assert met["two" if name == "one" else "one"].wait(30)
                 target.execute(f"UPDATE {EFFECTS} SET x = x + 1 WHERE n = %s", (second,))
 
             try:
@@ -88,7 +88,7 @@ class TestInTransaction:
         RUNTIME.spawn("two", lambda: act("two", 2, 1))
         until(lambda: len(ended) == 2, 30, what="both have ended")
         assert sorted(map(str, ended)) == ["one", "two"]
-        assert len(calls) == 3, "one of them was the victim, once"
+        assert len(calls) >= 3, "one of them was the victim, once or, if it was the quicker one to come back, twice"
         assert ground.rows(f"SELECT x FROM {EFFECTS} ORDER BY n") == [(2,), (2,)]
 
     def test_a_conflict_at_the_fence_is_tried_again_and_then_told(self, server_ground: Ground) -> None:
