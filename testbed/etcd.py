@@ -99,7 +99,7 @@ class Etcd(Server):
             data=json.dumps(body or {}).encode(),
             headers={"Content-Type": "application/json", **({"Authorization": token} if token else {})},
         )
-        with urllib.request.urlopen(request, timeout=5, context=self._tls_context()) as answer:
+        with urllib.request.urlopen(request, timeout=20, context=self._tls_context()) as answer:
             return json.load(answer)
 
     def _tls_context(self) -> ssl.SSLContext | None:

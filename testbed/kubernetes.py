@@ -89,7 +89,7 @@ class Kubernetes(Server):
         headers = {"Authorization": f"Bearer {token or self.token}"}
         request = urllib.request.Request(f"https://{self.address}{path}", headers=headers, method=method)
         context = ssl.create_default_context(cafile=self.ca_file)
-        with urllib.request.urlopen(request, timeout=5, context=context) as answer:
+        with urllib.request.urlopen(request, timeout=20, context=context) as answer:
             body: bytes = answer.read()
         return body
 

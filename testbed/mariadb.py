@@ -73,7 +73,7 @@ class MariaDB(Server):
         import pymysql
 
         return pymysql.connect(
-            host=self.host, port=self.port, user="root", database=database, connect_timeout=2, read_timeout=5
+            host=self.host, port=self.port, user="root", database=database, connect_timeout=10, read_timeout=20
         )
 
 

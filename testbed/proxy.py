@@ -136,7 +136,7 @@ class Proxy:
     # --- the same, in the proxy's thread
 
     def _do(self, command: Coroutine[Any, Any, Result]) -> Result:
-        return asyncio.run_coroutine_threadsafe(command, self._loop).result(timeout=10)
+        return asyncio.run_coroutine_threadsafe(command, self._loop).result(timeout=60)
 
     async def _flow(self) -> None:
         self.delay_s = 0.0

@@ -29,5 +29,5 @@ def test_a_run_is_claimed_though_hints_never_cease(tmp_path: Path) -> None:
             until(lambda: all(app.run(each).state == "succeeded" for each in run_ids), 30, "all have succeeded")
         finally:
             stop.set()
-            hinting.join(5)
+            hinting.join(30)
     app.close()

@@ -370,7 +370,7 @@ def test_a_lock_got_after_the_waiter_was_cancelled_is_given_back(store: Locks) -
         with pytest.raises(asyncio.CancelledError):
             await task
         lease.release()
-        again = await asyncio.to_thread(store.lock("a", wait=10).acquire)
+        again = await asyncio.to_thread(store.lock("a", wait=30).acquire)
         again.release()
 
     asyncio.run(main())
