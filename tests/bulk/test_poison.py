@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -68,9 +69,9 @@ def test_beyond_the_limit_the_run_fails_clearly_and_a_restart_goes_on_where_it_s
         seen.append(order.id)
         return refuse(order)
 
-    app = full.another_app()
-    full.bulk(settling(watched), app=app, chunk=2000, skip_limit=10)
-    second = again(full, first, app)
+    with closing(full.another_app()) as app:
+        full.bulk(settling(watched), app=app, chunk=2000, skip_limit=10)
+        second = again(full, first, app)
 
     assert second.state == "succeeded", second.error
     assert min(seen) > landed[-1]
