@@ -61,17 +61,17 @@ class Valkey(Server):
         return [str(self.program), str(self._settings_file)]
 
     def answers(self) -> bool:
-        with self.client() as client:
+        with self.client(timeout_s=2) as client:
             return bool(client.ping())
 
-    def client(self) -> "Redis":
+    def client(self, *, timeout_s: float = 20) -> "Redis":
         """A client that fails rather than tries again, so that a probe says what is true now."""
         from redis import Redis
         from redis.backoff import NoBackoff
         from redis.retry import Retry
 
         retry = Retry(NoBackoff(), 0)
-        return Redis.from_url(self.url, decode_responses=True, socket_timeout=2, retry=retry)
+        return Redis.from_url(self.url, decode_responses=True, socket_timeout=timeout_s, retry=retry)
 
 
 class Sentinel(Valkey):
