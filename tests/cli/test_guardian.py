@@ -165,7 +165,7 @@ def test_a_revoked_deaf_program_is_killed_after_its_grace(sqlite_url: str, tmp_p
 
 
 def test_a_renewed_program_runs_on_beyond_its_ttl(store: str, tmp_path: Path) -> None:
-    with executing(store, tmp_path / "p", "--ttl", "4s", body="sleep 5; say done yes") as running:
+    with executing(store, tmp_path / "p", "--ttl", "6s", body="sleep 7; say done yes") as running:
         assert running.ends() == 0, running.stderr()
         assert running.says("done") == "yes"
 
