@@ -6,6 +6,7 @@ import signal
 from collections.abc import Iterator
 from typing import Any
 
+import hypothesis
 import pymysql
 import pytest
 
@@ -19,6 +20,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 for _name in ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR"):  # tests that look at tables say how wide the terminal is
     os.environ.pop(_name, None)
+# How long an example takes is the machine's affair: what is to be quick is measured elsewhere.
+hypothesis.settings.register_profile("patient", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow])
+hypothesis.settings.load_profile("patient")
 
 
 _make_context = pymysql.connections.Connection._create_ssl_ctx
