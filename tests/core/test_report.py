@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+import sqlalchemy
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -244,3 +245,21 @@ def test_reports_speak_the_words_of_outcomes() -> None:
     report = report_of_error(Retry(after=1))
     outcome = Outcome(1, 2, 3, report.how, 4, *report[1:])
     assert (outcome.error_code, outcome.retry_after_us) == ("retry", 1_000_000)
+
+
+def test_rows_of_users_that_sqlalchemy_adds_to_its_errors_are_not_kept() -> None:
+    engine = sqlalchemy.create_engine("sqlite://")
+    with engine.begin() as connection:
+        connection.execute(sqlalchemy.text("CREATE TABLE account (id INTEGER PRIMARY KEY, iban TEXT)"))
+        try:
+            try:
+                connection.execute(
+                    sqlalchemy.text("INSERT INTO acount VALUES (:id, :iban)"), {"id": 1, "iban": "DE89370"}
+                )
+            except sqlalchemy.exc.OperationalError as error:
+                raise ValueError("the account was not written") from error
+        except ValueError as error:
+            reports = [report_of_error(error), report_of_error(error.__cause__ or error)]
+    for report in reports:
+        assert "DE89370" not in f"{report.error} {report.trace}"
+        assert "no such table: acount" in (report.trace or "")

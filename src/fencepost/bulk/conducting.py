@@ -34,6 +34,7 @@ from fencepost.bulk.watching import Watching, refuse_without_parent
 from fencepost.core.identity import fitted
 from fencepost.core.runs import StopReason
 from fencepost.core.states import RunState, is_terminal
+from fencepost.core.texts import beginning
 from fencepost.core.verdicts import Cancel, Fail, Skip
 from fencepost.errors import FencepostError, Hopeless, PartitionsFailed, Stopped
 from fencepost.ledger.parts import Part, part_key, parts, take_back, under_way
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 _LOOK_EVERY_S = 0.25
 _MOST_TURNS = 3
+_LONGEST_WHY = 300
 _MOST_THREADS = 8  # each keeps a connection of the source for itself, and engines have fifteen
 
 Ask = Callable[["Run", Instance, Mapping[str, Mapping[str, Any]]], None]
@@ -368,10 +370,14 @@ def _told(results: Mapping[str, StepResult]) -> dict[str, Any]:
     return told
 
 
+def _first_line(why: str) -> str:
+    return beginning(next(iter(why.splitlines()), why), _LONGEST_WHY)
+
+
 def _failed(plan: Plan, gave_up: Mapping[int, str]) -> str:
-    told = "; ".join(f"partition {number}: {why}" for number, why in sorted(gave_up.items())[:3])
+    told = "; ".join(f"partition {number}: {_first_line(why)}" for number, why in sorted(gave_up.items())[:3])
     more = f" and {len(gave_up) - 3} more" if len(gave_up) > 3 else ""
     return (
         f"step {plan.step.name!r}: {len(gave_up)} of {len(plan.slices)} partitions were given up ({told}{more}); the "
-        "others have landed. Mend the cause and restart the run: it goes on with these"
+        "others have landed. Mend the cause and restart the run: it goes on with these (fencepost retry RUN)"
     )

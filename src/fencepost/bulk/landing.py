@@ -25,6 +25,7 @@ from fencepost.bulk.letters import Letter, letter_of, put_aside
 from fencepost.bulk.patience import TRIES, pause, pause_before
 from fencepost.bulk.reader import Page, Unread
 from fencepost.bulk.unfinished import refuse_once_only, refuse_unwritten
+from fencepost.core.texts import told
 from fencepost.core.verdicts import Retry, Skip
 from fencepost.engine.transactions import RunTransaction
 from fencepost.errors import BrokenInput, LeaseLost, TooManySkipped
@@ -109,7 +110,9 @@ class Lander:
             self.put_aside(done, first, error)
             self._land(done, first, end)
             return
-        self._run.log.info("items %d to %d of a chunk are divided to find the one that fails: %s", first, end, error)
+        self._run.log.info(
+            "items %d to %d of a chunk are divided to find the one that fails: %s", first, end, told(error)
+        )
         middle = (first + end) // 2
         self._land(done, first, middle)
         self._land(done, middle, end)
@@ -181,13 +184,13 @@ class Lander:
             return
         if verdict not in MENDED_BY_TIME or tries >= TRIES or isinstance(error, CheckpointMoved):
             raise error
-        self._run.log.info("a chunk of %s is tried again: %s", self._run.label, error)
+        self._run.log.info("a chunk of %s is tried again: %s", self._run.label, told(error))
         pause_before(self._run, tries)
 
     def _wait_as_asked(self, error: Exception, tries: int) -> None:
         options = self._step.options
         if tries > options.retry_limit:
-            raise Skip(f"still failing after {tries} tries: {error}") from error
+            raise Skip(f"still failing after {tries} tries: {told(error)}") from error
         self.pause_as_asked(error, tries)
 
     def pause_as_asked(self, error: Exception, tries: int) -> None:
@@ -222,7 +225,7 @@ class Lander:
         return TooManySkipped(
             f"item {letter.item_key} failed, and skip_limit is {limit}: {letter.error_code}: {letter.error}. All "
             f"before it has landed ({written} written, {skipped} skipped in this partition). Mend the item "
-            "or raise skip_limit, then restart the run: it goes on there"
+            "or raise skip_limit, then restart the run: it goes on there (fencepost retry RUN)"
         )
 
     def _label(self, item: Any) -> str:

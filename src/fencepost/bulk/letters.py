@@ -22,7 +22,7 @@ from fencepost.bulk.reader import Unread
 from fencepost.core.identity import fitted
 from fencepost.core.positions import packed, unpacked
 from fencepost.core.report import code_of
-from fencepost.core.texts import beginning
+from fencepost.core.texts import beginning, told
 from fencepost.errors import InvalidBulk
 from fencepost.fence.landing import Landing
 from fencepost.fence.writer import Writer
@@ -154,7 +154,7 @@ def _kind(item: Any) -> dict[str, Any]:
 
 
 def _told(error: BaseException) -> str:
-    return beginning(str(error) or code_of(error), _LONGEST_ERROR)
+    return told(error, _LONGEST_ERROR) or code_of(error)
 
 
 def put_aside(tx: Any, letters: Sequence[Letter], writer: Writer) -> None:

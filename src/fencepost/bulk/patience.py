@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.bulk.checkpoint import CheckpointMoved
 from fencepost.bulk.failures import MENDED_BY_TIME, verdict_of
+from fencepost.core.texts import told
 from fencepost.errors import LedgerUnavailable
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def patiently(run: Run, work: Callable[[], T]) -> T:
         except Exception as error:
             if verdict_of(error) not in MENDED_BY_TIME or isinstance(error, CheckpointMoved):
                 raise
-            run.log.info("%s tries again what a database did not answer: %s", run.label, error)
+            run.log.info("%s tries again what a database did not answer: %s", run.label, told(error))
         pause_before(run, tries)
     return work()
 

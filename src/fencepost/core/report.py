@@ -3,7 +3,7 @@
 A report is made where the job's function was called, and crosses to whoever decides what becomes of the run.
 
 **Promises.** Making a report never fails, whatever was returned or raised. Texts are bounded, and without the
-passwords of URLs.
+passwords of URLs and the values that SQLAlchemy adds to its errors.
 
 A result that is no JSON, or too long, does not spoil a success: the work is done, and doing it again because of what it
 returned would be worse. The result is then missing, and a note says why. Dates, decimals, UUIDs and members of
@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 from uuid import UUID  # noqa: TID251 - the type alone; making one is the Runtime's
 
-from fencepost.core.texts import beginning, end
+from fencepost.core.texts import beginning, end, hide_values, told
 from fencepost.core.verdicts import Cancel, Fail, Retry, Skip
 from fencepost.errors import Hopeless
 
@@ -92,6 +92,7 @@ def code_of(error: BaseException) -> str:
 def trace_of(error: BaseException) -> str:
     """Return the traceback's text, from the first frame that is not ours."""
     try:
+        hide_values(error)
         lines = traceback.format_exception(type(error), error, _beyond_us(error.__traceback__))
         return end("".join(lines), LONGEST_TRACE)
     except Exception:  # noqa: BLE001 - an error that cannot be shown is still an error, and has to be reported
@@ -109,7 +110,7 @@ def _message(error: BaseException) -> str:
     if isinstance(error, SystemExit) and isinstance(error.code, int):
         return f"exited with status {error.code}"
     try:
-        return beginning(str(error), LONGEST_ERROR)
+        return told(error, LONGEST_ERROR)
     except Exception:  # noqa: BLE001 - as above
         return f"{code_of(error)}: its message cannot be shown"
 

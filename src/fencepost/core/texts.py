@@ -41,6 +41,28 @@ def end(text: str, longest: int) -> str:
     return clean if len(clean) <= longest else "…" + clean[len(clean) - longest + 1 :]
 
 
+def told(error: BaseException, longest: int = 1_000) -> str:
+    """Return the message of an error, fit to be kept; raises what making it raises."""
+    hide_values(error)
+    return beginning(str(error), longest)
+
+
+def hide_values(error: BaseException) -> None:
+    """Let errors of SQLAlchemy, here and among the causes, show no parameters: these are rows of users."""
+    pending: list[BaseException | None] = [error]
+    seen: set[int] = set()
+    while pending:
+        each = pending.pop()
+        if each is None or id(each) in seen:
+            continue
+        seen.add(id(each))
+        if hasattr(each, "hide_parameters"):
+            each.hide_parameters = True
+        pending += [each.__cause__, each.__context__]
+        if isinstance(each, BaseExceptionGroup):
+            pending += each.exceptions
+
+
 def shown(value: object) -> str:
     """Show a value in a sentence: short, and without passwords."""
     try:

@@ -12,6 +12,7 @@ from sqlalchemy.exc import DBAPIError
 from fencepost.core.events import What
 from fencepost.core.runs import Ending
 from fencepost.core.states import Move, RunState, next_state, outcome_of
+from fencepost.core.texts import told
 from fencepost.engine.engines import engine_of
 from fencepost.engine.which_fence import fence_of, is_known_to_be_the_ledgers, run_row
 from fencepost.errors import FencepostError, LedgerUnavailable, TransactionConflict
@@ -94,7 +95,7 @@ def in_transaction(
         except Exception as error:
             if not _is_worth_repeating(error):
                 raise
-            run.log.info("a transaction of %s is tried again: %s", run.label, error)
+            run.log.info("a transaction of %s is tried again: %s", run.label, told(error))
         longest_s = min(_SHORTEST_PAUSE_S * 2**number, _LONGEST_PAUSE_S)
         context.runtime.sleep(longest_s * (0.5 + context.runtime.random() / 2))
     return _done(run, work, source, final=final)

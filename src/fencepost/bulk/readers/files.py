@@ -368,14 +368,17 @@ def _filled(formatter: string.Formatter, pattern: str, values: Mapping[str, Any]
 def missing(file: str, more: str = "") -> InvalidBulk:
     """Return the error about a file that is not there. A retry may find it: it is not hopeless."""
     told = f" ({more})" if more else ""
-    return InvalidBulk(f"{file} is missing{told}; put it there, and restart the run: it goes on where it was")
+    return InvalidBulk(
+        f"{file} is missing{told}; put it there, and restart the run: it goes on where it was (fencepost retry RUN)"
+    )
 
 
 def changed(file: str, how: str) -> BrokenInput:
     """Return the error about a file that is not what it was when the checkpoint was made."""
     return BrokenInput(
         f"{file} has changed since the run was begun: {how}. Nothing more was written: records would be missed or read "
-        "twice. Put the file back as it was and restart the run, or begin anew: fencepost bulk forget RUN"
+        "twice. Put the file back as it was and restart the run (fencepost retry RUN), or begin anew: fencepost bulk "
+        "forget RUN"
     )
 
 
@@ -383,5 +386,5 @@ def broken(file: str, where: str, what: str) -> BrokenInput:
     """Return the error about a record that cannot be read."""
     return BrokenInput(
         f"{file}, {where}: {what}. All before it was read, and nothing of it was written. Mend the file from there on "
-        "and restart the run: it goes on there"
+        "and restart the run: it goes on there (fencepost retry RUN)"
     )
