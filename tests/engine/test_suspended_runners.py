@@ -79,8 +79,9 @@ def test_loss_ends_what_is_suspended(stand: Stand, place: str) -> None:
 @everywhere
 def test_trust_that_runs_out_unspoken_does_not_stop_what_is_fenced(place: str, tmp_path: Path) -> None:
     stand = Stand(make_runner(place, None))
-    ends_at = RUNTIME.monotonic() + 6.0
-    stand.start(slots=2, trust_s=6.0)
+    stand.runner.start(stand.news.set)
+    until(lambda: stand.trust(6.0) and stand.runner.room() >= 2, LONG_S, "two workers are ready")
+    ends_at = stand.trust(6.0)
     kept = _begun(stand, job_of(place), tmp_path)
     until(lambda: RUNTIME.monotonic() > ends_at + 0.5, LONG_S, "trust ran out")
     (tmp_path / "go").touch()
