@@ -108,8 +108,11 @@ class WorkerProcess(Protocol):
         """Queue one message of any size, by way of shared memory; only while no other message is on its way."""
         ...
 
-    def recall(self) -> int:
-        """Take back all that the worker has not taken, and say how many messages: they are the last ones sent."""
+    def recall(self) -> list[bytes]:
+        """Take back all that the worker has not taken, and return how each message begins, with at least 30 bytes.
+
+        A worker that is free takes the next one meanwhile: so what is left to it may be any of those that were sent.
+        """
         ...
 
     def receive(self) -> list[bytes]:

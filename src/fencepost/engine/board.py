@@ -50,8 +50,9 @@ class Board:
         self._ints[_IS_LOST] = 1
 
     def stop(self, serial: int, why: StopReason) -> None:
-        """Ask it to stop one claim."""
-        self._ints[_STOP] = serial * _STEP + _REASONS.index(why)
+        """Ask it to stop one claim, unless it was asked to stop a later one: then this one has ended."""
+        if serial >= self._ints[_STOP] // _STEP:
+            self._ints[_STOP] = serial * _STEP + _REASONS.index(why)
 
     def executing(self) -> tuple[int, float]:
         """Return the claim that executes, or executed last, and since when."""

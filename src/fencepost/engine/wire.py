@@ -48,6 +48,11 @@ def claim_message(serial: int, claim: Claim) -> bytes:
     return _encode((serial, claim)).encode()
 
 
+def serial_of(beginning: bytes) -> int:
+    """Read the serial number at the beginning of a claim's message."""
+    return int(beginning[1 : beginning.index(b",")])
+
+
 def read_claim(message: bytes) -> tuple[int, Claim]:
     """Read one."""
     serial, fields = json.loads(message)

@@ -29,6 +29,7 @@ from fencepost.threaded.worker_line import ASIDE, END, LARGEST_MESSAGE, LOOK, PA
 _ROOM_FOR_PACKETS = 1 << 20
 _ROOM_FOR_LINES = 1 << 18
 _CHUNK = 1 << 16
+_BEGINNING = 32  # bytes of a message that was recalled
 _F_SETPIPE_SZ = 1031
 
 
@@ -158,12 +159,12 @@ class Worker:
         os.pwrite(self._memory, message, PAGE)
         return self.send(ASIDE + str(len(message)).encode())
 
-    def recall(self) -> int:
-        count = 0
+    def recall(self) -> list[bytes]:
+        packets = []
         with suppress(BlockingIOError, ConnectionError):
-            while self._theirs.recv(1, socket.MSG_DONTWAIT):  # the rest of the packet is thrown away
-                count += 1
-        return count
+            while packet := self._theirs.recv(_BEGINNING, socket.MSG_DONTWAIT):  # the rest of it is thrown away
+                packets.append(packet)
+        return [os.pread(self._memory, _BEGINNING, PAGE) if each[:1] == ASIDE else each for each in packets]
 
     def receive(self) -> list[bytes]:
         received = [self._unread]

@@ -6,9 +6,27 @@ from tests.mutants.planting import Code, Text, mutant
 
 _SQLITE = "fencepost.ledger.dialects.hot_sqlite"
 _RETRY = "fencepost.core.retry"
+_HAND = "fencepost.engine.runners.hand:Hand"
 _TEST = "tests/ledger/test_hot_finishing.py::"
+_HAND_TEST = "tests/engine/test_hand.py::"
 
 ENDINGS = (
+    mutant(
+        "the last ones sent come back",
+        "what is recalled from a worker is taken for what was sent to it last",
+        Code(
+            f"{_HAND}.take_back",
+            "map(wire.serial_of, self.process.recall())",
+            "list(self.in_hand)[len(self.in_hand) - len(self.process.recall()) :]",
+        ),
+        tests=f"{_HAND_TEST}test_what_a_worker_takes_in_the_middle_of_a_recall_stays_with_it_and_nothing_else_does",
+    ),
+    mutant(
+        "one end spares another",
+        "the end of a run that was to stop takes back the order to kill its worker, whoever else it is for",
+        Code(f"{_HAND}.done", "min((held.kill_at for held in self.in_hand.values()), default=_NEVER)", "_NEVER"),
+        tests=f"{_HAND_TEST}test_the_end_of_one_that_was_to_stop_does_not_spare_another_that_is",
+    ),
     mutant(
         "finish without the token",
         "an ending is believed without comparing its token",

@@ -26,6 +26,7 @@ from fencepost.engine.runners.outcome import Outcome
 LEAD_S = 0.01  # how much short work may wait inside a worker, so that it need not wait for us
 _MOST = 256
 _NOBODY = float("-inf")
+_NEVER = float("inf")
 
 
 class Stage(Enum):
@@ -39,7 +40,7 @@ class Stage(Enum):
 class Assignment:
     """A claim in the runner's hands: since when, who has it, and whether it was told to stop."""
 
-    __slots__ = ("claim", "expected_s", "hand", "stop", "taken_at")
+    __slots__ = ("claim", "expected_s", "hand", "kill_at", "stop", "taken_at")
 
     def __init__(self, claim: Claim, taken_at: float) -> None:
         """Take a claim; nobody has it yet."""
@@ -48,6 +49,7 @@ class Assignment:
         self.expected_s = 0.0
         self.hand: Hand | None = None
         self.stop: StopReason | None = None
+        self.kill_at = _NEVER  # when its worker is killed, if it was told to stop
 
 
 class Hand:
@@ -64,7 +66,7 @@ class Hand:
         self.is_stuck = False  # its present run takes long: give it nothing more
         self.is_lifted = False  # its present run, all it has, may outlast trust: its guardian waits for its timeout
         self.is_suspended = False  # that run has outlasted trust
-        self.kill_at = float("inf")
+        self.kill_at = _NEVER
         self._board: Board | None = None
         self._load_s = 0.0
         self._last = 0  # serial number
@@ -132,8 +134,7 @@ class Hand:
         """Recall what the worker has not taken yet."""
         if self.stage is not Stage.READY or self.process is None or not self.in_hand:
             return []
-        count = self.process.recall()
-        serials = list(self.in_hand)[len(self.in_hand) - count :]
+        serials = map(wire.serial_of, self.process.recall())
         return [assignment for serial in serials if (assignment := self.done(serial)) is not None]
 
     def done(self, serial: int) -> Assignment | None:
@@ -142,8 +143,8 @@ class Hand:
         assignment = self.in_hand.pop(serial, None)
         if assignment is None:
             return None
-        if assignment.stop is not None:
-            self.kill_at = float("inf")  # it ended by itself, before it heard
+        if assignment.stop is not None:  # it ended by itself, before it heard
+            self.kill_at = min((held.kill_at for held in self.in_hand.values()), default=_NEVER)
         self._load_s = self._load_s - assignment.expected_s if self.in_hand else 0.0
         assignment.hand = None
         return assignment
@@ -162,6 +163,9 @@ class Hand:
         """Tell the worker to stop a claim that it has taken; whether it heeds that or not, it is dead by `kill_at`."""
         assignment.stop = why
         serial = next(serial for serial, held in self.in_hand.items() if held is assignment)
+        if self.board.executing()[0] > serial:
+            return  # it has ended, and its answer is on its way: what the worker is at now is another's
+        assignment.kill_at = min(assignment.kill_at, kill_at)
         self.board.stop(serial, why)
         self.kill_at = min(self.kill_at, kill_at)
         if self.process is not None:
@@ -211,5 +215,5 @@ class Hand:
         """Kill the worker's group now."""
         if self.process is not None:
             self.stage = Stage.ENDING
-            self.kill_at = float("inf")
+            self.kill_at = _NEVER
             self.process.kill()
