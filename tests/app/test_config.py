@@ -76,7 +76,7 @@ def test_a_ttl_may_be_a_timedelta(read: Any) -> None:
         ("FENCEPOST_QUEUES", ",", "FENCEPOST_QUEUES: name at least one queue"),
         ("FENCEPOST_QUEUES", "a b", "FENCEPOST_QUEUES: queue name 'a b'"),
         ("FENCEPOST_LEADER", "perhaps", "FENCEPOST_LEADER: 'perhaps' is neither true nor false"),
-        ("FENCEPOST_URL", "postgres", "FENCEPOST_URL: a store URL looks like"),
+        ("FENCEPOST_URL", "postgres", "FENCEPOST_URL: a URL looks like"),
     ],
 )
 def test_a_bad_value_is_refused_with_where_it_stands(read: Any, variable: str, value: str, says: str) -> None:
