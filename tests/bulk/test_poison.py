@@ -17,8 +17,6 @@ REFUSED_BY_DATABASE = (20_001, 60_777)
 POISON = sorted((*REFUSED_BY_CODE, *REFUSED_BY_DATABASE))
 BEFORE_THE_FOURTH = POISON[3] - 1
 
-pytestmark = on(("postgresql", "own"), ("postgresql", "other"))
-
 
 @pytest.fixture
 def full(shop: Shop) -> Shop:
@@ -35,6 +33,7 @@ def refuse(order: Any) -> Any:
     return order
 
 
+@on(("postgresql", "own"))
 def test_within_the_limit_all_others_land_and_each_bad_one_is_put_aside_with_its_error(full: Shop) -> None:
     row = played(full, full.bulk(settling(refuse), chunk=2000, skip_limit=10))
 
@@ -55,6 +54,7 @@ def test_within_the_limit_all_others_land_and_each_bad_one_is_put_aside_with_its
         assert "nothing_is_owed" in why[f"id={each}"]
 
 
+@on(("postgresql", "other"))
 def test_beyond_the_limit_the_run_fails_clearly_and_a_restart_goes_on_where_it_stopped(full: Shop) -> None:
     first = played(full, full.bulk(settling(refuse), chunk=2000, skip_limit=3))
 
