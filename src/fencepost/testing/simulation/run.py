@@ -129,7 +129,7 @@ def _calm_down(cluster: Cluster, going_wrong: Faults) -> float:
 
 def _quiet_s(plan: Scenario) -> float:
     bound_s = (2 if plan.is_blind else 1) * plan.ttl_s + plan.poll_s + 2.0
-    return bound_s + 1.5
+    return bound_s + 0.5
 
 
 def _evidence(cluster: Cluster, quiet_from: float, ended_at: float) -> Evidence:
