@@ -25,6 +25,7 @@ from testbed import wait
 from testbed.etcd import Etcd, EtcdCluster
 from testbed.proxy import Proxy
 from testbed.server import free_port
+from tests.leases.preparing import prepared
 
 RUNTIME = ThreadedRuntime()
 TTL_S = 60.0
@@ -342,9 +343,7 @@ class TestTrouble:
     def test_hung_server_is_unavailable_in_time(self, server: Etcd, name: str) -> None:
         with Proxy(server.host, server.port) as proxy:
             store = store_at(f"{proxy.through(server.url)}?call_timeout=500ms")
-            session = store.open("somebody", ttl_s=TTL_S, call_timeout_s=0.3)
-            grant = take(store, session, name)
-            store.renew(session, [])
+            session, grant = prepared(store, name, ttl_s=TTL_S, call_timeout_s=0.3)
             proxy.swallow()
             calls = {
                 0.5: [lambda: store.acquire(session, "x", grant_id="x"), lambda: store.release(grant),

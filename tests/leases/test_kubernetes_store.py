@@ -29,6 +29,7 @@ from testbed import wait
 from testbed.kubernetes import Kubernetes
 from testbed.proxy import Proxy
 from testbed.server import free_port
+from tests.leases.preparing import prepared
 
 RUNTIME = ThreadedRuntime()
 TTL_S = 60.0
@@ -598,10 +599,8 @@ class TestFaults:
     def test_calls_end_in_time_when_everything_is_swallowed(self, server: Kubernetes, name: str) -> None:
         with Proxy(server.host, server.port) as proxy:
             store = store_at(f"{proxy.through(server.url)}&call_timeout=0.5s")
-            session = store.open("somebody", ttl_s=10, call_timeout_s=0.3)
-            grant = take(store, session, name)
+            session, grant = prepared(store, name, ttl_s=10, call_timeout_s=0.3)
             held = Held(name, "x", grant.token, grant.grant_id)
-            store.renew(session, [grant])
             proxy.swallow()
             calls = {
                 "renew": (lambda: store.renew(session, [grant]), 0.3),
@@ -689,7 +688,7 @@ class TestFaults:
     @pytest.mark.parametrize("what", ["acquire", "release"])
     def test_lost_reply_is_looked_up(self, server: Kubernetes, name: str, what: str) -> None:
         with Proxy(server.host, server.port) as proxy:
-            store = store_at(f"{proxy.through(server.url)}&call_timeout=0.5s")
+            store = store_at(f"{proxy.through(server.url)}&call_timeout=2s")
             session = session_of(store)
             store.release(take(store, session, name))
             grant_id = RUNTIME.new_id()
@@ -762,8 +761,7 @@ class TestFaults:
 
     def test_paused_api_server_is_unavailable_and_then_as_before(self, server: Kubernetes, name: str) -> None:
         store = store_at(f"{server.url}&call_timeout=0.5s")
-        session = store.open("somebody", ttl_s=TTL_S, call_timeout_s=1.0)
-        grant = take(store, session, name)
+        session, grant = prepared(store, name, ttl_s=TTL_S, call_timeout_s=1.0)
         server.pause()
         try:
             with pytest.raises(StoreUnavailable):

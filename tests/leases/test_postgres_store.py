@@ -23,6 +23,7 @@ from testbed.pgbouncer import PgBouncer
 from testbed.postgres import Postgres
 from testbed.proxy import Proxy
 from testbed.server import free_port
+from tests.leases.preparing import prepared
 from tests.leases.sql_contract import Deaths, Records, RoundTrips, Run, Shapes
 from tests.leases.sql_store import RUNTIME, Counted, expired, opened, started, taken
 
@@ -291,9 +292,7 @@ class TestTrouble:
             Proxy(server.host, server.port) as proxy,
             started(f"{proxy.through(server.url)}?call_timeout=600ms") as far,
         ):
-            session = far.open("far", ttl_s=60, call_timeout_s=0.3)
-            grant = taken(far, session, name)
-            far.renew(session, [grant])
+            session, grant = prepared(far, name, ttl_s=60, call_timeout_s=0.3)
             proxy.swallow()
             for limit_s, call in (
                 (0.3, lambda: far.renew(session, [grant])),

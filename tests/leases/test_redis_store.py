@@ -20,6 +20,7 @@ from fencepost.threaded import ThreadedRuntime
 from testbed import wait
 from testbed.proxy import Proxy
 from testbed.valkey import Sentinels, Valkey
+from tests.leases.preparing import prepared
 
 RUNTIME = ThreadedRuntime()
 SLACK_S = 0.5
@@ -466,9 +467,8 @@ class TestNetwork:
     ) -> None:
         direct = connect()
         store = connect(f"{proxy.through(server.url)}?call_timeout=300ms")
-        session = open_session(store, call_timeout_s=0.2)
-        grant = take(store, session, f"hung {is_warm}")
-        held = refused(store, grant.name)
+        session, grant = prepared(store, f"hung {is_warm}", ttl_s=30, call_timeout_s=0.2)
+        held = refused(direct, grant.name)
         record = direct.read(grant.name)
         assert record is not None
         calls: list[tuple[float, Callable[[], object]]] = [

@@ -24,6 +24,7 @@ from testbed import wait
 from testbed.proxy import Proxy
 from testbed.server import free_port
 from testbed.zookeeper import ZooKeeper
+from tests.leases.preparing import prepared
 
 RUNTIME = ThreadedRuntime()
 TTL_S = 30.0
@@ -405,10 +406,8 @@ class TestTrouble:
     def test_hung_server_is_unavailable_in_time_and_recovers(self, server: ZooKeeper, name: str) -> None:
         with Proxy(server.host, server.port) as proxy:
             store = store_at(f"{proxy.through(server.url)}?call_timeout=500ms")
-            store.start()
-            session = store.open("somebody", ttl_s=TTL_S, call_timeout_s=0.3)
-            doomed = session_of(store)
-            grant = take(store, session, name)
+            session, grant = prepared(store, name, ttl_s=TTL_S, call_timeout_s=0.3)
+            doomed = wait.until(lambda: session_of(store), 30, ignoring=(StoreUnavailable,))
             proxy.swallow()
             calls = {
                 0.5: [
@@ -499,9 +498,7 @@ class TestTrouble:
     def test_killed_server_comes_back_with_sessions_and_grants(self) -> None:
         with ZooKeeper() as server:
             store = store_at(f"{server.url}?call_timeout=500ms")
-            store.start()
-            session = store.open("somebody", ttl_s=TTL_S, call_timeout_s=0.5)
-            grant = take(store, session, "kept")
+            session, grant = prepared(store, "kept", ttl_s=TTL_S, call_timeout_s=0.5)
             server.kill()
             for _ in range(2):
                 with pytest.raises(StoreUnavailable):
