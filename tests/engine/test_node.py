@@ -11,6 +11,7 @@ import pytest
 from fencepost.core.schedule import every
 from fencepost.core.verdicts import Retry, Skip
 from fencepost.engine.membership import NODE_LEASE
+from fencepost.engine.planner import Planner
 from fencepost.ledger.history import attempts
 from fencepost.ledger.requests import cancel
 from fencepost.testing import until
@@ -316,16 +317,23 @@ class SteppedRuntime(ThreadedRuntime):
 
 @pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("hours", [1 / 6, 2.0])
-def test_a_wall_clock_that_steps_ahead_repeats_nothing_and_skips_no_year(ledger_url: str, hours: float) -> None:
+def test_a_wall_clock_that_steps_ahead_repeats_nothing_and_skips_no_year(
+    ledger_url: str, hours: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
     def tick() -> None: ...
 
     runtime = SteppedRuntime()
+    steps: list[float] = []
+    planned = Planner.step
+    monkeypatch.setattr(Planner, "step", lambda planner, now: steps.append(now) or planned(planner, now))
     with crew(ledger_url, [job(tick, every("500ms"), overlap="queue")], runtime) as made:
         made.node()
         before = len(made.until_state("succeeded", 2))
         runtime.offset_us = round(hours * 3_600_000_000)
         if hours > 1:
             until(lambda: made.ledger.journal_entries(what="clock leapt"), 20, "a row tells of it")
+            steps.clear()
+            until(lambda: len(steps) > 2, 30, "the planner had its chances")
             runtime.offset_us = 0
         made.until_state("succeeded", before + 4)
         rows = made.runs()
