@@ -32,6 +32,7 @@ from testbed.proxy import Proxy
 from testbed.server import ServerFailed, free_port
 from testbed.valkey import Sentinels, Valkey, ValkeyCluster
 from testbed.zookeeper import ZooKeeper
+from tests.dialling import dialled
 
 LEFT_OUT = provision.available()
 
@@ -417,27 +418,6 @@ def is_mute(connection: socket.socket) -> bool:
         return True
     finally:
         connection.settimeout(5)
-
-
-@contextlib.contextmanager
-def dialled(address: tuple[str, int]) -> Iterator[None]:
-    """Somebody connects and leaves, again and again."""
-    is_over = threading.Event()
-
-    def dial() -> None:
-        while not is_over.is_set():
-            with contextlib.suppress(OSError):
-                socket.create_connection(address, 5).close()
-
-    threads = [threading.Thread(target=dial) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()
 
 
 class TestProxy:

@@ -7,13 +7,14 @@ import socket
 import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 
 import pytest
 
 from fencepost.proof.chaos.proxy import Mode, Network, Proxy
 from fencepost.testing import until
 from fencepost.threaded import ThreadedRuntime
+from tests.dialling import dialled
 
 HOST = "127.0.0.1"
 
@@ -158,27 +159,6 @@ def test_a_server_that_is_gone_resets_its_clients(proxy: Proxy, echo: Echo) -> N
     echo.close()
     with suppress(ConnectionError), connect(proxy) as connection:
         assert connection.recv(100) == b""
-
-
-@contextmanager
-def dialled(address: tuple[str, int]) -> Iterator[None]:
-    """Somebody connects and leaves, again and again."""
-    is_over = threading.Event()
-
-    def dial() -> None:
-        while not is_over.is_set():
-            with suppress(OSError):
-                socket.create_connection(address, 5).close()
-
-    threads = [threading.Thread(target=dial) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        for thread in threads:
-            thread.join()
 
 
 def test_whoever_is_accepted_while_it_begins_to_refuse_is_not_left_open(echo: Echo) -> None:
