@@ -33,6 +33,9 @@ class Measured:
     A machine with too much to do lets a process stand still, for seconds at times. A thread beside the body sees that:
     it sleeps 10 ms again and again, and adds up by how much each sleep was too long. So `awake_s` may be held against
     a narrow limit, where a clock could not; what must take long at least is held against `whole_s`.
+
+    **Not seen**: a body that keeps the interpreter to itself. The thread beside it stands still as well, and takes that
+    for the machine's fault.
     """
 
     def __init__(self) -> None:
