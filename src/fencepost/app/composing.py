@@ -27,7 +27,10 @@ from fencepost.leases.locks import Locks
 from fencepost.leases.schemes import store_from_url
 from fencepost.ledger.deploys import sync_code
 from fencepost.ledger.jobs import register
+from fencepost.ledger.migrations import NEWEST
 from fencepost.ledger.schedule_rows import NewSchedule
+from fencepost.schema import effects
+from fencepost.schema.revisions import recorded
 
 if TYPE_CHECKING:
     from fencepost.app.application import App
@@ -109,7 +112,7 @@ def node_settings(app: App) -> NodeSettings:
     settings = app.settings
     return NodeSettings(
         name=app.node_name,
-        version=__version__,
+        version=recorded(__version__, NEWEST, effects.NEWEST),
         timings=settings.timings,
         queues=settings.queues,
         slots=slots_of(app),

@@ -9,9 +9,9 @@ from fencepost.core.runtime import Runtime
 from fencepost.errors import LedgerRefused
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects.sqlite import SqliteDialect
-from fencepost.ledger.migrations import effects_revision, refuse_newer_effects
+from fencepost.ledger.migrations import effects_revision, is_done, refuse_unreadable_effects
 from fencepost.ledger.urls import LedgerUrl
-from fencepost.schema.effects import NEWEST, EffectTables, effect_tables
+from fencepost.schema.effects import REVISIONS, EffectTables, effect_tables
 
 INSTALL = "fencepost effects install"
 
@@ -33,9 +33,9 @@ def install(database: Database) -> tuple[str, ...]:
     """Run the steps that are missing and return their names; none if there are none. Two at once are safe."""
     _check_server(database)
     revision = effects_revision(database)
-    if revision == NEWEST:
+    refuse_unreadable_effects(database, revision)
+    if is_done(revision, REVISIONS):
         return ()
-    refuse_newer_effects(database, revision)
     from fencepost.ledger.migrations.running import take_steps  # noqa: PLC0415 - Alembic is slow to import
 
     return take_steps(database, (tables_of(database).chain(),), what="tables of effects", command=INSTALL)

@@ -14,8 +14,9 @@ from fencepost.effects.installing import how_to_install, tables_of
 from fencepost.errors import LedgerRefused
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.migrations import effects_revision
+from fencepost.ledger.migrations import effects_revision, is_done
 from fencepost.schema.effects import NEWEST, REVISIONS
+from fencepost.schema.revisions import is_readable
 
 RIGHTS = ("SELECT", "INSERT", "UPDATE", "DELETE")
 _ATTRIBUTES = """SELECT attname FROM pg_attribute
@@ -157,9 +158,9 @@ def _is_let(database: Database, statement: str) -> bool:
 def _advice(
     database: Database, found: str | None, *, missing: tuple[str, ...], denied: tuple[str, ...]
 ) -> Iterator[str]:
-    if found is not None and found not in REVISIONS:
+    if found is not None and not is_readable(found, REVISIONS):
         yield f"these tables are of a newer Fencepost (this one knows up to {NEWEST}): use that version here"
-    elif found != NEWEST:
+    elif not is_done(found, REVISIONS):
         yield f"run: {how_to_install(database)}"
     elif missing:
         version = _full(database, tables_of(database).version)

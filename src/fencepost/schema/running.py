@@ -17,6 +17,7 @@ from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
+from fencepost.schema.revisions import is_newer
 from fencepost.schema.step import Step
 
 PATIENCE_S = 3600.0  # a step on a large table may take long, and so may waiting for somebody else's
@@ -88,8 +89,11 @@ def lock(connection: sa.Connection, chain: Chain, *, database: str) -> None:
 def _options(chain: Chain, done: list[str]) -> dict[str, Any]:
     scripts = ScriptDirectory(chain.folder)
 
-    def missing(revision: Any, _: MigrationContext) -> Any:
-        return scripts._upgrade_revs("head", revision)  # as Alembic's own command does
+    def missing(heads: Any, _: MigrationContext) -> Any:
+        """Read under the lock: somebody else may have taken steps since we looked, also steps that we do not know."""
+        if heads and is_newer(heads[0], known_revisions(chain.folder)):
+            return []
+        return scripts._upgrade_revs("head", heads)  # as Alembic's own command does
 
     def note(*, step: Any, **_: Any) -> None:
         done.append(f"{chain.label}{step.up_revision_id}")

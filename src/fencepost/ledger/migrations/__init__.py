@@ -4,14 +4,16 @@
 
     migrate(ledger)          run the steps that are missing, under a lock: two at once are safe
     migration_sql(url)       the same as a script, for somebody who may, without connecting
-    check_schema(ledger)     refuse tables that are missing, older or newer, with a sentence that helps
+    check_schema(ledger)     refuse tables that this version cannot work with, with a sentence that helps
     ready_schema(ledger)     what a node does at its start: check; on SQLite also migrate
 
 The tables that receive effects (`fencepost.schema.effects`) have steps of their own and are brought along: in the
 ledger's database they are there without being asked for.
 
 Steps only add, until no node that needs the old is left (expand, then contract); so nodes of the version before go on
-while the steps run. Steps stand in `versions/`; a step that was released is never changed.
+while the steps run, and can be started again afterwards: the name of a step says which versions can work with the
+tables that it leaves behind (`fencepost.schema.revisions`). Steps stand in `versions/`; a step that was released is
+never changed.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.identity import identity
 from fencepost.schema import effects
+from fencepost.schema.revisions import is_newer, is_readable
 
 REVISIONS = ("0001", "0002", "0003")  # oldest first; a test compares them with versions/
 OLDEST, NEWEST = "0003", REVISIONS[-1]  # what this version can work with
@@ -28,18 +31,26 @@ STEPS = (*REVISIONS, *effects.STEPS)  # all that `migrate` may have to do
 
 
 def migrate(database: Database) -> tuple[str, ...]:
-    """Run the steps that are missing and return their names; none if the tables are as they should be."""
+    """Run the steps that are missing and return their names; none if the tables are as they should be.
+
+    Tables that a newer version has made are left alone if this one can work with them, and refused if not.
+    """
     _check_server(database)
     revision, of_effects = current_revision(database), effects_revision(database)
-    if (revision, of_effects) == (NEWEST, effects.NEWEST):
+    _refuse_unreadable(database, revision)
+    refuse_unreadable_effects(database, of_effects)
+    if is_done(revision, REVISIONS) and is_done(of_effects, effects.REVISIONS):
         return ()
-    _refuse_newer(database, revision)
-    refuse_newer_effects(database, of_effects)
     from fencepost.ledger.migrations import running  # noqa: PLC0415 - Alembic is slow to import, and rarely needed
 
     steps = running.migrate(database)
     identity(database)
     return steps
+
+
+def is_done(revision: str | None, known: tuple[str, ...]) -> bool:
+    """Return whether tables of `revision` lack no step of `known`: one that we do not know comes after all we know."""
+    return revision is not None and (revision == known[-1] or is_newer(revision, known))
 
 
 def migration_sql(url: str) -> str:
@@ -64,8 +75,8 @@ def check_schema(database: Database) -> None:
         raise SchemaMismatch(
             f"{database.dialect.product} has no tables of a ledger yet{_where(database)}; {_run(database)}"
         )
-    _refuse_newer(database, revision)
-    if REVISIONS.index(revision) < REVISIONS.index(OLDEST):
+    _refuse_unreadable(database, revision)
+    if revision in REVISIONS and REVISIONS.index(revision) < REVISIONS.index(OLDEST):
         raise SchemaMismatch(
             f"the ledger's tables in {database.dialect.product} are of revision {revision}, and this node needs "
             f"{OLDEST} or later; {_run(database)}"
@@ -87,9 +98,9 @@ def effects_revision(database: Database) -> str | None:
     return _revision_in(database, "effects_version")
 
 
-def refuse_newer_effects(database: Database, revision: str | None) -> None:
-    """Leave alone what a newer version has made."""
-    if revision is not None and revision not in effects.REVISIONS:
+def refuse_unreadable_effects(database: Database, revision: str | None) -> None:
+    """Leave alone what a newer version has made, unless it says that this one can work with it."""
+    if revision is not None and not is_readable(revision, effects.REVISIONS):
         raise SchemaMismatch(
             f"the tables of effects in {database.dialect.product} were made by a newer Fencepost (revision "
             f"{revision}); this one knows up to {effects.NEWEST}: use the newer version here, or another database"
@@ -117,8 +128,8 @@ def _check_server(database: Database) -> None:
         raise LedgerRefused(objection)
 
 
-def _refuse_newer(database: Database, revision: str | None) -> None:
-    if revision is not None and revision not in REVISIONS:
+def _refuse_unreadable(database: Database, revision: str | None) -> None:
+    if revision is not None and not is_readable(revision, REVISIONS):
         raise SchemaMismatch(
             f"this database was migrated by a newer Fencepost (revision {revision}); this node knows up to {NEWEST}: "
             f"deploy the newer version here, or let this node use another database ({database.dialect.product})"
