@@ -55,7 +55,6 @@ from testbed.postgres import Postgres  # noqa: E402
 
 RATIO = 1.6
 PARTITIONS_RATIO = 0.8
-PARTITIONS = 8
 FENCES = ("run row", "fence row")
 DRIVERS = ("psycopg", "sqlalchemy")
 NODE = "bench"
@@ -207,6 +206,7 @@ class Place(NamedTuple):
     ledger_url: str
     url: str
     seconds: float
+    partitions: int
     insert: str = CHUNK
 
     def key(self, number: int) -> str:
@@ -218,7 +218,7 @@ def eight_clients(ledger_url: str, url: str, options: argparse.Namespace, fence:
     results: dict[str, dict[str, Any]] = {}
     plan = [name for turn in range(options.partition_rounds) for name in _pair(turn)]
     for driver in options.driver:
-        place = Place(fence, driver, ledger_url, url, options.partition_seconds)
+        place = Place(fence, driver, ledger_url, url, options.partition_seconds, options.partitions)
         results[driver] = {
             **_partitions(place, plan),
             "one_row_ratio": _partitions(place._replace(insert=INSERT), plan)["ratio"],
@@ -263,9 +263,10 @@ def watched(url: str) -> Iterator[list[int]]:
 
 def _partition_rates(place: Place, plan: list[str]) -> dict[str, list[float]]:
     context = multiprocessing.get_context("spawn")
-    barrier, counts = context.Barrier(PARTITIONS), context.Queue()
+    barrier, counts = context.Barrier(place.partitions), context.Queue()
     workers = [
-        context.Process(target=_partition, args=(number, place, plan, barrier, counts)) for number in range(PARTITIONS)
+        context.Process(target=_partition, args=(number, place, plan, barrier, counts))
+        for number in range(place.partitions)
     ]
     with ExitStack() as ended:
         for worker in workers:
@@ -323,7 +324,7 @@ def shortfalls(result: dict[str, Any]) -> list[str]:
                 missed.append(f"{fence} with {driver} at {each['ratio']:.2f} × unfenced, not {RATIO}")
     for fence, of in result["partitions"].items():
         for driver, each in of.items():
-            what = f"{PARTITIONS} partitions, {fence} with {driver},"
+            what = f"partitions, {fence} with {driver},"
             if each["ratio"] < PARTITIONS_RATIO:
                 missed.append(f"{what} at {each['ratio']:.2f} of unfenced, not {PARTITIONS_RATIO}")
             if each["lock_waits"]:
@@ -340,7 +341,7 @@ def _told(result: dict[str, Any]) -> str:
 
 def _told_of_many(result: dict[str, Any]) -> str:
     return (
-        f"{PARTITIONS} partitions: {result['fenced_per_s']:,}/s = {result['ratio']:.2f} of"
+        f"partitions: {result['fenced_per_s']:,}/s = {result['ratio']:.2f} of"
         f" {result['unfenced_per_s']:,}/s unfenced ({result['one_row_ratio']:.2f} with one row);"
         f" {result['lock_waits']} waits for a row seen in {result['looks']} looks"
     )
@@ -353,6 +354,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=0.1, help="how long a turn is, alone")
     parser.add_argument("--partition-rounds", type=int, default=9, help="how many turns eight have together")
     parser.add_argument("--partition-seconds", type=float, default=1.0, help="how long a turn of eight is")
+    parser.add_argument("--partitions", type=int, default=8, help="how many take these turns")
     parser.add_argument("--fence", nargs="+", default=FENCES, choices=FENCES, help="only these fences")
     parser.add_argument("--driver", nargs="+", default=DRIVERS, choices=DRIVERS, help="only these drivers")
     return parser.parse_args()

@@ -35,7 +35,6 @@ from testbed.proxy import Proxy  # noqa: E402
 
 logging.getLogger("fencepost").setLevel(logging.ERROR)
 
-CLIENTS = 8
 DELAY_S = 0.5  # each way
 Pair = Callable[[], None]
 
@@ -53,7 +52,7 @@ def main() -> None:
 
 def measure(place: Place, options: argparse.Namespace) -> dict[str, Any]:
     single = take_turns(contestants(place), options.rounds, options.seconds)
-    contended = take_turns(contended_contestants(place, options.contended_seconds), 3, None)
+    contended = take_turns(contended_contestants(place, options), options.contended_rounds, None)
     ours, bare = single["fencepost"], single["bare"]
     result: dict[str, Any] = {
         "ratio": _ratio(ours, bare),
@@ -111,17 +110,18 @@ def _bare_pair(bare: Bare) -> Pair:
 
 
 @contextmanager
-def contended_contestants(place: Place, seconds: float) -> Iterator[dict[str, Callable[[Any], float]]]:
-    yield {kind: lambda _, kind=kind: contended_rate(place, kind, seconds) for kind in ("fencepost", "bare")}
+def contended_contestants(place: Place, options: argparse.Namespace) -> Iterator[dict[str, Callable[[Any], float]]]:
+    given = options.clients, options.contended_seconds
+    yield {kind: lambda _, kind=kind: contended_rate(place, kind, *given) for kind in ("fencepost", "bare")}
 
 
-def contended_rate(place: Place, kind: str, seconds: float) -> float:
-    """Count the pairs that eight clients get through together; threads where a store is only one process."""
+def contended_rate(place: Place, kind: str, clients: int, seconds: float) -> float:
+    """Count the pairs that so many clients get through together; threads where a store is only one process."""
     context: Any = multiprocessing.get_context("spawn")
     if place.name == "memory":
         import multiprocessing.dummy as context
-    barrier, counts = _barrier_and_counts(context, place)
-    workers = [context.Process(target=_contend, args=(place, kind, seconds, barrier, counts)) for _ in range(CLIENTS)]
+    barrier, counts = _barrier_and_counts(context, place, clients)
+    workers = [context.Process(target=_contend, args=(place, kind, seconds, barrier, counts)) for _ in range(clients)]
     for worker in workers:
         worker.start()
     total = sum(counts.get(timeout=120) for _ in workers)
@@ -130,13 +130,13 @@ def contended_rate(place: Place, kind: str, seconds: float) -> float:
     return total / seconds
 
 
-def _barrier_and_counts(context: Any, place: Place) -> tuple[Any, Any]:
+def _barrier_and_counts(context: Any, place: Place, clients: int) -> tuple[Any, Any]:
     if place.name == "memory":
         import queue
         import threading
 
-        return threading.Barrier(CLIENTS), queue.Queue()
-    return context.Barrier(CLIENTS), context.Queue()
+        return threading.Barrier(clients), queue.Queue()
+    return context.Barrier(clients), context.Queue()
 
 
 def _contend(place: Place, kind: str, seconds: float, barrier: Any, counts: Any) -> None:
@@ -214,7 +214,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--rounds", type=int, default=41, help="how many turns each has; many short ones even out noise"
     )
-    parser.add_argument("--contended-seconds", type=float, default=2.0, help="the same for eight clients, three turns")
+    parser.add_argument("--contended-seconds", type=float, default=2.0, help="the same for many clients together")
+    parser.add_argument("--contended-rounds", type=int, default=3, help="how many turns they have")
+    parser.add_argument("--clients", type=int, default=8, help="how many they are")
     return parser.parse_args()
 
 

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple
 import psycopg
 
 from fencepost.core.runs import Requested
+from fencepost.ledger import requests
 from fencepost.ledger.ledger import Ledger, open_ledger
+from fencepost.ledger.migrations import migrate
 from fencepost.threaded import ThreadedRuntime
 
 HERE = Path(__file__).parent
@@ -58,7 +60,7 @@ def until(condition: Callable[[], bool], timeout_s: float, what: str, *, every_s
 def opened(url: str) -> Ledger:
     """Return the ledger, with its tables made."""
     ledger = open_ledger(url, ThreadedRuntime())
-    ledger.migrate()
+    migrate(ledger)
     return ledger
 
 
@@ -71,7 +73,7 @@ def empty(url: str) -> None:
 def fill(ledger: Ledger, url: str, runs: int) -> None:
     """Ask for so many runs of `noop`, due now, and let the database come to rest."""
     for first in range(0, runs, _BATCH):
-        ledger.enqueue([Requested("noop", "manual")] * min(_BATCH, runs - first))
+        requests.enqueue(ledger, [Requested("noop", "manual")] * min(_BATCH, runs - first))
     if not url.startswith("sqlite:"):
         ask(url, "VACUUM ANALYZE fencepost_run")
         ask(url, "CHECKPOINT")

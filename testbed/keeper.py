@@ -8,6 +8,9 @@ The lines on the pipe: ``+ PID`` keep this process tree, ``- PID`` it is gone, `
 ``r PATH`` it is removed. A server writes its own ``+`` line before it becomes the server (see ``announced``), so there
 is no moment in which it lives and is not known.
 
+Where everything is killed at once, the keeper included, folders stay behind. Each says whose it is, so the next keeper
+removes those whose owner is gone, unless some process still works in them.
+
 This file is also the keeper's program: it imports only the standard library, and nothing from the package.
 """
 
@@ -26,6 +29,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 GRACE_MS = 1000
+OWNER = ".owner"
+"""The file that says whose folder it is: a pid, and what tells that process from a later one of the same number."""
 
 _lock = threading.Lock()
 _pipe_of: dict[int, int] = {}  # by the pid of the process that owns it, so that a forked child gets its own keeper
@@ -55,6 +60,7 @@ def make_directory(name: str) -> Path:
     """A new temporary folder that is removed by ``remove_directory`` or, at the latest, when this process ends."""
     path = Path(tempfile.mkdtemp(prefix=f"fencepost-{name}-"))
     _tell(f"d {path}")
+    (path / OWNER).write_text(f"{os.getpid()} {identity_of(os.getpid())}")
     return path
 
 
@@ -72,7 +78,10 @@ def _start_keeper() -> int:
     reading_end, writing_end = os.pipe()
     # A session of its own, so that neither Ctrl-C nor a kill of the test's process group takes the keeper along.
     keeper = subprocess.Popen(
-        [sys.executable, "-I", "-S", __file__, str(os.getpid())], stdin=reading_end, start_new_session=True, cwd="/"
+        [sys.executable, "-I", "-S", __file__, str(os.getpid()), tempfile.gettempdir()],
+        stdin=reading_end,
+        start_new_session=True,
+        cwd="/",
     )
     os.close(reading_end)
     atexit.register(_close, keeper, writing_end, os.getpid())
@@ -119,6 +128,17 @@ def _stat(pid: int) -> tuple[int, int] | None:
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if state in b"ZX" else (int(parent), int(group))
+
+
+def identity_of(pid: int) -> str:
+    """What tells a process from every other, also in another container or after a boot; empty if there is none."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            started = file.read().rpartition(b")")[2].split()[19].decode()
+        with open("/proc/sys/kernel/random/boot_id") as file:
+            return f"{file.read().strip()} {os.readlink('/proc/self/ns/pid')} {started}"
+    except OSError:
+        return ""
 
 
 def signal_tree(pid: int, number: signal.Signals) -> None:
@@ -180,8 +200,43 @@ class Charge:
             shutil.rmtree(directory, ignore_errors=True)
 
 
-def keep(parent_pid: int) -> None:
+def sweep(place: str) -> None:
+    """Remove the folders in `place` whose owners are gone, with their keepers, and in which nobody works any more."""
+    with contextlib.suppress(OSError):
+        left = [
+            entry.path for entry in os.scandir(place) if entry.name.startswith("fencepost-") and _is_left(entry.path)
+        ]
+        busy = _working_folders() if left else []
+        for path in left:
+            if not any(f"{folder}/".startswith(f"{path}/") for folder in busy):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_left(path: str) -> bool:
+    """Whether the owner of a folder is gone. Of one that names none, or one of another container, nobody can tell."""
+    try:
+        with open(os.path.join(path, OWNER)) as file:
+            pid, boot, namespace, started = file.read().split()
+    except (OSError, ValueError):
+        return False
+    here = identity_of(os.getpid()).split()
+    if namespace != here[1]:
+        return False
+    return boot != here[0] or identity_of(int(pid)).split()[-1:] != [started]
+
+
+def _working_folders() -> list[str]:
+    folders: list[str] = []
+    for entry in os.listdir("/proc"):
+        with contextlib.suppress(OSError):
+            if entry.isdigit():
+                folders.append(os.readlink(f"/proc/{entry}/cwd"))
+    return folders
+
+
+def keep(parent_pid: int, place: str) -> None:
     """Obey the lines on standard input until it ends or the parent does; then end everything still in charge."""
+    sweep(place)
     charge, rest = Charge(), b""
     for chunk in _chunks(parent_pid):
         *lines, rest = (rest + chunk).split(b"\n")
@@ -219,4 +274,4 @@ def _watch(poll: select.poll, pid: int) -> int | None:
 
 
 if __name__ == "__main__":
-    keep(int(sys.argv[1]))
+    keep(int(sys.argv[1]), sys.argv[2])

@@ -39,6 +39,7 @@ def test_locks_alone_keep_a_tick_from_being_done_twice_through_a_kill_and_a_paus
 
 def test_bench_leases_prints_ratios_as_its_last_line() -> None:
     few = ["--seconds", "0.05", "--rounds", "1", "--contended-seconds", "0.2"]
+    few += ["--contended-rounds", "1", "--clients", "2"]
     output = run("bench/leases.py", "--json", *few, "--store", "redis")
     redis = last_line(output)["stores"]["redis"]
     assert redis["ratio"] > 0
@@ -71,7 +72,7 @@ def test_interleave_counts_the_orders_it_tried() -> None:
 
 def test_bench_fence_prints_ratios_as_its_last_line_and_names_what_it_missed() -> None:
     few = ["--rounds", "1", "--seconds", "0.05", "--partition-rounds", "1", "--partition-seconds", "0.2"]
-    few += ["--fence", "fence row", "--driver", "psycopg"]
+    few += ["--fence", "fence row", "--driver", "psycopg", "--partitions", "2"]
     ended = subprocess.run(
         [sys.executable, "bench/fence.py", "--json", *few], cwd=ROOT, capture_output=True, text=True, check=False
     )

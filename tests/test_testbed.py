@@ -574,12 +574,36 @@ class TestKeeper:
             text=True,
             cwd=Path(__file__).parent.parent,
         )
-        assert owner.stdout is not None
-        pid, directory = owner.stdout.readline().split()
-        assert keeper.is_alive(int(pid))
-        owner.kill()
-        owner.communicate()
+        try:
+            assert owner.stdout is not None
+            pid, directory = owner.stdout.readline().split()
+            assert keeper.is_alive(int(pid))
+        finally:
+            owner.kill()
+            owner.communicate()
         wait.until(lambda: not keeper.is_alive(int(pid)) and not Path(directory).exists())
+
+    def test_folders_of_the_killed_are_removed_by_whoever_comes_next(self, tmp_path: Path) -> None:
+        mine, gone, older, used, foreign, nameless = (tmp_path / f"fencepost-x-{number}" for number in range(6))
+        with subprocess.Popen(["true"]) as ended:
+            was = f"{ended.pid} {keeper.identity_of(os.getpid())}"
+        boot, namespace, started = keeper.identity_of(os.getpid()).split()
+        owners = {
+            mine: f"{os.getpid()} {boot} {namespace} {started}",
+            gone: was,
+            older: f"{os.getpid()} {boot} {namespace} {int(started) - 1}",
+            used: was,
+            foreign: f"{ended.pid} {boot} pid:[1] {started}",
+        }
+        for path in (mine, gone, older, used, foreign, nameless):
+            path.mkdir()
+            (path / "data").touch()
+        for path, owner in owners.items():
+            (path / keeper.OWNER).write_text(owner)
+        with subprocess.Popen(["sleep", "60"], cwd=used) as server:
+            keeper.sweep(str(tmp_path))
+            server.kill()
+        assert set(tmp_path.iterdir()) == {mine, used, foreign, nameless}
 
     def test_close_removes_the_folder(self) -> None:
         server = Postgres()

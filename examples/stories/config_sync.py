@@ -134,7 +134,7 @@ def _play(scene: Scene, ledger: App, nodes: dict[str, stage.Instance], onlooker:
     first.pause()
     scene.say("has copied half of version 1, and stands still (SIGSTOP)", first.name)
     scene.sign("version 2 is at the source")
-    until(lambda: ledger.runs(states=["succeeded"]), stage.DEADLINE_S, "the run was taken over")
+    until(lambda: ledger.operations.runs(states=["succeeded"]), stage.DEADLINE_S, "the run was taken over")
     scene.say("has taken over, and copied version 2", second.name)
     scene.sign("go on")
     first.resume()

@@ -110,9 +110,9 @@ def tell(scene: Scene) -> stage.Claims:
         declare(app, scene, engine)
         with app.running():
             app.enqueue("charge_order", params={"order_id": ORDER, "cents": CENTS})
-            until(lambda: app.runs(states=["succeeded", "dead"]), stage.DEADLINE_S, "the run has ended")
-    [row] = app.runs()
-    attempts = app.attempts(row.id)
+            until(lambda: app.operations.runs(states=["succeeded", "dead"]), stage.DEADLINE_S, "the run has ended")
+    [row] = app.operations.runs()
+    attempts = app.operations.attempts(row.id)
     app.close()
     for each in attempts:
         scene.say(f"{each.outcome}: {(each.error or 'no error').splitlines()[0]}", f"attempt {each.number}")

@@ -104,9 +104,13 @@ def tell(scene: Scene) -> stage.Claims:
     with app.running():
         stage.make_due(app, "settle_month", {"month": MONTH})
         asked = {"month": MONTH, "ticket": "T-17"}
-        app.trigger("process_again", asked, by="ann", reason="the bank was late")
-        until(lambda: len(app.runs(states=["succeeded", "dead"])) == 2, stage.DEADLINE_S, "both runs have ended")
-    history = app.runs()
+        app.operations.trigger("process_again", asked, by="ann", reason="the bank was late")
+        until(
+            lambda: len(app.operations.runs(states=["succeeded", "dead"])) == 2,
+            stage.DEADLINE_S,
+            "both runs have ended",
+        )
+    history = app.operations.runs()
     app.close()
     return _claims(scene, history)
 

@@ -93,13 +93,13 @@ def tell(scene: Scene) -> stage.Claims:
         second = next(node for node in nodes.values() if node is not first)
         scene.say(f"has paid {PAUSED_AFTER} of {ORDERS} orders, and stands still (SIGSTOP)", first.name)
         first.pause()
-        [run] = until(lambda: ledger.runs(states=["succeeded"]), stage.DEADLINE_S, "the run was taken over")
+        [run] = until(lambda: ledger.operations.runs(states=["succeeded"]), stage.DEADLINE_S, "the run was taken over")
         scene.say("has taken over, and paid what was not paid", second.name)
         scene.sign("go on")
         first.resume()
         scene.say("wakes up (SIGCONT)", first.name)
         scene.say(scene.awaited(f"attempt {attempt}"), first.name)
-        outcomes = [attempt.outcome for attempt in ledger.attempts(run.id)]
+        outcomes = [attempt.outcome for attempt in ledger.operations.attempts(run.id)]
     scene.say("paid, in this order:")
     for order_id, paid_by, token in scene.ask("SELECT order_id, paid_by, token FROM story_settlement ORDER BY n"):
         scene.say(f"order {order_id}, token {token}", paid_by)

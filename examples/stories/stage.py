@@ -33,6 +33,7 @@ import sqlalchemy
 from sqlalchemy import Engine, text
 
 from fencepost import App, Run, every
+from fencepost.ledger import migrations
 from fencepost.ledger.ledger import open_ledger
 from fencepost.testing import until
 from fencepost.threaded import ThreadedRuntime
@@ -148,7 +149,7 @@ def clear(engine: Engine) -> None:
 def migrate(url: str) -> None:
     """What ``fencepost migrate --ledger URL`` does."""
     ledger = open_ledger(url, ThreadedRuntime())
-    ledger.migrate()
+    migrations.migrate(ledger)
     ledger.close()
 
 

@@ -17,13 +17,16 @@
     [jobs.settle]               # outweighs what the code says: for operators
     timeout = "10m"
 
-**Promises.** Nothing is ignored: a setting that is not known is refused with the one most like it. Every refusal names
-where the value stands. No password is shown.
+**Promises.** A setting of the file or an argument that is not known is refused with the one most like it. A variable
+that is not known (``FENCEPOST_UL``) is named with the one most like it, in the log of a node and by commands, and
+otherwise ignored: an environment also has what others put there. Every refusal names where the value stands. No
+password is shown.
 """
 
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -42,6 +45,14 @@ from fencepost.ledger.pruning import Retention
 DEFAULT_URL = "sqlite:///fencepost.db"
 CONFIG_VARIABLE = "FENCEPOST_CONFIG"
 _TABLES = ("jobs", "retention")
+_PREFIX = "FENCEPOST_"
+_OTHER_VARIABLES = ("FENCEPOST_STORE",)  # of commands
+# What programs get from us, what our own tests use, and what Kubernetes says of a service with such a name.
+_NOT_MEANT_FOR_US = re.compile(
+    r"^FENCEPOST_(JOB|RUN|ATTEMPT|TOKEN|PARAMS|SCHEDULE|DUE_AT|WINDOW_START|WINDOW_END|LOCK|GRANT|TICK)$"
+    r"|^FENCEPOST_(TEST|CHAOS|INTERLEAVE|MUTANT)"
+    r"|_SERVICE_(HOST|PORT)(_\w+)?$|_PORT(_\d+_(TCP|UDP|SCTP)(_\w+)?)?$"
+)
 _BY_DEFAULT = "default"
 
 
@@ -122,6 +133,17 @@ def _of_file(path: Path | None, table: Mapping[str, Any]) -> list[tuple[str, str
 def _of_environment(variables: Mapping[str, str]) -> list[tuple[str, str, Any]]:
     named = ((name, f"FENCEPOST_{name.upper()}") for name in KINDS)
     return [(name, variable, variables[variable]) for name, variable in named if variables.get(variable)]
+
+
+def unknown_variables(variables: Mapping[str, str]) -> list[str]:
+    """Return a sentence for every variable that looks like a setting of ours and is none."""
+    names = [name for name in variables if name.startswith(_PREFIX)]
+    known = [f"{_PREFIX}{name.upper()}" for name in KINDS] + [CONFIG_VARIABLE, *_OTHER_VARIABLES]
+    return [
+        f"the variable {name} is not known and has no effect; {suggestion(name, known)}"
+        for name in sorted(names)
+        if name not in known and not _NOT_MEANT_FOR_US.search(name)
+    ]
 
 
 def _of_arguments(arguments: Mapping[str, Any]) -> list[tuple[str, str, Any]]:
@@ -207,7 +229,7 @@ def _url_shown(value: str | None) -> str:
 
 def _ttl(value: Any) -> float:
     if not isinstance(value, str | int | float) and not hasattr(value, "total_seconds"):
-        raise InvalidSetting(f"{value!r} is no duration")
+        raise InvalidSetting(f"{value!r} is not a valid duration")
     return Timings.of(seconds(value)).ttl_s
 
 

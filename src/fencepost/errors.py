@@ -35,11 +35,12 @@
     │   └── TooManySkipped        more items of a bulk job failed than its skip limit allows
     ├── IdempotencyConflict       this key was used before, for something else
     ├── IllegalMove               a run cannot go that way from its state
+    ├── LedgerHeld                the ledger was restored or copied, and a person has to decide
     ├── LedgerUnavailable         the outcome is unknown: no answer, or a broken one
     ├── NotInLedger               what was named is not on record
     │   ├── NoSuchJob             no node has registered it
     │   ├── NoSuchLetter          there is no such dead letter
-    │   ├── NoSuchRun             it never was, or was pruned
+    │   ├── NoSuchRun             it never was, became part of a later one, or was pruned
     │   └── NoSuchSchedule        it never was, or was deleted
     ├── LeaseLost                 you had it, and no longer have the right to act
     ├── SequenceConflict          a sequence has moved on since it was looked at; nothing was written
@@ -155,11 +156,14 @@ class NotAcquired(FencepostError):
 
 
 class LockHeld(NotAcquired):
-    """Somebody else holds the lock."""
+    """Somebody else holds the lock, or it is kept closed for a while after its holder (`at_least`)."""
 
-    def __init__(self, name: str, holder: str | None, token: int | None = None) -> None:
+    def __init__(
+        self, name: str, holder: str | None, token: int | None = None, *, closed_for_s: float | None = None
+    ) -> None:
         by = f" by {holder}" if holder else ""
-        super().__init__(f"lock {name!r} is held{by}")
+        closed = f"is kept closed for another {closed_for_s or 0:.1f} s: its last holder asked for that (at_least)"
+        super().__init__(f"lock {name!r} {f'is held{by}' if closed_for_s is None else closed}")
         self.name = name
         self.holder = holder
         self.token = token
@@ -206,6 +210,10 @@ class StoreUnavailable(FencepostError):
     """The store did not answer, or not in time. What was asked may or may not have happened."""
 
 
+class LedgerHeld(FencepostError):
+    """The ledger was restored or copied, and nobody has decided yet what it is; the message names the commands."""
+
+
 class LedgerUnavailable(FencepostError):
     """The ledger's database did not answer, or not in time. What was asked may or may not have happened."""
 
@@ -214,8 +222,9 @@ class DuplicateRequest(FencepostError):
     """The key of a request was used before, for another job or with other parameters. Nothing was enqueued."""
 
     def __init__(self, origin_key: str, *, run_id: int, job: str) -> None:
+        key = origin_key.removeprefix("request:")  # which stands before a key of the user's own
         super().__init__(
-            f"{origin_key!r} already stands for run {run_id} of job {job!r}, which asked for something else; "
+            f"the key {key!r} already stands for run {run_id} of job {job!r}, which asked for something else; "
             "use another key, or the same parameters"
         )
         self.origin_key = origin_key
@@ -256,7 +265,7 @@ class CheckpointMismatch(Hopeless):
 
 
 class PartitionsFailed(Hopeless):
-    """Some partitions of a bulk job were given up; the message names them. The others have landed."""
+    """Some partitions of a bulk job were given up; the message names them, and what became of the others."""
 
 
 class TooManySkipped(Hopeless):
@@ -295,10 +304,13 @@ class NotInLedger(FencepostError, LookupError):
 
 
 class NoSuchRun(NotInLedger):
-    """There is no run with this id: it never was, or it was pruned."""
+    """There is no run with this id: it never was, became part of a later run before it began, or was pruned."""
 
     def __init__(self, run_id: int) -> None:
-        super().__init__(f"there is no run {run_id}; it never was, or it has been pruned")
+        super().__init__(
+            f"there is no run {run_id}; it never was, or a later run of its schedule makes good for it (misfire is "
+            "once: fencepost why JOB --at TIME), or it has been pruned"
+        )
         self.run_id = run_id
 
 

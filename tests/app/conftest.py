@@ -7,19 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from fencepost.ledger.ledger import Ledger
-from tests.ledger.conftest import (
-    bare_url,
-    execute,
-    kind,
-    ledger_url,
-    mariadb,
-    migrated,
-    migrated_file,
-    opened,
-    postgres,
-)
-
-__all__ = ["bare_url", "kind", "ledger_url", "mariadb", "migrated", "migrated_file", "opened", "postgres"]
+from tests.servers import execute
 
 
 @pytest.fixture

@@ -68,7 +68,7 @@ def test_a_ttl_may_be_a_timedelta(read: Any) -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "says"),
     [
-        ("FENCEPOST_TTL", "5 parsecs", "FENCEPOST_TTL: '5 parsecs' is no duration; write it as"),
+        ("FENCEPOST_TTL", "5 parsecs", "FENCEPOST_TTL: '5 parsecs' is not a valid duration; write it as"),
         ("FENCEPOST_TTL", "1ms", "FENCEPOST_TTL: ttl 1ms must lie between"),
         ("FENCEPOST_SLOTS", "0", "FENCEPOST_SLOTS: '0' is no whole number of at least 1"),
         ("FENCEPOST_SLOTS", "many", "FENCEPOST_SLOTS: 'many' is no whole number"),

@@ -32,7 +32,7 @@ def settle(app: App) -> Any:
 
 
 def run_of(app: App, run_id: int) -> RunRow:
-    return app.run(run_id)
+    return app.operations.run(run_id)
 
 
 def test_a_run_is_recorded_with_what_its_policy_says(app: App, settle: Any) -> None:
@@ -60,7 +60,7 @@ def test_parameters_that_do_not_fit_are_refused_at_once_and_nothing_is_recorded(
         settle.enqueue(1, date(2026, 1, 1), 3)
     with pytest.raises(InvalidParameters, match="'account' is given twice"):
         settle.enqueue(1, account=1)
-    assert app.runs() == []
+    assert app.operations.runs() == []
 
 
 def test_parameters_called_like_an_option_are_given_by_params(app: App) -> None:
@@ -79,7 +79,7 @@ def test_the_same_key_twice_is_one_run_and_another_payload_is_refused(app: App, 
     assert (again.run_id, again.is_new) == (first.run_id, False)
     with pytest.raises(DuplicateRequest, match=rf"run {first.run_id} of job 'settle'"):
         settle.enqueue(account=8, key="order-1")
-    assert len(app.runs()) == 1
+    assert len(app.operations.runs()) == 1
 
 
 def test_the_same_key_with_a_delay_is_still_the_same_request(settle: Any) -> None:
@@ -116,10 +116,10 @@ def test_a_request_in_the_callers_transaction_comes_to_be_with_its_commit(app: A
     with engine.connect() as connection:
         settle.enqueue(account=7, tx=connection)
         connection.rollback()
-        assert app.runs() == []
+        assert app.operations.runs() == []
         made = settle.enqueue(account=8, tx=connection)
         connection.commit()
-    assert [row.id for row in app.runs()] == [made.run_id]
+    assert [row.id for row in app.operations.runs()] == [made.run_id]
     engine.dispose()
 
 
@@ -129,8 +129,8 @@ def test_a_job_of_another_deploy_is_asked_for_by_name_and_checked_all_the_same(a
     publish(app)
     stranger = App(url)
     made = stranger.enqueue("settle", params={"account": 7})
-    assert app.run(made.run_id).queue == "money"
-    assert app.run(made.run_id).exclusive_key == "account:7"
+    assert app.operations.run(made.run_id).queue == "money"
+    assert app.operations.run(made.run_id).exclusive_key == "account:7"
     with pytest.raises(InvalidParameters, match="'account' must be given"):
         stranger.enqueue("settle")
     with pytest.raises(NoSuchJob, match="'setle'"):
@@ -146,13 +146,13 @@ def test_what_is_asked_for_inside_a_job_names_the_run_that_asked(app: App, settl
         made.append(settle.enqueue(account=7))
 
     assert invoke(parent.job, CLAIM, context()).how == "succeeded"
-    assert app.run(made[0].run_id).requested_by == "run 12 of 'settle'"
+    assert app.operations.run(made[0].run_id).requested_by == "run 12 of 'settle'"
 
 
 def test_a_request_carries_the_generation_of_its_deploy(url: str) -> None:
     app = App(url, generation=4)
     app.job(name="x")(lambda: None)
-    assert app.run(app.enqueue("x").run_id).generation == 4
+    assert app.operations.run(app.enqueue("x").run_id).generation == 4
     app.close()
 
 

@@ -39,7 +39,7 @@ def asked(app: App, connection: Any, account: int = 7, **wishes: Any) -> int:
 def test_a_run_comes_to_be_with_the_block(app: App, connection: Any) -> None:
     with atomic(connection):
         made = asked(app, connection)
-    (row,) = app.runs()
+    (row,) = app.operations.runs()
     assert (row.id, row.state, row.exclusive_key) == (made, "queued", "account:7")
     assert json.loads(row.params)["note"] == NOTE
 
@@ -48,7 +48,7 @@ def test_a_run_goes_with_a_block_that_fails(app: App, connection: Any) -> None:
     with pytest.raises(ZeroDivisionError), atomic(connection):
         asked(app, connection)
         raise ZeroDivisionError
-    assert app.runs() == []
+    assert app.operations.runs() == []
 
 
 def test_a_run_goes_with_a_savepoint_that_is_rolled_back_and_with_nothing_else(app: App, connection: Any) -> None:
@@ -57,7 +57,7 @@ def test_a_run_goes_with_a_savepoint_that_is_rolled_back_and_with_nothing_else(a
         with pytest.raises(ZeroDivisionError), atomic(connection):
             asked(app, connection, 2)
             raise ZeroDivisionError
-    assert [row.id for row in app.runs()] == [kept]
+    assert [row.id for row in app.operations.runs()] == [kept]
 
 
 def test_the_same_key_is_one_run_and_a_refusal_leaves_the_block_usable(app: App, connection: Any) -> None:
@@ -67,7 +67,7 @@ def test_the_same_key_is_one_run_and_a_refusal_leaves_the_block_usable(app: App,
         with pytest.raises(DuplicateRequest):
             asked(app, connection, 8, key="order-1")
         other = asked(app, connection, 8, key="order-2")
-    assert sorted(row.id for row in app.runs()) == sorted([made, other])
+    assert sorted(row.id for row in app.operations.runs()) == sorted([made, other])
 
 
 def test_a_run_for_later_and_one_that_is_unique_work_too(app: App, connection: Any) -> None:
@@ -75,13 +75,13 @@ def test_a_run_for_later_and_one_that_is_unique_work_too(app: App, connection: A
         later = asked(app, connection, 1, delay="1h")
         one = asked(app, connection, 2, unique=True)
         assert asked(app, connection, 2, unique=True) == one
-    assert {row.id: row.state for row in app.runs()} == {later: "waiting", one: "queued"}
+    assert {row.id: row.state for row in app.operations.runs()} == {later: "waiting", one: "queued"}
 
 
 def test_outside_of_a_block_it_is_refused(app: App, connection: Any) -> None:
     with pytest.raises(ConfigurationError, match="autocommit"):
         asked(app, connection)
-    assert app.runs() == []
+    assert app.operations.runs() == []
 
 
 def test_djangos_own_cursors_see_it_in_the_same_block(app: App, connection: Any) -> None:

@@ -11,9 +11,9 @@ import pytest
 from sqlalchemy import text
 
 from fencepost import App, Run
+from fencepost.core.noted import Noted
 from fencepost.core.overlap import START
 from fencepost.core.retry import Rerun
-from fencepost.engine.keying import UNKEYED_WRITE
 from fencepost.engine.run import current
 from fencepost.errors import LeaseLost
 from fencepost.fence.idempotency import idempotent
@@ -48,7 +48,7 @@ def runs(stand: Stand, count: int, job: str = "settle") -> list[Run]:
 
 def unkeyed(stand: Stand) -> list[tuple[str | None, int | None]]:
     found = stand.app.operations.journal(about=About())
-    return [(entry.job, entry.run_id) for entry in found if entry.what == UNKEYED_WRITE]
+    return [(entry.job, entry.run_id) for entry in found if entry.what == Noted.UNKEYED_WRITE]
 
 
 class TestOverlap:

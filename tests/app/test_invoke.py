@@ -121,7 +121,7 @@ def _without_error(reason: str) -> tuple[Any, ...]:
     [
         (StopReason.CANCELLED, How.CANCELLED),
         (StopReason.TIMED_OUT, How.TIMED_OUT),
-        (StopReason.SHUTDOWN, How.CRASHED),
+        (StopReason.SHUTDOWN, How.INTERRUPTED),
     ],
 )
 def test_a_job_that_has_to_stop_does_so_even_if_it_catches_every_exception(why: StopReason, how: How) -> None:

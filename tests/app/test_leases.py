@@ -41,9 +41,13 @@ def test_exclusive_runs_wait_for_whoever_holds_their_key_there(app: App, leases:
     with locks.connect(leases) as elsewhere, app.running():
         with elsewhere.lock("account:7") as held:
             blocked, free = settle.enqueue(account=7), settle.enqueue(account=8)
-            until(lambda: app.run(free.run_id).state == "succeeded", 20, what="another account is settled")
-            assert app.run(blocked.run_id).state == "queued"
-        until(lambda: app.run(blocked.run_id).state == "succeeded", 20, what="it is settled when the lock is free")
+            until(lambda: app.operations.run(free.run_id).state == "succeeded", 20, what="another account is settled")
+            assert app.operations.run(blocked.run_id).state == "queued"
+        until(
+            lambda: app.operations.run(blocked.run_id).state == "succeeded",
+            20,
+            what="it is settled when the lock is free",
+        )
         assert tokens[-1] > held.token
         record = elsewhere.read("account:7")
         assert record is not None
@@ -61,6 +65,6 @@ def test_a_lease_store_that_there_is_not_is_refused_at_the_start(tmp_path: Path)
 def test_one_node_leads_where_that_is_wished_for(tmp_path: Path) -> None:
     app = App(f"sqlite:///{tmp_path}/app.db", leader=True, ttl="5s")
     with app.running():
-        record = until(app.leader, 20, what="somebody leads")
+        record = until(app.operations.leader, 20, what="somebody leads")
         assert record.is_held
     app.close()

@@ -10,9 +10,10 @@ from sqlalchemy import Connection, Engine, text
 
 from fencepost.engine.engines import engine_of
 from fencepost.errors import LeaseLost, TransactionConflict, TransactionTooLong
-from fencepost.fence import databases, quick
+from fencepost.fence import databases
 from fencepost.fence.ledger_transaction import LedgerTransaction
 from fencepost.fence.run_row import RunRow
+from fencepost.fence.sources import quick
 from fencepost.fence.terms import Terms
 from fencepost.ledger.ledger import Ledger
 from fencepost.testing import until

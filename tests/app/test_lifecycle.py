@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -18,11 +19,14 @@ import pytest
 
 from fencepost import App, Run, at, every
 from fencepost.app import application
-from fencepost.errors import ConfigurationError, LeaseLost, LedgerUnavailable, SchemaMismatch
+from fencepost.core.events import Event, What
+from fencepost.errors import ConfigurationError, LeaseLost, LedgerUnavailable, SchemaMismatch, StoreUnavailable
+from fencepost.ledger import nodes
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.migrations import NEWEST
 from fencepost.testing import until
 from tests.app.surroundings import RUNTIME
+from tests.children import in_child
 
 
 @pytest.fixture
@@ -32,8 +36,22 @@ def app(url: str) -> Iterator[App]:
     app.close()
 
 
+def test_a_node_that_can_run_nothing_and_variables_that_mean_nothing_are_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FENCEPOST_QUEUE", "mail")
+    heard: list[Event] = []
+    app = App(f"sqlite:///{tmp_path}/ledger.db", observers=[heard.append])
+    with app.running():
+        pass
+    app.close()
+    reasons = [str(event.reason) for event in heard if event.what is What.RUNNER_WARNING]
+    assert any("no jobs" in reason for reason in reasons)
+    assert any("did you mean 'FENCEPOST_QUEUES'?" in reason for reason in reasons)
+
+
 def state(app: App, run_id: int) -> str:
-    return app.run(run_id).state
+    return app.operations.run(run_id).state
 
 
 def test_between_start_and_stop_this_process_executes_what_is_asked_for(app: App) -> None:
@@ -47,15 +65,21 @@ def test_between_start_and_stop_this_process_executes_what_is_asked_for(app: App
         return 3 * a
 
     app.command("greet", ["sh", "-c", 'test "$FENCEPOST_TOKEN" -gt 0'])
+    logging_before = logging.root.handlers[:], logging.root.level, logging.getLogger("fencepost").handlers[:]
     with app.running():
         assert app.is_running
+        assert logging_before == (
+            logging.root.handlers[:],
+            logging.root.level,
+            logging.getLogger("fencepost").handlers[:],
+        )  # how an application logs is its own affair
         runs = [add.enqueue(1), triple.enqueue(a=2), app.enqueue("greet")]
         until(lambda: all(state(app, each.run_id) == "succeeded" for each in runs), 20, what="all have run")
-        assert [app.run(each.run_id).result for each in runs] == ["3", "6", None]
-        (node,) = app.nodes()
+        assert [app.operations.run(each.run_id).result for each in runs] == ["3", "6", None]
+        (node,) = app.operations.nodes()
         assert (node.name, node.is_living) == (app.node_name, True)
     assert not app.is_running
-    assert not app.nodes()[0].is_living
+    assert not app.operations.nodes()[0].is_living
     left_over = add.enqueue(1)
     assert state(app, left_over.run_id) == "queued"
 
@@ -74,7 +98,7 @@ def test_a_ledger_that_is_refused_is_let_go_and_found_when_it_fits(url: str, led
         _ = app.ledger
     assert [each.open_now() for each in opened] == [([], 0)]
     ledger.write(lambda cursor: cursor.execute(f"UPDATE {version} SET version_num = '{NEWEST}'"))
-    assert app.ledger.nodes() == []
+    assert nodes.nodes(app.ledger) == []
     app.close()
 
 
@@ -85,8 +109,10 @@ def test_an_instant_that_passed_a_moment_before_the_first_node_came_is_made_good
     recent, older = now - timedelta(seconds=1), now - timedelta(hours=1)
     app.job(at([older, recent]), name="announce", grace="1m")(lambda: None)
     with app.running():
-        until(lambda: app.runs(states=["succeeded"]), 20, what="it has run")
-    assert [each.became for each in (*app.why("announce", recent), *app.why("announce", older))] == ["ran", "skipped"]
+        until(lambda: app.operations.runs(states=["succeeded"]), 20, what="it has run")
+    assert [
+        each.became for each in (*app.operations.why("announce", recent), *app.operations.why("announce", older))
+    ] == ["ran", "skipped"]
 
 
 def test_schedules_of_the_code_run_by_themselves_with_a_fenced_transaction(app: App) -> None:
@@ -108,11 +134,11 @@ def test_schedules_of_the_code_run_by_themselves_with_a_fenced_transaction(app: 
 def test_starting_and_stopping_twice_is_doing_it_once(app: App) -> None:
     app.start()
     app.start()
-    assert len(app.nodes()) == 1
+    assert len(app.operations.nodes()) == 1
     app.stop()
     app.stop()
     app.start()
-    assert [node.is_living for node in app.nodes()] == [True, False]
+    assert [node.is_living for node in app.operations.nodes()] == [True, False]
 
 
 def test_a_stop_waits_for_what_runs_and_no_longer_than_its_grace(app: App) -> None:
@@ -132,7 +158,7 @@ def test_a_stop_waits_for_what_runs_and_no_longer_than_its_grace(app: App) -> No
     assert state(app, made.run_id) == "running"
     may_end.set()
     stopping.join(20)
-    assert (state(app, made.run_id), app.run(made.run_id).result) == ("succeeded", '"done"')
+    assert (state(app, made.run_id), app.operations.run(made.run_id).result) == ("succeeded", '"done"')
 
 
 def test_a_run_that_is_cancelled_is_told_at_its_next_call(app: App) -> None:
@@ -153,7 +179,7 @@ def test_a_run_that_is_cancelled_is_told_at_its_next_call(app: App) -> None:
     with app.running(grace="1s"):
         made = patient.enqueue()
         assert began.wait(20)
-        assert app.cancel(made.run_id, by="ann") == "requested"
+        assert app.operations.cancel(made.run_id, by="ann") == "requested"
         until(lambda: state(app, made.run_id) == "cancelled", 20, what="it is cancelled")
     assert type(told[0]).__name__ == "Stopped"
 
@@ -177,16 +203,6 @@ def test_an_event_loop_can_start_it_too(app: App) -> None:
 
 
 class TestForking:
-    def in_child(self, work: Callable[[], bool]) -> bool:
-        pid = os.fork()
-        if pid == 0:
-            try:
-                os._exit(0 if work() else 1)
-            except BaseException:  # noqa: BLE001 - whatever it is, the child must not go on as pytest
-                os._exit(2)
-        _, status = os.waitpid(pid, 0)
-        return os.waitstatus_to_exitcode(status) == 0
-
     def test_a_child_of_a_started_process_is_not_started_and_does_not_disturb_it(self, app: App) -> None:
         ran: list[int] = []
 
@@ -195,11 +211,11 @@ class TestForking:
             ran.append(os.getpid())
 
         app.start()
-        assert self.in_child(lambda: not app.is_running and (app.stop() is None))
+        assert in_child(lambda: not app.is_running and (app.stop() is None))
         assert app.is_running
         note.enqueue()
         until(lambda: ran == [os.getpid()], 20, what="the parent goes on")
-        assert len(app.nodes()) == 1
+        assert len(app.operations.nodes()) == 1
 
     def test_a_child_of_a_started_process_can_be_started_as_a_node_of_its_own(self, app: App) -> None:
         app.start()
@@ -207,13 +223,13 @@ class TestForking:
         def child() -> bool:
             try:
                 with app.running():
-                    return app.is_running and sum(node.is_living for node in app.nodes()) == 2
-            except LedgerUnavailable as error:  # SQLite's own locks may have been taken when it was forked
+                    return app.is_running and sum(node.is_living for node in app.operations.nodes()) == 2
+            except (LedgerUnavailable, StoreUnavailable) as error:  # somebody was inside SQLite when it was forked
                 return app.ledger.url.kind == "sqlite" and "forked in the middle of a call" in str(error)
 
-        assert self.in_child(child)
+        assert in_child(child)
         assert app.is_running
-        assert sum(node.is_living for node in app.nodes()) == 1
+        assert sum(node.is_living for node in app.operations.nodes()) == 1
 
     def test_a_child_can_enqueue_and_can_be_started_itself(self, app: App) -> None:
         @app.job
@@ -230,8 +246,8 @@ class TestForking:
                 until(lambda: state(app, made.run_id) == "succeeded", 20, what="the child runs it")
             return len(names) == 2
 
-        assert self.in_child(child)
-        pids = {row.result for row in app.runs()}
+        assert in_child(child)
+        pids = {row.result for row in app.operations.runs()}
         assert str(os.getpid()) not in pids
         assert len(pids) == 1
 
@@ -248,7 +264,7 @@ class TestForking:
             return True
 
         assert run_one()
-        assert self.in_child(run_one)
+        assert in_child(run_one)
         assert run_one()
 
 
@@ -283,7 +299,7 @@ def test_a_process_that_ends_in_good_order_leaves(tmp_path: Path) -> None:
     """)
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
     app = App(f"sqlite:///{tmp_path}/app.db")
-    (node,) = app.nodes()
+    (node,) = app.operations.nodes()
     assert (node.left_at is not None, node.dead_at) == (True, None)
     app.close()
 
@@ -324,21 +340,25 @@ def test_gunicorn_workers_with_preload_run_each_tick_once(tmp_path: Path) -> Non
     app = App(f"sqlite:///{tmp_path}/app.db")
     try:
         until((tmp_path / "app.db").exists, 30, what="the application is loaded")
-        until(lambda: sum(node.is_living for node in app.nodes()) == 4, 30, what="four nodes")
+        until(lambda: sum(node.is_living for node in app.operations.nodes()) == 4, 30, what="four nodes")
         since = app.ledger.now_us()
 
         def ticks() -> list[Any]:
-            rows = app.runs(states=["succeeded"], limit=1000)
+            rows = app.operations.runs(states=["succeeded"], limit=1000)
             return [row for row in rows if row.schedule and (row.due_at or 0) > since]
 
         until(lambda: len(ticks()) >= 5, 30, what="five ticks")
         dues = [row.due_at for row in ticks()]
         assert len(set(dues)) == len(dues)
-        assert {len(app.attempts(row.id)) for row in ticks()} == {1}
+        assert {len(app.operations.attempts(row.id)) for row in ticks()} == {1}
     finally:
         server.send_signal(signal.SIGTERM)
-        _, said = server.communicate(timeout=30)
-        app.close()
+        try:
+            _, said = server.communicate(timeout=30)
+        finally:
+            server.kill()
+            server.communicate()
+            app.close()
     assert b"Traceback" not in said, said.decode()
 
 

@@ -15,6 +15,7 @@ from fencepost.core.runs import Requested
 from fencepost.core.tick import instant
 from fencepost.engine.why import Became
 from fencepost.errors import AlreadyRequested, IllegalMove, InvalidParameters, NoSuchJob, NoSuchRun
+from fencepost.ledger import jobs, requests
 from fencepost.ledger.journal import About
 from fencepost.ledger.recording import Enqueued
 from tests.ledger.test_duplicates import at_once
@@ -62,15 +63,15 @@ def hours_ago(app: App, hours: int) -> int:
 
 
 def test_a_person_asks_for_a_run_and_the_journal_knows_who_and_why(app: App) -> None:
-    made = app.trigger("settle", {"account": 7}, by="ann", reason="audit")
-    row = app.run(made.run_id)
+    made = app.operations.trigger("settle", {"account": 7}, by="ann", reason="audit")
+    row = app.operations.run(made.run_id)
     assert (row.requested_by, row.reason, row.params) == ("ann", "audit", '{"account":7}')
     assert acts(app, run_id=made.run_id) == [("run triggered", "ann", "audit")]
 
 
 def test_the_same_key_triggers_once_and_is_noted_once(app: App) -> None:
-    first = app.trigger("settle", by="ann", key="k")
-    assert app.trigger("settle", by="bob", key="k").run_id == first.run_id
+    first = app.operations.trigger("settle", by="ann", key="k")
+    assert app.operations.trigger("settle", by="bob", key="k").run_id == first.run_id
     assert acts(app, run_id=first.run_id) == [("run triggered", "ann", None)]
 
 
@@ -83,45 +84,45 @@ def test_typed_parameters_are_read_as_the_job_wants_them(app: App) -> None:
 @pytest.mark.parametrize("by", ["", "  ", None])
 def test_an_act_without_a_name_is_refused(app: App, by: Any) -> None:
     for act in (
-        lambda: app.trigger("settle", by=by),
-        lambda: app.cancel(1, by=by),
-        lambda: app.retry(1, by=by),
-        lambda: app.reprocess(by=by),
-        lambda: app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T01:00Z", by=by),
+        lambda: app.operations.trigger("settle", by=by),
+        lambda: app.operations.cancel(1, by=by),
+        lambda: app.operations.retry(1, by=by),
+        lambda: app.operations.reprocess(by=by),
+        lambda: app.operations.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T01:00Z", by=by),
     ):
         with pytest.raises(InvalidParameters, match="say who does this"):
             act()
-    assert app.runs() == []
+    assert app.operations.runs() == []
 
 
 def test_cancel_and_retry_are_told_by_their_outcome(app: App) -> None:
-    made = app.trigger("by_hand", {"days": 3}, by="ann")
-    assert app.cancel(made.run_id, by="bob", reason="mistake") == "cancelled"
-    assert app.cancel(made.run_id, by="bob") == "too late"
-    again = app.retry(made.run_id, by="ann", reason="not a mistake")
-    assert (app.run(again).retry_of, app.run(again).params) == (made.run_id, '{"days":3}')
+    made = app.operations.trigger("by_hand", {"days": 3}, by="ann")
+    assert app.operations.cancel(made.run_id, by="bob", reason="mistake") == "cancelled"
+    assert app.operations.cancel(made.run_id, by="bob") == "too late"
+    again = app.operations.retry(made.run_id, by="ann", reason="not a mistake")
+    assert (app.operations.run(again).retry_of, app.operations.run(again).params) == (made.run_id, '{"days":3}')
     with pytest.raises(IllegalMove):
-        app.retry(again, by="ann")
+        app.operations.retry(again, by="ann")
     with pytest.raises(NoSuchRun):
-        app.cancel(10**9, by="ann")
+        app.operations.cancel(10**9, by="ann")
 
 
 def test_what_was_given_up_is_reprocessed_once_from_where_one_left_off(app: App) -> None:
-    ids = [app.trigger("by_hand", by="ann", again=True).run_id for _ in range(3)]
+    ids = [app.operations.trigger("by_hand", by="ann", again=True).run_id for _ in range(3)]
     for run_id in ids:
         set_run(app, run_id, state="dead")
-    first = app.reprocess(by="ann", limit=2)
+    first = app.operations.reprocess(by="ann", limit=2)
     assert [each.old_id for each in first] == ids[:2]
-    rest = app.reprocess(by="ann", after_id=first[-1].old_id)
+    rest = app.operations.reprocess(by="ann", after_id=first[-1].old_id)
     assert [each.old_id for each in rest] == ids[2:]
-    assert [each.is_new for each in app.reprocess(by="ann")] == [False] * 3
+    assert [each.is_new for each in app.operations.reprocess(by="ann")] == [False] * 3
 
 
 class TestBackfill:
     def test_each_due_time_becomes_one_run_with_its_window(self, app: App) -> None:
-        done = app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T05:00Z", by="ann", reason="lost")
+        done = app.operations.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T05:00Z", by="ann", reason="lost")
         assert (done.asked, done.new) == (6, 6)
-        rows = app.runs(job="settle", after_id=0)
+        rows = app.operations.runs(job="settle", after_id=0)
         dues = [instant(row.due_at) for row in rows if row.due_at is not None]
         assert dues == [datetime(2026, 1, 1, hour, tzinfo=UTC) for hour in range(6)]
         assert {(row.window_end or 0) - (row.window_start or 0) for row in rows} == {HOUR_US}
@@ -130,49 +131,49 @@ class TestBackfill:
         assert acts(app, job="settle")[0] == ("backfill requested", "ann", "lost")
 
     def test_the_same_key_again_asks_for_nothing_new(self, app: App) -> None:
-        first = app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T01:00Z", by="ann")
-        again = app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T02:00Z", by="ann", key=first.key)
+        first = app.operations.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T01:00Z", by="ann")
+        again = app.operations.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T02:00Z", by="ann", key=first.key)
         assert (again.asked, again.new) == (3, 1)
 
     def test_without_a_key_it_is_refused_while_another_one_of_the_same_due_times_has_not_ended(self, app: App) -> None:
         hours = ("2026-01-01T00:00Z", "2026-01-01T01:00Z")
-        app.backfill("settle", *hours, by="ann")
-        first, last = app.runs(after_id=0)
+        app.operations.backfill("settle", *hours, by="ann")
+        first, last = app.operations.runs(after_id=0)
         with pytest.raises(AlreadyRequested, match=f"run {first.id} of job 'settle' back-fills one of these due times"):
-            app.backfill("settle", *hours, by="bob")
+            app.operations.backfill("settle", *hours, by="bob")
         set_run(app, first.id, state="succeeded")
         with pytest.raises(AlreadyRequested, match=f"run {last.id} of "):
-            app.backfill("settle", *hours, by="bob")
-        assert len(app.runs()) == 2
-        assert app.backfill("settle", *hours, by="bob", again=True).new == 2
-        for row in app.runs():
+            app.operations.backfill("settle", *hours, by="bob")
+        assert len(app.operations.runs()) == 2
+        assert app.operations.backfill("settle", *hours, by="bob", again=True).new == 2
+        for row in app.operations.runs():
             set_run(app, row.id, state="succeeded")
-        assert app.backfill("settle", *hours, by="bob").new == 2
+        assert app.operations.backfill("settle", *hours, by="bob").new == 2
 
     def test_other_due_times_other_parameters_and_ticks_do_not_hinder_it(self, app: App) -> None:
-        app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T01:00Z", by="ann")
-        assert app.backfill("settle", "2026-01-01T02:00Z", "2026-01-01T03:00Z", by="ann").new == 2
+        app.operations.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T01:00Z", by="ann")
+        assert app.operations.backfill("settle", "2026-01-01T02:00Z", "2026-01-01T03:00Z", by="ann").new == 2
         hour = ("2026-01-01T01:00Z", "2026-01-01T01:00Z")
-        assert app.backfill("settle", *hour, by="ann", params={"account": 9}).new == 1
+        assert app.operations.backfill("settle", *hour, by="ann", params={"account": 9}).new == 1
         at_us = 1_767_250_800_000_000
         tick = Requested("settle", "scheduled", origin_key=tick_key("settle", at_us), schedule="settle")
-        app.ledger.enqueue([tick._replace(due_at_us=at_us, window_end_us=at_us)])
-        assert app.backfill("settle", "2026-01-01T07:00Z", "2026-01-01T07:00Z", by="ann").new == 1
+        requests.enqueue(app.ledger, [tick._replace(due_at_us=at_us, window_end_us=at_us)])
+        assert app.operations.backfill("settle", "2026-01-01T07:00Z", "2026-01-01T07:00Z", by="ann").new == 1
 
     def test_all_schedules_of_a_job_are_filled_or_the_one_that_was_named(self, app: App) -> None:
         day = ("2026-01-01T00:00Z", "2026-01-01T23:59Z")
-        assert app.backfill("report", *day, by="ann").asked == 2
-        assert app.backfill("report", *day, by="ann", schedule="report:2", again=True).asked == 1
+        assert app.operations.backfill("report", *day, by="ann").asked == 2
+        assert app.operations.backfill("report", *day, by="ann", schedule="report:2", again=True).asked == 1
 
     def test_other_parameters_may_be_given(self, app: App) -> None:
-        app.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T00:00Z", by="ann", params={"account": 9})
-        assert app.runs(job="settle")[0].params == '{"account":9}'
+        app.operations.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T00:00Z", by="ann", params={"account": 9})
+        assert app.operations.runs(job="settle")[0].params == '{"account":9}'
 
     def test_a_long_range_is_refused_unless_it_is_meant(self, app: App) -> None:
         two_years = ("2024-01-01T00:00Z", "2026-01-01T00:00Z")
         with pytest.raises(InvalidParameters, match=r"due 17545 times .* limit=17545"):
-            app.backfill("settle", *two_years, by="ann")
-        assert app.runs() == []
+            app.operations.backfill("settle", *two_years, by="ann")
+        assert app.operations.runs() == []
 
     @pytest.mark.parametrize(
         ("job", "first", "last", "says"),
@@ -183,10 +184,10 @@ class TestBackfill:
     )
     def test_what_makes_no_sense_is_refused(self, app: App, job: str, first: str, last: str, says: str) -> None:
         with pytest.raises(InvalidParameters, match=says):
-            app.backfill(job, first, last, by="ann")
+            app.operations.backfill(job, first, last, by="ann")
 
     def test_many_are_recorded_in_batches(self, app: App) -> None:
-        done = app.backfill("settle", "2026-01-01T00:00Z", "2026-02-28T00:00Z", by="ann")
+        done = app.operations.backfill("settle", "2026-01-01T00:00Z", "2026-02-28T00:00Z", by="ann")
         assert (done.asked, done.new) == (1393, 1393)
         assert len(acts(app, job="settle")) == 2  # the deploy's and this one
 
@@ -206,12 +207,12 @@ class TestWhy:
             exclusive_key="job:settle",
             state="queued",
         )
-        [made] = app.ledger.enqueue([asked])
+        [made] = requests.enqueue(app.ledger, [asked])
         set_run(app, made.run_id, **told)
         return made.run_id
 
     def why(self, app: App, at_us: int, job: str = "settle") -> Any:
-        (answer,) = app.why(job, instant(at_us))
+        (answer,) = app.operations.why(job, instant(at_us))
         return answer
 
     def test_it_ran(self, app: App) -> None:
@@ -292,59 +293,59 @@ class TestWhy:
 
     def test_an_unknown_job_is_refused(self, app: App) -> None:
         with pytest.raises(NoSuchJob):
-            app.why("nobody", datetime(2026, 1, 1, tzinfo=UTC))
+            app.operations.why("nobody", datetime(2026, 1, 1, tzinfo=UTC))
 
     def test_of_several_schedules_those_that_were_due_answer(self, app: App) -> None:
         tomorrow = (instant(app.ledger.now_us()) + timedelta(days=1)).replace(
             hour=15, minute=0, second=0, microsecond=0
         )
-        assert [each.schedule for each in app.why("report", tomorrow)] == ["report:2"]
-        assert len(app.why("report", tomorrow + timedelta(minutes=1))) == 2
+        assert [each.schedule for each in app.operations.why("report", tomorrow)] == ["report:2"]
+        assert len(app.operations.why("report", tomorrow + timedelta(minutes=1))) == 2
 
 
 def test_jobs_of_every_deploy_are_known(app: App) -> None:
-    assert [row.name for row in app.jobs_known()] == ["by_hand", "report", "settle"]
+    assert [row.name for row in app.operations.jobs()] == ["by_hand", "report", "settle"]
 
 
 def test_before_anybody_started_there_are_no_nodes_and_no_leader(app: App) -> None:
-    assert app.nodes() == []
-    assert app.leader() is None
+    assert app.operations.nodes() == []
+    assert app.operations.leader() is None
 
 
 class TestAskingTwice:
     def test_what_is_under_way_is_refused_and_pointed_to(self, app: App) -> None:
-        first = app.trigger("settle", {"account": 7}, by="ann")
+        first = app.operations.trigger("settle", {"account": 7}, by="ann")
         with pytest.raises(AlreadyRequested) as refused:
-            app.trigger("settle", {"account": 7}, by="bob")
+            app.operations.trigger("settle", {"account": 7}, by="bob")
         error = refused.value
         assert (error.run_id, error.job, error.state, error.requested_by) == (first.run_id, "settle", "queued", "ann")
         assert f"run {first.run_id} of job 'settle' asks for the same and is queued (made at 20" in str(error)
         assert " by ann), so nothing was asked for; wait for it, or insist: --again, in code again=True" in str(error)
-        assert len(app.runs()) == 1
+        assert len(app.operations.runs()) == 1
 
     def test_whoever_insists_gets_another(self, app: App) -> None:
-        first = app.trigger("settle", by="ann")
-        assert app.trigger("settle", by="ann", again=True).run_id > first.run_id
+        first = app.operations.trigger("settle", by="ann")
+        assert app.operations.trigger("settle", by="ann", again=True).run_id > first.run_id
 
     def test_other_parameters_another_job_another_time_and_a_key_are_other_requests(self, app: App) -> None:
-        app.trigger("by_hand", by="ann")
-        app.trigger("by_hand", {"days": 2}, by="ann")
-        app.trigger("settle", by="ann")
-        app.trigger("by_hand", by="ann", at="2036-01-01T00:00Z")
-        app.trigger("by_hand", by="ann", key="k")
-        assert len(app.runs()) == 5
+        app.operations.trigger("by_hand", by="ann")
+        app.operations.trigger("by_hand", {"days": 2}, by="ann")
+        app.operations.trigger("settle", by="ann")
+        app.operations.trigger("by_hand", by="ann", at="2036-01-01T00:00Z")
+        app.operations.trigger("by_hand", by="ann", key="k")
+        assert len(app.operations.runs()) == 5
 
     def test_a_run_that_a_program_asked_for_counts_and_one_that_has_ended_does_not(self, app: App) -> None:
         made = app.enqueue("by_hand")
         with pytest.raises(AlreadyRequested, match=f"run {made.run_id} "):
-            app.trigger("by_hand", by="ann")
+            app.operations.trigger("by_hand", by="ann")
         set_run(app, made.run_id, state="dead")
-        assert app.trigger("by_hand", by="ann").is_new
+        assert app.operations.trigger("by_hand", by="ann").is_new
 
     def test_a_due_time_under_way_does_not_count_for_it_answers_for_its_own_window(self, app: App) -> None:
         tick = Requested("settle", "scheduled", params_hash=params_hash("settle", {}), schedule="settle", due_at_us=1)
-        app.ledger.enqueue([tick])
-        assert app.trigger("settle", by="ann").is_new
+        requests.enqueue(app.ledger, [tick])
+        assert app.operations.trigger("settle", by="ann").is_new
 
     def test_a_program_gets_the_run_under_way_if_it_asks_for_a_unique_one(self, app: App) -> None:
         first = app.enqueue("by_hand", unique=True)
@@ -357,7 +358,7 @@ class TestAskingTwice:
         others = [App(app.ledger.url.text) for _ in range(3)]
         for number in range(1, 11):
             days = {"days": number}
-            answers = at_once([lambda each=each: each.trigger("by_hand", days, by="ann") for each in others])  # noqa: B023
+            answers = at_once([lambda each=each: each.operations.trigger("by_hand", days, by="ann") for each in others])  # noqa: B023
             [made] = [answer for answer in answers if isinstance(answer, Enqueued)]
             refused = [answer.run_id for answer in answers if isinstance(answer, AlreadyRequested)]
             assert refused == [made.run_id] * 2
@@ -367,9 +368,9 @@ class TestAskingTwice:
     def test_of_several_who_backfill_at_the_same_moment_one_gets_runs(self, app: App) -> None:
         others = [App(app.ledger.url.text) for _ in range(3)]
         day = ("2026-01-01T00:00Z", "2026-01-01T23:00Z")
-        answers = at_once([lambda each=each: each.backfill("settle", *day, by="ann") for each in others])
+        answers = at_once([lambda each=each: each.operations.backfill("settle", *day, by="ann") for each in others])
         assert [type(answer) for answer in answers].count(AlreadyRequested) == 2
-        assert len(app.runs()) == 24
+        assert len(app.operations.runs()) == 24
         for other in others:
             other.close()
 
@@ -377,8 +378,8 @@ class TestAskingTwice:
         apps = [App(url) for _ in range(3)]
         for app in apps:
             app.job(name="fresh", retries=4)(lambda days=1: None)
-        answers = at_once([lambda each=each: each.trigger("fresh", by="ann") for each in apps])
+        answers = at_once([lambda each=each: each.operations.trigger("fresh", by="ann") for each in apps])
         assert [type(answer) for answer in answers].count(AlreadyRequested) == 2
-        assert '"retries":4' in apps[0].ledger.job("fresh").policy
+        assert '"retries":4' in jobs.job(apps[0].ledger, "fresh").policy
         for app in apps:
             app.close()

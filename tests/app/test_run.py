@@ -7,10 +7,12 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
+from fencepost.core.events import Event, What
 from fencepost.core.runs import StopReason
 from fencepost.core.tick import microseconds
+from fencepost.engine.run import current
 from fencepost.errors import LeaseLost, Stopped
-from fencepost.observe.logs import JsonFormatter
+from fencepost.observe.logs import EventLog, JsonFormatter, TextFormatter, fields_of
 from tests.app.surroundings import Told, run_of
 
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
@@ -82,6 +84,69 @@ def test_a_record_of_the_log_as_json_has_the_run_the_message_and_the_trace(caplo
     entry = json.loads(JsonFormatter().format(caplog.records[0]))
     assert (entry["message"], entry["run"], entry["token"]) == ("paid 3", 12, 1000)
     assert "ValueError: invalid literal" in entry["trace"]
+
+
+def test_any_logger_inside_a_run_says_of_which_run_it_speaks_and_keeps_what_was_passed_as_extra() -> None:
+    record = logging.getLogger("shop.payments").makeRecord(
+        "shop.payments", logging.WARNING, "", 0, "paid %d", (3,), None, extra={"account": 7, "job": "mine"}
+    )
+    outside = json.loads(JsonFormatter().format(record))
+    assert (outside["message"], outside["account"], outside["job"], "run" in outside) == ("paid 3", 7, "mine", False)
+    before = current.set(run_of())
+    try:
+        entry, line = json.loads(JsonFormatter().format(record)), TextFormatter().format(record)
+    finally:
+        current.reset(before)
+    assert (entry["job"], entry["run"], entry["attempt"], entry["token"]) == ("settle", 12, 2, 1000)
+    assert (entry["node"], entry["account"], entry["extra_job"]) == ("here:1:abcd", 7, "mine")
+    assert line.endswith(
+        "Z warning: settle run 12: paid 3 attempt=2 token=1000 node=here:1:abcd account=7 extra_job=mine"
+    )
+
+
+def test_secrets_are_masked_in_what_is_logged() -> None:
+    extra = {"access_token": "s3cret", "sent": {"headers": ["Authorization: Bearer s3cret"]}}
+    record = logging.getLogger("shop").makeRecord(
+        "shop", logging.INFO, "", 0, "GET https://api/?api_key=%s", ("s3cret",), None, extra=extra
+    )
+    for formatter in (JsonFormatter(), TextFormatter()):
+        assert "s3cret" not in formatter.format(record)
+    assert json.loads(JsonFormatter().format(record))["access_token"] == "***"
+    assert "s3cret" not in str(fields_of(Event(What.RUNNER_WARNING, reason="Authorization: Bearer s3cret")))
+
+
+def test_what_has_the_name_of_a_secret_is_masked_as_a_whole() -> None:
+    extra = {
+        "password": "two words",
+        "api_key": b"two words",
+        "sent": {"pin_secret": 12, "token": 7},
+        "at": [b"pwd=words"],
+    }
+    record = logging.getLogger("shop").makeRecord("shop", logging.INFO, "", 0, "sent", (), None, extra=extra)
+    written = json.loads(JsonFormatter().format(record))
+    assert (written["password"], written["api_key"]) == ("***", "***")
+    assert written["sent"] == {"pin_secret": "***", "token": 7}
+    assert "words" not in TextFormatter().format(record) + str(written)
+
+
+def test_what_is_passed_to_the_log_of_a_run_is_kept_though_it_has_one_of_our_names(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    run_of().log.warning("paid", extra={"job": "mine"})
+    entry = json.loads(JsonFormatter().format(caplog.records[0]))
+    assert (entry["job"], entry["extra_job"]) == ("settle", "mine")
+
+
+@pytest.mark.parametrize(
+    "formatter", [JsonFormatter(), TextFormatter(), logging.Formatter()], ids=lambda each: type(each).__name__
+)
+def test_the_traceback_of_a_failed_run_is_in_the_log_in_every_format(
+    formatter: logging.Formatter, caplog: pytest.LogCaptureFixture
+) -> None:
+    EventLog(lambda: "here:1:abcd")(Event(What.RUN_FAILED, job="settle", run_id=12, trace="Traceback: in settle"))
+    written = formatter.format(caplog.records[0])
+    assert "Traceback: in settle" in written
+    assert "here:1:abcd" in written
 
 
 def test_progress_must_be_a_number() -> None:

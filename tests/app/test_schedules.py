@@ -8,8 +8,16 @@ from typing import Any
 import pytest
 
 from fencepost import App, cron, every
-from fencepost.app.composing import publish
+from fencepost.app.composing import declared_by, publish
+from fencepost.core.overlap import START, WAIT
+from fencepost.core.schedule import schedule_to_json
+from fencepost.engine.requesting import on_record
 from fencepost.errors import InvalidName, InvalidParameters, InvalidSchedule, LedgerRefused, NoSuchJob, NoSuchSchedule
+from fencepost.ledger.claiming import claim
+from fencepost.ledger.declared import apply
+from fencepost.ledger.deploys import sync_code
+from fencepost.ledger.schedule_rows import NewSchedule
+from testbed.wait import until
 
 
 @pytest.fixture
@@ -105,3 +113,122 @@ def test_a_schedule_that_left_the_code_is_deleted_by_the_next_deploy(url: str) -
     assert after.schedules.list() == []
     before.close()
     after.close()
+
+
+def _deployed(url: str, interval: str, *, name: str = "tick", generation: int = 0) -> App:
+    app = App(url, ttl="6s", generation=generation)
+    app.command(name, ["true"], every(interval))
+    app.start()
+    return app
+
+
+def test_a_restarted_node_of_an_older_deploy_reverts_nothing_while_a_newer_one_lives(url: str) -> None:
+    older = _deployed(url, "1h")
+    newer = _deployed(url, "2h")
+    assert newer.schedules.get("tick").schedule == every("2h")
+    older.close()
+    restarted = _deployed(url, "1h")
+    assert restarted.schedules.get("tick").schedule == every("2h")
+    for app in (newer, restarted):
+        app.close()
+
+
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+def test_deploys_of_one_number_do_not_take_turns_in_writing(url: str) -> None:
+    older, newer = (_deployed(url, interval, generation=7) for interval in ("1h", "2h"))
+    for _ in range(2):
+        for app in (newer, older):
+            apply(app.ledger, declared_by(app), is_start=False)
+            assert app.schedules.get("tick").schedule == every("2h")
+    for app in (newer, older):
+        app.close()
+
+
+def test_a_job_that_stands_as_declared_is_no_reason_for_a_warning_about_a_later_deploy(url: str) -> None:
+    told: list[Any] = []
+
+    def program(interval: str) -> App:
+        app = App(url, ttl="6s", observers=[told.append])
+        app.command("same", ["true"], every("5h"))
+        app.command("tick", ["true"], every(interval))
+        return app
+
+    older, newer, restarted = program("1h"), program("2h"), program("1h")
+    publish(older)
+    newer.start()
+    publish(restarted)
+    assert [event.job for event in told if "nodes of a later deploy have this job" in (event.reason or "")] == ["tick"]
+    for app in (older, newer, restarted):
+        app.close()
+
+
+def test_when_the_last_node_of_a_later_deploy_has_left_those_that_are_left_apply_theirs(url: str) -> None:
+    older = _deployed(url, "1h")
+    newer = _deployed(url, "2h")
+    again = _deployed(url, "2h")
+    newer.close()
+    assert older.schedules.get("tick").schedule == every("2h")
+    again.close()
+    until(lambda: older.schedules.get("tick").schedule == every("1h"), 30, what="the roll-back is applied")
+    [applied, *_] = older.operations.journal()
+    assert (applied.what, applied.schedule) == ("schedule changed", "tick")
+    assert "no node of a later deploy is left" in (applied.reason or "")
+    older.close()
+
+
+def test_a_later_program_with_other_jobs_makes_nobody_yield(url: str) -> None:
+    first = _deployed(url, "1h")
+    other = _deployed(url, "2h", name="sweep")
+    first.close()
+    changed = _deployed(url, "3h")
+    changed.close()
+    back = _deployed(url, "1h")
+    assert back.schedules.get("tick").schedule == every("1h")
+    for app in (other, back):
+        app.close()
+
+
+def test_what_somebody_wrote_over_a_later_deploy_is_put_right_by_its_nodes(url: str) -> None:
+    newer = _deployed(url, "2h")
+    stray = App(url, generation=0)
+    stray.command("tick", ["true"], every("1h"))
+    jobs = [on_record(job) for job in stray.jobs.values()]
+    schedule = NewSchedule("tick", "tick", schedule_to_json(every("1h")), "{}")
+    sync_code(stray.ledger, generation=0, jobs=[jobs[0].name], schedules=[schedule])  # as older versions do
+    joined = _deployed(url, "5h", name="sweep")  # nodes look when others come
+    until(lambda: newer.schedules.get("tick").schedule == every("2h"), 30, what="its own form is back")
+    for app in (joined, stray, newer):
+        app.close()
+
+
+def test_an_operators_run_waits_for_a_run_of_a_schedule_that_does_the_same(app: App) -> None:
+    """Schedules made at run time do not wait for each other, but a person's run of the same waits for them."""
+    for customer in (41, 42):
+        app.schedules.put(f"report:{customer}", "report", every("1h"), params={"customer": customer})
+        app.operations.backfill(
+            "report", "2026-01-01T00:00Z", "2026-01-01T00:59Z", by="ann", schedule=f"report:{customer}"
+        )
+    assert len(_claimed(app).claims) == 2
+    asked = {
+        customer: app.operations.trigger("report", {"customer": customer}, by="ann").run_id for customer in (42, 43)
+    }
+    found = _claimed(app)
+    assert [each.run_id for each in found.claims] == [asked[43]]
+    assert [each.run_id for each in found.blocked] == [asked[42]]
+    assert app.operations.run(asked[42]).exclusive_key == "job:report:report:42"
+    assert app.operations.run(asked[43]).exclusive_key == "job:report"
+
+
+def _claimed(app: App) -> Any:
+    desk = app.ledger.desk("test")
+    try:
+        return claim(
+            desk,
+            node="0" * 32,
+            jobs=["report"],
+            queues=["default"],
+            limit=8,
+            decide=lambda job, *, key_is_taken, **_: WAIT if key_is_taken else START,
+        )
+    finally:
+        desk.rest()

@@ -139,16 +139,16 @@ def test_a_request_joins_the_fenced_transaction(stand: Stand) -> None:
         raise ZeroDivisionError
     with run.transaction() as tx:
         made = follow_up.enqueue(tx=tx)
-    assert [row.id for row in stand.app.runs(job="follow-up")] == [made.run_id]
+    assert [row.id for row in stand.app.operations.runs(job="follow-up")] == [made.run_id]
 
 
 def test_a_final_transaction_ends_the_run_with_its_effects(stand: Stand, isolation: str) -> None:
     run = started(stand, isolation=isolation)
     with run.transaction(final=True) as tx:
         stand.write(tx)
-    row = stand.app.run(run.id)
+    row = stand.app.operations.run(run.id)
     assert (row.state, row.ended_at is not None) == ("succeeded", True)
-    (attempt,) = stand.app.attempts(run.id)
+    (attempt,) = stand.app.operations.attempts(run.id)
     assert (attempt.number, attempt.outcome, attempt.token) == (1, "succeeded", run.token)
     assert stand.effects_now() == [1]
 
@@ -159,7 +159,7 @@ def test_the_outcome_of_a_run_that_ended_itself_is_recognized_as_done(stand: Sta
         pass
     ending = Ending(run.id, run.attempt, run.token, state="succeeded", outcome="succeeded", took_us=5)
     assert finish(stand.desk, [ending]).refused == []
-    assert len(stand.app.attempts(run.id)) == 1
+    assert len(stand.app.operations.attempts(run.id)) == 1
 
 
 def test_a_final_transaction_frees_the_key_for_the_next_in_line(stand: Stand) -> None:
@@ -167,7 +167,7 @@ def test_a_final_transaction_frees_the_key_for_the_next_in_line(stand: Stand) ->
     first, second = handle.enqueue(), handle.enqueue()
     (claimed,) = stand.claimed()
     assert claimed.run_id == first.run_id
-    assert stand.app.run(second.run_id).waits_for == "key"
+    assert stand.app.operations.run(second.run_id).waits_for == "key"
     with stand.run_of(claimed).transaction(final=True):
         pass
     assert [each.run_id for each in stand.claimed()] == [second.run_id]
@@ -179,8 +179,8 @@ def test_a_final_transaction_of_a_run_that_is_no_longer_ours_changes_nothing(sta
     with pytest.raises(LeaseLost), run.transaction(final=True) as tx:
         stand.write(tx)
     assert stand.effects_now() == []
-    assert stand.app.run(run.id).state == "running"
-    assert stand.app.attempts(run.id) == []
+    assert stand.app.operations.run(run.id).state == "running"
+    assert stand.app.operations.attempts(run.id) == []
 
 
 def test_after_its_end_a_run_has_no_more_transactions(stand: Stand) -> None:
@@ -203,7 +203,7 @@ def test_a_job_that_ends_itself_and_then_fails_has_succeeded(stand: Stand) -> No
     (claimed,) = stand.claimed()
     outcome = invoke(settle.job, claimed, stand.app.worker_context())
     assert outcome.how == "succeeded"
-    assert stand.app.run(claimed.run_id).state == "succeeded"
+    assert stand.app.operations.run(claimed.run_id).state == "succeeded"
 
 
 def test_the_ledger_can_be_asked_whether_the_run_is_still_ours(stand: Stand) -> None:
@@ -216,7 +216,7 @@ def test_the_ledger_can_be_asked_whether_the_run_is_still_ours(stand: Stand) -> 
 
 
 def shown(stand: Stand, run: Run) -> tuple[float | None, str | None]:
-    row = stand.app.run(run.id)
+    row = stand.app.operations.run(run.id)
     return row.progress, row.progress_note
 
 

@@ -17,19 +17,7 @@ from sqlalchemy import Engine, text
 from fencepost.effects.installing import install, open_database
 from fencepost.ledger.urls import LedgerUrl
 from fencepost.threaded import ThreadedRuntime
-from tests.ledger.conftest import (
-    bare_url,
-    execute,
-    kind,
-    ledger_url,
-    mariadb,
-    migrated,
-    migrated_file,
-    opened,
-    postgres,
-)
-
-__all__ = ["bare_url", "kind", "ledger_url", "mariadb", "migrated", "migrated_file", "opened", "postgres"]
+from tests.servers import execute
 
 RUNTIME = ThreadedRuntime()
 PREFIXES = ("shared_", "fencepost_")  # those of `ledger_url` on servers and on SQLite: any ledger may write anywhere

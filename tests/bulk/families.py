@@ -59,7 +59,7 @@ class beside:  # noqa: N801 - reads as a word
             with hand(self._shop) as one:
                 if self._handle is not None:
                     _hold_first(one.app, self._handle, self._go)
-                one.play(self._run_id, jobs=[self._shop.app.run(self._run_id).job])
+                one.play(self._run_id, jobs=[self._shop.app.operations.run(self._run_id).job])
         except BaseException as error:  # noqa: BLE001 - for the test
             self.trouble = error
 

@@ -137,8 +137,12 @@ class Importing:
 
     def _ended(self, run_id: int) -> Any:
         with self.app.running():
-            until(lambda: self.app.run(run_id).state in ("succeeded", "dead", "skipped"), 30, what="the run has ended")
-        return self.app.run(run_id)
+            until(
+                lambda: self.app.operations.run(run_id).state in ("succeeded", "dead", "skipped"),
+                30,
+                what="the run has ended",
+            )
+        return self.app.operations.run(run_id)
 
     @contextmanager
     def _connected(self) -> Iterator[sqlite3.Connection]:

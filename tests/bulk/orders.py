@@ -149,13 +149,13 @@ class Hand:
     def play(self, run_id: int, *, jobs: Iterable[str] | None = None, most: int = 60) -> RunRow:
         """Execute what is due until a run has ended."""
         for _ in range(most):
-            row = self.app.run(run_id)
+            row = self.app.operations.run(run_id)
             if row.state in ("succeeded", "dead", "cancelled", "skipped"):
                 return row
             claimed = self.claim(jobs)
             if claimed is not None:
                 self.end(claimed, self.execute(claimed))
-        raise AssertionError(f"run {run_id} has not ended: {self.app.run(run_id)}")
+        raise AssertionError(f"run {run_id} has not ended: {self.app.operations.run(run_id)}")
 
     def close(self) -> None:
         self._desk.rest()
@@ -184,7 +184,7 @@ def played(shop: Shop, handle: Any, **params: Any) -> RunRow:
 def again(shop: Shop, row: RunRow, app: App | None = None) -> RunRow:
     """Repeat a run as an operator does, and execute that."""
     with hand(shop, app) as one:
-        return one.play(one.app.retry(row.id, by="ann"))
+        return one.play(one.app.operations.retry(row.id, by="ann"))
 
 
 @contextmanager

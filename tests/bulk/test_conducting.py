@@ -45,7 +45,7 @@ class TestOneSlot:
         assert result_of(row)["written"] == 200
         parts = parts_of(shop.app.ledger, row.id)
         assert [part.state for part in parts] == ["skipped"] * 7
-        assert shop.app.run(parts[0].run_id).why == f"run {row.id} does its partition itself"
+        assert shop.app.operations.run(parts[0].run_id).why == f"run {row.id} does its partition itself"
         assert "partitions=8/8" in (row.progress_note or "")
 
     @pytest.mark.parametrize(
@@ -102,7 +102,7 @@ class TestManyHands:
                     gate.set()
                     break
             parent.join(20)
-        row = shop.app.run(run_id)
+        row = shop.app.operations.run(run_id)
         assert row.state == "succeeded"
         assert shop.settled() == list(range(1, 201))
         assert [part.state for part in parts_of(shop.app.ledger, run_id)] == ["succeeded"] * 3
@@ -135,7 +135,7 @@ class TestManyHands:
             other.end(claimed, other.execute(claimed))
             parent.go()
             parent.join(20)
-        assert shop.app.run(run_id).state == "succeeded"
+        assert shop.app.operations.run(run_id).state == "succeeded"
         assert {each[1:] for each in seen} == {(day, ("a",), True)}
         assert len({each[0] for each in seen}) == 2
 
@@ -151,6 +151,8 @@ class TestManyHands:
         row = played(shop, shop.bulk(settling(process), partitions=4))
         assert (row.state, row.attempts) == ("dead", 1)
         assert "1 of 4 partitions were given up (partition 3" in (row.error or "")
+        assert "; the others have landed. " in (row.error or "")
+        assert f"(fencepost retry {row.id})" in (row.error or "")
         assert "item id=90 failed" in (row.error or "")
         assert shop.settled() == list(range(1, 90))
         is_mended = True
@@ -158,6 +160,16 @@ class TestManyHands:
         assert row.state == "succeeded"
         assert shop.settled() == list(range(1, 101))
         assert result_of(row)["read"] == 100
+
+    def test_where_all_were_given_up_nobody_is_told_of_others(self, shop: Shop) -> None:
+        shop.fill(range(1, 41))
+
+        def process(order: Any) -> Any:
+            raise ValueError("none of them")
+
+        row = played(shop, shop.bulk(settling(process), partitions=2))
+        assert "2 of 2 partitions were given up" in (row.error or "")
+        assert "the others have landed" not in (row.error or "")
 
     def test_a_part_that_died_elsewhere_is_named(self, shop: Shop) -> None:
         shop.fill(range(1, 41))
@@ -175,7 +187,7 @@ class TestManyHands:
             other.end(claimed, other.execute(claimed))
             parent.go()
             parent.join(20)
-        row = shop.app.run(run_id)
+        row = shop.app.operations.run(run_id)
         assert row.state == "dead"
         assert f"partition 1: run {claimed.run_id} is dead: item id=40 failed" in (row.error or "")
         assert shop.settled() == list(range(1, 40))
@@ -195,7 +207,7 @@ class TestParentsThatEnd:
             claimed = one.claim()
             assert claimed is not None
             one.end(claimed, one.execute(claimed))
-        assert shop.app.run(run_id).state == "cancelled"
+        assert shop.app.operations.run(run_id).state == "cancelled"
         assert [part.state for part in parts_of(shop.app.ledger, run_id)] == ["cancelled"] * 2
         assert shop.settled() == []
 
@@ -252,7 +264,7 @@ class TestParentsThatEnd:
             until(lambda: shop.settled() == list(range(1, 21)), 10, "the parent has done its own")
             other.end(part, other.execute(part))
             parent.join(20)
-        assert shop.app.run(run_id).state == "succeeded"
+        assert shop.app.operations.run(run_id).state == "succeeded"
         assert shop.settled() == list(range(1, 41))
         assert len(parts_of(shop.app.ledger, run_id)) == 1
 
@@ -262,14 +274,14 @@ class TestParentsThatEnd:
         handle = shop.bulk(settling(), partitions=2)
         old_id, part = lost_parent(shop, handle, is_at_work=True)
         _end_as_dead(shop, old_id)
-        new_id = shop.app.retry(old_id, by="ann")
+        new_id = shop.app.operations.retry(old_id, by="ann")
         with beside(shop, new_id) as parent, hand(shop) as other:
             until(lambda: parts_of(shop.app.ledger, new_id), 10, "the new parent has asked for a part")
             threading.Event().wait(0.2)  # time in which it might do it itself
             assert shop.settled() == list(range(1, 21))
             other.end(part, other.execute(part))  # it finds that its parent is dead
             parent.join(20)
-        assert shop.app.run(new_id).state == "succeeded"
+        assert shop.app.operations.run(new_id).state == "succeeded"
         assert shop.settled() == list(range(1, 41))
 
     def test_a_repetition_takes_queued_parts_of_the_run_before_it_along(self, shop: Shop) -> None:
@@ -279,10 +291,10 @@ class TestParentsThatEnd:
         with hand(shop) as one:
             one.end(part, _crashed(part))  # the old part is queued again, for its node was lost
             _end_as_dead(shop, old_id)
-            row = one.play(shop.app.retry(old_id, by="ann"), jobs=[handle.name])
+            row = one.play(shop.app.operations.retry(old_id, by="ann"), jobs=[handle.name])
         assert row.state == "succeeded"
         assert shop.settled() == list(range(1, 41))
-        assert shop.app.run(part.run_id).state == "skipped"
+        assert shop.app.operations.run(part.run_id).state == "skipped"
 
     def test_a_part_that_somebody_took_back_in_vain_is_asked_for_again(self, shop: Shop) -> None:
         shop.fill(range(1, 41))
@@ -294,7 +306,7 @@ class TestParentsThatEnd:
             assert ended.how != "succeeded"
             _end_as(shop, part.run_id, "skipped")
             parent.join(20)
-        assert shop.app.run(run_id).state == "succeeded"
+        assert shop.app.operations.run(run_id).state == "succeeded"
         assert shop.settled() == list(range(1, 41))
 
 

@@ -104,11 +104,11 @@ def test_what_comes_before_a_broken_line_is_delivered_and_then_it_is_told_where(
 @pytest.mark.parametrize(
     ("bad", "says"),
     [
-        (b'{"id": 4, "na\n', "this line is no JSON: "),
-        (b'{"id": 4} {"id": 5}\r\n', "this line is no JSON: Extra data"),
+        (b'{"id": 4, "na\n', "this line is not valid JSON: "),
+        (b'{"id": 4} {"id": 5}\r\n', "this line is not valid JSON: Extra data"),
         (b'{"id": "\xff"}\n', "this is no utf-8: invalid start byte b'\\xff\"}\\n' at byte 38"),
-        (b"[" * 100_000 + b"\n", "this line is no JSON"),
-        (b"9" * 5000 + b"\n", "this line is no JSON"),
+        (b"[" * 100_000 + b"\n", "this line is not valid JSON"),
+        (b"9" * 5000 + b"\n", "this line is not valid JSON"),
     ],
 )
 @pytest.mark.parametrize("name", ["orders.jsonl", "orders.jsonl.gz"])
@@ -147,7 +147,7 @@ def test_a_bad_line_is_in_one_slice_and_named_by_its_byte_where_lines_are_not_co
 def test_what_was_put_aside_is_read_by_a_reader_that_was_mended_and_else_is_still_broken() -> None:
     assert json_lines("a.jsonl", encoding="latin-1").reread(b'{"name": "f\xfcr"}\n', None) == {"name": "für"}
     for raw in (b'{"name": "f\xfcr"}\n', '{"name": \n'):
-        with pytest.raises(BrokenInput, match=r"no utf-8|no JSON"):
+        with pytest.raises(BrokenInput, match=r"no utf-8|not valid JSON"):
             json_lines("a.jsonl").reread(raw, None)
 
 

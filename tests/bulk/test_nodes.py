@@ -90,12 +90,12 @@ def test_while_the_ledger_is_away_chunks_land_elsewhere_and_the_parent_waits(
             outcome = one.execute(claimed)
             one.end(claimed, outcome)
             assert (outcome.how, outcome.error) == ("succeeded", None)
-        assert there.app.run(run_id).state == "succeeded"
+        assert there.app.operations.run(run_id).state == "succeeded"
         there.close()
     assert away_at == [5]
     assert there.settled() == list(range(1, 101))
 
 
 def _ended(app: App, run_id: int) -> Any:
-    row = app.run(run_id)
+    row = app.operations.run(run_id)
     return row if row.state in ("succeeded", "dead", "cancelled", "skipped") else None

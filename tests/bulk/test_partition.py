@@ -222,7 +222,7 @@ class TestStopping:
             claimed = one.claim()
             assert claimed is not None
             outcome = one.execute(claimed)
-        ends = {StopReason.LOST: "lost", StopReason.CANCELLED: "cancelled", StopReason.SHUTDOWN: "crashed"}
+        ends = {StopReason.LOST: "lost", StopReason.CANCELLED: "cancelled", StopReason.SHUTDOWN: "interrupted"}
         assert outcome.how == ends[why]
         assert shop.settled() == list(range(1, 21))
 

@@ -18,6 +18,7 @@ from fencepost.effects.installing import open_database
 from fencepost.effects.old_checkpoints import Removed, Runs, prune_checkpoints
 from fencepost.effects.old_letters import prune_letters
 from fencepost.errors import ConfigurationError
+from fencepost.ledger import requests
 from fencepost.ledger.database import Database
 from fencepost.ledger.jobs import NewJob, register
 from fencepost.ledger.ledger import Ledger
@@ -84,7 +85,7 @@ class Place:
 
     def record(self, state: str, job: str = "settle", **params: Any) -> int:
         """Have a run on record."""
-        [(run_id, _)] = self.ledger.enqueue([Requested(job=job, type="bulk", params=json.dumps(params))])
+        [(run_id, _)] = requests.enqueue(self.ledger, [Requested(job=job, type="bulk", params=json.dumps(params))])
         table = self.ledger.tables.name("run")
         self.ledger.write(lambda cursor: cursor.execute(f"UPDATE {table} SET state = '{state}' WHERE id = {run_id}"))
         return run_id

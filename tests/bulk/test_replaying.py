@@ -14,6 +14,7 @@ from fencepost.bulk import keyset
 from fencepost.bulk.letters import REPLAYED, settle
 from fencepost.bulk.visits import visiting, visitor
 from fencepost.ledger.history import RunRow
+from fencepost.ledger.pruning import Retention, prune
 from tests.cli.bulk_shop import ORDERS, BulkShop
 
 on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])
@@ -184,7 +185,10 @@ def test_what_process_leaves_out_is_settled_without_being_written(make_shop: Mak
 
 
 @on_sqlite
-def test_a_letter_is_processed_with_the_parameters_of_the_run_it_came_from(make_shop: MakeShop) -> None:
+@pytest.mark.parametrize("is_pruned", [False, True], ids=["kept", "pruned"])
+def test_a_letter_is_processed_with_the_parameters_of_the_run_it_came_from(
+    make_shop: MakeShop, is_pruned: bool
+) -> None:
     shop = make_shop()
     shop.open(range(1, 3))
     app, found = shop.app, {"is_poison": True}
@@ -193,7 +197,7 @@ def test_a_letter_is_processed_with_the_parameters_of_the_run_it_came_from(make_
     class Price:
         read = keyset(ORDERS, key="id")
 
-        def __init__(self, factor: int) -> None:
+        def __init__(self, factor: int = 1) -> None:
             self.factor = factor
 
         async def process(self, order: Any) -> Any:
@@ -206,6 +210,9 @@ def test_a_letter_is_processed_with_the_parameters_of_the_run_it_came_from(make_
 
     shop.drive(Price.enqueue(factor=10).run_id, Price.enqueue(factor=100).run_id)
     found["is_poison"] = False
+    if is_pruned:
+        prune(app.ledger, None, Retention.of(succeeded="0s"))
+        assert not app.operations.runs(job="price")
     [row] = shop.drive(app.enqueue("price/replay", params={"letters": [], "upto": 99}).run_id)
     assert fates(row) == {"replayed": 4}
     assert shop.settled() == [10, 20, 100, 200]

@@ -136,7 +136,7 @@ def test_without_a_skip_limit_it_ends_the_run_and_names_the_line(shop: Shop, tmp
     row = played(shop, shop.bulk(importing(reader)))
     assert (row.state, row.attempts) == ("dead", 1)
     assert "orders.jsonl, line 14 (byte " in (row.error or "")
-    assert "this line is no JSON" in (row.error or "")
+    assert "this line is not valid JSON" in (row.error or "")
     assert shop.settled() == list(range(1, 14))
 
 

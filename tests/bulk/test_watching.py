@@ -48,7 +48,7 @@ def test_a_run_tells_while_it_works_and_at_its_end(shop: Shop, partitions: int, 
 
     def process(order: Any) -> Any:
         if order.id % 30 == 25:
-            told.append(read_note(shop.app.run(1).progress_note))
+            told.append(read_note(shop.app.operations.run(1).progress_note))
         return order
 
     row = played(shop, shop.bulk(settling(process), partitions=partitions, read_ahead=0))
@@ -73,7 +73,7 @@ def test_parts_tell_of_their_own_partition(shop: Shop) -> None:
         parent.join(20)
     (row,) = parts_of(shop.app.ledger, run_id)
     assert read_note(row.progress_note)["read"] == "20"
-    assert read_note(shop.app.run(run_id).progress_note)["read"] == "40"
+    assert read_note(shop.app.operations.run(run_id).progress_note)["read"] == "40"
 
 
 def test_a_ledger_that_does_not_answer_costs_a_value_and_not_the_run(shop: Shop, monkeypatch: Any) -> None:

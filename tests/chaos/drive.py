@@ -18,6 +18,7 @@ from fencepost.cli.chaos import draw
 from fencepost.proof.chaos.course import Course, Wishes
 from fencepost.proof.chaos.namespace import namespace, new_prefix
 from fencepost.proof.chaos.outcome import Outcome
+from fencepost.proof.chaos.rolling import rolling
 from fencepost.threaded import ThreadedRuntime
 from tests.chaos.owned import Owned, OwnedMariaDB, OwnedPostgres, OwnedValkey
 
@@ -28,7 +29,9 @@ PLACES: dict[str, tuple[Callable[[], Owned], ...]] = {
 }
 
 
-def drive(place: str, *, seconds: float, seed: int, ttl_s: float, gap_s: float, keep: Path | None) -> Outcome:
+def drive(
+    place: str, *, seconds: float, seed: int, ttl_s: float, gap_s: float, keep: Path | None, rounds: int = 0
+) -> Outcome:
     """Start the servers, do harm to all of it, and check."""
     runtime = ThreadedRuntime()
     with ExitStack() as stack:
@@ -39,7 +42,8 @@ def drive(place: str, *, seconds: float, seed: int, ttl_s: float, gap_s: float, 
             servers.append(server.start())
         store = servers[1].url if len(servers) > 1 else None
         space = namespace(ledger=servers[0].url, store=store, prefix=new_prefix(runtime))
-        wishes = Wishes(seconds=seconds, seed=seed, ttl_s=ttl_s, gap_s=gap_s, servers=servers, keep=keep)
+        acts = rolling(["node-1", "node-2", "node-3"], rounds=rounds)
+        wishes = Wishes(seconds=seconds, seed=seed, ttl_s=ttl_s, gap_s=gap_s, servers=servers, keep=keep, acts=acts)
         return Course(space, wishes, runtime, lambda line: print(line, flush=True)).run()
 
 
@@ -51,6 +55,9 @@ def main() -> int:
     parser.add_argument("--ttl", type=float, default=3.0, help="in seconds")
     parser.add_argument("--gap", type=float, default=1.1, help="from one fault to the next, on average, in seconds")
     parser.add_argument("--least", type=int, default=0, help="how many faults there must be")
+    parser.add_argument(
+        "--rolling", action="store_true", help="restart node after node, about once a minute each, and deploy"
+    )
     parser.add_argument("--keep", type=Path, help="leave histories and logs there")
     parser.add_argument("--json", type=Path, help="write what came of it there")
     options = parser.parse_args()
@@ -64,6 +71,7 @@ def main() -> int:
             ttl_s=options.ttl,
             gap_s=options.gap,
             keep=options.keep,
+            rounds=max(round(options.minutes), 2) if options.rolling else 0,
         )
         draw(found[place])
     if options.json:

@@ -14,6 +14,7 @@ import pytest
 from fencepost.proof.chaos.course import Course, Wishes
 from fencepost.proof.chaos.faults import FaultKind
 from fencepost.proof.chaos.namespace import namespace, new_prefix
+from fencepost.proof.chaos.rolling import rolling
 from fencepost.testing import until
 from fencepost.threaded import ThreadedRuntime
 from testbed.postgres import Postgres
@@ -35,11 +36,13 @@ def owned() -> Iterator[Owned]:
 def test_every_promise_is_kept_while_nodes_holders_networks_and_the_server_fail(owned: Owned) -> None:
     said: list[str] = []
     space = namespace(ledger=owned.url, store=None, prefix=new_prefix(RUNTIME))
-    wishes = Wishes(nodes=2, contenders=2, seconds=6.0, ttl_s=1.5, seed=7, gap_s=0.4, servers=[owned])
+    acts = rolling(["node-1"], rounds=1)
+    wishes = Wishes(nodes=2, contenders=2, seconds=6.0, ttl_s=1.5, seed=7, gap_s=0.4, servers=[owned], acts=acts)
     outcome = Course(space, wishes, RUNTIME, said.append).run()
     assert [each for each in outcome.violations if each.checker not in PROMPTNESS] == [], said
     assert len(outcome.faults) >= 8
     assert len(outcome.by_kind) >= 4
+    assert outcome.by_kind["away"] == 1
     assert outcome.fires.ran >= 20
     assert outcome.grants >= 5
     assert outcome.effects >= 20

@@ -4,6 +4,8 @@ import io
 import json
 import logging
 import os
+import sys
+import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -42,10 +44,14 @@ def call(*words: str, ledger: str | None = None, env: Mapping[str, str] | None =
 def _logging_kept() -> Iterator[None]:
     """Commands turn logging their own way; other tests of this process have another."""
     loggers = [logging.getLogger(name) for name in ("fencepost", "fencepost.leases", "fencepost.exec")]
+    loggers.append(logging.getLogger())
     before = [(logger, logger.handlers[:], logger.propagate, logger.level) for logger in loggers]
+    hooks = sys.excepthook, sys.unraisablehook, threading.excepthook
     try:
         yield
     finally:
+        logging.captureWarnings(False)
+        sys.excepthook, sys.unraisablehook, threading.excepthook = hooks
         for logger, handlers, propagate, level in before:
             logger.handlers[:], logger.propagate = handlers, propagate
             logger.setLevel(level)

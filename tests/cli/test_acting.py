@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fencepost import App, every
 from fencepost.app.composing import publish
+from fencepost.bulk import iterable
 from fencepost.core.runs import Requested
+from fencepost.ledger import nodes, requests
 from fencepost.ledger.ledger import open_ledger
 from fencepost.ledger.nodes import NewNode
 from fencepost.threaded import ThreadedRuntime
@@ -38,7 +41,7 @@ def record(ledger: str, **changes) -> int:
     """Record a run in any state."""
     book = open_ledger(ledger, ThreadedRuntime())
     request = Requested(job="add", type="manual", params='{"a":1}', params_hash="x")._replace(**changes)
-    [made] = book.enqueue([request])
+    [made] = requests.enqueue(book, [request])
     book.close()
     return made.run_id
 
@@ -141,6 +144,36 @@ def test_whoever_waits_for_long_is_told_what_for_and_may_stop_waiting(ledger: st
         process.communicate()
 
 
+def test_whoever_waits_is_told_of_an_attempt_that_failed_and_was_made_again(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/stumbling.db"
+    app = App(url)
+
+    @app.job(retries=1, backoff="100ms")
+    def stumble(run) -> None:
+        if run.attempt == 1:
+            raise RuntimeError("not yet")
+
+    with app.running():
+        waited = call("trigger", "stumble", "--wait", ledger=url)
+    assert waited.returncode == 0
+    assert waited.stderr.count("run 1: attempt 1 failed: RuntimeError: ") == 1
+    assert "attempt 2" not in waited.stderr
+    app.close()
+
+
+def test_whoever_waits_is_told_once_that_nobody_takes_from_the_queue(ledger: str) -> None:
+    book = open_ledger(ledger, ThreadedRuntime())
+    nodes.join(book, NewNode("n", "elsewhere", "g", 1, 0, "0", 1, ("other",), ("add",)))
+    words = ["trigger", "add", "-p", "a=3", "--wait", "--ledger", ledger]
+    process = subprocess.Popen([FENCEPOST, *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        assert "no living node with this job takes runs from the queue 'default'" in process.stderr.readline()
+    finally:
+        process.kill()
+        process.communicate()
+        book.close()
+
+
 def test_what_has_room_and_does_not_claim_is_suspected(ledger: str, act) -> None:
     run = record(ledger)
     book = open_ledger(ledger, ThreadedRuntime())
@@ -155,7 +188,7 @@ def test_what_has_room_and_does_not_claim_is_suspected(ledger: str, act) -> None
         queues=("default",),
         jobs=("add",),
     )
-    book.join(node)
+    nodes.join(book, node)
     assert "about to be claimed" in act("show", str(run)).stdout
     book.write(lambda cursor: cursor.execute("UPDATE fencepost_run SET available_at = 5"))
     assert "idle could run it and seems to have room" in act("show", str(run)).stdout
@@ -303,6 +336,27 @@ def test_show_says_that_nobody_is_there_to_run_it(act) -> None:
     assert "no living node" in act("show", run, "--json").json["waits"]
 
 
+def test_forgetting_a_job_wants_to_be_told_why(act) -> None:
+    refused = act("jobs", "forget", "add")
+    assert (refused.returncode, "say why, with --reason" in refused.stderr) == (2, True)
+    assert act("jobs", "forget", "add", "--reason", "replaced").returncode == 0
+
+
 def test_the_journal_can_be_asked_for_writes_without_a_key(act) -> None:
     assert act("journal", "--what", "write without a key").returncode == 0
     assert act("journal", "--what", "write without a word").returncode == 2
+
+
+def test_a_job_is_renamed_for_good_and_a_bulk_job_not_without_its_databases(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    app = App(url)
+    app.command("nightly", ["true"], every("1h"))
+    app.bulk(name="load", read=iterable(lambda after: [(1, 1)]))(lambda tx, items: None)
+    publish(app)
+    app.close()
+    done = call("jobs", "rename", "nightly", "settle", "--by", "ann", "--json", ledger=url)
+    assert (done.json["name"], done.json["formerly"], done.json["schedules"]) == ("settle", "nightly", 1)
+    assert [each["id"] for each in call("schedules", "list", "--json", ledger=url).json] == ["settle"]
+    refused = call("jobs", "rename", "load", "import", ledger=url)
+    assert (refused.returncode, "--effects own" in refused.stderr) == (2, True)
+    assert "job load is import now" in call("jobs", "rename", "load", "import", "--effects", "own", ledger=url).stdout

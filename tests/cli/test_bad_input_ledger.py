@@ -7,13 +7,14 @@ import pytest
 from testbed.postgres import Postgres
 from testbed.server import free_port
 from tests.cli.command import fencepost
-from tests.cli.inside import call
+from tests.cli.inside import call, shop
 from tests.cli.test_bad_input import assert_one_sentence
 
 LEDGERS = {
     "unknown scheme": ("ftp://host/x", "ftp://"),
     "a store that is no ledger": ("redis://:s3cret@cache", "redis://"),
     "no scheme": ("ledger.db", "scheme://"),
+    "a driver's name": ("postgresql+psycopg2://user:s3cret@host/db", "Leave out the driver: postgresql://…"),
     "bad port": ("postgresql://user:s3cret@host:port/db", "port"),
     "unknown option": ("sqlite:///x.db?colour=red", "colour"),
     "bad prefix": ("sqlite:///x.db?prefix=a;b", "prefix"),
@@ -38,6 +39,11 @@ def test_ledger(case: str, tmp_path: Path) -> None:
 
 def test_wrong_credentials(postgres: Postgres) -> None:
     assert_one_sentence(call("runs", "--ledger", f"postgresql://nobody:s3cret@{postgres.address}/postgres"), "nobody")
+
+
+def test_a_database_that_is_not_there_is_to_be_made(postgres: Postgres) -> None:
+    url = f"{postgres.url.rpartition('/')[0]}/no_such_database"
+    assert_one_sentence(call("runs", "--ledger", url), "no_such_database", "make it first: createdb NAME")
 
 
 def test_a_node_on_a_database_without_tables_says_what_to_run(postgres_url: str) -> None:
@@ -73,7 +79,6 @@ WORDS = {
     "bad limit": (["runs", "--limit", "0"], "--limit"),
     "bad run": (["show", "seven"], "RUN"),
     "negative run": (["show", "-7"], "-7"),
-    "why without a time": (["why", "settle"], "--at"),
     "why at a bad time": (["why", "settle", "--at", "noon"], "noon"),
     "a time that never came": (
         ["why", "settle", "--at", "2026-03-29T02:30", "--tz", "Europe/Berlin"],
@@ -134,9 +139,28 @@ COMMANDS = [
 ]
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "schedules list", "schedules show", "schedules preview"])
+@pytest.mark.parametrize(
+    "command", [*COMMANDS, "schedules list", "schedules show", "schedules preview", "schedules delete", "jobs forget"]
+)
 def test_every_command_has_help_with_an_example(command: str) -> None:
     done = call(*command.split(), "--help")
     assert done.returncode == 0
     assert f"fencepost {command.split(maxsplit=1)[0]}" in done.stdout
     assert "Example: " in done.stdout
+
+
+def test_lease_file_that_cannot_be_written(tmp_path: Path) -> None:
+    """Not for want of rights, which a root user has anyway: SQLite does not write what a later format has marked."""
+    ledger = f"sqlite:///{tmp_path}/jobs.db"
+    app = shop(ledger)
+    app.start()
+    app.stop()
+    app.close()
+    leases = tmp_path / "jobs.leases.db"
+    content = bytearray(leases.read_bytes())
+    content[18] = 9  # the version that a writer has to know
+    leases.write_bytes(content)
+    refused = fencepost("exec", "--store", ledger, "--lock", "x", "--", "true")
+    assert "it cannot be written: check the rights on it and on its folder" in refused.stderr
+    assert "for long" not in refused.stderr
+    assert call("why", "beat", ledger=ledger).returncode == 0, "who only looks needs no lease"

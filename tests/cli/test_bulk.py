@@ -17,6 +17,7 @@ from fencepost.bulk.watching import note_of
 from fencepost.cli import run_progress
 from fencepost.core.runs import Requested
 from fencepost.engine.requesting import Known, Request, requested
+from fencepost.ledger import history, requests
 from fencepost.ledger.history import RunRow
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.parts import part_key
@@ -130,15 +131,15 @@ def test_a_window_that_is_done_again_keeps_checkpoints_of_its_own_through_its_re
     shop = make_shop()
     book = shop.app.ledger
     asked = requested(Known.of(shop.settle.job), {}, Request(window_us=(0, 86_400_000_000)))
-    [(first, _)] = book.enqueue([asked])
-    book.cancel(first)
+    [(first, _)] = requests.enqueue(book, [asked])
+    requests.cancel(book, first)
 
     def name(run_id: int) -> str:
-        return instance_name(book, book.run(run_id))
+        return instance_name(book, history.run(book, run_id))
 
     def repeated(run_id: int, **words: Any) -> int:
-        new: int = book.retry(run_id, **words)
-        book.cancel(new)
+        new: int = requests.retry(book, run_id, **words)
+        requests.cancel(book, new)
         return new
 
     plain = repeated(first)
@@ -159,7 +160,7 @@ def test_a_job_whose_query_has_changed_begins_anew_once_it_is_forgotten(make_sho
     run = shop.run()
     shop.poison = set()
     shop.deploy(OTHER_ORDERS, skip_limit=0)
-    [refused] = shop.drive(shop.app.retry(run.id, by="ann"))
+    [refused] = shop.drive(shop.app.operations.retry(run.id, by="ann"))
     assert refused.state == "dead"
     assert "fencepost bulk forget" in (refused.error or "")
     assert "the code has changed since" in shop.call("bulk", "show", str(run.id)).stdout
@@ -168,7 +169,7 @@ def test_a_job_whose_query_has_changed_begins_anew_once_it_is_forgotten(make_sho
     [entry] = shop.call("journal", "--what", "bulk forgotten", "--json").json
     assert (entry["job"], entry["run"], entry["by"], entry["reason"]) == ("settle", run.id, "ann", REASON[1])
     shop.execute("DELETE FROM settled")
-    [done] = shop.drive(shop.app.retry(run.id, by="ann"))
+    [done] = shop.drive(shop.app.operations.retry(run.id, by="ann"))
     assert done.state == "succeeded", done.error
     assert shop.settled() == list(range(1, 31))
 
@@ -180,11 +181,11 @@ def test_forgetting_is_refused_of_what_is_complete_and_of_what_is_live(used_shop
     waiting = shop.settle.enqueue().run_id
     said = refusal(shop.call("bulk", "forget", str(waiting), *REASON))
     assert f"run {waiting} of what run {waiting} stands for has not ended" in said
-    shop.app.cancel(waiting, by="ann")
+    shop.app.operations.cancel(waiting, by="ann")
     params = {"parent": waiting, "step": "main", "number": 0, "instance": f"run-{waiting}", "values": {}, "key": "k"}
     part = shop.app.enqueue("settle/part", params=params).run_id
     assert f"run {part} of what run" in refusal(shop.call("bulk", "forget", str(waiting), *REASON))
-    shop.app.cancel(part, by="ann")
+    shop.app.operations.cancel(part, by="ann")
     assert "nothing is known" in shop.call("bulk", "forget", str(waiting), *REASON).stdout
 
 
@@ -223,9 +224,11 @@ def told(read: int, skipped: int = 0, *, done: int | None = None, rate: float = 
 
 def acted(book: Ledger) -> int:
     """A run of a bulk job, and what becomes of it while somebody follows it."""
-    [(run, _)] = book.enqueue([Requested(job="settle", type="bulk")])
-    [(part, _)] = book.enqueue([Requested(job="settle/part", type="bulk", origin_key=part_key(run, "main", 1, 0))])
-    book.enqueue([Requested(job="settle/part", type="bulk", origin_key=part_key(run + 10, "main", 1, 0))])
+    [(run, _)] = requests.enqueue(book, [Requested(job="settle", type="bulk")])
+    [(part, _)] = requests.enqueue(
+        book, [Requested(job="settle/part", type="bulk", origin_key=part_key(run, "main", 1, 0))]
+    )
+    requests.enqueue(book, [Requested(job="settle/part", type="bulk", origin_key=part_key(run + 10, "main", 1, 0))])
     book.runtime.steps = iter(  # type: ignore[attr-defined]
         [
             lambda: change(book, run, **told(500, done=0)),

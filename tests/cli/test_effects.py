@@ -176,12 +176,12 @@ def test_what_bulk_jobs_left_is_pruned_when_it_is_asked_for(old_shop: BulkShop) 
 def test_a_repetition_is_refused_until_its_checkpoints_are_pruned_and_then_does_it_again(old_shop: BulkShop) -> None:
     shop = old_shop
     words = ("effects", "prune", shop.target_url, "--checkpoints", "--ledger", shop.ledger_url)
-    waiting = shop.app.retry(1, by="ann")
+    waiting = shop.app.operations.retry(1, by="ann")
     assert "3 checkpoints as old stay" in call(*words).stdout
     assert [row.state for row in shop.drive(waiting)] == ["skipped"]
     assert "removed 3 checkpoints" in call(*words).stdout
     shop.execute("DELETE FROM settled")
-    assert [row.state for row in shop.drive(shop.app.retry(1, by="ann"))] == ["succeeded"]
+    assert [row.state for row in shop.drive(shop.app.operations.retry(1, by="ann"))] == ["succeeded"]
     assert len(shop.settled()) == 28
 
 
@@ -199,7 +199,7 @@ def test_checkpoints_are_not_pruned_without_a_ledger_and_it_says_why(file: str) 
         (["prune", "{file}", "--ledger", "sqlite:///x.db"], "add --fences"),
         (["prune", "{file}", "--letters", "--ledger", "sqlite:///x.db"], "or --checkpoints"),
         (["prune", "{file}", "--checkpoints", "--ledger", "sqlite:///nowhere.db"], "no ledger at"),
-        (["prune", "{file}", "--older-than", "5 parsecs"], "no duration"),
+        (["prune", "{file}", "--older-than", "5 parsecs"], "not a valid duration"),
         (["prune", "{file}", "--fences", "--ledger", "sqlite:///nowhere.db"], "no ledger at"),
         (["prune", "sqlite:///{folder}/bare.db"], "fencepost effects install"),
     ],

@@ -19,3 +19,11 @@ def test_exec_loads_neither_the_engine_nor_what_draws_tables() -> None:
 def test_help_loads_no_database() -> None:
     database = ("sqlalchemy", "alembic", "fencepost.app", "fencepost.engine", "fencepost.ledger.ledger")
     assert loaded("import fencepost.cli.app", database) == []
+
+
+def test_a_lock_alone_loads_no_schedules() -> None:
+    assert loaded("import fencepost", ("cronsim", "fencepost.core.schedule", "fencepost.core.policy")) == []
+
+
+def test_an_application_loads_no_database_that_it_does_not_use() -> None:
+    assert loaded("import fencepost.app", ("sqlalchemy.dialects.postgresql", "psycopg", "pymysql")) == []

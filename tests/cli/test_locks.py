@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.core.fencing import AHEAD_US
+from fencepost.locks import connect
 from testbed.wait import until
 from tests.cli.command import FENCEPOST, LONG_S, executing, fencepost, read_lock
 from tests.cli.inside import call
@@ -51,6 +53,22 @@ def test_history_says_who_from_when_until_when_and_why(store: str, tmp_path: Pat
     assert [row["name"] for row in json.loads(locks(store, "history", "--json"))] == ["nightly", "other"]
     assert len(json.loads(locks(store, "history", "--limit", "1", "--json"))) == 1
     assert "revoked" in locks(store, "history")
+
+
+def test_reset_brings_back_a_token_that_a_wrong_clock_put_ahead(sqlite_url: str) -> None:
+    with connect(sqlite_url) as opened, opened.lock("nightly") as honest:
+        pass
+    why = ("--reason", "the clock of db-2 was wrong")
+    refused = call("locks", "reset", "nightly", *why, "--store", sqlite_url)
+    assert (refused.returncode, "nothing was reset" in refused.stderr) == (2, True)
+    with connect(sqlite_url) as opened, opened.lock("nightly", floor=honest.token + 2 * AHEAD_US) as ahead:
+        held = call("locks", "reset", "nightly", *why, "--store", sqlite_url)
+        assert (held.returncode, "fencepost locks release nightly" in held.stderr) == (2, True)
+    assert "later holders can write again" in locks(sqlite_url, "reset", "nightly", *why)
+    row = json.loads(locks(sqlite_url, "history", "nightly", "--json"))[0]
+    assert (row["why"].partition(": ")[2], row["token"] < ahead.token) == ("the clock of db-2 was wrong", True)
+    assert call("locks", "reset", "unheard-of", *why, "--store", sqlite_url).returncode == 1
+    assert call("locks", "reset", "nightly", "--store", sqlite_url).returncode == 2
 
 
 def test_a_store_without_history_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

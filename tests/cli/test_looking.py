@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from fencepost import at
+from fencepost import App, at
 from fencepost.app.composing import publish
+from fencepost.core.tick import spelled_us
+from fencepost.ledger import schedules
+from fencepost.ledger.ledger import open_ledger
+from fencepost.threaded import ThreadedRuntime
 from testbed.wait import until
 from tests.cli.inside import Done, call, shop
 
@@ -67,8 +71,12 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> str:
         failed = app.enqueue("boom", params={"word": NASTY}).run_id
         app.enqueue("add", params={"a": 9}, delay="1d", key="later")
         wanted = [*added, failed]
-        until(lambda: all(app.run(each).state in ("succeeded", "dead") for each in wanted), 30, what="they have ended")
-        until(lambda: app.runs(job="beat", states=("succeeded",)), 30, what="a due time has run")
+        until(
+            lambda: all(app.operations.run(each).state in ("succeeded", "dead") for each in wanted),
+            30,
+            what="they have ended",
+        )
+        until(lambda: app.operations.runs(job="beat", states=("succeeded",)), 30, what="a due time has run")
     app.close()
     return url
 
@@ -124,6 +132,7 @@ def test_pages_neither_overlap_nor_skip(look) -> None:
 
 def test_show_tells_all_of_a_failure(look) -> None:
     [boom] = look("runs", "--json", "--failed").json
+    assert "RuntimeError: no more" in look("runs", "--failed").stdout
     shown = look("show", str(boom["id"]), "--json").json
     assert list(shown)[: len(RUN_FIELDS)] == RUN_FIELDS
     assert (shown["error_code"], shown["error"]) == ("RuntimeError", NASTY)
@@ -239,6 +248,26 @@ def test_why_answers_for_a_due_time_that_ran(look) -> None:
     assert str(beat["token"]) in text
 
 
+def test_why_without_a_time_answers_for_the_latest_due_time(ledger: str, look) -> None:
+    [answer] = look("why", "settle", "--json").json
+    assert (answer["became"], answer["at"] > look("runs", "--json").json[-1]["created_at"]) == ("to come", True)
+    book = open_ledger(ledger, ThreadedRuntime())
+    schedule = schedules.schedule(book, "beat")
+    latest = book.now_us() // 1_000_000 * 1_000_000
+    book.close()
+    [answer] = look("why", "beat", "--json").json
+    assert answer["at"] >= spelled_us(latest)
+    assert answer["became"] in ("to come", "ran", "planned", "skipped", "misfired"), (answer, schedule)
+
+
+def test_a_variable_that_is_misspelt_is_named(ledger: str) -> None:
+    others = {"FENCEPOST_SERVICE_HOST": "10.0.0.1", "FENCEPOST_PORT_5432_TCP_ADDR": "10.0.0.1", "FENCEPOST_TOKEN": "1"}
+    done = call("jobs", ledger=ledger, env={"FENCEPOST_UL": "sqlite:///other.db", **others})
+    assert done.returncode == 0
+    [line] = done.stderr.splitlines()
+    assert "FENCEPOST_UL is not known and has no effect; did you mean 'FENCEPOST_URL'?" in line
+
+
 def test_why_answers_for_what_was_not_due_or_is_to_come(look) -> None:
     [never] = look("why", "settle", "--at", "2099-01-01T12:00Z", "--json").json
     assert (never["became"], never["nearest"]) == ("not due", ["2099-01-01T02:00:00Z", "2099-01-02T02:00:00Z"])
@@ -299,3 +328,20 @@ def test_published_jobs_are_known_before_a_node_runs(tmp_path: Path) -> None:
     names = [job["name"] for job in call("jobs", "--json", ledger=f"sqlite:///{tmp_path}/ledger.db").json]
     assert "settle" in names
     assert json.dumps(names)
+
+
+def test_a_job_that_got_another_name_is_shown_as_that(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/renamed.db"
+    for name, former in (("nightly", ()), ("settle_all", ("nightly",))):
+        app = App(url)
+        app.job(name=name, formerly=former)(lambda: None)
+        publish(app)
+        app.close()
+    shown = {row["name"]: row["renamed_to"] for row in call("jobs", "--json", ledger=url).json}
+    assert shown == {"nightly": "settle_all", "settle_all": None}
+    assert "renamed to settle_all" in call("jobs", ledger=url).stdout
+    assert "renamed to" in call("jobs", "nightly", ledger=url).stdout
+
+
+def test_jobs_are_listed_as_schedules_are(look) -> None:
+    assert look("jobs", "list").stdout == look("jobs").stdout

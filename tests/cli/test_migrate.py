@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from fencepost.errors import LedgerRefused
 from fencepost.ledger.migrations import STEPS
 from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
@@ -89,9 +90,32 @@ def test_nodes_then_need_no_right_to_make_tables(postgres: Postgres, postgres_ur
     app = shop(as_clerk)
     with app.running(grace="5s"):
         run = app.enqueue("add", params={"a": 1}).run_id
-        until(lambda: app.run(run).state == "succeeded", 30, what="it ran")
+        until(lambda: app.operations.run(run).state == "succeeded", 30, what="it ran")
     app.close()
     assert "nothing was done" in call("migrate", "--ledger", as_clerk).stdout
+
+
+def test_a_node_that_may_not_call_the_checks_does_not_start_and_says_what_to_grant(
+    postgres: Postgres, postgres_url: str
+) -> None:
+    import psycopg
+
+    url = f"{postgres_url}&schema=hardened"
+    call("migrate", "--ledger", url)
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("CREATE ROLE cautious LOGIN")
+        connection.execute("GRANT USAGE ON SCHEMA hardened TO cautious")
+        connection.execute("GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA hardened TO cautious")
+        connection.execute("REVOKE EXECUTE ON ALL PROCEDURES IN SCHEMA hardened FROM PUBLIC")
+        app = shop(url.replace("postgres@", "cautious@"))
+        with pytest.raises(LedgerRefused, match="EXECUTE") as refused:
+            app.start()
+        grants = str(refused.value).partition("let the owner run: ")[2]
+        connection.execute(grants)
+        with app.running(grace="5s"):
+            run = app.enqueue("add", params={"a": 1}).run_id
+            until(lambda: app.operations.run(run).state == "succeeded", 30, what="it ran")
+        app.close()
 
 
 def test_mariadb_takes_what_is_printed() -> None:
@@ -137,3 +161,17 @@ def _set_revision(url: str, revision: str) -> None:
     book = open_ledger(url, ThreadedRuntime())
     book.write(lambda cursor: cursor.execute(f"UPDATE {book.tables.name('version')} SET version_num = '{revision}'"))
     book.close()
+
+
+def test_contracting_without_anything_to_take_away_does_nothing(url: str) -> None:
+    call("migrate", "--ledger", url)
+    done = call("migrate", "--contract", "--ledger", url, "--json").json
+    assert (done["steps"], done["to_contract"]) == ([], [])
+
+
+def test_effects_are_contracted_only_with_the_ledger_that_knows_the_nodes(tmp_path: Path) -> None:
+    shop, ledger = f"sqlite:///{tmp_path}/shop.db", f"sqlite:///{tmp_path}/ledger.db"
+    call("migrate", "--ledger", ledger)
+    assert "only the ledger knows which nodes live" in call("effects", "install", shop, "--contract").stderr
+    assert "add --contract" in call("effects", "install", shop, "--ledger", ledger).stderr
+    assert call("effects", "install", shop, "--contract", "--ledger", ledger).returncode == 0

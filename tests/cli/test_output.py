@@ -14,6 +14,7 @@ import pytest
 
 from fencepost.cli.drawing import visible
 from fencepost.core.runs import Requested
+from fencepost.ledger import requests
 from fencepost.ledger.ledger import open_ledger
 from fencepost.threaded import ThreadedRuntime
 from tests.cli.command import FENCEPOST, fencepost
@@ -27,7 +28,7 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> str:
     url = f"sqlite:///{tmp_path_factory.mktemp('output')}/ledger.db"
     assert call("migrate", "--ledger", url).returncode == 0
     book = open_ledger(url, ThreadedRuntime())
-    book.enqueue([Requested(job="naïve", type="manual", reason="☃") for _ in range(MANY)])
+    requests.enqueue(book, [Requested(job="naïve", type="manual", reason="☃") for _ in range(MANY)])
     book.close()
     return url
 
@@ -42,7 +43,7 @@ def test_a_reader_that_has_seen_enough_is_no_failure(ledger: str, words: list[st
         process.stdout.close()
         if "--follow" in words:
             book = open_ledger(ledger, ThreadedRuntime())
-            book.enqueue([Requested(job="naïve", type="manual")])
+            requests.enqueue(book, [Requested(job="naïve", type="manual")])
             book.close()
         assert process.wait(60) == 0
         assert process.stderr.read() == ""
@@ -105,7 +106,7 @@ def in_terminal(columns: int, *words: str) -> list[str]:
 
 def test_a_table_fits_into_eighty_columns_and_leaves_numbers_and_times_whole(ledger: str) -> None:
     book = open_ledger(ledger, ThreadedRuntime())
-    [long] = book.enqueue([Requested(job="naïve", type="manual", due_at_us=5, why="a long story " * 20)])
+    [long] = requests.enqueue(book, [Requested(job="naïve", type="manual", due_at_us=5, why="a long story " * 20)])
     book.write(lambda cursor: cursor.execute("UPDATE fencepost_run SET token = 1794778626820197, node = 'n'"))
     book.close()
     lines = in_terminal(80, "runs", "--limit", "3", "--ledger", ledger)

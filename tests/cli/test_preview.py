@@ -45,6 +45,13 @@ def test_another_policy_is_followed(dst: str, notes: str) -> None:
     assert notes in text or dst == "both"
 
 
+def test_where_dialects_disagree_the_preview_says_so() -> None:
+    [sentence] = preview("0 0 */2 * MON")["disagreements"]
+    assert "in croniter and in Kubernetes either is enough" in sentence
+    assert sentence in call("schedules", "preview", "0 0 */2 * MON").stdout
+    assert preview("0 0 * * MON")["disagreements"] == []
+
+
 def test_an_interval_is_real_time() -> None:
     outlook = preview("every 30m", "--tz", "Europe/Berlin", "--year", "2026")
     assert outlook["dst"] is None

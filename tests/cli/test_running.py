@@ -3,14 +3,17 @@
 import json
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
+from fencepost.ledger.urls import lease_url
 from testbed.keeper import is_alive
 from testbed.wait import until
 from tests.cli.command import FENCEPOST, LONG_S, are_gone, children_of, fencepost
@@ -43,11 +46,13 @@ class Node:
 
 
 @contextmanager
-def node(ledger: str, folder: Path, *words: str) -> Iterator[Node]:
+def node(
+    ledger: str, folder: Path, *words: str, app: str = "tests.cli.shop:app", says: str = "takes part"
+) -> Iterator[Node]:
     log = folder / "log"
     with log.open("w") as stderr:
         process = subprocess.Popen(
-            [FENCEPOST, "run", "tests.cli.shop:app", "--workers", "2", *words],
+            [FENCEPOST, "run", app, "--workers", "2", *words],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=stderr,
@@ -57,7 +62,7 @@ def node(ledger: str, folder: Path, *words: str) -> Iterator[Node]:
         )
     running = Node(process, ledger, log)
     try:
-        running.says("takes part")
+        running.says(says)
         yield running
     finally:
         process.kill()
@@ -72,25 +77,35 @@ def ledger(tmp_path: Path) -> str:
 def test_a_run_that_was_asked_for_and_waited_for_brings_its_result(ledger: str, tmp_path: Path) -> None:
     with node(ledger, tmp_path) as running:
         waited = call("trigger", "add", "-p", "a=3", "--wait", "--json", ledger=ledger).json
-        assert f"Z add run {waited['id']}: adding 3 and 2\n" in running.log()
+        assert f"Z add run {waited['id']}: adding 3 and 2 attempt=1 token={waited['token']} node=" in running.log()
         assert (waited["state"], waited["result"], len(waited["ended_attempts"])) == ("succeeded", 5, 1)
         failed = call("trigger", "boom", "--wait", ledger=ledger)
         assert failed.returncode == 3
         assert "RuntimeError" in failed.stdout
+        assert "in boom\n    raise RuntimeError(word)\nRuntimeError: boom\n" in running.log()
 
 
-def test_sigterm_lets_what_runs_come_to_its_end(ledger: str, tmp_path: Path) -> None:
+def _four_of(running: Node) -> list[int]:
+    """Return guardians and workers of a node once all of them are there: the second comes after the first."""
+    guardians = children_of(running.process.pid)
+    found = [pid for guardian in guardians for pid in (guardian, *children_of(guardian))]
+    return found if len(found) == 4 else []
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP], ids=["SIGTERM", "SIGHUP"])
+def test_first_signal_lets_what_runs_come_to_its_end(ledger: str, tmp_path: Path, number: int) -> None:
     with node(ledger, tmp_path) as running:
         run = running.trigger("nap", "-p", "seconds=1.5", "-p", f"folder={tmp_path}")
         until((tmp_path / "napping").exists, LONG_S, what="it naps")
-        workers = [pid for guardian in children_of(running.process.pid) for pid in (guardian, *children_of(guardian))]
-        assert len(workers) == 4
-        running.process.send_signal(signal.SIGTERM)
+        workers = until(partial(_four_of, running), LONG_S, what="two workers, each with its guardian")
+        running.process.send_signal(number)
         assert running.process.wait(LONG_S) == 0
         assert (tmp_path / "done").exists()
         assert running.state(run) == "succeeded"
         are_gone(*workers)
         assert [each["state"] for each in call("nodes", "--all", "--json", ledger=ledger).json] == ["left"]
+        locks = ("locks", "list", "--store", lease_url(ledger), "--json")
+        assert (call(*locks).json, len(call(*locks, "--all").json)) == ([], 1)
         assert running.log().rstrip().endswith("left")
 
 
@@ -113,14 +128,34 @@ def test_the_second_signal_ends_at_once(ledger: str, tmp_path: Path) -> None:
         napper = int((tmp_path / "napping").read_text())
         running.process.send_signal(signal.SIGTERM)
         running.says("leaving")
+        states = ("nodes", "--json")
+        until(lambda: call(*states, ledger=ledger).json[0]["state"] == "draining", LONG_S, what="it is seen to drain")
 
         def ended() -> bool:
             running.process.send_signal(signal.SIGTERM)
             return running.process.poll() is not None
 
         until(ended, LONG_S, what="it has ended")
-        assert running.process.returncode in (128 + signal.SIGTERM, -signal.SIGTERM)  # the latter if a third came
+        assert running.process.returncode == 128 + signal.SIGTERM
+        [said] = running.log().partition("leaving: ")[2].splitlines()[1:]
+        assert "ended at once, by a second signal" in said
         are_gone(napper)
+
+
+@pytest.mark.parametrize("name", ["ledger.db", "ledger.leases.db"])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["SIGTERM", "SIGINT"])
+def test_who_waits_for_a_busy_file_at_its_start_leaves_when_asked(tmp_path: Path, name: str, number: int) -> None:
+    ledger = f"sqlite:///{tmp_path}/ledger.db"
+    with node(ledger, tmp_path) as first:
+        first.process.send_signal(signal.SIGTERM)
+        assert first.process.wait(LONG_S) == 0
+    with closing(sqlite3.connect(tmp_path / name, isolation_level=None)) as writer:
+        writer.execute("BEGIN IMMEDIATE")
+        with node(ledger, tmp_path, says="starts when it answers") as running:
+            running.process.send_signal(number)
+            assert running.process.wait(2.0) == 0
+            assert running.log().rstrip().endswith("left: it was asked to before it could start")
+            assert "Traceback" not in running.log()
 
 
 def test_cancelled_it_is_really_stopped(ledger: str, tmp_path: Path) -> None:
@@ -174,16 +209,32 @@ def test_jobs_may_run_on_threads(ledger: str, tmp_path: Path) -> None:
         assert children_of(running.process.pid) == []
 
 
-def test_options_outweigh_settings_and_logs_may_be_json(ledger: str, tmp_path: Path) -> None:
+def test_options_outweigh_settings_and_every_line_of_the_log_may_be_json(ledger: str, tmp_path: Path) -> None:
     words = ("--ttl", "7s", "--queues", "mail,default", "--generation", "3", "--log-format", "json")
-    with node(ledger, tmp_path, *words) as running:
+    with node(ledger, tmp_path, *words, app="tests.cli.loud_shop:app") as running:
         [shown] = call("nodes", "--json", ledger=ledger).json
         assert (shown["slots"], shown["queues"], shown["generation"]) == (2, ["mail", "default"], 3)
         run = running.trigger("add", "-p", "a=3", "--wait")
+        running.trigger("boom")
+        running.says("run dead")
+        running.process.send_signal(signal.SIGTERM)
+        assert running.process.wait(LONG_S) == 0
         lines = [json.loads(line) for line in running.log().splitlines()]
-        assert all(line["at"].endswith("Z") for line in lines)
-        [logged] = [line for line in lines if line["logger"] == "fencepost.jobs.add"]
-        assert (logged["run"], logged["attempt"], logged["message"]) == (run, 1, "adding 3 and 2")
+        assert all(line["at"].endswith("Z") and {"message", "event"} & line.keys() for line in lines)
+        assert {(line["logger"], line["message"]) for line in lines if line["logger"] == "tests.cli.loud_shop"} == {
+            ("tests.cli.loud_shop", "imported"),
+            ("tests.cli.loud_shop", "adding 3 and 2"),
+        }
+        [logged] = [line for line in lines if line.get("message") == "adding 3 and 2"]
+        assert (logged["job"], logged["run"], logged["attempt"]) == ("add", run, 1)
+        assert (logged["account"], logged["extra_job"]) == (7, "mine")
+        [joined] = [line for line in lines if line.get("event") == "node joined"]
+        assert logged["node"] == joined["node"] == shown["name"]
+        assert logged["token"] == call("show", str(run), "--json", ledger=ledger).json["token"]
+        [dead] = [line for line in lines if line.get("event") == "run dead"]
+        assert "raise RuntimeError" in dead["trace"]
+        assert "an old thing" in next(line["message"] for line in lines if line["logger"] == "py.warnings")
+        assert "ZeroDivisionError" in next(line["trace"] for line in lines if line["logger"] == "fencepost.process")
 
 
 def test_followers_see_a_run_come_and_end(ledger: str, tmp_path: Path) -> None:
@@ -201,8 +252,11 @@ def test_followers_see_a_run_come_and_end(ledger: str, tmp_path: Path) -> None:
             assert {each["id"] for each in seen} == {run}
         finally:
             following.send_signal(signal.SIGINT)
-            assert following.wait(LONG_S) == 130
-            following.stdout.close()
+            try:
+                assert following.wait(LONG_S) == 130
+            finally:
+                following.kill()
+                following.communicate()
 
 
 @pytest.fixture
@@ -246,6 +300,8 @@ def test_what_cannot_start_says_why_in_a_sentence(here: Path) -> None:
         (["fine:app", "--ttl", "1ms"], "ttl"),
         (["fine:app", "--grace", "soon"], "--grace"),
         (["fine:app", "--queues", " , "], "queue"),
+        (["fine:app", "--queues", ""], "queue"),
+        (["fine:app", "--ttl", ""], "duration"),
         (["fine:app", "--log-format", "xml"], "xml"),
         (["fine:app", "--workers", "0"], "--workers"),
         ([], "behind fencepost run, with FENCEPOST_APP"),
@@ -267,5 +323,8 @@ def test_the_current_folder_is_searched_as_with_python_m(tmp_path: Path) -> None
         assert call("trigger", "add", "-p", "a=1", "--wait", "--json", ledger=url).json["result"] == 2
     finally:
         process.terminate()
-        process.wait(LONG_S)
-        process.stderr.close()
+        try:
+            process.wait(LONG_S)
+        finally:
+            process.kill()
+            process.communicate()

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from fencepost.core.ending import ending_of, fate_of_lost
 from fencepost.core.policy import BatchType, OnCrash, Policy
+from fencepost.core.retry import after_loss
 from fencepost.core.runs import Claim, Ending
 from fencepost.core.states import TRANSITIONS, RunState, outcome_of
 from fencepost.engine.runners.outcome import How, Outcome
@@ -81,6 +82,7 @@ def test_every_ending_is_a_way_of_the_table(
         (How.SKIPPED, "skipped", "cancelled"),
         (How.CANCELLED, "cancelled", "cancelled"),
         (How.CRASHED, "queued", "lost"),
+        (How.INTERRUPTED, "queued", "interrupted"),
         (How.RETURNED, "queued", None),
     ],
 )
@@ -127,6 +129,13 @@ def test_crashes_do_not_count_as_failures_nor_failures_as_crashes() -> None:
     assert ending(policy, claim(failures=1, crashes=2), outcome(How.CRASHED)).state == "dead"
 
 
+@pytest.mark.parametrize(("on_crash", "state"), [("rerun", "queued"), ("fail", "dead"), ("hold", "waiting")])
+def test_shutdowns_count_against_nothing_and_on_crash_still_decides(on_crash: str, state: str) -> None:
+    policy = Policy.of(retries=0, crash_limit=1, on_crash=on_crash)
+    ended = ending(policy, claim(crashes=9), outcome(How.INTERRUPTED))
+    assert (ended.state, ended.outcome) == (state, "interrupted")
+
+
 def test_errors_are_told_with_their_reason() -> None:
     failed = ending(Policy.of("manual"), claim(), outcome(How.FAILED, error_code="KeyError", error="'x'", trace="…"))
     assert (failed.error_code, failed.error, failed.trace) == ("KeyError", "'x'", "…")
@@ -152,12 +161,12 @@ def test_an_end_nobody_knows_is_refused() -> None:
 
 
 def test_a_run_that_was_lost_while_being_cancelled_is_cancelled() -> None:
-    fate = fate_of_lost(Policy.of(), crashes=0, is_cancel_requested=True)
+    fate = fate_of_lost(after_loss(Policy.of(on_crash="hold"), crashes=1), is_cancel_requested=True)
     assert (fate.state, fate.outcome) == ("cancelled", "lost")
 
 
 def test_a_held_run_waits_for_a_person() -> None:
-    fate = fate_of_lost(Policy.of(on_crash="hold"), crashes=0)
+    fate = fate_of_lost(after_loss(Policy.of(on_crash="hold"), crashes=1))
     assert (fate.state, fate.outcome, fate.is_held) == ("waiting", "lost", True)
     assert "a person has to release or cancel it" in (fate.why or "")
-    assert not fate_of_lost(Policy.of(), crashes=0).is_held
+    assert not fate_of_lost(after_loss(Policy.of(), crashes=1)).is_held

@@ -26,7 +26,9 @@ def test_the_table_of_the_module_holds() -> None:
 def test_a_token_may_be_a_day_ahead_and_no_more() -> None:
     assert AHEAD_US == DAY_US
     assert judged(None, 1_000 + DAY_US, now_us=1_000) is None
-    assert "more than a day ahead" in (judged(None, 1_001 + DAY_US, now_us=1_000) or "")
+    said = judged(None, 1_001 + DAY_US, now_us=1_000) or ""
+    assert "more than a day ahead" in said
+    assert "fencepost locks reset" in said
 
 
 @given(st.lists(st.tuples(TOKENS, GRANTS)))

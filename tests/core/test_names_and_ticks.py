@@ -5,7 +5,9 @@ import pytest
 
 from fencepost.core.grants import next_token
 from fencepost.core.names import holder_name, lock_name
-from fencepost.core.tick import Tick, instant, last_due, microseconds
+from fencepost.core.schedule import cron
+from fencepost.core.schedules.latest import last_due
+from fencepost.core.tick import Tick, instant, microseconds
 from fencepost.errors import InvalidName, InvalidTick
 
 
@@ -68,18 +70,40 @@ def test_what_is_no_instant_is_refused(due: object, says: str) -> None:
     ],
 )
 def test_last_due_is_never_in_the_future(cron: str, now: str, due: str) -> None:
-    assert last_due(cron, datetime.fromisoformat(now)) == datetime.fromisoformat(due)
+    assert _last_due(cron, datetime.fromisoformat(now)) == datetime.fromisoformat(due)
 
 
 def test_last_due_is_counted_in_the_zone_asked_for() -> None:
     now = datetime(2026, 7, 1, 12, tzinfo=UTC)
-    assert last_due("0 9 * * *", now, ZoneInfo("Asia/Seoul")) == datetime(2026, 7, 1, 0, tzinfo=UTC)
+    assert _last_due("0 9 * * *", now, "Asia/Seoul") == datetime(2026, 7, 1, 0, tzinfo=UTC)
+
+
+@pytest.mark.parametrize("day", ["2026-03-08", "2026-11-01"])
+@pytest.mark.parametrize("expression", ["*/15 * * * *", "* * * * *", "30 1 * * *", "30 2 * * *"])
+def test_last_due_goes_forward_and_leaves_none_out_when_the_clock_is_changed(expression: str, day: str) -> None:
+    """As cron would ask, once a minute."""
+    begin_us, minute_us = microseconds(datetime.fromisoformat(f"{day}T00:00Z")), 60_000_000
+    zone = "America/New_York"
+    seen = [last_due(expression, begin_us + n * minute_us, zone) for n in range(24 * 60)]
+    assert seen == sorted(seen)
+    wanted = cron(expression, tz=zone).dues(begin_us, begin_us + (24 * 60 - 1) * minute_us, limit=2000)
+    assert set(wanted) <= set(seen)
+    assert set(seen) - {seen[0]} <= set(wanted)
 
 
 @pytest.mark.parametrize("cron", ["", "* * *", "61 * * * *", "0 0 31 4 *", "@sometimes"])
 def test_what_is_no_cron_is_refused(cron: str) -> None:
-    with pytest.raises(InvalidTick, match="cron expression"):
-        last_due(cron, datetime(2026, 1, 1, tzinfo=UTC))
+    with pytest.raises(InvalidTick, match="cron"):
+        _last_due(cron, datetime(2026, 1, 1, tzinfo=UTC))
+
+
+def test_what_is_no_zone_is_refused() -> None:
+    with pytest.raises(InvalidTick, match="'Mars/Olympus'"):
+        _last_due("* * * * *", datetime(2026, 1, 1, tzinfo=UTC), "Mars/Olympus")
+
+
+def _last_due(cron: str, now: datetime, zone: str = "UTC") -> datetime:
+    return instant(last_due(cron, microseconds(now), zone))
 
 
 def test_token_follows_whichever_is_furthest() -> None:

@@ -1,5 +1,6 @@
 """What users write, what they are told when it is wrong, and what others read of it."""
 
+import json
 import time
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -121,6 +122,28 @@ def test_a_rare_expression_is_not_an_impossible_one() -> None:
     assert dues(cron("0 0 29 2 *"), "2096-03-01T00:00Z", 1) == ["02-29 00:00+0000"]
     assert spelled_us(cron("0 0 29 2 *").due_after(us("2096-03-01T00:00Z")) or 0) == "2104-02-29T00:00:00Z"
     assert spelled_us(cron("0 0 * 2 MON#5").due_after(us("2026-01-01T00:00Z")) or 0) == "2044-02-29T00:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("expression", "words"),
+    [
+        ("*/90 * * * *", "60 values of minute, so \\*/90 leaves only 0; write 0 if that is meant; .* every\\('90m'\\)"),
+        ("0 */36 * * *", "24 values of hour, so \\*/36 leaves only 0; .* every\\('36h'\\)"),
+        ("0 0 */40 * *", "31 values of day-of-month, so \\*/40 leaves only 1; write 1"),
+        ("*/61 0 0 1 1 *", "60 values of second"),
+        ("0 0 1 */13 *", "12 values of month"),
+    ],
+)
+def test_a_step_beyond_the_range_is_refused_but_one_on_record_is_still_read(expression: str, words: str) -> None:
+    with pytest.raises(InvalidSchedule, match=words):
+        cron(expression)
+    stored = schedule_from_json(json.dumps({"cron": expression, "tz": "UTC"}))
+    assert stored.due_after(0) is not None
+
+
+@pytest.mark.parametrize("expression", ["*/60 * * * *", "0 */24 * * *", "0 0 1 */12 *", "10-20/15 * * * *"])
+def test_a_step_that_says_what_it_does_is_accepted(expression: str) -> None:
+    assert cron(expression).due_after(0) is not None
 
 
 @pytest.mark.parametrize("spelling", ["*/5  *\t* * mon", " */5 * * * MON ", "*/5 * * * Mon\n"])
@@ -265,7 +288,7 @@ def test_the_json_form_is_short_and_stays_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("", "is no JSON"),
+        ("", "is not valid JSON"),
         ("[]", "is of no known kind"),
         ("{}", "is of no known kind"),
         ('{"cron":"* * * * *","moon":"full"}', "has 'moon', which this version does not know"),

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any, cast
 from sqlalchemy import text
 
 from fencepost.app.bulk import declare_bulk
+from fencepost.app.operations import Operations
 from fencepost.bulk import keyset
 from fencepost.core.policy import Policy
 from fencepost.core.verdicts import Skip
 from fencepost.engine.jobs import Jobs
-from fencepost.engine.operations import Operations
 from fencepost.engine.run import Run, current_run
 from fencepost.errors import FencepostError
 from fencepost.ledger.ledger import Ledger
@@ -116,13 +116,12 @@ def _load() -> type:
 
 def _effect(run: Run, batch: str, key: int) -> dict[str, Any]:
     """Return the row of an item; the one that cannot be written has no token."""
-    grant = run.fencing
     token = None if key == UNWRITABLE else run.token
     return {
-        "resource": f"bulk:{batch}/{grant.key}",
+        "resource": f"bulk:{batch}/{run.exclusive_key or run.id}",
         "work": str(key),
         "token": token,
-        "grant": grant.grant_id,
+        "grant": run.grant_id,
         "run": run.id,
     }
 

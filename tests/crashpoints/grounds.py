@@ -19,6 +19,7 @@ from sqlalchemy import Engine, NullPool, text
 from fencepost.effects.installing import install, open_database
 from fencepost.leases.schemes import store_from_url
 from fencepost.ledger.ledger import Ledger, open_ledger
+from fencepost.ledger.migrations import migrate
 from fencepost.ledger.urls import LedgerUrl
 from fencepost.schema.effects import EffectTables
 from testbed.mariadb import MariaDB
@@ -171,7 +172,7 @@ def _other_mariadb(server: MariaDB) -> str:
 
 def _prepared(made: Ground, publish: Callable[[Ground], None]) -> Ground:
     ledger = opened(made)
-    ledger.migrate()
+    migrate(ledger)
     ledger.close()
     store = store_from_url(ledger.url.lease_url(), HandRuntime())
     store.start()

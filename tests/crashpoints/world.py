@@ -167,7 +167,7 @@ class World:
             "resource": resource,
             "work": work,
             "token": run.token,
-            "grant": run.fencing.grant_id,
+            "grant": run.grant_id,
             "run": run.id,
         }
 

@@ -72,7 +72,14 @@ class Crew:
         sync_code(self.ledger, generation=0, jobs=tuple(self.jobs), schedules=declared)
 
     def node(
-        self, *, url: str | None = None, gate: str | None = None, slots: int = 10, ttl: str = TTL, **settings: Any
+        self,
+        *,
+        url: str | None = None,
+        gate: str | None = None,
+        slots: int = 10,
+        ttl: str = TTL,
+        version: str = "test",
+        **settings: Any,
     ) -> Node:
         ledger = open_ledger(url or self.url, self.runtime)
         self._ledgers.append(ledger)
@@ -85,7 +92,7 @@ class Crew:
             runners=self.runners(ledger, url or self.url, slots),
             runtime=self.runtime,
             settings=NodeSettings(
-                name=f"node-{len(self.nodes)}", version="test", timings=_timings(ttl), slots=slots, **settings
+                name=f"node-{len(self.nodes)}", version=version, timings=_timings(ttl), slots=slots, **settings
             ),
             emit=self.events.append,
         )

@@ -7,15 +7,17 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from fencepost.core.events import Event
+from fencepost.core.events import Event, What
 from fencepost.core.policy import Policy
 from fencepost.core.runs import Claim, StopReason
 from fencepost.engine.burial import Burial
 from fencepost.engine.endings import Endings
-from fencepost.engine.exchange import Exchange, Station
+from fencepost.engine.exchange import Exchange
 from fencepost.engine.jobs import Job, Jobs
 from fencepost.engine.ledger_clock import LedgerClock
 from fencepost.engine.runners.outcome import Outcome
+from fencepost.engine.same_ledger import SameLedger
+from fencepost.engine.station import Station
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.looking import Look
 from fencepost.ledger.nodes import NewNode, join
@@ -101,10 +103,12 @@ class Stand:
         self.runners = [PuppetRunner() for _ in jobs]
         self.membership = PuppetMembership()
         self.events: list[Event] = []
+        self.wanted: tuple[What, ...] = ()
         self.looks: list[Look] = []
         self.waits: list[int] = []
         self.runtime = SkippingRuntime()
         self.exchange = Exchange(
+            same=SameLedger(ledger=ledger, runtime=self.runtime, emit=self.events.append),
             ledger=ledger,
             membership=self.membership,  # type: ignore[arg-type]
             stations=[
@@ -121,6 +125,7 @@ class Stand:
             on_look=self.looks.append,
             on_waiting=self.waits.append,
             gate=gate,
+            wants=lambda what: what in self.wanted,
         )
         self.be("first")
 

@@ -325,4 +325,4 @@ class TestBlockedLoop:
         stand = open_stand(cancel_grace_s=0.1)
         claim = stand.begin(stand.block)
         stand.runner.close(0.1)
-        assert stand.how(claim) == How.CRASHED
+        assert stand.how(claim) == How.INTERRUPTED

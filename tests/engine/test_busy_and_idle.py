@@ -10,8 +10,9 @@ from itertools import pairwise
 import psycopg
 import pytest
 
+from fencepost.core.names import NODE_LEASE
 from fencepost.core.schedule import every
-from fencepost.engine.membership import NODE_LEASE
+from fencepost.ledger import history
 from fencepost.ledger.database import POOL_SIZE
 from fencepost.ledger.history import attempts
 from fencepost.ledger.requests import cancel
@@ -77,7 +78,7 @@ def test_node_without_a_free_place_still_plans(ledger_url: str, go_on: threading
         made.node(slots=1)
         later_us = made.ledger.now_us() + 3_000_000
         [waiting] = made.enqueue("hog", available_at_us=later_us)
-        until(lambda: made.ledger.run(waiting).state == "queued", 20, "what waits for its time is queued")
+        until(lambda: history.run(made.ledger, waiting).state == "queued", 20, "what waits for its time is queued")
         until(lambda: len([row for row in made.runs() if row.job == "tick"]) >= 5, 20, "ticks are planned")
         go_on.set()
 

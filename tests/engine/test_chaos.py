@@ -18,12 +18,13 @@ from typing import Any
 import pytest
 from sqlalchemy import update
 
+from fencepost.core.names import NODE_LEASE
 from fencepost.core.schedule import every
 from fencepost.engine.jobs import Job
-from fencepost.engine.membership import NODE_LEASE
 from fencepost.engine.node import Node
 from fencepost.errors import FencepostError
 from fencepost.leases.locks import Locks
+from fencepost.ledger import nodes
 from fencepost.ledger.history import RunRow, attempts
 from fencepost.ledger.requests import cancel
 from fencepost.testing import until
@@ -216,7 +217,7 @@ def _plan_no_more(made: Crew) -> None:
 
 
 def _open(made: Crew) -> list[tuple[Any, ...]]:
-    living = {node.id for node in made.ledger.living_nodes()}
+    living = {node.id for node in nodes.living_nodes(made.ledger)}
     return [
         (row.id, row.job, row.state, row.waits_for, row.exclusive_key, row.node in living, row.why)
         for row in made.runs()

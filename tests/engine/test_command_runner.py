@@ -12,7 +12,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.runs import StopReason
 from fencepost.core.timings import Timings
 from fencepost.engine.jobs import Job, Jobs
-from fencepost.engine.runners.command import CommandRunner
+from fencepost.engine.runners.command import CommandRunner, environment
 from fencepost.engine.runners.outcome import How
 from testbed.keeper import is_alive
 from testbed.wait import until
@@ -46,16 +46,28 @@ JOBS = Jobs(
 
 
 @pytest.fixture
-def stand(tmp_path: Path) -> Iterator[Stand]:
-    runner = CommandRunner(
-        JOBS, slots=2, timings=BRISK, runtime=RUNTIME, env={**os.environ, "D": str(tmp_path), "FENCEPOST_DUE_AT": "old"}
-    )
+def timings() -> Timings:
+    return BRISK
+
+
+@pytest.fixture
+def stand(tmp_path: Path, timings: Timings) -> Iterator[Stand]:
+    env = {**os.environ, "D": str(tmp_path), "FENCEPOST_DUE_AT": "old"}
+    runner = CommandRunner(JOBS, slots=2, timings=timings, runtime=RUNTIME, env=env)
     made = Stand(runner)
     made.start(slots=2)
     yield made
     runner.close(0)
     made.collect()
     assert made.outcomes.keys() == made.submitted.keys()
+
+
+@pytest.mark.parametrize("letter", ["가", "🔒", "a"])
+def test_all_parameters_that_are_taken_fit_into_a_variable(letter: str) -> None:
+    params = {"text": letter * (59_000 // len(letter.encode()))}
+    told = environment({}, claim(7, "environment", **params))["FENCEPOST_PARAMS"]
+    assert json.loads(told) == params
+    assert len(told.encode()) <= 60_000
 
 
 def test_a_program_is_told_what_it_runs_for(stand: Stand, tmp_path: Path) -> None:
@@ -114,6 +126,7 @@ def test_parameters_too_large_for_an_environment_are_told(stand: Stand) -> None:
     assert "parameters are too large" in outcome.error
 
 
+@pytest.mark.parametrize("timings", [Timings.of("90s", term_grace="20s")], ids=["time to clean up"])
 def test_a_cancelled_program_can_clean_up(stand: Stand, tmp_path: Path) -> None:
     held = stand.submit("polite")
     said(tmp_path / "pid")
@@ -191,7 +204,7 @@ def test_closing_waits_then_stops_and_leaves_nothing_open(tmp_path: Path) -> Non
     pid = int(said(tmp_path / "pid"))
     runner.close(0.1)
     outcome = made.outcome(held)
-    assert (outcome.how, outcome.error_code) == (How.CRASHED, "shutdown")
+    assert (outcome.how, outcome.error_code) == (How.INTERRUPTED, "shutdown")
     assert not is_alive(pid)
     assert made.outcome(made.submit("fine")).how == How.RETURNED
     until(lambda: descriptors() == before, LONG_S, what="nothing is left open")

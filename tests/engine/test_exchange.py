@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
+from typing import Any
 
 import pytest
 
 from fencepost.core.events import What
 from fencepost.core.runs import Claim, Requested, StopReason
+from fencepost.engine import exchange
 from fencepost.errors import LedgerUnavailable
-from fencepost.ledger.claiming import claim
+from fencepost.ledger.claiming import Claimed, claim
 from fencepost.ledger.ledger import Ledger
 from tests.engine.exchange_stand import POLL_S, Stand, stand
 from tests.ledger.hot_scene import waits
@@ -196,7 +198,7 @@ def test_what_a_lost_identity_left_comes_before_what_is_due(made: Stand) -> None
     [run_id] = made.add()
     made.settle()
     made.lose()
-    made.runner.held.clear()
+    made.runner.end_all("lost")
     made.be("second")
     made.add()
     made.exchange.hint()
@@ -219,6 +221,30 @@ def test_what_was_claimed_while_the_session_was_being_lost_does_not_begin_under_
     assert made.runner.stopped == [(run_id, late.token, StopReason.LOST)]
 
 
+def test_what_an_identity_claimed_that_is_gone_by_then_never_begins_and_goes_back(
+    made: Stand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    [run_id] = made.add()
+    submitted: list[Claim] = []
+    submit = made.runner.submit
+    made.runner.submit = lambda claims: (submitted.extend(claims), submit(claims))  # type: ignore[method-assign]
+
+    def claim_too_late(*args: Any, **wishes: Any) -> Claimed:
+        claimed = claim(*args, **wishes)
+        made.lose()
+        return claimed
+
+    monkeypatch.setattr(exchange, "claim", claim_too_late)
+    made.settle()
+    assert submitted == []
+    monkeypatch.undo()
+    made.be("second")
+    made.for_a_while(1.0)
+    assert [(each.run_id, each.attempt) for each in submitted] == [(run_id, 1)]
+    assert made.scene.run(run_id)["crashes"] == 0
+    assert made.scene.run(run_id)["node"] == "second"
+
+
 def test_late_word_of_a_lost_identity_is_not_taken_for_the_next_attempt_s(made: Stand) -> None:
     [run_id] = made.add()
     made.settle()
@@ -226,6 +252,8 @@ def test_late_word_of_a_lost_identity_is_not_taken_for_the_next_attempt_s(made: 
     made.lose()
     made.be("second")
     made.for_a_while(1.0)
+    assert made.scene.state(run_id) == "running", "it has not ended, and would meet the next attempt"
+    made.for_a_while(30.0)
     made.runner.end(old, "succeeded")
     made.for_a_while(1.0)
     assert made.scene.state(run_id) == "running"

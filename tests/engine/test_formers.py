@@ -59,8 +59,11 @@ def test_nothing_is_given_up_before_somebody_can_adopt(stand: Stand) -> None:
     assert stand.exchange.has_formers
     stand.be("second")
     stand.step()
-    assert not stand.exchange.has_formers
     assert stand.runner.resumed == [key(kept)]
+    assert stand.exchange.has_formers, "what was stopped has not ended yet"
+    stand.runner.end(other, "lost")
+    stand.step()
+    assert not stand.exchange.has_formers
 
 
 def test_what_a_reaper_took_is_stopped(stand: Stand) -> None:

@@ -11,6 +11,7 @@ from fencepost.engine.gate import Gate
 from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
 from fencepost.leases.stores.memory import MemoryStore
+from fencepost.ledger import claiming
 from fencepost.ledger.ledger import Ledger
 from fencepost.testing import Measured, until
 from fencepost.testing.faulty import FaultyStore
@@ -194,7 +195,7 @@ def test_store_that_does_not_answer_delays_only_runs_with_a_key(gated: Gated) ->
 def test_claim_that_the_ledger_did_not_answer_leaves_no_lease_behind(gated: Gated) -> None:
     gated.settle()
     gated.add(exclusive_key="k")
-    gated.exchange._gate.open(gated.ledger.keys_wanted(gated.scene.desk, jobs=("work",), queues=("default",), limit=5))
+    gated.exchange._gate.open(claiming.keys_wanted(gated.scene.desk, jobs=("work",), queues=("default",), limit=5))
     assert gated.is_held("k")
     gated.exchange.hint()
     gated.settle()

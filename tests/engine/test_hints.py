@@ -26,7 +26,9 @@ def test_a_run_is_claimed_though_hints_never_cease(tmp_path: Path) -> None:
         hinting = RUNTIME.spawn("hinting", hint)
         try:
             run_ids = [add.enqueue(n).run_id for n in range(5)]
-            until(lambda: all(app.run(each).state == "succeeded" for each in run_ids), 30, "all have succeeded")
+            until(
+                lambda: all(app.operations.run(each).state == "succeeded" for each in run_ids), 30, "all have succeeded"
+            )
         finally:
             stop.set()
             hinting.join(30)

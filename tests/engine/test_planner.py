@@ -14,16 +14,18 @@ from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
 from fencepost.core.schedule import every, schedule_to_json
 from fencepost.engine.ledger_clock import LedgerClock
-from fencepost.engine.planner import HORIZON_S, Planner
+from fencepost.engine.planner import Planner
+from fencepost.engine.same_ledger import SameLedger
 from fencepost.engine.ticks import Ticks
+from fencepost.errors import InvalidSchedule
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.planning import SchedulePlan, ScheduleRow
+from fencepost.ledger.run_rows import HORIZON_US
 from fencepost.testing import until
 from tests.engine.exchange_stand import SkippingRuntime
 from tests.ledger.hot_scene import Scene
 
 SECOND_US = 1_000_000
-HORIZON_US = round(HORIZON_S * SECOND_US)
 
 
 class Stand:
@@ -46,6 +48,7 @@ class Stand:
             on_planned=self._hint,
             emit=self.events.append,
             rest_s=10.0,
+            same=SameLedger(ledger=ledger, runtime=self.runtime, emit=self.events.append),
         )
 
     def _hint(self) -> None:
@@ -118,6 +121,51 @@ def test_schedule_that_cannot_be_planned_keeps_no_other_from_it(made: Stand, col
     assert "'bad'" in str(made.events[0].reason)
 
 
+class TestUnreadable:
+    """One node cannot read schedules (older time zones, an older version); others can."""
+
+    @pytest.fixture
+    def older(self, ledger: Ledger) -> Iterator[Stand]:
+        older = Stand(ledger)
+        decide = older.ticks._planned
+
+        def planned(now_us: int, row: ScheduleRow) -> SchedulePlan:
+            if row.id.startswith("new"):
+                raise InvalidSchedule("there is no time zone 'Mars/Olympus'")
+            return decide(now_us, row)
+
+        older.ticks._planned = planned  # type: ignore[method-assign]
+        yield older
+        older.close()
+
+    def test_node_that_cannot_read_a_schedule_leaves_it_to_those_who_can(self, made: Stand, older: Stand) -> None:
+        due_us = made.scene.now_us() // SECOND_US * SECOND_US
+        made.schedule("new", due_us)
+        older.settle()
+        assert made.scene.rows("SELECT planned_through, next_due_at FROM {schedule}") == [(due_us - 1, due_us)]
+        made.settle()
+        assert made.runs("new")[0] == (due_us, due_us, 1, "queued")
+
+    def test_those_it_passes_by_starve_nobody_and_are_logged_once(self, made: Stand, older: Stand) -> None:
+        for number in range(501):
+            made.schedule(f"new{number}")
+        made.schedule("old")
+        older.settle()
+        assert older.runs("old") != []
+        for _ in range(3):
+            older.runtime.skipped_s += 1.0
+            older.planner.due_at(1, None)  # what a look says: the first of those that are passed by
+            older.settle()
+        assert len(older.events) == 501
+
+    def test_it_is_tried_again_after_a_while(self, older: Stand) -> None:
+        older.schedule("new")
+        older.settle()
+        del older.ticks._planned  # the machine's time zones were updated
+        older.runtime.skipped_s += 61.0
+        until(lambda: older.step() and older.runs("new"), 30, "it is planned")
+
+
 def test_all_that_waits_for_a_time_near_is_queued_though_it_is_more_than_a_batch(made: Stand) -> None:
     later_us = made.scene.now_us() + 5 * SECOND_US
     made.scene.add(*[Requested("job", "manual", available_at_us=later_us)] * 1200)
@@ -171,7 +219,7 @@ def test_thousands_of_missed_ticks_are_covered_once_each(made: Stand, misfire: s
     assert all(later[0] == earlier[1] + SECOND_US for earlier, later in pairwise(rows))
     assert all(last - first == (ticks - 1) * SECOND_US for first, last, ticks, _ in rows)
     assert sum(state == "misfired" for *_, state in rows) == misfired
-    timely = round(made.ledger.now_us() / SECOND_US) - day_ago_us // SECOND_US - 86_400 + 10 + HORIZON_S
+    timely = round(made.ledger.now_us() / SECOND_US) - day_ago_us // SECOND_US - 86_400 + 10 + HORIZON_US / SECOND_US
     assert runs <= sum(state == "queued" for *_, state in rows) <= runs + timely + 3
 
 

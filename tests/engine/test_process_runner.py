@@ -10,14 +10,17 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from fencepost.core.events import Event, What
 from fencepost.core.runs import StopReason
 from fencepost.core.timings import Timings
+from fencepost.engine.runners.crew import Crew
 from fencepost.engine.runners.outcome import How
 from fencepost.engine.runners.process import ProcessRunner
+from fencepost.engine.wire import Greeting
 from testbed.keeper import is_alive
 from testbed.wait import until
 from tests.cli.command import parent_of
@@ -61,6 +64,36 @@ def _started(*, slots: int, **options) -> Iterator[Stand]:
     assert made.outcomes.keys() == made.submitted.keys()
 
 
+class TestBeginning:
+    """The first worker loads the application alone: four at once are all ready late."""
+
+    @staticmethod
+    def crew() -> Crew:
+        class Recording:
+            def spawn(self, name: str, work: object) -> None: ...
+
+        made: Any = Recording()
+        greeting = Greeting("shop:app", None, None)
+        return Crew(
+            made, greeting, slots=4, timings=TIMINGS, runtime=made, lock=made, command=["-"], env={}, emit=print
+        )
+
+    def test_others_are_started_when_the_first_is_ready(self) -> None:
+        crew = self.crew()
+        crew.recruit(10.0)
+        crew.recruit(11.0)
+        assert len(crew.hands) == 1
+        crew.welcome(crew.hands[0])
+        crew.recruit(11.1)
+        assert len(crew.hands) == 4
+
+    def test_others_do_not_wait_for_one_that_takes_long(self) -> None:
+        crew = self.crew()
+        crew.recruit(10.0)
+        crew.recruit(13.0)
+        assert crew.is_complete
+
+
 class TestExecution:
     def test_ten_thousand_claims_come_back_exactly_once(self, two: Stand) -> None:
         two.pump([NOTHING] * 10_000)
@@ -77,7 +110,8 @@ class TestExecution:
         assert "empty" in failed.error
         assert "secret" not in failed.error + failed.trace
         assert one.run("leave").how == How.FAILED
-        assert one.run("no_such_job").error_code == "unknown job"
+        unknown = one.run("no_such_job")
+        assert (unknown.how, unknown.error_code) == (How.RETURNED, "unknown job")
         assert one.run("nothing").how == How.SUCCEEDED
 
     def test_time_is_measured(self, one: Stand) -> None:
@@ -367,7 +401,7 @@ class TestTrust:
         waiting = two.submit("nothing")
         lost_at = RUNTIME.monotonic()
         two.runner.lose()
-        assert {two.outcome(each).how for each in (*held, waiting)} == {How.LOST}
+        assert [two.outcome(each).how for each in (*held, waiting)] == [How.LOST, How.LOST, How.RETURNED]
         assert gone(*pids) - lost_at < TIMINGS.term_grace_s
         assert two.runner.room() == 0
         two.trust()
@@ -442,7 +476,7 @@ class TestClosing:
         pid = int(said(tmp_path / "x.started"))
         made.runner.close(0.1)
         outcome = made.outcome(held)
-        assert (outcome.how, outcome.error_code) == (How.CRASHED, "shutdown")
+        assert (outcome.how, outcome.error_code) == (How.INTERRUPTED, "shutdown")
         assert (tmp_path / "x.cleaned").exists()
         assert not is_alive(pid)
 

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from fencepost.core.events import What
+from fencepost.core.names import NODE_LEASE
 from fencepost.engine import exchange as exchange_module
 from fencepost.engine import node as node_module
-from fencepost.engine.membership import NODE_LEASE
 from fencepost.errors import LedgerUnavailable
 from fencepost.ledger.claiming import claim
+from fencepost.ledger.history import attempts
+from fencepost.ledger.nodes import leave, nodes
 from fencepost.testing import until
 from testbed.proxy import Proxy
 from tests.engine.crew import RUNTIME, Crew, crew, job
@@ -89,12 +92,12 @@ def test_node_has_left_before_others_can_take_it_for_dead(made: Crew, monkeypatc
     node_id = node.node_id
     seen: list[bool] = []
 
-    def leave(*args: Any, **kwargs: Any) -> Any:
+    def note_and_leave(*args: Any, **kwargs: Any) -> Any:
         record = made._locks[0].read(f"{NODE_LEASE}{node_id}")
         seen.append(record is not None and record.is_held)
-        return made.ledger.leave(node_id)
+        return leave(made.ledger, node_id)
 
-    monkeypatch.setattr(node_module, "leave", leave)
+    monkeypatch.setattr(node_module, "leave", note_and_leave)
     node.stop(1.0)
     assert seen == [True]
     assert made._locks[0].read(f"{NODE_LEASE}{node_id}").is_held is False
@@ -107,7 +110,7 @@ def test_start_that_fails_half_way_leaves_nobody_behind(made: Crew, monkeypatch:
     monkeypatch.setattr("fencepost.engine.runners.thread.ThreadRunner.start", start)
     with pytest.raises(RuntimeError, match="no more threads"):
         made.node()
-    assert [node.is_living for node in made.ledger.nodes()] == [False]
+    assert [node.is_living for node in nodes(made.ledger)] == [False]
     assert not made.nodes[0].is_running
     assert "node died" not in made.whats()
 
@@ -137,5 +140,62 @@ def test_stop_may_be_asked_for_by_several_at_once(made: Crew) -> None:
         stopping.join(20)
     assert not any(stopping.is_alive() for stopping in stoppings)
     assert _states(made)["running"] == 0
-    assert [each.is_living for each in made.ledger.nodes()] == [False]
+    assert [each.is_living for each in nodes(made.ledger)] == [False]
     assert made.whats().count("node left") == 1
+
+
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+def test_shutdowns_in_a_row_interrupt_a_run_and_end_it_never(ledger_url: str) -> None:
+    begun, go = RUNTIME.event(), RUNTIME.event()
+
+    def work() -> None:
+        begun.set()
+        go.wait(30)
+
+    with crew(ledger_url, [job(work, crash_limit=2)]) as made:
+        [run_id] = made.enqueue("work")
+        for times in range(1, 6):
+            begun.clear()
+            node = made.node()
+            assert begun.wait(30)
+            node.stop(0.05)
+            [row] = made.runs()
+            assert (row.state, row.attempts, row.crashes, row.failures) == ("queued", times, 0, 0)
+            assert (What.JOB_OUTLASTS_GRACE in made.whats()) == (times == 5)
+        assert made.whats().count(What.RUN_INTERRUPTED) == 5
+        [warning] = [event for event in made.events if event.what is What.JOB_OUTLASTS_GRACE]
+        assert (warning.job, warning.run_id) == ("work", run_id)
+        assert "5 times in a row" in (warning.reason or "")
+        go.set()
+        made.node()
+        made.until_state("succeeded", 1)
+        assert [each.outcome for each in attempts(made.ledger, run_id)] == ["interrupted"] * 5 + ["succeeded"]
+
+
+@pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("loop", ["exchange", "membership"])
+def test_node_one_of_whose_loops_died_leaves(ledger_url: str, loop: str) -> None:
+    begun, go = RUNTIME.event(), RUNTIME.event()
+
+    def work() -> None:
+        begun.set()
+        go.wait(30)
+
+    def die(now: float) -> float:
+        raise KeyboardInterrupt
+
+    with crew(ledger_url, [job(work)]) as made:
+        crippled = made.node()
+        [run_id] = made.enqueue("work")
+        assert begun.wait(30)
+        [dying] = [each for each in crippled._loops if each.name == loop]
+        dying._step = die
+        dying.wake()
+        until(lambda: dying.died_of is not None, 30, "the loop is dead")
+        go.set()
+        until(lambda: What.NODE_LEFT in made.whats(), 30, "the node has left")
+        assert not crippled.is_running
+        [failed] = [event for event in made.events if event.what is What.NODE_FAILED]
+        assert f"its {loop} loop died of KeyboardInterrupt()" in (failed.reason or "")
+        assert [node.left_at is not None for node in nodes(made.ledger)] == [True]
+        assert [each.outcome for each in attempts(made.ledger, run_id)] == ["succeeded"]

@@ -108,7 +108,7 @@ class Stand:
 
     def learn_that_runs_are_quick(self) -> None:
         numbers = count(1_000_000)
-        while not self.runner._lead.is_quick:
+        while not self.runner._ahead.is_quick:
             self.submit((next(numbers), "nothing"))
             self.hows(1)
 
@@ -192,6 +192,15 @@ class TestThreadsThatCannotBeKilled:
         stand.runner.stop(1, 1, StopReason.CANCELLED)
         (event,) = stand.told(What.RUN_ABANDONED)
         assert (event.job, event.run_id, event.token) == ("wait", 1, 1)
+
+    def test_it_says_that_the_next_run_of_its_key_may_begin_beside_it(self, open_stand: OpenStand) -> None:
+        stand = open_stand(timeouts={"wait": 0.1})
+        claim = Claim(1, "wait", 1, 1, "{}", None, None, None, None, None, 0, 0, None, 0, 0, 1)
+        stand.runner.submit([claim._replace(exclusive_key="account:7")])
+        assert stand.hows(1) == {1: How.TIMED_OUT}
+        (event,) = stand.told(What.RUN_ABANDONED)
+        assert "'account:7'" in (event.reason or "")
+        assert "may begin beside it" in (event.reason or "")
 
     def test_once_all_slots_are_given_up_it_takes_nothing_and_says_so(self, open_stand: OpenStand) -> None:
         stand = open_stand(slots=2)

@@ -16,7 +16,6 @@ from fencepost.engine.board import Board
 from fencepost.engine.loading import load_app
 from fencepost.engine.runners import verdicts
 from fencepost.engine.runners.outcome import How, Outcome
-from fencepost.engine.runners.pace import UNKNOWN_S, Pace
 from fencepost.engine.trust import BoardTrust, NodeTrust
 from fencepost.engine.worker import Worker
 from fencepost.errors import InvalidApp, Stopped
@@ -279,39 +278,6 @@ class TestTrust:
         assert trust.stopped(1, 2) is StopReason.LOST
 
 
-class TestPace:
-    def test_a_job_that_was_not_seen_yet_is_judged_by_the_others_once_there_are_enough(self) -> None:
-        pace = Pace()
-        for number in range(49):
-            pace.note(f"job {number}", took_us=75)
-        assert pace.expected_s("new") == UNKNOWN_S
-        pace.note("job 49", took_us=75)
-        assert pace.expected_s("new") == pytest.approx(5 * pace.expected_s("job 0"))
-
-    def test_a_long_job_stays_long_among_quick_ones(self) -> None:
-        pace = Pace()
-        pace.note("long", took_us=5_000_000)
-        for number in range(1000):
-            pace.note(f"job {number}", took_us=75)
-        assert pace.expected_s("long") == pytest.approx(5, rel=0.01)
-
-    def test_what_is_not_known_is_long_and_nothing_is_taken_ahead(self) -> None:
-        pace = Pace()
-        assert pace.expected_s("settle") == UNKNOWN_S
-        assert pace.runs_within(1.0, most=500) == 0
-
-    def test_short_runs_are_taken_ahead_up_to_a_limit_and_a_long_one_ends_that(self) -> None:
-        pace = Pace()
-        for _ in range(100):
-            pace.note("settle", 1000)
-        assert 40 <= pace.runs_within(0.05, most=500) <= 50
-        assert pace.runs_within(0.05, most=10) == 10
-        assert 0.001 <= pace.expected_s("settle") < 0.0011
-        pace.note("other", 60_000_000)
-        assert pace.runs_within(0.05, most=500) == 0
-        assert pace.expected_s("settle") < 0.0011
-
-
 class TestVerdicts:
     def test_a_process_that_was_ended_from_outside_says_by_what(self) -> None:
         outcome = verdicts.crashed(MATE, Ended(-9, "its trust was not extended"), took_us=3)
@@ -323,7 +289,7 @@ class TestVerdicts:
         [
             (StopReason.CANCELLED, How.CANCELLED),
             (StopReason.TIMED_OUT, How.TIMED_OUT),
-            (StopReason.LOST, How.LOST),
+            (StopReason.LOST, How.RETURNED),
             (StopReason.SHUTDOWN, How.RETURNED),
         ],
     )

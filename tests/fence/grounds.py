@@ -19,6 +19,7 @@ from fencepost.effects.installing import install, open_database
 from fencepost.fence.target import target_of
 from fencepost.ledger.claiming import claim
 from fencepost.ledger.ledger import open_ledger
+from fencepost.ledger.migrations import migrate
 from fencepost.ledger.urls import LedgerUrl
 from fencepost.threaded import ThreadedRuntime
 
@@ -33,7 +34,7 @@ class Ground:
 
     def __init__(self, ledger_url: str, effects_url: str, *, has_tables: bool = True) -> None:
         ledger = open_ledger(ledger_url, RUNTIME)
-        ledger.migrate()
+        migrate(ledger)
         ledger.close()
         self.app = App(ledger_url, ttl=TTL)
         self.is_ledgers = effects_url == ledger_url

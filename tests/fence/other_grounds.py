@@ -8,9 +8,8 @@ import pytest
 
 from tests.fence.grounds import EFFECTS, Ground
 from tests.fence.test_transactions import KINDS, urls
-from tests.ledger.conftest import mariadb, postgres
 
-__all__ = ["ground", "mariadb", "postgres", "server_ground", "shared_ground", "shared_server_ground"]
+__all__ = ["ground", "server_ground", "shared_ground", "shared_server_ground"]
 
 
 def _made(request: pytest.FixtureRequest, folders: pytest.TempPathFactory) -> Iterator[Ground]:

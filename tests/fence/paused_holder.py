@@ -18,7 +18,8 @@ from fencepost.core.policy import Policy
 from fencepost.core.runs import Claim
 from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Job
-from fencepost.fence import databases, quick
+from fencepost.fence import databases
+from fencepost.fence.sources import quick
 from fencepost.ledger.claiming import claim
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.urls import LedgerUrl

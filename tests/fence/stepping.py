@@ -20,8 +20,8 @@ from sqlalchemy.exc import DBAPIError
 
 from fencepost.errors import LeaseLost, TransactionConflict
 from fencepost.ledger.desk import Desk
-from fencepost.ledger.dialects import Trouble
 from fencepost.ledger.ledger import Ledger
+from fencepost.sql.troubles import REPEATABLE, trouble_of
 from tests import interleaving
 from tests.interleaving import Order
 from tests.ledger.steps import Stopping, Watcher
@@ -219,7 +219,7 @@ def writes(begin: Begin, effects: str, token: int, who: str = "") -> Act:
             except TransactionConflict:
                 continue
             except DBAPIError as error:
-                if session.dialect.trouble_of(error.orig) is not Trouble.CONFLICT:
+                if trouble_of(error.orig) not in REPEATABLE:
                     raise
                 continue
             return WRITTEN

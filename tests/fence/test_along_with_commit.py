@@ -25,9 +25,6 @@ from testbed.postgres import Postgres
 from testbed.proxy import Proxy
 from tests.fence.grounds import EFFECTS, RUNTIME, Ground, by_django, driver_connection, write
 from tests.fence.test_transactions import urls
-from tests.ledger.conftest import mariadb, postgres
-
-__all__ = ["mariadb", "postgres"]
 
 
 @pytest.fixture(scope="module")

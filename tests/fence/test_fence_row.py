@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from traceback import TracebackException
 from typing import Any
 
 import pytest
@@ -18,10 +19,10 @@ from fencepost.fence.sources import source_of
 from fencepost.fence.target import target_of
 from fencepost.testing import Measured, until
 from tests.fence.grounds import RUNTIME, Ground, a_second_later, by_driver, write
-from tests.fence.other_grounds import ground, mariadb, postgres, server_ground, shared_ground, shared_server_ground
+from tests.fence.other_grounds import ground, server_ground, shared_ground, shared_server_ground
 from tests.fence.test_transactions import KINDS, other_database, server_of, urls
 
-__all__ = ["ground", "mariadb", "postgres", "server_ground", "shared_ground", "shared_server_ground"]
+__all__ = ["ground", "server_ground", "shared_ground", "shared_server_ground"]
 
 
 def put_fence(ground: Ground, key: str, token: int, grant_id: str = "somebody") -> None:
@@ -129,7 +130,50 @@ class TestWhoMayRaiseIt:
             write(tx, 2)
         with one.fence(ground.engine) as tx:
             write(tx, 3)
-        assert [row[0] for row in ground.fences()] == sorted(f"run:{run.id}" for run in (one, two))
+        assert [row[0] for row in ground.fences()] == sorted(run.fencing.key for run in (one, two))
+
+    def test_those_of_runs_that_ended_long_ago_go_by_themselves_and_still_refuse(
+        self, ground: Ground, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("fencepost.fence.families.ONE_IN", 0)  # at every raise
+        names = ground.run().context.naming()
+        long_running = ground.run(overlap="allow")
+        ledger = ground.app.ledger
+        older = f"UPDATE {ledger.tables.name('run')} SET token = 5 WHERE id = {long_running.id}"
+        ledger.write(lambda cursor: ledger.change(cursor, text(older)))
+        long_running = ground.run_of(long_running._claim._replace(token=5))
+        with long_running.fence(ground.engine):
+            pass
+        for number, token in ((1, 3), (2, 4), (3, 6)):
+            put_fence(ground, names.run_fence(10**11 + number), token)
+        put_fence(ground, names.fence("job:settle"), 3)
+        with ground.run(overlap="allow").fence(ground.engine) as tx:
+            write(tx)
+        left = {key: token for key, token, *_ in ground.fences()}
+        assert names.run_fence(10**11 + 1) not in left
+        assert names.run_fence(10**11 + 2) not in left
+        assert left[names.run_fence(10**11 + 3)] == 6
+        assert left[names.fence("job:settle")] == 3
+        assert left[names.run_fences] == 5
+        stale = ground.run_of(long_running._claim._replace(run_id=10**11 + 1, token=3))
+        with pytest.raises(LeaseLost, match="below the floor"), stale.fence(ground.engine):
+            pytest.fail("it began")
+        a_second_later(long_running)
+        with long_running.fence(ground.engine) as tx:
+            write(tx, 2)
+        assert ground.effects() == [1, 2]
+
+    @pytest.mark.parametrize("key", ["run:nightly", "run:202611160200", "/run:202611160200"])
+    def test_those_of_users_keys_that_look_alike_stay(
+        self, ground: Ground, monkeypatch: pytest.MonkeyPatch, key: str
+    ) -> None:
+        monkeypatch.setattr("fencepost.fence.families.ONE_IN", 0)  # at every raise
+        keyed = ground.run_of(ground.run()._claim._replace(exclusive_key=key, token=5))
+        with keyed.fence(ground.engine):
+            pass
+        with ground.run(overlap="allow").fence(ground.engine):
+            pass
+        assert keyed.fencing.key in {row[0] for row in ground.fences()}
 
     def test_it_is_raised_once_for_all_transactions_of_an_attempt(self, ground: Ground) -> None:
         run = ground.run()
@@ -163,10 +207,13 @@ class TestWhichFence:
         ground = Ground(*urls(kind, "other", request, tmp_path), has_tables=False)
         try:
             with (
-                pytest.raises(EffectsMissing, match="fencepost effects install"),
+                pytest.raises(EffectsMissing, match="fencepost effects install") as told,
                 ground.run().fence(ground.engine),
             ):
                 pytest.fail("it began")
+            assert len(list(TracebackException.from_exception(told.value).format(chain=True))) == len(
+                list(TracebackException.from_exception(told.value).format(chain=False))
+            ), "one traceback, and not those of the driver before it"
             with by_driver(ground.url) as connection:
                 with pytest.raises(EffectsMissing), ground.run().fence(connection):
                     pytest.fail("it began")

@@ -169,13 +169,18 @@ def test_processes_that_write_at_once_end_with_the_newest(path: Path) -> None:
         )
         for number in (2, 3, 1)
     ]
-    for writer in writers:
-        assert writer.stdin is not None
-        writer.stdin.write("\n")
-        writer.stdin.flush()
-    said = {
-        number: writer.communicate(timeout=60)[0].strip() for number, writer in zip((2, 3, 1), writers, strict=True)
-    }
+    try:
+        for writer in writers:
+            assert writer.stdin is not None
+            writer.stdin.write("\n")
+            writer.stdin.flush()
+        said = {
+            number: writer.communicate(timeout=60)[0].strip() for number, writer in zip((2, 3, 1), writers, strict=True)
+        }
+    finally:
+        for writer in writers:
+            writer.kill()
+            writer.communicate()
     assert path.read_text() == "3" * 1000
     assert said[3] == ""
 

@@ -17,7 +17,7 @@ from fencepost.core.fencing import FencingToken
 from fencepost.errors import InvalidHeader, LeaseLost
 from fencepost.fence.http import GARBLED, MISSING, STALE, UNKNOWN
 from fencepost.fence.http_header import NAME, parsed
-from fencepost.fence.marks import MemoryMarks
+from fencepost.fence.marks import MemoryMarks, RedisMarks
 from fencepost.fences import (
     AsgiFence,
     Marks,
@@ -299,6 +299,14 @@ class TestMarksInRedis:
             refused = other.write(token(7))
             assert (refused.status, refused.json()["current_token"]) == (409, 8)
             assert client.ttl(f"fencepost:fence:{{{KEY}}}") == -1
+
+    def test_of_single_runs_do_not_stay_for_ever(self) -> None:
+        with Valkey() as server, server.client() as client:
+            marks, key = RedisMarks(client), "ledger:1f0c62d7a9be/run:000000000005"
+            shown = FencingToken(key, 7, "g")
+            assert marks.admit(shown) is None
+            assert marks.admit(shown._replace(token=6)) is not None
+            assert 0 < client.ttl(f"fencepost:fence:{{{key}}}") <= 30 * 86400
 
 
 class CrowdedRuntime(ThreadedRuntime):

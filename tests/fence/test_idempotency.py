@@ -25,12 +25,11 @@ from fencepost.errors import (
     InvalidUrl,
     Stopped,
 )
-from fencepost.fence.troubles import Trouble, trouble_of
-from fencepost.schema.effects import key_word
+from fencepost.sql.spelling import SPELLING
+from fencepost.sql.troubles import Trouble, trouble_of
 from tests.fence.effect_places import SOON_S, Asking, EffectPlace, place
-from tests.ledger.conftest import mariadb, postgres
 
-__all__ = ["mariadb", "place", "postgres"]
+__all__ = ["place"]
 
 
 def once(place: EffectPlace, tx: Any, key: str = "settle:1", **options: Any) -> bool:
@@ -354,7 +353,7 @@ class TestIdempotent:
         settling.settle(tx.tx, 1)
         settling.settle(tx.tx, 1, Decimal(2))
         tx.commit()
-        assert place.rows("idempotency_key", key_word(place.kind)) == [("settle:1:1",), ("settle:1:2",)]
+        assert place.rows("idempotency_key", SPELLING[place.kind].key) == [("settle:1:1",), ("settle:1:2",)]
 
     def test_when_the_key_expired_it_runs_again_even_with_other_arguments(self, place: EffectPlace) -> None:
         settling, first, second = Settling(place, expires="1d"), place.begin(), place.begin()

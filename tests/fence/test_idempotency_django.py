@@ -12,11 +12,9 @@ import fencepost
 from fencepost.effects.installing import install, open_database
 from fencepost.errors import ConfigurationError, EffectsMissing
 from fencepost.ledger.ledger import open_ledger
+from fencepost.ledger.migrations import migrate
 from tests.fence.effect_places import RUNTIME, effects_url
 from tests.fence.grounds import atomic, by_django
-from tests.ledger.conftest import mariadb, postgres
-
-__all__ = ["mariadb", "postgres"]
 
 
 class DjangoPlace:
@@ -93,7 +91,7 @@ def test_beside_django_ledger_and_locks_still_know_the_drivers_errors(mariadb: A
     ledger = open_ledger(url, RUNTIME)
     with by_django(ledger.url) as connection, connection.cursor() as cursor:  # which loads Django's backend
         cursor.execute("SELECT 1")
-    ledger.migrate()
+    migrate(ledger)
     row = {"only": 1, "id": "another"}
     assert not ledger.write(lambda cursor: ledger.dialect.insert_row(cursor, ledger.tables.identity, row))
     with fencepost.locks.connect(url) as locks, locks.lock("nightly").acquire() as lease:

@@ -10,9 +10,9 @@ from fencepost.errors import LeaseLost, TransactionConflict
 from fencepost.fence.target import target_of
 from fencepost.testing import until
 from tests.fence.grounds import EFFECTS, RUNTIME, WAYS, Ground, django_connections, write
-from tests.fence.other_grounds import ground, mariadb, postgres, server_ground, shared_ground, shared_server_ground
+from tests.fence.other_grounds import ground, server_ground, shared_ground, shared_server_ground
 
-__all__ = ["ground", "mariadb", "postgres", "server_ground", "shared_ground", "shared_server_ground"]
+__all__ = ["ground", "server_ground", "shared_ground", "shared_server_ground"]
 
 
 class TestInTransaction:

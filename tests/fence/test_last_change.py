@@ -14,9 +14,6 @@ from fencepost.errors import LeaseLost
 from fencepost.fence.change import Change
 from tests.fence.grounds import EFFECTS, Ground, driver_connection, write
 from tests.fence.test_transactions import urls
-from tests.ledger.conftest import mariadb, postgres
-
-__all__ = ["mariadb", "postgres"]
 
 COUNTER = 100
 ISOLATIONS = ["read committed", "repeatable read", "serializable"]

@@ -11,9 +11,9 @@ from fencepost import locks
 from fencepost.core.events import What
 from fencepost.errors import ConfigurationError, EffectsMissing, LeaseLost
 from tests.fence.grounds import WAYS, Ground, write
-from tests.fence.other_grounds import ground, mariadb, postgres, server_ground, shared_ground, shared_server_ground
+from tests.fence.other_grounds import ground, server_ground, shared_ground, shared_server_ground
 
-__all__ = ["ground", "mariadb", "postgres", "server_ground", "shared_ground", "shared_server_ground"]
+__all__ = ["ground", "server_ground", "shared_ground", "shared_server_ground"]
 
 
 class TestLocks:

@@ -14,9 +14,6 @@ from sqlalchemy.orm import sessionmaker
 from testbed.proxy import Proxy
 from tests.fence.grounds import Ground, write
 from tests.fence.test_transactions import urls
-from tests.ledger.conftest import mariadb, postgres
-
-__all__ = ["mariadb", "postgres"]
 
 
 @pytest.fixture(params=["postgresql", "mysql"])

@@ -13,11 +13,9 @@ from sqlalchemy import text
 import fencepost
 from fencepost import App, Run
 from fencepost.ledger.ledger import open_ledger
+from fencepost.ledger.migrations import migrate
 from fencepost.testing import until
 from tests.fence.effect_places import RUNTIME, effects_url
-from tests.ledger.conftest import mariadb, postgres
-
-__all__ = ["mariadb", "postgres"]
 
 
 @pytest.fixture(params=["sqlite", "postgresql", "mysql"])
@@ -25,7 +23,7 @@ def app(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[App]:
     url = effects_url(request.param, request, tmp_path)
     if request.param != "sqlite":
         ledger = open_ledger(url, RUNTIME)
-        ledger.migrate()
+        migrate(ledger)
         ledger.close()
     made = App(url, ttl="10s")
     yield made
@@ -41,9 +39,11 @@ def rows(app: App, sql: str) -> list[Any]:
 
 
 def finished(app: App, *runs: int) -> list[Any]:
-    until(lambda: all(app.run(each).state in ("succeeded", "dead") for each in runs), 30, what="the runs ended")
-    assert [app.run(each).error for each in runs] == [None] * len(runs)
-    return [json.loads(app.run(each).result or "null") for each in runs]
+    until(
+        lambda: all(app.operations.run(each).state in ("succeeded", "dead") for each in runs), 30, what="the runs ended"
+    )
+    assert [app.operations.run(each).error for each in runs] == [None] * len(runs)
+    return [json.loads(app.operations.run(each).result or "null") for each in runs]
 
 
 def test_of_two_runs_one_does_it_and_the_row_says_which(app: App) -> None:

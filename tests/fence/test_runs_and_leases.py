@@ -7,6 +7,7 @@ import pytest
 from fencepost import App, locks
 from fencepost.errors import LeaseLost
 from fencepost.fences import FencingToken, fence_headers, file_mark, write_fenced
+from fencepost.ledger.identity import identity
 from fencepost.testing import until
 
 
@@ -43,20 +44,27 @@ def test_a_run_shows_its_exclusive_key_and_its_attempt(tmp_path: Path) -> None:
     app = App(f"sqlite:///{tmp_path}/app.db")
     shown: dict[str, FencingToken] = {}
 
+    def named(key: str) -> str:
+        return f"ledger:{identity(app.ledger)[:12]}:{key}"
+
     @app.job(exclusive="stock:{item}")
     def keyed(run, item: int):
         shown["keyed"] = run.fencing
         write_fenced(tmp_path / "stock", str(item), run)
-        assert run.fencing == FencingToken("stock:7", run.token, f"{run.node}/{run.id}/1", run.node)
+        assert run.fencing == FencingToken(named("stock:7"), run.token, f"{run.node}/{run.id}/1", run.node)
 
     @app.job(overlap="allow")
     def free(run):
         shown["free"] = run.fencing
-        assert run.fencing.key == f"run:{run.id}"
+        assert run.fencing.key == f"ledger:{identity(app.ledger)[:12]}/run:{run.id:012}"
 
     with app.running():
         made = [keyed.enqueue(item=7), free.enqueue()]
-        until(lambda: all(app.run(each.run_id).state == "succeeded" for each in made), 20, what="both have succeeded")
+        until(
+            lambda: all(app.operations.run(each.run_id).state == "succeeded" for each in made),
+            20,
+            what="both have succeeded",
+        )
     app.close()
     assert (tmp_path / "stock").read_text() == "7"
     assert file_mark(tmp_path / "stock") == shown["keyed"][1:]

@@ -9,9 +9,8 @@ import pytest
 from fencepost import Sequence
 from fencepost.errors import EffectsMissing, InvalidName, SequenceConflict
 from tests.fence.effect_places import Asking, EffectPlace, place
-from tests.ledger.conftest import mariadb, postgres
 
-__all__ = ["mariadb", "place", "postgres"]
+__all__ = ["place"]
 
 
 @pytest.fixture

@@ -23,9 +23,6 @@ from fencepost.threaded import ThreadedRuntime
 from testbed import wait
 from testbed.server import free_port
 from tests.fence.serving import KEY, Service, asgi_service, token
-from tests.ledger.conftest import kind, mariadb, postgres
-
-__all__ = ["kind", "mariadb", "postgres"]
 
 RUNTIME = ThreadedRuntime()
 
@@ -71,6 +68,21 @@ def settled(engine: Engine) -> list[int]:
 
 
 class TestAdmit:
+    @pytest.mark.parametrize("kind", ["sqlite"])
+    def test_those_of_single_runs_do_not_stay_for_ever(
+        self, marks: SqlMarks, engine: Engine, prefix: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("fencepost.fence.families.ONE_IN", 0)  # at every raise
+        begins, now = "ledger:1f0c62d7a9be/run:", RUNTIME.wall_us()
+        shown = [FencingToken(f"{begins}{number:012}", at, "g") for number, at in ((5, 7), (6, now), (7, now))]
+        assert [marks.admit(each) for each in shown] == [None] * 3
+        with engine.connect() as connection:
+            keys = set(connection.execute(text(f"SELECT key FROM {prefix}fence WHERE key <> ''")).scalars())
+        assert keys == {begins, shown[1].key, shown[2].key}
+        refused = marks.admit(shown[0])
+        assert refused is not None
+        assert "below the floor" in refused.why
+
     def test_judges_as_every_fence_does(self, marks: SqlMarks) -> None:
         assert marks.admit(token(7)) is None
         assert marks.admit(token(8)) is None

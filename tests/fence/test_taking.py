@@ -23,9 +23,6 @@ from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
 from tests.app.surroundings import StopReason, Told, run_of
 from tests.fence.grounds import atomic, by_django
-from tests.ledger.conftest import mariadb, postgres
-
-__all__ = ["mariadb", "postgres"]
 
 OPEN = "SELECT id FROM work_item WHERE done = 0 ORDER BY id"
 ITEMS = sa.Table(

@@ -13,9 +13,6 @@ from fencepost.errors import LeaseLost
 from fencepost.fence.target import target_of
 from fencepost.ledger.journal import About
 from tests.fence.grounds import EFFECTS, RUNTIME, WAYS, Ground, write
-from tests.ledger.conftest import mariadb, postgres
-
-__all__ = ["mariadb", "postgres"]
 
 KINDS = ("sqlite", "postgresql", "mysql")
 PLACES = ("ledger", "other")
@@ -198,7 +195,7 @@ class TestEveryWay:
             return
         with run.transaction(source, final=True) as tx:
             write(tx)
-        assert ground.app.run(run.id).state == "succeeded"
+        assert ground.app.operations.run(run.id).state == "succeeded"
         with pytest.raises(LeaseLost), run.transaction(source):
             pytest.fail("it began")
         assert ground.effects() == [1]
@@ -213,8 +210,7 @@ class TestEveryWay:
         if ground.is_ledgers:
             assert mine == []
         else:
-            key = run.exclusive_key or f"run:{run.id}"
-            assert mine == [(key, run.token, f"{run.node}/{run.id}/1", run.node)]
+            assert mine == [(run.fencing.key, run.token, f"{run.node}/{run.id}/1", run.node)]
             assert len({place for place, *_ in run.found_at}) == 1
 
 

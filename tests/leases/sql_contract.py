@@ -8,12 +8,16 @@ from typing import Any
 import pytest
 
 from fencepost.core.grants import AlreadyDone, Held, Lost, Renewed
+from fencepost.core.names import NODE_LEASE
 from fencepost.core.tick import Tick
 from fencepost.errors import StoreRefused
 from fencepost.leases.schemes import store_from_url
+from fencepost.leases.stores.sql.statements import WATCHED
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from testbed import wait
 from tests.leases.sql_store import RUNTIME, Counted, expired, opened, started, taken
+
+HOUR_US = 3_600_000_000
 
 Run = Callable[..., list[Any]]
 
@@ -72,6 +76,52 @@ class Deaths:
             [past] = store.history(grant.name, limit=5)
             assert (past.holder, past.token, past.why) == ("mortal", grant.token, "expired")
 
+    def test_session_that_was_renewed_in_time_lives_though_the_databases_clock_has_left_it_behind(
+        self, run: Run, store: SqlLeaseStore, name: str
+    ) -> None:
+        session = opened(store)
+        grant = taken(store, session, name)
+        _leap(run, session.id)
+        assert taken(store, session, f"{name}/more").token
+        assert store.missing([grant]) == frozenset()
+        assert isinstance(store.acquire(opened(store, "beside"), name, grant_id="x"), Held)
+        assert isinstance(store.renew(session, [grant]), Renewed)
+
+    def test_session_of_a_node_is_ended_only_by_who_has_watched_it_for_its_ttl(
+        self, run: Run, url: str, store: SqlLeaseStore, name: str
+    ) -> None:
+        grant = taken(store, opened(store, "node", ttl_s=0.5), f"{WATCHED}{name}")
+        also = taken(store, grant.session, name)
+        _leap(run, grant.session.id)
+        with started(url) as other:
+            heir = opened(other, "heir")
+            for each in (grant, also):
+                held = other.acquire(heir, each.name, grant_id="x")
+                assert isinstance(held, Held), held
+                assert held.free_in_s is not None
+                assert 0 < held.free_in_s <= 0.5
+            assert other.watch([grant]).missing == frozenset()
+            assert isinstance(store.renew(grant.session, [grant]), Renewed)
+            _leap(run, grant.session.id)
+            wait.until(lambda: other.watch([grant]).missing == {grant.grant_id}, 30)
+            assert taken(other, heir, also.name).token > also.token
+        assert isinstance(store.renew(grant.session, [grant]), Lost)
+
+    def test_dead_node_is_found_in_time_though_the_clock_went_back_after_its_last_renewal(
+        self, run: Run, url: str, store: SqlLeaseStore, name: str
+    ) -> None:
+        grant = taken(store, opened(store, "node", ttl_s=0.5), f"{WATCHED}{name}")
+        _leap(run, grant.session.id, by_us=HOUR_US)
+        with started(url) as other:
+            heir = opened(other, "heir")
+            wait.until(lambda: other.watch([grant]).missing == {grant.grant_id}, 30)
+            assert taken(other, heir, grant.name).token > grant.token
+
+
+def _leap(run: Run, session_id: str, *, by_us: int = -HOUR_US) -> None:
+    """Leave a session as a step of the database's clock leaves it: long expired, or with long to go."""
+    run("UPDATE fencepost_session SET expires_at = expires_at + %s WHERE id = %s", by_us, session_id)
+
 
 class Records:
     def test_record_deleted_by_hand_comes_back_with_a_higher_token(
@@ -124,11 +174,32 @@ class Records:
             store._tidying.tidy()
             assert len(store.history(name, limit=9)) == 2
 
-    def test_long_dead_sessions_are_buried(self, run: Run, store: SqlLeaseStore, name: str) -> None:
-        grant = taken(store, opened(store), name)
+    def test_sessions_of_nodes_that_are_gone_are_forgotten_and_no_other_name(
+        self, run: Run, url: str, name: str
+    ) -> None:
+        with started(f"{url}?prefix=forgotten_&history=30d") as store:
+            session = opened(store)
+            names = [f"{NODE_LEASE}gone", f"{NODE_LEASE}recent", f"{NODE_LEASE}living", f"x{NODE_LEASE}", name]
+            grants = {each: taken(store, session, each) for each in names}
+            for each in (0, 1, 3, 4):
+                store.release(grants[names[each]])
+            run("UPDATE forgotten_lease SET acquired_at = acquired_at - 2678400000000 WHERE name <> %s", names[1])
+            store._tidying.tidy()
+            assert {record.name for record in store.records()} == set(names[1:])
+
+    def test_long_dead_sessions_are_buried_once_they_were_watched(
+        self, run: Run, store: SqlLeaseStore, name: str
+    ) -> None:
+        grant = taken(store, opened(store, ttl_s=0.3), name)
         run("UPDATE fencepost_session SET expires_at = 0 WHERE id = %s", grant.session.id)
         store._tidying.tidy()
-        assert [past.why for past in store.history(name, limit=9)] == ["expired"]
+        assert store.history(name, limit=9) == []
+
+        def is_buried() -> bool:
+            store._tidying.tidy()
+            return [past.why for past in store.history(name, limit=9)] == ["expired"]
+
+        wait.until(is_buried, 30)
 
     def test_kept_closed_name_names_nobody(self, store: SqlLeaseStore, name: str) -> None:
         session = opened(store)

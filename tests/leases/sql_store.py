@@ -54,8 +54,8 @@ class Counted:
             self._count(calls.pool)
 
     def _count(self, pool: Any) -> None:
-        connect = pool._connect
-        pool._connect = lambda timeout_s: _Counting(connect(timeout_s), self.statements.append)
+        connect = pool._make
+        pool._make = lambda timeout_s: _Counting(connect(timeout_s), self.statements.append)
         pool.drop_idle()
 
     def during(self, act: Callable[[], object]) -> list[str]:

@@ -96,6 +96,38 @@ class TestPooling:
             assert store.release(grant)
             assert locked_by(server, name) == []
 
+    @pytest.mark.parametrize("way", ["close", "shutdown"])
+    def test_a_pool_that_resets_nothing_keeps_no_lock_of_a_session_that_ended(
+        self, server: Postgres, name: str, way: str
+    ) -> None:
+        settings = {"server_reset_query": "", "default_pool_size": "20"}
+        with PgBouncer(server, pool_mode="session", settings=settings) as bouncer:
+            with started(advisory(bouncer.url)) as store:
+                session = opened(store)
+                taken(store, session, name)
+                if way == "close":
+                    store.close(session)
+                    assert locked_by(server, name) == []
+            assert locked_by(server, name) == []
+
+    def test_what_a_killed_client_left_to_the_pool_is_not_kept_by_who_comes_next(
+        self, server: Postgres, name: str
+    ) -> None:
+        """PostgreSQL counts: who gets the connection locks a second time, and its release frees one of two."""
+        settings = {"server_reset_query": "", "default_pool_size": "20"}
+        with (
+            PgBouncer(server, pool_mode="session", settings=settings) as bouncer,
+            started(advisory(bouncer.url)) as store,
+        ):
+            with psycopg.connect(bouncer.url, autocommit=True) as killed:
+                killed.execute("SELECT pg_advisory_lock(%s)", (key_of(name),))
+            [process] = locked_by(server, name)
+            session = opened(store)
+            grant = taken(store, session, name)
+            assert locked_by(server, name) == [process], "it got the connection that was left"
+            assert store.release(grant)
+            assert locked_by(server, name) == []
+
     def test_direct_connection_is_not_mistaken_for_a_proxy(self, store: AdvisoryStore) -> None:
         assert store._check_pooling() == ()
 

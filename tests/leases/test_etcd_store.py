@@ -258,7 +258,7 @@ class TestGrants:
         store.close(session)
         released_at = time.monotonic()
         held = other.acquire(their := session_of(other), name, grant_id="next")
-        assert held == Held(name, None, grant.token, None, held.free_in_s)
+        assert held == Held(name, None, grant.token, None, held.free_in_s, is_kept=True)
         assert 0 < held.free_in_s <= 2
         record = other.read(name)
         assert (record.is_held, record.token, record.free_in_s) == (False, grant.token, pytest.approx(2, abs=1))

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -163,6 +164,21 @@ class TestRoundTrips:
                 store.renew(session, [])
             assert proxy.connections == 2
             store.shutdown()
+
+
+def test_an_answer_that_comes_after_the_end_leaves_no_connection(
+    store: KubernetesStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session_of(store)
+    give_back = store._api._give_back
+
+    def ended_meanwhile(*given: Any) -> None:
+        store.shutdown()
+        give_back(*given)
+
+    monkeypatch.setattr(store._api, "_give_back", ended_meanwhile)
+    store.read("nobody")
+    assert store._api._idle == []
 
 
 class TestWhatStandsThere:

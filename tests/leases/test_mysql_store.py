@@ -282,7 +282,8 @@ class TestTrouble:
         with server.client() as other, other.cursor() as cursor:
             cursor.execute("SET innodb_lock_wait_timeout = 5")
             cursor.execute("SELECT 1 FROM fencepost_lease WHERE name = %s FOR UPDATE", (name,))
-            thread = threading.Thread(target=store._tidying._bury, args=(grant.session.id,))
+            burial = (20, lambda c: store._endings.bury(c, grant.session.id))
+            thread = threading.Thread(target=store._calls.run, args=burial)
             thread.start()
             wait.until(lambda: _waits_for_a_lock(server), 30)
             try:

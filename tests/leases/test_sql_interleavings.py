@@ -125,7 +125,7 @@ class Actor(interleaving.Actor):
         self._raw.deadline = FAR
         number = database.connection_id(self._raw)
         for calls in (store._calls, store._heartbeats):
-            calls.pool._connect = lambda timeout_s: _Stopping(self._raw, self.stop)
+            calls.pool._make = lambda timeout_s: _Stopping(self._raw, self.stop)
         super().__init__(name, lambda: database.waits_for_a_lock(number))
 
     def begin_at(self, act: Act, at_s: int) -> None:

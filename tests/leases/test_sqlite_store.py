@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -76,6 +79,8 @@ class TestPlace:
             ("sqlite:////var/lib/app", "/var/lib/app.leases"),
             ("sqlite:///here/app.sqlite3", f"{os.getcwd()}/here/app.leases.sqlite3"),
             ("sqlite:////a%20b/c.d.db", "/a b/c.d.leases.db"),
+            ("sqlite:///file:/var/lib/app.db", "/var/lib/app.leases.db"),
+            ("sqlite:///file:///var/lib/app.db", "/var/lib/app.leases.db"),
         ],
     )
     def test_leases_live_beside_the_database(self, url: str, file: str) -> None:
@@ -95,13 +100,33 @@ class TestPlace:
         with pytest.raises(InvalidUrl, match=hint):
             store_from_url(url, RUNTIME)
 
+    def test_a_link_to_the_database_leads_to_the_same_leases(self, tmp_path: Path, name: str) -> None:
+        (tmp_path / "data").mkdir()
+        (tmp_path / "link.db").symlink_to(tmp_path / "data" / "app.db")
+        (tmp_path / "folder").symlink_to(tmp_path / "data")
+        with started(f"sqlite:///{tmp_path}/data/app.db") as real, started(f"sqlite:///{tmp_path}/link.db") as link:
+            taken(real, opened(real), name)
+            assert isinstance(link.acquire(opened(link), name, grant_id="other"), Held)
+            with started(f"sqlite:///{tmp_path}/folder/app.db") as folder:
+                assert isinstance(folder.acquire(opened(folder), name, grant_id="third"), Held)
+
+    def test_a_database_that_is_mounted_without_its_folder_is_a_warning(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        table = tmp_path / "mountinfo"
+        table.write_text(f"1 0 0:1 / / rw - ext4 /dev/sda1 rw\n2 1 0:1 /x {tmp_path}/app.db rw - ext4 /dev/sda1 rw\n")
+        monkeypatch.setattr(sqlite_backend, "_MOUNTINFO", table)
+        store = store_from_url(f"sqlite:///{tmp_path}/app.db", RUNTIME)
+        assert any("app.db is mounted alone" in warning for warning in store.start())
+        store.shutdown()
+
     def test_missing_folder_is_refused(self, tmp_path: Path) -> None:
         with pytest.raises(StoreRefused, match="does not exist; create it first"):
             store_from_url(f"sqlite:///{tmp_path}/no/app.db", RUNTIME).start()
 
     def test_folder_in_place_of_the_file_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "app.leases.db").mkdir()
-        with pytest.raises(StoreRefused, match="cannot be written"):
+        with pytest.raises(StoreRefused, match="cannot be opened"):
             store_from_url(f"sqlite:///{tmp_path}/app.db", RUNTIME).start()
 
     def test_file_that_is_no_database_is_refused(self, tmp_path: Path) -> None:
@@ -289,16 +314,18 @@ class TestFork:
         os.close(tell)
 
     def test_child_forked_in_the_middle_of_a_call_is_told_so(self, store: SqlLeaseStore) -> None:
-        store._calls.pool.take(RUNTIME.monotonic() + 1)
+        connection, _ = store._calls.pool.take(RUNTIME.monotonic() + 1)
         reading, writing = os.pipe()
-        if os.fork() == 0:
+        if (child := os.fork()) == 0:
             store.forget_connections()
             try:
                 store.read("anything")
             except StoreUnavailable as error:
                 os.write(writing, str(error).encode())
-            os._exit(0)
-        os.wait()
+            finally:
+                os._exit(0)
+        os.waitpid(child, 0)
+        store._calls.pool.give(connection)  # what is in use, all children of this process would be refused for
         assert b"forked in the middle" in os.read(reading, 1000)
         os.close(reading)
         os.close(writing)
@@ -307,14 +334,56 @@ class TestFork:
 def test_crashed_writer_leaves_nothing_half_done(url: str, store: SqlLeaseStore, name: str) -> None:
     """A process is killed inside a burial: session gone, leases not yet freed, nothing committed."""
     grant = expired(store, name)
-    if os.fork() == 0:
-        child = store_from_url(url, RUNTIME)
-        connection = child._calls.pool.take(RUNTIME.monotonic() + 1)[0]  # type: ignore[attr-defined]
-        connection.begin()
-        connection.change(store._sql.bury, (grant.session.id,))
-        os.kill(os.getpid(), 9)
-    os.wait()
+    if (pid := os.fork()) == 0:
+        try:
+            child = store_from_url(url, RUNTIME)
+            connection = child._calls.pool.take(RUNTIME.monotonic() + 1)[0]  # type: ignore[attr-defined]
+            connection.begin()
+            connection.change(store._sql.bury, (grant.session.id,))
+            os.kill(os.getpid(), 9)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == -9
     heir = opened(store)
     new = wait.until(lambda: store.acquire(heir, name, grant_id="x"))
     assert isinstance(new, Grant)
     assert [past.why for past in store.history(name, limit=5)] == ["expired"]
+
+
+_TRY = """
+import sys
+from fencepost.leases.schemes import store_from_url
+from fencepost.threaded import ThreadedRuntime
+store = store_from_url(sys.argv[1], ThreadedRuntime())
+store.start()
+session = store.open("other", ttl_s=60, call_timeout_s=5)
+print(type(store.acquire(session, sys.argv[2], grant_id="x")).__name__)
+"""
+
+
+class TestTimeNamespaces:
+    def test_a_process_in_another_time_namespace_sees_who_holds_it(self, tmp_path: Path, name: str) -> None:
+        unshared = ["unshare", "--time", "--boottime", "100000", "--fork"]
+        may_be_left_out = os.environ.get("FENCEPOST_TEST_ALL") != "1"
+        if may_be_left_out and (
+            shutil.which("unshare") is None or subprocess.run([*unshared, "true"], check=False).returncode
+        ):
+            pytest.skip("this kernel, or this user, makes no time namespaces")
+        url = f"sqlite:///{tmp_path}/app.db"
+        with started(url) as store:
+            session = store.open("me", ttl_s=60, call_timeout_s=5)
+            grant = taken(store, session, name)
+            command = [*unshared, sys.executable, "-c", _TRY, url, name]
+            told = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
+            assert told.stdout.strip() == "Held", told.stderr
+            assert store.renew(session, [grant]) == Renewed()
+
+    def test_a_process_that_only_its_children_follow_is_refused(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        spaces = (tmp_path / "time", tmp_path / "time_for_children")
+        for each in spaces:
+            each.write_text("")
+        monkeypatch.setattr(sqlite_backend, "_TIME_NAMESPACES", spaces)
+        with pytest.raises(StoreRefused, match="unshared its time namespace"):
+            store_from_url(f"sqlite:///{tmp_path}/app.db", RUNTIME).start()

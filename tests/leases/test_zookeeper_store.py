@@ -17,6 +17,7 @@ from fencepost.core.tick import Tick
 from fencepost.errors import InvalidUrl, StoreRefused, StoreUnavailable
 from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores.zookeeper import ZooKeeperStore, checks
+from fencepost.leases.stores.zookeeper import store as zookeeper_store
 from fencepost.leases.stores.zookeeper.nodes import Paths
 from fencepost.testing import Measured
 from fencepost.threaded import ThreadedRuntime
@@ -248,6 +249,30 @@ class TestWhatStandsInZooKeeper:
         hand.delete(PATHS.record(name))
 
 
+class TestVersions:
+    def test_a_record_begins_again_before_its_versions_come_round(
+        self, hand: KazooClient, server: ZooKeeper, store: ZooKeeperStore, name: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """They have 32 bits, and -1 means any version: two who write at that would both be let in."""
+        other = store_at(server.url)
+        other.start()
+        sessions = [(each, session_of(each)) for each in (store, other)]
+        last = take(store, sessions[0][1], name, tick=Tick.of("2026-01-01T00:00Z"))
+        assert store.release(last)
+        monkeypatch.setattr(zookeeper_store, "MOST_VERSIONS", 4)
+        for turn in range(12):
+            mine, session = sessions[turn % 2]
+            grant = take(mine, session, name)
+            assert grant.token > last.token
+            assert isinstance(sessions[1 - turn % 2][0].acquire(sessions[1 - turn % 2][1], name, grant_id="x"), Held)
+            assert mine.release(grant)
+            last = grant
+            assert hand.get(PATHS.record(name))[1].version <= 4
+        done = store.acquire(sessions[0][1], name, grant_id="y", tick=Tick.of("2026-01-01T00:00Z"))
+        assert isinstance(done, AlreadyDone)
+        assert len(hand.get_children(PATHS.record(name))) == 1
+
+
 class TestSessions:
     def test_ttl_is_what_the_server_grants(self, store: ZooKeeperStore) -> None:
         assert session_of(store, ttl_s=5).ttl_s == 5.0
@@ -311,7 +336,7 @@ class TestGrants:
         assert store.release(grant, keep_for_s=0.8)
         store.close(session)
         held = other.acquire(their := session_of(other), name, grant_id="next")
-        assert held == Held(name, None, grant.token, None, held.free_in_s)
+        assert held == Held(name, None, grant.token, None, held.free_in_s, is_kept=True)
         assert 0 < held.free_in_s <= 0.85
         record = other.read(name)
         assert (record.is_held, record.token) == (False, grant.token)

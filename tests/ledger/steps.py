@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from fencepost.ledger.desk import Desk
-from fencepost.ledger.dialects import Trouble
 from fencepost.ledger.ledger import Ledger
+from fencepost.sql.troubles import REPEATABLE, trouble_of
 from tests import interleaving
 
 Act = Callable[[Desk], Any]
@@ -64,7 +64,7 @@ class Actor(interleaving.Actor):
         self._desk.rest()
 
     def note(self, error: Exception) -> None:
-        if self._desk.dialect.trouble_of(error) is Trouble.CONFLICT:
+        if trouble_of(error) in REPEATABLE:
             self.conflicts.append(error)
 
 

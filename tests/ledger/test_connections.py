@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import signal
 import sqlite3
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psycopg
@@ -15,18 +14,18 @@ import pytest
 from fencepost.core.runs import Requested
 from fencepost.errors import InvalidUrl, LedgerRefused, LedgerUnavailable, MissingExtra
 from fencepost.leases.schemes import store_from_url
-from fencepost.ledger import dialects, migrations
+from fencepost.ledger import dialects, history, migrations, requests
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.mysql import _numbers
 from fencepost.ledger.ledger import Ledger, open_ledger
-from fencepost.ledger.turns import Turns
 from fencepost.ledger.urls import LedgerUrl, lease_url
 from fencepost.testing import Measured, until
 from testbed import wait
 from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
 from testbed.proxy import Proxy
-from tests.ledger.conftest import RUNTIME
+from tests.children import in_child
+from tests.servers import RUNTIME
 
 Opened = Callable[[str], Ledger]
 REQUEST = Requested(job="settle", type="manual")
@@ -47,7 +46,8 @@ def proxy(server: Postgres | MariaDB) -> Iterator[Proxy]:
 @pytest.fixture
 def proxied(proxy: Proxy, ledger_url: str, opened: Opened) -> Ledger:
     ledger = opened(f"{proxy.through(ledger_url)}&call_timeout=700ms")
-    wait.until(lambda: ledger.runs() == [], 30, ignoring=(LedgerUnavailable,))  # on a busy machine, the first is late
+    # On a busy machine, the first answer is late.
+    wait.until(lambda: history.runs(ledger) == [], 30, ignoring=(LedgerUnavailable,))
     return ledger
 
 
@@ -57,7 +57,7 @@ def test_whoever_falls_silent_within_a_transaction_keeps_its_locks_no_longer_tha
     ledger: Ledger, has_written: bool
 ) -> None:
     ledger.bound_silence(1.0)
-    ledger.enqueue([REQUEST])
+    requests.enqueue(ledger, [REQUEST])
     table = ledger.tables.name("run")
     silent, other = ledger.desk("silent"), ledger.desk("other")
     with pytest.raises(LedgerUnavailable), silent.transaction() as cursor:
@@ -68,7 +68,7 @@ def test_whoever_falls_silent_within_a_transaction_keeps_its_locks_no_longer_tha
             other.write(lambda cursor: cursor.execute(f"UPDATE {table} SET why = 'done'"))
         assert took.awake_s < 5.0 < ledger.dialect.timeout_s
     other.rest()
-    assert [run.why for run in ledger.runs()] == ["done"]
+    assert [run.why for run in history.runs(ledger)] == ["done"]
 
 
 @pytest.mark.parametrize("kind", SERVERS)
@@ -77,9 +77,9 @@ class TestFaults:
         proxy.hold()
         with Measured() as took:
             with pytest.raises(LedgerUnavailable):
-                proxied.runs()
+                history.runs(proxied)
             with pytest.raises(LedgerUnavailable):
-                proxied.enqueue([REQUEST])
+                requests.enqueue(proxied, [REQUEST])
         assert took.awake_s < 8
 
     def test_after_a_cut_the_next_call_is_made_on_a_fresh_connection(self, proxied: Ledger, proxy: Proxy) -> None:
@@ -90,7 +90,7 @@ class TestFaults:
         proxy.cut()
         assert desk.write(proxied.dialect.now_us) > 0
         proxy.cut()
-        assert proxied.enqueue([REQUEST])[0].is_new
+        assert requests.enqueue(proxied, [REQUEST])[0].is_new
         desk.rest()
 
     def test_a_commit_without_an_answer_is_unknown_and_the_request_can_be_repeated(
@@ -103,16 +103,16 @@ class TestFaults:
             proxy.swallow_replies()
         proxy.flow()
         desk.rest()
-        until(proxied.runs, 30, "the transaction to be committed")
-        [again] = proxied.enqueue([request])
+        until(partial(history.runs, proxied), 30, "the transaction to be committed")
+        [again] = requests.enqueue(proxied, [request])
         assert not again.is_new
-        assert len(proxied.runs()) == 1
+        assert len(history.runs(proxied)) == 1
 
     def test_a_server_that_is_not_there_is_told_in_a_sentence(self, proxied: Ledger, proxy: Proxy) -> None:
         proxy.refuse()
         proxied.close()
         with pytest.raises(LedgerUnavailable, match=r"(PostgreSQL|MySQL) at 127.0.0.1"):
-            proxied.runs()
+            history.runs(proxied)
 
 
 def proxied_record(ledger: Ledger, cursor: object, request: Requested) -> None:
@@ -158,12 +158,14 @@ class TestConflicts:
     def test_writers_of_one_process_take_turns_on_sqlite(self, tmp_path: Path, opened: Opened) -> None:
         ledger = opened(f"sqlite:///{tmp_path}/app.db")
         migrations.migrate(ledger)
-        threads = [threading.Thread(target=lambda: [ledger.enqueue([REQUEST]) for _ in range(50)]) for _ in range(8)]
+        threads = [
+            threading.Thread(target=lambda: [requests.enqueue(ledger, [REQUEST]) for _ in range(10)]) for _ in range(8)
+        ]
         for thread in threads:
             thread.start()
         for thread in threads:
             thread.join()
-        assert ledger.counts() == {"queued": 400}
+        assert history.counts(ledger) == {"queued": 80}
 
     def test_a_second_transaction_within_the_first_is_refused_in_time_on_sqlite(
         self, tmp_path: Path, opened: Opened
@@ -171,69 +173,25 @@ class TestConflicts:
         ledger = opened(f"sqlite:///{tmp_path}/app.db?call_timeout=200ms")
         migrations.migrate(ledger)
         with ledger.desk("first").transaction(), pytest.raises(LedgerUnavailable, match="was busy for 200ms"):
-            ledger.enqueue([REQUEST])
-        assert ledger.enqueue([REQUEST])[0].is_new
-
-
-class TestTurns:
-    def test_no_more_than_the_limit_at_a_time_and_everybody_has_a_turn(self) -> None:
-        turns = Turns(RUNTIME, limit=2, what="x")
-        inside: list[int] = []
-        most: list[int] = []
-
-        def work(number: int) -> None:
-            with turns.turn(10):
-                inside.append(number)
-                most.append(len(inside))
-                inside.remove(number)
-
-        threads = [threading.Thread(target=work, args=(number,)) for number in range(30)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        assert len(most) == 30
-        assert max(most) <= 2
-
-    def test_who_waits_too_long_leaves_the_queue_and_takes_nobodys_turn(self) -> None:
-        turns = Turns(RUNTIME, limit=1, what="x")
-        with (
-            turns.turn(1),
-            pytest.raises(LedgerUnavailable, match="x was busy for 10ms: nothing was done"),
-            turns.turn(0.01),
-        ):
-            pass
-        with turns.turn(0.01):
-            pass
+            requests.enqueue(ledger, [REQUEST])
+        assert requests.enqueue(ledger, [REQUEST])[0].is_new
 
 
 class TestForks:
-    def in_child(self, work: Callable[[], object]) -> int:
-        child = os.fork()
-        if child == 0:
-            try:
-                signal.alarm(30)
-                work()
-                os._exit(0)
-            except BaseException as error:  # noqa: BLE001 - the child must not run the rest of the tests
-                print(repr(error), flush=True)
-                os._exit(1)
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
     @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
     def test_a_forked_child_uses_connections_of_its_own(self, ledger: Ledger) -> None:
         desk = ledger.desk("test")
         mine = desk.read(lambda cursor: session(ledger, cursor))
-        ledger.enqueue([REQUEST])
+        requests.enqueue(ledger, [REQUEST])
 
-        def work() -> None:
+        def work() -> bool:
             assert desk.read(lambda cursor: session(ledger, cursor)) != mine or ledger.dialect.name == "sqlite"
-            ledger.enqueue([REQUEST])
-            desk.write(ledger.dialect.now_us)
+            requests.enqueue(ledger, [REQUEST])
+            return bool(desk.write(ledger.dialect.now_us))
 
-        assert self.in_child(work) == 0
+        assert in_child(work)
         assert desk.read(lambda cursor: session(ledger, cursor)) == mine
-        assert ledger.counts() == {"queued": 2}
+        assert history.counts(ledger) == {"queued": 2}
         desk.rest()
 
     @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
@@ -241,12 +199,13 @@ class TestForks:
         ledger = opened(f"sqlite:///{tmp_path}/app.db")
         migrations.migrate(ledger)
 
-        def work() -> None:
+        def work() -> bool:
             with pytest.raises(LedgerUnavailable, match="forked in the middle of a call to SQLite"):
-                ledger.runs()
+                history.runs(ledger)
+            return True
 
         with ledger.desk("test").transaction():
-            assert self.in_child(work) == 0
+            assert in_child(work)
 
 
 def session(ledger: Ledger, cursor) -> int:
@@ -313,7 +272,7 @@ class TestUrls:
             connection.execute("CREATE ROLE guest LOGIN PASSWORD 'sesame'")
         ledger = opened(f"postgresql://guest:sesame@{postgres.host}:{postgres.port}/nowhere")
         with pytest.raises(LedgerRefused, match="refuses the connection") as error:
-            ledger.runs()
+            history.runs(ledger)
         shown = f"{error.value} {error.value!r} {ledger!r} {ledger.url} {ledger.url!r}"
         assert "sesame" not in shown
 
@@ -327,22 +286,22 @@ class TestSqliteFiles:
     def test_a_file_that_was_replaced_is_opened_anew(self, tmp_path: Path, opened: Opened) -> None:
         ledger = opened(f"sqlite:///{tmp_path}/app.db")
         migrations.migrate(ledger)
-        ledger.enqueue([REQUEST])
+        requests.enqueue(ledger, [REQUEST])
         for path in tmp_path.iterdir():
             path.unlink()
         migrations.migrate(ledger)
-        assert ledger.runs() == []
-        ledger.enqueue([REQUEST])
-        assert opened(f"sqlite:///{tmp_path}/app.db").counts() == {"queued": 1}
+        assert history.runs(ledger) == []
+        requests.enqueue(ledger, [REQUEST])
+        assert history.counts(opened(f"sqlite:///{tmp_path}/app.db")) == {"queued": 1}
 
     def test_a_file_that_is_none_is_told_in_a_sentence(self, tmp_path: Path, opened: Opened) -> None:
         (tmp_path / "app.db").write_text("this is a letter to my aunt, and no database at all, believe me")
-        with pytest.raises(LedgerRefused, match=r"app\.db is no SQLite database; name another file"):
-            opened(f"sqlite:///{tmp_path}/app.db").runs()
+        with pytest.raises(LedgerRefused, match=r"app\.db is no SQLite database; move it away, or name another file"):
+            history.runs(opened(f"sqlite:///{tmp_path}/app.db"))
 
     def test_a_folder_that_is_not_there_is_told_in_a_sentence(self, tmp_path: Path, opened: Opened) -> None:
         with pytest.raises(LedgerRefused, match="check that its folder exists"):
-            opened(f"sqlite:///{tmp_path}/nowhere/app.db").runs()
+            history.runs(opened(f"sqlite:///{tmp_path}/nowhere/app.db"))
 
     def test_what_is_committed_is_on_the_disk(self, tmp_path: Path, opened: Opened) -> None:
         ledger = opened(f"sqlite:///{tmp_path}/app.db")
@@ -358,9 +317,9 @@ class TestSqliteFiles:
         migrations.migrate(ledger)
         with sqlite3.connect(tmp_path / "app.db", isolation_level=None) as other:
             other.execute("BEGIN IMMEDIATE")
-            assert opened(url).runs() == []
+            assert history.runs(opened(url)) == []
             with pytest.raises(LedgerUnavailable, match="did not answer within 100ms"):
-                ledger.enqueue([REQUEST])
+                requests.enqueue(ledger, [REQUEST])
             other.execute("ROLLBACK")
         other.close()
 

@@ -11,8 +11,8 @@ import pytest
 from fencepost.errors import LedgerRefused, LedgerUnavailable
 from fencepost.ledger.claiming import claim
 from fencepost.ledger.ledger import Ledger, open_ledger
-from tests.ledger.conftest import RUNTIME
 from tests.ledger.hot_scene import waits
+from tests.servers import RUNTIME
 
 Opened = Callable[[str], Ledger]
 

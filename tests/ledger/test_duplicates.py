@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
 
 from fencepost.errors import AlreadyRequested
+from fencepost.ledger import history, requests
 from fencepost.ledger.duplicates import live_twin
 from fencepost.ledger.history import RunFilter
 from fencepost.ledger.jobs import NewJob
@@ -24,7 +26,7 @@ NEWCOMER = NewJob("settle", "manual", "{}", "{}")
 
 
 def unique(ledger: Ledger, request_hash: str = "h1", **where: Any) -> Enqueued:
-    return ledger.enqueue_unique(asked(params_hash=request_hash), newcomer=NEWCOMER, **where)
+    return requests.enqueue_unique(ledger, asked(params_hash=request_hash), newcomer=NEWCOMER, **where)
 
 
 def at_once(calls: list[Callable[[], object]]) -> list[object]:
@@ -79,7 +81,7 @@ class TestUnique:
         for number in range(15):
             answers = at_once([lambda each=each: unique(each, f"round {number}") for each in ledgers])  # type: ignore[misc]  # noqa: B023
             assert sorted(answer.is_new for answer in answers if isinstance(answer, Enqueued)) == [False] * 3 + [True]
-        assert len(ledger.runs(limit=100)) == 15
+        assert len(history.runs(ledger, limit=100)) == 15
 
 
 class TestInTheCallersTransaction:
@@ -88,7 +90,7 @@ class TestInTheCallersTransaction:
             first = unique(ledger, tx=connection)
             assert unique(ledger, tx=connection) == (first.run_id, False)
             connection.rollback()
-        assert ledger.runs() == []
+        assert history.runs(ledger) == []
 
     def test_what_others_committed_after_it_began_is_found(self, ledger: Ledger) -> None:
         if ledger.dialect.has_one_writer:
@@ -124,46 +126,78 @@ class TestRetry:
 
     def test_a_run_whose_repetition_is_under_way_is_not_repeated_unless_somebody_insists(self, ledger: Ledger) -> None:
         old_id = self.dead(ledger)
-        new_id = ledger.retry(old_id, by="ann")
+        new_id = requests.retry(ledger, old_id, by="ann")
         with pytest.raises(AlreadyRequested, match=f"run {new_id} of job 'settle' repeats run {old_id} already"):
-            ledger.retry(old_id, by="bob")
-        assert ledger.retry(old_id, by="bob", again=True) > new_id
+            requests.retry(ledger, old_id, by="bob")
+        assert requests.retry(ledger, old_id, by="bob", again=True) > new_id
 
     def test_when_the_repetition_has_ended_it_is_repeated_again(self, ledger: Ledger) -> None:
         old_id = self.dead(ledger)
-        change(ledger, ledger.retry(old_id), state="dead")
-        assert ledger.run(ledger.retry(old_id)).retry_of == old_id
+        change(ledger, requests.retry(ledger, old_id), state="dead")
+        assert history.run(ledger, requests.retry(ledger, old_id)).retry_of == old_id
 
     def test_other_runs_with_the_same_parameters_do_not_hinder_it(self, ledger: Ledger) -> None:
         old_id = self.dead(ledger)
         only(ledger, asked())
-        assert ledger.run(ledger.retry(old_id)).retry_of == old_id
+        assert history.run(ledger, requests.retry(ledger, old_id)).retry_of == old_id
 
     def test_pressed_by_several_at_once_it_makes_one_run(self, ledger: Ledger, opened: Opened) -> None:
         ledgers = [opened(ledger.url.text) for _ in range(3)]
         for _ in range(10):
             old_id = self.dead(ledger)
-            answers = at_once([lambda each=each: each.retry(old_id) for each in ledgers])  # type: ignore[misc]  # noqa: B023
+            answers = at_once([lambda each=each: requests.retry(each, old_id) for each in ledgers])  # type: ignore[misc]  # noqa: B023
             made = [answer for answer in answers if isinstance(answer, int)]
-            assert [each.id for each in ledger.runs(RunFilter(retry_of=old_id))] == made
+            assert [each.id for each in history.runs(ledger, RunFilter(retry_of=old_id))] == made
             assert {answer.run_id for answer in answers if isinstance(answer, AlreadyRequested)} == set(made)
 
     def test_reprocessing_and_a_retry_by_hand_make_one_run_of_it(self, ledger: Ledger, opened: Opened) -> None:
         other = opened(ledger.url.text)
         for _ in range(10):
             old_id = self.dead(ledger)
-            wanted = RunFilter(job="settle")
-            at_once([lambda: ledger.retry(old_id), lambda: other.reprocess(wanted, after_id=old_id - 1)])  # noqa: B023
-            [repetition] = ledger.runs(RunFilter(retry_of=old_id))
+            by_hand = partial(requests.retry, ledger, old_id)
+            at_once([by_hand, partial(requests.reprocess, other, RunFilter(job="settle"), after_id=old_id - 1)])
+            [repetition] = history.runs(ledger, RunFilter(retry_of=old_id))
             change(ledger, repetition.id, state="succeeded")
             change(ledger, old_id, state="succeeded")  # so that it is not reprocessed in the next round
 
     def test_reprocessing_points_to_the_repetition_under_way(self, ledger: Ledger) -> None:
         first, second = self.dead(ledger), self.dead(ledger)
-        by_hand = ledger.retry(first)
-        found = ledger.reprocess(RunFilter(job="settle"))
+        by_hand = requests.retry(ledger, first)
+        found = requests.reprocess(ledger, RunFilter(job="settle"))
         assert found[0] == (first, by_hand, False)
         assert (found[1].old_id, found[1].is_new) == (second, True)
+
+    def test_reprocessing_leaves_out_what_has_succeeded_at_whatever_depth(self, ledger: Ledger) -> None:
+        once, twice, beside = self.dead(ledger), self.dead(ledger), self.dead(ledger)
+        first = self.repeated(ledger, once, "succeeded")
+        second = self.repeated(ledger, self.repeated(ledger, twice, "cancelled"), "succeeded")
+        self.repeated(ledger, beside, "dead")
+        third = self.repeated(ledger, beside, "succeeded")
+        found = requests.reprocess(ledger, RunFilter(job="settle"))
+        assert [(each.run_id, each.is_new) for each in found] == [
+            (run_id, False) for run_id in (first, second, third, third)
+        ]
+
+    def test_of_several_that_were_given_up_it_repeats_the_last(self, ledger: Ledger) -> None:
+        first = self.dead(ledger)
+        last = self.repeated(ledger, self.repeated(ledger, first, "dead"), "dead")
+        found = requests.reprocess(ledger, RunFilter(job="settle"))
+        assert [each.old_id for each in found if each.is_new] == [last]
+
+    def test_what_was_called_off_and_what_died_after_a_success_is_repeated(self, ledger: Ledger) -> None:
+        called_off = self.dead(ledger)
+        self.repeated(ledger, called_off, "cancelled")
+        succeeded = self.dead(ledger)
+        change(ledger, succeeded, state="succeeded")
+        on_purpose = self.repeated(ledger, succeeded, "dead")
+        found = requests.reprocess(ledger, RunFilter(job="settle"))
+        assert [each.old_id for each in found if each.is_new] == [called_off, on_purpose]
+
+    def repeated(self, ledger: Ledger, run_id: int, state: str) -> int:
+        """Repeat a run by hand, and let that end."""
+        made = requests.retry(ledger, run_id)
+        change(ledger, made, state=state, ended_at=1)
+        return made
 
 
 def test_looking_costs_no_more_where_much_has_ended(ledger: Ledger) -> None:

@@ -10,6 +10,7 @@ import pytest
 from fencepost.core.runs import Requested
 from fencepost.ledger.claiming import Blocked, Skipped, WantedKey, _Counter, keys_wanted, mine
 from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.nodes import NewNode, join
 from tests.ledger.hot_scene import HOUR_US, Scene, ending, failed, handed_back, replaces, skips, tick, waits
 
 
@@ -50,6 +51,19 @@ class TestFreeRuns:
         run = scene.run(run_id)
         assert (run["state"], run["node"], run["token"], run["attempts"]) == ("running", "node", got.token, 1)
         assert run["started_at"] == claimed.now_us
+
+    @pytest.mark.parametrize("end", ["dead_at", "left_at"])
+    @pytest.mark.parametrize("key", [None, "key"])
+    def test_node_whose_end_is_noted_claims_nothing(self, scene: Scene, end: str, key: str | None) -> None:
+        for node in ("ended", "living"):
+            join(scene.ledger, NewNode(node, node, "grant", 1, 0, "test", 1, ("default",), ("job",)))
+        scene.change(f"UPDATE {{node}} SET {end} = 1 WHERE id = 'ended'")
+        run_id = scene.add_one(exclusive_key=key)
+        claimed = scene.claim(node="ended")
+        assert (claimed.claims, claimed.blocked, claimed.more) == ([], [], False)
+        assert claimed.now_us > 0
+        assert scene.state(run_id) == "queued"
+        assert scene.claim_one(node="living").run_id == run_id
 
     def test_nothing_due_is_an_empty_claim_that_tells_the_time(self, scene: Scene) -> None:
         scene.add_one(available_at_us=scene.now_us() + 1_500_000)
@@ -190,6 +204,15 @@ class TestKeyedRuns:
         run = scene.run(second)
         when_us = claimed.claims[0].claimed_at_us
         assert (run["state"], run["why"], run["ended_at"]) == ("skipped", skipped.reason, when_us)
+
+    def test_skipped_tick_says_whether_the_run_before_it_had_even_started(self, scene: Scene) -> None:
+        now_us = scene.now_us()
+        scene.add(*(tick("s", now_us - early, exclusive_key="k") for early in (3, 2)))
+        [unstarted] = scene.claim(decide=skips).skipped
+        scene.add(tick("s", now_us - 1, exclusive_key="k"))
+        [running] = scene.claim(decide=skips).skipped
+        assert "had not started when this one came due" in unstarted.reason
+        assert "has not ended" in running.reason
 
     def test_requested_run_is_no_tick(self, scene: Scene) -> None:
         scene.add(*[Requested("job", "manual", exclusive_key="k")] * 2)

@@ -31,7 +31,7 @@ def claimed(scene: Scene) -> Claim:
 class TestBelievedEndings:
     def test_success_ends_the_run_and_keeps_its_attempt(self, scene: Scene, claimed: Claim) -> None:
         finished = scene.finish(ending(claimed, took_us=17, result='{"rows": 3}'))
-        assert finished == (finished.now_us, [], 0)
+        assert finished == (finished.now_us, [], 0, ())
         run = scene.run(claimed.run_id)
         assert (run["state"], run["ended_at"], run["result"]) == ("succeeded", finished.now_us, '{"rows": 3}')
         assert (run["attempts"], run["failures"], run["crashes"]) == (1, 0, 0)
@@ -146,7 +146,7 @@ class TestBelievedEndings:
 def test_nothing_to_end_is_nothing_done(scene: Scene) -> None:
     finished = scene.finish()
     assert abs(finished.now_us - scene.now_us()) < 60_000_000
-    assert finished[1:] == ([], 0)
+    assert finished[1:] == ([], 0, ())
 
 
 class TestRefusedEndings:

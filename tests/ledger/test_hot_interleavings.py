@@ -13,7 +13,7 @@ import pytest
 
 from fencepost.core.retry import Rerun
 from fencepost.core.runs import Claim, Requested
-from fencepost.ledger import migrations, requests
+from fencepost.ledger import claiming, migrations, requests
 from fencepost.ledger.claiming import Claimed, claim
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.finishing import Finished, finish
@@ -22,10 +22,10 @@ from fencepost.ledger.planning import SchedulePlan, plan
 from fencepost.ledger.promoting import promote_stranded
 from fencepost.ledger.reaping import reap
 from tests.interleaving import Order, at_random, chosen, interrupted_once, is_full
-from tests.ledger.conftest import RUNTIME
 from tests.ledger.hot_scene import HORIZON_US, Scene, ending, failed, replaces, skips, tick, waits
 from tests.ledger.steps import Act, Actor, Watcher, played
 from tests.ledger.test_hot_planning import add_schedule
+from tests.servers import RUNTIME
 
 CLAIM_STEPS, FINISH_STEPS, REAP_STEPS = 12, 11, 12
 PART = 20
@@ -92,7 +92,10 @@ def cancels(ledger: Ledger, run_id: int) -> Act:
 
 def fenced(scene: Scene, claimed: Claim) -> Act:
     """An effect that is committed only if the run is still its node's: begin, effect, check, commit."""
-    sql = "SELECT 1 FROM {run} r WHERE r.id = %s AND r.token = %s AND r.state = 'running'" + scene.ledger.dialect.share
+    sql = (
+        "SELECT 1 FROM {run} r WHERE r.id = %s AND r.token = %s AND r.state = 'running'"
+        + scene.ledger.dialect.spelling.share
+    )
 
     def work(cursor: Any) -> bool:
         scene.hot.change(cursor, "INSERT INTO {journal} (at, what, run_id) VALUES (0, 'effect', %s)", claimed.run_id)
@@ -236,7 +239,7 @@ class TestKeys:
 def drained_after(scene: Scene) -> None:
     """End what runs, whoever runs it, and see that everybody gets a turn."""
     for node in ("one", "two"):
-        scene.finish(*map(ending, scene.ledger.mine(scene.desk, node=node)))
+        scene.finish(*map(ending, claiming.mine(scene.desk, node=node)))
     drained(scene)
 
 

@@ -27,7 +27,7 @@ def seen(scene: Scene, *queues: str, node: str = "node") -> Look:
 def test_empty_ledger_has_nothing_to_do(scene: Scene) -> None:
     got = seen(scene)
     assert abs(got.now_us - scene.now_us()) < 60_000_000
-    assert got[1:] == (None, None, None, 0, False, False)
+    assert got[1:] == (None, None, None, 0, False, False, False, False)
 
 
 def test_next_times_are_told(scene: Scene) -> None:
@@ -71,7 +71,9 @@ def test_what_is_not_for_the_node_is_not_to_be_done(scene: Scene) -> None:
 def test_what_waits_for_a_key_or_runs_is_not_to_be_done(scene: Scene) -> None:
     scene.add(*[Requested("job", "manual", exclusive_key="k")] * 2)
     scene.claim()
-    assert seen(scene)[1:4] == (None, None, None)
+    got = seen(scene)
+    assert got[1:4] == (None, None, None)
+    assert got.keys_are_awaited
 
 
 def test_mark_changes_when_a_node_comes_leaves_or_dies(scene: Scene) -> None:

@@ -11,7 +11,7 @@ from fencepost.core.runs import Requested
 from fencepost.ledger.claiming import mine
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.reaping import Reaped, reap
-from tests.ledger.hot_scene import Scene, ending
+from tests.ledger.hot_scene import HOUR_US, Scene, ending
 
 
 @pytest.fixture
@@ -48,6 +48,35 @@ def test_each_run_fares_as_its_policy_says(scene: Scene) -> None:
     assert failed["ended_at"] is not None
     assert {each["crashes"] for each in (again, failed, held)} == {1}
     assert {each["failures"] for each in (again, failed, held)} == {0}
+
+
+def test_losses_of_one_event_count_once(scene: Scene) -> None:
+    run_id = scene.add_one()
+    counted: list[int] = []
+
+    def decide(job: str, crashes: int) -> Rerun | Fail | Hold:
+        counted.append(crashes)
+        return Rerun()
+
+    def lost(*, once_in_us: int) -> int:
+        scene.claim_one(node="dead")
+        reap(scene.desk, node="dead", limit=100, decide=decide, once_in_us=once_in_us)
+        return scene.run(run_id)["crashes"]
+
+    assert [lost(once_in_us=HOUR_US) for _ in range(3)] == [1, 1, 1]
+    scene.change("UPDATE {attempt} SET ended_at = ended_at - %s", 2 * HOUR_US)
+    assert lost(once_in_us=HOUR_US) == 2
+    assert counted == [1, 1, 1, 2]
+    assert [each["outcome"] for each in scene.attempts(run_id)] == ["lost"] * 4
+
+
+def test_deaths_of_workers_count_whatever_was_lost_a_moment_ago(scene: Scene) -> None:
+    run_id = scene.add_one()
+    for _ in range(2):
+        scene.finish(ending(scene.claim_one(node="dead"), "queued", "lost", error_code="crashed"))
+    scene.claim_one(node="dead")
+    reap(scene.desk, node="dead", limit=100, decide=rerun, once_in_us=HOUR_US)
+    assert scene.run(run_id)["crashes"] == 3
 
 
 def test_lost_attempt_has_a_row_and_an_entry(scene: Scene) -> None:
@@ -124,7 +153,7 @@ def test_run_that_a_fenced_transaction_is_about_to_commit_under_is_passed_over(s
     scene.claim(node="dead")
     effect = scene.ledger.desk("effect")
     with effect.transaction() as cursor:
-        scene.hot.rows(cursor, "SELECT r.id FROM {run} r WHERE r.id = %s" + scene.ledger.dialect.share, run_id)
+        scene.hot.rows(cursor, "SELECT r.id FROM {run} r WHERE r.id = %s" + scene.ledger.dialect.spelling.share, run_id)
         assert [each.run_id for each in reaped(scene)] == [other_id]
     effect.rest()
     assert [each.run_id for each in reaped(scene)] == [run_id]

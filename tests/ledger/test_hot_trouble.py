@@ -17,8 +17,8 @@ from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.waking import listener
 from testbed.pgbouncer import PgBouncer
 from testbed.postgres import Postgres
-from tests.ledger.conftest import RUNTIME
 from tests.ledger.hot_scene import Scene, ending, failed, handed_back
+from tests.servers import RUNTIME
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ class TestBehindAPooler:
         here = listener(pooled.ledger)
         assert isinstance(here, Listening)
         assert here.wait(0.1) is False
-        assert here._connection is None
+        assert here._channel is None
         here.wake()
         assert here.wait(30.0) is True
         here.close()

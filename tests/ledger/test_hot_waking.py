@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import threading
 import time
 from collections.abc import Iterator
@@ -116,11 +118,12 @@ class TestNotifications:
     def test_who_waits_lets_go_of_the_connection_when_closed(self, scene: Scene) -> None:
         with listening(scene.ledger) as here:
             assert isinstance(here, Listening)
-            connection = here._connection
+            channel = here._channel
+            assert channel is not None
             waiting = Waiting(here)
             here.close()
             assert waiting.ends() is False
-            assert connection.closed
+            assert channel.connection.closed
 
     def test_another_ledgers_news_are_not_ours(self, scene: Scene, postgres: Postgres) -> None:
         with listening(scene.ledger) as here, psycopg.connect(postgres.url, autocommit=True) as other:
@@ -139,9 +142,10 @@ class TestNotifications:
     def test_cut_connection_is_opened_anew_without_a_word(self, scene: Scene, postgres: Postgres) -> None:
         with listening(scene.ledger) as here, psycopg.connect(postgres.url, autocommit=True) as admin:
             assert isinstance(here, Listening)
-            old = here._connection
-            admin.execute("SELECT pg_terminate_backend(%s)", (old.info.backend_pid,))
-            until(lambda: here.wait(0.1) is not None and here._connection not in (None, old), LONG_S, "listens again")
+            old = here._channel
+            assert old is not None
+            admin.execute("SELECT pg_terminate_backend(%s)", (old.connection.info.backend_pid,))
+            until(lambda: here.wait(0.1) is not None and here._channel not in (None, old), LONG_S, "listens again")
             waiting = Waiting(here)
             scene.desk.write(scene.hot.notify)
             assert waiting.ends() is True
@@ -149,7 +153,7 @@ class TestNotifications:
 
 def test_ledger_that_is_away_is_asked_for_less_and_less_often() -> None:
     from fencepost.ledger.ledger import open_ledger
-    from tests.ledger.conftest import RUNTIME
+    from tests.servers import RUNTIME
 
     here = listener(open_ledger("postgresql://nobody@127.0.0.1:1/none", RUNTIME))
     assert isinstance(here, Listening)
@@ -162,3 +166,21 @@ def test_ledger_that_is_away_is_asked_for_less_and_less_often() -> None:
     first_s, second_s = (later - earlier for earlier, later in pairwise(dials))
     assert first_s >= 0.45
     assert second_s >= 0.9
+
+
+def test_hints_are_heard_in_a_process_with_more_descriptors_than_select_takes() -> None:
+    from fencepost.ledger.ledger import open_ledger
+    from tests.servers import RUNTIME
+
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (min(4096, limits[1]), limits[1]))
+    many = [os.open(os.devnull, os.O_RDONLY) for _ in range(1100)]
+    try:
+        here = listener(open_ledger("postgresql://nobody@127.0.0.1:1/none", RUNTIME))
+        here.wake()
+        assert here.wait(LONG_S) is True
+        here.close()
+    finally:
+        for descriptor in many:
+            os.close(descriptor)
+        resource.setrlimit(resource.RLIMIT_NOFILE, limits)

@@ -12,8 +12,6 @@ from fencepost.ledger.lateness import note_late, note_late_ends
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.recording import record
 from tests.ledger.hot_scene import HOUR_US, Scene, ending, failed
-from tests.ledger.test_plans import LITTLE, MUCH, analyze, fill
-from tests.ledger.work_meter import metered
 
 LATE = {"sla_us": 1, "due_at_us": 5}
 
@@ -106,19 +104,3 @@ def test_a_promise_counts_from_when_a_run_may_start(scene: Scene, way: str) -> N
     else:
         scene.add(request)
     assert scene.run(scene.last_id())["sla_at"] == starts_at + 1000
-
-
-def test_cost_does_not_grow_with_what_is_finished(scene: Scene) -> None:
-    def cost() -> int:
-        scene.add_one(**LATE)
-        with metered(scene.desk) as meter:
-            for _ in range(2):
-                work = meter.work(lambda: note_late(scene.desk, jobs=["job"]))
-        return work
-
-    fill(scene, LITTLE)
-    analyze(scene)
-    little = cost()
-    fill(scene, MUCH)
-    analyze(scene)
-    assert cost() <= little * 1.5 + 40

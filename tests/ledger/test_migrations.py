@@ -13,7 +13,8 @@ import psycopg
 import pytest
 import sqlalchemy as sa
 
-from fencepost.errors import LedgerRefused, SchemaMismatch
+from fencepost import locks
+from fencepost.errors import LedgerRefused, SchemaMismatch, StoreRefused
 from fencepost.ledger import migrations
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.migrations import running
@@ -210,3 +211,18 @@ def test_who_may_not_create_is_told_in_a_sentence_on_mariadb(mariadb: MariaDB, o
     with pytest.raises(LedgerRefused, match=r"could not be made.*denied.*fencepost migrate --sql") as error:
         migrations.migrate(ledger)
     assert "sesame" not in f"{error.value} {ledger!r}"
+
+
+def test_a_database_in_which_texts_are_bytes_is_refused_with_a_sentence(postgres: Postgres, opened: Opened) -> None:
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(
+            "CREATE DATABASE without_encoding ENCODING 'SQL_ASCII' LC_COLLATE 'C' LC_CTYPE 'C' TEMPLATE template0"
+        )
+    url = f"{postgres.url.rpartition('/')[0]}/without_encoding"
+    with pytest.raises(LedgerRefused, match=r"SQL_ASCII.*ALTER DATABASE … SET client_encoding = 'UTF8'"):
+        migrations.migrate(opened(url))
+    with pytest.raises(StoreRefused, match=r"SQL_ASCII.*ENCODING 'UTF8'"), locks.connect(url):
+        pass
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute("ALTER DATABASE without_encoding SET client_encoding = 'UTF8'")
+    assert migrations.migrate(opened(url)) == migrations.STEPS

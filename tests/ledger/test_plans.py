@@ -19,6 +19,7 @@ from fencepost.ledger.looking import cancels, look
 from fencepost.ledger.planning import SchedulePlan, plan
 from fencepost.ledger.promoting import promote_stranded
 from fencepost.ledger.reaping import reap
+from testbed.postgres import Postgres
 from tests.ledger.hot_scene import HORIZON_US, HOUR_US, Scene, ending, failed, tick
 from tests.ledger.test_hot_planning import add_schedule, every_minute
 from tests.ledger.work_meter import OnPostgres, metered
@@ -27,6 +28,13 @@ BATCH = 50
 LITTLE, MUCH = 300, 10_000
 
 Call = Callable[[Scene], object]
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[Postgres]:
+    """A server on which nobody analyzes but these tests: what the planner believes is theirs to say."""
+    with Postgres(settings={"fsync": "off", "autovacuum": "off"}) as server:
+        yield server
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ from sqlalchemy.orm import Session
 
 from fencepost.core.runs import Requested
 from fencepost.errors import ConfigurationError, DuplicateRequest, IllegalMove, NoSuchRun
+from fencepost.ledger import history, journal, requests
 from fencepost.ledger.history import RunFilter
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.requests import Cancelled
@@ -37,13 +38,15 @@ def change(ledger: Ledger, run_id: int, **values: Any) -> None:
 
 
 def only(ledger: Ledger, request: Requested) -> int:
-    [made] = ledger.enqueue([request])
+    [made] = requests.enqueue(ledger, [request])
     return made.run_id
 
 
 class TestEnqueue:
     def test_a_request_becomes_a_run_that_may_be_claimed_now(self, ledger: Ledger) -> None:
-        run = ledger.run(only(ledger, asked(requested_by="me", reason="why not", priority=5, queue="fast", sla_us=60)))
+        run = history.run(
+            ledger, only(ledger, asked(requested_by="me", reason="why not", priority=5, queue="fast", sla_us=60))
+        )
         assert (run.state, run.waits_for, run.priority, run.queue) == ("queued", None, 5, "fast")
         assert (run.requested_by, run.reason, run.params, run.attempts, run.token) == ("me", "why not", '{"a":1}', 0, 0)
         assert run.available_at == run.created_at
@@ -52,41 +55,47 @@ class TestEnqueue:
 
     def test_one_for_later_waits_for_its_time(self, ledger: Ledger) -> None:
         later_us = ledger.now_us() + 60_000_000
-        run = ledger.run(only(ledger, asked(available_at_us=later_us)))
+        run = history.run(ledger, only(ledger, asked(available_at_us=later_us)))
         assert (run.state, run.waits_for, run.available_at) == ("waiting", "time", later_us)
 
     def test_what_did_not_run_is_recorded_as_ended(self, ledger: Ledger) -> None:
-        run = ledger.run(only(ledger, asked(state="misfired", why="too late", due_at_us=1, ticks=7)))
+        run = history.run(ledger, only(ledger, asked(state="misfired", why="too late", due_at_us=1, ticks=7)))
         assert (run.state, run.why, run.ticks) == ("misfired", "too late", 7)
         assert run.ended_at == run.created_at
 
     def test_ids_come_in_the_order_of_the_requests(self, ledger: Ledger) -> None:
-        made = ledger.enqueue([asked(reason=f"number {number}") for number in range(20)])
-        assert [ledger.run(each.run_id).reason for each in made] == [f"number {number}" for number in range(20)]
+        made = requests.enqueue(ledger, [asked(reason=f"number {number}") for number in range(20)])
+        assert [history.run(ledger, each.run_id).reason for each in made] == [
+            f"number {number}" for number in range(20)
+        ]
         assert all(each.is_new for each in made)
 
     def test_the_same_key_gives_the_same_run(self, ledger: Ledger) -> None:
-        first, again = ledger.enqueue([asked(origin_key="request:x")]), ledger.enqueue([asked(origin_key="request:x")])
+        first, again = (
+            requests.enqueue(ledger, [asked(origin_key="request:x")]),
+            requests.enqueue(ledger, [asked(origin_key="request:x")]),
+        )
         assert first[0].run_id == again[0].run_id
         assert (first[0].is_new, again[0].is_new) == (True, False)
 
     def test_a_key_within_one_batch_counts_once_and_the_rest_goes_on(self, ledger: Ledger) -> None:
-        made = ledger.enqueue([asked(origin_key="k"), asked(origin_key="k"), asked(), asked(origin_key="l")])
+        made = requests.enqueue(ledger, [asked(origin_key="k"), asked(origin_key="k"), asked(), asked(origin_key="l")])
         assert [each.is_new for each in made] == [True, False, True, True]
         assert made[0].run_id == made[1].run_id
 
-    @pytest.mark.parametrize("changes", [{"params_hash": "h2"}, {"job": "other"}])
+    @pytest.mark.parametrize("changes", [{"params_hash": "h2"}, {"job": "other", "params_hash": "of the other"}])
     def test_a_key_used_for_something_else_is_refused_and_nothing_enqueued(
         self, ledger: Ledger, changes: dict[str, str]
     ) -> None:
         run_id = only(ledger, asked(origin_key="request:x"))
-        with pytest.raises(DuplicateRequest, match=f"already stands for run {run_id} of job 'settle'") as error:
-            ledger.enqueue([asked(), asked(origin_key="request:x", **changes)])
+        told = f"^the key 'x' already stands for run {run_id} of job 'settle'"
+        with pytest.raises(DuplicateRequest, match=told) as error:
+            requests.enqueue(ledger, [asked(), asked(origin_key="request:x", **changes)])
         assert error.value.run_id == run_id
-        assert [run.id for run in ledger.runs()] == [run_id]
+        assert [run.id for run in history.runs(ledger)] == [run_id]
 
     def test_keys_that_differ_in_case_are_two(self, ledger: Ledger) -> None:
-        made = ledger.enqueue([asked(origin_key="request:A"), asked(origin_key="request:a")])
+        made = requests.enqueue(ledger, [asked(origin_key="request:A"), asked(origin_key="request:a")])
         assert [each.is_new for each in made] == [True, True]
 
     def test_one_key_from_many_connections_at_once_is_one_run(self, ledger_url: str, opened: Opened) -> None:
@@ -95,7 +104,7 @@ class TestEnqueue:
         def ask(ledger: Ledger) -> None:
             for number in range(20):
                 start.wait()
-                answers.append((number, *ledger.enqueue([asked(origin_key=f"request:{number}")])[0]))
+                answers.append((number, *requests.enqueue(ledger, [asked(origin_key=f"request:{number}")])[0]))
 
         threads = [threading.Thread(target=ask, args=(opened(ledger_url),)) for _ in range(4)]
         for thread in threads:
@@ -109,7 +118,7 @@ class TestEnqueue:
             assert sum(is_new for _, is_new in mine) == 1
 
     def test_zero_characters_do_not_break_it(self, ledger: Ledger) -> None:
-        assert ledger.run(only(ledger, asked(reason="a\x00b"))).reason == "a\ufffdb"
+        assert history.run(ledger, only(ledger, asked(reason="a\x00b"))).reason == "a\ufffdb"
 
 
 @contextmanager
@@ -148,36 +157,38 @@ class TestTheCallersTransaction:
     @pytest.mark.parametrize("manner", ["driver", "sqlalchemy", "session"])
     def test_what_is_committed_is_there_and_what_is_rolled_back_is_not(self, ledger: Ledger, manner: str) -> None:
         with callers_connection(ledger, manner) as connection:
-            [lost] = ledger.enqueue([asked(origin_key="request:x")], tx=connection)
+            [lost] = requests.enqueue(ledger, [asked(origin_key="request:x")], tx=connection)
             assert lost.is_new
             connection.rollback()
-        assert ledger.runs() == []
+        assert history.runs(ledger) == []
         with callers_connection(ledger, manner) as connection:
-            made = ledger.enqueue([asked(origin_key="request:x"), asked(origin_key="request:x")], tx=connection)
+            made = requests.enqueue(
+                ledger, [asked(origin_key="request:x"), asked(origin_key="request:x")], tx=connection
+            )
             connection.commit()
-        assert [run.id for run in ledger.runs()] == [made[0].run_id]
+        assert [run.id for run in history.runs(ledger)] == [made[0].run_id]
         assert [each.is_new for each in made] == [True, False]
 
     def test_nothing_is_seen_before_the_caller_commits(self, ledger: Ledger) -> None:
         with callers_connection(ledger, "driver") as connection:
-            ledger.enqueue([asked()], tx=connection)
-            assert ledger.runs() == []
+            requests.enqueue(ledger, [asked()], tx=connection)
+            assert history.runs(ledger) == []
             connection.commit()
-        assert len(ledger.runs()) == 1
+        assert len(history.runs(ledger)) == 1
 
     def test_a_connection_that_commits_at_once_is_refused(self, ledger: Ledger) -> None:
         with (
             closing(ledger.dialect.dial()) as connection,
             pytest.raises(ConfigurationError, match="autocommit mode and has no transaction open"),
         ):
-            ledger.enqueue([asked()], tx=connection)
+            requests.enqueue(ledger, [asked()], tx=connection)
 
     def test_an_explicit_transaction_on_a_connection_in_autocommit_mode_is_fine(self, ledger: Ledger) -> None:
         with closing(ledger.dialect.dial()) as connection:
             connection.cursor().execute("BEGIN")
-            ledger.enqueue([asked()], tx=connection)
+            requests.enqueue(ledger, [asked()], tx=connection)
             connection.cursor().execute("ROLLBACK")
-        assert ledger.runs() == []
+        assert history.runs(ledger) == []
 
     @pytest.mark.parametrize("wrong", ["an engine", "a string", "another driver's"])
     def test_what_is_no_connection_to_this_database_is_refused_in_a_sentence(self, ledger: Ledger, wrong: str) -> None:
@@ -187,7 +198,7 @@ class TestTheCallersTransaction:
         )
         tx = {"an engine": engine, "a string": "postgresql://…", "another driver's": other}[wrong]
         with pytest.raises(ConfigurationError, match="tx="):
-            ledger.enqueue([asked()], tx=tx)
+            requests.enqueue(ledger, [asked()], tx=tx)
         if isinstance(other, sqlite3.Connection):
             other.close()
 
@@ -197,13 +208,13 @@ class TestTheCallersTransaction:
             closing(connection.cursor()) as cursor,
             pytest.raises(ConfigurationError, match="it must be a connection to the same database"),
         ):
-            ledger.enqueue([asked()], tx=cursor)
+            requests.enqueue(ledger, [asked()], tx=cursor)
 
     def test_another_database_is_named_as_such(self, ledger: Ledger, opened: Opened) -> None:
         elsewhere = opened(re.sub(r"\?prefix=.*|$", "?prefix=elsewhere_", str(ledger.url), count=1))
         with callers_connection(ledger, "driver") as connection:
             with pytest.raises(ConfigurationError, match="a database without the tables of the ledger"):
-                elsewhere.enqueue([asked()], tx=connection)
+                requests.enqueue(elsewhere, [asked()], tx=connection)
             connection.rollback()
 
 
@@ -213,39 +224,39 @@ class TestCancel:
         run_id = only(ledger, asked())
         if changes:
             change(ledger, run_id, **changes)
-        assert ledger.cancel(run_id, by="me", reason="wrong month") is Cancelled.NOW
-        run = ledger.run(run_id)
+        assert requests.cancel(ledger, run_id, by="me", reason="wrong month") is Cancelled.NOW
+        run = history.run(ledger, run_id)
         assert (run.state, run.waits_for, run.cancel_by, run.why) == ("cancelled", None, "me", "wrong month")
         assert run.ended_at is not None
-        [entry] = ledger.journal_entries()
+        [entry] = journal.entries(ledger)
         assert (entry.what, entry.run_id, entry.by, entry.reason) == ("run cancelled", run_id, "me", "wrong month")
 
     def test_what_runs_is_asked_to_stop_once(self, ledger: Ledger) -> None:
         run_id = only(ledger, asked())
         change(ledger, run_id, state="running", token=5)
-        assert ledger.cancel(run_id, by="me") is Cancelled.REQUESTED
-        first = ledger.run(run_id).cancel_requested_at
-        assert ledger.cancel(run_id, by="you") is Cancelled.REQUESTED
-        run = ledger.run(run_id)
+        assert requests.cancel(ledger, run_id, by="me") is Cancelled.REQUESTED
+        first = history.run(ledger, run_id).cancel_requested_at
+        assert requests.cancel(ledger, run_id, by="you") is Cancelled.REQUESTED
+        run = history.run(ledger, run_id)
         assert (run.state, run.cancel_requested_at, run.cancel_by) == ("running", first, "me")
-        assert [entry.what for entry in ledger.journal_entries()] == ["cancel requested"]
+        assert [entry.what for entry in journal.entries(ledger)] == ["cancel requested"]
 
     def test_what_has_ended_stays_as_it_is(self, ledger: Ledger) -> None:
         run_id = only(ledger, asked())
         change(ledger, run_id, state="succeeded", ended_at=1)
-        assert ledger.cancel(run_id) is Cancelled.TOO_LATE
-        assert ledger.run(run_id).state == "succeeded"
-        assert ledger.journal_entries() == []
+        assert requests.cancel(ledger, run_id) is Cancelled.TOO_LATE
+        assert history.run(ledger, run_id).state == "succeeded"
+        assert journal.entries(ledger) == []
 
     def test_the_next_in_line_for_its_key_does_not_wait_for_ever(self, ledger: Ledger) -> None:
         promoted, waiting = (only(ledger, asked(exclusive_key="k")) for _ in range(2))
         change(ledger, waiting, state="waiting", waits_for="key")
-        ledger.cancel(promoted)
-        assert ledger.run(waiting).state == "queued"
+        requests.cancel(ledger, promoted)
+        assert history.run(ledger, waiting).state == "queued"
 
     def test_a_run_that_never_was_is_named(self, ledger: Ledger) -> None:
         with pytest.raises(NoSuchRun, match="there is no run 4711"):
-            ledger.cancel(4711)
+            requests.cancel(ledger, 4711)
 
 
 class TestRetry:
@@ -261,12 +272,12 @@ class TestRetry:
         )
         old_id = only(ledger, request)
         change(ledger, old_id, state="dead", ended_at=1, attempts=3, failures=3)
-        new = ledger.run(ledger.retry(old_id, by="me", reason="fixed"))
+        new = history.run(ledger, requests.retry(ledger, old_id, by="me", reason="fixed"))
         assert (new.retry_of, new.state, new.origin_key, new.attempts) == (old_id, "queued", None, 0)
         assert (new.params, new.window_start, new.window_end, new.due_at, new.ticks) == ('{"a":1}', 6, 9, 9, 3)
         assert (new.requested_by, new.reason) == ("me", "fixed")
-        assert ledger.run(old_id).state == "dead"
-        [entry] = ledger.journal_entries()
+        assert history.run(ledger, old_id).state == "dead"
+        [entry] = journal.entries(ledger)
         assert (entry.what, entry.run_id) == ("run retried", new.id)
 
     @pytest.mark.parametrize("state", ["queued", "running", "waiting"])
@@ -274,35 +285,35 @@ class TestRetry:
         run_id = only(ledger, asked())
         change(ledger, run_id, state=state)
         with pytest.raises(IllegalMove):
-            ledger.retry(run_id)
+            requests.retry(ledger, run_id)
 
     def test_reprocessing_goes_on_from_an_id_and_repeats_each_once(self, ledger: Ledger) -> None:
-        old = [made.run_id for made in ledger.enqueue([asked() for _ in range(5)] + [asked("other")])]
+        old = [made.run_id for made in requests.enqueue(ledger, [asked() for _ in range(5)] + [asked("other")])]
         for run_id in old:
             change(ledger, run_id, state="dead", ended_at=1)
         change(ledger, old[1], state="succeeded")
-        first = ledger.reprocess(RunFilter(job="settle"), limit=2, by="me")
+        first = requests.reprocess(ledger, RunFilter(job="settle"), limit=2, by="me")
         assert [each.old_id for each in first] == [old[0], old[2]]
-        rest = ledger.reprocess(RunFilter(job="settle"), after_id=first[-1].old_id, limit=10)
+        rest = requests.reprocess(ledger, RunFilter(job="settle"), after_id=first[-1].old_id, limit=10)
         assert [each.old_id for each in rest] == [old[3], old[4]]
-        assert ledger.reprocess(RunFilter(job="settle"), after_id=rest[-1].old_id) == []
-        again = ledger.reprocess(RunFilter(job="settle"), limit=10)
+        assert requests.reprocess(ledger, RunFilter(job="settle"), after_id=rest[-1].old_id) == []
+        again = requests.reprocess(ledger, RunFilter(job="settle"), limit=10)
         assert [each.run_id for each in again] == [each.run_id for each in first + rest]
         assert not any(each.is_new for each in again)
-        assert ledger.counts() == {"dead": 5, "queued": 4, "succeeded": 1}
+        assert history.counts(ledger) == {"dead": 5, "queued": 4, "succeeded": 1}
 
 
 class TestRelease:
     def test_a_held_run_goes_on(self, ledger: Ledger) -> None:
         run_id = only(ledger, asked())
         change(ledger, run_id, state="waiting", waits_for="person", why="its node died", available_at=1)
-        ledger.release_held(run_id, by="me")
-        run = ledger.run(run_id)
+        requests.release_held(ledger, run_id, by="me")
+        run = history.run(ledger, run_id)
         assert (run.state, run.waits_for, run.why) == ("queued", None, None)
         assert run.available_at > 1
-        assert [entry.what for entry in ledger.journal_entries()] == ["run released"]
+        assert [entry.what for entry in journal.entries(ledger)] == ["run released"]
 
     def test_what_waits_for_something_else_is_not_released(self, ledger: Ledger) -> None:
         run_id = only(ledger, asked(available_at_us=ledger.now_us() + WEEK_US))
         with pytest.raises(IllegalMove):
-            ledger.release_held(run_id)
+            requests.release_held(ledger, run_id)

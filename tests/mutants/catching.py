@@ -13,11 +13,20 @@ from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
 
-from fencepost.testing.simulation import simulate
+from fencepost.testing.simulation import scenario, simulate
+from fencepost.testing.simulation.lives.plan import is_life
 from fencepost.testing.simulation.scenario import bulk_work
 from tests.mutants.planting import Mutant
 
 BULK = "bulk"
+LIVES = "lives"
+STEPPED = "stepped"
+_HAVE = {
+    "": lambda _: True,
+    BULK: lambda seed: bulk_work(seed) is not None,
+    LIVES: is_life,
+    STEPPED: lambda seed: not is_life(seed) and scenario(seed).is_stepped,
+}
 ROOT = Path(__file__).parents[2]
 _PYTEST = (sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout", "60")
 _NOTICED = re.compile(r"^NOTICED (.+) (?:setup|call|teardown)$", re.MULTILINE)
@@ -50,7 +59,7 @@ def by_simulation(mutant: Mutant, *, seeds: int, first: int = 0) -> tuple[str | 
 
 def _seeds(mutant: Mutant, first: int) -> Iterator[int]:
     """Return the seeds of clusters that have what the bug is in."""
-    return (seed for seed in count_from(first) if mutant.among != BULK or bulk_work(seed) is not None)
+    return (seed for seed in count_from(first) if _HAVE[mutant.among](seed))
 
 
 def by_tests(mutant: Mutant) -> tuple[str | None, str]:

@@ -98,7 +98,7 @@ class Mutant:
     """A bug by its name, what is wrong with it, and what is to notice it.
 
     `tests` are node ids of pytest, of which one has to fail; without any, the simulator has to find it: in any cluster,
-    or `among` those that have bulk work.
+    `among` those that have bulk work or a clock that is set, or among lives.
     """
 
     name: str
@@ -178,7 +178,7 @@ def _meaning(code: CodeType) -> tuple[Any, ...]:
 
 def _forget() -> None:
     """Empty the caches that keep what was worked out by the code as it was."""
-    for where in ("fencepost.engine.ticks:_kind",):
+    for where in ("fencepost.core.ticking:_kind",):
         module_name, _, name = where.partition(":")
         cache: Callable[..., Any] = getattr(importlib.import_module(module_name), name)
         if isinstance(cache, functools._lru_cache_wrapper):

@@ -15,6 +15,7 @@ from fencepost.core.states import TERMINAL, TRANSITIONS
 from fencepost.proof.checkers import CHECKERS, check_all, one_trace, run_graph
 from fencepost.proof.evidence import FINAL, Evidence, Timing
 from fencepost.proof.history import Entry, History, Kind
+from tests.proof import broken_life
 from tests.proof.broken_world import CASES
 from tests.proof.clean_world import clean
 
@@ -38,6 +39,25 @@ def test_every_checker_was_seen_to_fail_in_three_ways() -> None:
 
 
 # -- what they do not object to
+
+
+def test_what_was_missed_while_nobody_could_run_it_is_made_up_for_once() -> None:
+    one, late = (
+        broken_life.tick(9, "succeeded", from_us=broken_life.HOUR_US, ticks=9),
+        broken_life.tick(22, "succeeded"),
+    )
+    assert only("missed ticks", broken_life.missed(one, late)) == []
+    assert only("missed ticks", broken_life.missed(broken_life.tick(9, "misfired"), late, misfire="skip")) == []
+
+
+def test_what_waits_for_a_deploy_or_was_warned_of_is_no_silence() -> None:
+    assert only("nobody can run it", broken_life.stranded((599.0, False), (86_400.0, True))) == []
+
+
+def test_losses_and_failures_that_happened_may_be_counted() -> None:
+    number = broken_life.BASE.runs[0].id
+    evidence = broken_life.judged({"crashes": 1, "failures": 2}, hits={number: 1}, failures={number: 2})
+    assert only("fair ends", evidence) == []
 
 
 def only(name: str, evidence: Evidence) -> list[str]:

@@ -11,6 +11,7 @@ from fencepost.core.identity import request_hash, request_key
 from fencepost.core.retry import Rerun
 from fencepost.core.runs import Requested
 from fencepost.core.schedule import every, schedule_to_json
+from fencepost.ledger import requests, schedules
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.reaping import reap
 from fencepost.ledger.schedule_rows import NewSchedule
@@ -46,11 +47,11 @@ def test_what_stands_for_a_stretch_says_from_when_and_for_how_many(scene: Scene)
 
 
 def test_a_stretch_that_was_skipped_while_a_schedule_was_paused_is_seen(ledger: Ledger) -> None:
-    ledger.put_schedule(NewSchedule("nightly", "job", schedule_to_json(every("1m")), "{}"))
-    through = ledger.pause_schedule("nightly").planned_through - 600 * SECOND_US
+    schedules.put(ledger, NewSchedule("nightly", "job", schedule_to_json(every("1m")), "{}"))
+    through = schedules.pause(ledger, "nightly").planned_through - 600 * SECOND_US
     table = ledger.tables.schedule
     ledger.write(lambda cursor: ledger.change(cursor, sa.update(table).values(planned_through=through)))
-    until = ledger.resume_schedule("nightly").planned_through
+    until = schedules.resume(ledger, "nightly").planned_through
     [run], _ = read_ledger(ledger)
     expected = list(every_us(60, after_us=through, until_us=until))
     assert (run.state, run.ticks, run.is_tick) == ("skipped", 10, True)
@@ -82,7 +83,7 @@ def test_keys_hashes_repetitions_and_what_is_waited_for_are_seen(scene: Scene) -
     later = Requested("job", "manual", available_at_us=scene.now_us() + 3600 * SECOND_US)
     first_id, _ = scene.add(asked, later)
     scene.finish(ending(scene.claim_one()))
-    scene.ledger.retry(first_id, by="me")
+    requests.retry(scene.ledger, first_id, by="me")
     runs, _ = read_ledger(scene.ledger)
     assert (runs[0].request_key, runs[0].payload_hash, runs[0].is_tick) == ("order-1", digest, False)
     assert [(run.state, run.waits_for, run.retry_of) for run in runs] == [

@@ -9,7 +9,6 @@ import pytest
 
 from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
-from tests.ledger.conftest import mariadb, postgres  # noqa: F401 - fixtures
 from tests.stories.told import Place
 
 

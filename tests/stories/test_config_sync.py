@@ -1,6 +1,6 @@
 """Two instances copy a configuration at once."""
 
-from tests.stories.told import AS_PROMISED, WENT_WRONG, Place
+from tests.stories.told import AS_PROMISED, WENT_WRONG, Place, only_on_postgresql
 
 STORY = "config_sync"
 TARGET = "SELECT name, version FROM story_setting ORDER BY name"
@@ -18,6 +18,7 @@ def test_the_target_is_never_a_mixture(place: Place) -> None:
     assert place.rows("SELECT token FROM story_fence WHERE token > 0") == [(token,)]
 
 
+@only_on_postgresql
 def test_without_protection_it_ends_as_half_of_each(place: Place) -> None:
     told = place.tell(STORY, "--unprotected")
     assert told.status == WENT_WRONG, told.output

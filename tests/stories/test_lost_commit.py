@@ -2,7 +2,7 @@
 
 import json
 
-from tests.stories.told import AS_PROMISED, WENT_WRONG, Place
+from tests.stories.told import AS_PROMISED, WENT_WRONG, Place, only_on_postgresql
 
 STORY = "lost_commit"
 CHARGES = "SELECT receipt, attempt FROM story_charge ORDER BY n"
@@ -28,6 +28,7 @@ def test_a_run_whose_end_is_committed_with_its_effect_is_not_tried_again(place: 
     assert place.rows("SELECT state FROM story_run") == [("succeeded",)]
 
 
+@only_on_postgresql
 def test_without_protection_the_customer_is_charged_twice(place: Place) -> None:
     told = place.tell(STORY, "--unprotected")
     assert told.status == WENT_WRONG, told.output

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from tests.stories.told import AS_PROMISED, ROOT, WENT_WRONG, Place, tell
+from tests.stories.told import AS_PROMISED, ROOT, WENT_WRONG, Place, only_on_postgresql, tell
 
 STORY = "month_end"
 SETTLED = "SELECT order_id, count(*) FROM story_settlement GROUP BY order_id ORDER BY order_id"
@@ -22,6 +22,7 @@ def test_each_order_is_settled_once_and_both_runs_are_in_the_history(place: Plac
         assert place.rows("SELECT count(*) FROM story_settlement GROUP BY run_id") == [(4,), (4,)]
 
 
+@only_on_postgresql
 def test_without_protection_each_order_is_settled_twice(place: Place) -> None:
     told = place.tell(STORY, "--unprotected")
     assert told.status == WENT_WRONG, told.output

@@ -1,6 +1,6 @@
 """A settlement is paused for longer than its ttl; another node settles; the first wakes up."""
 
-from tests.stories.told import AS_PROMISED, WENT_WRONG, Place
+from tests.stories.told import AS_PROMISED, WENT_WRONG, Place, only_on_postgresql
 
 STORY = "paused_settlement"
 SETTLED = "SELECT order_id, count(*) FROM story_settlement WHERE day = '2026-01-31' GROUP BY order_id ORDER BY order_id"
@@ -19,6 +19,7 @@ def test_each_order_is_settled_once_though_a_paused_node_wakes_up(place: Place) 
     assert (paid[1], paid[6]) == (first_token, last_token), "what was paid before the pause is not paid again"
 
 
+@only_on_postgresql
 def test_without_protection_orders_are_settled_twice(place: Place) -> None:
     told = place.tell(STORY, "--unprotected")
     assert told.status == WENT_WRONG, told.output

@@ -1,6 +1,6 @@
 """The first leader cannot reach the lock store, but the database; the second is elected."""
 
-from tests.stories.told import AS_PROMISED, WENT_WRONG, Place
+from tests.stories.told import AS_PROMISED, WENT_WRONG, Place, only_on_postgresql
 
 STORY = "split_network"
 WRITTEN = "SELECT leader, plan FROM story_written ORDER BY n"
@@ -18,6 +18,7 @@ def test_the_first_leader_is_refused_by_its_token_though_it_believes_to_lead(pla
     assert place.rows("SELECT token FROM story_fence WHERE token > 0") == [(second,)]
 
 
+@only_on_postgresql
 def test_without_protection_an_old_plan_replaces_the_newer_one(place: Place) -> None:
     told = place.tell(STORY, "--unprotected")
     assert told.status == WENT_WRONG, told.output

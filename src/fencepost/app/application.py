@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
 from fencepost.app.declaring import JobFunction, JobHandle, PolicyWords, as_schedules
 from fencepost.app.lifecycle import Lifecycle, Running
-from fencepost.app.operating import Operating
+from fencepost.app.operations import Operations
 from fencepost.app.schedules import Schedules
 from fencepost.config import Settings, read_settings
 from fencepost.core.duration import Duration
-from fencepost.core.events import Event, Observer
+from fencepost.core.events import Event, Observer, What
 from fencepost.core.identity import node_name
 from fencepost.core.policy import Policy
 from fencepost.core.runtime import Runtime
 from fencepost.core.schedule import Schedule
+from fencepost.core.timings import SHUTDOWN_GRACE
 from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Job, Jobs
-from fencepost.engine.operations import Operations
 from fencepost.errors import ConfigurationError, InvalidSetting
 from fencepost.leases.lock import Lock
 from fencepost.leases.locks import Locks
@@ -28,7 +28,7 @@ from fencepost.leases.observers import Observers
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.migrations import ready_schema
 from fencepost.ledger.recording import Enqueued
-from fencepost.observe.logs import log_event
+from fencepost.observe.logs import EventLog
 from fencepost.threaded import ThreadedRuntime
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class App(Operating):
+class App:
     """Your jobs, and the ledger they are recorded in.
 
     ::
@@ -104,7 +104,7 @@ class App(Operating):
         self.jobs = Jobs()
         self.bulks: dict[str, BulkJob] = {}
         self.schedules = Schedules(self)
-        self._observers = Observers([log_event, *observers])
+        self._observers = Observers([EventLog(lambda: self.node_name), *observers])
         self._lifecycle = Lifecycle(self)
         self._opening = self.runtime.lock()
         self._ledger: Ledger | None = None
@@ -153,7 +153,8 @@ class App(Operating):
             params: the parameters of its scheduled runs.
             **policy: ``timeout``, ``retries``, ``backoff``, ``overlap``, ``misfire``, ``grace``, ``sla``,
                 ``exclusive``, ``priority``, ``queue``, ``on_crash``, ``crash_limit``, ``effects``, ``isolation``,
-                ``chunk``. A settings file outweighs them: ``[jobs.<name>]``.
+                ``chunk``, and ``formerly``: what the job was called before. A settings file outweighs them:
+                ``[jobs.<name>]``.
         """
         if len(given) == 1 and callable(given[0]):
             return self._declared(given[0], (), name=None, batch_type=None, params=None, policy={})
@@ -295,7 +296,7 @@ class App(Operating):
         unique: bool = False,
     ) -> Enqueued:
         """Ask for a run of a job by its name, also of one that another deploy owns. See `JobHandle.enqueue`."""
-        enqueued = self.operations.enqueue(
+        return self.operations.enqueue(
             job,
             params or {},
             at=at,
@@ -307,9 +308,6 @@ class App(Operating):
             requested_by=requested_by,
             unique=unique,
         )
-        if tx is None:
-            self.wake()
-        return enqueued
 
     def lock(self, name: str, **wishes: Any) -> Lock:
         """Return a lock on the application's lease store; takes what `fencepost.locks.Locks.lock` takes.
@@ -355,7 +353,13 @@ class App(Operating):
     @property
     def operations(self) -> Operations:
         """What operators do: trigger, retry, cancel, back-fill, and ask what happened."""
-        return Operations(self.ledger, known=self.jobs, generation=self.settings.generation)
+        return Operations(
+            self.ledger,
+            known=self.jobs,
+            generation=self.settings.generation,
+            wake=self.wake,
+            locks=self._node_locks,
+        )
 
     def wake(self) -> None:
         """Let this process's node, if it is one, look now: something was asked for."""
@@ -375,6 +379,10 @@ class App(Operating):
         """Tell every observer."""
         self._observers(event)
 
+    def wants(self, what: What) -> bool:
+        """Whether anybody would take notice of such an event; if not, none need be made."""
+        return self._observers.wants(what)
+
     # -- running -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
@@ -384,11 +392,11 @@ class App(Operating):
         """
         self._lifecycle.start()
 
-    def stop(self, grace: Duration = "30s") -> None:
+    def stop(self, grace: Duration = SHUTDOWN_GRACE) -> None:
         """Take no more runs, give those that execute `grace` to end, and leave."""
         self._lifecycle.stop(grace)
 
-    def running(self, grace: Duration = "30s") -> Running:
+    def running(self, grace: Duration = SHUTDOWN_GRACE) -> Running:
         """Start, and stop at the end of the block: ``with app.running():`` or ``async with app.running():``."""
         return Running(self._lifecycle, grace)
 

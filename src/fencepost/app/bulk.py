@@ -32,6 +32,7 @@ from fencepost.ledger import history, requests
 
 if TYPE_CHECKING:
     from fencepost.app.application import App
+    from fencepost.bulk.letters import StoredLetter
     from fencepost.ledger.history import RunRow
     from fencepost.ledger.ledger import Ledger
 
@@ -52,6 +53,17 @@ class Declared:
     process: Callable[[Any], Any] | None
     writer: Any
     chunk: int
+    formerly: tuple[str, ...] = ()
+
+    @property
+    def known_as(self) -> str:
+        """What its checkpoints go by: the first name that it had."""
+        return self.formerly[0] if self.formerly else self.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """All names that it and its parts have or had."""
+        return tuple(name + suffix for name in (self.name, *self.formerly) for suffix in ("", PART))
 
     def make(self, **params: Any) -> Bulk:
         """Return the job for one attempt: of a class, with an object of its own."""
@@ -71,11 +83,17 @@ class Declared:
     def params_of(self, row: RunRow) -> dict[str, Any]:
         """Return the parameters of a run of this job, or of a part of it, as its code gets them."""
         stored = json.loads(row.params)
-        return _params_of(self, stored["values"]) if row.job == self.name + PART else self.bound(stored)
+        return _params_of(self, stored["values"]) if row.job.endswith(PART) else self.bound(stored)
 
     def bound(self, stored: dict[str, Any]) -> dict[str, Any]:
         """Return parameters that are kept as JSON as the code gets them."""
         return replace(_signature(self.given), run_name=None).bind(stored)
+
+    @property
+    def takes_parameters(self) -> bool:
+        """Whether its runs may have parameters."""
+        signature = _signature(self.given)
+        return bool(signature.parameters) or signature.takes_more
 
     def made_of(self, row: RunRow) -> Bulk:
         """Return the job as a run of it, or of a part of it, knew it."""
@@ -83,7 +101,7 @@ class Declared:
 
     def _of_function(self) -> Bulk:
         write = self.writer or self.given
-        return Bulk(self.name, (Step("main", self._options(self.words), self.read, self.process, write),))
+        return Bulk(self.known_as, (Step("main", self._options(self.words), self.read, self.process, write),))
 
     def _of_object(self, made: Any) -> Bulk:
         own = {word: getattr(made, word) for word in _STEP_WORDS if hasattr(made, word)}
@@ -92,7 +110,7 @@ class Declared:
         steps = (self._step("main", made, words),) if several is None else self._steps(several, made, words)
         decide = getattr(made, "decide", None)
         hooks = {} if several is None else {name: getattr(made, name, None) for name in ("before", "after")}
-        return Bulk(self.name, steps, decide, **hooks)
+        return Bulk(self.known_as, steps, decide, **hooks)
 
     def _steps(self, several: Sequence[Any], made: Any, words: Mapping[str, Any]) -> tuple[Step, ...]:
         if not isinstance(several, list | tuple):
@@ -129,7 +147,7 @@ class BulkJob(JobHandle):
     def __init__(self, app: App, job: Job, declared: Declared) -> None:
         super().__init__(app, job)
         self.declared = declared
-        self.names = (job.name, job.name + PART)  # under which dead letters of it are
+        self.names = declared.names  # under which dead letters of it are
         self.replay_name = job.name + REPLAY
         self.__doc__ = job.doc
 
@@ -152,7 +170,9 @@ def declare_bulk(
     """Register a bulk job, and the job that its partitions are runs of."""
     named = _checked_name(name or str(getattr(given, "__name__", "")))
     words = {**words, "chunk": policy.chunk} if "chunk" in words else words
-    declared = Declared(named, given, words, parts["read"], parts["process"], parts["writer"], policy.chunk)
+    declared = Declared(
+        named, given, words, parts["read"], parts["process"], parts["writer"], policy.chunk, policy.formerly
+    )
     declared.check()
     policy = replace(policy, crash_limit=_MOST_CRASHES)
     part = _part_job(declared, policy)
@@ -251,11 +271,19 @@ def _part_job(declared: Declared, policy: Policy) -> Job:
     ) -> Any:
         params = _params_of(declared, values)
         window = {name: unpacked(values[name]) for name in WINDOW}
-        whole = Instance(instance, parent, {**params, **window})
+        recorded = {name: value for name, value in values.items() if name not in WINDOW}
+        whole = Instance(instance, parent, {**params, **window}, recorded)
         with _giving_up_what_cannot_work():
             return work_part(_made(declared, params), run, whole, (step, number))
 
-    words = replace(policy, exclusive="{key}", overlap=type(policy.overlap)("queue"), misfire="once", sla_s=None)
+    words = replace(
+        policy,
+        exclusive="{key}",
+        overlap=type(policy.overlap)("queue"),
+        misfire="once",
+        sla_s=None,
+        formerly=tuple(each + PART for each in policy.formerly),
+    )
     return replace(Job.of(part, name=declared.name + PART, policy=words), doc=f"A partition of {declared.name}.")
 
 
@@ -263,10 +291,10 @@ def _replay_job(declared: Declared, policy: Policy) -> Job:
     def replay(run: Run, *, letters: list[int], upto: int = 0, step: str = "") -> Any:
         ledger = run.context.ledger()
 
-        def made(run_id: int | None) -> Bulk:
-            return _made_for(declared, ledger, run_id)
+        def made(letter: StoredLetter) -> Bulk:
+            return _made_for(declared, ledger, letter)
 
-        choice = Choice((declared.name, declared.name + PART), tuple(letters), upto, step)
+        choice = Choice(declared.names, tuple(letters), upto, step)
         return Replay(run, choice, made).replay(targets_of(declared.outline(), ledger, step=step))
 
     words = replace(
@@ -276,20 +304,20 @@ def _replay_job(declared: Declared, policy: Policy) -> Job:
         misfire="once",
         sla_s=None,
         crash_limit=_FEW_CRASHES,
+        formerly=tuple(each + REPLAY for each in policy.formerly),
     )
     doc = f"Dead letters of {declared.name}, processed again."
     return replace(Job.of(replay, name=declared.name + REPLAY, policy=words), doc=doc)
 
 
-def _made_for(declared: Declared, ledger: Ledger, run_id: int | None) -> Bulk:
-    """Return the job as a run knew it; as one without parameters if the run is no longer on record."""
+def _made_for(declared: Declared, ledger: Ledger, letter: StoredLetter) -> Bulk:
+    """Return the job as the run of a letter knew it, which may no longer be on record."""
     try:
-        return declared.made_of(history.run(ledger, run_id or 0))
+        return declared.made_of(history.run(ledger, letter.run_id or 0))
     except NoSuchRun as error:
-        try:
-            return declared.make()
-        except TypeError:
+        if letter.params is None and declared.takes_parameters:
             raise InvalidBulk(f"bulk job {declared.name!r} takes parameters, and nobody knows which: {error}") from None
+        return declared.make(**declared.bound(letter.params or {}))
 
 
 def _params_of(declared: Declared, values: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,8 +9,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
+from fencepost.app.free_files import FreeFiles
+from fencepost.app.one_machine import warn_of_one_machine
+from fencepost.app.processors import processors
+from fencepost.config import unknown_variables
+from fencepost.core import runtime
 from fencepost.core.events import Event, What
 from fencepost.core.identity import canonical_json
 from fencepost.core.nearest import suggestion
@@ -22,20 +28,24 @@ from fencepost.engine.node import Node, NodeSettings
 from fencepost.engine.requesting import on_record
 from fencepost.engine.runners.outcome import Outcome
 from fencepost.engine.runners.runner import Runner
-from fencepost.errors import InvalidSetting
+from fencepost.errors import InvalidSetting, LedgerUnavailable, StoreUnavailable
 from fencepost.leases.locks import Locks
 from fencepost.leases.schemes import store_from_url
-from fencepost.ledger.deploys import sync_code
-from fencepost.ledger.jobs import register
+from fencepost.ledger.declared import Declared, apply
 from fencepost.ledger.migrations import NEWEST
+from fencepost.ledger.rights import check_rights
 from fencepost.ledger.schedule_rows import NewSchedule
 from fencepost.schema import effects
 from fencepost.schema.revisions import recorded
+from fencepost.sql.full_server import is_busy_file, is_full
 
 if TYPE_CHECKING:
     from fencepost.app.application import App
 
 _FEWEST_SLOTS = 10
+_FREE_WITHIN_S = 300.0  # a server that is full for longer, or a file that is busy, needs somebody who looks after it
+_ASK_AGAIN_S = 1.0
+_WHEN_IT_ANSWERS = "this node starts when it answers"
 
 
 class Composed:
@@ -68,10 +78,10 @@ class Composed:
 def compose(app: App, runners: Mapping[str, Runner] | None = None) -> Composed:
     """Make a node of `app`. `runners` are by the kind of job they execute; by default those inside this process.
 
-    Puts the jobs and schedules of the code on record, so that every node and command knows them.
+    When it has joined, it puts the jobs and schedules of the code on record, so that every node and command knows them.
     """
     refuse_unknown_jobs(app)
-    publish(app)
+    check_rights(app.ledger)
     settings = app.settings
     urls = [app.ledger.url.lease_url(), *([] if settings.leases is None else [settings.leases])]
     opened: list[Locks] = []
@@ -85,6 +95,61 @@ def compose(app: App, runners: Mapping[str, Runner] | None = None) -> Composed:
         raise
 
 
+class StartCalledOff(Exception):
+    """A node was asked to leave while it waited to start."""
+
+
+def start_node(
+    app: App, runners: Callable[[], Mapping[str, Runner]] | None = None, *, asked: runtime.Event | None = None
+) -> Composed:
+    """Make a node of `app` and start it. What others will let go of before long is waited for.
+
+    That is a connection, where the server has none free, and a SQLite file to which others write: on a busy machine
+    that may take longer than a call does. If `asked` is set meanwhile, `StartCalledOff` is raised.
+    """
+    give_up_at, is_warned, told = app.runtime.monotonic() + _FREE_WITHIN_S, False, False
+    files = FreeFiles(app)
+
+    def tell(reason: str) -> None:
+        nonlocal told
+        if not told:
+            app.emit(Event(What.LEDGER_TROUBLE, node=app.node_name, reason=reason))
+        told = True
+
+    def pause(for_s: float) -> None:
+        if asked is None:
+            app.runtime.sleep(for_s)
+        elif asked.wait(for_s):
+            raise StartCalledOff
+
+    while True:
+        try:
+            files.wait(give_up_at, lambda why: tell(f"{why}; {_WHEN_IT_ANSWERS}"), pause)
+            if not is_warned:
+                warn(app)
+            is_warned = True
+            return _started(app, compose(app, None if runners is None else runners()))
+        except (LedgerUnavailable, StoreUnavailable) as error:
+            reason = _waits_for(error)
+            if reason is None or app.runtime.monotonic() > give_up_at:
+                raise
+            tell(reason)
+        pause(_ASK_AGAIN_S * (0.5 + app.runtime.random()))
+
+
+def _waits_for(error: Exception) -> str | None:
+    """Say what is waited for; None if time alone will not mend it."""
+    if is_full(error):
+        return f"{error}; this node starts when one is free"
+    return f"{error}; {_WHEN_IT_ANSWERS}" if is_busy_file(error) else None
+
+
+def _started(app: App, composed: Composed) -> Composed:
+    composed.start()
+    warn_of_one_machine(app)  # only now: whoever looks why it did not start must not find this first
+    return composed
+
+
 def _node(app: App, runners: Mapping[str, Runner] | None, opened: Sequence[Locks]) -> Node:
     return Node(
         ledger=app.ledger,
@@ -94,7 +159,10 @@ def _node(app: App, runners: Mapping[str, Runner] | None, opened: Sequence[Locks
         runners=local_runners(app) if runners is None else runners,
         runtime=app.runtime,
         settings=node_settings(app),
+        declared=declared_by(app),
+        publish=partial(publish, app),
         emit=app.emit,
+        wants=app.wants,
     )
 
 
@@ -124,7 +192,7 @@ def node_settings(app: App) -> NodeSettings:
 
 def slots_of(app: App) -> int:
     """Return how many runs may execute at once: as set, or enough to keep the processors and a few waiters busy."""
-    return app.settings.slots or max(_FEWEST_SLOTS, 2 * (os.cpu_count() or 1))
+    return app.settings.slots or max(_FEWEST_SLOTS, 2 * processors())
 
 
 def timeouts_of(jobs: Jobs) -> dict[str, float]:
@@ -185,21 +253,29 @@ def _programs(app: App) -> Runner:
     )
 
 
-def publish(app: App) -> None:
-    """Put the jobs and schedules of the code on record. What a later deploy has put there stays."""
-    ledger, generation = app.ledger, app.settings.generation
-    new_jobs = [on_record(job) for job in app.jobs.values()]
-    new_schedules = [
+def declared_by(app: App) -> Declared:
+    """Return the jobs and schedules of the code, as they are put on record."""
+    schedules = [
         NewSchedule(each.id, job.name, schedule_to_json(each.schedule), canonical_json(each.params))
         for job in app.jobs.values()
         for each in job.schedules
     ]
-    kept = register(ledger, new_jobs, generation=generation)
-    synced = sync_code(ledger, generation=generation, jobs=list(app.jobs), schedules=new_schedules)
-    for name in kept:
+    return Declared(tuple(on_record(job) for job in app.jobs.values()), tuple(schedules), app.settings.generation)
+
+
+def publish(app: App) -> None:
+    """Put the jobs and schedules of the code on record. What a later deploy has put there stays."""
+    declared = declared_by(app)
+    generation = declared.generation
+    applied = apply(app.ledger, declared)
+    for name in applied.kept:
         app.emit(Event(What.RUNNER_WARNING, job=name, reason=_KEPT_JOB.format(generation)))
-    of_schedule = {each.id: each.job for each in new_schedules}
-    for schedule in synced.kept:
+    for name in sorted(applied.yielded):
+        app.emit(Event(What.RUNNER_WARNING, job=name, reason=_YIELDED_JOB))
+    for name in sorted(applied.waiting):
+        app.emit(Event(What.RUNNER_WARNING, job=name, reason=_WAITING_JOB))
+    of_schedule = {each.id: each.job for each in declared.schedules}
+    for schedule in applied.synced.kept:
         reason = _KEPT_SCHEDULE.format(schedule, generation)
         app.emit(Event(What.RUNNER_WARNING, job=of_schedule.get(schedule, schedule), reason=reason))
 
@@ -208,10 +284,35 @@ _KEPT_JOB = (
     "a later deploy than this one of generation {} has put the job on record otherwise, and that stays; here its runs "
     "go by the code of this deploy"
 )
+_YIELDED_JOB = (
+    "nodes of a later deploy have this job, so its schedules and settings stay as they declare them until the last of "
+    "them has left; here its runs go by the code of this deploy"
+)
+_WAITING_JOB = (
+    "a living node has this job under its former name, so its schedules stay there, and that node runs them, until the "
+    "last such node has left"
+)
 _KEPT_SCHEDULE = (
     "the schedule {!r} was put on record otherwise by a later deploy than this one of generation {}, or by somebody at "
     "run time; that stays, and is what is planned"
 )
+
+
+def warn(app: App) -> None:
+    """Tell what is allowed and yet is hardly meant."""
+    for doubt in doubts(app):
+        app.emit(Event(What.RUNNER_WARNING, reason=doubt))
+
+
+def doubts(app: App) -> list[str]:
+    """Return what is allowed and yet is hardly meant, each in a sentence."""
+    found = unknown_variables(os.environ)
+    if not app.jobs:
+        found.append(
+            "the application has no jobs, so this node will run nothing; is the module that declares them imported "
+            "where the App is?"
+        )
+    return found
 
 
 def refuse_unknown_jobs(app: App) -> None:

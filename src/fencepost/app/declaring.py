@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar
 
@@ -40,6 +40,7 @@ class PolicyWords(TypedDict, total=False):
     effects: str
     isolation: str
     chunk: int
+    formerly: str | Sequence[str]
 
 
 class JobHandle:

@@ -45,15 +45,13 @@ class Lifecycle:
 
     def start(self) -> None:
         """Become a node."""
-        from fencepost.app.composing import compose  # noqa: PLC0415 - those who only enqueue need none of it
+        from fencepost.app.composing import start_node  # noqa: PLC0415 - those who only enqueue need none of it
 
         refuse_green_threads()
         with self._changing:
             if self._composed is not None:
                 return
-            composed = compose(self._app)
-            composed.start()
-            self._composed = composed
+            self._composed = start_node(self._app)
         # After the lease stores have asked for the same, so that we leave before they close.
         self._app.runtime.at_exit(self, self._leave)
 

@@ -13,12 +13,12 @@ from __future__ import annotations
 from contextlib import ExitStack, suppress
 from typing import Any
 
+from fencepost.sql.cursors import has_pipelines, plain_cursor
+
 
 def asking_of(cursor: Any) -> Asking | None:
     """Return the connection of a cursor of psycopg to be asked ahead; None if its libpq is too old for that."""
-    from psycopg import Pipeline  # noqa: PLC0415 - it is there: the cursor is of it
-
-    return Asking(cursor.connection) if Pipeline.is_supported() else None
+    return Asking(cursor.connection) if has_pipelines() else None
 
 
 class Asking:
@@ -61,11 +61,9 @@ class Asking:
             self._stack.close()
 
     def _sent(self, sql: str, parameters: Any) -> Any:
-        from psycopg.rows import tuple_row  # noqa: PLC0415 - it is there: the connection is of it
-
         if self._pipeline is None:
             self._pipeline = self._stack.enter_context(self._connection.pipeline())
-        cursor = self._connection.cursor(row_factory=tuple_row)
+        cursor = plain_cursor(self._connection, "psycopg")
         cursor.execute(sql, parameters)
         self._connection.pgconn.pipeline_sync()
         self._pipeline.result_queue.append(None)  # there its answer is looked for

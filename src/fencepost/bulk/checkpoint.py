@@ -9,6 +9,7 @@ chunk lands once even where no fence could tell the two apart.
     bulk:<job>@<instance>/<step>       the plan of a step: its slices, and whether it is done
     bulk:<job>@<instance>/<step>#<n>   one partition: its position, its counts, and whether it is done
 
+Before the instance stands the identity of its ledger, as in ``bulk:settle@1f0c62d7a9be:run-42/main`` (`bulk.labels`).
 An *instance* is what a bulk job is asked to do once: a window with its parameters, or one request with all its
 repetitions. A repetition goes on from its checkpoints.
 """

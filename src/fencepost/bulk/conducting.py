@@ -30,6 +30,7 @@ from fencepost.bulk.patience import asked
 from fencepost.bulk.places import surroundings_of, target_of_step
 from fencepost.bulk.plan import Plan, Plans
 from fencepost.bulk.pools import threads_for
+from fencepost.bulk.refusing import refuse_what_a_wider_run_does, refuse_what_narrower_runs_did
 from fencepost.bulk.watching import Watching, refuse_without_parent
 from fencepost.core.identity import fitted
 from fencepost.core.runs import StopReason
@@ -75,7 +76,7 @@ class Conductor:
         bulk, run = self.bulk, self.run
         instance = asked(run, lambda: instance_of(run))
         plans = Plans(bulk.job, instance, run)
-        self._refuse_what_is_complete(plans)
+        self._refuse_what_is_complete(plans, is_again=instance.is_again)
         if bulk.before is not None:
             bulk.before(run)
         results = self._steps_done(plans)
@@ -84,15 +85,19 @@ class Conductor:
         plans.complete(bulk.steps[0])
         return _told(results)
 
-    def _refuse_what_is_complete(self, plans: Plans) -> None:
+    def _refuse_what_is_complete(self, plans: Plans, *, is_again: bool) -> None:
         """Refuse an instance that another run has completed, so that nothing is done twice by mistake."""
-        plan = plans.begin(self.bulk.steps[0])
+        plan = plans.begin(self.bulk.steps)
         run_id = None if plan is None else plan.complete_by
         if run_id is not None and run_id != self.run.id:
             raise Skip(
                 f"what this run stands for was completed by run {run_id}; to do it again all the same: "
                 f"fencepost bulk again {run_id} --reason '…'"
             )
+        if plan is None:
+            refuse_what_a_wider_run_does(self.bulk, self.run)
+        if plan is None and not is_again:
+            refuse_what_narrower_runs_did(self.bulk, self.run)
 
     def _steps_done(self, plans: Plans) -> dict[str, StepResult]:
         results: dict[str, StepResult] = {}
@@ -339,9 +344,7 @@ def _left(plans: Plans, plan: Plan) -> list[int]:
 
 def work(run: Run, plan: Plan, plans: Plans, number: int, watch: Callable[[Counts], None]) -> Counts:
     """Do one partition within `run`."""
-    assignment = Assignment(
-        plan.step, number, plan.slices[number], plan.name(number), plan.instance.name, len(plan.slices)
-    )
+    assignment = Assignment(plan.step, number, plan.slices[number], plan.name(number), plan.instance, len(plan.slices))
     surroundings = surroundings_of(plan.step, run, plan.instance)
     partition = Partition(run, assignment, surroundings, watch=watch)
     return partition.work(lambda: plans.skipped(plan, without=number))
@@ -377,7 +380,8 @@ def _first_line(why: str) -> str:
 def _failed(plan: Plan, gave_up: Mapping[int, str]) -> str:
     told = "; ".join(f"partition {number}: {_first_line(why)}" for number, why in sorted(gave_up.items())[:3])
     more = f" and {len(gave_up) - 3} more" if len(gave_up) > 3 else ""
+    others = "the others have landed" if len(gave_up) < len(plan.slices) else "what had landed of them stays"
     return (
-        f"step {plan.step.name!r}: {len(gave_up)} of {len(plan.slices)} partitions were given up ({told}{more}); the "
-        "others have landed. Mend the cause and restart the run: it goes on with these (fencepost retry RUN)"
+        f"step {plan.step.name!r}: {len(gave_up)} of {len(plan.slices)} partitions were given up ({told}{more}); "
+        f"{others}. Mend the cause and restart the run: it goes on with these (fencepost retry {plan.instance.parent})"
     )

@@ -12,12 +12,13 @@ cut short in the middle (of steps in several databases) is a beginning: it is go
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from fencepost.bulk.checkpoint import Checkpoint, Counts, Kept, kept_at, partition_name, plan_name
 from fencepost.bulk.instance import instance_name
+from fencepost.bulk.labels import PART, label_of
 from fencepost.bulk.places import target_beside
 from fencepost.bulk.plan import complete_by
 from fencepost.bulk.visits import visiting, visitor
@@ -25,6 +26,7 @@ from fencepost.core.identity import fitted
 from fencepost.fence.landing import Landing
 from fencepost.ledger import history
 from fencepost.ledger.history import RunFilter, RunRow
+from fencepost.ledger.naming import without_ledger
 
 if TYPE_CHECKING:
     from fencepost.bulk.definition import Bulk, Step
@@ -76,8 +78,22 @@ class StepSeen:
 
 def see(bulk: Bulk, instance: str, ledger: Ledger) -> list[StepSeen]:
     """Look at each step of an instance, in their order."""
+    writer, label = visitor(ledger), _label(bulk, instance, ledger)
+    return [_see(bulk.job, label, step, target_beside(step, ledger), writer) for step in bulk.steps]
+
+
+def _label(bulk: Bulk, instance: str, ledger: Ledger) -> str:
+    """Return the name that the checkpoints of an instance stand under."""
     writer = visitor(ledger)
-    return [_see(bulk.job, instance, step, target_beside(step, ledger), writer) for step in bulk.steps]
+
+    def look(label: str) -> Iterator[Kept]:
+        for step in bulk.steps:
+            with visiting(target_beside(step, ledger)) as tx:
+                kept = Checkpoint(plan_name(bulk.job, label, step.name), None, writer).read(tx)
+            if kept is not None:
+                yield kept
+
+    return label_of(ledger, bulk.job, instance, look)
 
 
 def _see(job: str, instance: str, step: Step, target: Any, writer: Writer) -> StepSeen:
@@ -98,8 +114,8 @@ def completed_by(steps: Sequence[StepSeen]) -> int | None:
 
 def forget(bulk: Bulk, instance: str, ledger: Ledger) -> int:
     """Remove all checkpoints of an instance; return how many there were. First see that none of its runs is live."""
-    writer = visitor(ledger)
-    return sum(_forget(bulk.job, instance, step, target_beside(step, ledger), writer) for step in reversed(bulk.steps))
+    writer, label = visitor(ledger), _label(bulk, instance, ledger)
+    return sum(_forget(bulk.job, label, step, target_beside(step, ledger), writer) for step in reversed(bulk.steps))
 
 
 def _forget(job: str, instance: str, step: Step, target: Any, writer: Writer) -> int:
@@ -120,11 +136,14 @@ def _deleted(landing: Landing, names: Sequence[str]) -> int:
     return total
 
 
-def live_runs(ledger: Ledger, names: tuple[str, str], instance: str) -> list[int]:
+def live_runs(ledger: Ledger, names: Iterable[str], instance: str) -> list[int]:
     """Return the runs of an instance that have not ended; `names` are those of the job and of its parts."""
-    job, part = names
-    conducting = [row.id for row in _live(ledger, job) if instance_name(ledger, row) == instance]
-    return conducting + [row.id for row in _live(ledger, part) if json.loads(row.params).get("instance") == instance]
+    rows = [row for name in names for row in _live(ledger, name)]
+    conducting = [row for row in rows if not row.job.endswith(PART)]
+    stood_for = ((row.id, json.loads(row.params).get("instance", "")) for row in rows if row.job.endswith(PART))
+    return [row.id for row in conducting if instance_name(ledger, row) == instance] + [
+        run_id for run_id, label in stood_for if without_ledger(label) == instance
+    ]
 
 
 def _live(ledger: Ledger, job: str) -> Iterator[RunRow]:

@@ -1,7 +1,8 @@
 """What a run of a bulk job stands for: the instance whose checkpoints it goes on from.
 
 A run for a window stands for that window with its parameters, whoever asked for it: the schedule, a back-fill, or
-somebody who repeats it. A run that was asked for without a window stands for itself and its repetitions.
+somebody who repeats it. A run that was asked for without a window stands for itself and its repetitions, also when
+runs in between are no longer on record: each repetition notes the first of them (`fencepost.ledger.roots`).
 
 A run that is to do again what is complete (`fencepost bulk again`) has an origin key that begins with ``again:``. It
 stands for something new, and so do its repetitions: it has checkpoints of its own, and those of before stay as they
@@ -13,13 +14,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from fencepost.core.identity import fingerprint
 from fencepost.core.positions import packed, unpacked
 from fencepost.core.tick import instant
-from fencepost.errors import NoSuchRun
 from fencepost.ledger.history import run as run_row
+from fencepost.ledger.roots import AGAIN, Root, root_of
 
 if TYPE_CHECKING:
     from fencepost.engine.run import Run
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from fencepost.ledger.history import RunRow
 
 WINDOW = ("window_start", "window_end")  # what queries may name besides the parameters
-_AGAIN = "again:"
-_MOST_REPETITIONS = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +51,11 @@ class Instance:
         """The window as it is kept beside the plan."""
         return [packed(self.values[name]) for name in WINDOW]
 
+    @property
+    def is_again(self) -> bool:
+        """Whether a window is to be done again on somebody's word."""
+        return self.window_us is not None and self.asked_at_us is not None
+
     def within(self, window: Sequence[Any]) -> Instance:
         """Return it with a window that was kept."""
         return replace(self, values={**self.values, **dict(zip(WINDOW, map(unpacked, window), strict=True))})
@@ -63,7 +67,7 @@ def instance_of(run: Run) -> Instance:
     row = run_row(ledger, run.id)
     values = {**run.params, **dict(zip(WINDOW, run.window, strict=True))}
     window_us = None if row.window_end is None else (_first(row.window_start, row.window_end), row.window_end)
-    first = _first_of(ledger, row)
+    first = _root(ledger, row)
     asked_at_us = None if row.window_end is not None and not first.is_again else first.asked_at_us
     return Instance(_name(row, first), run.id, values, json.loads(row.params), window_us, asked_at_us)
 
@@ -74,10 +78,14 @@ def _first(start_us: int | None, end_us: int) -> int:
 
 def instance_name(ledger: Database, row: RunRow) -> str:
     """Name what a run stands for."""
-    return _name(row, _first_of(ledger, row))
+    return _name(row, _root(ledger, row))
 
 
-def _name(row: RunRow, first: First) -> str:
+def _root(ledger: Database, row: RunRow) -> Root:
+    return ledger.read(lambda cursor: root_of(ledger, cursor, row))
+
+
+def _name(row: RunRow, first: Root) -> str:
     if row.window_end is None:
         return f"run-{first.run_id}"
     digest = fingerprint([row.window_start, row.window_end, json.loads(row.params)])[:12]
@@ -87,27 +95,4 @@ def _name(row: RunRow, first: First) -> str:
 
 def again_key(run_id: int, request_id: str) -> str:
     """Return the origin key of a run that is to do again what `run_id` stands for."""
-    return f"{_AGAIN}{run_id}:{request_id}"
-
-
-class First(NamedTuple):
-    """The first of a run and its repetitions, whether it begins anew, and when it was asked for, if that is known."""
-
-    run_id: int
-    is_again: bool
-    asked_at_us: int | None
-
-
-def _first_of(ledger: Database, row: RunRow) -> First:
-    """Return the run that this one repeats, or repeats a repetition of."""
-    for _ in range(_MOST_REPETITIONS):
-        if (row.origin_key or "").startswith(_AGAIN):
-            return First(row.id, True, row.created_at)
-        before = row.retry_of
-        if before is None:
-            break
-        try:
-            row = run_row(ledger, before)
-        except NoSuchRun:  # pruned
-            return First(before, False, None)
-    return First(row.id, False, row.created_at)
+    return f"{AGAIN}{run_id}:{request_id}"

@@ -32,6 +32,7 @@ from fencepost.errors import BrokenInput, LeaseLost, TooManySkipped
 
 if TYPE_CHECKING:
     from fencepost.bulk.definition import Step
+    from fencepost.bulk.instance import Instance
     from fencepost.engine.run import Run
 
 OMITTED: Any = object()  # stands for an item that was put aside
@@ -57,7 +58,7 @@ class Lander:
         target: Any,
         checkpoint: Checkpoint,
         kept: Kept,
-        instance: str,
+        instance: Instance,
         skipped_elsewhere: Callable[[], int],
     ) -> None:
         self._run = run
@@ -209,7 +210,13 @@ class Lander:
         done.results[index] = OMITTED
         tries = max(tries, self._run.attempt)
         done.letters[index] = letter_of(
-            item, self._label(item), error, step=self._step.name, instance=self._instance, tries=tries
+            item,
+            self._label(item),
+            error,
+            step=self._step.name,
+            instance=self._instance.name,
+            tries=tries,
+            params=self._instance.params,
         )
 
     def _first_beyond_limit(self, done: Processed, first: int, end: int) -> int | None:
@@ -225,7 +232,7 @@ class Lander:
         return TooManySkipped(
             f"item {letter.item_key} failed, and skip_limit is {limit}: {letter.error_code}: {letter.error}. All "
             f"before it has landed ({written} written, {skipped} skipped in this partition). Mend the item "
-            "or raise skip_limit, then restart the run: it goes on there (fencepost retry RUN)"
+            f"or raise skip_limit, then restart the run: it goes on there (fencepost retry {self._instance.parent})"
         )
 
     def _label(self, item: Any) -> str:

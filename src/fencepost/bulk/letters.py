@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 from collections import namedtuple
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from operator import attrgetter
 from typing import Any, NamedTuple
@@ -26,11 +26,13 @@ from fencepost.core.texts import beginning, told
 from fencepost.errors import InvalidBulk
 from fencepost.fence.landing import Landing
 from fencepost.fence.writer import Writer
+from fencepost.ledger.naming import ledger_in, without_ledger
 
 NEW, REPLAYED, DROPPED = "new", "replayed", "dropped"
 STATES = (NEW, REPLAYED, DROPPED)
 _LONGEST_ERROR = 4_000
 _LONGEST_PAYLOAD = 60_000
+_LONGEST_PARAMS = 2_000
 _BATCH = 500
 
 
@@ -66,7 +68,17 @@ class StoredLetter(NamedTuple):
     @property
     def instance(self) -> str:
         """What its run stood for."""
-        return str(self._envelope.get("instance", ""))
+        return without_ledger(str(self._envelope.get("instance", "")))
+
+    @property
+    def params(self) -> dict[str, Any] | None:
+        """The parameters of its run, as they were recorded; None if nobody knows."""
+        found = self._envelope.get("params")
+        return found if isinstance(found, dict) else None
+
+    def is_of(self, ledger: str) -> bool:
+        """Whether its run is one of this ledger, by the short form of its identity; True if nobody knows."""
+        return ledger_in(str(self._envelope.get("instance", ""))) in ("", ledger)
 
     @property
     def shown(self) -> str:
@@ -126,9 +138,24 @@ def _row(names: tuple[str, ...]) -> Any:
     return namedtuple("Row", names, rename=True)
 
 
-def letter_of(item: Any, label: str, error: BaseException, *, step: str, instance: str, tries: int) -> Letter:
-    """Write a letter; an item that has no JSON form is described instead, and cannot be replayed."""
-    envelope = {"step": step, "instance": instance}
+def letter_of(
+    item: Any,
+    label: str,
+    error: BaseException,
+    *,
+    step: str,
+    instance: str,
+    tries: int,
+    params: Mapping[str, Any] | None = None,
+) -> Letter:
+    """Write a letter; an item that has no JSON form is described instead, and cannot be replayed.
+
+    `params` are those of its run, as they were recorded: the letter may be kept for longer than the run. Long ones are
+    not kept with each letter.
+    """
+    envelope: dict[str, Any] = {"step": step, "instance": instance}
+    if params is not None and len(json.dumps(params)) <= _LONGEST_PARAMS:
+        envelope["params"] = params
     try:
         text = json.dumps({**envelope, **_content(item)})
     except (TypeError, ValueError, RecursionError):

@@ -33,6 +33,7 @@ from fencepost.ledger.history import run as run_row
 
 if TYPE_CHECKING:
     from fencepost.bulk.definition import Step
+    from fencepost.bulk.instance import Instance
     from fencepost.engine.run import Run
 
 _TRIES = 5  # without anything that landed between
@@ -51,7 +52,7 @@ class Assignment:
     number: int
     part: Slice
     name: str  # of its checkpoint
-    instance: str
+    instance: Instance
     workers: int = 1
 
 

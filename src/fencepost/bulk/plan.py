@@ -5,12 +5,13 @@ The row of the plan also says when the step is done, and by which run; that of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.bulk.checkpoint import Checkpoint, Counts, Kept, Mark, kept_at, partition_name, plan_name
-from fencepost.bulk.patience import patiently, steadily
+from fencepost.bulk.labels import COMPLETE, label_of
+from fencepost.bulk.patience import asked, patiently, steadily
 from fencepost.bulk.places import surroundings_of, target_of_step
 from fencepost.bulk.reader import WHOLE, Slice, Surroundings
 from fencepost.core.positions import packed
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-_SLICES, _WINDOW, _COMPLETE, _ASKED_AT = "slices", "window", "complete", "asked_at"  # in the row of a plan
+_SLICES, _WINDOW, _COMPLETE, _ASKED_AT = "slices", "window", COMPLETE, "asked_at"  # in the row of a plan
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +79,10 @@ class Plans:
         self._instance = instance
         self._run = run
 
-    def begin(self, first: Step) -> Plan | None:
+    def begin(self, steps: Sequence[Step]) -> Plan | None:
         """Return the plan of the first step, if there is one; from then on the window is what it was at first."""
+        first = steps[0]
+        self._instance = replace(self._instance, name=self._label(steps))
         kept = self._steadily(first, self._checkpoint(first, of_any_shape=True).read)
         if kept is None:
             return None
@@ -91,6 +94,20 @@ class Plans:
         window = found.mark.more.get(_WINDOW)
         self._instance = self._instance if window is None else self._instance.within(window)
         return replace(found, instance=self._instance)
+
+    def _label(self, steps: Sequence[Step]) -> str:
+        """Return the name that its checkpoints stand under."""
+        ledger, instance = self._run.context.ledger(), self._instance
+
+        def look(label: str) -> Iterator[Kept]:
+            for step in steps:
+                name = plan_name(self._job, label, step.name)
+                kept = self._steadily(step, Checkpoint(name, None, self._run.writer()).read)
+                if kept is not None:
+                    yield kept
+
+        at_us = instance.asked_at_us
+        return asked(self._run, lambda: label_of(ledger, self._job, instance.name, look, asked_at_us=at_us))
 
     def ready(self, step: Step) -> Plan:
         """Return the plan of a step, made if there is none."""
@@ -118,10 +135,9 @@ class Plans:
             return
         raise CheckpointMismatch(
             f"the checkpoint {self._checkpoint(first).name!r} belongs to another run of this number, asked for at "
-            f"{instant(then_us):%Y-%m-%d %H:%M:%S} UTC: of another ledger that writes to the same database, or of this "
-            "one before it was restored or made anew. Nothing was written. Give ledgers that share a database a prefix "
-            f"each; or, if nobody goes on with that run: fencepost bulk forget {self._run.id} --reason '…', then "
-            f"fencepost retry {self._run.id}"
+            f"{instant(then_us):%Y-%m-%d %H:%M:%S} UTC: of this ledger before it was restored, or of a copy of it. "
+            f"Nothing was written. If nobody goes on with that run: fencepost bulk forget {self._run.id} --reason '…', "
+            f"then fencepost retry {self._run.id}"
         )
 
     def read(self, step: Step) -> Plan | None:

@@ -14,6 +14,7 @@ from fencepost.bulk.asking import asking_of
 from fencepost.bulk.sql import spelled
 from fencepost.errors import BrokenInput, InvalidBulk
 from fencepost.fence.target import described
+from fencepost.sql.cursors import DRIVERS, plain_cursor
 
 _KINDS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql", "sqlite": "sqlite"}
 
@@ -107,17 +108,7 @@ class Reading:
 
     def _open(self) -> Any:
         raw = self._connection.connection.driver_connection
-        if self.kind == "postgresql":
-            from psycopg.rows import tuple_row  # noqa: PLC0415 - it is there: the engine's driver
-
-            return raw.cursor(row_factory=tuple_row)
-        if self.kind == "mysql":
-            from pymysql.cursors import Cursor  # noqa: PLC0415 - as above
-
-            return raw.cursor(Cursor)
-        cursor = raw.cursor()
-        cursor.row_factory = None
-        return cursor
+        return plain_cursor(raw, DRIVERS[self.kind])
 
 
 def _told(values: Mapping[str, Any]) -> str:

@@ -7,6 +7,8 @@ read is read once more, by the step's reader as it is now, and fails again unles
 
 **Order.** By their ids; but letters of items that have ended their worker come last, for they may do so again.
 
+Letters of another ledger that writes to the same database, and has a job of this name, are left alone.
+
 **Not promised.** That counts of the run that put them aside change: these say what happened then.
 """
 
@@ -20,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.bulk.failures import MENDED_BY_TIME, Verdict, verdict_of
 from fencepost.bulk.letters import NEW, REPLAYED, StoredLetter, Wanted, fail_again, letters, letters_by_id, settle
 from fencepost.bulk.partition import WorkerLost
-from fencepost.bulk.patience import TRIES, pause, pause_before, steadily
+from fencepost.bulk.patience import TRIES, asked, pause, pause_before, steadily
 from fencepost.bulk.reader import Unread
 from fencepost.bulk.watching import EVERY_S
 from fencepost.core.report import code_of
@@ -57,7 +59,7 @@ class Choice:
 class Replay:
     """Replays letters on behalf of a run. `made` returns the job as the run that a letter came from knew it."""
 
-    def __init__(self, run: Run, choice: Choice, made: Callable[[int | None], Bulk]) -> None:
+    def __init__(self, run: Run, choice: Choice, made: Callable[[StoredLetter], Bulk]) -> None:
         self._run = run
         self._writer = run.writer()
         self._choice = choice
@@ -87,9 +89,10 @@ class Replay:
             self._run.show(sum(self.fates.values()) / total if total else 0.0, told)
 
     def _chosen(self, target: Any) -> Iterator[StoredLetter]:
+        ledger = asked(self._run, self._run.context.naming).ledger
         for page in self._pages(target):
             for each in page:
-                if self._choice.step in ("", each.step):
+                if self._choice.step in ("", each.step) and each.is_of(ledger):
                     yield each
 
     def _pages(self, target: Any) -> Iterator[list[StoredLetter]]:
@@ -113,7 +116,7 @@ class Replay:
 
     def _replayed(self, letter: StoredLetter, target: Any) -> Fate:
         try:
-            step = self._bulk(letter.run_id).step(letter.step)
+            step = self._bulk(letter).step(letter.step)
             item = letter.item() if letter.unread is None else _reread(letter.unread, step, letter)
         except BrokenInput as error:
             return self._failed_again(letter, error, target)
@@ -133,10 +136,10 @@ class Replay:
         steadily(self._run, lambda tx: fail_again(tx, self._writer, letter.id, error), target)
         return Fate.FAILED
 
-    def _bulk(self, run_id: int | None) -> Bulk:
-        if run_id not in self._bulks:
-            self._bulks[run_id] = self._made(run_id)
-        return self._bulks[run_id]
+    def _bulk(self, letter: StoredLetter) -> Bulk:
+        if letter.run_id not in self._bulks:
+            self._bulks[letter.run_id] = self._made(letter)
+        return self._bulks[letter.run_id]
 
     def _processed(self, step: Step, item: Any) -> Any:
         """Process an item, as often as it asks for."""

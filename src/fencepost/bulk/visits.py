@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 from fencepost.core.texts import beginning
 from fencepost.errors import FencepostError, LedgerUnavailable
 from fencepost.fence.sources import source_of
-from fencepost.fence.troubles import driver_error
 from fencepost.fence.writer import Place, Writer
+from fencepost.sql.troubles import driver_error
 
 if TYPE_CHECKING:
     from fencepost.fence.sources.source import Source

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from fencepost.cli import speech
-from fencepost.cli.drawing import at, counted, draw_rows, print_json, to_the_second
+from fencepost.cli.drawing import at, counted, draw_rows, print_json, to_the_second, visible
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import (
     By,
@@ -29,9 +29,9 @@ from fencepost.errors import AlreadyRequested, ConfigurationError, IllegalMove
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from fencepost.app.operations import Operations
     from fencepost.core.runs import Requested
-    from fencepost.engine.operations import Operations
-    from fencepost.ledger.history import RunRow
+    from fencepost.ledger.history import AttemptRow, RunRow
     from fencepost.ledger.ledger import Ledger
     from fencepost.ledger.requests import Retried
 
@@ -328,8 +328,9 @@ def _would_ask_for(
 ) -> list[Requested]:
     from fencepost.engine.backfilling import backfill_requests  # noqa: PLC0415 - it loads the engine
     from fencepost.engine.requesting import Request  # noqa: PLC0415
+    from fencepost.ledger.schedules import schedules  # noqa: PLC0415
 
-    found = [each for each in book.schedules(job=job) if schedule in (None, each.id)]
+    found = [each for each in schedules(book, job=job) if schedule in (None, each.id)]
     known = operations(book).job(job)
     return backfill_requests(
         known, found, range_us=range_us, request=Request(), key="dry-run", params=None, limit=limit
@@ -356,12 +357,15 @@ def _print_dues(asked: list[Requested], *, as_json: bool) -> None:
 
 
 def _ended(book: Ledger, run_id: int) -> RunRow:
-    """Return the run when it has ended; whoever waits for long is told what it waits for."""
+    """Return the run when it has ended; whoever waits is told of attempts that failed, and for long, of what for."""
     from fencepost.cli.waits import why_it_waits  # noqa: PLC0415
+    from fencepost.ledger import history  # noqa: PLC0415 - SQLAlchemy takes its time to load
 
     told: str | None = None
+    told_attempt = 0
     tell_at = book.runtime.monotonic() + _PATIENCE_S
-    while (row := book.run(run_id)).state not in TERMINAL:
+    while (row := history.run(book, run_id)).state not in TERMINAL:
+        told_attempt = _tell_failed(book, row, told_attempt)
         if book.runtime.monotonic() >= tell_at:
             tell_at += _PATIENCE_S
             why = why_it_waits(book, row)
@@ -369,21 +373,47 @@ def _ended(book: Ledger, run_id: int) -> RunRow:
                 speech.complain(f"run {run_id}: {why}")
                 told = why
         book.runtime.sleep(_LOOK_EVERY_S)
+    _tell_failed(book, row, told_attempt)
     return row
+
+
+def _tell_failed(book: Ledger, row: RunRow, told: int) -> int:
+    """Tell of attempts after number `told` that did not succeed; return how far that went.
+
+    Not of the last one of a run that has ended: how that went is shown with the run.
+    """
+    from fencepost.ledger.history import attempts  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
+    if row.attempts <= told:
+        return told
+    last = row.attempts if row.state in TERMINAL else row.attempts + 1
+    for each in attempts(book, row.id):
+        if told < each.number < last:
+            told = each.number
+            if each.outcome != "succeeded":
+                speech.complain(visible(f"run {row.id}: attempt {each.number} {_how_it_went(each)}"))
+    return told
+
+
+def _how_it_went(attempt: AttemptRow) -> str:
+    """Say it in a line: failed: ValueError: it is empty."""
+    first_line = (attempt.error or "").strip().partition("\n")[0]
+    return ": ".join(part for part in (attempt.outcome.replace("_", " "), attempt.error_code, first_line) if part)
 
 
 def _await(book: Ledger, run_id: int, *, as_json: bool) -> int:
     """Stay until the run has ended, then show it."""
     from fencepost.cli.run_rows import Seen, attempt_fields, draw_run, run_fields  # noqa: PLC0415
+    from fencepost.ledger.history import attempts  # noqa: PLC0415 - SQLAlchemy takes its time to load
 
     try:
         row = _ended(book, run_id)
     except KeyboardInterrupt:
         speech.complain(f"no longer waiting; run {run_id} goes on without us: fencepost show {run_id}")
         raise
-    attempts, seen = book.attempts(run_id), Seen.of(book)
+    ended, seen = attempts(book, run_id), Seen.of(book)
     if as_json:
-        print_json({**run_fields(row, seen), "ended_attempts": [attempt_fields(each, seen.nodes) for each in attempts]})
+        print_json({**run_fields(row, seen), "ended_attempts": [attempt_fields(each, seen.nodes) for each in ended]})
     else:
-        draw_run(row, attempts, seen, waits=None)
+        draw_run(row, ended, seen, waits=None)
     return Exit.OK if row.state == "succeeded" else Exit.NOT_WELL

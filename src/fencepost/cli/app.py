@@ -19,6 +19,7 @@ from fencepost.cli import (
     locks,
     migrate,
     nodes,
+    restored,
     run,
     runs,
     schedules,
@@ -50,7 +51,7 @@ RUN, LOOK, ACT, BULK, LOCKS = "Run jobs", "Look", "Act", "Bulk jobs", "Locks"
 app.command("run", rich_help_panel=RUN)(run.run)
 app.command("demo", rich_help_panel=RUN)(demo.demo)
 app.command("chaos", rich_help_panel=RUN)(chaos.chaos)
-app.command("jobs", rich_help_panel=LOOK)(jobs.jobs)
+app.add_typer(jobs.app, name="jobs", rich_help_panel=LOOK)
 app.add_typer(schedules.app, name="schedules", rich_help_panel=LOOK)
 app.command("runs", rich_help_panel=LOOK)(runs.runs)
 app.command("show", rich_help_panel=LOOK)(runs.show)
@@ -65,6 +66,7 @@ app.command("release", rich_help_panel=ACT)(acts.release)
 app.command("reprocess", rich_help_panel=ACT)(acts.reprocess)
 app.command("backfill", rich_help_panel=ACT)(acts.backfill)
 app.command("migrate", rich_help_panel=ACT)(migrate.migrate)
+app.command("restored", rich_help_panel=ACT)(restored.restored)
 app.add_typer(effects.app, name="effects", rich_help_panel=ACT)
 app.add_typer(bulk.app, name="bulk", rich_help_panel=BULK)
 app.add_typer(dead.app, name="dead", rich_help_panel=BULK)

@@ -15,8 +15,8 @@ from fencepost.errors import ConfigurationError, FencepostError, NotInLedger
 if TYPE_CHECKING:
     from fencepost.app import App
     from fencepost.app.bulk import BulkJob
+    from fencepost.app.operations import Operations
     from fencepost.bulk.definition import Bulk
-    from fencepost.engine.operations import Operations
     from fencepost.ledger.history import RunRow
     from fencepost.ledger.ledger import Ledger
 
@@ -42,7 +42,7 @@ class Reached(NamedTuple):
     @property
     def operations(self) -> Operations:
         """What operators can do."""
-        from fencepost.engine.operations import Operations  # noqa: PLC0415 - it loads the engine
+        from fencepost.app.operations import Operations  # noqa: PLC0415 - it loads the engine
 
         return Operations(self.ledger, known=self.app.jobs, generation=self.app.settings.generation)
 

@@ -12,6 +12,7 @@ from fencepost.cli.drawing import counted, draw_fields, draw_rows, print_json, s
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import By, Json, LedgerUrlOption, NeededReason, RunId, needed_reason, who
 from fencepost.cli.run_rows import beginning
+from fencepost.core.noted import Noted
 from fencepost.errors import AlreadyRequested, ConfigurationError, NoSuchRun
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ def again(
     """
     from fencepost.bulk.forgetting import completed_by  # noqa: PLC0415 - it loads the engine
     from fencepost.bulk.instance import again_key  # noqa: PLC0415
+    from fencepost.ledger.requests import retry  # noqa: PLC0415
 
     why = needed_reason(reason)
     with reached(spec, ledger) as here:
@@ -97,7 +99,7 @@ def again(
             )
         key = again_key(seen.row.id, here.ledger.runtime.new_id()[:12])
         try:
-            new = here.ledger.retry(seen.row.id, by=who(by), reason=why, origin_key=key)
+            new = retry(here.ledger, seen.row.id, by=who(by), reason=why, origin_key=key)
         except AlreadyRequested as error:
             raise _under_way(error.run_id, seen.row.id) from None
     if as_json:
@@ -124,7 +126,7 @@ def forget(
     Example: fencepost bulk forget 42 --reason 'the query has another key now'
     """
     from fencepost.bulk.forgetting import completed_by, forget  # noqa: PLC0415 - it loads the engine
-    from fencepost.ledger.journal import Act  # noqa: PLC0415
+    from fencepost.ledger.journal import journal  # noqa: PLC0415
 
     why = needed_reason(reason)
     with reached(spec, ledger) as here:
@@ -139,7 +141,7 @@ def forget(
         # First the journal: it may be in another database, and nothing that is done here is to be silent.
         detail = {"instance": seen.instance, "written": written}
         about: dict[str, Any] = {"job": seen.job.name, "run_id": seen.row.id, "by": who(by), "reason": why}
-        here.ledger.journal(what=Act.BULK_FORGOTTEN, detail=detail, **about)
+        journal(here.ledger, what=Noted.BULK_FORGOTTEN, detail=detail, **about)
         removed = forget(seen.bulk, seen.instance, here.ledger)
     if as_json:
         print_json({"run": seen.row.id, "instance": seen.instance, "checkpoints": removed, "written": written})
@@ -160,11 +162,13 @@ def _seen(here: Reached, run_id: int) -> Seen:
     """Look at what a run stands for; a part's run leads to the run it is part of."""
     from fencepost.bulk.forgetting import see  # noqa: PLC0415 - it loads the engine
     from fencepost.bulk.instance import instance_name  # noqa: PLC0415
+    from fencepost.bulk.labels import PART  # noqa: PLC0415
+    from fencepost.ledger import history  # noqa: PLC0415
 
-    row = here.ledger.run(run_id)
+    row = history.run(here.ledger, run_id)
     job = here.bulk_of(row)
-    if row.job != job.name:
-        row = here.ledger.run(json.loads(row.params)["parent"])
+    if row.job.endswith(PART):
+        row = history.run(here.ledger, json.loads(row.params)["parent"])
     bulk = made_with(job, job.declared.params_of(row))
     instance = instance_name(here.ledger, row)
     return Seen(row, job, bulk, instance, see(bulk, instance, here.ledger))
@@ -198,9 +202,11 @@ class Runs:
 
     def state(self, run_id: int) -> str | None:
         """Return the state of a run; None if it is no longer on record."""
+        from fencepost.ledger.history import run  # noqa: PLC0415 - it loads SQLAlchemy
+
         if run_id not in self._states:
             try:
-                self._states[run_id] = self._ledger.run(run_id).state
+                self._states[run_id] = run(self._ledger, run_id).state
             except NoSuchRun:
                 self._states[run_id] = None
         return self._states[run_id]

@@ -17,6 +17,7 @@ from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import By, JobName, Json, LedgerUrlOption, NeededReason, needed_reason, who
 from fencepost.cli.run_rows import beginning
 from fencepost.core.nearest import suggestion
+from fencepost.core.noted import Noted
 from fencepost.errors import ConfigurationError, NoSuchLetter
 
 if TYPE_CHECKING:
@@ -248,6 +249,14 @@ def _shelves(here: Reached, job: str | None, step: str) -> list[Shelf]:
     return list(found.values())
 
 
+def _ledger(here: Reached) -> str:
+    """Return what letters of this ledger are told by: those of another one that shares the database are not shown."""
+    from fencepost.ledger.identity import identity  # noqa: PLC0415 - as above
+    from fencepost.ledger.naming import short  # noqa: PLC0415
+
+    return short(identity(here.ledger))
+
+
 def _listed(
     here: Reached, job: str | None, state: str | None, step: str, *, before: int | None = None
 ) -> Iterator[Found]:
@@ -255,13 +264,13 @@ def _listed(
     from fencepost.bulk.letters import Wanted, letters  # noqa: PLC0415 - as above
     from fencepost.bulk.visits import visiting, visitor  # noqa: PLC0415
 
-    writer = visitor(here.ledger)
+    writer, ledger = visitor(here.ledger), _ledger(here)
     for shelf in _shelves(here, job, step):
         last, wanted = before, Wanted(shelf.jobs, state)
         while True:
             with visiting(shelf.target) as tx:
                 page = letters(tx, writer, wanted, before_id=last, limit=_PAGE)
-            yield from (Found(each, shelf) for each in page if step in ("", each.step))
+            yield from (Found(each, shelf) for each in page if step in ("", each.step) and each.is_of(ledger))
             if len(page) < _PAGE:
                 break
             last = page[-1].id
@@ -284,11 +293,11 @@ def _by_id(here: Reached, job: str | None, ids: Sequence[int], *, step: str) -> 
     from fencepost.bulk.letters import letters_by_id  # noqa: PLC0415 - as above
     from fencepost.bulk.visits import visiting, visitor  # noqa: PLC0415
 
-    writer, found = visitor(here.ledger), list[Found]()
+    writer, ledger, found = visitor(here.ledger), _ledger(here), list[Found]()
     for shelf in _shelves(here, job, step):
         with visiting(shelf.target) as tx:
             some = letters_by_id(tx, writer, shelf.jobs, ids)
-        found += [Found(each, shelf) for each in some if step in ("", each.step)]
+        found += [Found(each, shelf) for each in some if step in ("", each.step) and each.is_of(ledger)]
     known = [each.letter.id for each in found]
     missing = [number for number in ids if number not in known]
     if missing:
@@ -343,10 +352,10 @@ def _dropped(here: Reached, job: str, page: Sequence[Found], *, by: str, reason:
     """Drop letters of one database; the journal has it first, for it may be in another one, and nothing is silent."""
     from fencepost.bulk.letters import DROPPED, settle  # noqa: PLC0415 - as above
     from fencepost.bulk.visits import visiting, visitor  # noqa: PLC0415
-    from fencepost.ledger.journal import Act  # noqa: PLC0415
+    from fencepost.ledger.journal import journal  # noqa: PLC0415
 
     ids = [each.letter.id for each in page]
-    here.ledger.journal(what=Act.LETTERS_DROPPED, job=job, by=by, reason=reason, detail={"letters": ids})
+    journal(here.ledger, what=Noted.LETTERS_DROPPED, job=job, by=by, reason=reason, detail={"letters": ids})
     writer = visitor(here.ledger)
     with visiting(page[0].shelf.target) as tx:
         return sum(settle(tx, writer, number, DROPPED) for number in ids)

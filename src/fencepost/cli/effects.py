@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fencepost.cli.databases import effects_at
 from fencepost.cli.drawing import counted, print_json, say
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import Json, opened
@@ -36,26 +37,43 @@ _Url = Annotated[str, typer.Argument(metavar="URL", help="The database that rece
 def install(
     url: _Url,
     sql: Annotated[bool, typer.Option("--sql", help="Print the statements and change nothing.")] = False,
+    contract: Annotated[
+        bool, typer.Option("--contract", help="Also take away what no version in use needs; needs --ledger.")
+    ] = False,
+    ledger: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="Of --contract: a ledger whose runs write here; give each of them.",
+            show_default=False,
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> int:
     """Make the tables, or bring them to this version; a second time does nothing, and two at once are safe.
 
-    Nothing else makes them: jobs only write to them.
+    Nothing else makes them: jobs only write to them. Nodes of the version before go on working meanwhile.
+
+    --contract: refused while a node lives that needs what is taken away, of any of the ledgers given.
 
     Example: fencepost effects install postgresql://db/shop
 
     Example: fencepost effects install --sql 'postgresql://db/shop?schema=jobs' > effects.sql
+
+    Example: fencepost effects install postgresql://db/shop --contract --ledger postgresql://db/jobs
     """
     from fencepost.effects import installing  # noqa: PLC0415 - SQLAlchemy takes its time to load
-    from fencepost.schema.effects import NEWEST  # noqa: PLC0415
+    from fencepost.ledger.migrations import effects_revision  # noqa: PLC0415
 
+    _check_contract(ledger or [], contract=contract)
     if sql:
         script = installing.install_sql(url).rstrip()
         print_json({"sql": script}) if as_json else print(script)
         return Exit.OK
-    with _database(url) as database:
-        steps = installing.install(database)
-        revision = NEWEST
+    with effects_at(url) as database, ExitStack() as books:
+        asked = [books.enter_context(opened(each)) for each in ledger or ()]
+        steps = installing.install(database, contract_for=asked)
+        revision = effects_revision(database)
     if as_json:
         print_json({"database": str(database.url), "revision": revision, "steps": list(steps)})
     elif steps:
@@ -75,7 +93,7 @@ def verify(url: _Url, as_json: Json = False) -> int:
     """
     from fencepost.effects.verifying import verify as look  # noqa: PLC0415 - as above
 
-    with _database(url) as database:
+    with effects_at(url) as database:
         report = look(database)
     if as_json:
         print_json({"ready": report.is_ready, **asdict(report)})
@@ -141,7 +159,7 @@ def prune(  # noqa: PLR0917 - typer passes them by name
     age_s = seconds(older_than, what="--older-than")
     is_default = not (fences or checkpoints or letters)
     done = Pruned(dry_run)
-    with _database(url) as database:
+    with effects_at(url) as database:
         if keys or is_default:
             done.keys = _prune_keys(database, dry_run=dry_run)
         if fences:
@@ -201,6 +219,16 @@ class Pruned:
             yield f"{would} {counted(self.letters, 'settled dead letter')}"
 
 
+def _check_contract(ledgers: list[str], *, contract: bool) -> None:
+    if contract and not ledgers:
+        raise ConfigurationError(
+            "nothing is taken away without --ledger URL: only the ledger knows which nodes live, and one of an older "
+            "version would need it"
+        )
+    if ledgers and not contract:
+        raise ConfigurationError("--ledger says which nodes live when something is taken away; add --contract")
+
+
 def _check_ledger(ledger: str, *, fences: bool, checkpoints: bool) -> None:
     if fences and not ledger:
         raise ConfigurationError(
@@ -255,15 +283,3 @@ def _tell(report: Report) -> None:
     say("effects can land here" if report.is_ready else "effects cannot land here")
     for advice in report.advice:
         say(advice)
-
-
-@contextmanager
-def _database(url: str) -> Iterator[Database]:
-    from fencepost.effects.installing import open_database  # noqa: PLC0415 - as above
-    from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
-
-    database = open_database(url, ThreadedRuntime())
-    try:
-        yield database
-    finally:
-        database.close()

@@ -40,6 +40,9 @@ def main(words: Sequence[str]) -> int:
     return Execution(options, ThreadedRuntime()).run()
 
 
+_ASK_AGAIN_S = 1.0
+
+
 class Execution:
     """One execution of one program under one lock."""
 
@@ -50,7 +53,7 @@ class Execution:
         self._relay = Relay()
         self._name = lock_name(options.lock)
         self._timings = Timings.of(options.ttl)
-        self._wait_s = seconds(options.wait, what="wait")
+        self._give_up_at = runtime.monotonic() + seconds(options.wait, what="wait")
         self._at_least_s = seconds(options.at_least, what="at-least")
         self._tick = tick_of(options, runtime)
         self._is_release_unanswered = False
@@ -61,14 +64,23 @@ class Execution:
             return missing
         with (
             self._runtime.on_signals(FORWARDED, self._relay.receive),
-            connect(self._options.store, observers=[self._note], runtime=self._runtime) as locks,
+            self._connected() as locks,
         ):
             return self._run_with(locks)
 
+    def _connected(self) -> Locks:
+        """Connect; a store that does not answer, or has no connection free, is asked again as long as we may wait."""
+        while True:
+            try:
+                return connect(self._options.store, observers=[self._note], runtime=self._runtime)
+            except StoreUnavailable:
+                if self._runtime.monotonic() + _ASK_AGAIN_S >= self._give_up_at or not self._relay.is_wanted():
+                    raise
+            self._runtime.sleep(_ASK_AGAIN_S * (0.5 + self._runtime.random() / 2))
+
     def _run_with(self, locks: Locks) -> int:
-        lock = locks.lock(
-            self._name, ttl=self._timings.ttl_s, wait=self._wait_s, at_least=self._at_least_s, tick=self._tick
-        )
+        left_s = max(self._give_up_at - self._runtime.monotonic(), 0.0)
+        lock = locks.lock(self._name, ttl=self._timings.ttl_s, wait=left_s, at_least=self._at_least_s, tick=self._tick)
         outcome = lock.attempt(self._relay.is_wanted)
         if self._relay.ended_by is not None:
             give_back(outcome)

@@ -13,6 +13,7 @@ class Exit(IntEnum):
     BAD_INPUT = 2  # also: the store or the ledger cannot be reached
     NOT_WELL = 3  # the run that was waited for has ended, and did not succeed
     DUPLICATE = 4  # what was asked for is under way already; nothing was done
+    FAILED = 70  # EX_SOFTWARE: the node lost a part of itself, and left
     LOST = 74  # EX_IOERR: the lease was lost and the program was ended
     HELD = 75  # EX_TEMPFAIL: somebody else has the lock
     NOT_EXECUTABLE = 126

@@ -2,20 +2,25 @@
 
 The ledger is asked about once a second for runs that are new, and for those seen before that had not ended. A run is
 shown again whenever its state or its attempt has changed; what came and went within that second is shown once.
+
+Numbers are given before transactions commit: a run may appear after others with higher numbers. So those that were
+passed over are asked for again, for a while.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from fencepost.cli.drawing import print_line, visible
-from fencepost.cli.run_rows import Seen, run_cells, run_fields
+from fencepost.cli.run_rows import COLUMNS, Seen, run_cells, run_fields
 from fencepost.core.states import TERMINAL
 from fencepost.errors import NoSuchRun
+from fencepost.ledger import history
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     from fencepost.ledger.history import RunFilter, RunRow
     from fencepost.ledger.ledger import Ledger
@@ -24,6 +29,11 @@ _EVERY_S = 1.0
 _PAGE = 500
 _MOST_WATCHED = 100
 """Of runs that have not ended, the newest so many are looked at again; those behind them would cost a query each."""
+_MISSING_FOR_US = 600_000_000
+"""For how long a number that was passed over is asked for: a transaction that enqueues seldom takes longer."""
+_MOST_MISSING = 1000
+_USUAL_WIDTHS = {"state": 9, "due": 20, "late": 5, "took": 5, "token": 16}
+"""So that the head stands above its columns also where nothing has run yet."""
 
 
 class Following:
@@ -37,14 +47,22 @@ class Following:
         self._seen = Seen.of(ledger)
         self._watched: dict[int, tuple[str, int]] = {}
         self._last_id = 0
+        self._missing: dict[int, int] = {}  # numbers that were passed over, and until when to ask for them
+        self._widths = [max(len(name), _USUAL_WIDTHS.get(name, 0)) for name in COLUMNS]
 
     def run(self, limit: int) -> None:
         """Show the last `limit` runs, then follow."""
-        latest = self._ledger.runs(self._wanted, limit=limit)
-        newest = self._ledger.runs(self._any_state, limit=_MOST_WATCHED)
-        self._last_id = max((row.id for row in newest), default=0)
+        latest = history.runs(self._ledger, self._wanted, limit=limit)
+        newest = history.runs(self._ledger, self._any_state, limit=_MOST_WATCHED)
+        if newest:
+            self._last_id = newest[-1].id
+            self._passed([row.id for row in reversed(newest)])
         for row in newest:
             self._watch(row)
+        if not self._as_json:
+            for row in latest:
+                self._widen(self._cells(row))
+            self._print(COLUMNS)
         for row in reversed(latest):
             self._show(row)
         while True:
@@ -57,18 +75,41 @@ class Following:
         """Yield runs that look different from the last time, the oldest first."""
         for run_id, seen in sorted(self._watched.items()):
             try:
-                row = self._ledger.run(run_id)
+                row = history.run(self._ledger, run_id)
             except NoSuchRun:  # pruned meanwhile
                 del self._watched[run_id]
                 continue
             if (row.state, row.attempts) != seen:
                 self._watch(row)
                 yield row
-        while page := self._ledger.runs(self._any_state, after_id=self._last_id, limit=_PAGE):
+        for row in self._late():
+            self._watch(row)
+            yield row
+        while page := history.runs(self._ledger, self._any_state, after_id=self._last_id, limit=_PAGE):
+            self._passed([row.id for row in page])
             for row in page:
-                self._last_id = row.id
                 self._watch(row)
                 yield row
+
+    def _passed(self, ids: Sequence[int]) -> None:
+        """Go on behind the last of these; note which numbers before it were not there."""
+        until_us = self._seen.now_us + _MISSING_FOR_US
+        for low, high in pairwise((self._last_id, *ids)):
+            for number in range(max(low + 1, high - _MOST_MISSING), high):
+                self._missing[number] = until_us
+        self._last_id = max(ids)
+
+    def _late(self) -> list[RunRow]:
+        """Return runs whose numbers had been passed over, and which are there now."""
+        now_us = self._seen.now_us
+        kept = sorted(number for number, until_us in self._missing.items() if until_us > now_us)[-_MOST_MISSING:]
+        self._missing = {number: self._missing[number] for number in kept}
+        if not kept:
+            return []
+        found = history.runs(self._ledger, replace(self._any_state, ids=kept), after_id=0, limit=len(kept))
+        for row in found:
+            del self._missing[row.id]
+        return found
 
     def _watch(self, row: RunRow) -> None:
         if row.state in TERMINAL:
@@ -83,9 +124,25 @@ class Following:
             return
         if self._wanted.waits_for is not None and row.waits_for != self._wanted.waits_for:
             return
-        if row.node is not None and row.node not in self._seen.nodes:
-            self._seen = Seen.of(self._ledger)
+        cells = self._cells(row)
         if self._as_json:
             print_line(run_fields(row, self._seen))
         else:
-            print(visible("  ".join(cell or "–" for cell in run_cells(row, self._seen))), flush=True)
+            self._print(cells)
+
+    def _cells(self, row: RunRow) -> Sequence[str]:
+        if row.node is not None and row.node not in self._seen.nodes:
+            self._seen = Seen.of(self._ledger)
+        return run_cells(row, self._seen)
+
+    def _print(self, cells: Sequence[str]) -> None:
+        """Print a line below the others: a column is as wide as the widest cell so far."""
+        shown = self._widen(cells)
+        line = "  ".join(cell.ljust(width) for cell, width in zip(shown, self._widths, strict=True))
+        print(line.rstrip(), flush=True)
+
+    def _widen(self, cells: Sequence[str]) -> list[str]:
+        """Make room for these cells; return them as they are shown."""
+        shown = [visible(cell) or "–" for cell in cells]
+        self._widths = [max(width, len(cell)) for width, cell in zip(self._widths, shown, strict=True)]
+        return shown

@@ -1,16 +1,31 @@
-"""``fencepost jobs``: the jobs on record, and how each is run."""
+"""``fencepost jobs``: the jobs on record, how each is run, renaming one, and forgetting one that is gone."""
 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+import typer.core
 
-from fencepost.cli.drawing import at, draw_fields, draw_rows, print_json, to_the_second
+from fencepost.cli.databases import effects_at
+from fencepost.cli.drawing import at, counted, draw_fields, draw_rows, print_json, to_the_second
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import Json, LedgerUrlOption, know_job, opened
+from fencepost.cli.reaching import (
+    By,
+    JobName,
+    Json,
+    LedgerUrlOption,
+    NeededReason,
+    Reason,
+    know_job,
+    needed_reason,
+    opened,
+    who,
+)
 from fencepost.core.duration import spelled
+from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from fencepost.ledger.jobs import JobRow
@@ -18,7 +33,115 @@ if TYPE_CHECKING:
 _DURATIONS = ("timeout", "sla", "grace")
 
 
-def jobs(
+class _JobsOrOne(typer.core.TyperGroup):
+    """Lets ``fencepost jobs``, ``fencepost jobs list`` and ``fencepost jobs settle`` mean ``fencepost jobs show``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args[:1] == ["list"]:  # as with schedules; a job of that name is shown by jobs show list
+            args = ["show", *args[1:]]
+        is_act = args and (args[0] in self.commands or args[0] in ctx.help_option_names)
+        return super().parse_args(ctx, args if is_act else ["show", *args])
+
+
+app = typer.Typer(
+    cls=_JobsOrOne,
+    help="Show the jobs that nodes have registered (fencepost jobs, fencepost jobs JOB); rename or forget one.\n\n"
+    "Example: fencepost jobs settle",
+    epilog="Exit code 1: there is no such job; 2: bad input, or the ledger cannot be reached.",
+)
+
+
+@app.command()
+def forget(
+    name: JobName, *, by: By = "", reason: NeededReason = "", ledger: LedgerUrlOption = "", as_json: Json = False
+) -> int:
+    """Forget a job that no living node has: delete its schedules and cancel its runs that have not ended.
+
+    Runs that have ended stay on record until their retention is over. If the job comes back, it begins anew.
+
+    Example: fencepost jobs forget nightly --reason 'replaced by settle'
+    """
+    from fencepost.ledger.removing import forget as forget_job  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
+    why = needed_reason(reason)
+    with opened(ledger) as book:
+        know_job(book, name)
+        gone = forget_job(book, name, by=who(by), reason=why)
+    if as_json:
+        print_json({"name": name, "schedules": gone.schedules, "runs": gone.runs})
+    else:
+        schedules, runs = counted(gone.schedules, "schedule"), counted(gone.runs, "run")
+        print(f"job {name} is forgotten: {schedules} deleted, {runs} cancelled")
+    return Exit.OK
+
+
+_OWN = "own"
+
+
+@app.command()
+def rename(
+    old: JobName,
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The name that it is to have.")],
+    effects: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="URL",
+            help="A database besides the ledger's that its runs write to; give each. Of a bulk job that writes to the "
+            "ledger's own alone: --effects own.",
+            show_default=False,
+        ),
+    ] = None,
+    *,
+    by: By = "",
+    reason: Reason = "",
+    ledger: LedgerUrlOption = "",
+    as_json: Json = False,
+) -> int:
+    """Give a job another name for good, while no living node has either: all that is on record gets the new name.
+
+    Without stopping anything, and with less to go wrong: deploy the new name with formerly="OLD" in the code.
+    Afterwards the code has the new name, without formerly. If it is interrupted, do it again.
+
+    Checkpoints and dead letters are renamed in every database of --effects, each in one transaction, and stale
+    writers of the old name are refused there. A key that a request was given before is refused afterwards.
+
+    Example: fencepost jobs rename nightly settle --effects postgresql://db/shop
+    """
+    from fencepost.effects.renaming import move_effects  # noqa: PLC0415 - SQLAlchemy takes its time to load
+    from fencepost.ledger import jobs, moving  # noqa: PLC0415
+
+    with opened(ledger) as book, ExitStack() as others:
+        found = moving.renaming_of(book, old, new)
+        _check_effects(jobs.jobs(book), {old, new}, effects or [])
+        elsewhere = [others.enter_context(effects_at(url)) for url in effects or () if url != _OWN]
+        moved = [move_effects(each, book, found) for each in (book, *elsewhere)]
+        done = moving.rename(book, found, by=who(by), reason=reason or None)
+    counts = {
+        "schedules": done.schedules,
+        "runs": done.runs,
+        "checkpoints": sum(each.checkpoints for each in moved),
+        "letters": sum(each.letters for each in moved),
+    }
+    if as_json:
+        print_json({"name": new, "formerly": old, **counts})
+    else:
+        words = {"schedules": "schedule", "runs": "run", "checkpoints": "checkpoint", "letters": "dead letter"}
+        told = ", ".join(counted(count, words[what]) for what, count in counts.items())
+        print(f"job {old} is {new} now: {told}; its code needs no formerly")
+    return Exit.OK
+
+
+def _check_effects(rows: list[JobRow], names: set[str], effects: list[str]) -> None:
+    """Refuse to forget the databases of a bulk job: what has landed would land again."""
+    if not effects and any(row.name in names and row.type == "bulk" for row in rows):
+        raise ConfigurationError(
+            f"{min(names)!r} is a bulk job, whose checkpoints are where it writes to: name each of these databases "
+            "with --effects URL; if that is the ledger's own alone, --effects own"
+        )
+
+
+@app.command("show")
+def show(
     name: Annotated[str | None, typer.Argument(metavar="JOB", help="One job only.", show_default=False)] = None,
     *,
     ledger: LedgerUrlOption = "",
@@ -32,23 +155,34 @@ def jobs(
 
     Example: fencepost jobs settle --json
     """
+    from fencepost.ledger import jobs  # noqa: PLC0415 - SQLAlchemy takes its time to load
+    from fencepost.ledger.nodes import living_nodes  # noqa: PLC0415
+
     with opened(ledger) as book:
         if name is not None:
             know_job(book, name)
-        found = book.jobs() if name is None else [book.job(name)]
-        living = [node.jobs for node in book.living_nodes()]
+        every = jobs.jobs(book)
+        found = every if name is None else [jobs.job(book, name)]
+        living = [node.jobs for node in living_nodes(book)]
     nodes = {row.name: sum(row.name in each for each in living) for row in found}
+    newer = _newer_names(every)
     if as_json:
-        documents = [_fields(row, nodes[row.name]) for row in found]
+        documents = [{**_fields(row, nodes[row.name]), "renamed_to": newer.get(row.name)} for row in found]
         print_json(documents if name is None else documents[0])
     elif name is not None:
-        _draw_one(found[0], nodes[name])
+        _draw_one(found[0], nodes[name], newer.get(name))
     elif found:
         columns = ("job", "type", "timeout", "retries", "overlap", "misfire", "queue", "nodes", "what it does")
-        draw_rows(columns, (_cells(row, nodes[row.name]) for row in found), spare=("misfire", "overlap", "retries"))
+        cells = (_cells(row, nodes[row.name], newer.get(row.name)) for row in found)
+        draw_rows(columns, cells, spare=("misfire", "overlap", "retries"))
     else:
         print("there are no jobs yet; a node brings those of its application when it starts: fencepost run APP")
     return Exit.OK
+
+
+def _newer_names(rows: list[JobRow]) -> dict[str, str]:
+    """Return, by the names that jobs had before, those that they have now."""
+    return {former: row.name for row in rows for former in json.loads(row.policy).get("formerly") or ()}
 
 
 def _fields(row: JobRow, nodes: int) -> dict[str, object]:
@@ -65,15 +199,16 @@ def _fields(row: JobRow, nodes: int) -> dict[str, object]:
     }
 
 
-def _cells(row: JobRow, nodes: int) -> tuple[str, ...]:
+def _cells(row: JobRow, nodes: int, newer: str | None) -> tuple[str, ...]:
     policy = json.loads(row.policy)
-    first_line = (row.doc or "").partition("\n")[0]
+    first_line = f"renamed to {newer}" if newer else (row.doc or "").partition("\n")[0]
     words = (str(policy.get(name, "")) for name in ("retries", "overlap", "misfire", "queue"))
     return (row.name, row.type, spelled(policy.get("timeout", 0)), *words, str(nodes), first_line)
 
 
-def _draw_one(row: JobRow, nodes: int) -> None:
-    known = {"job": row.name, "does": row.doc or "", "on living nodes": str(nodes), "seen": to_the_second(row.seen_at)}
+def _draw_one(row: JobRow, nodes: int, newer: str | None) -> None:
+    known = {"job": row.name} | ({"renamed to": newer} if newer else {})
+    known |= {"does": row.doc or "", "on living nodes": str(nodes), "seen": to_the_second(row.seen_at)}
     policy = {name: _shown(name, value) for name, value in json.loads(row.policy).items() if value is not None}
     draw_fields(known | {"parameters": _parameters(row.signature), "strategy": _strategy(row.policy) or ""} | policy)
 

@@ -12,6 +12,7 @@ from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import Json, LedgerUrlOption, Tz, know_job, opened
 from fencepost.cli.run_rows import beginning, node_names, shown_node
 from fencepost.core.nearest import suggestion
+from fencepost.core.noted import Noted
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -45,22 +46,22 @@ def journal(
     Example: fencepost journal --run 42 --json
     """
     from fencepost.cli.times import instant_us  # noqa: PLC0415
-    from fencepost.ledger.journal import About  # noqa: PLC0415
+    from fencepost.ledger.journal import About, entries  # noqa: PLC0415
 
     with opened(ledger) as book:
         if job:
             know_job(book, job)
         since_us = instant_us(since, what="--since", now_us=book.now_us(), tz=tz or None) if since else None
         about = About(job=job or None, run_id=run)
-        entries = book.journal_entries(about=about, what=what or None, since_us=since_us, before_id=before, limit=limit)
+        found = entries(book, about=about, what=what or None, since_us=since_us, before_id=before, limit=limit)
         names = node_names(book)
-    if what and not entries:
+    if what and not found:
         _refuse_unknown(what)
     if as_json:
-        print_json([_fields(entry, names) for entry in entries])
-    elif entries:
+        print_json([_fields(entry, names) for entry in found])
+    elif found:
         columns = ("id", "at", "what", "job", "run", "schedule", "node", "token", "by", "reason")
-        draw_rows(columns, (_cells(entry, names) for entry in entries), spare=("token", "schedule", "node", "id"))
+        draw_rows(columns, (_cells(entry, names) for entry in found), spare=("token", "schedule", "node", "id"))
     else:
         print("nothing of the kind has happened")
     return Exit.OK
@@ -68,15 +69,8 @@ def journal(
 
 def _refuse_unknown(what: str) -> None:
     """Refuse words that nothing is ever noted under: they would look like something that never happened."""
-    from fencepost.core.events import What  # noqa: PLC0415
-    from fencepost.engine.keying import UNKEYED_WRITE  # noqa: PLC0415 - it loads the engine
-    from fencepost.engine.operations import BACKFILL_REQUESTED, RUN_TRIGGERED  # noqa: PLC0415
-    from fencepost.engine.transactions import REFUSED_WRITE  # noqa: PLC0415
-    from fencepost.ledger.journal import Act  # noqa: PLC0415
-
-    known = [*Act, *What, RUN_TRIGGERED, BACKFILL_REQUESTED, REFUSED_WRITE, UNKEYED_WRITE]
-    if what not in known:
-        raise ConfigurationError(f"the journal knows no {what!r}; {suggestion(what, sorted(map(str, known)))}")
+    if what not in [*Noted]:
+        raise ConfigurationError(f"the journal knows no {what!r}; {suggestion(what, sorted(map(str, Noted)))}")
 
 
 def _fields(entry: Entry, names: Mapping[str, str]) -> dict[str, object]:

@@ -12,8 +12,8 @@ from fencepost.cli.drawing import print_json
 from fencepost.cli.exec_options import STORE_VARIABLE
 from fencepost.cli.exits import Exit
 from fencepost.core.grants import LeaseRecord
-from fencepost.core.names import lock_name
-from fencepost.errors import ConfigurationError
+from fencepost.core.names import NODE_LEASE, lock_name
+from fencepost.errors import ConfigurationError, LockHeld
 from fencepost.leases.locks import Locks
 from fencepost.locks import connect
 
@@ -30,13 +30,19 @@ _Name = Annotated[str, typer.Argument(metavar="NAME", help="The name of the lock
 
 
 @app.command("list")
-def list_(store: _Store = "", as_json: _Json = False) -> int:
+def list_(
+    store: _Store = "",
+    every: Annotated[bool, typer.Option("--all", help="Also the sessions of nodes that are gone.")] = False,
+    as_json: _Json = False,
+) -> int:
     """Show every lock: who holds it, with which token, since when.
+
+    In a ledger each node that lives has one, too: its session.
 
     Example: fencepost locks list --store postgresql://db/app
     """
     with _connected(store) as locks:
-        records = list(locks.records())
+        records = [record for record in locks.records() if every or not _is_of_the_past(record)]
     if as_json:
         print_json([tables.record_fields(record) for record in records])
     elif records:
@@ -119,6 +125,41 @@ def release(
     else:
         print(_what_was_done(name, taken))
     return Exit.OK
+
+
+@app.command()
+def reset(
+    name: _Name,
+    reason: Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why; it is logged and kept in the history.")],
+    store: _Store = "",
+    as_json: _Json = False,
+) -> int:
+    """Bring back the token of a lock that a wrong clock has put more than a day ahead.
+
+    Fences do not believe such a token, so whoever holds the lock
+    cannot write until real time catches up. The lock must be free.
+
+    Example: fencepost locks reset nightly --reason 'the clock was wrong' --store postgresql://db/app
+    """
+    lock_name(name)
+    with _connected(store) as locks:
+        record = locks.read(name)
+        if record is None:
+            return _unknown(name)
+        try:
+            now = locks.reset(name, reason=reason)
+        except LockHeld as held:
+            raise ConfigurationError(f"{held}; end its holder, or run: fencepost locks release {name}") from None
+    if as_json:
+        print_json({"name": name, "was": record.token, "token": now.token})
+    else:
+        print(f"the token of {name!r} was {record.token} and is {now.token} now; later holders can write again")
+    return Exit.OK
+
+
+def _is_of_the_past(record: LeaseRecord) -> bool:
+    """Whether it was the session of a node that has left or died: nobody will ever have it again."""
+    return record.name.startswith(NODE_LEASE) and not record.is_held
 
 
 def _connected(store: str) -> Locks:

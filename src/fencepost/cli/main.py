@@ -11,11 +11,13 @@ from collections.abc import Sequence
 from fencepost.cli.drawing import visible
 from fencepost.cli.exits import Exit
 from fencepost.cli.speech import complain
+from fencepost.core.secrets import scrub
 from fencepost.errors import AlreadyRequested, FencepostError, LedgerUnavailable, NotInLedger, StoreUnavailable
 from fencepost.threaded.guardian import occupy_standard_streams
 
+_NO_DATABASE = re.compile(r"database .* does not exist|Unknown database")  # PostgreSQL, MariaDB and MySQL
+_MAKE_IT = "; make it first: createdb NAME, on MariaDB and MySQL CREATE DATABASE NAME; then fencepost migrate"
 _CODES = {NotInLedger: Exit.UNKNOWN, AlreadyRequested: Exit.DUPLICATE}
-_PASSWORD = re.compile(r"(://[^\s:@/]*):\S*@")
 
 
 def main(words: Sequence[str] | None = None) -> int:
@@ -29,7 +31,7 @@ def main(words: Sequence[str] | None = None) -> int:
         complain(f"{_in_one_line(error).rstrip('.')}; {_advice(error)}")
         return Exit.BAD_INPUT
     except FencepostError as error:
-        complain(_in_one_line(error))
+        complain(_in_one_line(error) + (_MAKE_IT if _NO_DATABASE.search(str(error)) else ""))
         return next((code for kind, code in _CODES.items() if isinstance(error, kind)), Exit.BAD_INPUT)
     except KeyboardInterrupt:
         return Exit.INTERRUPTED
@@ -69,6 +71,8 @@ def _advice(error: StoreUnavailable | LedgerUnavailable) -> str:
     """Say what to look at when something does not answer."""
     if "disk is full" in str(error):
         return "nothing was done; make room on that disk"
+    if "readonly database" in str(error):
+        return "nothing was done; it cannot be written: check the rights on it and on its folder"
     if "SQLite file" in str(error):
         return "does somebody else write to it for long?"
     return "is it running, and is its URL right?"  # the ledger's, the store's, or that of a database of effects
@@ -77,4 +81,4 @@ def _advice(error: StoreUnavailable | LedgerUnavailable) -> str:
 def _in_one_line(error: BaseException) -> str:
     """Return what to say. It may repeat a word of the command line that is a URL in the wrong place."""
     text = " ".join(str(error).split()) or type(error).__name__
-    return visible(_PASSWORD.sub(r"\1:***@", text))
+    return visible(scrub(text))

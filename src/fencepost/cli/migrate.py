@@ -6,17 +6,19 @@ here too, so that whoever runs nodes needs no right to make tables.
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.drawing import print_json
+from fencepost.cli.drawing import print_json, visible
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import Json, LedgerUrlOption, ledger_url
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from fencepost.core.runtime import Runtime
+    from fencepost.ledger.ledger import Ledger
 
 _DIALECTS = {
     "postgresql": "postgresql://host/database",
@@ -31,21 +33,30 @@ def migrate(
     dialect: Annotated[
         str, typer.Option(metavar="NAME", help="Of --sql, without a ledger: postgresql, mysql or sqlite.")
     ] = "",
+    contract: Annotated[
+        bool, typer.Option("--contract", help="Also take away what no version in use needs any more.")
+    ] = False,
     as_json: Json = False,
 ) -> int:
     """Make the tables of the ledger and of its leases, or bring them to this version; a second time does nothing.
 
-    Two at once are safe. On SQLite nodes do it by themselves.
+    Two at once are safe. On SQLite nodes do it by themselves. Nodes of the version before go on working meanwhile.
+
+    --contract: refused while a node lives that needs what is taken away; the message names it.
 
     Example: fencepost migrate --ledger postgresql://db/app
+
+    Example: fencepost migrate --contract --ledger postgresql://db/app
 
     Example: fencepost migrate --sql --dialect postgresql > ledger.sql
     """
     if sql:
+        if contract:
+            raise ConfigurationError("--sql prints all steps for a new database; give --contract without it")
         return _print_sql(ledger_url(ledger) if not dialect else _url_of(dialect, ledger), as_json=as_json)
     if dialect:
         raise ConfigurationError("--dialect says for which database --sql is printed; add --sql")
-    return _migrate(ledger_url(ledger), as_json=as_json)
+    return _migrate(ledger_url(ledger), contract=contract, as_json=as_json)
 
 
 def _print_sql(url: str, *, as_json: bool) -> int:
@@ -85,25 +96,45 @@ def _prepare_leases(url: str, runtime: Runtime) -> None:
         store.shutdown()
 
 
-def _migrate(url: str, *, as_json: bool) -> int:
+def _migrate(url: str, *, contract: bool, as_json: bool) -> int:
     from fencepost.ledger.ledger import open_ledger  # noqa: PLC0415
     from fencepost.ledger.migrations import current_revision, migrate  # noqa: PLC0415
     from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
 
     ledger = open_ledger(url, ThreadedRuntime())
     try:
-        steps = migrate(ledger)
+        steps = migrate(ledger, contract=contract)
         revision = current_revision(ledger)
         _prepare_leases(ledger.url.lease_url(), ledger.runtime)
+        left, late = _left_to_contract(revision), _joined_meanwhile(ledger, revision)
     finally:
         ledger.close()
     if as_json:
-        print_json({"ledger": str(ledger.url), "revision": revision, "steps": list(steps)})
+        print_json({"ledger": str(ledger.url), "revision": revision, "steps": list(steps), "to_contract": list(left)})
     elif steps:
         print(f"migrated {ledger.url} to revision {revision} (steps: {', '.join(steps)})")
     else:
         print(f"{ledger.url} is at revision {revision} already; nothing was done")
+    if left and not as_json:
+        print(f"when no older version is in use any more, run: fencepost migrate --contract --ledger '{ledger.url}'")
+    for sentence in late:
+        print(visible(sentence), file=sys.stderr)
     return Exit.OK
+
+
+def _left_to_contract(revision: str | None) -> tuple[str, ...]:
+    from fencepost.ledger.migrations import REVISIONS  # noqa: PLC0415
+    from fencepost.schema.revisions import missing_steps  # noqa: PLC0415
+
+    return missing_steps(revision, REVISIONS)
+
+
+def _joined_meanwhile(ledger: Ledger, revision: str | None) -> list[str]:
+    """Return what to do about nodes that cannot read the tables any more: they joined while something was removed."""
+    from fencepost.ledger.migrations.contracting import older_nodes  # noqa: PLC0415
+
+    found = older_nodes(ledger, revision or "0")
+    return [f"warning: stop node {each}: it cannot work with these tables any more" for each in found]
 
 
 def _url_of(dialect: str, ledger: str) -> str:

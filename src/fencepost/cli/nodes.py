@@ -29,12 +29,15 @@ def nodes(
 ) -> int:
     """Show the nodes that take part: since when, with how much to do.
 
-    A node that was killed is shown as living until another has found it dead, about a ttl later.
+    A node that takes no more runs and waits for those it has is draining. One that was killed is shown
+    as living until another has found it dead, about a ttl later.
 
     Example: fencepost nodes --all
     """
+    from fencepost.ledger import nodes  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
     with opened(ledger) as book:
-        found = book.nodes(limit=limit) if every else book.living_nodes()
+        found = nodes.nodes(book, limit=limit) if every else nodes.living_nodes(book)
         running = running_by_node(book)
     if as_json:
         print_json([_fields(node, running.get(node.id, 0)) for node in found])
@@ -89,10 +92,10 @@ def _leader_fields(record: LeaseRecord) -> dict[str, object]:
 
 def running_by_node(book: Ledger) -> dict[str, int]:
     """Return how many runs each node has in hand, by its id."""
-    from fencepost.ledger.history import RunFilter  # noqa: PLC0415
+    from fencepost.ledger.history import RunFilter, runs  # noqa: PLC0415
 
     counted: dict[str, int] = {}
-    for row in book.runs(RunFilter(states=("running",)), limit=_MOST_RUNNING):
+    for row in runs(book, RunFilter(states=("running",)), limit=_MOST_RUNNING):
         counted[row.node or ""] = counted.get(row.node or "", 0) + 1
     return counted
 
@@ -108,7 +111,7 @@ def _draw(found: Sequence[NodeRow], running: Mapping[str, int]) -> None:
 
 def _cells(node: NodeRow, running: int) -> tuple[str, ...]:
     pause = "" if node.longest_pause_us is None else f"{node.longest_pause_us / 1_000_000:.2f}s"
-    ended = to_the_second(node.dead_at or node.left_at)
+    ended = to_the_second(node.dead_at or node.left_at or node.draining_at)
     why = f": {node.dead_why}" if node.dead_why else ""
     return (
         node.name,
@@ -124,7 +127,7 @@ def _cells(node: NodeRow, running: int) -> tuple[str, ...]:
 
 def _state(node: NodeRow) -> str:
     if node.is_living:
-        return "living"
+        return "living" if node.draining_at is None else "draining"
     return "dead" if node.dead_at is not None else "left"
 
 
@@ -141,6 +144,7 @@ def _fields(node: NodeRow, running: int) -> dict[str, object]:
         "version": node.version,
         "token": node.token,
         "started_at": at(node.started_at),
+        "draining_at": at(node.draining_at),
         "left_at": at(node.left_at),
         "dead_at": at(node.dead_at),
         "dead_why": node.dead_why,

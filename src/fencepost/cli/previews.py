@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from fencepost.cli.drawing import at, draw_rows
+from fencepost.cli.drawing import at, draw_rows, say
 from fencepost.core.duration import spelled
 from fencepost.core.schedule import Cron, Preview, Schedule, changes_of_offset, cron, describe, every, preview
 from fencepost.core.schedules.around import Around, Moment, around
+from fencepost.core.schedules.dialects import disagreements
 from fencepost.core.schedules.zones import OffsetChange, local
 from fencepost.core.tick import instant
 
@@ -54,6 +55,7 @@ def outlook_fields(outlook: Outlook) -> dict[str, object]:
         "when": describe(outlook.schedule),
         "tz": outlook.schedule.tz,
         "dst": _dst(outlook.schedule),
+        "disagreements": list(_disagreements(outlook.schedule)),
         "year": outlook.year,
         "next": [
             {"due_at": at(each.due_us), "local": each.local.isoformat(), "note": each.note or None}
@@ -67,6 +69,8 @@ def draw_outlook(outlook: Outlook) -> None:
     """Draw an outlook for people."""
     schedule, zone = outlook.schedule, outlook.schedule.tz
     print(f"{outlook.name}: {describe(schedule)}" if outlook.name else describe(schedule))
+    for sentence in _disagreements(schedule):
+        say(f"other dialects disagree about {sentence}")
     if not outlook.next:
         print("\nit is never due again")
     else:
@@ -127,6 +131,10 @@ def _change_fields(each: Around) -> dict[str, object]:
         ],
         "left_off": each.left_off,
     }
+
+
+def _disagreements(schedule: Schedule) -> tuple[str, ...]:
+    return disagreements(schedule.expression) if isinstance(schedule, Cron) else ()
 
 
 def _dst(schedule: Schedule) -> str | None:

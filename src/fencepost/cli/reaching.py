@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import getpass
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fencepost.cli.speech import complain
 from fencepost.core.nearest import suggestion
 from fencepost.errors import ConfigurationError, NoSuchJob, NotInLedger, SchemaMismatch
 
 if TYPE_CHECKING:
-    from fencepost.engine.operations import Operations
+    from fencepost.app.operations import Operations
     from fencepost.ledger.ledger import Ledger
 
 LedgerUrlOption = Annotated[
@@ -46,8 +48,10 @@ def ledger_url(given: str) -> str:
     """Return the URL of the ledger that is meant: the one given, or that of the settings."""
     if given:
         return given
-    from fencepost.config import read_settings  # noqa: PLC0415 - `exec` has no ledger
+    from fencepost.config import read_settings, unknown_variables  # noqa: PLC0415 - `exec` has no ledger
 
+    for sentence in unknown_variables(os.environ):
+        complain(sentence)
     return read_settings({}).url
 
 
@@ -73,17 +77,19 @@ def opened(given: str) -> Iterator[Ledger]:
 
 def operations(ledger: Ledger) -> Operations:
     """Return what operators can do."""
-    from fencepost.engine.operations import Operations  # noqa: PLC0415 - it loads the engine
+    from fencepost.app.operations import Operations  # noqa: PLC0415 - it loads the engine
 
     return Operations(ledger)
 
 
 def know_job(ledger: Ledger, name: str) -> None:
     """Refuse a job that is not on record, and say which one may have been meant."""
+    from fencepost.ledger import jobs  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
     try:
-        ledger.job(name)
+        jobs.job(ledger, name)
     except NoSuchJob:
-        known = [row.name for row in ledger.jobs()]
+        known = [row.name for row in jobs.jobs(ledger)]
         if not known:
             raise
         raise NotInLedger(f"there is no job {name!r} in the ledger; {suggestion(name, known)}") from None

@@ -3,8 +3,8 @@
 This process keeps the node's lease, plans, claims and records; jobs execute in worker processes, which it can kill, so
 that nothing a job does can keep it from renewing. It imports the application only to know its jobs.
 
-The first SIGTERM or SIGINT drains: nothing more is claimed, what runs gets the grace to end, the rest goes back. The
-second ends at once: the guardians of the workers see to it that nothing is left running.
+The first SIGTERM, SIGINT or SIGHUP drains: nothing more is claimed, what runs gets the grace to end, the rest goes
+back. The second ends at once: the guardians of the workers see to it that nothing is left running.
 """
 
 from __future__ import annotations
@@ -18,8 +18,10 @@ import typer
 from fencepost.cli import speech
 from fencepost.cli.applications import app_spec
 from fencepost.cli.exits import Exit
+from fencepost.cli.node_logs import PREPARE, configure_node
 from fencepost.cli.reaching import LedgerUrlOption
 from fencepost.core.duration import seconds
+from fencepost.core.timings import SHUTDOWN_GRACE
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -27,9 +29,9 @@ if TYPE_CHECKING:
     from fencepost.app.composing import Composed
     from fencepost.engine.runners.runner import Runner
 
-_SIGNALS = ("TERM", "INT")
+_SIGNALS = ("TERM", "INT", "HUP")  # the last comes when a terminal goes away
 _FEWEST_WORKERS = 4
-_SEVERAL_S = 3600.0
+_LOOK_EVERY_S = 1.0
 _ONE_WISH_S = 0.5  # some (timeout(1), a terminal and a shell together) send every signal twice
 
 
@@ -51,47 +53,54 @@ def run(
         bool, typer.Option("--threads", help="Execute jobs on threads of this process, which cannot be killed.")
     ] = False,
     queues: Annotated[
-        str, typer.Option(metavar="A,B", help="The queues from which to take runs.", show_default=False)
-    ] = "",
+        str | None, typer.Option(metavar="A,B", help="The queues from which to take runs.", show_default=False)
+    ] = None,
     ledger: LedgerUrlOption = "",
     ttl: Annotated[
-        str, typer.Option(metavar="DURATION", help="After how long others take over if this node falls silent.")
-    ] = "",
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="After how long others take over if this node falls silent.", show_default=False
+        ),
+    ] = None,
     generation: Annotated[
         int | None, typer.Option(min=0, help="The number of this deploy; an older one overwrites nothing.")
     ] = None,
     grace: Annotated[
         str, typer.Option(metavar="DURATION", help="What running jobs get to end when this node is stopped.")
-    ] = "30s",
+    ] = SHUTDOWN_GRACE,
     log_format: Annotated[
         str, typer.Option(metavar="FORMAT", help="text, json, or app: as the application logs.")
     ] = "text",
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Also tell of every lease.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Also log every lease, and every run that starts and succeeds.")
+    ] = False,
 ) -> int:
     """Run the jobs of an application: start one such node per machine, or as many as you like.
 
     Settings come from the application, its environment (FENCEPOST_URL, …) and fencepost.toml;
-    the options here outweigh them. Logs go to standard error.
+    the options here outweigh them. Logs go to standard error; on a terminal, they show
+    every run that starts and succeeds.
 
-    SIGTERM and Ctrl-C drain within the grace; a second one ends at once (exit code 128 + its number).
+    SIGTERM, SIGHUP and Ctrl-C drain within the grace; a second one ends at once (exit code 128 + its number).
 
-    Exit codes: 0 stopped in good order; 2 it could not start.
+    Exit codes: 0 stopped in good order; 2 it could not start; 70 a part of it failed, and it left.
 
     Example: fencepost run shop.jobs:app --workers 8 --queues mail,default
     """
     if log_format not in ("text", "json", "app"):
         raise ConfigurationError(f"--log-format {log_format!r} is unknown; it is text, json or app")
+    loaded = configure_node(log_format=log_format, is_verbose=verbose)
     grace_s = seconds(grace, what="--grace")
     wishes = {
         "url": ledger or None,
         "slots": workers,
-        "queues": queues or None,
-        "ttl": ttl or None,
+        "queues": queues,
+        "ttl": ttl,
         "generation": generation,
     }
-    speech.configure_node(log_format=log_format, is_verbose=verbose)
     spec = app_spec(spec, how="behind fencepost run")
     app = _loaded(spec, wishes)
+    loaded()
     return Supervision(app, spec, threads=threads, log_format=log_format).run(grace_s)
 
 
@@ -105,34 +114,44 @@ class Supervision:
         self._threads = threads
         self._asked = app.runtime.event()
         self._asked_at: float | None = None
+        self._is_ending = False
 
     def run(self, grace_s: float) -> int:
         """Take part until somebody asks for the end."""
-        from fencepost.app.composing import compose  # noqa: PLC0415 - it loads the engine
+        from fencepost.app.composing import StartCalledOff, start_node  # noqa: PLC0415 - it loads the engine
 
         with self._app.runtime.on_signals(_SIGNALS, self._receive):
-            composed = compose(self._app, None if self._threads else self._runners())
-            composed.start()
+            runners = None if self._threads else self._runners
+            try:
+                composed = start_node(self._app, runners, asked=self._asked)
+            except StartCalledOff:
+                self._app.close()
+                speech.tell("left: it was asked to before it could start")
+                return Exit.OK
             speech.tell(self._greeting())
             self._await_end(composed)
-            speech.tell(f"leaving: what runs has {grace_s:g} s to end")
+            is_asked = self._asked.is_set()
+            speech.tell(f"leaving: what runs has {grace_s:g} s to end" if is_asked else "this node has left by itself")
             composed.stop(grace_s)
             self._app.close()
         speech.tell("left")
-        return Exit.OK
+        return Exit.OK if is_asked else Exit.FAILED
 
     def _await_end(self, composed: Composed) -> None:
-        while not self._asked.wait(_SEVERAL_S) and composed.node.is_running:
+        while not self._asked.wait(_LOOK_EVERY_S) and composed.node.is_running:
             pass
 
     def _receive(self, number: int) -> None:
-        """Note the first signal; let the second end us wherever we are."""
+        """Note the first signal; let the second end us wherever we are, and nothing of ours go on after that."""
         now = self._app.runtime.monotonic()
         if self._asked_at is None:
             self._asked_at = now
             self._asked.set()
-        elif now - self._asked_at > _ONE_WISH_S:
-            raise SystemExit(Exit.SIGNALLED + number)
+        elif now - self._asked_at > _ONE_WISH_S and not self._is_ending:
+            self._is_ending = True  # a third may come while we speak
+            speech.tell("ended at once, by a second signal; other nodes take over what ran when the ttl has passed")
+            speech.flush()
+            os._exit(Exit.SIGNALLED + number)
 
     def _runners(self) -> dict[str, Runner]:
         """Return worker processes for functions and coroutines; programs have a runner of their own anyway."""
@@ -152,7 +171,7 @@ class Supervision:
                 timeouts=timeouts_of(app.jobs),
                 fenced=fenced_of(app.jobs),
                 node=app.node_name,
-                prepare=speech.PREPARE.get(self._log_format),
+                prepare=PREPARE.get(self._log_format),
                 emit=app.emit,
             )
             runners |= dict.fromkeys(kinds - {COMMAND}, workers)
@@ -167,8 +186,10 @@ class Supervision:
 
 
 def default_workers() -> int:
-    """Return how many worker processes suit this machine."""
-    return max(_FEWEST_WORKERS, 2 * (os.cpu_count() or 1))
+    """Return how many worker processes suit this machine, or the quota of this container."""
+    from fencepost.app.processors import processors  # noqa: PLC0415 - it loads the engine
+
+    return max(_FEWEST_WORKERS, 2 * processors())
 
 
 def _loaded(spec: str, wishes: dict[str, Any]) -> App:

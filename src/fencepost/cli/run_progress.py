@@ -100,9 +100,11 @@ class Line(NamedTuple):
 
 def follow(book: Ledger, run_id: int, *, as_json: bool) -> RunRow:
     """Show a run until it has ended, and return it then."""
+    from fencepost.ledger import history  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
     with _view(as_json=as_json) as show:
         while True:
-            row = book.run(run_id)
+            row = history.run(book, run_id)
             parts = _parts(book, row)
             show(row, parts, Seen.of(book) if as_json else None, book)
             if row.state in TERMINAL:

@@ -37,7 +37,9 @@ class Seen:
 
 def node_names(book: Ledger) -> dict[str, str]:
     """Return what nodes are called, by their ids."""
-    return {node.id: node.name for node in book.nodes(limit=_MOST_NODES)}
+    from fencepost.ledger.nodes import nodes  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
+    return {node.id: node.name for node in nodes(book, limit=_MOST_NODES)}
 
 
 def has_missed_sla(row: RunRow, now_us: int) -> bool | None:
@@ -124,7 +126,7 @@ def run_cells(row: RunRow, seen: Seen) -> tuple[str, ...]:
         took(row),
         shown_node(row.node, seen.nodes),
         str(row.token or ""),
-        beginning(row.error or row.why or ""),
+        beginning(_error(row) or row.why or ""),
     )
 
 
@@ -203,7 +205,7 @@ def _details(row: RunRow, seen: Seen, waits: str | None) -> dict[str, str]:
         if row.cancel_requested_at
         else "",
         "progress": _progress(row),
-        "error": ": ".join(filter(None, (row.error_code, row.error))),
+        "error": _error(row),
         "result": "" if row.result is None else unescaped(row.result),
     }
 
@@ -231,8 +233,13 @@ def _attempt_cells(row: AttemptRow, nodes: NodeNames) -> tuple[str, ...]:
         str(row.token),
         to_the_millisecond(row.started_at),
         duration(_took_us(row)),
-        beginning(": ".join(filter(None, (row.error_code, row.error)))),
+        beginning(_error(row)),
     )
+
+
+def _error(row: RunRow | AttemptRow) -> str:
+    """Say what went wrong, with its kind: the text of a KeyError is only the key."""
+    return ": ".join(filter(None, (row.error_code, row.error)))
 
 
 def _took_us(row: AttemptRow) -> int | None:

@@ -99,12 +99,13 @@ def show(
     """
     from fencepost.cli.run_rows import Seen, attempt_fields, draw_run, run_fields  # noqa: PLC0415
     from fencepost.cli.waits import why_it_waits  # noqa: PLC0415
+    from fencepost.ledger import history  # noqa: PLC0415 - SQLAlchemy takes its time to load
 
     with opened(ledger) as book:
-        row = _followed(book, run, as_json=as_json) if follow else book.run(run)
+        row = _followed(book, run, as_json=as_json) if follow else history.run(book, run)
         if follow and as_json:
             return _code(row)
-        attempts = book.attempts(run)
+        attempts = history.attempts(book, run)
         seen = Seen.of(book)
         waits = why_it_waits(book, row)
     if as_json:
@@ -150,6 +151,8 @@ def _filter(book: Ledger, job: str, states: tuple[str, ...], since: str, *, tz: 
 
 
 def _pages(book: Ledger, wanted: RunFilter, before: int | None, limit: int) -> Iterator[RunRow]:
-    while limit and (page := book.runs(wanted, before_id=before, limit=min(_PAGE, limit))):
+    from fencepost.ledger import history  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
+    while limit and (page := history.runs(book, wanted, before_id=before, limit=min(_PAGE, limit))):
         yield from page
         before, limit = page[-1].id, limit - len(page)

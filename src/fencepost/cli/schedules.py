@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from fencepost.ledger.schedule_rows import StoredSchedule
 
 app = typer.Typer(
-    help="See when jobs are due; pause and resume schedules.",
+    help="See when jobs are due; pause, resume and delete schedules.",
     epilog="Exit code 1: there is no such schedule; 2: bad input, or the ledger cannot be reached.",
     no_args_is_help=True,
 )
@@ -44,8 +44,8 @@ def list_(
     if as_json:
         print_json([_fields(each) for each in found])
     elif found:
-        columns = ("schedule", "job", "when", "next due", "paused")
-        draw_rows(columns, ((e.id, e.job, _when(e), to_the_second(e.next_due_at), _pause(e)) for e in found))
+        columns = ("schedule", "job", "when", "next due", "held back")
+        draw_rows(columns, ((e.id, e.job, _when(e), to_the_second(e.next_due_at), _held_back(e)) for e in found))
     else:
         print("there are no schedules yet; a node brings those of its application when it starts")
     return Exit.OK
@@ -57,8 +57,10 @@ def show(schedule: _Id, *, ledger: LedgerUrlOption = "", as_json: Json = False) 
 
     Example: fencepost schedules show settle --json
     """
+    from fencepost.ledger import schedules  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
     with opened(ledger) as book:
-        found = book.schedule(schedule)
+        found = schedules.schedule(book, schedule)
     _print(found, as_json=as_json)
     return Exit.OK
 
@@ -71,8 +73,10 @@ def pause(
 
     Example: fencepost schedules pause settle --reason 'the bank is closed'
     """
+    from fencepost.ledger import schedules  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
     with opened(ledger) as book:
-        found = book.pause_schedule(schedule, by=who(by), reason=reason or None)
+        found = schedules.pause(book, schedule, by=who(by), reason=reason or None)
     _print(found, as_json=as_json)
     return Exit.OK
 
@@ -85,9 +89,36 @@ def resume(
 
     Example: fencepost schedules resume settle
     """
+    from fencepost.ledger import schedules  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
     with opened(ledger) as book:
-        found = book.resume_schedule(schedule, by=who(by), reason=reason or None)
+        found = schedules.resume(book, schedule, by=who(by), reason=reason or None)
     _print(found, as_json=as_json)
+    return Exit.OK
+
+
+@app.command()
+def delete(
+    schedule: _Id, *, by: By = "", reason: Reason = "", ledger: LedgerUrlOption = "", as_json: Json = False
+) -> int:
+    """Delete a schedule: one that was made at run time, or one of a job that no living node has any more.
+
+    What stands in the code of a living node is refused: it would come back.
+
+    Example: fencepost schedules delete report:42 --reason 'the customer has left'
+    """
+    from fencepost.ledger import schedules  # noqa: PLC0415 - SQLAlchemy takes its time to load
+    from fencepost.ledger.removing import delete_schedule  # noqa: PLC0415
+
+    with opened(ledger) as book:
+        found = schedules.schedule(book, schedule)
+        delete_schedule(book, schedule, by=who(by), reason=reason or None)
+    if as_json:
+        print_json({"id": found.id, "job": found.job, "deleted": True})
+    else:
+        print(
+            f"schedule {found.id} of job {found.job} is deleted; what became of its due times: fencepost why {found.id}"
+        )
     return Exit.OK
 
 
@@ -135,19 +166,22 @@ def _named(what: str, ledger: str) -> list[tuple[str | None, Schedule]]:
     """Return the schedules of this id, or of the job of this name."""
     from fencepost.core.schedule import schedule_from_json  # noqa: PLC0415
     from fencepost.errors import NoSuchSchedule  # noqa: PLC0415
+    from fencepost.ledger import schedules  # noqa: PLC0415
 
     with opened(ledger) as book:
         of_job = _all(book, what)
         try:
-            found = of_job or [book.schedule(what)]
+            found = of_job or [schedules.schedule(book, what)]
         except NoSuchSchedule as error:
             raise NoSuchSchedule(what) from error
     return [(each.id, schedule_from_json(each.spec)) for each in found]
 
 
 def _all(book: Ledger, job: str | None) -> list[StoredSchedule]:
+    from fencepost.ledger import schedules  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
     found: list[StoredSchedule] = []
-    while page := book.schedules(job=job, after_id=found[-1].id if found else "", limit=_PAGE):
+    while page := schedules.schedules(book, job=job, after_id=found[-1].id if found else "", limit=_PAGE):
         found += page
     return found
 
@@ -166,6 +200,7 @@ def _print(found: StoredSchedule, *, as_json: bool) -> None:
             "next due": to_the_second(found.next_due_at) or _never(found),
             "planned through": to_the_second(found.planned_through),
             "paused": _pause(found),
+            "not planned": _no_node(found),
             "created": to_the_second(found.created_at),
             "updated": to_the_second(found.updated_at),
         }
@@ -186,6 +221,7 @@ def _fields(found: StoredSchedule) -> dict[str, object]:
         "paused_at": at(found.paused_at),
         "paused_by": found.paused_by,
         "pause_reason": found.pause_reason,
+        "no_node_since": at(found.no_node_since),
         "created_at": at(found.created_at),
         "updated_at": at(found.updated_at),
     }
@@ -216,6 +252,17 @@ def _never(found: StoredSchedule) -> str:
     if isinstance(_schedule(found), At):
         return f"never again: all its times have passed; see: fencepost runs --job {found.job}"
     return "never, as it stands"
+
+
+def _held_back(found: StoredSchedule) -> str:
+    pause = _pause(found)
+    return f"paused {pause}" if pause else _no_node(found)
+
+
+def _no_node(found: StoredSchedule) -> str:
+    if found.no_node_since is None:
+        return ""
+    return f"no living node has its job since {to_the_second(found.no_node_since)}"
 
 
 def _pause(found: StoredSchedule) -> str:

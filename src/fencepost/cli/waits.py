@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fencepost.cli.drawing import to_the_second
 from fencepost.cli.nodes import running_by_node
+from fencepost.cli.restored import held_because
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -19,22 +20,26 @@ _LATE_US = 5_000_000
 
 def why_it_waits(ledger: Ledger, row: RunRow) -> str | None:
     """Say what a run waits for; None if it does not wait."""
+    from fencepost.ledger.nodes import living_nodes  # noqa: PLC0415 - SQLAlchemy takes its time to load
+
     match row.state, row.waits_for:
         case "waiting", "key":
             return f"it waits until {_holder(ledger, row)} is done, which has the key {row.exclusive_key!r}"
         case "waiting", "person":
             return f"it is held for a person ({row.why or 'no reason was given'}): fencepost release {row.id}"
+        case "waiting", "node":
+            return held_because(ledger) or _in_queue(ledger, row, living_nodes(ledger), ledger.now_us())
         case "waiting", _:
             return f"its time is {to_the_second(row.available_at)}"
         case "queued", _:
-            return _in_queue(ledger, row, ledger.living_nodes(), ledger.now_us())
+            return held_because(ledger) or _in_queue(ledger, row, living_nodes(ledger), ledger.now_us())
     return None
 
 
 def _holder(ledger: Ledger, row: RunRow) -> str:
-    from fencepost.ledger.history import RunFilter  # noqa: PLC0415
+    from fencepost.ledger.history import RunFilter, runs  # noqa: PLC0415
 
-    running = ledger.runs(RunFilter(states=("running",), exclusive_key=row.exclusive_key), limit=1)
+    running = runs(ledger, RunFilter(states=("running",), exclusive_key=row.exclusive_key), limit=1)
     return f"run {running[0].id} of {running[0].job}" if running else "another run"
 
 

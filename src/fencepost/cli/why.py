@@ -9,6 +9,7 @@ import typer
 from fencepost.cli.drawing import at, print_json, say
 from fencepost.cli.exits import Exit
 from fencepost.cli.reaching import Json, LedgerUrlOption, Tz, opened, operations
+from fencepost.cli.speech import complain
 
 if TYPE_CHECKING:
     from fencepost.cli.run_rows import Seen
@@ -18,25 +19,38 @@ if TYPE_CHECKING:
 def why(
     job: Annotated[str, typer.Argument(metavar="JOB", help="A job, or the id of one of its schedules.")],
     *,
-    when: Annotated[str, typer.Option("--at", metavar="TIME", help="The due time: 2026-03-29T01:00Z.")],
+    when: Annotated[
+        str,
+        typer.Option(
+            "--at", metavar="TIME", help="The due time: 2026-03-29T01:00Z. Default: the latest.", show_default=False
+        ),
+    ] = "",
     tz: Tz = "",
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
     """Say what became of a due time, and why: it ran, misfired, was skipped, is still to come, or never was due.
 
+    If nodes do nothing because somebody has to decide what the ledger is, standard error says that first.
+
+    Example: fencepost why settle
+
     Example: fencepost why settle --at 2026-03-29T01:00Z
 
     Example: fencepost why settle --at '2026-03-29 03:00' --tz Europe/Berlin
     """
+    from fencepost.cli.restored import held_because  # noqa: PLC0415
     from fencepost.cli.run_rows import Seen, draw_runs  # noqa: PLC0415
     from fencepost.cli.times import instant_us  # noqa: PLC0415 - time zones take their time to load
     from fencepost.core.tick import instant  # noqa: PLC0415
 
     with opened(ledger) as book:
-        at_us = instant_us(when, what="--at", now_us=book.now_us(), tz=tz or None)
-        answers = operations(book).why(job, instant(at_us))
+        at_us = instant_us(when, what="--at", now_us=book.now_us(), tz=tz or None) if when else None
+        answers = operations(book).why(job, None if at_us is None else instant(at_us))
         seen = Seen.of(book)
+        held = held_because(book)
+    if held is not None:
+        complain(held)
     if as_json:
         print_json([_fields(each, seen) for each in answers])
         return Exit.OK

@@ -1,12 +1,17 @@
 """From an annotation to the kind of a parameter, and from what the ledger keeps of it.
 
-**Not promised.** An annotation that is not known here is not checked beyond being JSON, and the function gets the
-JSON as it is. Nothing is evaluated.
+**Promises.** An annotation is one of the kinds that are supported (`SUPPORTED`), or leaves open what it is (none at
+all, ``Any``, ``object``, a name that only type checkers know); any other is refused, since the function would get
+something else than it says: a list for a tuple, a dictionary for a dataclass or a model.
+
+**Not promised.** What leaves it open is not checked beyond being JSON, and the function gets the JSON as it is. Nothing
+is evaluated.
 """
 
 from __future__ import annotations
 
 import collections.abc
+import inspect
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -49,26 +54,46 @@ _BY_TYPE: Mapping[object, Kind] = {
     datetime: DATETIME,
     Decimal: DECIMAL,
     UUID: IDENTIFIER,
-    list: ListOf(ANYTHING),
-    dict: DictOf(ANYTHING),
+    inspect.Parameter.empty: ANYTHING,
+    Any: ANYTHING,
+    object: ANYTHING,
 }
 _DEEPEST_ALIAS = 16
 _LISTS = (list, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
 _DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 
 
+SUPPORTED = (
+    "int, float, str, bool, None, date, datetime, Decimal, UUID, an Enum, Literal, list[…], dict[str, …], a union of "
+    "these, or no annotation, for whatever is JSON"
+)
+
+
+class Unsupported(TypeError):
+    """No parameter can be of this kind; `annotation` is the part that is to blame."""
+
+    def __init__(self, annotation: Any) -> None:
+        super().__init__(annotation)
+        self.annotation = annotation
+
+    def __str__(self) -> str:
+        """Spell the annotation as its author did."""
+        is_class = issubclass(type(self.annotation), type)  # whatever its own class: of a TypedDict it is another one
+        return self.annotation.__qualname__ if is_class else str(self.annotation)
+
+
 def kind_of(annotation: Any) -> Kind:
-    """Return the kind that an annotation asks for; `ANYTHING` where it is not known."""
+    """Return the kind that an annotation asks for, `ANYTHING` where it leaves that open, or raise `Unsupported`."""
     annotation = _unwrapped(annotation)
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
         return _either(tuple(kind_of(each) for each in arguments))
     if origin is typing.Literal:
         return _literal(arguments)
-    if origin in _LISTS and len(arguments) == 1:
-        return ListOf(kind_of(arguments[0]))
-    if origin in _DICTS and len(arguments) == 2:
-        return DictOf(kind_of(arguments[1])) if arguments[0] in (str, Any) else ANYTHING
+    if annotation in _LISTS or (origin in _LISTS and len(arguments) <= 1):
+        return ListOf(kind_of(arguments[0]) if arguments else ANYTHING)
+    if annotation in _DICTS or origin in _DICTS:
+        return _dictionary(annotation, arguments)
     if isinstance(annotation, type) and issubclass(annotation, Enum):
         return _enumeration(annotation)
     return _known(annotation)
@@ -94,10 +119,21 @@ _FORMS: Mapping[str, Callable[[Any], Kind]] = {
 
 
 def _known(annotation: Any) -> Kind:
-    try:
-        return _BY_TYPE.get(annotation, ANYTHING)
-    except TypeError:  # not hashable, so none of ours
+    if isinstance(annotation, str | typing.ForwardRef):  # a name that could not be resolved
         return ANYTHING
+    try:
+        return _BY_TYPE[annotation]
+    except (KeyError, TypeError):  # none of ours, and perhaps not hashable
+        raise Unsupported(annotation) from None
+
+
+def _dictionary(annotation: Any, arguments: tuple[Any, ...]) -> Kind:
+    if not arguments:
+        return DictOf(ANYTHING)
+    key, value = arguments
+    if _unwrapped(key) not in (str, Any):
+        raise Unsupported(annotation)
+    return DictOf(kind_of(value))
 
 
 def _unwrapped(annotation: Any) -> Any:
@@ -115,8 +151,11 @@ def _either(kinds: tuple[Kind, ...]) -> Kind:
 
 
 def _literal(values: tuple[Any, ...]) -> Kind:
-    if not all(isinstance(value, str | int) and not isinstance(value, Enum) for value in values):
-        return ANYTHING
+    for value in values:
+        if not isinstance(value, str | int | None) or isinstance(value, Enum):
+            raise Unsupported(f"Literal[{value!r}]")
+    if None in values:
+        return _either((NOTHING, _literal(tuple(value for value in values if value is not None))))
     return OneOf(tuple((str(value), value) for value in values))
 
 

@@ -19,7 +19,7 @@ _HELP = 'write it as "30s", "500ms", "5m", "1h30m", or as a number of seconds'
 def seconds(value: Duration, *, what: str = "duration") -> float:
     """Return `value` in seconds, or raise `InvalidDuration` naming `what` it was meant for."""
     if isinstance(value, bool):
-        raise InvalidDuration(f"{what} {value!r} is no duration; {_HELP}")
+        raise InvalidDuration(f"{what} {value!r} is not a valid duration; {_HELP}")
     if isinstance(value, timedelta):
         result = value.total_seconds()
     elif isinstance(value, int | float):
@@ -36,7 +36,7 @@ def _parse(text: object, what: str) -> float:
     if re.fullmatch(r"\d+(\.\d+)?", stripped):
         return float(stripped)
     if not _WHOLE.fullmatch(stripped):
-        raise InvalidDuration(f"{what} {text!r} is no duration; {_HELP}")
+        raise InvalidDuration(f"{what} {text!r} is not a valid duration; {_HELP}")
     return sum(float(number) * _UNIT_S[unit] for number, unit in _PART.findall(stripped))
 
 

@@ -10,6 +10,7 @@ timed out      queued again after its back-off, or dead   timed_out
 skipped        skipped                                    cancelled
 cancelled      cancelled                                  cancelled
 crashed        queued again, dead, or held for a person   lost
+interrupted    the same, but not by the crash limit       interrupted
 returned       queued again                               none: it never began
 lost           left alone: the reaper answers for it
 =============  =========================================  ==================
@@ -24,7 +25,7 @@ from typing import NamedTuple, Protocol
 
 from fencepost.core.duration import spelled
 from fencepost.core.policy import Policy
-from fencepost.core.retry import Fail, GiveUp, Hold, after_failure, after_loss
+from fencepost.core.retry import Fail, GiveUp, Hold, Rerun, after_failure, after_interruption, after_loss
 from fencepost.core.runs import Claim, Ending
 from fencepost.core.states import Move, RunState, next_state, outcome_of
 
@@ -89,15 +90,17 @@ def ending_of(policy: Policy, claim: Claim, ended: Ended, *, random: float) -> E
     )
 
 
-def fate_of_lost(policy: Policy, *, crashes: int, is_cancel_requested: bool = False) -> Fate:
-    """Decide about a run whose node or worker is gone. `crashes` are those before this one."""
+def fate_of_lost(decision: Rerun | Fail | Hold, *, is_cancel_requested: bool = False) -> Fate:
+    """Return what becomes of a run whose node or worker is gone, once its policy has decided (`after_loss`).
+
+    A run that was being cancelled is cancelled, whatever its policy says about crashes.
+    """
     if is_cancel_requested:
         return _fated(Move.LOSE_AND_CANCEL, why="its node or worker was lost while it was being cancelled")
-    decision = after_loss(policy, crashes=crashes + 1)
     if isinstance(decision, Fail):
         return _fated(Move.LOSE_AND_FAIL, error_code=decision.code, why=decision.reason)
     if isinstance(decision, Hold):
-        return _fated(Move.LOSE_AND_HOLD, error_code="crashed", why=decision.reason, is_held=True)
+        return _fated(Move.LOSE_AND_HOLD, error_code=decision.code, why=decision.reason, is_held=True)
     return _fated(Move.LOSE_AND_RERUN, why="its node or worker was lost; it runs again")
 
 
@@ -123,10 +126,21 @@ def _fate(policy: Policy, claim: Claim, ended: Ended, random: float) -> Fate:
     if ended.how in _SIMPLE:
         return _SIMPLE[ended.how]
     if ended.how == "crashed":
-        return fate_of_lost(policy, crashes=claim.crashes)
+        return fate_of_lost(after_loss(policy, crashes=claim.crashes + 1))
+    if ended.how == "interrupted":
+        return _fate_of_interrupted(policy)
     if ended.how in ("failed", "retry", "timed out"):
         return _fate_of_failed(policy, claim, ended, random)
     raise ValueError(f"run {claim.run_id} of job {claim.job!r} ended in an unknown way: {ended.how!r}")
+
+
+def _fate_of_interrupted(policy: Policy) -> Fate:
+    decision = after_interruption(policy)
+    if isinstance(decision, Fail):
+        return _fated(Move.INTERRUPT_AND_FAIL, error_code=decision.code, why=decision.reason)
+    if isinstance(decision, Hold):
+        return _fated(Move.INTERRUPT_AND_HOLD, why=decision.reason, is_held=True)
+    return _fated(Move.INTERRUPT_AND_RERUN, why="its node was shut down; it runs again")
 
 
 def _fate_of_failed(policy: Policy, claim: Claim, ended: Ended, random: float) -> Fate:

@@ -20,6 +20,7 @@ this fence. What is promised is the order of writers: after the successor's firs
 
 from __future__ import annotations
 
+import shlex
 from typing import NamedTuple, Protocol
 
 from fencepost.errors import LeaseLost
@@ -77,7 +78,11 @@ def fencing_of(claimant: Claimant) -> FencingToken:
 def refusal(mark: Mark | None, offered: FencingToken, *, now_us: int | None) -> str | None:
     """Return why `offered` must not write, or None if it may. `now_us` is the fence's clock, None where it has none."""
     if now_us is not None and offered.token > now_us + AHEAD_US:
-        return f"token {offered.token} is more than a day ahead of the fence's clock ({now_us}), and was not believed"
+        return (
+            f"token {offered.token} is more than a day ahead of the fence's clock ({now_us}), and was not believed; if "
+            "the clock of the lock store was wrong once, bring the token back with: "
+            f"fencepost locks reset {shlex.quote(offered.key)} --reason WHY"
+        )
     if mark is None or offered.token > mark.token:
         return None
     if offered.token < mark.token:

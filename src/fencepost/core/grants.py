@@ -42,13 +42,17 @@ class Grant:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """Somebody else has it. `free_in_s`: when it is worth asking again at the latest, where the store knows."""
+    """Somebody else has it. `free_in_s`: when it is worth asking again at the latest, where the store knows.
+
+    `is_kept`: nobody holds it any more; it is kept closed for as long as its last holder has asked for (`at_least`).
+    """
 
     name: str
     holder: str | None
     token: int
     grant_id: str | None = None
     free_in_s: float | None = None
+    is_kept: bool = False
 
 
 @dataclass(frozen=True, slots=True)

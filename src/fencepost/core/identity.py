@@ -28,6 +28,7 @@ from typing import Any
 from fencepost.core.names import holder_name
 from fencepost.errors import InvalidName
 
+REQUEST = "request:"  # before the key that a request's sender chose
 LONGEST_KEY = 191
 LONGEST_NAME = 120
 LONGEST_SCHEDULE_ID = 160
@@ -72,7 +73,7 @@ def request_key(key: object) -> str:
     """Return the origin key of a request that its sender called `key`."""
     if not isinstance(key, str) or not key:
         raise InvalidName(f"a request's key is a text of at least one character, not {key!r}")
-    return fitted(f"request:{key}")
+    return fitted(f"{REQUEST}{key}")
 
 
 def params_hash(job: str, params: Mapping[str, Any]) -> str:

@@ -80,12 +80,12 @@ def json_value(value: object, path: str, depth: int = 0) -> Json:
     if isinstance(value, dict):
         return {_key(key, path): json_value(each, f"{path}[{key!r}]", depth + 1) for key, each in value.items()}
     hint = "; annotate the parameter with its type" if isinstance(value, date | Decimal | UUID | Enum) else ""
-    raise InvalidParameters(f"{path} is no JSON: {shown(value)} ({type(value).__name__}){hint}")
+    raise InvalidParameters(f"{path} cannot be stored as JSON: {shown(value)} ({type(value).__name__}){hint}")
 
 
 def _key(key: object, path: str) -> str:
     if not isinstance(key, str):
-        raise InvalidParameters(f"{path} is no JSON: its key {shown(key)} is no text")
+        raise InvalidParameters(f"{path} cannot be stored as JSON: its key {shown(key)} is not text")
     return str.__str__(key)
 
 
@@ -93,7 +93,7 @@ def parsed(text: str) -> Json:
     """Read JSON, or raise ValueError; what only Python calls JSON (NaN) is none."""
 
     def refuse(constant: str) -> NoReturn:
-        raise ValueError(f"{constant} is no JSON")
+        raise ValueError(f"{constant} is not valid JSON")
 
     try:
         value: Json = json.loads(text, parse_constant=refuse)

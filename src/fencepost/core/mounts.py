@@ -33,6 +33,11 @@ def file_system_of(path: PurePosixPath, mountinfo: str) -> str | None:
     return best[1] if best else None
 
 
+def is_mount_point(path: PurePosixPath, mountinfo: str) -> bool:
+    """Whether something is mounted at `path` itself."""
+    return any(mount is not None and mount[0] == path for mount in map(_mount, mountinfo.splitlines()))
+
+
 def is_network(file_system: str | None) -> bool:
     """Whether files on it may be shared with other machines."""
     return file_system is not None and (

@@ -13,6 +13,8 @@ from fencepost.errors import InvalidName
 
 LONGEST_NAME = 200
 LONGEST_NAME_BYTES = 800
+NODE_LEASE = "fencepost/node/"
+"""With an identity behind it: the name of a node's session. Of use once, for an identity is never taken again."""
 
 
 def lock_name(name: object) -> str:

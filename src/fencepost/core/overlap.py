@@ -57,6 +57,8 @@ Decision = Start | Skip | Wait | Replace
 
 START, WAIT, REPLACE = Start(), Wait(), Replace()
 SKIP = Skip("the run before it has not ended, and overlap is forbid")
+# Both were due, and whoever has the key got it in the very same claim.
+SKIP_LATE = Skip("the run before it had not started when this one came due, and overlap is forbid")
 
 
 def exclusive_key(
@@ -66,14 +68,15 @@ def exclusive_key(
 
     `runtime_schedule` is the id of a schedule that was created at run time, for its ticks and back-fills; None
     for the schedule declared in code and for requested runs. A thousand such schedules of one job do not block
-    each other.
+    each other. A person's request gets the key of the one that has the same parameters (`app.operations`).
     """
     if policy.exclusive is not None:
         return fitted(_filled(policy.exclusive, params, job))
     if policy.overlap is Overlap.ALLOW:
         return None
     # A job's name has no colon, so no job's key can be that of another job's schedule.
-    return fitted(f"job:{job}" if runtime_schedule is None else f"job:{job}:{runtime_schedule}")
+    named = policy.known_as(job)
+    return fitted(f"job:{named}" if runtime_schedule is None else f"job:{named}:{runtime_schedule}")
 
 
 def decide(overlap: Overlap, *, is_tick: bool, attempts: int, key_is_taken: bool) -> Decision:

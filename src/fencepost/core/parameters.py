@@ -20,13 +20,14 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
-from fencepost.core.annotations import kind_from_json, kind_of
+from fencepost.core.annotations import SUPPORTED, Unsupported, kind_from_json, kind_of
 from fencepost.core.identity import canonical_json
 from fencepost.core.kinds import ANYTHING, Kind
 from fencepost.core.nearest import suggestion
 from fencepost.errors import InvalidJob, InvalidParameters
 
 LONGEST_PARAMETERS = 60_000
+_AS_IT_IS = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 RUN = "run"
 
 
@@ -64,7 +65,8 @@ class Signature:
         named = [each for each in found.values() if each.name != run_name and each.kind in _BY_NAME]
         return Signature(
             parameters=tuple(
-                Parameter(each.name, kind_of(hints[each.name]), each.default is each.empty) for each in named
+                Parameter(each.name, _kind(function, each.name, hints[each.name]), each.default is each.empty)
+                for each in named
             ),
             run_name=run_name,
             is_async=_is_async(function),
@@ -189,6 +191,17 @@ def _hint(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
         return parameter.annotation
 
 
+def _kind(function: Callable[..., Any], name: str, hint: Any) -> Kind:
+    try:
+        return kind_of(hint)
+    except Unsupported as error:
+        job = getattr(function, "__qualname__", repr(function))
+        raise InvalidJob(
+            f"{job} cannot be a job: parameter {name!r} is annotated as {error}, which cannot be kept as JSON and made "
+            f"from it again; supported are {SUPPORTED}. Pass its parts, or a key by which the job finds it"
+        ) from None
+
+
 def _globals(function: Any) -> dict[str, Any]:
     """Return the names among which annotations were written: of a function, a partial, a callable object, a class."""
     inner = inspect.unwrap(getattr(function, "func", function))
@@ -207,7 +220,15 @@ def _run_name(found: Mapping[str, inspect.Parameter], hints: Mapping[str, Any]) 
     spelled = hint if isinstance(hint, str) else getattr(hint, "__name__", "")
     if spelled.rpartition(".")[2].strip("\"' ") == "Run":
         return first.name
-    return first.name if first.name == RUN and kind_of(hint) is ANYTHING else None
+    return first.name if first.name == RUN and not _is_value(hint) else None
+
+
+def _is_value(hint: Any) -> bool:
+    """Whether an annotation asks for a value that can be recorded."""
+    try:
+        return kind_of(hint) is not ANYTHING
+    except Unsupported:
+        return False
 
 
 def _loaded(load: Callable[[Any], Any], stored: Any, name: str) -> Any:
@@ -220,10 +241,13 @@ def _loaded(load: Callable[[Any], Any], stored: Any, name: str) -> Any:
 
 
 def _refuse_too_long(stored: dict[str, Any], job: str | None) -> None:
-    length = len(canonical_json(stored))
+    """Refuse more than the limit, in bytes of UTF-8: the ledger writes letters beyond ASCII as six characters each."""
+    if len(canonical_json(stored)) <= LONGEST_PARAMETERS:  # never less than in UTF-8
+        return
+    length = len(_AS_IT_IS(stored).encode("utf-8", "surrogatepass"))
     if length > LONGEST_PARAMETERS:
         raise InvalidParameters(
-            f"{_of_job(job)}the parameters take {length} characters of JSON; the limit is {LONGEST_PARAMETERS}: "
+            f"{_of_job(job)}the parameters take {length} bytes of JSON; the limit is {LONGEST_PARAMETERS}: "
             "keep what is large elsewhere, and pass where it is"
         )
 

@@ -34,7 +34,7 @@ from string import Formatter
 from typing import Any, TypeVar
 
 from fencepost.core.duration import seconds, spelled
-from fencepost.core.identity import canonical_json, queue_name
+from fencepost.core.identity import canonical_json, job_name, queue_name
 from fencepost.core.misfire import Misfire
 from fencepost.core.nearest import suggestion
 from fencepost.core.retry import Backoff
@@ -108,6 +108,7 @@ class Policy:
     priority: int = 0
     queue: str = "default"
     effects: Effects = Effects.UNFENCED
+    formerly: tuple[str, ...] = ()  # what the job was called before, the first name first
 
     @staticmethod
     def of(type: str = "scheduled", **changes: Any) -> Policy:
@@ -133,9 +134,15 @@ class Policy:
         """Whether a run is stopped, not suspended, while its node does not know that it may go on."""
         return self.effects is not Effects.FENCED
 
+    def known_as(self, name: str) -> str:
+        """Return the name that schedules, keys and checkpoints of the job `name` go by: the first that it had."""
+        return self.formerly[0] if self.formerly else name
+
     def to_json(self) -> str:
         """Write it for the ledger: every value, in the spelling of `of`, always in the same order."""
         values = {name: getattr(self, field) for name, (field, _) in _READERS.items()}
+        if not self.formerly:  # of few jobs
+            del values["formerly"]
         return canonical_json({**values, "type": self.type, "backoff": self.backoff.to_json()})
 
     @staticmethod
@@ -207,6 +214,13 @@ def _backoff(value: Any, _: str) -> Backoff:
     return Backoff.of(value)
 
 
+def _formerly(value: Any, name: str) -> tuple[str, ...]:
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or len(set(names)) != len(names):
+        raise InvalidPolicy(f"{name} {value!r} must be the name that the job had before, or a list of different ones")
+    return tuple(job_name(each) for each in names)
+
+
 def _queue(value: Any, _: str) -> str:
     return queue_name(value)
 
@@ -247,6 +261,7 @@ _READERS: Mapping[str, tuple[str, Reader]] = {
     "priority": ("priority", _whole(-1000, 1000)),
     "queue": ("queue", _queue),
     "effects": ("effects", _choice(Effects)),
+    "formerly": ("formerly", _formerly),
 }
 
 

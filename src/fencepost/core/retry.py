@@ -114,6 +114,7 @@ class Hold:
     """The attempt was lost; nothing happens until a person decides."""
 
     reason: str
+    code: str = "crashed"
 
 
 def after_failure(
@@ -135,6 +136,15 @@ def after_loss(policy: Policy, *, crashes: int) -> Rerun | Fail | Hold:
         return Fail("crashed", "its node or worker was lost, and on_crash is fail")
     if crashes >= policy.crash_limit:
         return Fail("crash_limit", f"its node or worker was lost {crashes} times; crash_limit is {policy.crash_limit}")
+    return Rerun()
+
+
+def after_interruption(policy: Policy) -> Rerun | Fail | Hold:
+    """Decide after an attempt that an orderly shutdown cut short: as after a loss, but it counts against nothing."""
+    if policy.on_crash == "hold":
+        return Hold("its node was shut down, and on_crash is hold: a person has to release or cancel it")
+    if policy.on_crash == "fail":
+        return Fail("interrupted", "its node was shut down, and on_crash is fail")
     return Rerun()
 
 

@@ -35,6 +35,7 @@ class Requested(NamedTuple):
     generation: int = 0
     state: str = "queued"  # or "misfired", "skipped": what did not run is on record too
     why: str | None = None
+    root: str | None = None  # of a repetition: the first of its chain; see `fencepost.ledger.roots`
 
 
 class Claim(NamedTuple):

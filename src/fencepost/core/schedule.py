@@ -26,7 +26,7 @@ from typing import Any
 from fencepost.core.duration import spelled
 from fencepost.core.schedules.at import At, at
 from fencepost.core.schedules.base import SECOND_US
-from fencepost.core.schedules.cron import Cron, cron
+from fencepost.core.schedules.cron import Cron, cron, cron_on_record
 from fencepost.core.schedules.every import Every, every
 from fencepost.core.schedules.jitter import jitter_us
 from fencepost.core.schedules.preview import Preview, preview
@@ -82,7 +82,7 @@ def schedule_from_json(text: str) -> Schedule:
     try:
         fields = json.loads(text)
     except ValueError:
-        raise InvalidSchedule(f"schedule {text[:100]!r} is no JSON") from None
+        raise InvalidSchedule(f"schedule {text[:100]!r} is not valid JSON") from None
     for kind, read in _READERS.items():
         if isinstance(fields, dict) and kind in fields:
             return _read(text, fields, read)
@@ -126,7 +126,7 @@ def _read(text: str, fields: dict[str, Any], read: Callable[[dict[str, Any]], Sc
 
 def _cron_from(fields: dict[str, Any]) -> Cron:
     expression, tz, dst = fields.pop("cron"), fields.pop("tz", "UTC"), fields.pop("dst", "auto")
-    return cron(expression, tz=tz, dst=dst, leave_out=fields.pop("leave_out", ()), jitter=_jitter_s(fields))
+    return cron_on_record(expression, tz=tz, dst=dst, leave_out=fields.pop("leave_out", ()), jitter=_jitter_s(fields))
 
 
 def _every_from(fields: dict[str, Any]) -> Every:

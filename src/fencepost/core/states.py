@@ -4,7 +4,8 @@ A run is recorded once (planned from a tick, or enqueued on request), may wait a
 and ends once. `diagram()` draws the table; the picture in the docs is made from it.
 
 - `waiting`: cannot be claimed. Something else has to happen first (`WaitsFor`): another run has to give up
-  the exclusive key, a time beyond the planning horizon has to come near, or a person has to decide.
+  the exclusive key, a time beyond the planning horizon has to come near, a node that has its job has to come, or a
+  person has to decide.
 - `queued`: may be claimed once its `available_at` has come. A retry's back-off is such a time.
 - `running`: a node has claimed it. Only this state has an attempt.
 - `succeeded`, `dead`, `cancelled`, `skipped`, `misfired`: terminal and final. Doing a finished run again
@@ -45,6 +46,7 @@ class WaitsFor(StrEnum):
     KEY = "key"
     TIME = "time"
     PERSON = "person"
+    NODE = "node"  # no living node has its job and takes runs from its queue
 
 
 class AttemptOutcome(StrEnum):
@@ -55,6 +57,7 @@ class AttemptOutcome(StrEnum):
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
     LOST = "lost"
+    INTERRUPTED = "interrupted"  # its node was shut down in good order before it had ended
 
 
 class Move(StrEnum):
@@ -64,8 +67,10 @@ class Move(StrEnum):
     MISFIRE = "misfire"  # a tick came too late, and its policy says not to run it any more
     ENQUEUE = "enqueue"  # somebody asked for it
     BLOCK = "block"  # its exclusive key is taken
-    PROMOTE = "promote"  # the key is free, or the time has come near
+    PROMOTE = "promote"  # the key is free, the time has come near, or a node has come that can take it
     RELEASE = "release"  # a person let a held run go on
+    PARK = "park"  # no living node can take it, and none could for ten minutes
+    HOLD = "hold"  # the ledger was restored: a person has to decide first
     CLAIM = "claim"
     HAND_BACK = "hand_back"  # claimed, and returned before it was started
     SUCCEED = "succeed"
@@ -79,6 +84,9 @@ class Move(StrEnum):
     LOSE_AND_FAIL = "lose_and_fail"
     LOSE_AND_HOLD = "lose_and_hold"
     LOSE_AND_CANCEL = "lose_and_cancel"  # its node died while it was being cancelled
+    INTERRUPT_AND_RERUN = "interrupt_and_rerun"
+    INTERRUPT_AND_FAIL = "interrupt_and_fail"
+    INTERRUPT_AND_HOLD = "interrupt_and_hold"
 
 
 _WAITING, _QUEUED, _RUNNING = RunState.WAITING, RunState.QUEUED, RunState.RUNNING
@@ -95,10 +103,13 @@ TRANSITIONS: Mapping[tuple[State, Move], frozenset[RunState]] = MappingProxyType
         (None, Move.SKIP): frozenset({RunState.SKIPPED}),
         (_WAITING, Move.PROMOTE): frozenset({_QUEUED}),
         (_WAITING, Move.RELEASE): frozenset({_QUEUED}),
+        (_WAITING, Move.HOLD): frozenset({_WAITING}),
         (_WAITING, Move.SKIP): frozenset({RunState.SKIPPED}),
         (_WAITING, Move.MISFIRE): frozenset({RunState.MISFIRED}),
         (_WAITING, Move.CANCEL): frozenset({RunState.CANCELLED}),
         (_QUEUED, Move.BLOCK): frozenset({_WAITING}),
+        (_QUEUED, Move.HOLD): frozenset({_WAITING}),
+        (_QUEUED, Move.PARK): frozenset({_WAITING}),
         (_QUEUED, Move.CLAIM): frozenset({_RUNNING}),
         (_QUEUED, Move.SKIP): frozenset({RunState.SKIPPED}),
         (_QUEUED, Move.MISFIRE): frozenset({RunState.MISFIRED}),
@@ -115,6 +126,9 @@ TRANSITIONS: Mapping[tuple[State, Move], frozenset[RunState]] = MappingProxyType
         (_RUNNING, Move.LOSE_AND_FAIL): frozenset({RunState.DEAD}),
         (_RUNNING, Move.LOSE_AND_HOLD): frozenset({_WAITING}),
         (_RUNNING, Move.LOSE_AND_CANCEL): frozenset({RunState.CANCELLED}),
+        (_RUNNING, Move.INTERRUPT_AND_RERUN): _AGAIN,
+        (_RUNNING, Move.INTERRUPT_AND_FAIL): frozenset({RunState.DEAD}),
+        (_RUNNING, Move.INTERRUPT_AND_HOLD): frozenset({_WAITING}),
     }
 )
 
@@ -133,6 +147,9 @@ _OUTCOMES: Mapping[Move, AttemptOutcome] = {
     Move.LOSE_AND_FAIL: AttemptOutcome.LOST,
     Move.LOSE_AND_HOLD: AttemptOutcome.LOST,
     Move.LOSE_AND_CANCEL: AttemptOutcome.LOST,
+    Move.INTERRUPT_AND_RERUN: AttemptOutcome.INTERRUPTED,
+    Move.INTERRUPT_AND_FAIL: AttemptOutcome.INTERRUPTED,
+    Move.INTERRUPT_AND_HOLD: AttemptOutcome.INTERRUPTED,
 }
 
 

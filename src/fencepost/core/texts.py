@@ -1,26 +1,8 @@
-"""Texts that may be kept and shown: without passwords, of a bounded length, in characters every database takes."""
+"""Texts that may be kept and shown: without secrets, of a bounded length, in characters every database takes."""
 
 from __future__ import annotations
 
-import re
-
-_MASK = "***"
-# Up to the last @ of the word: a password that was not encoded may itself have an @ or a slash. A port followed by a
-# path with an @ is masked too; that costs a reader less than a password would.
-_IN_URL = re.compile(r"(://[^\s:/?#@]{0,200}):\S{0,1000}@")
-_IN_SETTINGS = re.compile(
-    r"""(?ix) \b ([a-z_]*(?:password|passwd|pwd)) (\s*=\s*|["']\s*:\s*)
-    ('[^']{1,1000}' | "[^"]{1,1000}" | [^\s&,;)'"]{1,1000})"""
-)
-
-
-def scrub(text: str) -> str:
-    """Mask the passwords in URLs and in settings such as ``password=…``.
-
-    >>> scrub("cannot reach redis://app:s3cret@cache:6379/0")
-    'cannot reach redis://app:***@cache:6379/0'
-    """
-    return _IN_SETTINGS.sub(rf"\1\2{_MASK}", _IN_URL.sub(rf"\1:{_MASK}@", text))
+from fencepost.core.secrets import scrub
 
 
 def storable(text: str) -> str:

@@ -10,9 +10,7 @@ atomic step for people who bring their own scheduler. When a tick counts as done
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta, tzinfo
-
-from cronsim import CronSim, CronSimError
+from datetime import UTC, datetime, timedelta
 
 from fencepost.errors import InvalidTick
 
@@ -62,18 +60,6 @@ def instant(at_us: int) -> datetime:
 def spelled_us(at_us: int) -> str:
     """Spell microseconds since 1970 as an ISO instant ending in Z."""
     return instant(at_us).isoformat().replace("+00:00", "Z")
-
-
-def last_due(expression: str, now: datetime, zone: tzinfo = UTC) -> datetime:
-    """Return the latest time at or before `now` at which the cron `expression` was due, in `zone`."""
-    text = CRON_ALIASES.get(expression.strip().lower(), expression)
-    try:
-        due = next(CronSim(text, now.astimezone(zone) + timedelta(microseconds=1), reverse=True))
-    except StopIteration:
-        raise InvalidTick(f"cron expression {expression!r} was never due") from None
-    except CronSimError as error:
-        raise InvalidTick(f"cron expression {expression!r} is not understood: {error}") from None
-    return due.astimezone(UTC)
 
 
 def _parsed(text: str) -> datetime:

@@ -21,6 +21,9 @@ from fencepost.errors import InvalidTimings
 DEFAULT_TTL_S = 30.0
 SMALLEST_TTL_S = 0.2
 LARGEST_TTL_S = 7 * 86400.0
+# What runs gets this long to end when its node is shut down. With what stopping takes after that (a few seconds for
+# what did not end, and to tell the ledger) it is over before Kubernetes kills, 30 s after it asked.
+SHUTDOWN_GRACE = "20s"
 
 
 @dataclass(frozen=True, slots=True)

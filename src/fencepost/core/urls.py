@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from fencepost.core.duration import seconds
@@ -13,11 +15,6 @@ from fencepost.errors import InvalidUrl
 DEFAULT_CALL_TIMEOUT_S = 3.0
 _ENCODE = "write / ? # @ and the like in a user name or password as %2F %3F %23 %40"
 COMMON_OPTIONS = frozenset({"accept_risk", "call_timeout"})
-_TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "channel_binding")
-_LOGIN = ("require_auth", "gssencmode", "krbsrvname", "passfile")
-# What is handed on to the drivers as it is.
-PASSED_TO_LIBPQ = frozenset(("host", "application_name", "target_session_attrs", *_TLS, *_LOGIN))
-PASSED_TO_PYMYSQL = frozenset(("ssl_ca", "ssl_cert", "ssl_key", "unix_socket"))
 _IDENTIFIER = re.compile(r"[a-z_][a-z0-9_]{0,39}")
 
 
@@ -36,7 +33,7 @@ class StoreUrl:
     def parse(text: str) -> StoreUrl:
         """Take a URL apart; `InvalidUrl` says which part is wrong without repeating a password."""
         if "://" not in text:
-            raise InvalidUrl("a URL looks like scheme://host:port/…, for example sqlite:///app.db")
+            raise InvalidUrl("a URL looks like scheme://user:password@host:port/database; of a file, sqlite:///app.db")
         try:
             parts = urlsplit(text)
             options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
@@ -112,3 +109,14 @@ def identifier(text: str, *, what: str) -> str:
     if not _IDENTIFIER.fullmatch(text):
         raise InvalidUrl(f"{what}={text!r}: use lower-case letters, digits and underscores, at most 40, no digit first")
     return text
+
+
+def sqlite_path(text: str) -> Path:
+    """Return the file that the path of a ``sqlite://`` URL means: absolute, and where its symbolic links lead.
+
+    One file must not have two names here: what is kept beside it would be kept twice. ``file:app.db`` is ``app.db``.
+    """
+    if text.startswith("file:"):
+        text = unquote(text.removeprefix("file:"))
+        text = text.removeprefix("//") if text.startswith("///") else text
+    return Path(os.path.realpath(text))

@@ -10,15 +10,15 @@ of each due time is read from the rows of runs, with plain SQL. Then the three a
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from fencepost.core.identity import request_key
 from fencepost.core.schedule import Schedule
 from fencepost.demo.plan import CHUNKS, REQUESTED, SCHEDULES, notice_key
+from fencepost.sql.sqlite import opened_for_reading
 
 _MOST_DUES = 100_000
 _FATES = {"succeeded": "ran", "misfired": "misfired", "skipped": "skipped", "dead": "failed", "cancelled": "failed"}
@@ -70,7 +70,7 @@ class Books:
 
 def read_books(path: str) -> Books:
     """Read the ledger's file as anybody can, with the driver alone."""
-    connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=10)
+    connection = opened_for_reading(path, 10.0)
     try:
         return _read(connection)
     finally:
@@ -140,7 +140,7 @@ def _count_writes(tally: Tally, rows: Iterable[Row], books: Books) -> None:
             tally.duplicates += sum(count - 1 for count in chunks.values())
 
 
-def _read(connection: sqlite3.Connection) -> Books:
+def _read(connection: Any) -> Books:
     runs = connection.execute(
         "SELECT id, job, state, schedule, origin_key, first_due_at, due_at FROM fencepost_run ORDER BY id"
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import tempfile
 from collections.abc import Callable
 from contextlib import closing
@@ -17,6 +16,7 @@ from fencepost.demo.screen import Screen, table_of
 from fencepost.demo.stage import TTL_S, WORKERS, Stage
 from fencepost.demo.watching import View, Watcher, clock
 from fencepost.errors import FencepostError
+from fencepost.sql.sqlite import opened
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,12 +85,12 @@ class Show:
         ledger = open_ledger(self.stage.url, self._runtime)
         migrate(ledger)
         ledger.close()
-        with closing(sqlite3.connect(self.stage.ledger)) as connection, connection:
+        with closing(opened(Path(self.stage.ledger), 10.0)) as connection, connection:
             for statement in TABLES:
                 connection.execute(statement)
 
     def _ask_for_a_report(self) -> None:
-        from fencepost.engine.operations import Operations  # noqa: PLC0415
+        from fencepost.app.operations import Operations  # noqa: PLC0415
         from fencepost.ledger.ledger import open_ledger  # noqa: PLC0415
 
         ledger = open_ledger(self.stage.url, self._runtime)

@@ -60,7 +60,7 @@ class Stage:
     @property
     def url(self) -> str:
         """The URL of the ledger."""
-        return f"sqlite:///{self.ledger}"
+        return f"sqlite:///{self.ledger}?accept_risk=one-machine"  # all its nodes are here
 
     def start(self, name: str) -> Actor:
         """Start a node."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import NamedTuple
 
 from fencepost.core.states import TERMINAL
 from fencepost.core.tick import instant
+from fencepost.sql.sqlite import ERRORS, opened_for_reading
 
 _RUNS = (
     "SELECT r.id, r.job, r.state, r.attempts, n.name, r.token, r.due_at, r.created_at, r.started_at, r.ended_at, "
@@ -81,13 +81,13 @@ class Watcher:
     def look(self) -> View:
         """Read the ledger; before it is there, there is nothing to see."""
         try:
-            with closing(sqlite3.connect(f"file:{self._ledger}?mode=ro", uri=True, timeout=5)) as connection:
+            with closing(opened_for_reading(self._ledger, 5.0)) as connection:
                 runs = tuple(
                     Seen(row[0], row[1], row[2], row[3], short(row[4]), *row[5:]) for row in connection.execute(_RUNS)
                 )
                 nodes = {short(name) or "": _state(left, dead) for name, left, dead in connection.execute(_NODES)}
                 lost = list(connection.execute(_LOST))
-        except sqlite3.OperationalError:
+        except ERRORS:
             return View({}, (), (), ())
         return View(nodes, runs, (*self._losses(lost, runs), *self._takeovers(runs)), tuple(self._endings(runs)))
 

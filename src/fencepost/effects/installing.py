@@ -5,11 +5,14 @@ Nothing else makes them. A database that is the ledger's own has them from `fenc
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fencepost.core.runtime import Runtime
-from fencepost.errors import LedgerRefused
+from fencepost.errors import LedgerRefused, SchemaMismatch
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects.sqlite import SqliteDialect
-from fencepost.ledger.migrations import effects_revision, is_done, refuse_unreadable_effects
+from fencepost.ledger.migrations import behind_contraction, effects_revision, is_done, refuse_unreadable_effects
+from fencepost.ledger.migrations.contracting import refuse_while_needed
 from fencepost.ledger.urls import LedgerUrl
 from fencepost.schema.effects import REVISIONS, EffectTables, effect_tables
 
@@ -29,16 +32,34 @@ def tables_of(database: Database) -> EffectTables:
     return effect_tables(database.tables.prefix, database.tables.schema)
 
 
-def install(database: Database) -> tuple[str, ...]:
-    """Run the steps that are missing and return their names; none if there are none. Two at once are safe."""
+def install(database: Database, *, contract_for: Sequence[Database] = ()) -> tuple[str, ...]:
+    """Run the steps that are missing and return their names; none if there are none. Two at once are safe.
+
+    Steps that take something away are run if `contract_for` names the ledgers whose runs write here: they know which
+    nodes live, and it is refused while one of these needs what is taken away.
+    """
     _check_server(database)
     revision = effects_revision(database)
     refuse_unreadable_effects(database, revision)
-    if is_done(revision, REVISIONS):
-        return ()
-    from fencepost.ledger.migrations.running import take_steps  # noqa: PLC0415 - Alembic is slow to import
+    steps: tuple[str, ...] = ()
+    if not is_done(revision, REVISIONS, contract=bool(contract_for)):
+        from fencepost.ledger.migrations.running import take_steps  # noqa: PLC0415 - Alembic is slow to import
 
-    return take_steps(database, (tables_of(database).chain(),), what="tables of effects", command=INSTALL)
+        def may_contract(_connection: object, _chain: object, step: str) -> None:
+            refuse_while_needed(contract_for, step, of_effects=True)
+
+        steps = take_steps(
+            database,
+            (tables_of(database).chain(),),
+            what="tables of effects",
+            command=INSTALL,
+            may_contract=may_contract if contract_for else None,
+        )
+    if (blocked := behind_contraction(effects_revision(database), REVISIONS)) is not None:
+        raise SchemaMismatch(
+            f"{database.dialect.product}: {blocked}; then run: {how_to_install(database)} --contract --ledger URL"
+        )
+    return steps
 
 
 def install_sql(url: str) -> str:

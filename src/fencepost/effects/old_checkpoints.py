@@ -6,6 +6,7 @@
                                        says when the whole is "complete"
     bulk:<job>@<instance>/<step>#<n>   a partition of it
 
+Before the instance stands the ledger (`fencepost.ledger.naming`), unless an older version made the row.
 *Work* is what a job does once, its instance: a window with its parameters, or one request with its repetitions.
 
 **Promises.** Only rows of work that is complete go, none of which was moved since, and that no run stands for which has
@@ -17,9 +18,9 @@ the work meanwhile is refused by it, or finds nothing at all. What is cut short 
 Steps may write to other databases than the first one does. Nothing there says that the whole is complete; then it is
 if the run that ended the step has succeeded, as long as the ledger remembers it.
 
-**Not promised.** Anything about runs of another ledger that has a job of the same name and the same database of
-effects; jobs that the ledger does not know are left alone. So is work with a name so long (a job's of about 90
-characters) that rows of it could not be told to be of it.
+**Not promised.** Anything about rows without a ledger in their names that are another ledger's, which has a job of the
+same name. What is named as another ledger's is left alone, and so are jobs that the ledger does not know. So is work
+with a name so long (a job's of about 75 characters) that rows of it could not be told to be of it.
 """
 
 from __future__ import annotations
@@ -40,7 +41,10 @@ from fencepost.effects.walking import remove, walk
 from fencepost.errors import ConfigurationError, NoSuchRun
 from fencepost.ledger import history
 from fencepost.ledger.history import RunFilter, RunRow
+from fencepost.ledger.identity import identity
 from fencepost.ledger.jobs import jobs
+from fencepost.ledger.naming import ledger_in, short, without_ledger
+from fencepost.ledger.renaming import formers
 
 if TYPE_CHECKING:
     from fencepost.ledger.database import Database
@@ -93,16 +97,20 @@ class Runs:
     def __init__(self, ledger: Database, name: Callable[[Database, RunRow], str]) -> None:
         self._ledger = ledger
         self._name = name
-        self._jobs = {row.name for row in jobs(ledger)}
+        self._names: dict[str, set[str]] = {}  # by the first name, which checkpoints go by
+        for row in jobs(ledger):
+            names = (*formers(row.policy), row.name)
+            self._names.setdefault(names[0], set()).update(names)
+        self._identity = short(identity(ledger))
         self._live = cache(self._instances)
 
-    def knows(self, job: str) -> bool:
-        """Whether the ledger has such a job."""
-        return job in self._jobs
+    def knows(self, work: Work) -> bool:
+        """Whether it is of this ledger, as far as its name says, and the ledger has such a job."""
+        return work.job in self._names and ledger_in(work.instance) in ("", self._identity)
 
     def stand_for(self, work: Work) -> bool:
         """Whether a run that has not ended stands for this work, or does a part of it."""
-        return work.instance in self._live(work.job)
+        return without_ledger(work.instance) in self._live(work.job)
 
     def has_succeeded(self, job: str, run_id: object) -> bool:
         """Whether a run of the job is known to have succeeded; False if it is no longer on record."""
@@ -112,11 +120,13 @@ class Runs:
             row = history.run(self._ledger, run_id)
         except NoSuchRun:
             return False
-        return (row.job, row.state) == (job, "succeeded")
+        return row.state == "succeeded" and row.job in self._names.get(job, {job})
 
     def _instances(self, job: str) -> frozenset[str]:
-        conducted = [self._name(self._ledger, row) for row in self._unended(job)]
-        return frozenset(conducted + [json.loads(row.params).get("instance") for row in self._unended(job + _PART)])
+        names = sorted(self._names.get(job, {job}))
+        conducted = [self._name(self._ledger, row) for name in names for row in self._unended(name)]
+        parts = [json.loads(row.params).get("instance", "") for name in names for row in self._unended(name + _PART)]
+        return frozenset(conducted + [without_ledger(label) for label in parts])
 
     def _unended(self, job: str) -> Iterator[RunRow]:
         last = 0
@@ -166,7 +176,7 @@ class _Search:
             yield from (row.name for row in sorted(found, key=lambda row: row.rank))
 
     def _may_go(self, work: Work, found: Sequence[_Row]) -> bool:
-        is_known = self._runs.knows(work.job)
+        is_known = self._runs.knows(work)
         return is_known and self._is_complete(work, found) and not self._runs.stand_for(work)
 
     def _is_complete(self, work: Work, found: Sequence[_Row]) -> bool:

@@ -23,7 +23,7 @@ from fencepost.leases.schemes import store_from_url
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.migrations import effects_revision
-from fencepost.schema.effects import FLOOR_KEY, key_word
+from fencepost.schema.effects import FLOOR_KEY
 
 BATCH = 500
 LEAST_AGE_S = 86400.0
@@ -88,7 +88,7 @@ def prune_fences(database: Database, floor: Floor, *, batch: int = BATCH, dry_ru
 
 
 def _below(database: Database, token: int) -> Some:
-    where = f"token < {database.dialect.mark} AND {key_word(database.dialect.name)} <> '{FLOOR_KEY}'"
+    where = f"token < {database.dialect.mark} AND {database.dialect.spelling.key} <> '{FLOOR_KEY}'"
     return Some(tables_of(database).name("fence"), where, (token,))
 
 
@@ -134,8 +134,8 @@ def _least(ledger: Database, some: Some) -> int | None:
 def _raise_floor(cursor: Cursor, database: Database, token: int) -> int:
     """Raise the floor to `token`, unless it is there already, and return where it is."""
     dialect, table = database.dialect, tables_of(database).name("fence")
-    key, mark = key_word(dialect.name), dialect.mark
-    cursor.execute(f"SELECT token FROM {table} WHERE {key} = {mark}{dialect.for_update}", (FLOOR_KEY,))  # noqa: S608 - ours
+    key, mark = dialect.spelling.key, dialect.mark
+    cursor.execute(f"SELECT token FROM {table} WHERE {key} = {mark}{dialect.spelling.for_update}", (FLOOR_KEY,))  # noqa: S608 - ours
     row = cursor.fetchone()
     if row is None:
         values = {"key": FLOOR_KEY, "token": token, "grant_id": "", "holder": None, "raised_at": dialect.now_us(cursor)}
@@ -158,11 +158,11 @@ def _count(database: Database, some: Some) -> int:
 
 def _delete(cursor: Cursor, database: Database, some: Some, batch: int) -> int:
     """Delete one batch. Where the database can, rows that somebody works with are left for another time."""
-    key = key_word(database.dialect.name)
+    key = database.dialect.spelling.key
     if database.dialect.name == "mysql":
         statement = f"DELETE {some.sql} LIMIT {batch}"
     else:
-        found = f"SELECT {key} {some.sql} LIMIT {batch}{database.dialect.skip_locked}"
+        found = f"SELECT {key} {some.sql} LIMIT {batch}{database.dialect.spelling.skip_locked}"
         statement = f"DELETE FROM {some.table} WHERE {key} IN ({found})"  # noqa: S608 - ours
     cursor.execute(statement, some.parameters)
     return cursor.rowcount

@@ -160,7 +160,7 @@ def _advice(
 ) -> Iterator[str]:
     if found is not None and not is_readable(found, REVISIONS):
         yield f"these tables are of a newer Fencepost (this one knows up to {NEWEST}): use that version here"
-    elif not is_done(found, REVISIONS):
+    elif not is_done(found, REVISIONS, contract=False):
         yield f"run: {how_to_install(database)}"
     elif missing:
         version = _full(database, tables_of(database).version)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from fencepost.core.events import Event, What
 from fencepost.core.policy import Policy
 from fencepost.core.retry import Fail, Hold, Rerun, after_loss
+from fencepost.core.timings import DEFAULT_TTL_S
 from fencepost.errors import ConfigurationError
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.hot import hot_words
@@ -28,9 +29,10 @@ WHERE r.state = 'running' AND (n.dead_at IS NOT NULL OR n.left_at IS NOT NULL)
 class Burial:
     """Buries nodes. Policies are read from the ledger: the dead may have run jobs that this node does not know."""
 
-    def __init__(self, ledger: Ledger, emit: Callable[[Event], None]) -> None:
+    def __init__(self, ledger: Ledger, emit: Callable[[Event], None], *, ttl_s: float = DEFAULT_TTL_S) -> None:
         self._ledger = ledger
         self._emit = emit
+        self._ttl_us = round(ttl_s * 1_000_000)
 
     def bury(self, desk: Desk, node_id: str, why: str) -> bool:
         """Note that a node is dead, and give up its runs; True if nobody had said so before."""
@@ -51,7 +53,7 @@ class Burial:
             return after_loss(_policy(policies.get(job)), crashes=crashes)
 
         count = 0
-        while reaped := reap(desk, node=node_id, limit=_BATCH, decide=decide):
+        while reaped := reap(desk, node=node_id, limit=_BATCH, decide=decide, once_in_us=self._ttl_us):
             count += len(reaped)
             for run in reaped:
                 self._emit(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from fencepost.ledger.desk import Desk
     from fencepost.ledger.ledger import Ledger
+    from fencepost.ledger.naming import Naming
 
 
 class Standing(Protocol):
@@ -67,6 +68,12 @@ class RunContext:
     ledger: Callable[[], Ledger]
     standing: Standing = UNSTOPPED
     ttl_s: float = 30.0
+
+    def naming(self) -> Naming:
+        """Return how rows of this ledger are named in databases of effects."""
+        from fencepost.ledger.naming import naming  # noqa: PLC0415 - most runs never ask
+
+        return naming(self.ledger())
 
     def is_ours(self, run_id: int, token: int) -> bool:
         """Ask the ledger whether a run is still running under this token."""

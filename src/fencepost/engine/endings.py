@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from fencepost.core.ending import ending_of
 from fencepost.core.events import Event, What
@@ -11,10 +11,12 @@ from fencepost.core.overlap import Decision, decide
 from fencepost.core.runs import Claim, Ending
 from fencepost.engine.jobs import Job
 from fencepost.engine.runners.outcome import How, Outcome
+from fencepost.ledger.finishing import Outlasting
 
 _WORDS = {
     How.LOST: What.RUN_LOST,
     How.CRASHED: What.RUN_LOST,
+    How.INTERRUPTED: What.RUN_INTERRUPTED,
     How.SKIPPED: What.RUN_SKIPPED,
     How.CANCELLED: What.RUN_CANCELLED,
     How.RETURNED: None,
@@ -43,14 +45,13 @@ class Endings:
         """Decide about a run that is about to be claimed."""
         return decide(self._policies[job].overlap, is_tick=is_tick, attempts=attempts, key_is_taken=key_is_taken)
 
-    def wanting_no_late_ticks(self) -> dict[str, tuple[int, str]]:
-        """Return the jobs whose late ticks are not run, each with its grace and what to say of them."""
-        misfires = {name: Misfire.of(each.misfire, grace=each.grace_s) for name, each in self._policies.items()}
-        return {
-            name: (each.grace_us, f"nobody began it in time; misfire is {each}")
-            for name, each in misfires.items()
-            if each.kind == "skip"
-        }
+    def formers(self) -> dict[str, tuple[str, ...]]:
+        """Return the names that jobs had before, of those that were renamed."""
+        return {name: policy.formerly for name, policy in self._policies.items() if policy.formerly}
+
+    def misfires(self) -> dict[str, Misfire]:
+        """Return the misfire policy of each job."""
+        return {name: Misfire.of(each.misfire, grace=each.grace_s) for name, each in self._policies.items()}
 
     def of(self, claim: Claim, outcome: Outcome) -> Ending | None:
         """Say what becomes of the run; None if it is not ours to say."""
@@ -66,11 +67,22 @@ class Endings:
         """Return a claim that was never started."""
         return self.of(claim, Outcome(claim.run_id, claim.attempt, claim.token, str(How.RETURNED)))
 
+    def tell_outlasting(self, runs: Sequence[Outlasting]) -> None:
+        """Warn of runs that every shutdown interrupts, so that they never end."""
+        for run_id, job, times in runs:
+            reason = (
+                f"shutdowns have interrupted it {times} times in a row: it takes longer than the grace that nodes give"
+                " what runs. Let it end sooner, or go on from where it was (bulk jobs do), or start nodes with a longer"
+                " --grace"
+            )
+            self._emit(Event(What.JOB_OUTLASTS_GRACE, job=job, run_id=run_id, reason=reason))
+
     def _tell(self, claim: Claim, outcome: Outcome, ending: Ending | None) -> None:
         is_dead = ending is not None and ending.state == "dead"
         what = What.RUN_DEAD if is_dead else _WORDS.get(How(outcome.how), What.RUN_FAILED)
         if what is not None:
-            texts = (outcome.error_code, outcome.error or outcome.reason, ending.why if ending else None)
+            error = ": ".join(filter(None, (outcome.error_code, outcome.error or outcome.reason)))
+            texts = (error, ending.why if ending else None)
             self._emit(
                 Event(
                     what,
@@ -79,5 +91,6 @@ class Endings:
                     attempt=claim.attempt,
                     token=claim.token,
                     reason="; ".join(dict.fromkeys(text for text in texts if text)),
+                    trace=outcome.trace,
                 )
             )

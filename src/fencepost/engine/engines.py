@@ -6,13 +6,17 @@ anew, and leaves its parent's connections to the parent.
 
 from __future__ import annotations
 
+import math
+import socket
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 import sqlalchemy
 from sqlalchemy import Engine, QueuePool, event
 
-from fencepost.core.forked_sqlite import FORKED_SQLITE
+from fencepost.sql import sqlite
+from fencepost.sql.forked_sqlite import FORKED_SQLITE
+from fencepost.sql.parents import leave_to_parent
 
 if TYPE_CHECKING:
     from fencepost.core.runtime import Runtime
@@ -44,7 +48,6 @@ class KeptEngine:
         self._runtime = runtime
         self._is_file = url.kind == "sqlite"
         self._opened: dict[int, Any] = {}
-        self._inherited: list[Any] = []  # kept, so that a child does not close what is its parent's
         self.engine = _new_engine(url)
         event.listen(self.engine, "connect", self._note_opened)
         event.listen(self.engine, "close", self._note_closed)
@@ -67,7 +70,7 @@ class KeptEngine:
 
     def _forget(self) -> None:
         opened, in_use = self.open_now()
-        self._inherited += opened
+        leave_to_parent(opened)
         self._opened = {}
         if self._is_file:
             FORKED_SQLITE.settle(self._runtime.process_id(), opened, in_use=in_use)
@@ -84,6 +87,8 @@ def _new_engine(url: LedgerUrl) -> Engine:
         if is_file
         else {"connect_timeout": max(round(url.timeout_s), 1)}
     )
+    if url.kind == "postgresql":
+        arguments |= _noticing_silence(url)
     engine = sqlalchemy.create_engine(
         url.sqlalchemy(),
         connect_args=arguments,
@@ -92,12 +97,51 @@ def _new_engine(url: LedgerUrl) -> Engine:
         max_overflow=_MOST_CONNECTIONS,
         pool_pre_ping=not is_file,
     )
+    if is_file:
+        event.listen(engine, "do_connect", _refuse_if_lost)
     if url.kind == "mysql":
         event.listen(engine, "do_connect", _connect_quickly)
+        event.listen(engine, "connect", lambda connection, _: _notice_silence(connection, url))
     return engine
 
 
-def _connect_quickly(_: object, __: object, words: Any, options: Any) -> Any:
-    from fencepost.ledger.dialects.mysql import SharingConnection  # noqa: PLC0415 - the driver may be missing
+def _noticing_silence(url: LedgerUrl) -> dict[str, int]:
+    """Return, in libpq's words, how soon a peer that is gone is noticed; as shipped, that takes two hours.
 
-    return SharingConnection(*words, **options)
+    A statement may take as long as it wants: as long as the server's machine is there, it answers these questions.
+    """
+    limit_s = max(2, math.ceil(url.timeout_s))
+    return {
+        "keepalives_idle": limit_s,
+        "keepalives_interval": limit_s,
+        "keepalives_count": 3,
+        "tcp_user_timeout": limit_s * 2000,
+    }
+
+
+def _notice_silence(connection: Any, url: LedgerUrl) -> None:
+    """Set the same for PyMySQL, which has no words for it."""
+    wire = getattr(connection, "_sock", None)
+    if wire is None or wire.family == getattr(socket, "AF_UNIX", None):
+        return
+    limits = _noticing_silence(url)
+    wire.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_KEEPIDLE", limits["keepalives_idle"]),
+        ("TCP_KEEPINTVL", limits["keepalives_interval"]),
+        ("TCP_KEEPCNT", limits["keepalives_count"]),
+        ("TCP_USER_TIMEOUT", limits["tcp_user_timeout"]),
+    ):
+        if (option := getattr(socket, name, None)) is not None:  # macOS lacks some
+            wire.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+def _refuse_if_lost(*_: object) -> None:
+    """Refuse to open the file where that would wait for ever."""
+    sqlite.refuse_if_lost()
+
+
+def _connect_quickly(_: object, __: object, words: Any, options: Any) -> Any:
+    from fencepost.sql.pymysql_link import BoundedConnection  # noqa: PLC0415 - the driver may be missing
+
+    return BoundedConnection(*words, **options)

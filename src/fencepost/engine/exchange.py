@@ -10,9 +10,8 @@ answered may have left runs in this node's name that nobody executes, and may do
 slow: they are looked up by identity before the next claim, soon after, and now and then, and are handed back.
 
 **Lost attempts.** When this process lost its identity, it adopts what it kept up (`formers`), and whoever buries that
-identity answers for the rest. An attempt that lost
-its right to run while the node lives (its lease at the gate, its fence) is told to the ledger as lost, for nobody else
-would.
+identity answers for the rest. An attempt that lost its right to run while the node lives (its lease at the gate, its
+fence) is told to the ledger as lost, for nobody else would.
 
 **When it sleeps.** An idle node asks one small question per poll (`look`) and sleeps until the next due time; hints
 wake it sooner (`agenda`). It claims for a runner without asking only where it has reason to believe that there is
@@ -23,7 +22,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
 
 from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, Ending, StopReason
@@ -36,40 +34,30 @@ from fencepost.engine.formers import Formers
 from fencepost.engine.gate import Gate
 from fencepost.engine.ledger_clock import LedgerClock
 from fencepost.engine.membership import Member, Membership
-from fencepost.engine.runners.outcome import How, Outcome
-from fencepost.engine.runners.runner import Runner
-from fencepost.errors import LedgerUnavailable
+from fencepost.engine.runners.outcome import How
+from fencepost.engine.runners.verdicts import UNKNOWN_JOB
+from fencepost.engine.same_ledger import SameLedger
+from fencepost.engine.station import ASK_FOR_ROOM_S, HOLD_OFF_S, Station
+from fencepost.engine.stranded import Stranded
+from fencepost.engine.tidings import Tidings, nobody
+from fencepost.errors import LedgerRefused, LedgerUnavailable
 from fencepost.ledger.claiming import Claimed, claim, keys_wanted, mine
 from fencepost.ledger.finishing import finish
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.looking import Look, cancels, look
-from fencepost.ledger.misfiring import misfire_late
+from fencepost.ledger.misfiring import settle_late
 
 _LARGEST_BATCH = 500
 # While this many claims are in hand, a few free places are not worth a transaction of their own just yet.
 _PLENTY = 64
 _FEW = 32
-_HOLD_OFF_S = 0.02
-# Room comes with outcomes, of which runners tell; also with new workers and new trust, of which nobody does.
-_ASK_FOR_ROOM_S = 0.1
 _ACCOUNT_EVERY_S = 60.0
 _ACCOUNT_AGAIN_S = 10.0
 _QUEUED = str(RunState.QUEUED)
 _LOST = str(How.LOST)
-_CRASHED = str(How.CRASHED)
 
 Key = tuple[int, int]
 """Run and token: one claim. The same run may come again while an older attempt of it is still in hand."""
-
-
-@dataclass(slots=True)
-class Station:
-    """A runner and the jobs it executes on this node, and whether the ledger may have something for it."""
-
-    runner: Runner
-    jobs: tuple[str, ...]
-    expects_work: bool = True
-    has_held_off: bool = False
 
 
 class Exchange:
@@ -90,9 +78,15 @@ class Exchange:
         emit: Callable[[Event], None],
         on_look: Callable[[Look], None],
         on_waiting: Callable[[int], None],
+        on_unknown: Callable[[str], None] = lambda _: None,
+        may_begin: Callable[[str, float], bool] = lambda *_: True,
+        same: SameLedger,
         gate: Gate | None = None,
+        wants: Callable[[What], bool] = nobody,
     ) -> None:
         self._desk = ledger.desk("exchange")
+        self._same = same
+        same.watch(self._desk)
         self._formers = Formers(burial, [station.runner for station in stations], emit)
         self._membership = membership
         self._stations = stations
@@ -102,10 +96,14 @@ class Exchange:
         self._runtime = runtime
         self._queues = tuple(queues)
         self._emit = emit
+        self._tidings = Tidings(emit, wants)
         self._on_look = on_look
         self._on_waiting = on_waiting
+        self._on_unknown = on_unknown
+        self._may_begin = may_begin
         self._gate = gate
         self._agenda = Agenda(poll_s)
+        self._stranded = Stranded(runtime)
         self._in_hand: dict[Key, Claim] = {}
         self._of_former: set[Key] = set()
         self._ended: deque[Ending] = deque()
@@ -128,7 +126,7 @@ class Exchange:
 
     def lost(self, member: Member, suspended: Collection[Claim] = ()) -> None:
         """Note an identity of this process that is no more: what it left behind is to be adopted or given up."""
-        self._formers.add(member.node_id, suspended)
+        self._formers.add(member.node_id, suspended, self._runtime.monotonic())
 
     @property
     def has_formers(self) -> bool:
@@ -145,6 +143,10 @@ class Exchange:
     def step(self, now: float) -> float:
         """Finish what ended, claim what is due, and say when to come back."""
         try:
+            if self._same.is_due(now):
+                self._collect()  # what has ended is reported, whether the ledger answers or not
+                if self._same.check(self._desk):
+                    self._expect_work()
             if self._agenda.is_due(now):
                 self._expect_work()
             if self._is_in_a_hurry():
@@ -157,6 +159,10 @@ class Exchange:
                 self._look(now)
         except LedgerUnavailable:
             self._clock.unanswered()
+            self._same.doubt()
+            raise
+        except LedgerRefused:
+            self._same.doubt()
             raise
         return self._wake_at(now)
 
@@ -170,7 +176,7 @@ class Exchange:
         """Tell the ledger whatever it does not know yet. After the last step, once more: it may have been a claim."""
         self._collect()
         self._finish()
-        self._give_up_former()
+        self._give_up_former(now)
         self._account(now)
 
     def close(self) -> None:
@@ -181,6 +187,7 @@ class Exchange:
 
     def _collect(self) -> None:
         in_hand, ended, ending_of = self._in_hand, self._ended, self._endings.of
+        tell = self._tidings.ended if self._tidings.is_wanted() else None
         for station in self._stations:
             for outcome in station.runner.collect():
                 key = (outcome.run_id, outcome.token)
@@ -188,13 +195,26 @@ class Exchange:
                 if taken is None:
                     continue
                 is_told = outcome.how == _LOST and not self._is_given_up(key)
-                ending = ending_of(taken, _lost_alone(outcome) if is_told else outcome)
+                ending = ending_of(taken, outcome.lost_alone() if is_told else outcome)
                 if ending is None:
                     self._release_at_gate([taken])
                     continue
                 ended.append(ending)
+                if outcome.error_code == UNKNOWN_JOB:
+                    self._withdraw(taken.job)
+                if tell is not None:
+                    tell(taken, outcome)
                 if ending.state == _QUEUED:
                     self._again_us.append(ending.delay_us)
+
+    def _withdraw(self, job: str) -> None:
+        """Take no more runs of a job that the workers do not have: they would only go back and forth."""
+        if job not in self._jobs:
+            return
+        self._jobs = tuple(name for name in self._jobs if name != job)
+        for station in self._stations:
+            station.jobs = tuple(name for name in station.jobs if name != job)
+        self._on_unknown(job)
 
     def _is_given_up(self, key: Key) -> bool:
         """Whether the identity that claimed it is no more."""
@@ -225,6 +245,8 @@ class Exchange:
         if finished.promoted:
             self._expect_work()
         self._expect_again(finished.now_us)
+        self._tidings.finished(batch, finished.refused)
+        self._endings.tell_outlasting(finished.outlasting)
         for run_id in finished.refused:
             self._emit(Event(What.RUN_REFUSED, run_id=run_id, reason="it was no longer ours when it ended"))
 
@@ -242,19 +264,19 @@ class Exchange:
 
     # -- what is not known to have been ours -----------------------------------------------------------------------
 
-    def _give_up_former(self) -> None:
+    def _give_up_former(self, now: float) -> None:
         """See to what lost identities of this process left behind: nobody knows better what was stopped."""
-        if not self._formers:
+        if not self._formers or self._same.is_held:
             return
         member = self._membership.member
         node_id = None if member is None else member.node_id
-        if self._formers.settle(self._desk, node_id=node_id, in_hand=self._in_hand):
+        if self._formers.settle(self._desk, node_id=node_id, in_hand=self._in_hand, now=now):
             self._expect_work()
 
     def _account(self, now: float) -> None:
         """See to it that nothing runs in our name without our knowing."""
         member = self._membership.member
-        if member is None or not (self._is_unsure or now >= self._account_at):
+        if member is None or self._same.is_held or not (self._is_unsure or now >= self._account_at):
             return
         was_unsure = self._is_unsure
         self._hand_back_unknown(member)
@@ -263,12 +285,8 @@ class Exchange:
 
     def _hand_back_unknown(self, member: Member) -> None:
         known = self._in_hand.keys() | {(ending.run_id, ending.token) for ending in self._ended}
-        for unknown in mine(self._desk, node=member.node_id):
-            if (unknown.run_id, unknown.token) in known:
-                continue
-            if (ending := self._endings.handed_back(unknown)) is not None:
-                self._ended.append(ending)
-                self._again_us.append(0)
+        running = mine(self._desk, node=member.node_id)
+        self._hand_back([each for each in running if (each.run_id, each.token) not in known])
         self._finish()
 
     # -- claiming --------------------------------------------------------------------------------------------------
@@ -281,26 +299,34 @@ class Exchange:
         if self._is_draining or not any(station.expects_work for station in self._stations):
             return
         member = self._membership.member
-        if member is None or self._formers:
+        if member is None or self._formers or self._same.is_held:
             return
-        self._be(member, now)
+        is_ready = self._be(member, now)
         for station in self._stations:
-            if station.expects_work:
+            if not is_ready:
+                station.has_held_off = True
+            elif station.expects_work:
                 self._claim_for(station, member, now)
 
-    def _be(self, member: Member, now: float) -> None:
-        """Note under which identity claims are made from now on; others answer for what older ones have in hand."""
+    def _be(self, member: Member, now: float) -> bool:
+        """Note under which identity claims are made from now on; others answer for what older ones have in hand.
+
+        False if it is too early for a claim under that identity.
+        """
         if member.node_id == self._known_as:
-            return
-        self._misfire_late()
+            return True
+        if not self._may_begin(member.node_id, now):
+            return False
+        self._settle_late(member)
         self._of_former = set(self._in_hand)
         self._known_as = member.node_id
         self._account_at = now + _ACCOUNT_EVERY_S
+        return True
 
-    def _misfire_late(self) -> None:
-        """Before the first claim: what nobody claimed for long is not begun where the job wants no late ticks."""
-        for name, (grace_us, why) in self._endings.wanting_no_late_ticks().items():
-            misfire_late(self._desk, job=name, grace_us=grace_us, why=why)
+    def _settle_late(self, member: Member) -> None:
+        """Before the first claim: ticks that came due while no node could run them follow the misfire policy."""
+        formers, rules = self._endings.formers(), self._endings.misfires()
+        settle_late(self._desk, node=member.node_id, queues=self._queues, rules=rules, formers=formers)
 
     def _claim_for(self, station: Station, member: Member, now: float) -> None:
         room = min(station.runner.room(), self._batch)
@@ -312,11 +338,9 @@ class Exchange:
         station.has_held_off = False
         claimed = self._claimed(station, member, room)
         self._clock.told(claimed.now_us)
-        for taken in claimed.claims:
-            self._in_hand[taken.run_id, taken.token] = taken
         if claimed.claims:
-            station.runner.submit(claimed.claims)
-            self._stop_if_lost(station, member, claimed.claims)
+            self._same.claimed(max(each.run_id for each in claimed.claims))
+            self._begin(station, member, claimed.claims)
         if self._gate is not None:
             self._gate.settle(claimed.claims)
         is_moving = bool(claimed.claims or claimed.skipped or claimed.blocked)
@@ -327,11 +351,27 @@ class Exchange:
         if not is_moving:
             self._agenda.look_by(now)
 
-    def _stop_if_lost(self, station: Station, member: Member, claims: Sequence[Claim]) -> None:
-        """Stop what was claimed under an identity that was lost meanwhile, or the next one's trust would begin it."""
+    def _begin(self, station: Station, member: Member, claims: Sequence[Claim]) -> None:
+        """Let the runner have what was claimed, unless the identity that claimed it was lost meanwhile.
+
+        Then it is handed back, before the rest of that identity is given up. If it was lost in this very moment, it is
+        stopped, or the next identity's trust would begin it.
+        """
+        if self._membership.member is not member:
+            self._hand_back(claims)
+            return
+        for taken in claims:
+            self._in_hand[taken.run_id, taken.token] = taken
+        self._tidings.started(claims)
+        station.runner.submit(claims)
         if self._membership.member is not member:
             for taken in claims:
                 station.runner.stop(taken.run_id, taken.token, StopReason.LOST)
+
+    def _hand_back(self, claims: Sequence[Claim]) -> None:
+        endings = [ending for taken in claims if (ending := self._endings.handed_back(taken)) is not None]
+        self._ended.extend(endings)
+        self._again_us.extend(ending.delay_us for ending in endings)
 
     def _claimed(self, station: Station, member: Member, room: int) -> Claimed:
         try:
@@ -355,7 +395,7 @@ class Exchange:
 
     def _is_claiming(self) -> bool:
         """Whether the next step will claim."""
-        if self._is_draining or self._membership.member is None:
+        if self._is_draining or self._membership.member is None or self._same.is_held:
             return False
         return any(station.expects_work and station.runner.room() > 0 for station in self._stations)
 
@@ -366,6 +406,8 @@ class Exchange:
         is_news = self._agenda.begin_look(now)
         seen = look(self._desk, node=member.node_id if member else "", queues=self._queues, jobs=self._jobs)
         self._clock.told(seen.now_us)
+        if member is not None and not seen.is_living:
+            self._membership.disown(member, "the ledger has noted its end")
         self._on_look(seen)
         if seen.cancels and member is not None:
             self._stop_cancelled(member)
@@ -375,6 +417,14 @@ class Exchange:
         later = [self._clock.here(at_us) for at_us in times if at_us > seen.now_us]
         is_due = seen.is_due or len(later) < len(times)
         self._agenda.looked(now, next_at=min(later, default=None), is_due=is_due, is_news=is_news)
+        if seen.keys_are_awaited:
+            self._queue_stranded(now)
+
+    def _queue_stranded(self, now: float) -> None:
+        if now < self._stranded.may_look_at:
+            self._agenda.look_by(self._stranded.may_look_at)
+        elif self._stranded.queued(self._desk):
+            self._expect_work()
 
     def _stop_cancelled(self, member: Member) -> None:
         for run_id, token in cancels(self._desk, node=member.node_id):
@@ -383,17 +433,10 @@ class Exchange:
 
     def _wake_at(self, now: float) -> float:
         if self._is_draining:
-            return now + _HOLD_OFF_S
-        claims_at = [self._claims_at(station, now) for station in self._stations if station.expects_work]
+            return now + HOLD_OFF_S
+        if self._formers:
+            return now + ASK_FOR_ROOM_S
+        is_held, is_member = self._same.is_held, self._membership.member is not None
+        claiming = [station for station in self._stations if station.expects_work]
+        claims_at = [station.claims_at(now, is_held=is_held, is_member=is_member) for station in claiming]
         return min([self._agenda.wake_at, *claims_at])
-
-    def _claims_at(self, station: Station, now: float) -> float:
-        if station.has_held_off:
-            return now + _HOLD_OFF_S
-        has_place = self._membership.member is not None and station.runner.room() > 0
-        return now if has_place else now + _ASK_FOR_ROOM_S
-
-
-def _lost_alone(outcome: Outcome) -> Outcome:
-    """Return what is to be told of an attempt that lost its right to run although its node lives."""
-    return outcome._replace(how=_CRASHED, error_code="lost", error=outcome.reason or "it lost its right to run")

@@ -7,7 +7,7 @@ run left *running* there is cancelled when it ends.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,8 @@ from fencepost.engine.context import RunContext
 from fencepost.engine.invoke import invoke, invoke_async
 from fencepost.engine.jobs import ASYNC, Job
 from fencepost.engine.loading import load_app
-from fencepost.engine.runners.outcome import How, Outcome
+from fencepost.engine.runners import verdicts
+from fencepost.engine.runners.outcome import Outcome
 from fencepost.engine.trust import BoardTrust
 from fencepost.engine.wire import Greeting
 
@@ -37,7 +38,7 @@ class JobExecutor:
     def execute(self, claim: Claim) -> Outcome:
         """Execute a claim and say how it ended."""
         if claim.job not in self._jobs:
-            return _unknown(claim)
+            return verdicts.of_unknown_job(claim)  # the code on disk is not what the node was started with
         job = self._jobs[claim.job]
         return self._awaited(job, claim) if job.kind == ASYNC else invoke(job, claim, self._context)
 
@@ -72,15 +73,19 @@ class JobExecutor:
 
 def load_executor(greeting: Greeting, trust: BoardTrust) -> JobExecutor:
     """Import an application and return what executes its jobs."""
-    if greeting.prepare is not None:
-        module, _, function = greeting.prepare.partition(":")
-        getattr(importlib.import_module(module), function)()
+    loaded = _prepared(greeting.prepare)
     application = load_app(greeting.app)
+    if loaded is not None:
+        loaded()
     context = application.worker_context()
     trust.fenced = frozenset(name for name, job in application.jobs.items() if not job.policy.stops_in_doubt)
     return JobExecutor(application.jobs, replace(context, standing=trust, node=greeting.node or context.node))
 
 
-def _unknown(claim: Claim) -> Outcome:
-    error = f"this worker's application has no job {claim.job!r}; was it started before the job was deployed?"
-    return Outcome(claim.run_id, claim.attempt, claim.token, How.FAILED, error_code="unknown job", error=error)
+def _prepared(prepare: str | None) -> Callable[[], None] | None:
+    """Call what is to be called before the application is loaded; return what is to be called afterwards, if any."""
+    if prepare is None:
+        return None
+    module, _, function = prepare.partition(":")
+    found: Callable[[], Callable[[], None] | None] = getattr(importlib.import_module(module), function)
+    return found()

@@ -7,7 +7,9 @@
                         │                                                       ──▶ the rest is given up, here
                         └────no: a reaper was quicker──▶ stopped as lost
 
-The living adopt first: a reaper acts after a ttl of unbroken contact, and this step with the first answer.
+The living adopt first: a reaper acts after a ttl of unbroken contact, and this step with the first answer. What was
+told to stop is given up when its runner has reported it, so that the next attempt does not meet it; where that takes
+too long, others will have found out.
 """
 
 from __future__ import annotations
@@ -22,12 +24,15 @@ from fencepost.engine.runners.runner import Runner
 from fencepost.ledger.adopting import Key, adopt
 from fencepost.ledger.desk import Desk
 
+_STOPPED_WITHIN_S = 15.0
+
 
 class Former(NamedTuple):
-    """An identity that is no more, and what was suspended when it ended."""
+    """An identity that is no more, since when, and what was suspended when it ended."""
 
     node_id: str
     suspended: tuple[Claim, ...]
+    since: float = float("-inf")
 
 
 class Formers:
@@ -44,18 +49,19 @@ class Formers:
         """Whether there is something to put in order."""
         return bool(self._formers)
 
-    def add(self, node_id: str, suspended: Collection[Claim]) -> None:
+    def add(self, node_id: str, suspended: Collection[Claim], now: float) -> None:
         """Note an identity that is no more."""
-        self._formers.append(Former(node_id, tuple(suspended)))
+        self._formers.append(Former(node_id, tuple(suspended), now))
 
     def adopted_by(self, key: Key) -> str | None:
         """Return the identity that went on with a run, if it was adopted at the last occasion."""
         return self._adopted.get(key)
 
-    def settle(self, desk: Desk, *, node_id: str | None, in_hand: Collection[Key]) -> bool:
-        """Adopt what is still ours and give up the rest; False if that has to wait until this process has joined.
+    def settle(self, desk: Desk, *, node_id: str | None, in_hand: Collection[Key], now: float) -> bool:
+        """Adopt what is still ours and give up the rest; False if that has to wait.
 
-        `in_hand` are the runs that have not ended: only those can go on.
+        For this process to join, or for what was stopped to end. `in_hand` are the runs that have not ended: only
+        those can go on.
         """
         formers = list(self._formers)
         suspended = {_key(claim): claim for former in formers for claim in former.suspended if _key(claim) in in_hand}
@@ -63,7 +69,10 @@ class Formers:
             if node_id is None:
                 return False
             self._adopt(desk, [former.node_id for former in formers], node_id, suspended)
-            self._formers[: len(formers)] = formers = [Former(former.node_id, ()) for former in formers]
+            self._formers[: len(formers)] = formers = [former._replace(suspended=()) for former in formers]
+        is_stopping = any(self._adopted.get(key) != node_id for key in in_hand)
+        if is_stopping and now < formers[-1].since + _STOPPED_WITHIN_S:
+            return False
         for former in formers:
             self._burial.bury(desk, former.node_id, "its session was lost")
             self._formers.pop(0)

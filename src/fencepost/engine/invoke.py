@@ -17,19 +17,13 @@ from fencepost.core.report import SUCCEEDED, Report, report_of_error, report_of_
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.texts import shown
 from fencepost.engine.run import Run, current
-from fencepost.engine.runners.outcome import How, Outcome
+from fencepost.engine.runners.outcome import HOW_STOPPED, How, Outcome
 from fencepost.errors import LeaseLost, Stopped
 
 if TYPE_CHECKING:
     from fencepost.engine.context import RunContext
     from fencepost.engine.jobs import Job
 
-_HOW_STOPPED = {
-    StopReason.LOST: How.LOST,
-    StopReason.CANCELLED: How.CANCELLED,
-    StopReason.TIMED_OUT: How.TIMED_OUT,
-    StopReason.SHUTDOWN: How.CRASHED,  # it did begin, and nobody knows how far it came
-}
 _SUCCEEDED = SUCCEEDED.how
 
 
@@ -85,7 +79,7 @@ def _raised(run: Run, error: BaseException, took_us: int) -> Outcome:
 def _report(run: Run, error: BaseException) -> Report:
     match error:
         case Stopped():
-            return Report(_HOW_STOPPED[StopReason(error.reason)], reason=error.reason)
+            return Report(HOW_STOPPED[StopReason(error.reason)], reason=error.reason)
         case LeaseLost() if error.token == run.token:
             return Report(How.LOST, reason=error.reason)
     return report_of_error(error)

@@ -24,7 +24,10 @@ SYNC, ASYNC, COMMAND = "sync", "async", "command"
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSchedule:
-    """A schedule that stands in the code. The first of a job has the job's name, the others a number behind it."""
+    """A schedule that stands in the code. The first of a job has the job's name, the others a number behind it.
+
+    For a job that was renamed (`formerly`) that is its first name: so a due time is the same one under both names.
+    """
 
     id: str
     schedule: Schedule
@@ -119,7 +122,21 @@ class Jobs(Mapping[str, Job]):
                 f"there are two jobs named {job.name!r}: one at {first.place or 'an unknown place'}, one at "
                 f"{job.place or 'an unknown place'}; give one of them another name, as in @app.job(name=…)"
             )
+        self._check_formers(job)
         self._jobs[job.name] = job
+
+    def _check_formers(self, job: Job) -> None:
+        """Refuse a former name that a job has now, or that two jobs say they had."""
+        for one, other in ((job, job), *((job, each) for each in self.values()), *((e, job) for e in self.values())):
+            if other.name in one.policy.formerly:
+                is_own = " itself" if one is other else ", which is a job of its own"
+                raise InvalidJob(f"job {one.name!r}: formerly names {other.name!r}{is_own}; it has to be a name it had")
+            both = set(one.policy.formerly) & set(other.policy.formerly)
+            if one is not other and both:
+                raise InvalidJob(
+                    f"jobs {one.name!r} and {other.name!r} both say formerly={min(both)!r}; only one of them can go on "
+                    "with its schedules and runs"
+                )
 
     def __getitem__(self, name: str) -> Job:
         try:
@@ -202,8 +219,9 @@ def _declared(
         exclusive_key(name, policy, stored)  # it must be possible to make one of them, or no tick could be planned
     except InvalidParameters as error:
         raise InvalidParameters(f"{error} (for a job with a schedule: params={{…}})") from None
+    named = policy.known_as(name)
     return tuple(
-        DeclaredSchedule(schedule_id(name if number == 1 else f"{name}:{number}"), schedule, stored)
+        DeclaredSchedule(schedule_id(named if number == 1 else f"{named}:{number}"), schedule, stored)
         for number, schedule in enumerate(schedules, start=1)
     )
 

@@ -13,7 +13,9 @@ from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import TYPE_CHECKING, TypeVar
 
 from fencepost.core.keyed import watching
+from fencepost.core.noted import Noted
 from fencepost.errors import FencepostError
+from fencepost.ledger.journal import journal
 
 if TYPE_CHECKING:
     from fencepost.engine.context import RunContext
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-UNKEYED_WRITE = "write without a key"
 _WHY = (
     "a transaction was committed in which nothing lands once by a key, though its job is declared idempotent: another "
     "run may repeat it; use run.once, or declare the job otherwise"
@@ -41,8 +42,9 @@ def noticing_keys(run: Run, context: RunContext, opened: AbstractContextManager[
 def _tell(run: Run, context: RunContext) -> None:
     run.log.warning("%s: %s", run.label, _WHY)
     with suppress(FencepostError):  # the log has it, and the effect is committed in any case
-        context.ledger().journal(
-            what=UNKEYED_WRITE,
+        journal(
+            context.ledger(),
+            what=Noted.UNKEYED_WRITE,
             job=run.job,
             run_id=run.id,
             schedule=run.schedule,

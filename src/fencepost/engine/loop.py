@@ -3,6 +3,9 @@
 Whatever a step raises, the loop goes on: it tells what happened and tries again, after a pause that grows while the
 trouble lasts. It never dies alone, not even if somebody who watches it wants to exit. A wake that comes while a step
 runs is not lost: the step is made once more.
+
+What no loop survives (an exception that was thrown into its thread, an interpreter out of memory) is kept in `died_of`:
+a node without one of its loops is none, and whoever sees it first has it leave.
 """
 
 from __future__ import annotations
@@ -35,6 +38,7 @@ class Loop:
         self._stopping = runtime.event()
         self._pause_s = _FIRST_PAUSE_S
         self._task: Task | None = None
+        self.died_of: BaseException | None = None
 
     def start(self) -> None:
         """Begin, on a task of its own."""
@@ -54,9 +58,12 @@ class Loop:
         return not self._task.is_alive()
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            self._awake.clear()
-            self._sleep_until(self._stepped())
+        try:
+            while not self._stopping.is_set():
+                self._awake.clear()
+                self._sleep_until(self._stepped())
+        except BaseException as error:  # noqa: BLE001 - told by those that go on; here nobody would hear of it
+            self.died_of = error
 
     def _stepped(self) -> float:
         try:

@@ -7,175 +7,30 @@
                                    │ session lost: stop what runs, join as somebody else
     stop ──▶ claim nothing more ──▶ what has not started goes back ──▶ the rest gets its grace ──▶ leave
 
-Each loop is a step over the `Runtime`, on a task and a connection of its own. No node is special: a leader, if the
-application wants one, only saves the others the planning.
+What it is made of is in `engine.parts`. No node is special: a leader, if the application wants one, only saves the
+others the planning.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import suppress
 from functools import partial
 
 from fencepost.core.events import Event, What
-from fencepost.core.runs import Claim, StopReason
-from fencepost.core.runtime import Runtime, Task
-from fencepost.core.timings import Timings
-from fencepost.engine.burial import Burial
-from fencepost.engine.endings import Endings
-from fencepost.engine.exchange import Exchange, Station
-from fencepost.engine.formers import told
-from fencepost.engine.gate import Gate
-from fencepost.engine.jobs import Jobs
-from fencepost.engine.lateness import Lateness
-from fencepost.engine.ledger_clock import LedgerClock
-from fencepost.engine.loop import Loop, Step
-from fencepost.engine.membership import Member, Membership
-from fencepost.engine.pauses import Pauses
-from fencepost.engine.planner import HORIZON_S, Planner
-from fencepost.engine.pruner import Pruner
-from fencepost.engine.reaper import Reaper
-from fencepost.engine.runners.runner import Runner
-from fencepost.engine.ticks import Ticks
+from fencepost.engine.parts import NodeSettings, Parts
 from fencepost.errors import FencepostError
-from fencepost.leases.election import Election
-from fencepost.leases.lease import Lease
-from fencepost.leases.locks import Locks
-from fencepost.ledger.desk import Desk
-from fencepost.ledger.ledger import Ledger
-from fencepost.ledger.looking import Look
-from fencepost.ledger.nodes import NewNode, join, leave, note_pause
-from fencepost.ledger.pruning import Retention
-from fencepost.ledger.waking import listener
+from fencepost.ledger.nodes import drain, leave
+from fencepost.ledger.parking import unpark_for_older
+
+__all__ = ["LEADER", "Node", "NodeSettings"]
 
 LEADER = "fencepost/leader"
-_ONLY_AS_A_MEMBER = ("planner", "reaper")
 _LOOP_ENDS_WITHIN_S = 5.0
-_IN_DOUBT = "the ledger does not answer; its effects are fenced, so it goes on until one of them has to land"
+_CRIPPLED_GRACE_S = 5.0  # of a node without one of its loops: nobody may be there to end what runs, or to renew
 
 
-@dataclass(frozen=True, slots=True)
-class NodeSettings:
-    """What a node needs to know of itself."""
-
-    name: str
-    version: str
-    timings: Timings
-    queues: Sequence[str] = ("default",)
-    slots: int = 10
-    generation: int = 0
-    leader: bool = False
-    poll_s: float | None = None  # None: seldom where hints arrive, every other second where they do not
-    retention: Retention = field(default_factory=Retention)
-
-
-class Node:
+class Node(Parts):
     """One participating process. Made by the application; start it once."""
-
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        locks: Locks,
-        jobs: Jobs,
-        runners: Mapping[str, Runner],
-        runtime: Runtime,
-        settings: NodeSettings,
-        emit: Callable[[Event], None],
-        gate_locks: Locks | None = None,
-    ) -> None:
-        self._ledger = ledger
-        self._locks = locks
-        self._jobs = jobs
-        self._runners = list(dict.fromkeys(runners.values()))
-        self._runtime = runtime
-        self._settings = settings
-        self._emit = emit
-        self._is_started = False
-        self._stopping = runtime.lock()
-        self._stopped = runtime.event()
-        self._troubled: dict[str, str] = {}
-        self._election: Election | None = None
-        self._listening: Task | None = None
-        timings = settings.timings
-        poll_s = settings.poll_s or (5.0 if ledger.dialect.name == "postgresql" else 2.0)
-        self._clock = LedgerClock(runtime, longest_gap_s=max(timings.ttl_s / 2, 2 * poll_s))
-        self._membership = Membership(
-            locks=locks,
-            runtime=runtime,
-            ttl=timings.ttl_s,
-            enrol=self._enrol,
-            on_trust=self._trust,
-            on_lost=self._lost,
-            wake=self._wake_membership,
-        )
-        burial = Burial(ledger, emit)
-        self._lateness = Lateness(ledger=ledger, policies={name: job.policy for name, job in jobs.items()}, emit=emit)
-        self._gate = None if gate_locks is None else self._make_gate(gate_locks)
-        self._exchange = Exchange(
-            ledger=ledger,
-            membership=self._membership,
-            stations=_stations(jobs, runners),
-            endings=Endings(
-                jobs,
-                random=runtime.random,
-                emit=emit,
-                on_end=self._lateness.ended if self._lateness.has_promises else None,
-            ),
-            burial=burial,
-            clock=self._clock,
-            runtime=runtime,
-            queues=settings.queues,
-            poll_s=poll_s,
-            emit=emit,
-            on_look=self._looked,
-            on_waiting=self._waits,
-            gate=self._gate,
-        )
-        self._planner = Planner(
-            ledger=ledger,
-            ticks=Ticks(
-                horizon_us=round(HORIZON_S * 1_000_000),
-                emit=emit,
-                is_believed=self._clock.told,
-            ),
-            clock=self._clock,
-            is_member=lambda: self._membership.member is not None,
-            may_plan=self._may_lead,
-            on_planned=self._hint,
-            emit=emit,
-            rest_s=max(poll_s * 2, 10.0),
-        )
-        self._reaper = Reaper(
-            ledger=ledger,
-            burial=burial,
-            locks=locks,
-            membership=self._membership,
-            clock=self._clock,
-            ttl=timings.ttl_s,
-            ttl_s=timings.ttl_s,
-            may_reap=lambda: not self._exchange.has_formers,  # what was ours we adopt before we declare it dead
-            on_reaped=self._hint,
-            emit=emit,
-        )
-        self._pruner = Pruner(ledger=ledger, retention=settings.retention, runtime=runtime, may_prune=self._may_lead)
-        self._pauses = Pauses(self._paused)
-        self._member_loop = self._loop("membership", self._membership.step)
-        self._exchange_loop = self._loop("exchange", self._exchange.step)
-        self._planner_loop = self._loop("planner", self._planner.step)
-        self._loops = [
-            self._member_loop,
-            self._exchange_loop,
-            self._planner_loop,
-            self._loop("reaper", self._reaper.step),
-            self._loop("pruner", self._pruner.step),
-            self._loop("pauses", self._pauses.step),
-        ]
-        if self._lateness.has_promises:
-            self._loops.append(self._loop("lateness", self._lateness.step))
-        self._listener = listener(ledger)
-        locks.observe(self._renewed)
 
     # -- beginning and end -------------------------------------------------------------------------------------------
 
@@ -184,11 +39,12 @@ class Node:
         self._is_started = True
         self._membership.join()
         try:
+            self._publish()  # after it has joined: older deploys, which look who lives, must not write over it
             self._begin()
         except BaseException:
             self.stop(0.0)
             raise
-        self._ledger.pool.rest()  # what was needed to begin is not needed to go on
+        self._ledger.pool.drop_idle()  # what was needed to begin is not needed to go on
 
     def stop(self, grace_s: float) -> None:
         """Claim nothing more, give what runs `grace_s` to end, tell the ledger, and leave."""
@@ -203,18 +59,6 @@ class Node:
         """Whether it was started and not yet stopped."""
         return self._is_started and not self._stopped.is_set()
 
-    @property
-    def node_id(self) -> str | None:
-        """The present identity, while this node may act."""
-        member = self._membership.member
-        return member.node_id if member else None
-
-    @property
-    def trusted_until(self) -> float:
-        """Until when this node may act, on the monotonic clock."""
-        member = self._membership.member
-        return member.lease.trusted_until if member else float("-inf")
-
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until it was stopped; False if that did not happen in time."""
         return self._stopped.wait(timeout_s)
@@ -228,83 +72,7 @@ class Node:
         self._is_started = False
         self._membership.forget()
 
-    # -- what the parts tell each other ------------------------------------------------------------------------------
-
-    def _enrol(self, node_id: str, lease: Lease) -> None:
-        settings = self._settings
-        new = NewNode(
-            id=node_id,
-            name=settings.name,
-            grant_id=lease.grant_id,
-            token=lease.token,
-            generation=settings.generation,
-            version=settings.version,
-            slots=settings.slots,
-            queues=tuple(settings.queues),
-            jobs=tuple(self._jobs),
-        )
-        with self._own_desk() as desk:
-            join(self._ledger, new, desk=desk)
-        self._emit(Event(What.NODE_JOINED, node=node_id, holder=settings.name))
-
-    def _trust(self, until: float) -> None:
-        for runner in self._runners:
-            runner.trust(until)
-        if self._exchange.has_formers:
-            self._exchange_loop.wake()
-
-    def _lost(self, member: Member, reason: str) -> None:
-        suspended: list[Claim] = []
-        for runner in self._runners:
-            if member.lease.ran_out:
-                suspended += runner.suspend()
-            else:
-                runner.lose()
-        self._exchange.lost(member, suspended)
-        self._emit(Event(What.NODE_LOST, node=member.node_id, holder=self._settings.name, reason=reason))
-        for claim in suspended:
-            self._emit(told(What.RUN_SUSPENDED, claim, member.node_id, _IN_DOUBT))
-
-    def _looked(self, look: Look) -> None:
-        self._planner.due_at(look.next_due_at_us, look.next_waiting_at_us)
-        self._planner_loop.wake()
-        self._reaper.nodes_changed(look.nodes_mark)
-
-    def _waits(self, at_us: int) -> None:
-        self._planner.waits_until(at_us)
-        self._planner_loop.wake()
-
-    def _wake_membership(self) -> None:
-        self._member_loop.wake()
-
-    def _renewed(self, event: Event) -> None:
-        """Pass trust on at once: a renewal in the last moment must not come too late for the runs."""
-        if event.what is What.RENEWED:
-            self._member_loop.wake()
-
-    def _hint(self) -> None:
-        self._exchange.hint()
-        self._exchange_loop.wake()
-
-    def _may_lead(self) -> bool:
-        return self._election is None or self._election.is_leader
-
-    def _paused(self, paused_s: float) -> None:
-        self._emit(Event(What.PROCESS_PAUSED, node=self.node_id or "-", held_s=paused_s))
-        if (node_id := self.node_id) is not None:
-            with self._own_desk() as desk:
-                note_pause(self._ledger, node_id, round(self._pauses.longest_s * 1_000_000), desk=desk)
-
-    def _listen(self) -> None:
-        while not self._stopped.is_set():
-            try:
-                if self._listener.wait(1.0):
-                    self._hint()
-            except Exception:  # noqa: BLE001 - a hint is a courtesy: polling finds it too
-                self._stopped.wait(1.0)
-        self._listener.wait(0.0)  # it is closed; whoever waits lets go of its connection
-
-    # -- beginning and ending in order -------------------------------------------------------------------------------
+    # -- in order -------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         for runner in self._runners:
@@ -317,6 +85,7 @@ class Node:
 
     def _wind_up(self, grace_s: float) -> None:
         self._exchange.drain()
+        self._beside("draining", self._drain)  # nobody waits for it: it is for those who look, and who plan
         give_up_at = self._runtime.monotonic() + grace_s
         self._end_runs(grace_s)
         self._flush(give_up_at + _LOOP_ENDS_WITHIN_S)
@@ -331,6 +100,13 @@ class Node:
             leaving.join(_LOOP_ENDS_WITHIN_S)  # if nobody answers, others will find out
         for part in (self._exchange, self._planner, self._reaper, self._pruner, self._lateness):
             part.close()
+        if self._deploying is not None:
+            self._deploying.close()
+
+    def _drain(self) -> None:
+        if (node_id := self.node_id) is not None:
+            with suppress(FencepostError), self._own_desk() as desk:
+                drain(self._ledger, node_id, desk=desk)
 
     def _end_runs(self, grace_s: float) -> None:
         closings = [partial(runner.close, grace_s) for runner in self._runners]
@@ -338,17 +114,11 @@ class Node:
         for task in tasks:
             task.join(grace_s + _LOOP_ENDS_WITHIN_S)
 
-    def _beside(self, name: str, work: Callable[[], None]) -> Task | None:
-        """Do something beside the rest; here and now where the process ends, and starts no more threads."""
-        try:
-            return self._runtime.spawn(f"fencepost-{name}", work)
-        except RuntimeError:
-            work()
-            return None
-
     def _flush(self, give_up_at: float) -> None:
         """Wait until the ledger knows how everything ended; what it does not answer, the reaper will find."""
         while not self._exchange.is_empty and self._runtime.monotonic() < give_up_at:
+            if self._exchange_loop.died_of is not None:
+                return
             self._exchange_loop.wake()
             self._runtime.sleep(0.01)
 
@@ -371,55 +141,25 @@ class Node:
             return
         with suppress(FencepostError), self._own_desk() as desk:
             leave(self._ledger, member.node_id, desk=desk)  # first: whose session is free, others take for dead
+            unpark_for_older(desk, node=member.node_id)  # of several that leave at once, the last one finds nobody
         member.lease.release()
         self._emit(Event(What.NODE_LEFT, node=member.node_id, holder=self._settings.name))
 
-    # -- small things ------------------------------------------------------------------------------------------------
+    def _listen(self) -> None:
+        while not self._stopped.is_set():
+            try:
+                if self._listener.wait(1.0):
+                    self._hint()
+            except Exception:  # noqa: BLE001 - a hint is a courtesy: polling finds it too
+                self._stopped.wait(1.0)
+        self._listener.wait(0.0)  # it is closed; whoever waits lets go of its connection
 
-    @contextmanager
-    def _own_desk(self) -> Iterator[Desk]:
-        """Lend a connection for what is seldom to be said: none is kept for it, and no busy user of ours has it."""
-        desk = self._ledger.desk("node")
-        try:
-            yield desk
-        finally:
-            desk.rest()
-
-    def _make_gate(self, locks: Locks) -> Gate:
-        def lost(run_id: int, token: int) -> None:
-            for runner in self._runners:
-                runner.stop(run_id, token, StopReason.LOST)
-
-        return Gate(locks, runtime=self._runtime, ttl=self._settings.timings.ttl_s, on_lost=lost, emit=self._emit)
-
-    def _loop(self, name: str, step: Step) -> Loop:
-        def told(now: float) -> float:
-            wake_at = step(now)
-            self._is_well(name)
-            return wake_at
-
-        return Loop(name, told, runtime=self._runtime, on_trouble=self._is_troubled)
-
-    def _is_troubled(self, name: str, error: BaseException) -> None:
-        """Tell of trouble once, not at every try."""
-        text = str(error) or repr(error)
-        if self._troubled.get(name) != text:
-            self._troubled[name] = text
-            kind = "" if isinstance(error, FencepostError) else f"{type(error).__name__}: "
-            self._emit(Event(What.LEDGER_TROUBLE, node=self._settings.name, reason=f"{name}: {kind}{text}"))
-
-    def _is_well(self, name: str) -> None:
-        """Tell that trouble is over; not if the step went well because, without an identity, it asked for nothing."""
-        if self._membership.member is None and name in _ONLY_AS_A_MEMBER:
+    def _before_a_step(self) -> None:
+        """Leave, if a loop has died: one that claims and never ends, or the reverse, is worse than none."""
+        dead = next((loop for loop in self._loops if loop.died_of is not None), None)
+        if dead is None or self._is_crippled:
             return
-        if self._troubled.pop(name, None) is not None:
-            self._emit(Event(What.LEDGER_BACK, node=self._settings.name, reason=name))
-
-
-def _stations(jobs: Jobs, runners: Mapping[str, Runner]) -> list[Station]:
-    """Give each runner the jobs of its kinds."""
-    names: dict[int, list[str]] = {}
-    by_id = {id(runner): runner for runner in runners.values()}
-    for name, job in jobs.items():
-        names.setdefault(id(runners[job.kind]), []).append(name)
-    return [Station(by_id[key], tuple(found)) for key, found in names.items()]
+        self._is_crippled = True
+        reason = f"its {dead.name} loop died of {dead.died_of!r}; it leaves, so that others take over. Start it again"
+        self._emit(Event(What.NODE_FAILED, node=self.node_id, holder=self._settings.name, reason=reason))
+        self._beside("failing", lambda: self.stop(_CRIPPLED_GRACE_S))

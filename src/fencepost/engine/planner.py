@@ -6,6 +6,9 @@ claim. Every node plans; whoever comes second finds the schedule's row locked or
 
 What was missed while nobody planned is decided here, by the job's misfire policy. A due time never vanishes: it
 becomes a run of its own, part of a coalesced one, or a row that says `misfired` with its range.
+
+A schedule that this node cannot plan is passed by: nothing of it is changed, for another node may be able to plan it. A
+schedule that no living node would run is not planned (`serving`); when one lives again, the misfire policy decides.
 """
 
 from __future__ import annotations
@@ -14,17 +17,21 @@ from collections.abc import Callable
 
 from fencepost.core.clock_gate import Leap
 from fencepost.core.events import Event, What
+from fencepost.core.noted import Noted
 from fencepost.engine.ledger_clock import LedgerClock
+from fencepost.engine.same_ledger import SameLedger
+from fencepost.engine.serving import Serving
 from fencepost.engine.ticks import ClockLeapt, Ticks
 from fencepost.errors import LedgerUnavailable
 from fencepost.ledger.journal import journal
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.planning import plan
+from fencepost.ledger.run_rows import HORIZON_US
 
-HORIZON_S = 2.0
-_HORIZON_US = round(HORIZON_S * 1_000_000)
+_HORIZON_S = HORIZON_US / 1_000_000
 _BATCH = 500
 _WHILE_CLOSED_S = 2.0
+_LOOK_BEHIND_S = 1.0  # half the horizon: whatever is hidden behind what is passed by is still planned in time
 _AT_ONCE = 0  # it is unknown what is due
 
 
@@ -42,9 +49,13 @@ class Planner:
         on_planned: Callable[[], None],
         emit: Callable[[Event], None],
         rest_s: float,
+        same: SameLedger,
+        serving: Serving | None = None,
     ) -> None:
         self._ledger = ledger
         self._desk = ledger.desk("planner")
+        self._same = same
+        same.watch(self._desk)
         self._ticks = ticks
         self._clock = clock
         self._is_member = is_member
@@ -52,26 +63,43 @@ class Planner:
         self._on_planned = on_planned
         self._emit = emit
         self._rest_s = rest_s
+        self._serving = serving
         self._next_due_us: int | None = _AT_ONCE
         self._next_waiting_us: int | None = None
+        self._passed_by: list[str] = []
+        self._planned_until_us = 0
+        self._look_behind_at = float("inf")
+        self._planned_all_at = float("-inf")
 
     def due_at(self, next_due_us: int | None, next_waiting_us: int | None) -> None:
         """Note when a schedule is due next, and when a run that waits for its time, as seen by somebody who looked."""
-        self._next_due_us = next_due_us
+        if not self._is_passed_by(next_due_us):
+            self._next_due_us = next_due_us
         self._next_waiting_us = next_waiting_us
 
     def waits_until(self, at_us: int) -> None:
         """Note that a run waits for this time."""
         self._next_waiting_us = _sooner(at_us, self._next_waiting_us)
 
+    def has_planned_since(self, since: float) -> bool:
+        """Whether it has planned all that is due, or may not plan; if neither, it does so at its next step."""
+        is_idle = not self._may_plan() or self._same.is_held or not self._clock.is_believed
+        if is_idle or self._planned_all_at >= since:
+            return True
+        if self._serving is not None:
+            self._serving.doubt()
+        self._next_due_us = _AT_ONCE
+        return False
+
     def step(self, now: float) -> float:
         """Plan what is due within the horizon."""
-        if not self._is_member() or not self._may_plan():
+        if not self._is_member() or not self._may_plan() or self._same.is_held:
             return now + self._rest_s
         for leap in self._clock.untold():
             self._alarm(leap)
         if not self._clock.is_believed:
             return self._wait_for_the_clock(now)
+        self._see_who_serves(now)
         if self._plan_from(now) > now:
             return self._sleep_until(now)
         return self._plan(now)
@@ -80,10 +108,15 @@ class Planner:
         """Let the connection go."""
         self._desk.rest()
 
+    def _see_who_serves(self, now: float) -> None:
+        if self._serving is not None and now >= self._serving.due_at and self._serving.read(self._desk, now):
+            self._next_due_us = _AT_ONCE
+
     def _plan(self, now: float) -> float:
         self._next_due_us = None  # what a look tells from now on may be news to us
         try:
-            planned = plan(self._desk, horizon_us=_HORIZON_US, limit=_BATCH, decide=self._ticks.plan)
+            without = self._ticks.passed_by(self._clock.there_us())
+            planned = plan(self._desk, horizon_us=HORIZON_US, limit=_BATCH, decide=self._ticks.plan, without=without)
         except ClockLeapt:
             self._next_due_us = _AT_ONCE
             return now
@@ -93,22 +126,40 @@ class Planner:
                 self._clock.unanswered()
             raise
         self._clock.told(planned.now_us)
+        if planned.has_served and self._serving is not None:
+            self._serving.doubt()
+        self._same.planned(planned.through)
+        self._note_passed_by(now, planned.now_us)
         self._next_due_us = _AT_ONCE if planned.more else _sooner(planned.next_due_at_us, self._next_due_us)
-        if self._next_waiting_us is not None and self._next_waiting_us <= planned.now_us + _HORIZON_US:
+        if self._next_waiting_us is not None and self._next_waiting_us <= planned.now_us + HORIZON_US:
             self._next_waiting_us = None  # it is queued; a look tells of the next
+        if not planned.more and not planned.has_served:
+            self._planned_all_at = now
         if planned.runs:
             self._on_planned()
         return now if planned.more else self._sleep_until(now)
 
+    def _note_passed_by(self, now: float, now_us: int) -> None:
+        """Look again soon if schedules were passed by: what a look tells of is then perhaps one of those alone."""
+        self._planned_until_us = now_us + HORIZON_US
+        self._passed_by = self._ticks.passed_by(now_us)
+        self._look_behind_at = now + _LOOK_BEHIND_S if self._passed_by else float("inf")
+
+    def _is_passed_by(self, next_due_us: int | None) -> bool:
+        """Whether a due time that a look tells of may be that of a schedule which this node passes by."""
+        return bool(self._passed_by) and next_due_us is not None and next_due_us <= self._planned_until_us
+
     def _plan_from(self, now: float) -> float:
         """When the next tick, or the time of a run that waits for it, comes within the horizon."""
-        if self._next_due_us == _AT_ONCE:
+        if self._next_due_us == _AT_ONCE or now >= self._look_behind_at:
             return now
         known = [at for at in (self._next_due_us, self._next_waiting_us) if at is not None]
-        return self._clock.here(min(known)) - HORIZON_S if known else float("inf")
+        return self._clock.here(min(known)) - _HORIZON_S if known else float("inf")
 
     def _sleep_until(self, now: float) -> float:
-        wake_at = min(self._plan_from(now), now + self._rest_s)
+        wake_at = min(self._plan_from(now), self._look_behind_at, now + self._rest_s)
+        if self._serving is not None:
+            wake_at = min(wake_at, self._serving.due_at)
         if wake_at - now > 1.0:
             self._desk.rest()
         # A schedule that another node is planning right now shows as due until it has committed.
@@ -122,7 +173,7 @@ class Planner:
         stops = "this node plans nothing and declares nobody dead until it is back, or this node is restarted"
         why = f"{leap}; {stops}" if leap.is_ahead else f"{leap}; nothing that was planned is planned again"
         self._emit(Event(What.CLOCK_LEAPT, reason=why, node="-"))
-        journal(self._ledger, self._desk, what=What.CLOCK_LEAPT, reason=why)
+        journal(self._ledger, self._desk, what=Noted.CLOCK_LEAPT, reason=why)
 
 
 def _sooner(at_us: int | None, other_us: int | None) -> int | None:

@@ -5,8 +5,13 @@ thereby declared the node dead, for a session that ended is never renewed. Only 
 ledger, and only then are the dead node's runs touched; if this process dies in between, the next one finds the
 lease free or the note without its consequence, and goes on from there.
 
-A node that has not itself been in unbroken contact with the ledger for a whole ttl declares nobody dead: after an
-outage the living renew first.
+**Clocks.** The store's clock may be stepped. So the renewals of all others are watched all the while, and a lease is
+taken only after its session was seen without one for a whole ttl by this process's own clock: no step of the server's
+clock ends a living node. And a node that has not itself been in unbroken contact with the ledger for a whole ttl
+declares nobody dead: after an outage the living renew first.
+
+**Itself.** A node never gives up runs in its own name. If the ledger says that it is dead, it learns so by its next
+look, and joins anew; until then it claims nothing.
 """
 
 from __future__ import annotations
@@ -16,15 +21,18 @@ from collections.abc import Callable
 from fencepost.core.duration import Duration
 from fencepost.core.events import Event, What
 from fencepost.core.grants import Grant, Session
+from fencepost.core.names import NODE_LEASE
 from fencepost.engine.burial import Burial
 from fencepost.engine.ledger_clock import LedgerClock
-from fencepost.engine.membership import NODE_LEASE, Membership
+from fencepost.engine.membership import Membership
+from fencepost.engine.same_ledger import SameLedger
 from fencepost.leases.locks import Locks
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.nodes import NodeRow, living_nodes
 from fencepost.ledger.promoting import promote_stranded
 
 _MANY_STEPS = 20
+_SOON_S = 0.05
 
 
 class Reaper:
@@ -43,9 +51,12 @@ class Reaper:
         may_reap: Callable[[], bool],
         on_reaped: Callable[[], None],
         emit: Callable[[Event], None],
+        same: SameLedger,
     ) -> None:
         self._ledger = ledger
         self._desk = ledger.desk("reaper")
+        self._same = same
+        same.watch(self._desk)
         self._burial = burial
         self._locks = locks
         self._membership = membership
@@ -71,14 +82,13 @@ class Reaper:
         """Declare dead who is dead, and give up what they had."""
         member = self._membership.member
         self._steps += 1
-        if member is None or not self._may_reap() or not self._clock.is_believed:
+        if member is None or not self._may_reap() or not self._clock.is_believed or self._same.is_held:
             return now + self._every_s
         if self._must_list or self._steps % _MANY_STEPS == 0:
             self._list(member.node_id)
-        if self._others and self._clock.contact_s() >= self._ttl_s:
-            self._bury_the_dead()
+        again_in_s = self._watch_the_others() if self._others else self._every_s
         self._desk.rest()
-        return now + self._every_s
+        return now + min(self._every_s, max(again_in_s, _SOON_S))
 
     def close(self) -> None:
         """Let the connection go."""
@@ -94,14 +104,19 @@ class Reaper:
 
     def _see_to(self, me: str) -> None:
         self._others = [node for node in living_nodes(self._ledger, desk=self._desk) if node.id != me]
-        count = sum(self._burial.give_up_runs(self._desk, node_id) for node_id in self._burial.unfinished(self._desk))
+        ended = [node_id for node_id in self._burial.unfinished(self._desk) if node_id != me]
+        count = sum(self._burial.give_up_runs(self._desk, node_id) for node_id in ended)
         if promote_stranded(self._desk) + count:
             self._on_reaped()
 
-    def _bury_the_dead(self) -> None:
-        grants = {node.grant_id: node for node in self._others}
-        for grant_id in self._locks.missing([_grant(node) for node in self._others]):
-            self._bury(grants[grant_id])
+    def _watch_the_others(self) -> float:
+        """Note whose session was renewed, and bury whose was not; return when to look again."""
+        watched = self._locks.watch([_grant(node) for node in self._others])
+        if self._clock.contact_s() >= self._ttl_s:
+            grants = {node.grant_id: node for node in self._others}
+            for grant_id in watched.missing:
+                self._bury(grants[grant_id])
+        return watched.again_in_s
 
     def _bury(self, node: NodeRow) -> None:
         """Take the dead node's lease, which is what makes it dead, and give up its runs."""

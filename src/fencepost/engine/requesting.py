@@ -62,12 +62,13 @@ def requested(job: Known, params: Mapping[str, Any], request: Request) -> Reques
     """Return the run to be recorded, or raise `InvalidParameters`."""
     stored = job.signature.validate(params, job=job.name)
     policy, sla_s = job.policy, job.policy.sla_s
+    known_as = policy.known_as(job.name)
     window_start_us, window_end_us = request.window_us or (None, None)
     return Requested(
         job=job.name,
         type=str(policy.type),
         params=canonical_json(stored),
-        params_hash=request_hash(job.name, stored, window_us=request.window_us, available_at_us=request.at_us),
+        params_hash=request_hash(known_as, stored, window_us=request.window_us, available_at_us=request.at_us),
         origin_key=request.origin_key or (None if request.key is None else request_key(request.key)),
         schedule=request.schedule,
         first_due_at_us=request.due_at_us,

@@ -23,9 +23,8 @@ is what refuses its writes.
 from __future__ import annotations
 
 import json
-import logging
 import sys
-from collections.abc import Callable, Hashable, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from datetime import datetime, tzinfo
@@ -39,8 +38,10 @@ from fencepost.core.tick import instant
 from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Job
 from fencepost.engine.progress import Progress
+from fencepost.engine.run_log import RunLog
 from fencepost.errors import LeaseLost, LedgerUnavailable, Stopped
 from fencepost.fence.writer import Place, Writer, found_by
+from fencepost.observe import logs
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
@@ -70,7 +71,7 @@ class Run:
     """One attempt at a run, in the hands of its job."""
 
     __slots__ = (
-        *("_claim", "_context", "_job", "_log", "_params", "_progress"),
+        *("_claim", "_context", "_job", "_log", "_params", "_progress", "_was_mixed"),
         *("has_ended", "found_at", "started_at", "was_told_of_keys"),
     )
 
@@ -84,6 +85,7 @@ class Run:
         self.started_at = context.runtime.monotonic()
         self.found_at: dict[Hashable, float] = {}  # where its fence was found to be its own, and when
         self.has_ended = False  # within a transaction of its own: whatever it does now, it has succeeded
+        self._was_mixed = False  # whether older versions took part when it last came to a fence
         self.was_told_of_keys = False  # see `fencepost.engine.keying`
 
     def __repr__(self) -> str:
@@ -116,9 +118,30 @@ class Run:
 
     @property
     def fencing(self) -> FencingToken:
-        """What it shows at a fence outside the ledger: its exclusive key, its token, and which attempt it is."""
-        key = self.exclusive_key or f"run:{self.id}"  # with no key to exclude others by, it is in order with nobody
-        return FencingToken(key, self.token, f"{self.node}/{self.id}/{self.attempt}", self.node)
+        """What it shows at a fence outside the ledger: its exclusive key, its token, and which attempt it is.
+
+        The key has the identity of the ledger before it: another ledger may have runs of these numbers and jobs of
+        these names. While nodes of an older version take part it has not, since these show it without. The ledger is
+        asked about that every few seconds at most; `LedgerUnavailable` if it never answered.
+        """
+        shown, former = self.shown()
+        return shown if former is None else shown._replace(key=former)
+
+    def shown(self) -> tuple[FencingToken, str | None]:
+        """Return what it shows at a fence, and the key that older versions show there, while such take part."""
+        key, naming = self.exclusive_key, self._context.naming()
+        if naming.is_mixed is not self._was_mixed:
+            self._was_mixed = naming.is_mixed
+            self.found_at.clear()  # what was raised and found there is not all that has to be
+        # With no key to exclude others by, it is in order with nobody.
+        named = naming.run_fence(self.id) if key is None else naming.fence(key)
+        shown = FencingToken(named, self.token, self.grant_id, self.node)
+        return shown, (key or f"run:{self.id}") if naming.is_mixed else None
+
+    @property
+    def grant_id(self) -> str:
+        """Which attempt it is, as fences keep it beside the token."""
+        return f"{self.node}/{self.id}/{self.attempt}"
 
     @property
     def node(self) -> str:
@@ -165,7 +188,7 @@ class Run:
     def log(self) -> RunLog:
         """A logger whose records tell of which run, attempt, token and node they are."""
         if self._log is None:
-            self._log = RunLog(self)
+            self._log = RunLog(self.job, self.fields)
         return self._log
 
     @property
@@ -381,23 +404,14 @@ class Run:
         return int((self._context.runtime.monotonic() - self.started_at) * 1_000_000)
 
     @property
+    def fields(self) -> dict[str, object]:
+        """What a log record of this run says of it."""
+        return {"job": self.job, "run": self.id, "attempt": self.attempt, "token": self.token, "node": self.node}
+
+    @property
     def label(self) -> str:
         """What to call it in a sentence."""
         return f"run {self.id} of {self.job!r}"
-
-
-class RunLog(logging.LoggerAdapter[logging.Logger]):
-    """The logger ``fencepost.jobs.<job>``; its records have `run`, `attempt`, `token`, `node` and `job`."""
-
-    def __init__(self, run: Run) -> None:
-        fields = {"job": run.job, "run": run.id, "attempt": run.attempt, "token": run.token, "node": run.node}
-        super().__init__(logging.getLogger(f"fencepost.jobs.{run.job}"), fields)
-
-    def process(self, msg: Any, kwargs: MutableMapping[str, Any]) -> tuple[Any, MutableMapping[str, Any]]:
-        """Add the fields, beside those of the caller."""
-        known = dict(self.extra or {})
-        kwargs["extra"] = {**(kwargs.get("extra") or {}), **known, "fencepost": known}
-        return msg, kwargs
 
 
 def is_on_event_loop() -> bool:
@@ -419,4 +433,10 @@ def _writer_of_current_run() -> Writer | None:
     return None if run is None else run.writer()
 
 
+def _fields_of_current_run() -> dict[str, object] | None:
+    run = current.get()
+    return None if run is None else run.fields
+
+
 found_by(_writer_of_current_run)
+logs.found_by(_fields_of_current_run)

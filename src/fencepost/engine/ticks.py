@@ -2,35 +2,26 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from fencepost.core.events import Event, What
-from fencepost.core.identity import params_hash, tick_key
-from fencepost.core.misfire import Misfire, Plan, Planned, plan_schedule
-from fencepost.core.overlap import exclusive_key
-from fencepost.core.policy import Policy
-from fencepost.core.runs import Requested
-from fencepost.core.schedule import Schedule, schedule_from_json, window_start
-from fencepost.core.schedules.jitter import jitter_us
+from fencepost.core.misfire import plan_schedule
+from fencepost.core.ticking import Ticking, kind_of, requested
 from fencepost.errors import ConfigurationError
-from fencepost.ledger.planning import SchedulePlan, ScheduleRow
+from fencepost.ledger.planning import Left, SchedulePlan, ScheduleRow
+from fencepost.ledger.serving import queue_of
 
 _UNREADABLE_FOR_US = 60_000_000
 _LARGEST_BATCH = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class _Kind:
-    """All ticks of a schedule have this in common; read from the row's texts once and kept."""
+class _Unreadable:
+    """A schedule that this node could not plan, as it was then, and until when it is passed by."""
 
-    schedule: Schedule
-    policy: Policy
-    misfire: Misfire
-    exclusive_key: str | None
-    params_hash: str
+    texts: tuple[str, str, str]
+    until_us: int
 
 
 class ClockLeapt(Exception):
@@ -41,31 +32,57 @@ class Ticks:
     """Decides what becomes of the ticks of a schedule.
 
     `is_believed` is asked about the ledger's time before anything is decided by it, inside the transaction that would
-    write it: a leap that is noticed one transaction later has moved every schedule already.
+    write it: a leap that is noticed one transaction later has moved every schedule already. `is_served` says whether a
+    living node has a job and takes runs from a queue.
     """
 
-    def __init__(self, *, horizon_us: int, emit: Callable[[Event], None], is_believed: Callable[[int], bool]) -> None:
+    def __init__(
+        self,
+        *,
+        horizon_us: int,
+        emit: Callable[[Event], None],
+        is_believed: Callable[[int], bool],
+        is_served: Callable[[str, str], bool] = lambda *_: True,
+    ) -> None:
         self._is_believed = is_believed
+        self._is_served = is_served
         self._horizon_us = horizon_us
         self._emit = emit
+        self._unreadable: dict[str, _Unreadable] = {}
 
-    def plan(self, now_us: int, row: ScheduleRow) -> SchedulePlan:
-        """Plan one schedule up to the horizon.
+    def passed_by(self, now_us: int) -> list[str]:
+        """Return the ids of schedules that this node cannot plan, and is not to try again yet."""
+        return [name for name, each in self._unreadable.items() if now_us < each.until_us]
 
-        One that this release cannot plan (a newer deploy made it, or somebody by hand) is left as it is, and looked at
-        again in a minute: it must not keep the others from being planned.
+    def plan(self, now_us: int, row: ScheduleRow) -> SchedulePlan | Left:
+        """Plan one schedule up to the horizon, unless no living node would run it.
+
+        One that this node cannot plan (a newer version made it, the time zone is newer than this machine's) is left as
+        it is, for others may be able to; this node logs it once, and tries again in a minute.
         """
         if not self._is_believed(now_us):
             raise ClockLeapt
+        if not self._is_served(row.job, queue_of(row.policy)):
+            return Left.UNSERVED
         try:
-            return self._planned(now_us, row)
+            plan = self._planned(now_us, row)
         except Exception as error:  # noqa: BLE001 - whatever is wrong with one schedule is wrong with that one alone
+            self._pass_by(now_us, row, error)
+            return Left.UNREADABLE
+        self._unreadable.pop(row.id, None)
+        return plan
+
+    def _pass_by(self, now_us: int, row: ScheduleRow, error: Exception) -> None:
+        known, texts = self._unreadable.get(row.id), (row.spec, row.params, row.policy)
+        self._unreadable[row.id] = _Unreadable(texts, now_us + _UNREADABLE_FOR_US)
+        if known is None or known.texts != texts:
             why = str(error) if isinstance(error, ConfigurationError) else repr(error)
-            self._emit(Event(What.LEDGER_TROUBLE, job=row.job, reason=f"schedule {row.id!r} cannot be planned: {why}"))
-            return SchedulePlan([], row.planned_through, now_us + _UNREADABLE_FOR_US)
+            reason = f"schedule {row.id!r} cannot be planned by this node, and is left to others: {why}"
+            self._emit(Event(What.LEDGER_TROUBLE, job=row.job, reason=reason))
 
     def _planned(self, now_us: int, row: ScheduleRow) -> SchedulePlan:
-        kind = _kind((row.id, row.job, row.origin), row.spec, row.params, row.policy)
+        which = Ticking(row.id, row.job, row.spec, row.params, row.origin, row.generation, row.policy)
+        kind = kind_of(which)
         plan = plan_schedule(
             kind.schedule,
             planned_through_us=row.planned_through,
@@ -74,48 +91,5 @@ class Ticks:
             misfire=kind.misfire,
             limit=_LARGEST_BATCH,
         )
-        return _as_rows(row, kind, plan)
-
-
-@functools.lru_cache(maxsize=50_000)
-def _kind(who: tuple[str, str, str], spec: str, params: str, policy_text: str) -> _Kind:
-    schedule_id, job, origin = who
-    policy = Policy.from_json(policy_text)
-    values = json.loads(params)
-    return _Kind(
-        schedule=schedule_from_json(spec),
-        policy=policy,
-        misfire=Misfire.of(policy.misfire, grace=policy.grace_s),
-        exclusive_key=exclusive_key(job, policy, values, runtime_schedule=schedule_id if origin == "runtime" else None),
-        params_hash=params_hash(job, values),
-    )
-
-
-def _as_rows(row: ScheduleRow, kind: _Kind, plan: Plan) -> SchedulePlan:
-    requested = [_requested(row, kind, item) for item in plan.items]
-    return SchedulePlan(requested, plan.planned_through_us, plan.next_due_us)
-
-
-def _requested(row: ScheduleRow, kind: _Kind, item: Planned) -> Requested:
-    policy, is_run = kind.policy, item.kind == "run"
-    return Requested(
-        job=row.job,
-        type=policy.type,
-        params=row.params,
-        params_hash=kind.params_hash,
-        origin_key=tick_key(row.id, item.due_us),
-        schedule=row.id,
-        first_due_at_us=item.first_due_us,
-        due_at_us=item.due_us,
-        ticks=item.ticks,
-        window_start_us=window_start(kind.schedule, item.first_due_us),
-        window_end_us=item.due_us,
-        available_at_us=item.due_us + jitter_us(kind.schedule, row.id, item.due_us),
-        priority=policy.priority,
-        queue=policy.queue,
-        exclusive_key=kind.exclusive_key if is_run else None,
-        sla_us=None if policy.sla_s is None else round(policy.sla_s * 1_000_000),
-        generation=row.generation,
-        state="queued" if is_run else "misfired",
-        why=None if is_run else f"not planned in time; misfire is {kind.misfire}",
-    )
+        runs = [requested(which, kind, item) for item in plan.items]
+        return SchedulePlan(runs, plan.planned_through_us, plan.next_due_us)

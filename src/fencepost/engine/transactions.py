@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from sqlalchemy.exc import DBAPIError
 
-from fencepost.core.events import What
+from fencepost.core.noted import Noted
+from fencepost.core.policy import Isolation
 from fencepost.core.runs import Ending
 from fencepost.core.states import Move, RunState, next_state, outcome_of
 from fencepost.core.texts import told
@@ -22,11 +23,12 @@ from fencepost.fence.sources import source_of
 from fencepost.fence.sources.source import Source
 from fencepost.fence.terms import Terms
 from fencepost.fence.transaction import FencedTransaction
-from fencepost.fence.troubles import REPEATABLE, trouble_of
 from fencepost.ledger.callers import cursor_of
-from fencepost.ledger.dialects import Trouble
 from fencepost.ledger.dialects.hot import Endings, hot_words
 from fencepost.ledger.finishing import end_keyed
+from fencepost.ledger.journal import journal
+from fencepost.sql.held_files import hold, let_go
+from fencepost.sql.troubles import REPEATABLE, SLOW, Trouble, trouble_of
 
 if TYPE_CHECKING:
     from fencepost.engine.context import RunContext
@@ -35,7 +37,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-REFUSED_WRITE = str(What.REFUSED_WRITE)
 _TRY_AGAIN_AFTER_S = 0.2
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 
@@ -43,7 +44,7 @@ _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 class RunTransaction:
     """Enter it for a connection in a transaction; leaving it commits behind the fence."""
 
-    __slots__ = ("_context", "_final", "_opened", "_run", "_send_progress_again", "_source")
+    __slots__ = ("_context", "_file", "_final", "_opened", "_run", "_send_progress_again", "_source")
 
     def __init__(self, run: Run, context: RunContext, source: Any, *, final: bool) -> None:
         self._run = run
@@ -51,6 +52,7 @@ class RunTransaction:
         self._source = source
         self._final = final
         self._opened: FencedTransaction | None = None
+        self._file: str | None = None  # the ledger's, while this transaction keeps it from everybody else
         self._send_progress_again: Callable[[], None] | None = None
 
     def __enter__(self) -> Any:
@@ -61,6 +63,7 @@ class RunTransaction:
         except BaseException:
             send_progress_again()
             raise
+        self._hold_file()
         return given
 
     def end_with(self, change: Change) -> None:
@@ -75,12 +78,21 @@ class RunTransaction:
         opened, self._opened = self._opened, None
         if opened is None or self._send_progress_again is None:
             return
+        if self._file is not None:
+            let_go(self._file, self._run.label)
         try:
             opened.__exit__(kind, error, trace)
             if kind is None:
                 self._run.has_ended = self._run.has_ended or self._final
         finally:
             self._send_progress_again()
+
+    def _hold_file(self) -> None:
+        ledger = self._context.ledger()
+        is_the_ledgers = self._opened is not None and isinstance(self._opened.fence, RunRow)
+        self._file = str(ledger.url.path) if ledger.dialect.has_one_writer and is_the_ledgers else None
+        if self._file is not None:
+            hold(self._file, self._run.label)
 
 
 def in_transaction(
@@ -134,7 +146,7 @@ def _is_away(ledger: Ledger, way: Source | None, error: LedgerUnavailable | DBAP
     if isinstance(error, LedgerUnavailable):
         return True
     is_the_ledgers = way is None or is_known_to_be_the_ledgers(way, ledger)
-    return is_the_ledgers and ledger.dialect.trouble_of(error.orig) in (Trouble.BROKEN, Trouble.LATE)
+    return is_the_ledgers and trouble_of(error.orig) in SLOW | {Trouble.BROKEN}
 
 
 def _transaction(run: Run, context: RunContext, way: Source | None, *, final: bool) -> FencedTransaction:
@@ -168,8 +180,9 @@ def _record_refusal(run: Run, ledger: Ledger, why: str) -> None:
     """Put on record, in a transaction of its own, that a stale writer was turned away."""
     run.log.warning("a write of %s was refused: %s", run.label, why)
     with suppress(FencepostError):  # the log has it, and the writer is turned away in any case
-        ledger.journal(
-            what=REFUSED_WRITE,
+        journal(
+            ledger,
+            what=Noted.REFUSED_WRITE,
             job=run.job,
             run_id=run.id,
             schedule=run.schedule,
@@ -188,6 +201,8 @@ def _finish(run: Run, ledger: Ledger) -> Callable[[Any], bool]:
         endings = Endings([_succeeded(run)])
         with cursor_of(given, ledger.dialect) as cursor:
             ended = end_keyed(cursor, hot, endings, keys)[1] if keys else hot.end(cursor, endings)[1]
+            if keys and run.policy.isolation is not Isolation.READ_COMMITTED:
+                hot.notify(cursor)  # who waits for the key may not be seen from here: others look for them
         return ended == 1
 
     return finish

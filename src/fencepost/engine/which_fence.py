@@ -9,13 +9,17 @@ asked for once per process and database. Everything else has fence rows.
 from __future__ import annotations
 
 from collections.abc import Hashable
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
+from fencepost.fence.families import Family
 from fencepost.fence.fence_row import fence_row
 from fencepost.fence.run_row import Fence, RunRow
-from fencepost.fence.troubles import Trouble, trouble_of
 from fencepost.fence.writer import Place
+from fencepost.ledger.identity import identity
+from fencepost.ledger.naming import run_floor
+from fencepost.sql.troubles import NO_TABLES, trouble_of
 
 if TYPE_CHECKING:
     from fencepost.engine.run import Run
@@ -36,7 +40,11 @@ def fence_of(run: Run, ledger: Ledger, source: Source) -> Fence:
     if is_the_ledgers(source, ledger):
         return run_row(run, ledger)
     schema = ledger.url.schema if source.target.kind == "postgresql" else None
-    return fence_row(run.fencing, Place(ledger.url.prefix, schema), what=run.label)
+    shown, former = run.shown()
+    row = fence_row(shown, Place(ledger.url.prefix, schema), what=run.label, former=former)
+    if run.exclusive_key is not None:
+        return row
+    return replace(row, family=Family(run.context.naming().run_fences, lambda: run_floor(ledger)))
 
 
 def is_the_ledgers(source: Source, ledger: Ledger) -> bool:
@@ -93,9 +101,9 @@ def _has_identity(source: Source, ledger: Ledger) -> bool:
     try:
         rows = source.target.execute(f"SELECT id FROM {table}").rows  # noqa: S608 - a checked identifier
     except Exception as error:
-        if trouble_of(error) is Trouble.NO_TABLE:
+        if trouble_of(error) in NO_TABLES:
             return False
         raise
     finally:
         source.roll_back()
-    return bool(rows) and str(rows[0][0]) == ledger.identity()
+    return bool(rows) and str(rows[0][0]) == identity(ledger)

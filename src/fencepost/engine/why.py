@@ -1,7 +1,7 @@
 """What became of a due time, and why: ``fencepost why settle --at 2026-01-01T03:00Z``.
 
-Nothing is silent, so there is always an answer: it ran, it misfired, it was skipped, it is still to come, it never was
-due, or it was so long ago that the record is gone.
+Nothing is silent, so there is always an answer: it ran, it misfired, it was skipped, it is still to come, no node has
+its job, it never was due, or it was so long ago that the record is gone.
 """
 
 from __future__ import annotations
@@ -15,9 +15,12 @@ from fencepost.core.states import RunState, WaitsFor
 from fencepost.core.tick import spelled_us
 from fencepost.errors import NoSuchJob
 from fencepost.ledger import history, jobs, nodes, schedules
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.hot import hot_words
 from fencepost.ledger.history import RunFilter, RunRow
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.schedule_rows import StoredSchedule, every_row
+from fencepost.ledger.serving import last_served_us, served_now
 
 _LOOK_BACK = 200
 _MOST_NODES = 1000
@@ -36,6 +39,7 @@ class Became(StrEnum):
     MISFIRED = "misfired"
     TO_COME = "to come"
     PAUSED = "paused"
+    NO_NODE = "no node"  # no living node has its job, so it is not planned
     NOT_DUE = "not due"
     BEFORE = "before its time"  # the schedule was made later, or had been deleted
     FORGOTTEN = "forgotten"  # there is no record: retention has removed it, or the schedule was another one then
@@ -55,15 +59,33 @@ class Why:
     nearest_us: tuple[int, ...] = ()  # due times before and after, if it was not due
 
 
-def why(ledger: Ledger, job: str, at_us: int) -> list[Why]:
-    """Answer for every schedule of a job, or for the one schedule of that id; those that were due come alone."""
+def why(ledger: Ledger, job: str, at_us: int | None = None) -> list[Why]:
+    """Answer for every schedule of a job, or for the one schedule of that id; those that were due come alone.
+
+    Without a time: for the latest due time of each schedule that is not deleted; the next, if it has had none.
+    """
     found = schedules.schedules(ledger, job=job, with_deleted=True, limit=_MOST_SCHEDULES) or _by_id(ledger, job)
     if not found:
         if job not in {each.name for each in jobs.jobs(ledger)}:
             raise NoSuchJob(job)
-        return [Why(job, at_us, Became.NO_SCHEDULE, f"{job!r} has no schedule: it runs when somebody asks for it")]
+        asked_us = ledger.now_us() if at_us is None else at_us
+        return [Why(job, asked_us, Became.NO_SCHEDULE, f"{job!r} has no schedule: it runs when somebody asks for it")]
+    if at_us is None:
+        now_us = ledger.now_us()
+        present = [each for each in found if each.deleted_at is None] or found
+        return [_Asked(ledger, each, _latest_us(each, now_us)).answer() for each in present]
     answers = [_Asked(ledger, each, at_us).answer() for each in found]
     return [each for each in answers if each.became is not Became.NOT_DUE] or answers
+
+
+def _latest_us(row: StoredSchedule, now_us: int) -> int:
+    """Return the last due time of a schedule, the next if it has had none, or now if it is never due."""
+    schedule = schedule_from_json(row.spec)
+    latest_us = schedule.due_before(now_us + 1)
+    if latest_us is not None and latest_us > row.created_at:
+        return latest_us
+    following_us = schedule.due_after(now_us)
+    return next((each for each in (following_us, latest_us) if each is not None), now_us)
 
 
 def _by_id(ledger: Ledger, schedule_id: str) -> list[StoredSchedule]:
@@ -113,6 +135,8 @@ class _Asked:
             by = f" by {row.paused_by}" if row.paused_by else ""
             reason = f": {row.pause_reason}" if row.pause_reason else ""
             return self._why(Became.PAUSED, f"the schedule has been paused since {_at(row.paused_at)}{by}{reason}")
+        if row.no_node_since is not None and self._at_us > row.planned_through:
+            return self._why(Became.NO_NODE, f"{_unserved(row.job, row.no_node_since)}; {_HELP.format(job=row.job)}")
         if self._at_us > row.planned_through:
             words = f"it is not planned yet: the schedule is planned through {_at(row.planned_through)}"
             return self._why(Became.TO_COME, words)
@@ -132,7 +156,35 @@ class _Asked:
 def _told(ledger: Ledger, run: RunRow) -> tuple[Became, str]:
     became, tell = _TELLERS.get(run.state, (Became.PLANNED, _queued))
     words = f"run {run.id} {tell(run._replace(node=_name_of(ledger, run.node)))}"
+    if run.state == RunState.QUEUED or run.waits_for == WaitsFor.NODE:
+        words += _without_node(ledger, run)
     return became, words + (_held_by(ledger, run) if became is Became.SKIPPED else "")
+
+
+_HELP = (
+    "start a node that has both (fencepost nodes shows queues), or, if the job is gone: "
+    "fencepost jobs forget {job} --reason '…'"
+)
+
+
+def _unserved(job: str, since_us: int) -> str:
+    return f"since {_at(since_us)} no living node has job {job!r} and takes runs from its queue: it is not planned"
+
+
+def _without_node(ledger: Ledger, run: RunRow) -> str:
+    """Say if no living node could take this run, and since when."""
+    hot = hot_words(ledger.desk("words"))
+
+    def ask(cursor: Cursor) -> int | None:
+        if served_now(cursor, hot).has(run.job, run.queue):
+            return None
+        pair = (run.job, run.queue)
+        return last_served_us(cursor, hot, [pair], now_us=hot.now_us(cursor))[pair]
+
+    since_us = ledger.read(ask)
+    if since_us is None:
+        return ""
+    return f"; but no living node has its job and takes runs from queue {run.queue!r} since {_at(since_us)}"
 
 
 def _name_of(ledger: Ledger, node_id: str | None) -> str | None:
@@ -160,7 +212,13 @@ def _cancelled(run: RunRow) -> str:
 
 
 def _waiting(run: RunRow) -> str:
-    how = "is held for a person" if run.waits_for == WaitsFor.PERSON else f"waits for its {run.waits_for}"
+    match run.waits_for:
+        case WaitsFor.PERSON:
+            how = "is held for a person"
+        case WaitsFor.NODE:
+            how = "waits for a node that has its job"
+        case _:
+            how = f"waits for its {run.waits_for}"
     return f"{how}{_because(run)}"
 
 

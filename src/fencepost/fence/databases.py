@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from typing import Any, Protocol
 
+from fencepost.fence.certifying import compares_writes
 from fencepost.fence.change import Change
 from fencepost.fence.run_row import Fence
 from fencepost.fence.sources.source import Source
-from fencepost.fence.sqlite_limit import SqliteLimit
+from fencepost.fence.sources.sqlite_limit import SqliteLimit
 from fencepost.fence.terms import Terms
-from fencepost.fence.troubles import Trouble, trouble_of
 from fencepost.schema.checks import BEGUN, MARK
+from fencepost.sql.spelling import SPELLING
+from fencepost.sql.troubles import Trouble, trouble_of
 
 _SAVEPOINT = "fencepost_begun"
 _SILENCE = "idle_in_transaction_session_timeout"
@@ -80,7 +82,7 @@ class Server:
     """What PostgreSQL and MySQL have in common: others write at the same time."""
 
     path = ""
-    sharing = "FOR SHARE"
+    sharing = SPELLING["postgresql"].share.strip()
     mark = "1"  # what the check finds in the row's stead
 
     def __init__(self) -> None:
@@ -149,7 +151,8 @@ class Postgres(Server):
         self, source: Source, fence: Fence, terms: Terms, change: Change | None = None
     ) -> bool | Exception | None:
         """On psycopg, look with a share lock and commit if the row and the mark are there."""
-        if terms.isolation == "serializable":  # COMMIT itself may find a conflict then, which is not the fence's
+        # Serializable: COMMIT itself may find a conflict then, which is not the fence's.
+        if terms.isolation == "serializable" or not fence.checks_with_commit:
             return None
         quick = _quick(source)
         if quick is None or not source.ends_with_commit or not quick.has_begun(source.raw):
@@ -178,7 +181,7 @@ class Postgres(Server):
 class Mysql(Server):
     """MySQL and MariaDB: what is set for the connection is kept in a variable of the session, and put back."""
 
-    sharing = "LOCK IN SHARE MODE"  # MariaDB knows no other words for it
+    sharing = SPELLING["mysql"].share.strip()
 
     def __init__(self) -> None:
         super().__init__()
@@ -198,6 +201,8 @@ class Mysql(Server):
     def check(self, source: Source, fence: Fence) -> bool:
         """Look for the mark before that, so that the lock lasts for no round trip more."""
         self._has_mark = _has_savepoint(source)
+        if fence.touch is not None and compares_writes(source):
+            return source.target.execute(fence.touch, fence.values).count > 0
         return super().check(source, fence)
 
     def is_unbroken(self, source: Source) -> bool:
@@ -294,7 +299,7 @@ def _quick(source: Source) -> Any:
     raw = source.raw
     if type(raw).__module__.partition(".")[0] != "psycopg":
         return None
-    from fencepost.fence import quick  # noqa: PLC0415 - the driver is there: it is the user's
+    from fencepost.fence.sources import quick  # noqa: PLC0415 - the driver is there: it is the user's
 
     return quick if quick.can_be_asked(raw) else None
 

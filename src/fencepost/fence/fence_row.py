@@ -8,6 +8,10 @@ waits for is a predecessor between its last look and its commit, and the server 
 the successor's first fenced transaction raises the fence here.
 
 A key without a row is fenced by the floor, the row with the empty key: below it, rows have been pruned.
+
+**Two names.** While nodes of an older version take part, which name their fences otherwise (`ledger.naming`), a run has
+two rows. Both are raised in one transaction, the older name first, and both are compared: whichever of them a successor
+has raised, the writer before it is refused.
 """
 
 from __future__ import annotations
@@ -19,8 +23,10 @@ from fencepost.core.fencing import NOTHING_WRITTEN, FencingToken, Mark, refusal
 from fencepost.core.identity import fitted
 from fencepost.errors import EffectsMissing, LeaseLost, TransactionConflict
 from fencepost.fence.databases import Database, database_for
-from fencepost.fence.troubles import Trouble, trouble_of
-from fencepost.schema.effects import FLOOR_KEY, key_word
+from fencepost.fence.families import Family
+from fencepost.schema.effects import FLOOR_KEY
+from fencepost.sql.spelling import SPELLING
+from fencepost.sql.troubles import NO_TABLES, Trouble, trouble_of
 
 if TYPE_CHECKING:
     from fencepost.fence.sources.source import Source
@@ -43,6 +49,8 @@ class FenceRow:
     check: str
     offered: FencingToken
     what: str
+    former: str | None = None  # the name that older versions know it by, if such take part
+    family: Family | None = None  # of a run that excludes nobody: the fences of all such runs of its ledger
 
     @property
     def token(self) -> int:
@@ -62,12 +70,37 @@ class FenceRow:
     @property
     def values(self) -> tuple[Any, ...]:
         """The parameters of `query`."""
-        return (self.key, self.token, self.grant_id)
+        ours = (self.key, self.token, self.grant_id)
+        return ours if self.former is None else (*ours, fitted(self.former))
+
+    @property
+    def checks_with_commit(self) -> bool:
+        """The procedure on PostgreSQL knows of one row alone."""
+        return self.former is None
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """The keys of all its rows, in the order in which they are raised."""
+        return (self.key,) if self.former is None else (fitted(self.former), self.key)
 
     def query(self, kind: str) -> str:
-        """Find the row if it is ours."""
-        ours = f"{key_word(kind)} = %s AND token = %s AND grant_id = %s"
-        return f"SELECT 1 FROM {self.table} WHERE {ours}"  # noqa: S608 - checked identifiers
+        """Find the row if it is ours; of two, one that is ours only if the other is."""
+        key = SPELLING[kind].key
+        if self.former is None:
+            return f"SELECT 1 FROM {self.table} WHERE {key} = %s AND token = %s AND grant_id = %s"  # noqa: S608 - checked
+        both = f"{self.table} AS fence JOIN {self.table} AS former ON "
+        same = "former.token = fence.token AND former.grant_id = fence.grant_id"
+        ours = f"fence.{key} = %s AND fence.token = %s AND fence.grant_id = %s AND former.{key} = %s"
+        return f"SELECT 1 FROM {both}{same} WHERE {ours}"  # noqa: S608 - checked identifiers
+
+    @property
+    def touch(self) -> str:
+        """Write the row if it is ours, or both: the instant moves on by the least there is."""
+        where = self.query("mysql").removeprefix("SELECT 1 FROM ")
+        tables, _, ours = where.partition(" WHERE ")
+        rows = ("fence.", "former.") if self.former is not None else ("",)
+        moved = ", ".join(f"{row}raised_at = {row}raised_at + 1" for row in rows)
+        return f"UPDATE {tables} SET {moved} WHERE {ours}"  # noqa: S608 - checked identifiers
 
     def ready(self, source: Source, terms: Terms, *, anew: bool = False) -> None:
         """Raise it, unless that has been done in this database; `LeaseLost` if a newer holder has been here."""
@@ -77,6 +110,8 @@ class FenceRow:
         if why is not None:
             terms.refused(why)
             raise LeaseLost(self.what, self.token, f"{why}; {NOTHING_WRITTEN}")
+        if self.family is not None:
+            self.family.tidy(source, self.table, terms.runtime)
 
     def is_worth_another_look(self) -> bool:
         """The row may have been pruned, or lie in another schema than last time."""
@@ -90,9 +125,9 @@ class FenceRow:
         )
 
 
-def fence_row(offered: FencingToken, tables: Place | EffectTables, *, what: str) -> FenceRow:
+def fence_row(offered: FencingToken, tables: Place | EffectTables, *, what: str, former: str | None = None) -> FenceRow:
     """Return the fence of what a run or a lease shows, in a database with these tables."""
-    return FenceRow(tables.name("fence"), tables.name("check_fence"), offered, what)
+    return FenceRow(tables.name("fence"), tables.name("check_fence"), offered, what, former)
 
 
 def _raised(source: Source, row: FenceRow, terms: Terms) -> str | None:
@@ -104,8 +139,8 @@ def _raised(source: Source, row: FenceRow, terms: Terms) -> str | None:
             return _raised_once(source, row)
         except Exception as error:
             trouble = trouble_of(error)
-            if trouble is Trouble.NO_TABLE:
-                raise row.missing(row.table) from error
+            if trouble in NO_TABLES:
+                raise row.missing(row.table) from None  # the driver's words add nothing to ours
             if trouble not in _IN_THE_WAY:
                 raise
             if runtime.monotonic() >= give_up_at:
@@ -139,19 +174,29 @@ def _compared_and_raised(source: Source, database: Database, row: FenceRow) -> s
     database.begin_raising(source, row.table, wait_s=_WAIT_S)
     now_us = target.now_us()
     # First the floor, which whoever prunes raises first: so no row is pruned between our look and our writing.
-    floor = _mark(target, row.table, FLOOR_KEY, database.locking(shared=True))
-    mark = _mark(target, row.table, row.key, database.locking(shared=False))
+    floors = (FLOOR_KEY,) if row.family is None else (FLOOR_KEY, row.family.prefix)
+    floor = _floor(target, row.table, floors, database.locking(shared=True))
+    marks = {key: _mark(target, row.table, key, database.locking(shared=False)) for key in row.keys}
     offered = row.offered._replace(key=row.key, grant_id=row.grant_id)
-    why = refusal(mark, offered, now_us=now_us) or _below(floor, offered)
-    if why is None and (mark is None or mark.token < row.token):  # else we have been here before
-        _write(target, row, is_there=mark is not None, now_us=now_us)
+    refusals = (refusal(mark, offered, now_us=now_us) for mark in marks.values())
+    why = next(filter(None, refusals), None) or _below(floor, offered)
+    for key, mark in marks.items():
+        if why is None and (mark is None or mark.token < row.token):  # else we have been here before
+            _write(target, row, key, is_there=mark is not None, now_us=now_us)
     return why
 
 
 def _mark(target: Target, table: str, key: str, locking: str) -> Mark | None:
-    sql = f"SELECT token, grant_id, holder FROM {table} WHERE {key_word(target.kind)} = %s {locking}"  # noqa: S608
+    sql = f"SELECT token, grant_id, holder FROM {table} WHERE {SPELLING[target.kind].key} = %s {locking}"  # noqa: S608
     rows = target.execute(sql.rstrip(), (key,)).rows
     return Mark(int(rows[0][0]), str(rows[0][1]), str(rows[0][2] or "")) if rows else None
+
+
+def _floor(target: Target, table: str, keys: tuple[str, ...], locking: str) -> Mark | None:
+    """Return the highest of several floors, None where there is none; one statement, whichever there are."""
+    key, marks = SPELLING[target.kind].key, ", ".join(["%s"] * len(keys))
+    sql = f"SELECT token, grant_id FROM {table} WHERE {key} IN ({marks}) {locking}"  # noqa: S608 - checked identifiers
+    return max((Mark(int(row[0]), str(row[1])) for row in target.execute(sql.rstrip(), keys).rows), default=None)
 
 
 def _below(floor: Mark | None, offered: FencingToken) -> str | None:
@@ -161,9 +206,9 @@ def _below(floor: Mark | None, offered: FencingToken) -> str | None:
     return f"token {offered.token} is below the floor of the fences there ({floor.token}): newer holders have been here"
 
 
-def _write(target: Target, row: FenceRow, *, is_there: bool, now_us: int) -> None:
-    key = key_word(target.kind)
-    values = (row.token, row.grant_id, row.offered.holder, now_us, row.key)
+def _write(target: Target, row: FenceRow, named: str, *, is_there: bool, now_us: int) -> None:
+    key = SPELLING[target.kind].key
+    values = (row.token, row.grant_id, row.offered.holder, now_us, named)
     if is_there:
         sql = f"UPDATE {row.table} SET token = %s, grant_id = %s, holder = %s, raised_at = %s WHERE {key} = %s"  # noqa: S608
     else:

@@ -2,7 +2,7 @@
 
 ::
 
-    Fencepost-Token: key="job:settle", token="1790000000000000", grant="node-1/17/1"
+    Fencepost-Token: key="ledger:1f0c62d7a9be:job:settle", token="1790000000000000", grant="node-1/17/1"
 
 A Structured Field (RFC 9651), a dictionary of strings. The token is one too, since a number there has at most 15 digits
 and tokens have 16. Texts with other than ASCII characters are Display Strings (``%"caf%c3%a9"``).

@@ -28,17 +28,26 @@ class Kept(NamedTuple):
 
 
 def take(landing: Landing, wanted: Wanted) -> bool:
-    """Make the row ours; False if there is one whose time is not over. Waits for whoever takes the same key now."""
-    if landing.kind == "mysql":
-        return _take_on_mysql(landing, wanted)
-    return _insert(landing, wanted) or _take_expired(landing, wanted)
+    """Make the row ours; False if there is one whose time is not over. Waits for whoever takes the same key now.
+
+    False is only said of a row that was seen: one whose time is over may be removed by whoever prunes between any two
+    of our statements, and then there is none. On MySQL it is looked before each step: there an INSERT that finds a row
+    shares a lock on it, which no two could then raise.
+    """
+    there = _look(landing, wanted.key, "") if landing.kind == "mysql" else None
+    while there != "valid":
+        step = _insert if there is None else _take_expired
+        if step(landing, wanted):
+            return True
+        there = _look(landing, wanted.key, landing.past_snapshot)  # on MySQL past an old snapshot
+    return False
 
 
 def kept(landing: Landing, key: str) -> Kept | None:
     """Return what stands under a key; None if nothing does, or its time is over."""
     valid = f"(expires_at IS NULL OR expires_at > {landing.now})"
     query = f"SELECT payload_hash, result, job, run_id FROM {landing.table(TABLE)} WHERE {landing.key} = %s AND {valid}"  # noqa: S608 - ours
-    rows = landing.execute(query + landing.share, [key]).rows  # locked on MySQL, to see past an old snapshot
+    rows = landing.execute(query + landing.past_snapshot, [key]).rows  # locked on MySQL, to see past an old snapshot
     return Kept(*rows[0]) if rows else None
 
 
@@ -60,16 +69,6 @@ def give_back(landing: Landing, key: str) -> None:
 
 def _insert(landing: Landing, wanted: Wanted) -> bool:
     return landing.insert(TABLE, {landing.key: ("%s", [wanted.key]), **_values(landing, wanted)})
-
-
-def _take_on_mysql(landing: Landing, wanted: Wanted) -> bool:
-    """Look before each step: there an INSERT that finds a row shares a lock on it, which no two could then raise."""
-    there = _look(landing, wanted.key, "")
-    if there is None:
-        if _insert(landing, wanted):
-            return True
-        there = _look(landing, wanted.key, landing.share)  # past an old snapshot
-    return there == "expired" and _take_expired(landing, wanted)
 
 
 def _look(landing: Landing, key: str, lock: str) -> str | None:

@@ -8,13 +8,10 @@ from typing import Any
 from fencepost.errors import ConfigurationError, EffectsMissing
 from fencepost.fence.autocommit import commits_at_once
 from fencepost.fence.target import Answer, Target, described, target_of
-from fencepost.fence.troubles import Trouble, trouble_of
 from fencepost.fence.writer import Writer
+from fencepost.sql.spelling import SPELLING
+from fencepost.sql.troubles import NO_TABLES, trouble_of
 
-_NOW = {
-    "postgresql": "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
-    "mysql": "CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)",
-}
 _URLS = {"postgresql": "postgresql://host/database", "mysql": "mysql://host/database", "sqlite": "sqlite:///file.db"}
 
 
@@ -27,9 +24,10 @@ class Landing:
         self.kind = self._target.kind
         self.writer = writer
         # SQLite has no clock: there the time is a number, which may stand in SQL as it is.
-        self.now = _NOW[self.kind] if self.kind in _NOW else str(self._target.now_us())
-        self.key = "`key`" if self.kind == "mysql" else "key"
-        self.share = " LOCK IN SHARE MODE" if self.kind == "mysql" else ""
+        self.spelling = SPELLING[self.kind]
+        self.now = self.spelling.now_us or str(self._target.now_us())
+        self.key = self.spelling.key
+        self.past_snapshot = self.spelling.past_snapshot
         _refuse_autocommit(self._target.given)
 
     def table(self, name: str) -> str:
@@ -41,7 +39,7 @@ class Landing:
         try:
             return self._target.execute(sql, parameters)
         except Exception as error:
-            if trouble_of(error) is not Trouble.NO_TABLE:
+            if trouble_of(error) not in NO_TABLES:
                 raise
             raise EffectsMissing(
                 f"the database of this transaction ({described(self._target.given)}) has no table "
@@ -55,8 +53,8 @@ class Landing:
         `values` are columns with the SQL and the parameters of their values.
         """
         into = f"INTO {self.table(table)} ({', '.join(values)}) VALUES ({', '.join(sql for sql, _ in values.values())})"
-        statement = f"INSERT IGNORE {into}" if self.kind == "mysql" else f"INSERT {into} ON CONFLICT DO NOTHING"
-        return self.execute(statement, [each for _, several in values.values() for each in several]).count == 1
+        parameters = [each for _, several in values.values() for each in several]
+        return self.execute(self.spelling.insert_if_absent(into), parameters).count == 1
 
 
 def _refuse_autocommit(given: Any) -> None:

@@ -6,12 +6,21 @@ that has not seen the newer one. `RedisMarks` and `fencepost.fence.sql_marks.Sql
 
 from __future__ import annotations
 
+import re
 from typing import Any, NamedTuple, Protocol
 
 from fencepost.core.fencing import NOTHING_WRITTEN, FencingToken, Mark, refusal
 from fencepost.core.runtime import Runtime
 from fencepost.errors import LeaseLost
 from fencepost.fence.redis import RedisFence
+
+_OF_ONE_RUN = re.compile(r"(ledger:\w+/)?run:\d+")
+_RUN_KEPT_FOR = "30d"
+
+
+def is_of_one_run(key: str) -> bool:
+    """Whether a key is that of a run which excludes nobody, as runs show it."""
+    return _OF_ONE_RUN.fullmatch(key) is not None
 
 
 class Stale(NamedTuple):
@@ -56,7 +65,11 @@ class MemoryMarks:
 
 
 class RedisMarks:
-    """Marks in Redis or Valkey, one hash for each key, which do not expire. As durable as the server is."""
+    """Marks in Redis or Valkey, one hash for each key, which do not expire. As durable as the server is.
+
+    But those of single runs do, of jobs that exclude nobody: there is one for each run, and it is of use only while
+    two attempts at that run can meet. It is kept for 30 days after the last of them.
+    """
 
     blocks = True
 
@@ -66,7 +79,8 @@ class RedisMarks:
 
     def admit(self, offered: FencingToken) -> Stale | None:
         """Compare and raise, in one script."""
-        fence = RedisFence(self._client, f"{self._prefix}{{{offered.key}}}")
+        expire = _RUN_KEPT_FOR if is_of_one_run(offered.key) else None
+        fence = RedisFence(self._client, f"{self._prefix}{{{offered.key}}}", expire=expire)
         try:
             fence.check(offered)
         except LeaseLost as lost:

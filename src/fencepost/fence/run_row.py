@@ -23,6 +23,11 @@ class Fence(Protocol):
         ...
 
     @property
+    def checks_with_commit(self) -> bool:
+        """Whether that procedure compares all there is to compare."""
+        ...
+
+    @property
     def token(self) -> int: ...
 
     @property
@@ -37,6 +42,11 @@ class Fence(Protocol):
 
     def query(self, kind: str) -> str:
         """Return the SQL that finds the row if it is still ours."""
+        ...
+
+    @property
+    def touch(self) -> str | None:
+        """The SQL, on MySQL, that writes the row if it is still ours; None where that cannot be."""
         ...
 
     def ready(self, source: Source, terms: Terms, *, anew: bool = False) -> None:
@@ -65,6 +75,11 @@ class RunRow(NamedTuple):
     what: str
 
     @property
+    def checks_with_commit(self) -> bool:
+        """There is one row."""
+        return True
+
+    @property
     def values(self) -> tuple[Any, ...]:
         """The parameters of `query`."""
         return (self.run_id, self.token)
@@ -72,6 +87,10 @@ class RunRow(NamedTuple):
     def query(self, kind: str) -> str:
         """Find the row if it is still ours."""
         return f"SELECT 1 FROM {self.table} WHERE id = %s AND token = %s AND state = 'running'"  # noqa: S608 - checked
+
+    @property
+    def touch(self) -> None:
+        """A ledger is in no such cluster: the leases beside it are refused there."""
 
     def ready(self, source: Source, terms: Terms, *, anew: bool = False) -> None:
         """The claim has made it so."""

@@ -59,7 +59,7 @@ class Sequence:
         note_key(tx)
         moved = self._begin(landing, to) if after is None else self._move(landing, after, to)
         if not moved:
-            raise SequenceConflict(self.name, expected=after, found=self._read(landing, lock=landing.share))
+            raise SequenceConflict(self.name, expected=after, found=self._read(landing, lock=landing.past_snapshot))
 
     def _landing(self, tx: Any) -> Landing:
         return Landing(tx, current_writer(self._prefix, self._schema))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 from fencepost.core.fencing import NOTHING_WRITTEN, FencingToken, Mark, refusal
@@ -16,18 +17,22 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.urls import identifier
 from fencepost.errors import LeaseLost, TransactionConflict
 from fencepost.fence.databases import database_for
+from fencepost.fence.families import Family
 from fencepost.fence.fence_row import fence_row
-from fencepost.fence.marks import Stale
+from fencepost.fence.marks import Stale, is_of_one_run
 from fencepost.fence.sources import source_of
 from fencepost.fence.sources.source import Source
 from fencepost.fence.target import Target, target_of
 from fencepost.fence.terms import Terms
-from fencepost.fence.troubles import Trouble, trouble_of
-from fencepost.schema.effects import EffectTables, key_word
+from fencepost.schema.effects import EffectTables
+from fencepost.sql.spelling import SPELLING
+from fencepost.sql.troubles import NO_TABLES, Trouble, trouble_of
+
+_RUN_KEPT_FOR_US = 30 * 86_400 * 1_000_000
 
 
 class SqlMarks:
-    """Marks in a database, one row for each key.
+    """Marks in a database, one row for each key; those of single runs go 30 days after the run (`fence.families`).
 
     Args:
         source: a SQLAlchemy engine, or a function that returns a fresh connection of psycopg, PyMySQL or sqlite3, which
@@ -48,9 +53,15 @@ class SqlMarks:
             runtime, isolation="read committed", ttl_s=0.0, check_trust=lambda: None, refused=lambda _: None
         )
 
+    def _family(self, key: str) -> Family | None:
+        """Return the marks of runs that exclude nobody, if it is one of these. Tokens follow the clock, in µs."""
+        if not is_of_one_run(key):
+            return None
+        return Family(key.rstrip("0123456789"), lambda: self._terms.runtime.wall_us() - _RUN_KEPT_FOR_US)
+
     def admit(self, offered: FencingToken) -> Stale | None:
         """Compare, and raise the row in a transaction of its own; most requests only look."""
-        row = fence_row(offered, self._tables, what=offered.key)
+        row = replace(fence_row(offered, self._tables, what=offered.key), family=self._family(offered.key))
         with self._opened() as source:
             try:
                 if (mark := self._seen(source, offered)) is None or not _is_ours(mark, offered):
@@ -100,14 +111,14 @@ class SqlMarks:
         try:
             return self._mark(source.target, offered, "")
         except Exception as error:
-            if trouble_of(error) is not Trouble.NO_TABLE:  # which raising tells better
+            if trouble_of(error) not in NO_TABLES:  # which raising tells better
                 raise
             return None
         finally:
             source.roll_back()
 
     def _mark(self, target: Target, offered: FencingToken, locking: str) -> Mark | None:
-        where = f"FROM {self._tables.name('fence')} WHERE {key_word(target.kind)} = %s {locking}"
+        where = f"FROM {self._tables.name('fence')} WHERE {SPELLING[target.kind].key} = %s {locking}"
         rows = target.execute(f"SELECT token, grant_id {where}".rstrip(), (fitted(offered.key),)).rows
         return Mark(int(rows[0][0]), str(rows[0][1])) if rows else None
 

@@ -36,7 +36,8 @@ from fencepost.errors import ConfigurationError, TransactionConflict
 from fencepost.fence.autocommit import commits_at_once
 from fencepost.fence.sql_words import ends_in_comment, outer_words
 from fencepost.fence.target import Target, connection_of, described, family_of, target_of
-from fencepost.fence.troubles import Trouble, trouble_of
+from fencepost.sql.spelling import SPELLING
+from fencepost.sql.troubles import Trouble, trouble_of
 
 _BY_ITSELF = {"LIMIT": "LIMIT", "FETCH": "FETCH", "OFFSET": "OFFSET", "FOR": "FOR UPDATE", "SHARE": "the lock"}
 _NO_ROWS = {"DISTINCT", "GROUP", "HAVING", "UNION", "INTERSECT", "EXCEPT"}
@@ -91,7 +92,7 @@ def _extended(sql: str, params: Sequence[Any], kind: str) -> str:
             "mark; what contains one, such as a pattern for LIKE, is given as a parameter"
         )
     line = "\n" if ends_in_comment(text) else " "
-    return f"{text}{line}LIMIT %s" + ("" if kind == "sqlite" else " FOR UPDATE SKIP LOCKED")
+    return f"{text}{line}LIMIT %s" + SPELLING[kind].skip_locked
 
 
 def refuse_unfit(sql: str) -> None:

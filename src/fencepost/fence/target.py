@@ -15,17 +15,16 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
+from fencepost.sql.cursors import plain_cursor
+from fencepost.sql.spelling import SPELLING
+
 _DRIVERS = {"psycopg": "postgresql", "pymysql": "mysql", "sqlite3": "sqlite"}
 _KINDS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql", "sqlite": "sqlite"}
 TAKEN = (
     "connections of psycopg, PyMySQL and sqlite3, connections and sessions of SQLAlchemy, and Django's connections; "
     "to PostgreSQL, MySQL, MariaDB or SQLite, and not the async ones"
 )
-_CLOCKS = {
-    "postgresql": "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint",
-    "mysql": "SELECT CAST(UNIX_TIMESTAMP(SYSDATE(6)) * 1000000 AS SIGNED)",
-    "sqlite": "SELECT CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)",
-}
+_FILE_CLOCK = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +63,10 @@ class Target:
 
     def now_us(self) -> int:
         """Return the time of the database's clock; on SQLite, which has none, that of this machine."""
-        if self.kind == "sqlite" and self._wall_us is not None:
+        clock = SPELLING[self.kind].now_us
+        if clock is None and self._wall_us is not None:
             return self._wall_us()
-        return int(self.execute(_CLOCKS[self.kind]).rows[0][0])
+        return int(self.execute(f"SELECT {clock or _FILE_CLOCK}").rows[0][0])
 
     def __repr__(self) -> str:
         return f"<Target {self.kind}: {described(self.given)}>"
@@ -86,7 +86,7 @@ def target_of(source: Any, *, wall_us: Callable[[], int] | None = None) -> Targe
     if family == "django":
         return Target(source, _kind(source, source.vendor), _django(source), wall_us=wall_us)
     if family in _DRIVERS and hasattr(source, "commit"):
-        return Target(source, _DRIVERS[family], _DBAPI[family](source), wall_us=wall_us)
+        return Target(source, _DRIVERS[family], _dbapi(source, family), wall_us=wall_us)
     raise not_taken(source)
 
 
@@ -180,42 +180,16 @@ def _django(source: Any) -> Callable[[str, Sequence[Any]], Answer]:
     return perform
 
 
-def _psycopg(source: Any) -> Callable[[str, Sequence[Any]], Answer]:
-    from psycopg.rows import tuple_row  # noqa: PLC0415 - it is there: the user's connection is of it
-
+def _dbapi(source: Any, driver: str) -> Callable[[str, Sequence[Any]], Answer]:
     def perform(sql: str, parameters: Sequence[Any]) -> Answer:
-        with source.cursor(row_factory=tuple_row) as cursor:
-            cursor.execute(sql, tuple(parameters))
-            return _answer(cursor)
-
-    return perform
-
-
-def _pymysql(source: Any) -> Callable[[str, Sequence[Any]], Answer]:
-    from pymysql.cursors import Cursor  # noqa: PLC0415 - as above
-
-    def perform(sql: str, parameters: Sequence[Any]) -> Answer:
-        with source.cursor(Cursor) as cursor:
-            cursor.execute(sql, tuple(parameters))
-            return _answer(cursor)
-
-    return perform
-
-
-def _sqlite3(source: Any) -> Callable[[str, Sequence[Any]], Answer]:
-    def perform(sql: str, parameters: Sequence[Any]) -> Answer:
-        cursor = source.cursor()
-        cursor.row_factory = None
+        cursor = plain_cursor(source, driver)
         try:
-            cursor.execute(_marked(sql, "qmark"), tuple(parameters))
+            cursor.execute(_marked(sql, "qmark") if driver == "sqlite3" else sql, tuple(parameters))
             return _answer(cursor)
         finally:
             cursor.close()
 
     return perform
-
-
-_DBAPI = {"psycopg": _psycopg, "pymysql": _pymysql, "sqlite3": _sqlite3}
 
 
 def _answer(cursor: Any) -> Answer:

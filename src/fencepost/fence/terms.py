@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fencepost.core.runtime import Runtime
-from fencepost.fence.sqlite_limit import LIMIT_S
+from fencepost.fence.sources.sqlite_limit import LIMIT_S
 
 
 @dataclass(frozen=True, slots=True)

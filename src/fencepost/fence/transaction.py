@@ -8,7 +8,8 @@ a stale writer does not even start; unless it was found to be ours within the la
 **Promises.** What was executed on the connection is committed only if the fence was ours at the commit; else it is
 rolled back, `LeaseLost` is raised and the refusal is on record. A connection that falls silent in the middle is ended
 by the server after a ttl (on SQLite: rolled back after five seconds). A connection that was handed in is left as it was
-found. A transaction that was ended inside the block, by whomever, is told of; see `fence.sources.source`.
+found. A transaction that was ended inside the block, by whomever, is told of; see `fence.sources.source`. A process
+that is forked inside the block neither commits, rolls back nor closes: that is its parent's; see `fence.inherited`.
 
 **Not promised.** That an unanswered COMMIT did not happen. Whoever has to know makes the effect repeatable, or ends the
 run in the same transaction (`finish`).
@@ -24,10 +25,11 @@ from fencepost.core.fencing import NOTHING_WRITTEN
 from fencepost.errors import LeaseLost, TransactionConflict, TransactionTooLong
 from fencepost.fence.change import Change
 from fencepost.fence.databases import Database, database_for
+from fencepost.fence.inherited import INHERITED, leave
 from fencepost.fence.run_row import Fence
 from fencepost.fence.sources.source import Source
 from fencepost.fence.terms import Terms
-from fencepost.fence.troubles import REPEATABLE, Trouble, trouble_of
+from fencepost.sql.troubles import NO_TABLES, REPEATABLE, Trouble, trouble_of
 
 _AT_BEGIN = "it was somebody else's when the transaction began"
 _AT_COMMIT = "it was somebody else's when the transaction was to be committed"
@@ -47,14 +49,25 @@ class FencedTransaction:
         self._fence: Fence | None = None
         self._database: Database | None = None
         self._change: Change | None = None
+        self._is_open = False
+        self._is_inherited = False
+
+    @property
+    def fence(self) -> Fence | None:
+        """What it is behind, inside the block."""
+        return self._fence
 
     def end_with(self, change: Change) -> None:
         """Have a change made at the very end, before the fence is compared. Only inside the block."""
+        if self._is_inherited:
+            raise RuntimeError(INHERITED)
         self._change = change
 
     def __enter__(self) -> Any:
         self._terms.check_trust()
         source = self._source
+        self._is_open = True
+        self._terms.runtime.after_fork(self, self._leave)
         source.open()
         fence: Fence | None = None
         try:
@@ -65,8 +78,8 @@ class FencedTransaction:
             given = source.given
         except BaseException as error:
             self._give_up()
-            if fence is not None and trouble_of(error) is Trouble.NO_TABLE:
-                raise fence.missing(fence.table) from error
+            if fence is not None and trouble_of(error) in NO_TABLES:
+                raise fence.missing(fence.table) from None
             raise
         if not is_ours:
             self._give_up()  # first, for the refusal is written by another connection
@@ -79,7 +92,7 @@ class FencedTransaction:
     ) -> None:
         fence, self._fence = self._fence, None
         database = self._database
-        if fence is None or database is None:
+        if fence is None or database is None or self._is_inherited:
             return
         try:
             self._end(database, fence, error)
@@ -177,7 +190,7 @@ class FencedTransaction:
         except Exception as error:
             trouble = trouble_of(error)
             if trouble is Trouble.NO_PROCEDURE:
-                raise fence.missing(fence.check) from error
+                raise fence.missing(fence.check) from None
             if trouble not in REPEATABLE:
                 raise
             # The row was changed since our snapshot: by whoever took over, or only by somebody who wants the run
@@ -243,3 +256,10 @@ class FencedTransaction:
                 database.end(self._source)
         finally:
             self._source.close()
+            self._is_open = False
+
+    def _leave(self) -> None:
+        """Leave it, in a forked child, to the parent."""
+        if self._is_open:
+            self._is_inherited = True
+            leave(self, self._source)

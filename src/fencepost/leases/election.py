@@ -138,7 +138,7 @@ class Election:
         if self._is_stopping:
             return
         try:
-            self._store.wait_change(held, pause_until_free(held))
+            self._store.wait_change(held, pause_until_free(held, self._store.capabilities.longest_watch_s))
         except Exception as error:  # noqa: BLE001 - as above
             self._back_off(error)
 

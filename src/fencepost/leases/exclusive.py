@@ -1,72 +1,105 @@
 """The decorator: ``@store.exclusive("report:{account}")`` runs a function only while it holds the lock.
 
-When the lock is held elsewhere the call is *skipped*: it returns a `Skipped`, which is false and says why, and
-an event is emitted. Nothing is raised, because for a scheduled function this is the normal course.
+When the lock is held elsewhere, or its due time has been done, the call is *skipped*: an event is emitted, and the call
+returns a `Skipped`, which is false and says why; for a scheduled function this is the normal course. With
+``on_skip="raise"`` it raises `LockHeld` or `TickDone` instead, and with any other value it returns that.
+
+A lock alone does not make a due time run once: a second scheduler that comes when a short job has ended finds the lock
+free. ``tick=`` does, and ``at_least=`` helps where there is no due time to name.
 """
 
 from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Coroutine, Mapping
 from string import Formatter
-from typing import Any, ParamSpec, TypeVar, cast
+from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 
 from fencepost.core.events import Event, What
 from fencepost.core.names import lock_name
-from fencepost.errors import InvalidName, NotAcquired
+from fencepost.errors import InvalidName, InvalidTick, NotAcquired
 from fencepost.leases.lock import Lock
+from fencepost.leases.wishes import Due
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
+
+MakeLock = Callable[[str, Due | None], Lock]
 
 
-@dataclass(frozen=True, slots=True)
-class Skipped:
-    """The function did not run. False in a condition."""
+class Skipped(str):
+    """The function did not run. False in a condition; as a text it says why, so any task queue can store it."""
 
     lock: str
     reason: str
 
+    def __new__(cls, lock: str, reason: str) -> Self:
+        made = super().__new__(cls, f"skipped: {reason}")
+        made.lock, made.reason = lock, reason
+        return made
+
     def __bool__(self) -> bool:
         return False
 
+    def __repr__(self) -> str:
+        return f"Skipped(lock={self.lock!r}, reason={self.reason!r})"
 
-class Exclusive:
-    """Makes a function exclusive under the lock that its arguments name."""
+    def __getnewargs__(self) -> tuple[str, str]:  # type: ignore[override]
+        return self.lock, self.reason
 
-    def __init__(self, template: str, make_lock: Callable[[str], Lock], emit: Callable[[Event], None]) -> None:
+
+class Exclusive(Generic[S]):
+    """Makes a function exclusive under the lock that its arguments name. `S` is what a skipped call returns."""
+
+    def __init__(
+        self,
+        template: str,
+        make_lock: MakeLock,
+        emit: Callable[[Event], None],
+        *,
+        tick: Due | Callable[..., Due | None] | None = None,
+        on_skip: object = "return",
+    ) -> None:
         self._template = template
         self._make_lock = make_lock
         self._emit = emit
+        self._tick = tick
+        self._on_skip = on_skip
 
-    def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]]) -> Callable[P, Coroutine[Any, Any, R | S]]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Callable[P, R | S]: ...
+    def __call__(self, function: Callable[..., Any]) -> Callable[..., Any]:
         """Wrap a plain or an ``async def`` function."""
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise TypeError(f"{function!r} is a generator; lock inside it with `with store.lock(…)` instead")
         signature = inspect.signature(function)
-        self._check_fields(signature)
+        _check_fields(self._template, signature, "lock name", InvalidName)
+        if isinstance(self._tick, str):
+            _check_fields(self._tick, signature, "tick", InvalidTick)
         wrap = self._wrap_async if inspect.iscoroutinefunction(function) else self._wrap
-        return cast("Callable[P, R]", wrap(function, signature))
+        return wrap(function, signature)
 
     def _wrap(self, function: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
-            lock = self._make_lock(self._name(signature, args, kwargs))
+            lock = self._lock_for(signature, args, kwargs)
             try:
                 lease = lock.acquire()
             except NotAcquired as refusal:
                 return self._skip(lock.name, refusal)
             with lease:
-                return function(*args, **kwargs)
+                return _finished(function(*args, **kwargs), function)
 
         return run
 
     def _wrap_async(self, function: Callable[..., Any], signature: inspect.Signature) -> Callable[..., Any]:
         @functools.wraps(function)
         async def run(*args: Any, **kwargs: Any) -> Any:
-            lock = self._make_lock(self._name(signature, args, kwargs))
+            lock = self._lock_for(signature, args, kwargs)
             got_it = False
             try:
                 async with lock:
@@ -79,20 +112,53 @@ class Exclusive:
 
         return run
 
-    def _skip(self, name: str, refusal: NotAcquired) -> Skipped:
+    def _skip(self, name: str, refusal: NotAcquired) -> Any:
+        """Return what a skipped call returns, or raise why it was skipped. Called where `refusal` is handled."""
         self._emit(Event(What.SKIPPED, lock=name, reason=str(refusal)))
-        return Skipped(name, str(refusal))
+        word = self._on_skip if isinstance(self._on_skip, str) else ""  # other values may compare in their own way
+        if word == "raise":
+            raise refusal
+        return Skipped(name, str(refusal)) if word == "return" else self._on_skip
 
-    def _name(self, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+    def _lock_for(self, signature: inspect.Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Lock:
         bound = signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return lock_name(self._template.format_map(bound.arguments))
+        tick = self._tick(*args, **kwargs) if callable(self._tick) else self._tick
+        if isinstance(tick, str):
+            tick = _filled(tick, bound.arguments)
+        return self._make_lock(lock_name(self._template.format_map(bound.arguments)), tick)
 
-    def _check_fields(self, signature: inspect.Signature) -> None:
-        for _, field, _, _ in Formatter().parse(self._template):
-            if field is None:
-                continue
-            base = field.split(".")[0].split("[")[0]
-            if base not in signature.parameters:
-                known = ", ".join(signature.parameters) or "none"
-                raise InvalidName(f"lock name {self._template!r} uses {{{field}}}, which is no parameter ({known})")
+
+def _finished(result: Any, function: Callable[..., Any]) -> Any:
+    """Return what a call has returned, unless it has only prepared work: that would run without the lock."""
+    if inspect.iscoroutine(result):
+        result.close()
+    elif not (inspect.isgenerator(result) or inspect.isasyncgen(result)):
+        return result
+    raise TypeError(
+        f"{function!r} returned a {type(result).__name__}, whose work would run when the lock is free again; decorate "
+        "an `async def` function or one that does its work when it is called, or use `with store.lock(…)` inside it"
+    )
+
+
+def has_fields(template: object) -> bool:
+    """Whether it is a text with parameters to be filled in."""
+    return isinstance(template, str) and any(field is not None for _, field, _, _ in Formatter().parse(template))
+
+
+def _filled(template: str, arguments: Mapping[str, Any]) -> Any:
+    """Fill in the parameters; if there is nothing but one, it is that parameter as it was given."""
+    [(before, field, spec, conversion), *more] = [*Formatter().parse(template), ("", None, "", None)]
+    if field is not None and not (before or spec or conversion) and len(more) == 1:
+        return Formatter().get_field(field, (), arguments)[0]
+    return template.format_map(arguments)
+
+
+def _check_fields(template: str, signature: inspect.Signature, what: str, error: type[ValueError]) -> None:
+    for _, field, _, _ in Formatter().parse(template):
+        if field is None:
+            continue
+        base = field.split(".")[0].split("[")[0]
+        if base not in signature.parameters:
+            known = ", ".join(signature.parameters) or "none"
+            raise error(f"{what} {template!r} uses {{{field}}}, which is no parameter ({known})")

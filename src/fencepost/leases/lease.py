@@ -15,7 +15,6 @@ from fencepost.core.events import Event, What
 from fencepost.core.fencing import FencingToken
 from fencepost.core.grants import Grant
 from fencepost.core.lease import RAN_OUT
-from fencepost.core.policy import isolation_of
 from fencepost.core.runtime import Runtime
 from fencepost.core.timings import Timings
 from fencepost.errors import LeaseLost, StoreUnavailable
@@ -161,6 +160,8 @@ class Lease:
                 check_trust=self._raise_unless_held,
                 refused=lambda why: self._tell(What.REFUSED_WRITE, reason=why),
             )
+        from fencepost.core.policy import isolation_of  # noqa: PLC0415 - who only takes a lock needs no schedules
+
         return self._fences.transaction(source, isolation=isolation_of(isolation).value, prefix=prefix, schema=schema)
 
     def on_lost(self, call: Callable[[Lease], None]) -> None:

@@ -25,7 +25,6 @@ from fencepost.leases.store import LeaseStore
 if TYPE_CHECKING:
     from fencepost.leases.async_use import AsyncUse
 
-_LONGEST_WATCH_S = 5.0  # a watch that broke silently costs no more than this
 _SHORTEST_PAUSE_S = 0.01
 
 
@@ -137,7 +136,7 @@ class Lock:
                 return outcome
 
     def _wait(self, held: Held, left_s: float) -> None:
-        pause_s = min(left_s, pause_until_free(held))
+        pause_s = min(left_s, pause_until_free(held, self._store.capabilities.longest_watch_s))
         try:
             self._store.wait_change(held, max(pause_s, 0.0))
         except StoreUnavailable:
@@ -164,7 +163,8 @@ class Lock:
         if isinstance(outcome, Lease):
             self._tell(What.ACQUIRED, outcome.holder, outcome.token, grant_id=outcome.grant_id)
         elif isinstance(outcome, Held):
-            self._tell(What.REFUSED, outcome.holder, outcome.token, reason="held")
+            reason = "kept closed (at_least)" if outcome.is_kept else "held"
+            self._tell(What.REFUSED, outcome.holder, outcome.token, reason=reason)
         else:
             self._tell(What.ALREADY_DONE, None, None, reason=f"last done: {spelled_us(outcome.last_tick_us)}")
 
@@ -191,17 +191,18 @@ class Lock:
         )
 
 
-def pause_until_free(held: Held) -> float:
+def pause_until_free(held: Held, longest_s: float) -> float:
     """Return for how long to watch before asking again; a store that says "free now" is asked again at once."""
-    free_in_s = _LONGEST_WATCH_S if held.free_in_s is None else held.free_in_s
-    return min(_LONGEST_WATCH_S, max(free_in_s, _SHORTEST_PAUSE_S))
+    free_in_s = longest_s if held.free_in_s is None else held.free_in_s
+    return min(longest_s, max(free_in_s, _SHORTEST_PAUSE_S))
 
 
 def lease_or_raise(outcome: Lease | Held | AlreadyDone) -> Lease:
     """Return the lease, or raise what stood in its way."""
     match outcome:
         case Held():
-            raise LockHeld(outcome.name, outcome.holder, outcome.token)
+            closed_for_s = (outcome.free_in_s or 0.0) if outcome.is_kept else None
+            raise LockHeld(outcome.name, outcome.holder, outcome.token, closed_for_s=closed_for_s)
         case AlreadyDone():
             raise TickDone(outcome.name, str(outcome.tick), spelled_us(outcome.last_tick_us))
     return outcome

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from datetime import datetime
 from types import TracebackType
-from typing import Self
+from typing import Any, Literal, Never, Self, TypeVar, Unpack, overload
 
+from fencepost.core.auto_tick import tick_of
 from fencepost.core.duration import Duration, seconds, spelled
 from fencepost.core.events import Event, Observer, What
 from fencepost.core.grants import Grant, LeaseRecord, PastGrant
@@ -14,14 +14,26 @@ from fencepost.core.names import holder_name, lock_name
 from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
 from fencepost.core.timings import DEFAULT_TTL_S, Timings
-from fencepost.errors import InvalidTimings, StoreClosed
+from fencepost.errors import ConfigurationError, InvalidTimings, StoreClosed
 from fencepost.leases.election import Election
-from fencepost.leases.exclusive import Exclusive
+from fencepost.leases.exclusive import Exclusive, Skipped, has_fields
 from fencepost.leases.keeper import Keeper
 from fencepost.leases.lease import Lease
 from fencepost.leases.lock import Lock, Wish
 from fencepost.leases.observers import Observers
-from fencepost.leases.store import Capabilities, KeepsHistory, LeaseStore
+from fencepost.leases.store import (
+    Capabilities,
+    KeepsHistory,
+    KnowsItsLedger,
+    LeaseStore,
+    LedgerMark,
+    ResetsTokens,
+    Watched,
+    WatchesSessions,
+)
+from fencepost.leases.wishes import Due, Wishes, refuse_misspelt_skip, refuse_unknown, refuse_vain_zone
+
+S = TypeVar("S")
 
 
 class Locks:
@@ -39,6 +51,7 @@ class Locks:
         observers: Iterable[Observer] = (),
     ) -> None:
         self._store = store
+        self._watching = store if isinstance(store, WatchesSessions) else None  # to ask that anew each time takes long
         self._runtime = runtime
         self._label = holder
         self._observers = Observers(observers)
@@ -61,6 +74,10 @@ class Locks:
         for warning in self._store.start():
             self._emit(Event(What.STORE_WARNING, reason=warning))
 
+    def noted(self, ledger: LedgerMark) -> tuple[str, LedgerMark] | None:
+        """Note how far the ledger beside the store had come; see `KnowsItsLedger`. None where it is in one with it."""
+        return self._store.noted(ledger) if isinstance(self._store, KnowsItsLedger) else None
+
     def observe(self, observer: Observer) -> None:
         """Call `observer` for every event from now on."""
         self._observers.add(observer)
@@ -72,7 +89,8 @@ class Locks:
         ttl: Duration = DEFAULT_TTL_S,
         wait: Duration = 0,
         at_least: Duration = 0,
-        tick: datetime | str | Tick | None = None,
+        tick: Due | None = None,
+        tz: str | None = None,
         at_most_once: bool = False,
         floor: int = 0,
         **timings: Duration,
@@ -86,13 +104,15 @@ class Locks:
             wait: how long to wait for a lock that is held.
             at_least: how long the lock stays closed to everybody, counted from when it was got, even if the
                 work ends sooner: for jobs shorter than the difference between two machines' clocks.
-            tick: the due time this work is for; one at or below the last done is refused as `TickDone`.
+            tick: the due time this work is for; one at or below the last done is refused as `TickDone`. With
+                ``"auto:CRON"`` it is the latest due time of a cron expression, by this machine's clock.
+            tz: the time zone of ``auto:CRON``; UTC by default.
             at_most_once: count the tick as done when the lock is taken, not when the work ended well.
             floor: the smallest token to accept, for a holder that met a fence ahead of it.
             **timings: ``margin``, ``renew_every``, ``call_timeout``, ``retry_every``, ``term_grace``, ``kill``;
                 scaled from the ttl unless given, and validated together.
         """
-        due = tick if tick is None or isinstance(tick, Tick) else Tick.of(tick, at_most_once=at_most_once)
+        due = None if tick is None and tz is None else self._due(tick, tz, at_most_once=at_most_once)
         wait_s = seconds(wait, what="wait") if wait != 0 else 0.0
         at_least_s = seconds(at_least, what="at_least") if at_least != 0 else 0.0
         wish = Wish(lock_name(name), wait_s, at_least_s, due, floor)
@@ -105,14 +125,41 @@ class Locks:
         outcome = self.lock(name, **wishes).attempt()  # type: ignore[arg-type]
         return outcome if isinstance(outcome, Lease) else None
 
-    def exclusive(self, name: str, **wishes: object) -> Exclusive:
+    @overload
+    def exclusive(
+        self, name: str, *, on_skip: Literal["return"] = "return", **wishes: Unpack[Wishes]
+    ) -> Exclusive[Skipped]: ...
+    @overload
+    def exclusive(self, name: str, *, on_skip: Literal["raise"], **wishes: Unpack[Wishes]) -> Exclusive[Never]: ...
+    @overload
+    def exclusive(self, name: str, *, on_skip: S, **wishes: Unpack[Wishes]) -> Exclusive[S]: ...
+    def exclusive(self, name: str, *, on_skip: object = "return", **wishes: Unpack[Wishes]) -> Exclusive[Any]:
         """Decorate a function to run only while it holds the lock; ``{parameter}`` in the name is filled in.
 
-        Held elsewhere, the call returns a false `Skipped` that says why. Takes what `lock` takes.
+        Takes what `lock` takes, and refuses the rest at once. ``tick`` may also be ``"{parameter}"``, or a function of
+        the call's arguments that returns a due time. Around a function that a scheduler of your own calls on several
+        machines, ``tick="auto:CRON"`` lets each due time run once; ``at_least`` keeps the lock closed where there is
+        no due time to name.
+
+        Held elsewhere, or done already, the call returns a false `Skipped` that says why (``on_skip="return"``), raises
+        `LockHeld` or `TickDone` (``"raise"``), or returns the value given as `on_skip`.
         """
+        if not isinstance(name, str):
+            raise TypeError("exclusive() needs the name of the lock: @store.exclusive('settlement')")
         if "{" not in name:
             lock_name(name)
-        return Exclusive(name, lambda filled: self.lock(filled, **wishes), self._emit)  # type: ignore[arg-type]
+        refuse_unknown(wishes, of="exclusive()")
+        refuse_misspelt_skip(on_skip)
+        tick, tz = wishes.pop("tick", None), wishes.pop("tz", None)
+        refuse_vain_zone(tick, tz)
+        others: Any = wishes
+        fixed: Any = None if callable(tick) or has_fields(tick) else tick
+        self.lock("check", tick=fixed, tz=None if fixed is None else tz, **others)  # it asks nobody
+
+        def make(filled: str, due: Due | None) -> Lock:
+            return self.lock(filled, tick=due, tz=None if due is None else tz, **others)
+
+        return Exclusive(name, make, self._emit, tick=tick, on_skip=on_skip)
 
     def election(
         self,
@@ -158,6 +205,15 @@ class Locks:
         """Ask the store which of these grants, of whatever holder, are not current any more (by grant id)."""
         return self._store.missing(grants)
 
+    def watch(self, grants: Collection[Grant]) -> Watched:
+        """Ask which of these grants, of whatever holder, are gone for good. To be asked all the while.
+
+        Where a store's clock can be stepped, it is not believed without a look at the renewals: see `WatchesSessions`.
+        """
+        if self._watching is not None:
+            return self._watching.watch(grants)
+        return Watched(self._store.missing(grants))
+
     def revoke(self, name: str) -> LeaseRecord | None:
         """Take a lock away from whoever holds it; return what was taken, or None if nobody held it.
 
@@ -177,6 +233,33 @@ class Locks:
             )
         )
         return record
+
+    def reset(self, name: str, *, reason: str) -> LeaseRecord:
+        """Bring back the token of a lock that a wrong clock has put more than a day ahead; return the record from then.
+
+        Fences do not believe such a token, so nobody who holds the lock can write until real time catches up. The lock
+        must be free: it is taken for a moment. Raises `LockHeld`, or `ConfigurationError` if there is nothing to reset.
+
+        **Not promised.** That the token is above all that were given: a fence whose own clock was ahead as well may
+        have let one in, and refuses later ones. There the row has to be lowered by hand.
+        """
+        store = self._store
+        if not isinstance(store, ResetsTokens):
+            raise ConfigurationError("this store cannot reset tokens; use another name for the lock")
+        with self.lock(name) as lease:
+            pass
+        token = store.reset(lease.name, lease.token, reason=reason)
+        if token is None:
+            raise ConfigurationError(
+                f"the token of lock {name!r}, {lease.token}, is not more than a day ahead of the store's clock (or "
+                "somebody has just taken the lock): nothing was reset"
+            )
+        self._emit(
+            Event(
+                What.TOKEN_RESET, lock=name, holder=self.holder, token=token, previous_token=lease.token, reason=reason
+            )
+        )
+        return LeaseRecord(name, token)
 
     def close(self) -> None:
         """End elections, release every lock, and close the connections; no more locks are given."""
@@ -205,6 +288,10 @@ class Locks:
     def _new_holder(self) -> str:
         runtime = self._runtime
         return holder_name(host=self._label or runtime.host(), pid=runtime.process_id(), start_id=runtime.new_id())
+
+    def _due(self, tick: Due | None, tz: str | None, *, at_most_once: bool) -> Tick | None:
+        refuse_vain_zone(tick, tz)
+        return None if tick is None else tick_of(tick, now_us=self._runtime.wall_us(), tz=tz, at_most_once=at_most_once)
 
     def _keeper(self, ttl: Duration, changes: dict[str, Duration]) -> Keeper:
         """Find the keeper of these timings; each way to write them is validated once, for this is a hot path."""

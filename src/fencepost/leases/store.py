@@ -14,7 +14,8 @@
   `StoreUnavailable`, which means *unknown*. Calls are made from several threads at once.
 - *Clocks.* Expiry is judged by the store's clock or, where it shows none, by the contender's own
   monotonic clock after seeing the holder's session unchanged for a full ttl. Wall clocks of two machines
-  are never compared.
+  are never compared. The session of a node is ended only by who has seen it unchanged for a full ttl, whatever the
+  store's clock says (`WatchesSessions`); that of plain locks, on SQL stores, by the store's clock alone.
 
 **Not promised**: that two processes never *believe* they hold a name. See `Capabilities.grade` and each
 store's docstring for the faults it does not survive.
@@ -25,7 +26,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, PastGrant, Renewed, Session
 from fencepost.core.tick import Tick
@@ -52,6 +53,7 @@ class Capabilities:
     renewal_sees_grants: bool = True
     renewal_round_trips: str = "one"
     smallest_ttl_s: float = 0.2
+    longest_watch_s: float = 5.0  # for how long to rely on a watch: one that broke silently costs no more than this
     scope: str = "network"  # or "machine", "process"
     loses: str = ""
 
@@ -131,10 +133,61 @@ class LeaseStore(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """Which grants are not current any more, and when to look again so that no death is seen late, in seconds."""
+
+    missing: frozenset[str]
+    again_in_s: float = float("inf")
+
+
+@runtime_checkable
+class WatchesSessions(Protocol):
+    """A store whose clock can be stepped, so that its word alone ends no node."""
+
+    def watch(self, grants: Collection[Grant]) -> Watched:
+        """Note which sessions were renewed since the last call; say which of `grants` are not current any more.
+
+        One whose session has run out by the store's clock is missing only when it was seen without a renewal for the
+        session's whole ttl, by this process's own monotonic clock. So it has to be called all the while.
+        """
+        ...
+
+
+@runtime_checkable
+class ResetsTokens(Protocol):
+    """A store that can bring a token back to the present which a wrong clock has put more than a day ahead."""
+
+    def reset(self, name: str, token: int, *, reason: str) -> int | None:
+        """Set the token of a free name, which is `token`, to the store's time, and keep all else; for operators.
+
+        Returns the new token. None if the name is held or its token is another, or is not more than
+        `core.fencing.AHEAD_US` ahead of the store's clock; then nothing was changed.
+        """
+        ...
+
+
 @runtime_checkable
 class KeepsHistory(Protocol):
     """A store that remembers past grants."""
 
     def history(self, name: str | None, *, limit: int) -> list[PastGrant]:
         """Return the latest ended grants, newest first; of all names if `name` is None."""
+        ...
+
+
+class LedgerMark(NamedTuple):
+    """A ledger, and how far it had come: its identity, how often a person accepted it, its last sign of life."""
+
+    ledger_id: str | None
+    era: int
+    beat_us: int
+
+
+@runtime_checkable
+class KnowsItsLedger(Protocol):
+    """A store apart from the ledger's database: two of them for one ledger would let two holders in."""
+
+    def noted(self, ledger: LedgerMark) -> tuple[str, LedgerMark]:
+        """Note how far the ledger had come; return the store's own identity, and what was noted before."""
         ...

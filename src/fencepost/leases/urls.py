@@ -1,5 +1,5 @@
 """Store URLs, which are read by `fencepost.core.urls`: the ledger's look the same."""
 
-from fencepost.core.urls import COMMON_OPTIONS, DEFAULT_CALL_TIMEOUT_S, StoreUrl
+from fencepost.core.urls import COMMON_OPTIONS, DEFAULT_CALL_TIMEOUT_S, StoreUrl, sqlite_path
 
-__all__ = ["COMMON_OPTIONS", "DEFAULT_CALL_TIMEOUT_S", "StoreUrl"]
+__all__ = ["COMMON_OPTIONS", "DEFAULT_CALL_TIMEOUT_S", "StoreUrl", "sqlite_path"]

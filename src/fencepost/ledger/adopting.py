@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fencepost.core.events import What
+from fencepost.core.noted import Noted
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.dialect import Cursor
 from fencepost.ledger.dialects.hot import Hot, Match, hot_words, listed
+from fencepost.ledger.run_notes import RunNote, note_runs
 
 Key = tuple[int, int]
 """A run and the token under which it is ours."""
@@ -29,12 +30,6 @@ WHERE {ints:r.id} AND {was:r.state} = 'running' ORDER BY r.id{for_update}
 """
 _SOURCE = "{rows:e id=int token=int node=text}"
 _SAME = Match("id", "id", "r.token = e.token AND r.state = 'running'")
-_NOTE = """
-INSERT INTO {journal} (at, what, job, run_id, schedule, node, token, reason)
-SELECT e.at, e.what, (SELECT r.job FROM {run} r WHERE r.id = e.id), e.id,
-  (SELECT r.schedule FROM {run} r WHERE r.id = e.id), e.node, e.token, e.reason
-FROM {rows:e id=int token=int at=int what=text node=text reason=text}
-"""
 
 
 def adopt(desk: Desk, *, formers: Collection[str], node: str, runs: Collection[Key]) -> set[Key]:
@@ -55,6 +50,6 @@ def _adopt(cursor: Cursor, hot: Hot, formers: Collection[str], node: str, runs: 
         hot.change(cursor, update, listed([[*key, node] for key in orphans]))
         now_us = hot.now_us(cursor)
         reason = "its node lost touch with the ledger, kept it up and joined again; before, it was "
-        rows = [[*key, now_us, What.RUN_RESUMED, node, reason + former] for key, former in orphans.items()]
-        hot.change(cursor, _NOTE, listed(rows))
+        notes = [RunNote(*key, Noted.RUN_RESUMED, reason + former, node) for key, former in orphans.items()]
+        note_runs(cursor, hot, notes, now_us=now_us)
     return set(ours)

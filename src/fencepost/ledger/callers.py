@@ -14,9 +14,11 @@ from typing import Any
 
 from fencepost.errors import ConfigurationError
 from fencepost.fence.autocommit import commits_at_once
+from fencepost.fence.inherited import refuse_if_inherited
 from fencepost.fence.target import is_django
 from fencepost.ledger.dialects import Cursor, Dialect
-from fencepost.ledger.dialects.dialect import first_line
+from fencepost.sql.cursors import plain_cursor
+from fencepost.sql.troubles import LACKS_TABLES, first_line, trouble_of
 
 _DRIVERS = {"psycopg": "postgresql", "pymysql": "mysql", "sqlite3": "sqlite"}
 
@@ -31,15 +33,16 @@ def cursor_of(tx: Any, dialect: Dialect) -> Iterator[Cursor]:
             f"tx= is a {type(tx).__module__}.{type(tx).__qualname__}; for a ledger in {dialect.product} it must be a "
             f"connection to the same database: {_wanted(dialect.name)}"
         )
+    refuse_if_inherited(raw)
     if commits_at_once(raw):
         raise ConfigurationError(
             "tx= is in autocommit mode and has no transaction open, so nothing could be rolled back; begin one first"
         )
-    cursor = _cursor(raw, driver)
+    cursor = plain_cursor(raw, driver)
     try:
         yield cursor
     except dialect.errors as error:
-        if dialect.lacks_tables(error):
+        if trouble_of(error) in LACKS_TABLES:
             raise ConfigurationError(
                 f"tx= is a connection to a database without the tables of the ledger ({first_line(error)}); it must be "
                 f"one to the ledger's own: {dialect.product}"
@@ -78,19 +81,3 @@ def _wanted(kind: str) -> str:
     return (
         f"one of {driver} (not an async one), or a connection or session of SQLAlchemy, or one of Django's, on {driver}"
     )
-
-
-def _cursor(raw: Any, driver: str) -> Any:
-    match driver:
-        case "psycopg":
-            from psycopg.rows import tuple_row  # noqa: PLC0415 - it is there: the caller's connection is of it
-
-            return raw.cursor(row_factory=tuple_row)
-        case "pymysql":
-            from pymysql.cursors import Cursor as PlainCursor  # noqa: PLC0415 - as above
-
-            return raw.cursor(PlainCursor)
-        case _:
-            cursor = raw.cursor()
-            cursor.row_factory = None
-            return cursor

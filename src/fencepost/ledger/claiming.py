@@ -25,7 +25,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from fencepost.core.overlap import Decision, Replace, Skip
+from fencepost.core.overlap import SKIP, SKIP_LATE, Decision, Replace, Skip
 from fencepost.core.runs import Claim
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.dialect import Cursor
@@ -95,6 +95,7 @@ def claim(
     if not taken.keyed:
         return Claimed(taken.now_us, taken.claims, [], [], is_full)
     counter = _Counter(hot, node=node, now_us=taken.now_us, decide=decide, gate=gate)
+    counter.starting.update(each.run_id for each in taken.claims)
     settled = counter.serve(desk, taken.keyed)
     served = len(settled.claims) + len(settled.skipped) + len(settled.blocked)
     contested = len(taken.keyed) - served if gate is None else 0
@@ -203,6 +204,7 @@ class _Counter:
         self._now_us = now_us
         self._decide = decide
         self._gate = gate
+        self.starting: set[int] = set()  # the runs that this very claim starts
 
     def serve(self, desk: Desk, keyed: Sequence[tuple[int, str]]) -> Settled:
         """Settle all whose key nobody else is at; make the rows of keys that are new, and settle those, too."""
@@ -256,9 +258,11 @@ class _Counter:
                 key_is_taken=holder is not None,
             )
             if holder is not None:
-                _put_off(settled, found, holder, decision)
+                is_late = decision == SKIP and holder in self.starting
+                _put_off(settled, found, holder, SKIP_LATE if is_late else decision)
             elif (token := self._token(key, max(last_token, found.token))) is not None:
                 held[key] = (found.run_id, token)
+                self.starting.add(found.run_id)
                 settled.claims.append(self._started(found, token))
 
     def _token(self, key: str, last_token: int) -> int | None:

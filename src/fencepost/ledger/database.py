@@ -2,56 +2,37 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from collections.abc import Callable
+from math import inf
+from typing import TYPE_CHECKING, TypeVar
 from weakref import WeakSet
 
 from sqlalchemy.sql import ClauseElement
 
-from fencepost.core.forked_sqlite import FORKED_SQLITE
+from fencepost.core.duration import spelled
 from fencepost.core.runtime import Runtime
+from fencepost.errors import ConfigurationError, LedgerUnavailable
 from fencepost.ledger.desk import Desk
-from fencepost.ledger.dialects import Connection, Cursor, Dialect, Row, dialect_for
+from fencepost.ledger.dialects import Cursor, Dialect, Row, dialect_for
 from fencepost.ledger.tables import Tables
-from fencepost.ledger.turns import Turns
 from fencepost.ledger.urls import LedgerUrl
+from fencepost.sql.forked_sqlite import FORKED_SQLITE, Closable
+from fencepost.sql.held_files import holder_of
+from fencepost.sql.pool import Pool
+from fencepost.sql.turns import Turns
+
+if TYPE_CHECKING:
+    from fencepost.ledger.naming import Naming
 
 T = TypeVar("T")
 
 POOL_SIZE = 5
+BESIDE = 2
 
 
-class Pool:
-    """A few desks that the threads of users share, one call at a time each."""
-
-    def __init__(self, make: Callable[[str], Desk], runtime: Runtime, *, limit: int = POOL_SIZE) -> None:
-        self._make = make
-        self._turns = Turns(runtime, limit=limit, what="every connection to the ledger")
-        self._idle: list[Desk] = []
-
-    @contextmanager
-    def borrow(self, timeout_s: float) -> Iterator[Desk]:
-        """Lend a desk that nobody else uses meanwhile."""
-        with self._turns.turn(timeout_s):
-            try:  # lists are safe to pop from and append to without a lock
-                desk = self._idle.pop()
-            except IndexError:
-                desk = self._make("pool")
-            try:
-                yield desk
-            finally:
-                self._idle.append(desk)
-
-    def rest(self) -> None:
-        """Close the connections that are not in use."""
-        while self._idle:
-            self._idle.pop().rest()
-
-    def forget(self) -> None:
-        """Start anew, in a forked child."""
-        self._turns.forget()
-        self._idle = []
+def _busy(what: str) -> Callable[[float], LedgerUnavailable]:
+    """Return what makes the error of whoever waited in vain for `what`."""
+    return lambda waited_s: LedgerUnavailable(f"{what} was busy for {spelled(round(waited_s, 3))}: nothing was done")
 
 
 class Database:
@@ -62,10 +43,15 @@ class Database:
         self.runtime = runtime
         self.tables = Tables.of(url)
         self.dialect: Dialect = dialect_for(url, runtime)
-        self._writer = Turns(runtime, limit=1, what=self.dialect.product) if self.dialect.has_one_writer else None
+        self._writer = (
+            Turns(runtime, limit=1, busy=_busy(self.dialect.product)) if self.dialect.has_one_writer else None
+        )
         self._desks: WeakSet[Desk] = WeakSet()
-        self.pool = Pool(self.desk, runtime)
+        self.pool = self._pool(POOL_SIZE)
+        # For who reads while a transaction of the caller's has locks: all of the pool may be waiting for these.
+        self.beside = self._pool(BESIDE)
         self.known_identity: str | None = None
+        self.known_naming: tuple[float, Naming] | None = None  # until when (monotonic), and what
         if self.dialect.name == "sqlite":
             FORKED_SQLITE.join(self.open_now)
         runtime.after_fork(self, self._forget)
@@ -79,6 +65,13 @@ class Database:
         self._desks.add(desk)
         return desk
 
+    def _pool(self, limit: int) -> Pool[Desk]:
+        """Return a pool of desks that the threads of users share, one call at a time each."""
+        busy = _busy("every connection to the ledger")
+        return Pool(
+            self.runtime, lambda _left_s: self.desk("pool"), close=Desk.rest, limit=limit, busy=busy, unused_s=inf
+        )
+
     def bound_silence(self, limit_s: float) -> None:
         """Have whoever is silent within a transaction for so long cut off: a paused process keeps its locks till then.
 
@@ -86,14 +79,29 @@ class Database:
         """
         self.dialect.silence_s = min(limit_s, self.dialect.timeout_s)
 
+    @property
+    def held_by(self) -> str | None:
+        """Whose transaction, begun by this context, has the SQLite file to itself; None if nobody's, or on a server."""
+        return None if self._writer is None else holder_of(str(self.url.path))
+
     def write(self, work: Callable[[Cursor], T]) -> T:
         """Do `work` in a transaction on a pooled connection; see `Desk.write`."""
+        if (holder := self.held_by) is not None:
+            raise ConfigurationError(
+                f"a transaction of {holder} is open, and has the SQLite file of the ledger to itself: to ask for "
+                "something inside of it, pass it on, as in enqueue(…, tx=tx); or ask after its block"
+            )
         with self.pool.borrow(self.dialect.timeout_s) as desk:
             return desk.write(work)
 
     def read(self, work: Callable[[Cursor], T]) -> T:
         """Do `work`, which changes nothing, on a pooled connection; see `Desk.read`."""
         with self.pool.borrow(self.dialect.timeout_s) as desk:
+            return desk.read(work)
+
+    def read_beside(self, work: Callable[[Cursor], T]) -> T:
+        """Do `work`, which changes nothing and waits for no lock, while a transaction of the caller's is open."""
+        with self.beside.borrow(self.dialect.timeout_s) as desk:
             return desk.read(work)
 
     def rows(self, cursor: Cursor, statement: ClauseElement) -> list[Row]:
@@ -110,7 +118,8 @@ class Database:
 
     def close(self) -> None:
         """Close the pooled connections. Desks are closed by their owners; a later use opens anew."""
-        self.pool.rest()
+        self.pool.drop_idle()
+        self.beside.drop_idle()
 
     def _forget(self) -> None:
         """Come to terms, in a forked child, with connections that are the parent's."""
@@ -119,11 +128,11 @@ class Database:
             desk.forget()
         self.dialect.forget(inherited, in_use=in_use)
         self.pool.forget()
+        self.beside.forget()
         if self._writer is not None:
             self._writer.forget()
 
-    def open_now(self) -> tuple[list[Connection], int]:
-        """Return the connections of all desks, and how many of these are in use."""
+    def open_now(self) -> tuple[list[Closable], int]:
+        """Return the cursors and connections of all desks, and how many of these are in use."""
         desks = list(self._desks)
-        opened = [each for desk in desks if (each := desk.connection) is not None]
-        return opened, sum(desk.is_busy for desk in desks)
+        return [each for desk in desks for each in desk.opened], sum(desk.is_busy for desk in desks)

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 from sqlalchemy import or_
 
+from fencepost.core.noted import Noted
 from fencepost.ledger.database import Database
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.journal import Act
 from fencepost.ledger.schedule_rows import CODE, DUES, RUNTIME, Change, Dues, NewSchedule, StoredSchedule, every_row
 
 
@@ -34,10 +34,13 @@ def sync_code(
     generation: int,
     jobs: Collection[str],
     schedules: Sequence[NewSchedule],
+    why: str = "",
     dues: Dues = DUES,
     desk: Desk | None = None,
 ) -> Synced:
     """Make the schedules that are new, change those that changed, delete those that are no longer declared.
+
+    `why` is for the journal.
 
     Deleted are only schedules of `jobs`, the jobs that this process knows. What a deploy of a higher generation has
     written stays, and so does what somebody made at run time under the same id.
@@ -48,9 +51,24 @@ def sync_code(
         if _is_in_sync(_concerned(database, cursor, declared, jobs), declared, generation):
             return Synced()
         rows = _concerned(database, cursor, declared, jobs, for_update=True)
-        return _synced(Change(database, cursor, dues), rows, declared, generation)
+        change = Change(database, cursor, dues, why=why or f"deploy of generation {generation}")
+        return _synced(change, rows, declared, generation)
 
     return (desk or database).write(work)
+
+
+def otherwise(
+    database: Database, *, jobs: Collection[str], schedules: Sequence[NewSchedule], desk: Desk | None = None
+) -> frozenset[str]:
+    """Return which of `jobs` have schedules on record that are not as declared; nothing is changed."""
+
+    def work(cursor: Cursor) -> frozenset[str]:
+        declared = {each.id: each for each in schedules}
+        rows = _concerned(database, cursor, declared, jobs)
+        unmade = {each.job for each in schedules if each.id not in rows}
+        return frozenset(unmade | {row.job for row in rows.values() if not _is_same(row, declared.get(row.id))})
+
+    return (desk or database).read(work)
 
 
 def _synced(
@@ -69,24 +87,27 @@ def _synced_one(change: Change, row: StoredSchedule | None, new: NewSchedule | N
     if row is None:
         if new is None or not change.insert(new, CODE, generation):
             return None  # somebody else has made it meanwhile
-        change.note(Act.SCHEDULE_MADE, new.job, new.id, generation)
+        change.note(Noted.SCHEDULE_MADE, new.job, new.id)
         return "made"
     if row.generation > generation or (row.origin == RUNTIME and row.deleted_at is None):
         return "kept" if not _is_same(row, new) else None
     if new is None:
         change.bury(row, generation)
-        change.note(Act.SCHEDULE_DELETED, row.job, row.id, generation)
+        change.note(Noted.SCHEDULE_DELETED, row.job, row.id)
         return "deleted"
     return _rewritten(change, row, new, generation)
 
 
 def _rewritten(change: Change, row: StoredSchedule, new: NewSchedule, generation: int) -> str | None:
+    if row.deleted_at is None and row.origin == CODE and row.job != new.job:
+        row = change.rename(row, new.job)  # as the id says, it is the same
+        change.note(Noted.SCHEDULE_CHANGED, new.job, new.id)
     if _is_same(row, new):
         change.raise_generation(row, generation)
         return None
     change.rewrite(row, new, CODE, generation)
-    outcome, act = ("made", Act.SCHEDULE_MADE) if row.deleted_at is not None else ("changed", Act.SCHEDULE_CHANGED)
-    change.note(act, new.job, new.id, generation)
+    outcome, act = ("made", Noted.SCHEDULE_MADE) if row.deleted_at is not None else ("changed", Noted.SCHEDULE_CHANGED)
+    change.note(act, new.job, new.id)
     return outcome
 
 

@@ -26,8 +26,10 @@ from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
 from fencepost.errors import LedgerUnavailable
-from fencepost.ledger.dialects import Connection, Cursor, Dialect, Trouble
-from fencepost.ledger.turns import Turns
+from fencepost.ledger.dialects import Cursor, Dialect
+from fencepost.sql.forked_sqlite import FORKED_SQLITE, Closable
+from fencepost.sql.troubles import REFUSALS, REPEATABLE, Trouble, trouble_of
+from fencepost.sql.turns import Turns
 
 T = TypeVar("T")
 
@@ -40,6 +42,7 @@ class Desk:
     def __init__(self, name: str, dialect: Dialect, *, writer: Turns | None = None) -> None:
         self.name = name
         self.dialect = dialect
+        self.on_open: Callable[[Cursor], None] | None = None  # looks at a new connection before anybody works with it
         self._writer = writer
         self._expected: tuple[type[Exception], ...] = (*dialect.errors, OSError)
         self._connection: Any = None
@@ -75,7 +78,7 @@ class Desk:
                 with self.transaction() as cursor:
                     return work(cursor)
             except LedgerUnavailable as error:
-                if not self._is_conflict(error):
+                if trouble_of(error.__cause__) not in REPEATABLE:
                     raise
         with self.transaction() as cursor:
             return work(cursor)
@@ -87,7 +90,7 @@ class Desk:
             with self.autocommit() as cursor:
                 return work(cursor)
         except LedgerUnavailable as error:
-            if not is_used or self._trouble(error.__cause__) is not Trouble.BROKEN:
+            if not is_used or trouble_of(error.__cause__) is not Trouble.BROKEN:
                 raise
         with self.autocommit() as cursor:
             return work(cursor)
@@ -105,10 +108,9 @@ class Desk:
             self.is_busy = was_busy
 
     @property
-    def connection(self) -> Connection | None:
-        """The connection, if there is one now."""
-        opened: Connection | None = self._connection
-        return opened
+    def opened(self) -> list[Closable]:
+        """What there is now of cursor and connection, in the order in which they are to be closed."""
+        return [each for each in (self._cursor, self._connection) if each is not None]
 
     def forget(self) -> None:
         """Give up, in a forked child, the parent's connection without closing it."""
@@ -122,6 +124,8 @@ class Desk:
     def _working(self) -> Iterator[None]:
         if self.is_busy:
             raise RuntimeError(f"desk {self.name!r} is in use: it has one connection, and one transaction at a time")
+        if FORKED_SQLITE.forking and self.dialect.has_one_writer:
+            FORKED_SQLITE.let_fork(self.dialect.runtime.monotonic, self.dialect.runtime.sleep)
         self.is_busy = True
         try:
             yield
@@ -135,20 +139,23 @@ class Desk:
         except self._expected as error:
             raise self.dialect.translated(error) from error
 
-    def _trouble(self, error: BaseException | None) -> Trouble:
-        return self.dialect.trouble_of(error)
-
-    def _is_conflict(self, error: LedgerUnavailable) -> bool:
-        return self._trouble(error.__cause__) is Trouble.CONFLICT
-
     def _opened(self) -> Cursor:
         if self._connection is not None and self.dialect.is_stale(self._connection):
             self.rest()
         if self._connection is None:
             self._connection = self.dialect.dial()
             self._cursor = self._connection.cursor()
+            if self.on_open is not None:
+                self._look_around(self.on_open)
         cursor: Cursor = self._cursor
         return cursor
+
+    def _look_around(self, on_open: Callable[[Cursor], None]) -> None:
+        try:
+            on_open(self._cursor)
+        except BaseException:
+            self.rest()
+            raise
 
     def _begun(self) -> Cursor:
         """Begin; if the connection has broken since it was last used, nothing is lost by beginning on another."""
@@ -157,7 +164,7 @@ class Desk:
         try:
             self.dialect.begin(self._connection, cursor)
         except self.dialect.errors as error:
-            is_broken = self._trouble(error) is Trouble.BROKEN
+            is_broken = trouble_of(error) is Trouble.BROKEN
             self.rest()
             if not is_used or not is_broken:
                 raise
@@ -168,7 +175,7 @@ class Desk:
     def _undo(self, error: BaseException) -> None:
         """Roll back; throw the connection away unless the server has just shown that it is well."""
         is_well = not isinstance(error, Exception) or not isinstance(error, self._expected)
-        is_well = is_well or self._trouble(error) in (Trouble.CONFLICT, Trouble.REFUSED)
+        is_well = is_well or trouble_of(error) in REPEATABLE | REFUSALS
         if not is_well or not isinstance(error, Exception):  # a signal may have cut a statement in half
             self.rest()
             return

@@ -31,7 +31,9 @@ from fencepost.core.tick import spelled_us
 from fencepost.errors import AlreadyRequested
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.history import RunRow
 from fencepost.ledger.jobs import NewJob
+from fencepost.ledger.roots import Root, root_of
 
 # One for each index that holds only such runs.
 _LIVE = (
@@ -40,8 +42,11 @@ _LIVE = (
     "state = 'waiting' AND waits_for = 'time'",
     "state = 'waiting' AND waits_for = 'key'",
     "state = 'waiting' AND waits_for = 'person'",
+    "state = 'waiting' AND waits_for = 'node'",
 )
 _BACKFILL = "backfill:"
+_CALLED_OFF = ("cancelled", "skipped", "misfired")
+_BATCH = 500
 
 
 class Twin(NamedTuple):
@@ -96,7 +101,7 @@ def live_twin(database: Database, cursor: Cursor, request: Requested, *, is_ours
     """
     found = _twins(database, cursor, "params_hash", [request.params_hash])
     if not is_ours and not database.dialect.has_one_writer:
-        found += database.read(lambda other: _twins(database, other, "params_hash", [request.params_hash]))
+        found += database.read_beside(lambda other: _twins(database, other, "params_hash", [request.params_hash]))
     return min(found, default=None)
 
 
@@ -104,6 +109,56 @@ def live_repetitions(database: Database, cursor: Cursor, run_ids: Collection[int
     """Return, by what they repeat, the runs that repeat one of `run_ids` and have not ended. Lock those rows first."""
     found = sorted(_twins(database, cursor, "retry_of", run_ids), reverse=True) if run_ids else []
     return {each.retry_of: each for each in found if each.retry_of is not None}
+
+
+def repetitions(database: Database, cursor: Cursor, rows: Sequence[RunRow]) -> dict[int, int]:
+    """Return, of runs that were given up, which later run stands for each; nothing for one that nobody repeats.
+
+    Of a run and all its repetitions, the latest that was not called off (cancelled, skipped) stands for those before:
+    it has succeeded, has not ended, or was given up itself. Lock the rows first.
+    """
+    roots = {row.id: root_of(database, cursor, row) for row in rows}
+    chains = {run_id: root.run_id for run_id, root in roots.items()}
+    chains |= {root: root for root in chains.values()}
+    latest: dict[int, int] = {}
+    for run_id, root, state in _going_back_to(database, cursor, {each.to_text() for each in roots.values()}):
+        chain = chains.setdefault(run_id, root.run_id)
+        if state not in _CALLED_OFF:
+            latest[chain] = max(latest.get(chain, 0), run_id)
+    followed: Collection[int] = list(chains)
+    while followed:
+        found = _repeating(database, cursor, followed)
+        followed = {run_id for run_id, _, _ in found if run_id not in chains}
+        for run_id, retry_of, state in found:
+            chain = chains.setdefault(run_id, chains[retry_of])
+            if state not in _CALLED_OFF:
+                latest[chain] = max(latest.get(chain, 0), run_id)
+    standing = ((row.id, latest.get(chains[row.id], 0)) for row in rows)
+    return {run_id: other for run_id, other in standing if other > run_id}
+
+
+def _going_back_to(database: Database, cursor: Cursor, texts: Collection[str]) -> list[tuple[int, Root, str]]:
+    """Return which runs go back to one of these, which one, and their state: also where those between are pruned."""
+    c = database.tables.run.c
+    wanted = sorted(texts)
+    found: list[tuple[int, Root, str]] = []
+    for start in range(0, len(wanted), _BATCH):
+        query = select(c.id, c.root, c.state).where(c.root.in_(wanted[start : start + _BATCH])).order_by(c.id)
+        for run_id, text, state in database.rows(cursor, query):
+            if (root := Root.from_text(text)) is not None:
+                found.append((int(run_id), root, str(state)))
+    return found
+
+
+def _repeating(database: Database, cursor: Cursor, run_ids: Collection[int]) -> list[tuple[int, int, str]]:
+    """Return which runs repeat one of these, what they repeat, and their state."""
+    c = database.tables.run.c
+    found: list[tuple[int, int, str]] = []
+    wanted = sorted(run_ids)
+    for start in range(0, len(wanted), _BATCH):
+        query = select(c.id, c.retry_of, c.state).where(c.retry_of.in_(wanted[start : start + _BATCH])).order_by(c.id)
+        found += [(int(run_id), int(retry_of), str(state)) for run_id, retry_of, state in database.rows(cursor, query)]
+    return found
 
 
 def live_backfill(database: Database, cursor: Cursor, asked: Sequence[Requested]) -> Twin | None:
@@ -119,8 +174,9 @@ def live_backfill(database: Database, cursor: Cursor, asked: Sequence[Requested]
             "AND state IN ('queued', 'running', 'waiting')",
             (schedule, min(dues), max(dues)),
         )
-        rows = [row for row in cursor.fetchall() if str(row[6]).startswith(_BACKFILL) and tuple(row[7:]) in wanted]
-        found += [Twin(*row[:6]) for row in rows]
+        for *twin, origin_key, its_schedule, due_at, params_hash in cursor.fetchall():
+            if str(origin_key).startswith(_BACKFILL) and (its_schedule, due_at, params_hash) in wanted:
+                found.append(Twin(*twin))
     return min(found, default=None)
 
 

@@ -3,7 +3,10 @@
 **Promises.** An ending is believed if the run is still running under the same attempt and token, and changes nothing
 otherwise: what was given to somebody else, or has ended, stays as it is. An attempt that ended has a row of its own
 from then on; the two happen together. An exclusive key is free as soon as its run runs no more, and the most urgent
-of those that wait for it is queued in the same transaction. A run that somebody asked to cancel is not tried again.
+of those that wait for it is queued in the same transaction. (A transaction of the user's that ends its run, under a
+snapshot from before somebody began to wait, does not see them. They are queued when its end is told, which follows; if
+nobody is left to tell it, by the next node that looks: `engine.stranded`.) A run that somebody asked to cancel is not
+tried again.
 
 A finish may be repeated: an ending that was believed before is recognized by its attempt's row and not reported as
 refused.
@@ -16,26 +19,42 @@ commit) waits for nothing after it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
+from itertools import takewhile
+from operator import attrgetter
 from typing import NamedTuple
 
-from fencepost.core.events import What
+from fencepost.core.noted import Noted
 from fencepost.core.runs import Ending
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import Endings, Hot, hot_words, listed, written
+from fencepost.ledger.dialects.hot import Endings, Hot, hot_words, written
 from fencepost.ledger.promoting import promote
+from fencepost.ledger.run_notes import RunNote, note_running, note_runs
+from fencepost.ledger.run_rows import HORIZON_US
 
 # A back-off up to this long is spent in the queue; a longer one leaves it, so that the queue stays short.
-HORIZON_US = 2_000_000
+# One shutdown says nothing of a job, and a bad day of deploys little; a run that five of them interrupted never ends.
+INTERRUPTED_OFTEN = 5
+
+
+class Outlasting(NamedTuple):
+    """A run that shutdowns have interrupted so often in a row that it will hardly ever end."""
+
+    run_id: int
+    job: str
+    times: int
 
 
 class Finished(NamedTuple):
-    """What became of endings. `refused`: runs that were no longer ours. `promoted`: how many could be queued now."""
+    """What became of endings. `refused`: runs that were no longer ours. `promoted`: how many could be queued now.
+
+    `outlasting`: those that shutdowns interrupt again and again.
+    """
 
     now_us: int
     refused: list[int]
     promoted: int
+    outlasting: Sequence[Outlasting] = ()
 
 
 def finish(desk: Desk, endings: Sequence[Ending]) -> Finished:
@@ -43,7 +62,7 @@ def finish(desk: Desk, endings: Sequence[Ending]) -> Finished:
     hot = hot_words(desk)
     if not endings:
         return Finished(desk.read(hot.now_us), [], 0)
-    ordered = sorted(endings, key=itemgetter(0))
+    ordered = sorted(endings, key=attrgetter("run_id"))
     keys = sorted({ending.exclusive_key for ending in ordered if ending.exclusive_key is not None})
     rows = written(ordered, horizon_us=HORIZON_US)
     promoted = 0
@@ -53,7 +72,32 @@ def finish(desk: Desk, endings: Sequence[Ending]) -> Finished:
     else:
         now_us, count = hot.end_alone(desk, rows)
     refused = [] if count == len(ordered) else _refused(desk, hot, ordered, now_us)
-    return Finished(now_us, refused, promoted)
+    interrupted = [ending.run_id for ending in ordered if ending.outcome == "interrupted"]
+    return Finished(now_us, refused, promoted, _outlasting(desk, hot, interrupted) if interrupted else ())
+
+
+_OUTCOMES = """
+SELECT r.id, r.job, a.outcome FROM {run} r JOIN {attempt} a ON a.run_id = r.id WHERE {ints:r.id}
+ORDER BY r.id, a.number DESC
+"""
+
+
+def _outlasting(desk: Desk, hot: Hot, run_ids: Sequence[int]) -> list[Outlasting]:
+    """Count how often in a row each of these was interrupted; return those where that says something of the job."""
+    rows = desk.read(lambda cursor: hot.rows(cursor, _OUTCOMES, hot.ints(run_ids)))
+    lately = [
+        Outlasting(run_id, job, sum(1 for _ in takewhile(lambda outcome: outcome == "interrupted", outcomes)))
+        for (run_id, job), outcomes in _grouped(rows).items()
+    ]
+    return [each for each in lately if each.times >= INTERRUPTED_OFTEN]
+
+
+def _grouped(rows: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str], list[str]]:
+    """Return the outcomes of each run, newest first."""
+    outcomes: dict[tuple[int, str], list[str]] = {}
+    for run_id, job, outcome in rows:
+        outcomes.setdefault((run_id, job), []).append(outcome)
+    return outcomes
 
 
 def _end(
@@ -70,19 +114,10 @@ def _end(
     return end_keyed(cursor, hot, rows, keys) if keys else (*hot.end(cursor, rows), 0)
 
 
-_NOTE_LOST = """
-INSERT INTO {journal} (at, what, job, run_id, schedule, node, token, reason)
-SELECT e.at, e.what, r.job, r.id, r.schedule, r.node, r.token, e.reason
-FROM {rows:e id=int token=int attempt=int at=int what=text reason=text}, {run} r
-WHERE r.id = e.id AND r.token = e.token AND r.attempts = e.attempt AND {was:r.state} = 'running'
-"""
-
-
 def _note_lost(cursor: Cursor, hot: Hot, lost: Sequence[Ending]) -> None:
     """Note the attempts whose workers were lost, before they end: those of them that are still ours."""
-    at_us = hot.now_us(cursor)
-    rows = [[e.run_id, e.token, e.attempt, at_us, What.RUN_LOST, _how_lost(e)] for e in lost]
-    hot.change(cursor, _NOTE_LOST, listed(rows))
+    notes = [RunNote(e.run_id, e.token, Noted.RUN_LOST, _how_lost(e), attempt=e.attempt) for e in lost]
+    note_running(cursor, hot, notes, now_us=hot.now_us(cursor))
 
 
 def _how_lost(ending: Ending) -> str:
@@ -110,26 +145,21 @@ def free_keys(
 ) -> int:
     """Free the keys that these runs had under these tokens, and promote the next of each; return how many.
 
-    A key that was given to somebody else meanwhile carries another token, and stays with them.
+    A key that was given to somebody else meanwhile carries another token, and stays with them. One that is free already
+    was given up by a transaction that may not have seen who waits for it.
     """
     freed = [
         ending.exclusive_key
         for ending in endings
         if ending.exclusive_key is not None and holders.get(ending.exclusive_key) == (ending.run_id, ending.token)
     ]
-    if not freed:
-        return 0
-    hot.change(cursor, _FREE, hot.texts(freed))
-    return promote(cursor, hot, freed)
+    if freed:
+        hot.change(cursor, _FREE, hot.texts(freed))
+    free = freed + [key for key, (holder, _) in holders.items() if holder is None]
+    return promote(cursor, hot, free) if free else 0
 
 
 _KEPT = "SELECT a.run_id, a.number, a.token, a.outcome FROM {attempt} a WHERE {ints:a.run_id}"
-_NOTE = """
-INSERT INTO {journal} (at, what, job, run_id, schedule, token, reason)
-SELECT e.at, e.what, (SELECT r.job FROM {run} r WHERE r.id = e.id), e.id,
-  (SELECT r.schedule FROM {run} r WHERE r.id = e.id), e.token, e.reason
-FROM {rows:e id=int token=int at=int what=text reason=text}
-"""
 
 
 def _refused(desk: Desk, hot: Hot, endings: Sequence[Ending], now_us: int) -> list[int]:
@@ -141,8 +171,8 @@ def _refused(desk: Desk, hot: Hot, endings: Sequence[Ending], now_us: int) -> li
     kept = set(map(tuple, desk.read(lambda cursor: hot.rows(cursor, _KEPT, ids))))
     refused = [each for each in endings if each.outcome is not None and _identity(each) not in kept]
     if refused:
-        rows = listed([[each.run_id, each.token, now_us, What.RUN_REFUSED, _why(each)] for each in refused])
-        desk.write(lambda cursor: hot.change(cursor, _NOTE, rows))
+        notes = [RunNote(each.run_id, each.token, Noted.RUN_REFUSED, _why(each)) for each in refused]
+        desk.write(lambda cursor: note_runs(cursor, hot, notes, now_us=now_us))
     return [each.run_id for each in refused]
 
 

@@ -17,6 +17,7 @@ from fencepost.errors import NoSuchRun
 from fencepost.ledger.database import Database
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.hot import hot_words
 
 
 class RunRow(NamedTuple):
@@ -61,6 +62,7 @@ class RunRow(NamedTuple):
     retry_of: int | None
     generation: int
     why: str | None
+    root: str | None = None
 
 
 class AttemptRow(NamedTuple):
@@ -94,6 +96,7 @@ class RunFilter:
     exclusive_key: str | None = None
     since_us: int | None = None
     until_us: int | None = None
+    ids: Collection[int] | None = None
 
     @staticmethod
     def failed(job: str | None = None) -> RunFilter:
@@ -167,17 +170,21 @@ def _within(database: Database, cursor: Cursor, query: Select[Any], wanted: RunF
     return query
 
 
+_FIRST_AND_LAST = "SELECT min(r.id), max(r.id) FROM {run} r"
+_FROM = "SELECT r.id, r.created_at FROM {run} r WHERE r.id >= %s ORDER BY r.id LIMIT 1"
+
+
 def first_id_at(database: Database, cursor: Cursor, at_us: int) -> int:
     """Return the id from which on runs were made at `at_us` or later, or nearly: ids rise with time.
 
     There is no index on `created_at`; a search by halves needs none.
     """
-    c = database.tables.run.c
-    [(first, last)] = database.rows(cursor, select(func.min(c.id), func.max(c.id)))
+    hot = hot_words(database)
+    [(first, last)] = hot.rows(cursor, _FIRST_AND_LAST)
     low, high = first or 0, (last or 0) + 1
     while low < high:
         middle = (low + high) // 2
-        found = database.rows(cursor, select(c.id, c.created_at).where(c.id >= middle).order_by(c.id).limit(1))
+        found = hot.rows(cursor, _FROM, middle)
         if found and found[0][1] < at_us:
             low = found[0][0] + 1
         else:
@@ -223,6 +230,24 @@ def why(database: Database, schedule_id: str, at_us: int, *, desk: Desk | None =
     return (desk or database).read(work)
 
 
+def stretches(database: Database, schedule_id: str, at_us: int) -> list[RunRow]:
+    """Return all runs that answer for a schedule's due time together with others, however many come after it.
+
+    Reads through what is kept of the schedule from that time on.
+    """
+    c = database.tables.run.c
+    several = (c.first_due_at <= at_us, c.first_due_at < c.due_at)
+    query = _all(database).where(c.schedule == schedule_id, c.due_at >= at_us, *several).order_by(c.id)
+    return database.read(lambda cursor: [RunRow(*row) for row in database.rows(cursor, query)])
+
+
+def due_within(database: Database, schedule_id: str, after_us: int, until_us: int) -> list[RunRow]:
+    """Return all runs of a schedule that are due after one instant and until another, by id."""
+    c = database.tables.run.c
+    query = _all(database).where(c.schedule == schedule_id, c.due_at > after_us, c.due_at <= until_us).order_by(c.id)
+    return database.read(lambda cursor: [RunRow(*row) for row in database.rows(cursor, query)])
+
+
 def _covers(row: RunRow, at_us: int) -> bool:
     first = row.due_at if row.first_due_at is None else row.first_due_at
     return first is not None and first <= at_us
@@ -259,6 +284,8 @@ def _filtered(database: Database, query: Select[Any], wanted: RunFilter) -> Sele
     for name in _EQUAL:
         if (value := getattr(wanted, name)) is not None:
             query = query.where(c[name] == (_spelled(value) if name == "waits_for" else value))
+    if wanted.ids is not None:
+        query = query.where(c.id.in_(wanted.ids))
     if wanted.since_us is not None:
         query = query.where(c.created_at >= wanted.since_us)
     if wanted.until_us is not None:

@@ -52,6 +52,22 @@ def register(
     return (desk or database).write(work)
 
 
+def not_on_record(
+    database: Database, jobs: Sequence[NewJob], *, generation: int, desk: Desk | None = None
+) -> frozenset[str]:
+    """Return which of `jobs` are not on record, or neither as they are here nor as a newer deploy has them."""
+
+    def work(cursor: Cursor) -> frozenset[str]:
+        known = {row.name: row for row in _rows(database, cursor)}
+        return frozenset(job.name for job in jobs if not _is_on_record(job, known.get(job.name), generation))
+
+    return (desk or database).read(work)
+
+
+def _is_on_record(job: NewJob, row: JobRow | None, generation: int) -> bool:
+    return row is not None and (row.generation > generation or tuple(row[: len(job)]) == tuple(job))
+
+
 def _is_kept(database: Database, cursor: Cursor, job: NewJob, row: JobRow | None, generation: int) -> bool:
     """Write one job down unless it is; True if a newer deploy's stays."""
     if row is not None and row.generation > generation:

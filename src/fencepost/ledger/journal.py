@@ -7,31 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from enum import StrEnum
 from typing import Any, NamedTuple
 
 from sqlalchemy import Select, insert, select
 
+from fencepost.core.noted import Noted
 from fencepost.ledger.database import Database
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.hot import clean
-
-
-class Act(StrEnum):
-    """What a person, or a deploy, did. What nodes notice is named by `fencepost.core.events.What`."""
-
-    SCHEDULE_MADE = "schedule made"
-    SCHEDULE_CHANGED = "schedule changed"
-    SCHEDULE_DELETED = "schedule deleted"
-    SCHEDULE_PAUSED = "schedule paused"
-    SCHEDULE_RESUMED = "schedule resumed"
-    RUN_CANCELLED = "run cancelled"
-    CANCEL_REQUESTED = "cancel requested"
-    RUN_RETRIED = "run retried"
-    RUN_RELEASED = "run released"
-    LETTERS_DROPPED = "dead letters dropped"
-    BULK_FORGOTTEN = "bulk forgotten"
 
 
 class Entry(NamedTuple):
@@ -63,7 +47,7 @@ class About(NamedTuple):
     detail: Mapping[str, Any] | None = None
 
 
-def note(database: Database, cursor: Cursor, what: str, about: About) -> None:
+def note(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
     """Add an entry in the transaction of `cursor`."""
     values: dict[str, Any] = {name: clean(value) for name, value in about._asdict().items()}
     values["detail"] = None if about.detail is None else json.dumps(dict(about.detail))
@@ -75,7 +59,7 @@ def journal(
     database: Database,
     desk: Desk | None = None,
     *,
-    what: str,
+    what: Noted,
     job: str | None = None,
     run_id: int | None = None,
     schedule: str | None = None,

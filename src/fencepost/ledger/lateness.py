@@ -11,14 +11,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from fencepost.core.events import What
+from fencepost.core.noted import Noted
 from fencepost.core.tick import spelled_us
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import Hot, hot_words, listed
+from fencepost.ledger.dialects.hot import Hot, hot_words
+from fencepost.ledger.run_notes import RunNote, note_runs
 
 _BATCH = 100
-_MISSED = str(What.SLA_MISSED)
+_MISSED = str(Noted.SLA_MISSED)
 
 
 class Late(NamedTuple):
@@ -48,6 +49,7 @@ _LIVE = (
     "r.state = 'waiting' AND r.waits_for = 'time'",
     "r.state = 'waiting' AND r.waits_for = 'key'",
     "r.state = 'waiting' AND r.waits_for = 'person'",
+    "r.state = 'waiting' AND r.waits_for = 'node'",
 )
 _FIND = [
     f"SELECT {_COLUMNS} FROM {{run}} r WHERE {state} AND {{texts:coalesce(r.job, '')}} AND r.sla_at < %s "
@@ -59,12 +61,6 @@ _FIND_ENDED = (
 )
 _LOCK = "SELECT r.id FROM {run} r WHERE {ints:r.id} ORDER BY r.id{skip_locked}"
 _NOTED = "SELECT j.run_id FROM {journal} j WHERE {ints:j.run_id} AND j.what = %s"
-_NOTE = """
-INSERT INTO {journal} (at, what, job, run_id, schedule, node, token, reason)
-SELECT e.at, e.what, (SELECT r.job FROM {run} r WHERE r.id = e.id), e.id,
-  (SELECT r.schedule FROM {run} r WHERE r.id = e.id), e.node, e.token, e.reason
-FROM {rows:e id=int token=int at=int what=text node=text reason=text}
-"""
 
 
 def note_late(desk: Desk, *, jobs: Collection[str]) -> list[Late]:
@@ -102,6 +98,6 @@ def _note(cursor: Cursor, hot: Hot, found: list[Late]) -> list[Late]:
     fresh = [late for late in found if late.run_id in mine]
     if fresh:
         now_us = hot.now_us(cursor)
-        rows = [[late.run_id, late.token, now_us, _MISSED, late.node, late.reason] for late in fresh]
-        hot.change(cursor, _NOTE, listed(rows))
+        notes = [RunNote(late.run_id, late.token, Noted.SLA_MISSED, late.reason, late.node) for late in fresh]
+        note_runs(cursor, hot, notes, now_us=now_us)
     return fresh

@@ -14,7 +14,9 @@ class Look(NamedTuple):
     """What there is to do, and when.
 
     `is_due`: some run of these jobs may be claimed now; `next_available_at_us` is when the next one may be, after now.
-    `nodes_mark` changes when a node comes, leaves or is declared dead. `cancels`: some run of this node is to stop.
+    `nodes_mark` changes when a node comes, drains, leaves or is declared dead. `cancels`: some run of this node is to
+    stop. `keys_are_awaited`: some run, of whatever job, waits for an exclusive key.
+    `is_living`: the ledger has this node, and nobody has noted its end.
     """
 
     now_us: int
@@ -24,6 +26,8 @@ class Look(NamedTuple):
     nodes_mark: int
     cancels: bool
     is_due: bool
+    keys_are_awaited: bool
+    is_living: bool = True
 
 
 # The job is hidden from the planner: what is queued is little, and all that a job ever ran may be much. The clock is
@@ -32,13 +36,17 @@ _LOOK = """
 SELECT t.now,
   (SELECT min(r.available_at) FROM {run} r
     WHERE r.state = 'queued' AND {texts:r.queue} AND {texts:coalesce(r.job, '')} AND r.available_at > t.now),
-  (SELECT s.next_due_at FROM {schedule} s WHERE s.next_due_at IS NOT NULL ORDER BY s.next_due_at LIMIT 1),
+  (SELECT s.next_due_at FROM {schedule} s{ready} WHERE s.next_due_at IS NOT NULL AND s.no_node_since IS NULL
+    ORDER BY s.next_due_at LIMIT 1),
   (SELECT r.available_at FROM {run} r WHERE r.state = 'waiting' AND r.waits_for = 'time'
     ORDER BY r.available_at LIMIT 1),
-  (SELECT max({greatest}(n.started_at, coalesce(n.left_at, 0), coalesce(n.dead_at, 0))) FROM {node} n),
+  (SELECT max({greatest}(n.started_at, coalesce(n.draining_at, 0), coalesce(n.left_at, 0), coalesce(n.dead_at, 0)))
+    FROM {node} n),
   EXISTS (SELECT 1 FROM {run} r WHERE r.state = 'running' AND r.node = %s AND r.cancel_requested_at IS NOT NULL),
   EXISTS (SELECT 1 FROM {run} r
-    WHERE r.state = 'queued' AND {texts:r.queue} AND {texts:coalesce(r.job, '')} AND r.available_at <= t.now)
+    WHERE r.state = 'queued' AND {texts:r.queue} AND {texts:coalesce(r.job, '')} AND r.available_at <= t.now),
+  EXISTS (SELECT 1 FROM {run} r WHERE r.state = 'waiting' AND r.waits_for = 'key'),
+  EXISTS (SELECT 1 FROM {node} n WHERE n.id = %s AND n.left_at IS NULL AND n.dead_at IS NULL)
 FROM (SELECT {clock} AS now) t
 """
 
@@ -47,9 +55,9 @@ def look(desk: Desk, *, node: str, queues: Collection[str], jobs: Collection[str
     """Ask what there is to do for a node that takes runs of these jobs from these queues."""
     hot = hot_words(desk)
     ours = (hot.texts(queues), hot.texts(jobs))
-    [row] = desk.read(lambda cursor: hot.rows(cursor, _LOOK, *ours, node, *ours, *hot.clock()))
-    now_us, available_at, due_at, waiting_at, mark, has_cancels, is_due = row
-    return Look(int(now_us), available_at, due_at, waiting_at, mark or 0, bool(has_cancels), bool(is_due))
+    [row] = desk.read(lambda cursor: hot.rows(cursor, _LOOK, *ours, node, *ours, node, *hot.clock()))
+    now_us, available_at, due_at, waiting_at, mark, *answers = row
+    return Look(int(now_us), available_at, due_at, waiting_at, mark or 0, *map(bool, answers))
 
 
 _CANCELS = """

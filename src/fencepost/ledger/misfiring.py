@@ -1,31 +1,233 @@
-"""Misfiring what was planned and then not claimed: ticks that are too late for a job that wants no late ones.
+"""Late ticks that were planned and then not claimed: what becomes of them is decided before a node's first claim.
 
-Late ticks are decided when they are planned. But a tick is planned a little ahead, and then every node may go down; the
-day after, it is still queued. A node asks for this when it joins, before its first claim. A tick that another node
-claims in the same moment is that node's.
+Late ticks are decided when they are planned. But a tick is planned a little ahead, and then every node that has its job
+may go down; and nodes of an older version plan also what nobody can run. The day after, such ticks are still queued.
 
-Only ticks, and only those whose time has come and gone: what somebody asked for (a back-fill, a retry) is never too
-late, and a tick that its schedule's jitter puts off is not late before it was put off for too long.
+A tick is late here only if no node that could run it lived when it was due: a tick that waits because nodes are busy is
+never late. Late ones follow the job's misfire policy, as at planning: with *once* those of a schedule that follow each
+other become one run, which has the window of all of them (the newest stays, the others are removed: they never began);
+with *all* the newest so many stay; with *skip*, and beyond the cap, they are recorded as misfired.
+
+**Promises.** Each batch of a schedule is decided in one transaction, with the schedule's row locked. Only ticks that
+have never begun are touched: what somebody asked for (a back-fill, a retry) is never too late, and a tick that its
+schedule's jitter puts off is not late before it was put off for too long. A tick that another node claims in the same
+moment is that node's.
 """
+
+# ruff: noqa: S608 - table names are checked identifiers, all values are parameters
 
 from __future__ import annotations
 
+import json
+from bisect import bisect_left
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import groupby
+from types import MappingProxyType
+from typing import NamedTuple
+
+from fencepost.core.misfire import Misfire
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.dialects.hot import Hot, hot_words
 
-_MISFIRE = """
-UPDATE {run} SET state = 'misfired', waits_for = NULL, ended_at = %s, why = %s
-WHERE state = 'queued' AND attempts = 0 AND {was:job} = %s AND origin_key LIKE 'tick:%%' AND available_at < %s
+BATCH = 2000
+_FOREVER = 1 << 62
+
+
+class Lives(NamedTuple):
+    """When nodes lived that could run the jobs of one queue: from, to, and their jobs."""
+
+    spans: tuple[tuple[int, int, frozenset[str]], ...]
+
+    def had_node(self, names: frozenset[str], from_us: int, to_us: int) -> bool:
+        """Whether a node that has a job of one of these names lived at some moment of this stretch."""
+        return any(began <= to_us and ended >= from_us and names & jobs for began, ended, jobs in self.spans)
+
+
+class _Tick(NamedTuple):
+    id: int
+    first_due_at: int
+    due_at: int
+    ticks: int
+    window_start: int | None
+    available_at: int
+    queue: str
+    params_hash: str
+
+
+class Settled(NamedTuple):
+    """How many late ticks were recorded as misfired, and how many were put together with a later one."""
+
+    misfired: int = 0
+    merged: int = 0
+
+    def plus(self, other: Settled) -> Settled:
+        return Settled(self.misfired + other.misfired, self.merged + other.merged)
+
+
+_LIVES = """
+SELECT n.jobs, n.queues, n.started_at, n.draining_at, n.left_at, n.dead_at FROM {node} n WHERE n.id <> %s
 """
+_NOT_BEGUN = """
+  AND r.attempts = 0 AND r.retry_of IS NULL AND r.origin_key LIKE 'tick:%%' AND r.available_at < %s
+"""
+# The job is hidden from the planner: what is queued is little, and all that a job ever ran may be much.
+_CONCERNED = f"""
+SELECT r.schedule, r.job FROM {{run}} r
+WHERE r.state = 'queued' AND {{texts:r.queue}} AND {{texts:coalesce(r.job, '')}} {_NOT_BEGUN} GROUP BY r.schedule, r.job
+"""
+_CONCERNED_WAITING = f"""
+SELECT r.schedule, r.job FROM {{run}} r
+WHERE r.state = 'waiting' AND r.waits_for = <what> AND {{texts:coalesce(r.job, '')}} {_NOT_BEGUN}
+GROUP BY r.schedule, r.job
+"""
+_LOCK_SCHEDULE = "SELECT s.id FROM {schedule} s WHERE s.id = %s{for_update}"
+_TICKS = f"""
+SELECT r.id, r.first_due_at, r.due_at, r.ticks, r.window_start, r.available_at, r.queue, r.params_hash FROM {{run}} r
+WHERE r.schedule = %s AND r.due_at <compared> %s AND {{was:r.job}} = %s
+  AND ({{was:r.state}} = 'queued' OR {{was:r.state}} = 'waiting'
+    AND ({{was:r.waits_for}} = 'time' OR {{was:r.waits_for}} = 'node')) {_NOT_BEGUN}
+"""
+_OTHERS = """
+SELECT r.due_at FROM {run} r
+WHERE r.schedule = %s AND r.due_at BETWEEN %s AND %s AND r.origin_key LIKE 'tick:%%' AND NOT ({ints:r.id})
+"""
+_MISFIRE = "UPDATE {run} SET state = 'misfired', waits_for = NULL, ended_at = %s, why = %s WHERE {ints:id}"
+_WIDEN = "UPDATE {run} SET first_due_at = %s, window_start = %s, ticks = %s, why = %s WHERE id = %s"
+_REMOVE = "DELETE FROM {run} WHERE {ints:id}"
 
 
-def misfire_late(desk: Desk, *, job: str, grace_us: int, why: str) -> int:
-    """Record queued ticks of `job` that nobody has begun within the grace as misfired; return how many."""
+def settle_late(
+    desk: Desk,
+    *,
+    node: str,
+    queues: Collection[str],
+    rules: Mapping[str, Misfire],
+    formers: Mapping[str, Collection[str]] = MappingProxyType({}),
+) -> Settled:
+    """Decide about ticks of these jobs, in these queues, that came due while no other node could run them.
+
+    `node` is the one that asks, and has not claimed anything yet; `rules` has the misfire policy of each of its jobs,
+    `formers` the names that renamed ones had.
+    """
     hot = hot_words(desk)
+    if not rules:
+        return Settled()
+    now_us, concerned = desk.read(lambda cursor: _concerned(cursor, hot, queues, rules))
+    if not concerned:
+        return Settled()
+    lives = desk.read(lambda cursor: _lives(cursor, hot, node))
+    settled = Settled()
+    for schedule, job in concerned:
+        late = _Late(desk, schedule, job, rule=rules[job], lives=lives, now_us=now_us)
+        late.names |= frozenset(formers.get(job, ()))
+        settled = settled.plus(late.settle())
+    return settled
 
-    def work(cursor: Cursor) -> int:
-        now_us = hot.now_us(cursor)
-        return hot.change(cursor, _MISFIRE, now_us, why, job, now_us - grace_us)
 
-    return desk.write(work)
+def _concerned(
+    cursor: Cursor, hot: Hot, queues: Collection[str], rules: Mapping[str, Misfire]
+) -> tuple[int, list[tuple[str, str]]]:
+    """Return the time, and the schedules (each with its job) that have ticks which may be late."""
+    now_us = hot.now_us(cursor)
+    before_us = now_us - min(rule.grace_us for rule in rules.values())
+    names = hot.texts(sorted(rules))
+    rows = hot.rows(cursor, _CONCERNED, hot.texts(sorted(queues)), names, before_us)
+    for what in ("'time'", "'node'"):  # each spelled as the index that holds such rows is
+        rows += hot.rows(cursor, _CONCERNED_WAITING.replace("<what>", what), names, before_us)
+    return now_us, sorted({(schedule, job) for schedule, job in rows if schedule is not None})
+
+
+def _lives(cursor: Cursor, hot: Hot, node: str) -> dict[str, Lives]:
+    """Return by queue when other nodes lived that took runs from it."""
+    spans: dict[str, list[tuple[int, int, frozenset[str]]]] = {}
+    for jobs, queues, began, *ends in hot.rows(cursor, _LIVES, node):
+        span = (began, min((end for end in ends if end is not None), default=_FOREVER), frozenset(json.loads(jobs)))
+        for queue in json.loads(queues):
+            spans.setdefault(queue, []).append(span)
+    return {queue: Lives(tuple(found)) for queue, found in spans.items()}
+
+
+class _Late:
+    """The late ticks of one schedule."""
+
+    def __init__(
+        self, desk: Desk, schedule: str, job: str, *, rule: Misfire, lives: Mapping[str, Lives], now_us: int
+    ) -> None:
+        self._desk = desk
+        self._hot = hot_words(desk)
+        self._schedule = schedule
+        self._job = job
+        self._rule = rule
+        self._lives = lives
+        self._now_us = now_us
+        self._kept = 0
+        self.names = frozenset({job})  # that nodes may have had the job under
+
+    def settle(self) -> Settled:
+        """Decide batch by batch: the oldest first, but where the newest so many stay, those first."""
+        is_newest_first = self._rule.kind == "all"
+        settled, mark = Settled(), _FOREVER if is_newest_first else 0
+        while True:
+            count, mark, done = self._desk.write(lambda cursor, mark=mark: self._batch(cursor, mark))  # type: ignore[misc]
+            settled = settled.plus(done)
+            if count < BATCH:
+                return settled
+
+    def _batch(self, cursor: Cursor, mark: int) -> tuple[int, int, Settled]:
+        """Decide about one batch; return how many it had, where the next begins, and what was done."""
+        hot, kind = self._hot, self._rule.kind
+        hot.rows(cursor, _LOCK_SCHEDULE, self._schedule)
+        # What puts ticks together looks at the last of the batch before once more.
+        comparison, order = ("<", "DESC") if kind == "all" else (">=" if kind == "once" else ">", "")
+        sql = f"{_TICKS.replace('<compared>', comparison)} ORDER BY r.due_at {order} LIMIT {BATCH}{{skip_locked}}"
+        asked = (self._schedule, mark, self._job, self._now_us - self._rule.grace_us)
+        found = [_Tick(*row) for row in hot.rows(cursor, sql, *asked)]
+        if not found:
+            return 0, mark, Settled()
+        late = [tick for tick in found if self._is_late(tick)]
+        done = self._merge(cursor, late) if kind == "once" else self._misfire(cursor, self._beyond_cap(late))
+        return len(found), found[-1].due_at, done
+
+    def _is_late(self, tick: _Tick) -> bool:
+        lives = self._lives.get(tick.queue)
+        until_us = tick.available_at + self._rule.grace_us
+        return lives is None or not lives.had_node(self.names, tick.available_at, until_us)
+
+    def _beyond_cap(self, late: Sequence[_Tick]) -> Sequence[_Tick]:
+        """Return those that do not run: all with *skip*; with *all* those after the newest so many."""
+        if self._rule.kind != "all":
+            return late
+        stay = max(self._rule.cap - self._kept, 0)
+        self._kept += min(stay, len(late))
+        return late[stay:]
+
+    def _misfire(self, cursor: Cursor, late: Sequence[_Tick]) -> Settled:
+        if late:
+            why = f"nobody began it in time; misfire is {self._rule}"
+            self._hot.change(cursor, _MISFIRE, self._now_us, why, self._hot.ints([tick.id for tick in late]))
+        return Settled(misfired=len(late))
+
+    def _merge(self, cursor: Cursor, late: Sequence[_Tick]) -> Settled:
+        if len(late) < 2:
+            return Settled()
+        hot, merged = self._hot, 0
+        ids = hot.ints([tick.id for tick in late])
+        between = [row[0] for row in hot.rows(cursor, _OTHERS, self._schedule, late[0].due_at, late[-1].due_at, ids)]
+        for *others, newest in _stretches(late, between):
+            if not others:
+                continue
+            ticks = newest.ticks + sum(each.ticks for each in others)
+            why = f"it makes good for {ticks} due times that passed while no node had the job; misfire is {self._rule}"
+            values = (others[0].first_due_at, others[0].window_start, ticks, why, newest.id)
+            hot.change(cursor, _WIDEN, *values)
+            hot.change(cursor, _REMOVE, hot.ints([each.id for each in others]))
+            merged += len(others)
+        return Settled(merged=merged)
+
+
+def _stretches(late: Sequence[_Tick], between: Sequence[int]) -> Iterator[list[_Tick]]:
+    """Divide ticks where another of the same schedule stands between them, or where they ask for something else."""
+    others = sorted(between)
+    for _, stretch in groupby(late, key=lambda tick: (bisect_left(others, tick.due_at), tick.params_hash)):
+        yield list(stretch)

@@ -6,14 +6,16 @@ The table only describes. Whether a node lives is decided by its session, a leas
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Select, and_, case, func, select, update
 
-from fencepost.core.events import What
+from fencepost.core.noted import Noted
 from fencepost.ledger.database import Database
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.hot import hot_words
 from fencepost.ledger.journal import About, note
 
 
@@ -29,6 +31,7 @@ class NewNode(NamedTuple):
     slots: int
     queues: tuple[str, ...]
     jobs: tuple[str, ...]
+    fingerprint: str | None = None  # of what it declares
 
 
 class NodeRow(NamedTuple):
@@ -49,6 +52,7 @@ class NodeRow(NamedTuple):
     dead_why: str | None
     longest_pause_us: int | None
     pauses_at: int | None
+    draining_at: int | None
 
     @property
     def is_living(self) -> bool:
@@ -63,6 +67,27 @@ def join(database: Database, node: NewNode, *, desk: Desk | None = None) -> None
     def work(cursor: Cursor) -> None:
         row = values | {"started_at": database.dialect.now()}
         database.dialect.insert_row(cursor, database.tables.node, row)
+
+    (desk or database).write(work)
+
+
+def drain(database: Database, node_id: str, *, desk: Desk | None = None) -> None:
+    """Note that a node takes no more runs and waits for those it has."""
+    table = database.tables.node
+    living = and_(table.c.id == node_id, table.c.left_at.is_(None), table.c.dead_at.is_(None))
+
+    def work(cursor: Cursor) -> None:
+        database.change(cursor, update(table).where(living).values(draining_at=database.dialect.now()))
+
+    (desk or database).write(work)
+
+
+def serve(database: Database, node_id: str, jobs: Sequence[str], *, desk: Desk | None = None) -> None:
+    """Note which jobs a node can run, where that is no longer what it said when it joined."""
+    table = database.tables.node
+
+    def work(cursor: Cursor) -> None:
+        database.change(cursor, update(table).where(table.c.id == node_id).values(jobs=json.dumps(list(jobs))))
 
     (desk or database).write(work)
 
@@ -85,7 +110,7 @@ def died(database: Database, cursor: Cursor, node_id: str, why: str) -> bool:
     change = update(table).where(living).values(dead_at=database.dialect.now(), dead_why=why)
     if database.change(cursor, change) == 0:
         return False
-    note(database, cursor, What.NODE_DIED, About(node=node_id, reason=why))
+    note(database, cursor, Noted.NODE_DIED, About(node=node_id, reason=why))
     return True
 
 
@@ -101,11 +126,16 @@ def note_pause(database: Database, node_id: str, longest_us: int, *, desk: Desk 
     (desk or database).write(work)
 
 
+_LIVING = f"""
+SELECT {", ".join(f"n.{name}" for name in NodeRow._fields)} FROM {{node}} n
+WHERE n.left_at IS NULL AND n.dead_at IS NULL ORDER BY n.started_at, n.id
+"""  # noqa: S608 - names of ours
+
+
 def living_nodes(database: Database, desk: Desk | None = None) -> list[NodeRow]:
     """Return the nodes whose end nobody has noted, longest there first."""
-    table = database.tables.node
-    query = _all(database).where(table.c.left_at.is_(None), table.c.dead_at.is_(None))
-    return _read(database, query.order_by(table.c.started_at, table.c.id), desk)
+    hot = hot_words(database)
+    return (desk or database).read(lambda cursor: [_node(row) for row in hot.rows(cursor, _LIVING)])
 
 
 def nodes(database: Database, *, limit: int = 100, desk: Desk | None = None) -> list[NodeRow]:
@@ -128,4 +158,4 @@ def _read(database: Database, query: Select[Any], desk: Desk | None) -> list[Nod
 
 def _node(row: tuple[Any, ...]) -> NodeRow:
     node = NodeRow(*row)
-    return node._replace(queues=tuple(json.loads(row[7])), jobs=tuple(json.loads(row[8])))
+    return node._replace(queues=tuple(json.loads(str(node.queues))), jobs=tuple(json.loads(str(node.jobs))))

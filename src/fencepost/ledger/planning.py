@@ -1,8 +1,10 @@
 """Planning: due schedules become runs, and waiting runs whose time is near are queued.
 
 **Promises.** A due time is planned once: its origin key is unique, and `planned_through` moves, upwards only, in the
-transaction that records its run. Two planners never work at one schedule at a time, and none waits for the other: a
-schedule that is locked is passed over. What `decide` wants is recorded all or not at all.
+transaction that records its run. A run that could not be recorded is an error, and then nothing moves. A schedule whose
+job no living node has is not planned, and does not keep others from being planned (`serving`). Two planners never work
+at one schedule at a time, and none waits for the other: a schedule that is locked is passed over. What `decide` wants
+is recorded all or not at all.
 
 **Not promised.** That a due time is planned by the node that looks first, or in the order of due times.
 
@@ -10,17 +12,19 @@ Every planner asks for what is due within the horizon, a little ahead of time; w
 The cost does not depend on how many schedules or runs there are, only on how many are due.
 """
 
-# ruff: noqa: S608 - table names are checked identifiers, all values are parameters
-
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from collections.abc import Collection, Sequence
+from enum import Enum
+from typing import NamedTuple, Protocol
 
 from fencepost.core.runs import Requested
+from fencepost.errors import LedgerRefused
 from fencepost.ledger.desk import Desk
-from fencepost.ledger.dialects.dialect import Cursor
+from fencepost.ledger.dialects.dialect import ORIGIN_KEY, Cursor
 from fencepost.ledger.dialects.hot import Hot, Match, hot_words, listed, rounded
+from fencepost.ledger.run_rows import PASSED_KINDS, insert_sql, passed
+from fencepost.ledger.serving import Unserved, note_unserved, queue_of, served_now
 
 # Those who sleep look again within this time by themselves; for what is due later nobody needs to be woken.
 _SOON_US = 1_000_000
@@ -48,56 +52,89 @@ class SchedulePlan(NamedTuple):
     next_due_at_us: int | None
 
 
+class Left(Enum):
+    """Why a due schedule is left as it is."""
+
+    UNSERVED = "no living node has its job and takes runs from its queue"
+    UNREADABLE = "this node cannot plan it; another one may"
+
+
 class Planned(NamedTuple):
-    """What was planned. `runs` were recorded or queued; `more`: there may be more that is due."""
+    """What was planned. `runs` were recorded or queued; `more`: there may be more that is due.
+
+    `has_served`: somebody serves a schedule that `decide` took to be served by nobody.
+    """
 
     now_us: int
     runs: int
     next_due_at_us: int | None
     more: bool
+    has_served: bool = False
+    through: tuple[tuple[str, int], ...] = ()  # schedules, and how far each is planned now
 
 
 class Decide(Protocol):
     """Decides what becomes of a due schedule. Pure."""
 
-    def __call__(self, now_us: int, row: ScheduleRow, /) -> SchedulePlan: ...
+    def __call__(self, now_us: int, row: ScheduleRow, /) -> SchedulePlan | Left: ...
 
 
-def plan(desk: Desk, *, horizon_us: int, limit: int, decide: Decide) -> Planned:
-    """Plan up to `limit` schedules that are due within the horizon, and queue as many runs whose time is near."""
+def plan(desk: Desk, *, horizon_us: int, limit: int, decide: Decide, without: Collection[str] = ()) -> Planned:
+    """Plan up to `limit` schedules that are due within the horizon, and queue as many runs whose time is near.
+
+    `without` are ids of schedules that this node passes by.
+    """
     hot = hot_words(desk)
     limit = rounded(limit)
 
     def work(cursor: Cursor) -> Planned:
         now_us = hot.now_us(cursor)
-        due = _due(cursor, hot, now_us + horizon_us, limit)
-        plans = [(row, decide(now_us, row)) for row in due]
+        due = _due(cursor, hot, now_us + horizon_us, limit, without)
+        decisions = [(row, decide(now_us, row)) for row in due]
+        plans = [(row, decision) for row, decision in decisions if isinstance(decision, SchedulePlan)]
         runs = _record(cursor, hot, plans, now_us=now_us, horizon_us=horizon_us)
+        unserved = [row for row, decision in decisions if decision is Left.UNSERVED]
+        has_served = bool(unserved) and _set_aside(cursor, hot, unserved, now_us=now_us)
         queued = queue_near(cursor, hot, until_us=now_us + horizon_us, limit=limit)
-        next_due = hot.rows(cursor, _NEXT_DUE)
+        left = [row.id for row, decision in decisions if decision is Left.UNREADABLE]
+        next_due = hot.rows(cursor, _NEXT_DUE, hot.texts([*without, *left]))
         is_full = len(due) >= limit or queued >= limit
-        return Planned(now_us, runs + queued, next_due[0][0] if next_due else None, is_full)
+        through = tuple((row.id, plan.planned_through_us) for row, plan in plans)
+        return Planned(now_us, runs + queued, next_due[0][0] if next_due else None, is_full, has_served, through)
 
     return desk.write(work)
 
 
+# Each spelled as the index of schedules that are due and have a node is.
 _DUE = """
-SELECT s.id, s.job, s.spec, s.params, s.origin, s.generation, s.planned_through, s.next_due_at FROM {schedule} s
-WHERE s.next_due_at <= %s ORDER BY s.next_due_at
+SELECT s.id, s.job, s.spec, s.params, s.origin, s.generation, s.planned_through, s.next_due_at
+FROM {schedule} s{ready} WHERE s.next_due_at <= %s AND s.no_node_since IS NULL AND NOT ({texts:s.id})
+ORDER BY s.next_due_at
 """
 _POLICIES = "SELECT j.name, j.policy FROM {job} j WHERE {texts:j.name}"
 _NEXT_DUE = """
-SELECT s.next_due_at FROM {schedule} s WHERE s.next_due_at IS NOT NULL ORDER BY s.next_due_at LIMIT 1
+SELECT s.next_due_at FROM {schedule} s{ready}
+WHERE s.next_due_at IS NOT NULL AND s.no_node_since IS NULL AND NOT ({texts:s.id}) ORDER BY s.next_due_at LIMIT 1
 """
 _MOVED = "{rows:e name=text planned_through=int next_due_at=int}"
 
 
-def _due(cursor: Cursor, hot: Hot, until_us: int, limit: int) -> list[ScheduleRow]:
-    rows = hot.rows(cursor, f"{_DUE} LIMIT {limit}{{skip_locked}}", until_us)
+def _due(cursor: Cursor, hot: Hot, until_us: int, limit: int, without: Collection[str]) -> list[ScheduleRow]:
+    rows = hot.rows(cursor, f"{_DUE} LIMIT {limit}{{skip_locked}}", until_us, hot.texts(without))
     if not rows:
         return []
     policies = dict(hot.rows(cursor, _POLICIES, hot.texts(sorted({row[1] for row in rows}))))
     return [ScheduleRow._make((*row, policies.get(row[1], "{}"))) for row in rows]
+
+
+def _set_aside(cursor: Cursor, hot: Hot, rows: Sequence[ScheduleRow], *, now_us: int) -> bool:
+    """Note of these schedules that nobody serves them, unless somebody does: return whether that is so of any."""
+    served = served_now(cursor, hot)
+    found = [Unserved(row.id, row.job, queue_of(row.policy)) for row in rows]
+    unserved = [each for each in found if not served.has(each.job, each.queue)]
+    if unserved:
+        note_unserved(cursor, hot, unserved, now_us=now_us)
+    return len(unserved) < len(found)
 
 
 def _record(
@@ -126,78 +163,33 @@ def _is_soon(request: Requested, now_us: int) -> bool:
 
 # -- runs
 
-_RUN = {
-    "job": "text",
-    "type": "text",
-    "state": "text",
-    "waits_for": "text",
-    "schedule": "text",
-    "origin_key": "text",
-    "first_due_at": "int",
-    "due_at": "int",
-    "ticks": "int",
-    "window_start": "int",
-    "window_end": "int",
-    "params": "text",
-    "params_hash": "text",
-    "requested_by": "text",
-    "reason": "text",
-    "priority": "int",
-    "queue": "text",
-    "exclusive_key": "text",
-    "created_at": "int",
-    "available_at": "int",
-    "ended_at": "int",
-    "sla_at": "int",
-    "retry_of": "int",
-    "generation": "int",
-    "why": "text",
-}
-_INSERT = (
-    f"INSERT INTO {{run}} ({', '.join(_RUN)}, attempts, failures, crashes, token) "
-    f"SELECT {', '.join(f'e.{name}' for name in _RUN)}, 0, 0, 0, 0 "
-    f"FROM {{rows:e {' '.join(f'{name}={kind}' for name, kind in _RUN.items())}}} WHERE true"
-)
+_ROWS = f"{{rows:e {' '.join(f'{name}={kind}' for name, kind in PASSED_KINDS.items())}}}"
 
 
 def insert_runs(cursor: Cursor, hot: Hot, requested: Sequence[Requested], *, now_us: int, horizon_us: int) -> None:
-    """Record runs, leaving out those whose origin key is there. Those beyond the horizon wait for their time."""
-    rows = listed([_row(request, now_us, now_us + horizon_us) for request in requested])
-    hot.change(cursor, _INSERT + hot.dialect.unless_there(hot.fields["run"], "id"), rows)
+    """Record runs, leaving out those whose origin key is there. Those beyond the horizon wait for their time.
+
+    Raises `LedgerRefused` if one is neither new nor there: what is left out for another reason would be lost.
+    """
+    insert = insert_sql("{run}", rows=_ROWS, now=hot.dialect.big("%s"), horizon_us=horizon_us)
+    rows = listed([passed(request) for request in requested])
+    count = hot.change(cursor, insert + hot.dialect.unless_there(hot.fields["run"], *ORIGIN_KEY), rows, now_us)
+    if count < len(requested) or hot.dialect.name == "mysql":  # which counts also what it has left out
+        _see_all(cursor, hot, requested, count)
 
 
-def _row(request: Requested, now_us: int, until_us: int) -> tuple[Any, ...]:
-    available_at = now_us if request.available_at_us is None else request.available_at_us
-    is_far = request.state == "queued" and available_at > until_us
-    is_over = request.state != "queued"
-    due_at = available_at if request.due_at_us is None else request.due_at_us
-    return (
-        request.job,
-        request.type,
-        "waiting" if is_far else request.state,
-        "time" if is_far else None,
-        request.schedule,
-        request.origin_key,
-        request.first_due_at_us,
-        request.due_at_us,
-        request.ticks,
-        request.window_start_us,
-        request.window_end_us,
-        request.params,
-        request.params_hash,
-        request.requested_by,
-        request.reason,
-        request.priority,
-        request.queue,
-        request.exclusive_key,
-        now_us,
-        available_at,
-        now_us if is_over else None,
-        None if request.sla_us is None else due_at + request.sla_us,
-        request.retry_of,
-        request.generation,
-        request.why,
-    )
+_THERE = "SELECT count(*) FROM {run} r WHERE {texts:r.origin_key}"
+
+
+def _see_all(cursor: Cursor, hot: Hot, requested: Sequence[Requested], count: int) -> None:
+    keys = {request.origin_key for request in requested if request.origin_key is not None}
+    without_key = sum(request.origin_key is None for request in requested)
+    there = hot.rows(cursor, _THERE, hot.texts(sorted(keys)))[0][0] if keys else 0
+    if there < len(keys) or count < without_key:
+        raise LedgerRefused(
+            f"{len(keys) - there} of {len(requested)} runs were not recorded, though nothing stands in their place: "
+            f"nothing was planned. Check the ids of {hot.fields['run']}"
+        )
 
 
 _NEAR = """

@@ -1,23 +1,30 @@
 """Pruning: history is kept as long as the retention says, and removed in small batches.
 
 **Promises.** Nothing that has not ended is removed, and no schedule: tick identity does not depend on kept history. The
-attempts of a run go with it. A run's origin key is free again once the run is gone: `Retention` is also how long a
-request is recognized as the same. Of idempotency keys those go whose time is over.
+attempts of a run go with it. A repetition is kept as long as what it repeats, and as any earlier repetition of the same
+run, so that nobody repeats these once more; what it goes back to stays known when all before it is gone. A run's
+origin key is free again once the run is gone; one that was asked for under a key of the user's own
+(`enqueue(key=)`) is kept for as long as `requests` says at least, so that the same request is recognized until then.
+Of idempotency keys those go whose time is over.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
-from sqlalchemy import and_, delete, exists, or_, select
+from sqlalchemy import and_, delete, exists, or_, select, update
 
 from fencepost.core.duration import Duration, seconds
+from fencepost.core.identity import REQUEST
 from fencepost.errors import InvalidSetting
 from fencepost.ledger.database import Database
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.history import first_id_at
+from fencepost.ledger.history import first_id_at, run_row
+from fencepost.ledger.roots import root_of
+from fencepost.ledger.tables import Tables
 from fencepost.schema.effects import effect_tables
 
 DAY_S = 86400.0
@@ -36,6 +43,7 @@ class Retention:
     journal: float | None = 365 * DAY_S
     nodes: float | None = 30 * DAY_S
     keys: float | None = 30 * DAY_S  # exclusive keys that nobody has
+    requests: float | None = 30 * DAY_S  # `enqueue(key=)`: the run that stands for a key, whatever became of it
 
     @staticmethod
     def of(**given: Duration | None) -> Retention:
@@ -75,10 +83,12 @@ def _prune_runs(database: Database, place: Desk | Database, retention: Retention
     if not cuts:
         return 0
     c = database.tables.run.c
-    old = or_(*(and_(c.state == state, c.ended_at < before) for state, before in cuts.items()))
+    over = or_(*(and_(c.state == state, c.ended_at < before) for state, before in cuts.items()))
+    old = and_(over, _is_not_recognized(database, _before(retention.requests, now_us)))
     # So that what is too young is not read through, which would be nearly all.
     end_id = place.read(lambda cursor: first_id_at(database, cursor, max(cuts.values())))
-    query = select(c.id).where(c.id < end_id, old).order_by(c.id).limit(limit)
+    free = (~_repeats_what_is_there(database.tables), ~_comes_after_others(database.tables))
+    query = select(c.id).where(c.id < end_id, old, *free).order_by(c.id).limit(limit)
 
     def work(cursor: Cursor) -> int:
         ids = [row[0] for row in database.rows(cursor, query)]
@@ -87,8 +97,39 @@ def _prune_runs(database: Database, place: Desk | Database, retention: Retention
     return place.write(work)
 
 
+def _is_not_recognized(database: Database, before_us: int | None) -> Any:
+    """Whether a run stands for no request with a key that somebody may make once more."""
+    c = database.tables.run.c
+    has_no_key = or_(c.origin_key.is_(None), c.origin_key.notlike(f"{REQUEST}%"))
+    return has_no_key if before_us is None else or_(has_no_key, c.ended_at < before_us)
+
+
+@lru_cache(maxsize=8)
+def _repeats_what_is_there(tables: Tables) -> Any:
+    """Whether a run repeats one that is kept: so a chain of repetitions goes from its beginning, one by one."""
+    before = tables.run.alias("before")
+    return exists().where(before.c.id == tables.run.c.retry_of)
+
+
+@lru_cache(maxsize=8)
+def _comes_after_others(tables: Tables) -> Any:
+    """Whether another repetition of the same run is kept that was made before this one, which may stand for it."""
+    run, before = tables.run, tables.run.alias("earlier")
+    return exists().where(before.c.root == run.c.root, before.c.id < run.c.id)
+
+
+def _note_roots(database: Database, cursor: Cursor, ids: list[int]) -> None:
+    """Note in repetitions that older versions made what they go back to, before what leads there is gone."""
+    run = database.tables.run
+    query = select(run.c.id, run.c.retry_of).where(run.c.retry_of.in_(ids), run.c.root.is_(None))
+    for run_id, before in database.rows(cursor, query):
+        root = root_of(database, cursor, run_row(database, cursor, before)).to_text()
+        database.change(cursor, update(run).where(run.c.id == run_id).values(root=root))
+
+
 def _remove(database: Database, cursor: Cursor, ids: list[int], old: Any) -> int:
     run, attempt = database.tables.run, database.tables.attempt
+    _note_roots(database, cursor, ids)
     database.change(cursor, delete(attempt).where(attempt.c.run_id.in_(ids)))
     # Asked again: nothing leaves a terminal state, but this is where a mistake would cost most.
     return database.change(cursor, delete(run).where(run.c.id.in_(ids), old))

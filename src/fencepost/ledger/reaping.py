@@ -7,6 +7,10 @@ still runs under the dead node's name is reaped, by whoever comes, as often as a
 if it was still running under that node's name. A late finish then changes nothing. Its exclusive key is free, and the
 next in line is queued. A run that was being cancelled is cancelled, whatever its policy says about crashes.
 
+**What counts as a crash.** A node's end is no proof against the runs it had, and one event may end several nodes in a
+row. So a run counts such a loss at most once in `once_in_us`, the ttl of a session: a run that kills its node needs
+longer than that to be claimed and to kill the next one. What a worker's death counts is decided elsewhere: always.
+
 **Locks.** Rows of `exclusive` by key, waiting; then rows of `run`, passing over those that are locked: a finish that
 came in time, or a fenced transaction about to commit. They are found by whoever reaps next.
 """
@@ -15,20 +19,21 @@ came in time, or a fenced transaction about to commit. They are found by whoever
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple, Protocol
 
-from fencepost.core.events import What
+from fencepost.core.ending import fate_of_lost
+from fencepost.core.noted import Noted
 from fencepost.core.retry import Fail, Hold, Rerun
 from fencepost.core.runs import Ending
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import Endings, Hot, hot_words, listed, rounded
+from fencepost.ledger.dialects.hot import Endings, Hot, hot_words, rounded
 from fencepost.ledger.finishing import free_keys, lock_keys
+from fencepost.ledger.run_notes import RunNote, note_runs
 
 
 class OnLoss(Protocol):
-    """Decides what becomes of a run whose attempt was lost; `crashes` counts this one. Pure."""
+    """Decides what becomes of a run whose attempt was lost; `crashes` counts this one, if it counts. Pure."""
 
     def __call__(self, job: str, crashes: int, /) -> Rerun | Fail | Hold: ...
 
@@ -54,6 +59,7 @@ class _Left(NamedTuple):
     token: int
     crashes: int
     cancel_requested_at: int | None
+    counts: bool = True
 
 
 _COLUMNS = "r.id, r.exclusive_key, r.job, r.attempts, r.token, r.crashes, r.cancel_requested_at"
@@ -64,13 +70,15 @@ ORDER BY r.id{{skip_locked}}
 """
 
 
-def reap(desk: Desk, *, node: str, limit: int, decide: OnLoss) -> list[Reaped]:
-    """Give up to `limit` runs of a dead node up. Repeat until there are none."""
-    hot = hot_words(desk)
-    return desk.write(lambda cursor: _reap(cursor, hot, node, rounded(limit), decide))
+def reap(
+    desk: Desk, *, node: str, limit: int, decide: OnLoss, once_in_us: int = 0, counts: bool = True
+) -> list[Reaped]:
+    """Give up to `limit` runs of a dead node up. Repeat until there are none. `counts`: as crashes."""
+    hot, once = hot_words(desk), once_in_us if counts else None
+    return desk.write(lambda cursor: _reap(cursor, hot, node, rounded(limit), decide=decide, once_in_us=once))
 
 
-def _reap(cursor: Cursor, hot: Hot, node: str, limit: int, decide: OnLoss) -> list[Reaped]:
+def _reap(cursor: Cursor, hot: Hot, node: str, limit: int, *, decide: OnLoss, once_in_us: int | None) -> list[Reaped]:
     found = [_Left(*row) for row in hot.rows(cursor, f"{_FIND} LIMIT {limit}", node)]
     if not found:
         return []
@@ -80,11 +88,19 @@ def _reap(cursor: Cursor, hot: Hot, node: str, limit: int, decide: OnLoss) -> li
     left = [_Left(*row) for row in hot.rows(cursor, _LOCK, node, ids)]
     if not left:
         return []
+    left = (
+        [each._replace(counts=False) for each in left]
+        if once_in_us is None
+        else _counted(cursor, hot, left, once_in_us)
+    )
     fates = [_fate(each, decide) for each in left]
     endings = [ending for ending, _ in fates]
     now_us, _ = hot.end(cursor, Endings(endings, [waits_for for _, waits_for in fates]))
+    if uncounted := [each.run_id for each in left if not each.counts]:
+        hot.change(cursor, _UNCOUNT, hot.ints(uncounted))
     free_keys(cursor, hot, endings, holders)
-    _note(cursor, hot, node, endings, now_us)
+    notes = [RunNote(each.run_id, each.token, Noted.RUN_LOST, each.why, node) for each in endings]
+    note_runs(cursor, hot, notes, now_us=now_us)
     if any(ending.state == "queued" for ending in endings):
         hot.notify(cursor)
     return [
@@ -93,43 +109,44 @@ def _reap(cursor: Cursor, hot: Hot, node: str, limit: int, decide: OnLoss) -> li
     ]
 
 
+LOST_AGAIN = "lost again"
+"""The code of a loss that does not count."""
+# Only losses that counted, and were none of a worker, have no code of their own.
+_LAST_LOSS = """
+SELECT a.run_id, max(a.ended_at) FROM {attempt} a
+WHERE {ints:a.run_id} AND a.outcome = 'lost' AND a.error_code IS NULL GROUP BY a.run_id
+"""
+_UNCOUNT = "UPDATE {run} SET crashes = crashes - 1 WHERE {ints:id} AND crashes > 0"
+
+
+def _counted(cursor: Cursor, hot: Hot, left: list[_Left], once_in_us: int | None) -> list[_Left]:
+    """Find out which of these losses count: not those soon after one that did; None: none."""
+    if once_in_us is None:
+        return [each._replace(counts=False) for each in left]
+    if not (suspects := [each.run_id for each in left if each.crashes > 0]):
+        return left
+    now_us = hot.now_us(cursor)
+    soon = {
+        run_id
+        for run_id, at_us in hot.rows(cursor, _LAST_LOSS, hot.ints(suspects))
+        if 0 <= now_us - at_us < once_in_us  # not if the clock went back
+    }
+    return [each._replace(counts=each.run_id not in soon) for each in left]
+
+
 def _fate(left: _Left, decide: OnLoss) -> tuple[Ending, str | None]:
     """Return how the attempt ends, and what its run waits for, if it does."""
-    state, waits_for, code, why = _next(left, decide)
+    decision = decide(left.job, left.crashes + left.counts)
+    fate = fate_of_lost(decision, is_cancel_requested=left.cancel_requested_at is not None)
     ending = Ending(
         left.run_id,
         left.attempt,
         left.token,
-        state,
-        "lost",
-        error_code=code,
-        error="its node died" if code is None else why,
-        why=why,
+        fate.state,
+        fate.outcome,
+        error_code=fate.error_code or (None if left.counts else LOST_AGAIN),
+        error=fate.why if fate.error_code else "its node died",
+        why=fate.why,
         exclusive_key=left.exclusive_key,
     )
-    return ending, waits_for
-
-
-def _next(left: _Left, decide: OnLoss) -> tuple[str, str | None, str | None, str]:
-    if left.cancel_requested_at is not None:
-        return "cancelled", None, None, "its node died while it was being cancelled"
-    match decide(left.job, left.crashes + 1):
-        case Fail(code, reason):
-            return "dead", None, code, reason
-        case Hold(reason):
-            return "waiting", "person", None, reason
-        case Rerun():
-            return "queued", None, None, "its node died; it is run again"
-
-
-_NOTE = """
-INSERT INTO {journal} (at, what, job, run_id, schedule, node, token, reason)
-SELECT e.at, e.what, (SELECT r.job FROM {run} r WHERE r.id = e.id), e.id,
-  (SELECT r.schedule FROM {run} r WHERE r.id = e.id), e.node, e.token, e.reason
-FROM {rows:e id=int token=int at=int what=text node=text reason=text}
-"""
-
-
-def _note(cursor: Cursor, hot: Hot, node: str, endings: Sequence[Ending], now_us: int) -> None:
-    rows = [[each.run_id, each.token, now_us, What.RUN_LOST, node, each.why] for each in endings]
-    hot.change(cursor, _NOTE, listed(rows))
+    return ending, "person" if fate.is_held else None

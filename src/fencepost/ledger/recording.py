@@ -15,9 +15,7 @@ from fencepost.core.runs import Requested
 from fencepost.errors import DuplicateRequest, LedgerUnavailable
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.hot import clean
-
-HORIZON_US = 2_000_000  # what is to run later than this waits for its time first
+from fencepost.ledger.run_rows import HORIZON_US, PASSED_KINDS, insert_sql, passed
 
 
 class Enqueued(NamedTuple):
@@ -31,9 +29,9 @@ def record(
     database: Database, cursor: Cursor, requests: Sequence[Requested], *, horizon_us: int = HORIZON_US
 ) -> list[Enqueued]:
     """Record each of `requests`, in the transaction of `cursor`, in their order."""
-    sql = _insert_sql(database)
-    now = (database.dialect.runtime.wall_us(),) if database.dialect.name == "sqlite" else ()
-    rows = [(*_parameters(each, horizon_us), *now) for each in requests]
+    sql = _insert_sql(database, horizon_us)
+    now = (database.dialect.runtime.wall_us(),) if database.dialect.spelling.now_us is None else ()
+    rows = [(*passed(each), *now) for each in requests]
     ids = database.dialect.insert_all_new(cursor, sql, rows) if rows else []
     return [
         Enqueued(run_id, is_new=True) if run_id is not None else _found(database, cursor, sql, (request, row))
@@ -48,7 +46,8 @@ def _found(database: Database, cursor: Cursor, sql: str, asked: tuple[Requested,
         existing = _existing(database, cursor, request.origin_key or "")
         if existing is not None:
             run_id, job, params_hash = existing
-            if (job, params_hash) != (request.job, request.params_hash):
+            # The fingerprint is of the job as well, by its first name: it may have been renamed since.
+            if params_hash != request.params_hash or (not params_hash and job != request.job):
                 raise DuplicateRequest(request.origin_key or "", run_id=run_id, job=job)
             return Enqueued(run_id, is_new=False)
         new_id = database.dialect.insert_new(cursor, sql, row)
@@ -60,65 +59,19 @@ def _found(database: Database, cursor: Cursor, sql: str, asked: tuple[Requested,
 def _existing(database: Database, cursor: Cursor, origin_key: str) -> tuple[int, str, str] | None:
     dialect = database.dialect
     # Locked on MySQL: within a caller's older snapshot a plain look would not show what the INSERT has met.
-    share = dialect.share if dialect.name == "mysql" else ""
     cursor.execute(
-        f"SELECT id, job, params_hash FROM {database.tables.name('run')} WHERE origin_key = {dialect.mark}{share}",
+        f"SELECT id, job, params_hash FROM {database.tables.name('run')} WHERE origin_key = {dialect.mark}"
+        f"{dialect.spelling.past_snapshot}",
         (origin_key,),
     )
     row: tuple[int, str, str] | None = cursor.fetchone()
     return row
 
 
-_GIVEN = (
-    "job, type, params, params_hash, origin_key, schedule, first_due_at, due_at, ticks, window_start, window_end, "
-    "priority, queue, exclusive_key, requested_by, reason, retry_of, generation, why"
-)
-_NUMBERS = frozenset(("first_due_at", "due_at", "window_start", "window_end", "retry_of", "generation"))
-
-
-def _insert_sql(database: Database) -> str:
-    """Return the INSERT. Time is read once for the whole row; the WHERE lets SQLite understand what may follow."""
+def _insert_sql(database: Database, horizon_us: int) -> str:
+    """Return the INSERT of one run. On SQLite the time is a parameter, like all the rest."""
     dialect = database.dialect
-    mark, big = dialect.mark, dialect.big(dialect.mark)
-    given = ", ".join(big if name in _NUMBERS else mark for name in _GIVEN.split(", "))
-    now = mark if dialect.name == "sqlite" else dialect.now_sql
-    later = f"{mark} = 'queued' AND {big} > t.now + {big}"
-    return (
-        f"INSERT INTO {database.tables.name('run')} ({_GIVEN}, available_at, created_at, state, waits_for, ended_at, "
-        "sla_at, attempts, failures, crashes, token) "
-        f"SELECT {given}, COALESCE({big}, t.now), t.now, CASE WHEN {later} THEN 'waiting' ELSE {mark} END, "
-        f"CASE WHEN {later} THEN 'time' END, CASE WHEN {mark} <> 'queued' THEN t.now END, "
-        f"COALESCE({big}, t.now) + {big}, 0, 0, 0, 0 FROM (SELECT {now} AS now) t WHERE 1 = 1"
-    )
-
-
-def _parameters(request: Requested, horizon_us: int) -> tuple[Any, ...]:
-    later = (request.state, request.available_at_us, horizon_us)
-    return (
-        request.job,
-        request.type,
-        clean(request.params),
-        request.params_hash,
-        request.origin_key,
-        request.schedule,
-        request.first_due_at_us,
-        request.due_at_us,
-        request.ticks,
-        request.window_start_us,
-        request.window_end_us,
-        request.priority,
-        request.queue,
-        request.exclusive_key,
-        clean(request.requested_by),
-        clean(request.reason),
-        request.retry_of,
-        request.generation,
-        clean(request.why),
-        request.available_at_us,
-        *later,
-        request.state,
-        *later,
-        request.state,
-        request.available_at_us if request.due_at_us is None else request.due_at_us,
-        request.sla_us,
-    )
+    marks = {"text": dialect.mark, "int": dialect.big(dialect.mark)}
+    row = ", ".join(f"{marks[kind]} AS {name}" for name, kind in PASSED_KINDS.items())
+    now = dialect.spelling.now_us or dialect.mark
+    return insert_sql(database.tables.name("run"), rows=f"(SELECT {row}) e", now=now, horizon_us=horizon_us)

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from sqlalchemy import select, update
 
+from fencepost.core.noted import Noted
 from fencepost.core.runs import Requested
 from fencepost.core.states import Move, RunState, WaitsFor, is_terminal
 from fencepost.errors import IllegalMove
@@ -19,12 +20,14 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.hot import Hot, hot_words
-from fencepost.ledger.duplicates import hold, live_repetitions, live_twin
+from fencepost.ledger.duplicates import hold, live_repetitions, live_twin, repetitions
 from fencepost.ledger.history import RunFilter, RunRow, run_row, runs
+from fencepost.ledger.identity import refuse_another_ledger
 from fencepost.ledger.jobs import NewJob
-from fencepost.ledger.journal import About, Act, note
+from fencepost.ledger.journal import About, note
 from fencepost.ledger.promoting import promote
 from fencepost.ledger.recording import Enqueued, record
+from fencepost.ledger.roots import root_of
 
 T = TypeVar("T")
 
@@ -85,6 +88,7 @@ def _within(database: Database, work: Callable[[Cursor], T], *, tx: Any, desk: D
     if tx is None:
         return (desk or database).write(work)
     with cursor_of(tx, database.dialect) as cursor:
+        refuse_another_ledger(cursor, database)
         return work(cursor)
 
 
@@ -116,12 +120,12 @@ def _cancelled(database: Database, cursor: Cursor, row: RunRow, by: str | None, 
     if state is RunState.RUNNING:
         if row.cancel_requested_at is None:
             _update(database, cursor, row.id, cancel_requested_at=now, cancel_by=by)
-            note(database, cursor, Act.CANCEL_REQUESTED, about)
+            note(database, cursor, Noted.CANCEL_REQUESTED, about)
             _words(database).notify(cursor)
         return Cancelled.REQUESTED
     times = {"cancel_requested_at": now, "ended_at": now}
     _update(database, cursor, row.id, state="cancelled", waits_for=None, cancel_by=by, why=reason, **times)
-    note(database, cursor, Act.RUN_CANCELLED, about)
+    note(database, cursor, Noted.RUN_CANCELLED, about)
     return Cancelled.NOW
 
 
@@ -165,7 +169,7 @@ def release_held(
             raise IllegalMove(row.state, Move.RELEASE.value)
         _update(database, cursor, run_id, state="queued", waits_for=None, why=None, available_at=database.dialect.now())
         about = About(job=row.job, run_id=run_id, schedule=row.schedule, by=by, reason=reason)
-        note(database, cursor, Act.RUN_RELEASED, about)
+        note(database, cursor, Noted.RUN_RELEASED, about)
         _words(database).notify(cursor)
 
     (desk or database).write(work)
@@ -184,7 +188,8 @@ def reprocess(
     """Repeat runs that were given up, from the first after `after_id` on; go on with the last `old_id`.
 
     Each is repeated once, however often this is called: a repetition that fails is a run of its own, with its own id.
-    One that somebody repeats by hand just now is left to that repetition.
+    One that was repeated by hand is left to that repetition, unless that was called off: what has succeeded meanwhile
+    is not repeated, and of several that were given up only the last one is.
     """
     failed = RunFilter(
         job=wanted.job,
@@ -198,11 +203,11 @@ def reprocess(
 
     def work(cursor: Cursor) -> list[Retried]:
         kept = _locked(database, cursor, [row.id for row in found])
-        under_way = live_repetitions(database, cursor, kept)
-        rows = [row for row in found if row.id in kept and row.id not in under_way]
+        repeated_by = repetitions(database, cursor, [row for row in found if row.id in kept])
+        rows = [row for row in found if row.id in kept and row.id not in repeated_by]
         made = _repeated(database, cursor, rows, by=by, reason=reason, once=True)
         new = [Retried(row.id, *each) for row, each in zip(rows, made, strict=True)]
-        old = [Retried(old_id, each.run_id, is_new=False) for old_id, each in under_way.items()]
+        old = [Retried(old_id, run_id, is_new=False) for old_id, run_id in repeated_by.items()]
         return sorted(new + old)
 
     return (desk or database).write(work) if found else []
@@ -226,11 +231,13 @@ def _repeated(
     origin_key: str | None = None,
 ) -> list[Enqueued]:
     keys = [f"retry:{row.id}" if once else origin_key for row in rows]
-    made = record(database, cursor, [_again(row, by, reason, key) for row, key in zip(rows, keys, strict=True)])
+    repetitions = [_again(row, by, reason, key) for row, key in zip(rows, keys, strict=True)]
+    roots = [root_of(database, cursor, row).to_text() for row in rows]
+    made = record(database, cursor, [each._replace(root=root) for each, root in zip(repetitions, roots, strict=True)])
     for row, each in zip(rows, made, strict=True):
         if each.is_new:
             about = About(job=row.job, run_id=each.run_id, schedule=row.schedule, by=by, reason=reason)
-            note(database, cursor, Act.RUN_RETRIED, about._replace(detail={"retry_of": row.id}))
+            note(database, cursor, Noted.RUN_RETRIED, about._replace(detail={"retry_of": row.id}))
     if any(each.is_new for each in made):
         _words(database).notify(cursor)
     return made

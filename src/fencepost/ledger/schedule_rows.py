@@ -2,7 +2,8 @@
 
 **Promises.** `planned_through` never falls, whatever is done to a schedule, so no due time is planned twice; a deleted
 schedule leaves a tombstone that remembers it. No due time is lost in silence either: what a pause, a change or a
-deletion passes over is one *skipped* run with its range and its count.
+deletion passes over is one *skipped* run with its range and its count; and what is due between a change and where the
+old form was planned through, a little ahead, is planned with the change (`replanning`).
 
 A schedule is planned from the moment on at which it is made, or given another form. Instants that are named one by one
 (``at(…)``) are due also if they passed within the job's grace before that: a deploy that took a moment longer than
@@ -20,15 +21,19 @@ from sqlalchemy import Select, select, update
 
 from fencepost.core.identity import tick_key
 from fencepost.core.misfire import Misfire
+from fencepost.core.noted import Noted
 from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
 from fencepost.core.schedule import schedule_from_json
 from fencepost.core.schedules.at import At
+from fencepost.core.ticking import Ticking
 from fencepost.errors import InvalidPolicy, NoSuchSchedule
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.journal import About, Act, note
+from fencepost.ledger.journal import About, note
 from fencepost.ledger.recording import record
+from fencepost.ledger.replanning import plan_again
+from fencepost.ledger.run_rows import HORIZON_US
 from fencepost.ledger.skipping import skip_ahead
 
 CODE, RUNTIME = "code", "runtime"
@@ -45,7 +50,10 @@ class NewSchedule(NamedTuple):
 
 
 class StoredSchedule(NamedTuple):
-    """A schedule on record. `next_due_at` is None while it is paused, deleted or has no due time left."""
+    """A schedule on record. `next_due_at` is None while it is paused, deleted or has no due time left.
+
+    `no_node_since`: it is not planned, because no living node has had its job since then.
+    """
 
     id: str
     job: str
@@ -61,6 +69,7 @@ class StoredSchedule(NamedTuple):
     next_due_at: int | None
     created_at: int
     updated_at: int
+    no_node_since: int | None = None
 
 
 class Missed(NamedTuple):
@@ -101,10 +110,11 @@ DUES = Dues(_next_due, _missed, _names_instants)
 class Change:
     """Changes of schedules in one transaction, all at one instant."""
 
-    def __init__(self, database: Database, cursor: Cursor, dues: Dues) -> None:
+    def __init__(self, database: Database, cursor: Cursor, dues: Dues, *, why: str = "") -> None:
         self._database = database
         self._cursor = cursor
         self._dues = dues
+        self._why = why
         self._now_us = database.dialect.now_us(cursor)
 
     def insert(self, new: NewSchedule, origin: str, generation: int) -> bool:
@@ -136,9 +146,17 @@ class Change:
         elif (row.spec, row.job) != (new.spec, new.job):
             has_missed = self._pass_over(row, "paused" if is_paused else "schedule changed")
             through_us = max(through_us, self._now_us) if has_missed or is_paused else self._begin_again(row, new)
+        if row.deleted_at is not None or (row.spec, row.job) != (new.spec, new.job):
+            which = Ticking(*new, origin=origin, generation=values["generation"], policy=self._policy(new.job))
+            self._plan_again(which, row.planned_through, is_paused=is_paused)
         values["planned_through"] = through_us
         values["next_due_at"] = None if is_paused else self._dues.next_due(new.spec, through_us)
         self._update(row, values)
+
+    def rename(self, row: StoredSchedule, job: str) -> StoredSchedule:
+        """Give it to the same job under another name; nothing is missed by that. Return it as it is then."""
+        self._update(row, {"job": job})
+        return row._replace(job=job)
 
     def resume(self, row: StoredSchedule) -> None:
         """Plan it again, from now on."""
@@ -154,15 +172,23 @@ class Change:
         gone = {"deleted_at": self._now_us, "next_due_at": None, "generation": generation}
         self._update(row, gone | {"planned_through": max(row.planned_through, self._now_us)})
 
+    def skip_through(self, row: StoredSchedule, until_us: int, why: str) -> None:
+        """Skip the due times up to `until_us`, and plan from there on."""
+        missed = self._dues.missed(row.spec, row.planned_through, until_us)
+        through_us = max(row.planned_through, until_us)
+        is_planned = row.paused_at is None and row.deleted_at is None
+        next_due_at = self._dues.next_due(row.spec, through_us) if is_planned else None
+        self._skip(NewSchedule(row.id, row.job, row.spec, row.params), row.generation, missed, why)
+        self._update(row, {"planned_through": through_us, "next_due_at": next_due_at})
+
     def raise_generation(self, row: StoredSchedule, generation: int) -> None:
         """Note that a newer deploy has it, too."""
         if row.generation < generation:
             self._update(row, {"generation": generation})
 
-    def note(self, act: Act, job: str, schedule_id: str, generation: int) -> None:
+    def note(self, act: Noted, job: str, schedule_id: str) -> None:
         """Write down what a deploy did."""
-        about = About(job=job, schedule=schedule_id, reason=f"deploy of generation {generation}")
-        note(self._database, self._cursor, act, about)
+        note(self._database, self._cursor, act, About(job=job, schedule=schedule_id, reason=self._why))
 
     def _update(self, row: StoredSchedule, values: Mapping[str, Any]) -> None:
         update_row(self._database, self._cursor, row.id, {**values, "updated_at": self._now_us})
@@ -172,6 +198,11 @@ class Change:
         table = self._database.tables.job
         found = self._database.rows(self._cursor, select(table.c.type, table.c.policy).where(table.c.name == name))
         return (found[0][0], _grace_us(found[0][1])) if found else ("scheduled", Misfire().grace_us)
+
+    def _policy(self, name: str) -> str:
+        table = self._database.tables.job
+        found = self._database.rows(self._cursor, select(table.c.policy).where(table.c.name == name))
+        return found[0][0] if found else "{}"
 
     def _begin(self, new: NewSchedule) -> int:
         """Return from when on a new form is planned."""
@@ -184,6 +215,13 @@ class Change:
         begin_us = max(row.planned_through, self._begin(new))
         self._note_bygone(new, row.generation, row.planned_through, begin_us)
         return begin_us
+
+    def _plan_again(self, which: Ticking, through_us: int, *, is_paused: bool) -> None:
+        """Plan a new form up to where the old one is planned through, if that was ahead of time."""
+        if through_us > self._now_us:
+            begin_us = self._begin(NewSchedule(which.id, which.job, which.spec, which.params))
+            stretch_us = (max(begin_us, through_us - HORIZON_US), through_us)
+            plan_again(self._database, self._cursor, which, stretch_us, skip_why="paused" if is_paused else None)
 
     def _note_bygone(self, new: NewSchedule, generation: int, after_us: int, until_us: int) -> None:
         """Record the instants of a new form that had passed before it was made."""

@@ -6,11 +6,16 @@ act leaves a line in the journal. What is promised of `planned_through` and of m
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+from sqlalchemy import select
+
+from fencepost.core.noted import Noted
 from fencepost.errors import LedgerRefused
 from fencepost.ledger.database import Database
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.journal import About, Act, note
+from fencepost.ledger.journal import About, note
 from fencepost.ledger.schedule_rows import (
     CODE,
     DUES,
@@ -52,6 +57,20 @@ def schedules(
     return (desk or database).read(lambda cursor: [StoredSchedule(*row) for row in database.rows(cursor, query)])
 
 
+class Beside(NamedTuple):
+    """A schedule that does the same as a request, and whether it was made at run time."""
+
+    id: str
+    is_of_run_time: bool
+
+
+def with_params(database: Database, cursor: Cursor, job: str, params: str) -> list[Beside]:
+    """Return the schedules of a job that have these parameters, as JSON, by id."""
+    c = database.tables.schedule.c
+    query = select(c.id, c.origin, c.params).where(c.job == job, c.deleted_at.is_(None)).order_by(c.id)
+    return [Beside(row[0], row[1] == RUNTIME) for row in database.rows(cursor, query) if row[2] == params]
+
+
 def put(
     database: Database,
     new: NewSchedule,
@@ -67,11 +86,11 @@ def put(
         change = Change(database, cursor, dues)
         row = locked_row(database, cursor, new.id)
         if row is None and change.insert(new, RUNTIME, 0):
-            act = Act.SCHEDULE_MADE
+            act = Noted.SCHEDULE_MADE
         else:
             row = row or known_row(database, cursor, new.id)
             _refuse_code(row)
-            act = Act.SCHEDULE_MADE if row.deleted_at is not None else Act.SCHEDULE_CHANGED
+            act = Noted.SCHEDULE_MADE if row.deleted_at is not None else Noted.SCHEDULE_CHANGED
             change.rewrite(row, new, RUNTIME, 0)
         note(database, cursor, act, About(job=new.job, schedule=new.id, by=by, reason=reason))
         return known_row(database, cursor, new.id)
@@ -100,7 +119,7 @@ def delete(
         if not even_of_code:
             _refuse_code(row)
         Change(database, cursor, dues).bury(row, row.generation)
-        note(database, cursor, Act.SCHEDULE_DELETED, About(job=row.job, schedule=row.id, by=by, reason=reason))
+        note(database, cursor, Noted.SCHEDULE_DELETED, About(job=row.job, schedule=row.id, by=by, reason=reason))
 
     (desk or database).write(work)
 
@@ -122,7 +141,7 @@ def pause(
             skip_ahead(database, cursor, row.id, now_us=now_us, why="paused")
             values = {"paused_at": now_us, "paused_by": by, "pause_reason": reason, "next_due_at": None}
             update_row(database, cursor, row.id, values | {"updated_at": now_us})
-            note(database, cursor, Act.SCHEDULE_PAUSED, About(job=row.job, schedule=row.id, by=by, reason=reason))
+            note(database, cursor, Noted.SCHEDULE_PAUSED, About(job=row.job, schedule=row.id, by=by, reason=reason))
         return known_row(database, cursor, row.id)
 
     return (desk or database).write(work)
@@ -143,7 +162,7 @@ def resume(
         row = living_row(database, cursor, schedule_id, for_update=True)
         if row.paused_at is not None:
             Change(database, cursor, dues).resume(row)
-            note(database, cursor, Act.SCHEDULE_RESUMED, About(job=row.job, schedule=row.id, by=by, reason=reason))
+            note(database, cursor, Noted.SCHEDULE_RESUMED, About(job=row.job, schedule=row.id, by=by, reason=reason))
         return known_row(database, cursor, row.id)
 
     return (desk or database).write(work)

@@ -8,12 +8,15 @@ compares the two on every database.
 
 What may surprise:
 
-- A `waiting` run says what it waits for (`waits_for`: key, time or person); all others have NULL there.
+- A `waiting` run says what it waits for (`waits_for`: key, time, node or person); all others have NULL there.
 - The attempt under way is in the run's own row (`attempts` is its number); a row of `attempt` is written when it ends.
 - `exclusive` has a row for every exclusive key ever used. `run_id` NULL means free; `token` never falls.
 - `schedule.planned_through` only rises, also when a schedule is deleted (which leaves a tombstone) and made again.
+- `schedule.no_node_since` is set while no living node has the schedule's job: then it is not planned (`serving`). Older
+  versions do not know that and look for `next_due_at` alone, which is why there are two indexes of it.
 - `identity` has one row (`only` is 1): the random name of this ledger, by which others see whether a connection leads
-  here. The tables that receive effects (`fencepost.schema.effects`) stand beside these.
+  here, what tells its database from a restored or copied one (`evidence`), and until when nodes took part that do
+  not use it in names (`naming`). The tables that receive effects (`fencepost.schema.effects`) stand beside these.
 - Indexes are partial where the database has such: each costs at every claim and every finish.
 - Keys are compared byte by byte, in the same order by every database and by Python.
 """
@@ -63,6 +66,7 @@ class Tables:
         self.exclusive = self._table("exclusive", *_exclusive(), postgresql_with=STAYS)
         self.journal = self._table("journal", *_journal(), sqlite_autoincrement=True)
         self.identity = self._table("identity", *_the_identity())
+        self.deploy = self._table("deploy", *_deploy())
         self._index_schedules()
         self._index_runs()
         self._index_journal()
@@ -84,6 +88,7 @@ class Tables:
             self.exclusive,
             self.journal,
             self.identity,
+            self.deploy,
         )
 
     def name(self, table: str) -> str:
@@ -100,7 +105,15 @@ class Tables:
         )
 
     def _index_schedules(self) -> None:
-        self._index("schedule_due", self.schedule.c.next_due_at, where="next_due_at IS NOT NULL")
+        c = self.schedule.c
+        self._index("schedule_due", c.next_due_at, where="next_due_at IS NOT NULL")
+        self._index(
+            "schedule_ready",
+            c.next_due_at,
+            where="next_due_at IS NOT NULL AND no_node_since IS NULL",
+            whole=(c.no_node_since,),
+        )
+        self._index("schedule_unserved", c.id, where="no_node_since IS NOT NULL", whole=None)
 
     def _index_runs(self) -> None:
         c = self.run.c
@@ -120,8 +133,11 @@ class Tables:
         )
         self._index("run_node", c.node, where="state = 'running'", whole=(c.state,))
         self._index("run_dead", c.id, where="state = 'dead'", whole=(c.state,))
+        self._index("run_parked", c.job, c.queue, c.id, where="state = 'waiting' AND waits_for = 'node'", whole=None)
         self._index("run_held", c.id, where="state = 'waiting' AND waits_for = 'person'", whole=None)
         self._index("run_job", c.job, c.id)
+        self._index("run_repetition", c.retry_of, where="retry_of IS NOT NULL")
+        self._index("run_root", c.root, where="root IS NOT NULL")
         self._index("run_tick", c.schedule, c.due_at, where="schedule IS NOT NULL")
 
     def _index_journal(self) -> None:
@@ -169,6 +185,8 @@ def _node() -> tuple[Column[Any], ...]:
         Column("dead_why", _text()),
         Column("longest_pause_us", _number()),
         Column("pauses_at", _number()),
+        Column("draining_at", _number()),
+        Column("fingerprint", _key(NODE_LENGTH)),
     )
 
 
@@ -200,6 +218,7 @@ def _schedule() -> tuple[Column[Any], ...]:
         Column("next_due_at", _number()),
         Column("created_at", _number(), nullable=False),
         Column("updated_at", _number(), nullable=False),
+        Column("no_node_since", _number()),
     )
 
 
@@ -244,6 +263,7 @@ def _run() -> tuple[Column[Any], ...]:
         Column("retry_of", _number()),
         Column("generation", _number(), nullable=False),
         Column("why", _text()),
+        Column("root", String(64)),
     )
 
 
@@ -287,8 +307,20 @@ def _journal() -> tuple[Column[Any], ...]:
     )
 
 
+def _deploy() -> tuple[Column[Any], ...]:
+    return (
+        Column("fingerprint", _key(NODE_LENGTH), primary_key=True),
+        Column("first_seen_at", _number(), nullable=False),
+    )
+
+
 def _the_identity() -> tuple[Column[Any], ...]:
     return (
         Column("only", Integer(), primary_key=True, autoincrement=False),
         Column("id", String(64), nullable=False),
+        Column("evidence", _text()),
+        Column("era", _number()),
+        Column("beat_at", _number()),
+        Column("held_why", _text()),
+        Column("nameless_until", _number()),
     )

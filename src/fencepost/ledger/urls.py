@@ -11,8 +11,9 @@ from pathlib import Path
 
 import sqlalchemy
 
-from fencepost.core.urls import PASSED_TO_LIBPQ, PASSED_TO_PYMYSQL, StoreUrl, identifier
+from fencepost.core.urls import StoreUrl, identifier, sqlite_path
 from fencepost.errors import InvalidUrl
+from fencepost.sql import mysql, postgres
 
 DEFAULT_TIMEOUT_S = 10.0
 _SHARED = frozenset({"prefix", "history"})
@@ -28,8 +29,8 @@ _KINDS = {
 }
 _KNOWN = {
     "sqlite": _SHARED,
-    "postgresql": _SHARED | PASSED_TO_LIBPQ | {"schema"},
-    "mysql": _SHARED | PASSED_TO_PYMYSQL,
+    "postgresql": _SHARED | postgres.URL_OPTIONS | {"schema"},
+    "mysql": _SHARED | mysql.URL_OPTIONS,
 }
 _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 
@@ -51,9 +52,9 @@ class LedgerUrl:
         store = StoreUrl.parse(text)
         kind = _KINDS.get(store.scheme)
         if kind is None:
-            raise InvalidUrl(
-                f"a ledger cannot be kept in {store.scheme}://; it can in: sqlite, postgresql, mysql, mariadb"
-            )
+            told = f"a ledger cannot be kept in {store.scheme}://; it can in: sqlite, postgresql, mysql, mariadb"
+            known, plus, _ = store.scheme.partition("+")
+            raise InvalidUrl(f"{told}. Leave out the driver: {known}://…" if plus and known in _KINDS else told)
         store.only_options(_KNOWN[kind])
         schema = store.options.get("schema")
         url = LedgerUrl(
@@ -75,8 +76,8 @@ class LedgerUrl:
 
     @property
     def path(self) -> Path:
-        """The absolute path of the SQLite file."""
-        return Path(self.store.path.removeprefix("/")).absolute()
+        """The absolute path of the SQLite file, where symbolic links lead."""
+        return sqlite_path(self.store.path.removeprefix("/"))
 
     @property
     def database(self) -> str:
@@ -87,7 +88,7 @@ class LedgerUrl:
         """Return the URL for an engine of SQLAlchemy; our own options are left out, those of the driver stay."""
         if self.kind == "sqlite":
             return sqlalchemy.URL.create("sqlite", database=str(self.path))
-        passed = PASSED_TO_LIBPQ | PASSED_TO_PYMYSQL
+        passed = postgres.URL_OPTIONS | mysql.URL_OPTIONS
         query: dict[str, str | tuple[str, ...]] = {
             name: value for name, value in self.store.options.items() if name in passed
         }

@@ -83,6 +83,7 @@ class AttemptSeen:
     outcome: str | None
     started_us: int | None
     ended_us: int | None
+    counts: bool = True  # as a crash, if it was lost
 
 
 @dataclass(frozen=True, slots=True)

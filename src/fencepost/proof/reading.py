@@ -6,6 +6,7 @@ when and how many. The attempt that is under way has no row of its own yet; it i
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from sqlalchemy import select
@@ -13,6 +14,7 @@ from sqlalchemy import select
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.history import AttemptRow, RunRow
+from fencepost.ledger.reaping import LOST_AGAIN
 from fencepost.proof.evidence import AttemptSeen, RunSeen
 
 _REQUEST = "request:"
@@ -21,6 +23,11 @@ _REQUEST = "request:"
 def read_ledger(ledger: Database) -> tuple[tuple[RunSeen, ...], tuple[AttemptSeen, ...]]:
     """Return all that ran or did not, and all attempts, those under way included, by run and number."""
     runs, ended = ledger.read(lambda cursor: (_run_rows(ledger, cursor), _attempt_rows(ledger, cursor)))
+    return as_seen(runs, ended)
+
+
+def as_seen(runs: Sequence[RunRow], ended: Sequence[AttemptRow]) -> tuple[tuple[RunSeen, ...], tuple[AttemptSeen, ...]]:
+    """Return these rows as evidence, whether they are on record or were removed from it since."""
     attempts = [_attempt(row) for row in ended] + [_under_way(row) for row in runs if row.state == "running"]
     attempts.sort(key=lambda each: (each.run_id, each.number))
     return tuple(map(_run, runs)), tuple(attempts)
@@ -63,7 +70,10 @@ def _run(row: RunRow) -> RunSeen:
 
 
 def _attempt(row: AttemptRow) -> AttemptSeen:
-    return AttemptSeen(row.run_id, row.number, row.token, row.node or "", row.outcome, row.started_at, row.ended_at)
+    times = (row.started_at, row.ended_at)
+    return AttemptSeen(
+        row.run_id, row.number, row.token, row.node or "", row.outcome, *times, counts=row.error_code != LOST_AGAIN
+    )
 
 
 def _under_way(row: RunRow) -> AttemptSeen:

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Identity, Integer, String, Text
+from sqlalchemy import VARCHAR, BigInteger, Column, Identity, Integer, String, Text
 from sqlalchemy.dialects.mysql import LONGTEXT
-from sqlalchemy.dialects.postgresql import VARCHAR
 from sqlalchemy.types import TypeEngine
 
 JOB_LENGTH = 120

@@ -27,7 +27,6 @@ from sqlalchemy import text as sql
 from fencepost.schema.columns import (
     JOB_LENGTH,
     KEY_LENGTH,
-    MYSQL_KINDS,
     STAYS,
     TABLE_OPTIONS,
     identity,
@@ -97,11 +96,6 @@ def effect_tables(prefix: str, schema: str | None) -> EffectTables:
 
 
 STEPS_FOLDER = Path(__file__).parent / "effects_steps"
-
-
-def key_word(kind: str) -> str:
-    """Return the column `key` as it is written in SQL: it is a word of MySQL's own."""
-    return "`key`" if kind in MYSQL_KINDS else "key"
 
 
 def _fence() -> tuple[Column[Any], ...]:

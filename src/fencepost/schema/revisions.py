@@ -10,12 +10,14 @@ The name stands in the table of revisions and changes in the transaction of the 
 tables of a step without its rule. Versions that run together during a deploy, and a roll-back to the version before,
 depend on it: a node asks the rule when it starts, and so does each of its worker processes.
 
-A step that takes something away must not run while a node lives that needs it. So that this can be seen, nodes record
-the steps that they know behind their version, of the ledger and of the tables of effects: ``1.4.0/0007/0003``.
+A step that takes something away *contracts*: its oldest reader is later than that of the step before, and that is
+how it is known. It must not run while a node lives that needs what it takes away. So that this can be seen, nodes
+record the steps that they know behind their version, of the ledger and of the tables of effects: ``1.4.0/0007/0003``.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 
@@ -31,6 +33,27 @@ def is_readable(revision: str, known: Sequence[str]) -> bool:
 def is_newer(revision: str, known: Sequence[str]) -> bool:
     """Return whether tables of `revision` were made by a version that is newer than the steps `known`."""
     return revision not in known
+
+
+def contracts(revision: str, known: Sequence[str]) -> bool:
+    """Return whether a step of `known` takes something away that versions need which could read the step before.
+
+    Steps without a rule are older than the rule, and none of them did.
+    """
+    before = known[: known.index(revision)]
+    return "_from_" in revision and bool(before) and oldest_reader(revision) > oldest_reader(before[-1])
+
+
+def missing_steps(revision: str | None, known: Sequence[str]) -> tuple[str, ...]:
+    """Return the steps of `known` that tables of `revision` lack: all if there are no tables, none if it is newer."""
+    if revision is None:
+        return tuple(known)
+    return () if is_newer(revision, known) else tuple(known[known.index(revision) + 1 :])
+
+
+def expanding_steps(missing: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
+    """Return the steps of `missing` that may be taken beside older nodes: those before the first that contracts."""
+    return tuple(itertools.takewhile(lambda each: not contracts(each, known), missing))
 
 
 def recorded(version: str, newest: str, newest_of_effects: str = "") -> str:

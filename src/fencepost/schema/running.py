@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,12 @@ from alembic.operations import Operations
 from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
-from fencepost.schema.revisions import is_newer
+from fencepost.schema.revisions import contracts, expanding_steps, missing_steps
 from fencepost.schema.step import Step
 
 PATIENCE_S = 3600.0  # a step on a large table may take long, and so may waiting for somebody else's
+Guard = Callable[[str], None]
+"""Raises if a step that contracts must not be taken now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +45,14 @@ class Chain:
         return f"{self.schema}.{self.version}" if self.schema else self.version
 
 
-def upgrade(connection: sa.Connection, chain: Chain) -> tuple[str, ...]:
-    """Run the steps that are missing, in the caller's transaction and under the caller's lock; return their names."""
+def upgrade(connection: sa.Connection, chain: Chain, guard: Guard | None = None) -> tuple[str, ...]:
+    """Run the steps that are missing, in the caller's transaction and under the caller's lock; return their names.
+
+    Without a guard, those before the first that contracts; with one, all, if it objects to none. Where there are no
+    tables yet, nobody can need what a step takes away: then all of them in any case.
+    """
     done: list[str] = []
-    _run(MigrationContext.configure(connection, opts=_options(chain, done)), chain)
+    _run(MigrationContext.configure(connection, opts=_options(chain, done, guard)), chain)
     return tuple(done)
 
 
@@ -54,7 +61,7 @@ def script(chain: Chain, kind: str) -> str:
     written = io.StringIO()
     if chain.schema:
         written.write(f"CREATE SCHEMA IF NOT EXISTS {chain.schema};\n\n")
-    options = _options(chain, []) | {"as_sql": True, "output_buffer": written}
+    options = _options(chain, [], None) | {"as_sql": True, "output_buffer": written}
     context = MigrationContext.configure(dialect_name=kind, opts=options)
     with context.begin_transaction():
         _run(context, chain)
@@ -63,7 +70,11 @@ def script(chain: Chain, kind: str) -> str:
 
 def known_revisions(folder: Path) -> tuple[str, ...]:
     """Return the steps in `folder`/versions, oldest first."""
-    return tuple(each.revision for each in reversed(list(ScriptDirectory(folder).walk_revisions())))
+    return _in_order(ScriptDirectory(folder))
+
+
+def _in_order(scripts: ScriptDirectory) -> tuple[str, ...]:
+    return tuple(each.revision for each in reversed(list(scripts.walk_revisions())))
 
 
 class StillLocked(Exception):
@@ -86,14 +97,13 @@ def lock(connection: sa.Connection, chain: Chain, *, database: str) -> None:
             _take_named_lock(connection, name)
 
 
-def _options(chain: Chain, done: list[str]) -> dict[str, Any]:
+def _options(chain: Chain, done: list[str], guard: Guard | None) -> dict[str, Any]:
     scripts = ScriptDirectory(chain.folder)
 
     def missing(heads: Any, _: MigrationContext) -> Any:
         """Read under the lock: somebody else may have taken steps since we looked, also steps that we do not know."""
-        if heads and is_newer(heads[0], known_revisions(chain.folder)):
-            return []
-        return scripts._upgrade_revs("head", heads)  # as Alembic's own command does
+        steps = _allowed(heads[0] if heads else None, _in_order(scripts), guard)
+        return scripts._upgrade_revs(steps[-1], heads) if steps else []  # as Alembic's own command does
 
     def note(*, step: Any, **_: Any) -> None:
         done.append(f"{chain.label}{step.up_revision_id}")
@@ -105,6 +115,18 @@ def _options(chain: Chain, done: list[str]) -> dict[str, Any]:
         "version_table_schema": chain.schema,
         "on_version_apply": (note,),
     }
+
+
+def _allowed(revision: str | None, known: tuple[str, ...], guard: Guard | None) -> tuple[str, ...]:
+    missing = missing_steps(revision, known)
+    if revision is None:
+        return missing
+    if guard is None:
+        return expanding_steps(missing, known)
+    for step in missing:
+        if contracts(step, known):
+            guard(step)
+    return missing
 
 
 def _run(context: MigrationContext, chain: Chain) -> None:

@@ -32,6 +32,45 @@ class Step:
             return
         self._operations.create_table(full, *columns, schema=self._schema, **TABLE_OPTIONS, **options)
 
+    def add_column(self, table: str, column: sa.Column[Any]) -> None:
+        """Add a column behind the others of a table. It may be NULL: older versions insert rows without it."""
+        on = f"{self._prefix}{table}"
+        if self._looks() and any(
+            each["name"] == column.name for each in self._inspector().get_columns(on, schema=self._schema)
+        ):
+            return
+        self._operations.add_column(on, column, schema=self._schema)
+
+    def drop_column(self, table: str, column: str) -> None:
+        """Take a column away. Only in a step that contracts: its oldest reader must do without the column."""
+        on = f"{self._prefix}{table}"
+        if self._looks() and all(
+            each["name"] != column for each in self._inspector().get_columns(on, schema=self._schema)
+        ):
+            return
+        self._operations.drop_column(on, column, schema=self._schema)
+
+    def create_seal(self, name: str) -> None:
+        """On MySQL and MariaDB, create a table of one row that shows when it was made, which no dump carries along.
+
+        On MariaDB the row's own time of insertion, kept by system versioning; on MySQL the dictionary's CREATE_TIME.
+        Both are the same on a replica; a dump that is read back makes them anew.
+        """
+        if not self._is_mysql:
+            return
+        self.create_table(name, sa.Column("only", sa.Integer(), primary_key=True, autoincrement=False))
+        if not self._looks() or not self._is_versioned(name):
+            versioned = "/*M!100304 , ADD SYSTEM VERSIONING */"
+            self._operations.execute(f"ALTER TABLE {self.name(name)} COMMENT 'shows when it was made' {versioned}")
+        self.insert(name, {"only": 1})
+
+    def _is_versioned(self, name: str) -> bool:
+        kind = sa.text(
+            "SELECT TABLE_TYPE FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = :name"
+        )
+        found = self._operations.get_bind().scalar(kind, {"name": f"{self._prefix}{name}"})
+        return str(found).upper() == "SYSTEM VERSIONED"
+
     def create_index(
         self,
         table: str,
@@ -75,6 +114,10 @@ BEGIN
         RAISE EXCEPTION 'the fence is not ours' USING ERRCODE = '{NOT_OURS}';
     END IF;
 END $$""")
+
+    def execute(self, statement: str) -> None:
+        """Execute a statement; twice must be once."""
+        self._operations.execute(statement)
 
     def insert(self, table: str, values: dict[str, Any]) -> None:
         """Insert a row, unless there is one with the same value in the first column."""

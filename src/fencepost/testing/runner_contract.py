@@ -138,7 +138,7 @@ class RunnerContract:
         desk.submit(*claims)
         desk.await_begun(claims[0])
         desk.runner.lose()
-        assert desk.hows(*claims) == [How.LOST] * 3
+        assert desk.hows(*claims) == [How.LOST, How.RETURNED, How.RETURNED], "nothing is lost with what had not begun"
         assert desk.runner.room() == 0
         desk.let_go()
         desk.trust()
@@ -249,7 +249,7 @@ class RunnerContract:
         desk.begin(waiter)
         desk.runner.close(0.1)
         outcome = desk.outcome(waiter)
-        assert (outcome.how, outcome.error_code) == (How.CRASHED, "shutdown")
+        assert (outcome.how, outcome.error_code) == (How.INTERRUPTED, "shutdown")
 
     def test_closed_runner_takes_nothing(self, open_desk: OpenDesk) -> None:
         desk = open_desk()

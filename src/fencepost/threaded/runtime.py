@@ -6,6 +6,7 @@ import atexit
 import functools
 import os
 import random
+import signal
 import socket
 import threading
 import time
@@ -15,8 +16,63 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from fencepost.core import runtime
+from fencepost.sql.forked_sqlite import FORKED_SQLITE
 
+_HOOKS_LAST_S = 0.02
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
+class _Forgetting:
+    """What is to be forgotten in a forked child, by those who live then.
+
+    Python never lets go of what was registered with it for a fork. So this is registered once, and whoever joins it is
+    let go of with its object. One that raises does not keep the others from forgetting.
+    """
+
+    def __init__(self) -> None:
+        self._all: dict[int, weakref.WeakMethod[Callable[[], None]]] = {}
+        self._was_interrupted = False
+        os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._forget)
+
+    def add(self, method: Callable[[], None]) -> None:
+        """Call the bound `method` in every child that is forked while its object lives."""
+        numbers = self._all  # not self: what comes at the object's end must need nothing else
+        reference = weakref.WeakMethod(method, lambda gone: numbers.pop(id(gone), None))
+        numbers[id(reference)] = reference
+
+    def _before(self) -> None:
+        try:
+            FORKED_SQLITE.before_fork(time.monotonic, time.sleep)
+        except KeyboardInterrupt:  # what a hook raises is printed, and lost
+            self._was_interrupted = True
+
+    def _after(self) -> None:
+        FORKED_SQLITE.after_fork()
+        if self._was_interrupted:
+            self._was_interrupted = False
+            threading.Thread(target=_interrupt_again, name="fencepost-interrupt", daemon=True).start()
+
+    def _forget(self) -> None:
+        self._was_interrupted = False  # that was meant for the parent
+        FORKED_SQLITE.forking.clear()
+        failed: Exception | None = None
+        for reference in list(self._all.values()):
+            try:
+                if (forget := reference()) is not None:
+                    forget()
+            except Exception as error:  # noqa: BLE001 - the others forget all the same
+                failed = error
+        if failed is not None:
+            raise failed
+
+
+def _interrupt_again() -> None:
+    """Interrupt the main thread once it has left the hooks of its fork."""
+    time.sleep(_HOOKS_LAST_S)
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # a real one, which also ends a sleep
+
+
+_FORGETTING = _Forgetting()
 
 
 class ThreadedRuntime:
@@ -61,7 +117,7 @@ class ThreadedRuntime:
         return threading.Lock()
 
     def after_fork(self, owner: object, forget: Callable[[], None]) -> None:
-        os.register_at_fork(after_in_child=_weakly(forget))
+        _FORGETTING.add(forget)
 
     def at_exit(self, owner: object, close: Callable[[], None]) -> None:
         callback = _weakly(close)

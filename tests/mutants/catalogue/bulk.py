@@ -47,6 +47,32 @@ _LANDED = """\
 
 BULK = (
     mutant(
+        "coalesced run over a back-fill",
+        "a run that stands for several windows does again the one that was back-filled before",
+        Code("fencepost.bulk.coalesced:narrower_runs", "row.ticks < 2", "row.ticks > 0"),
+        tests="tests/bulk/test_restart.py::TestCoalesced::"
+        "test_a_window_that_was_back_filled_before_does_not_land_again_and_the_rest_is_named",
+    ),
+    mutant(
+        "checkpoints without their ledger",
+        "bulk work that one ledger has done counts as done for another one",
+        Code("fencepost.ledger.naming:Naming.instance", 'f"{self.ledger}:{name}"', "name"),
+        tests="tests/bulk/test_two_ledgers.py::TestTwoLedgers::test_so_does_one_for_the_same_window[sqlite-other]",
+    ),
+    mutant(
+        "root of repetitions not noted",
+        "a repetition forgets what it goes on with when one in between is pruned, and all of it lands twice",
+        Code("fencepost.ledger.requests:_repeated", "each._replace(root=root)", "each"),
+        tests="tests/bulk/test_restart.py::TestWhatWasPruned::"
+        "test_a_repetition_goes_on_though_one_in_between_is_no_longer_on_record",
+    ),
+    mutant(
+        "older checkpoints not looked for",
+        "bulk work begun by an older version is begun anew, and lands twice",
+        Code("fencepost.bulk.labels:label_of", "names.nameless_until is None or", "True or"),
+        tests="tests/bulk/test_two_ledgers.py::TestFromBeforeTheNames::test_what_was_complete_is_refused[sqlite-other]",
+    ),
+    mutant(
         "checkpoint not compared",
         "a chunk moves the checkpoint on from wherever it is",
         Code(f"{_CHECKPOINT}:Checkpoint.moving", "AND position = %s", "AND %s <> ''"),

@@ -10,6 +10,21 @@ _TEST = "tests/ledger/test_hot_claiming.py::"
 
 CLAIMS = (
     mutant(
+        "parked although a node can take it",
+        "runs are set aside although a living node has their job",
+        Code("fencepost.ledger.parking:_park", "if not served.has(job, queue)}", "}"),
+        Code("fencepost.ledger.parking:_park", "if not served.has(job, queue) and", "if"),
+        Code("fencepost.ledger.parking:_park", "since[job, queue] <= now_us - WARNED_AFTER_US", "True"),
+        tests="tests/ledger/test_parking.py::test_nothing_else_is_set_aside[sqlite-a node has it]",
+    ),
+    mutant(
+        "parked for good",
+        "runs that were set aside are not queued again when a node with their job comes",
+        Code("fencepost.ledger.parking:unpark", "if served.has(*row)", "if not served.has(*row)"),
+        tests="tests/ledger/test_parking.py::"
+        "test_runs_of_a_job_that_nobody_has_are_set_aside_and_come_back_to_their_place[sqlite]",
+    ),
+    mutant(
         "claim does not raise the token",
         "the second claim of a run has the token of the first, if the clock stands still or went back",
         Text(f"{_SQLITE}:_START", "max(r.token + 1, %s)", "max(r.token, %s)"),
@@ -64,16 +79,27 @@ CLAIMS = (
         "a node hands back what it executes itself",
         Code(
             "fencepost.engine.exchange:Exchange._hand_back_unknown",
-            "if (unknown.run_id, unknown.token) in known:",
-            "if known is None:",
+            "(each.run_id, each.token) not in known",
+            "known is None",
         ),
     ),
     mutant(
         "lost claims begin under the next",
         "what was claimed while the session was being lost begins under the next identity",
-        Code("fencepost.engine.exchange:Exchange._stop_if_lost", "self._membership.member is not member", "False"),
+        Code(
+            "fencepost.engine.exchange:Exchange._begin",
+            "station.runner.stop(taken.run_id, taken.token, StopReason.LOST)",
+            "pass",
+        ),
         tests="tests/engine/test_exchange.py::"
         "test_what_was_claimed_while_the_session_was_being_lost_does_not_begin_under_the_next[sqlite]",
+    ),
+    mutant(
+        "begin what the lost claimed",
+        "what was claimed is given to its runner before it is asked whether its identity is gone",
+        Code("fencepost.engine.exchange:Exchange._begin", "self._hand_back(claims)\n        return", "pass"),
+        tests="tests/engine/test_exchange.py::"
+        "test_what_an_identity_claimed_that_is_gone_by_then_never_begins_and_goes_back[sqlite]",
     ),
     mutant(
         "gate's token not compared",

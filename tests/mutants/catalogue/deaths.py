@@ -7,13 +7,20 @@ from tests.mutants.planting import Code, Text, mutant
 _REAPER = "fencepost.engine.reaper:Reaper"
 _REAPING = "fencepost.ledger.reaping"
 _MEMBERSHIP = "fencepost.engine.membership:Membership"
+_STEPS = "tests/engine/test_clock_steps.py"
 _ORDERS = "tests/ledger/test_hot_interleavings.py::TestEndsThatMeet::"
 
 DEATHS = (
     mutant(
+        "crippled node stays",
+        "a node one of whose loops has died lives on, and claims what it never ends",
+        Code("fencepost.engine.parts:Parts._loop", "self._before_a_step()", "pass"),
+        tests="tests/engine/test_stopping.py::test_node_one_of_whose_loops_died_leaves[exchange-sqlite]",
+    ),
+    mutant(
         "reap without contact",
         "a node that was away itself declares others dead",
-        Code(f"{_REAPER}.step", "self._clock.contact_s() >= self._ttl_s", "True"),
+        Code(f"{_REAPER}._watch_the_others", "self._clock.contact_s() >= self._ttl_s", "True"),
         tests="tests/engine/test_reaper.py::test_node_that_has_just_come_declares_nobody_dead_before_it_has_watched_for_a_ttl[sqlite]",
     ),
     mutant(
@@ -26,14 +33,14 @@ DEATHS = (
     mutant(
         "living node reaped",
         "a node is declared dead without taking its lease",
-        Code(f"{_REAPER}._bury_the_dead", "self._locks.missing([_grant(node) for node in self._others])", "grants"),
+        Code(f"{_REAPER}._watch_the_others", "in watched.missing", "in grants"),
         Code(f"{_REAPER}._bury", "if with_its_lease is None:", "if False:"),
         Code(f"{_REAPER}._bury", "with_its_lease.release()", "with_its_lease and with_its_lease.release()"),
     ),
     mutant(
         "dead are left alone",
         "what a dead node ran is never given up",
-        Code(f"{_REAPER}._bury_the_dead", "self._bury(grants[grant_id])", "pass"),
+        Code(f"{_REAPER}._watch_the_others", "self._bury(grants[grant_id])", "pass"),
     ),
     mutant(
         "all nodes' runs reaped",
@@ -50,7 +57,7 @@ DEATHS = (
     mutant(
         "lost attempt leaves no trace",
         "a run that is given up is queued without its attempt being kept",
-        Code(f"{_REAPING}:_fate", '"lost",', "None,"),
+        Code(f"{_REAPING}:_fate", "fate.outcome,", "None,"),
     ),
     mutant(
         "identity kept after death",
@@ -69,8 +76,8 @@ DEATHS = (
     mutant(
         "session lost, work goes on",
         "nobody tells the runners that the session was lost",
-        Code("fencepost.engine.node:Node._lost", "runner.lose()", "pass"),
-        Code("fencepost.engine.node:Node._lost", "suspended += runner.suspend()", "pass"),
+        Code("fencepost.engine.parts:Parts._lost", "runner.lose()", "pass"),
+        Code("fencepost.engine.parts:Parts._lost", "suspended += runner.suspend()", "pass"),
         Code("fencepost.engine.trust:NodeTrust.is_trusted", "now < self.until", "True"),
     ),
     mutant(
@@ -90,14 +97,14 @@ DEATHS = (
     mutant(
         "outage ends fenced runs",
         "runs whose effects are fenced are stopped when the ledger is away, as if the session were gone",
-        Code("fencepost.engine.node:Node._lost", "if member.lease.ran_out:", "if False:"),
+        Code("fencepost.engine.parts:Parts._lost", "if member.lease.ran_out:", "if False:"),
         tests="tests/engine/test_suspension.py::"
         "test_what_is_fenced_goes_on_when_the_ledger_is_back[after trust ran out-postgresql-thread]",
     ),
     mutant(
         "cancelled run rerun after death",
         "a run that was being cancelled is run again when its node dies",
-        Code(f"{_REAPING}:_next", "if left.cancel_requested_at is not None:", "if False:"),
+        Code(f"{_REAPING}:_fate", "left.cancel_requested_at is not None", "False"),
         tests="tests/ledger/test_hot_reaping.py::test_run_that_was_being_cancelled_is_cancelled[sqlite]",
     ),
     mutant(
@@ -120,5 +127,51 @@ DEATHS = (
         ),
         tests="tests/ledger/test_hot_interleavings.py::TestKeys::"
         "test_next_in_line_is_cancelled_while_the_holder_ends[postgres]",
+    ),
+    mutant(
+        "bury by the server's clock",
+        "a step of the server's clock ends a living node",
+        Code(
+            "fencepost.leases.stores.sql.sightings:Sightings.spared_s",
+            "max(0.0, since + ttl_us / 1_000_000 - now)",
+            "0.0",
+        ),
+        tests=f"{_STEPS}::test_no_step_of_the_servers_clock_ends_a_living_node_or_its_run[(60.0,)]",
+    ),
+    mutant(
+        "the dead forget each other",
+        "of more sessions than are remembered at least, none is ever seen unrenewed for a whole ttl",
+        Code(
+            "fencepost.leases.stores.sql.sightings:Sightings._forget_one", "now - seen_at > _WATCHED_WITHIN_S", "True"
+        ),
+        tests="tests/leases/test_sightings.py::test_dead_are_found_however_many_there_are",
+    ),
+    mutant(
+        "refuse a renewal by the server's clock",
+        "a holder that renewed in time is told that it is dead when the server's clock was stepped",
+        Code(
+            "fencepost.leases.stores.sql.store:SqlLeaseStore._lenience_us",
+            "ALWAYS if self._is_ours(session.id) else 0",
+            "0",
+        ),
+        tests=f"{_STEPS}::test_no_step_of_the_servers_clock_ends_a_living_node_or_its_run[(60.0,)]",
+    ),
+    mutant(
+        "the dead claim",
+        "a node whose end is noted goes on claiming",
+        Text("fencepost.ledger.dialects.hot:_NOT_ENDED", "IS NOT NULL)", "IS NULL AND false)"),
+        tests="tests/ledger/test_hot_claiming.py::TestFreeRuns::test_node_whose_end_is_noted_claims_nothing[sqlite-None-dead_at]",
+    ),
+    mutant(
+        "reap one's own",
+        "a node whose end is noted gives up its own runs, and claims them again",
+        Code(f"{_REAPER}._see_to", "if node_id != me", "if node_id"),
+        tests="tests/engine/test_reaper.py::test_node_whose_end_is_noted_does_not_reap_itself[sqlite]",
+    ),
+    mutant(
+        "count every loss",
+        "one event that ends several nodes uses up the crash limit",
+        Code(f"{_REAPING}:_counted", "0 <= now_us - at_us < once_in_us", "False"),
+        tests="tests/ledger/test_hot_reaping.py::test_losses_of_one_event_count_once[sqlite]",
     ),
 )

@@ -12,6 +12,19 @@ _HAND_TEST = "tests/engine/test_hand.py::"
 
 ENDINGS = (
     mutant(
+        "failure without its traceback",
+        "the log says that a run has failed, and not where",
+        Code("fencepost.observe.logs:_write", "record.exc_text = event.trace", "record.exc_text = None"),
+        tests="tests/app/test_run.py::test_the_traceback_of_a_failed_run_is_in_the_log_in_every_format[TextFormatter]",
+    ),
+    mutant(
+        "record without its run",
+        "what a module's own logger writes inside a run does not say of which run it is",
+        Code("fencepost.observe.logs:_known", "if (fields := find()) is not None", "if (fields := find()) is False"),
+        tests="tests/app/test_run.py::"
+        "test_any_logger_inside_a_run_says_of_which_run_it_speaks_and_keeps_what_was_passed_as_extra",
+    ),
+    mutant(
         "the last ones sent come back",
         "what is recalled from a worker is taken for what was sent to it last",
         Code(
@@ -122,5 +135,15 @@ ENDINGS = (
         Code("fencepost.engine.transactions:_transaction", "_finish(run, ledger) if final else None", "None"),
         tests="tests/app/test_transaction.py::"
         "test_a_final_transaction_ends_the_run_with_its_effects[sqlite-read committed]",
+    ),
+    mutant(
+        "shutdown is a crash",
+        "an orderly shutdown counts against the crash limit",
+        Code(
+            "fencepost.core.ending:_fate",
+            "return _fate_of_interrupted(policy)",
+            "return fate_of_lost(after_loss(policy, crashes=claim.crashes + 1))",
+        ),
+        tests="tests/engine/test_stopping.py::test_shutdowns_in_a_row_interrupt_a_run_and_end_it_never[sqlite]",
     ),
 )

@@ -11,7 +11,42 @@ _TABLE = "tests/core/test_fencing.py::test_the_table_of_the_module_holds"
 _ORDERS = "tests/fence/test_interleavings.py"
 _ROWS = "tests/fence/test_fence_row.py"
 
+_LEDGERS = "tests/fence/test_two_ledgers.py"
+_VERSIONS = f"{_LEDGERS}::TestTwoVersions"
+
 FENCES = (
+    mutant(
+        "fences of single runs stay",
+        "the fence of a run that excludes nobody is never removed: one row for each run, for ever",
+        Code("fencepost.engine.which_fence:fence_of", "if run.exclusive_key is not None:", "if True:"),
+        tests=f"{_ROWS}::TestWhoMayRaiseIt::"
+        "test_those_of_runs_that_ended_long_ago_go_by_themselves_and_still_refuse[sqlite]",
+    ),
+    mutant(
+        "marks of single runs stay",
+        "a service that checks tokens keeps a mark for each run that excludes nobody, for ever",
+        Code("fencepost.fence.marks:is_of_one_run", "_OF_ONE_RUN.fullmatch(key) is not None", "False"),
+        tests="tests/fence/test_sql_marks.py::TestAdmit::test_those_of_single_runs_do_not_stay_for_ever[sqlite]",
+    ),
+    mutant(
+        "fence without its ledger",
+        "jobs of one name in two ledgers keep each other out of the database that both write to",
+        Code("fencepost.ledger.naming:Naming.fence", 'f"ledger:{self.ledger}:{key}"', "key"),
+        tests=f"{_LEDGERS}::TestTwoLedgers::test_runs_of_one_number_and_jobs_of_one_name_do_not_keep_each_other_out"
+        "[sqlite-queue]",
+    ),
+    mutant(
+        "older fence not compared",
+        "beside older nodes, a stale writer looks at the new name of its fence alone",
+        Code("fencepost.engine.run:Run.shown", "if naming.is_mixed else None", "if False else None"),
+        tests=f"{_VERSIONS}::test_a_stale_writer_of_this_one_is_refused_after_its_successor_of_the_older_one[sqlite]",
+    ),
+    mutant(
+        "older fence not raised",
+        "a successor raises the new name of its fence alone, and its predecessor on an older node goes on",
+        Code(f"{_ROW}:FenceRow.keys", "(fitted(self.former), self.key)", "(self.key,)"),
+        tests=f"{_VERSIONS}::test_a_stale_writer_of_the_older_one_is_refused_after_its_successor_of_this_one[sqlite]",
+    ),
     mutant(
         "older token let in",
         "a fence lets in a token below its mark",
@@ -40,14 +75,18 @@ FENCES = (
     mutant(
         "fence raised without comparing",
         "whoever comes raises the mark to its own token",
-        Code(f"{_ROW}:_compared_and_raised", "refusal(mark, offered, now_us=now_us) or", "None or"),
+        Code(f"{_ROW}:_compared_and_raised", "next(filter(None, refusals), None) or", "None or"),
         Code(f"{_ROW}:_compared_and_raised", "mark.token < row.token", "True"),
         tests=f"{_ROWS}::TestWhoMayRaiseIt::test_one_that_comes_late_does_not[sqlite]",
     ),
     mutant(
         "fence not raised",
         "a successor writes without raising the mark, and its predecessor after it",
-        Code(f"{_ROW}:_compared_and_raised", "_write(target, row, is_there", "str or _write(target, row, is_there"),
+        Code(
+            f"{_ROW}:_compared_and_raised",
+            "_write(target, row, key, is_there",
+            "str or _write(target, row, key, is_there",
+        ),
         tests=f"{_ROWS}::TestWhoMayRaiseIt::test_a_successor_raises_it_and_the_former_one_is_out[sqlite]",
     ),
     mutant(
@@ -112,7 +151,18 @@ FENCES = (
     mutant(
         "rows handed to two",
         "two readers at once get the same rows",
-        Code("fencepost.fence.taking:_extended", '" FOR UPDATE SKIP LOCKED"', '""'),
+        Code("fencepost.fence.taking:_extended", "SPELLING[kind].skip_locked", '""'),
         tests="tests/fence/test_taking.py::TestSharing::test_readers_at_the_same_time_get_different_rows[postgresql-driver]",
+    ),
+    mutant(
+        "pruned key counts as taken",
+        "a key that expired and was removed since one looked is said to stand, and its effect is lost",
+        Code(
+            "fencepost.fence.keys:take",
+            "there = _look(landing, wanted.key, landing.past_snapshot)",
+            'there = "valid" if there == "expired" else _look(landing, wanted.key, landing.past_snapshot)',
+        ),
+        tests="tests/fence/test_pruned_meanwhile.py::"
+        "test_once_says_true_if_nothing_stands_under_the_key[REPEATABLE READ-pymysql]",
     ),
 )

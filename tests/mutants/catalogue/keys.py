@@ -28,13 +28,13 @@ KEYS = (
     mutant(
         "key not freed",
         "a run that ended keeps its exclusive key",
-        Code(f"{_FINISHING}:free_keys", "hot.change(cursor, _FREE, hot.texts(freed))", "pass"),
+        Code(f"{_FINISHING}:free_keys", "hot.change(cursor, _FREE, hot.texts(freed))", "return 0"),
         tests="tests/ledger/test_hot_finishing.py::TestKeys::test_ended_run_gives_its_key_up_and_the_next_in_line_is_queued[sqlite]",
     ),
     mutant(
         "nobody promoted",
         "the next in line for a key is not queued when the key is free",
-        Code(f"{_FINISHING}:free_keys", "return promote(cursor, hot, freed)", "return 0"),
+        Code(f"{_FINISHING}:free_keys", "return promote(cursor, hot, free) if free else 0", "return 0"),
         Code("fencepost.ledger.promoting:promote_stranded", "if keys else 0", "if False else 0"),
     ),
     mutant(
@@ -52,9 +52,10 @@ KEYS = (
         "the next in line is looked for before its key is locked: who finds it taken just then waits for nobody",
         Code(
             f"{_FINISHING}:free_keys",
-            "hot.change(cursor, _FREE, hot.texts(freed))\n    return promote(cursor, hot, freed)",
-            "count = promote(cursor, hot, freed)\n    hot.change(cursor, _FREE, hot.texts(freed))\n    return count",
+            "    if freed:\n        hot.change(",
+            "    count = promote(cursor, hot, freed) if freed else 0\n    if freed:\n        hot.change(",
         ),
+        Code(f"{_FINISHING}:free_keys", "return promote(cursor, hot, free) if free else 0", "return count"),
         Text(f"{_FINISHING}:_LOCK_KEYS", "{for_update}", ""),
         tests=f"{_ORDERS}test_who_finds_a_key_taken_and_who_gives_it_up_do_not_miss_each_other[postgres]",
     ),
@@ -82,5 +83,19 @@ KEYS = (
         "a run whose lease at the gate is lost goes on",
         Code("fencepost.engine.gate:Gate._tie", "self._on_lost(run_id, token)", "None"),
         tests="tests/engine/test_gate.py::test_lease_that_is_lost_stops_its_run_which_is_run_again[sqlite]",
+    ),
+    mutant(
+        "snapshot hides who waits",
+        "a run that ends in a transaction with an older snapshot queues nobody who began to wait since",
+        Code(f"{_FINISHING}:free_keys", "if holder is None", "if False"),
+        tests="tests/app/test_waiting_for_a_final.py::"
+        "test_the_next_in_line_is_queued_when_the_end_is_told[postgresql-repeatable read]",
+    ),
+    mutant(
+        "stranded for a minute",
+        "who waits for a key that nobody has is found by the reaper alone, once a minute",
+        Code("fencepost.engine.exchange:Exchange._look", "if seen.keys_are_awaited:", "if False:"),
+        tests="tests/app/test_waiting_for_a_final.py::"
+        "test_whoever_is_killed_before_it_tells_keeps_nobody_waiting[postgresql-repeatable read]",
     ),
 )

@@ -50,6 +50,17 @@ LEASES = (
         tests=f"{_LEASE_TEST}::test_refusal_steps_down_at_once_and_once",
     ),
     mutant(
+        "calls limited by statements only",
+        "each statement of a call to the lease store gets the whole time anew",
+        Code(
+            "fencepost.sql.psycopg_link:BoundedConnection.limit_call",
+            "self.deadline = deadline",
+            "self.statement_s = deadline - self.clock()",
+        ),
+        tests="tests/sql/test_deadlines.py::"
+        "test_a_server_that_falls_silent_late_in_a_call_does_not_prolong_it[postgres]",
+    ),
+    mutant(
         "trust ends with the hung call",
         "nobody is told that trust has run out before a hanging renewal returns",
         Code(f"{_KEPT}.run", 'self._runtime.spawn("fencepost-watcher", self._watcher)', "pass"),
@@ -59,6 +70,8 @@ LEASES = (
         "forgotten release stays forgotten",
         "a release that the store has answered, and then forgot in a failover, is not repeated",
         Code(f"{_KEPT}.release_again", "self._ended.get(grant_id)", "None"),
+        tests="tests/leases/test_keeper.py::"
+        "test_a_release_that_the_store_has_forgotten_is_repeated_by_whoever_meets_it",
     ),
     mutant(
         "dead session renewed",
@@ -69,7 +82,7 @@ LEASES = (
     mutant(
         "dead session renewed in SQL",
         "a session row that expired is renewed",
-        Code(f"{_SQL}:_renewal", "WHERE id = %s AND expires_at > {words.now}", "WHERE id = %s"),
+        Code(f"{_SQL}:_renewal", "AND expires_at > {words.now} - %s", "AND (%s = 0 OR 1 = 1)"),
         tests="tests/leases/test_sqlite_store.py::TestDeath::test_expired_session_is_never_renewed",
     ),
     mutant(
@@ -140,5 +153,11 @@ LEASES = (
         "a lock's last done tick is not compared",
         Code(f"{_MEMORY}.acquire", "tick.at_us <= entry.last_tick_us", "tick.at_us < entry.last_tick_us"),
         tests=f"{_CONTRACT}::test_tick_is_done_once",
+    ),
+    mutant(
+        "due time of a call ignored",
+        "a function under a lock runs without its due time: once for each scheduler that comes when the last one ended",
+        Code("fencepost.leases.exclusive:Exclusive._lock_for", "if isinstance(tick, str):", "if tick := None:"),
+        tests="tests/leases/test_exclusive.py::TestTicks::test_of_three_schedulers_one_runs_each_due_time",
     ),
 )

@@ -10,6 +10,34 @@ _ONCE = "tests/fence/test_idempotency.py::"
 
 REQUESTS = (
     mutant(
+        "key forgotten with its run",
+        "a request under a key is made once more, when the run that stood for it is pruned before the key's time",
+        Code(
+            "fencepost.ledger.pruning:_prune_runs",
+            "and_(over, _is_not_recognized(database, _before(retention.requests, now_us)))",
+            "over",
+        ),
+        tests="tests/ledger/test_history.py::TestPruning::"
+        "test_a_request_with_a_key_is_recognized_for_as_long_as_that_says_and_others_are_not_kept[sqlite]",
+    ),
+    mutant(
+        "success of a repetition not seen",
+        "what was given up is repeated although somebody has repeated it, and that succeeded",
+        Code("fencepost.ledger.requests:reprocess", "row.id not in repeated_by", "True"),
+        tests="tests/ledger/test_duplicates.py::TestRetry::"
+        "test_reprocessing_leaves_out_what_has_succeeded_at_whatever_depth[sqlite]",
+    ),
+    mutant(
+        "repetition pruned before its original",
+        "the key of a repetition goes with it, and what was given up is repeated once more",
+        Code(
+            "fencepost.ledger.pruning:_prune_runs",
+            "(~_repeats_what_is_there(database.tables),",
+            "(~_comes_after_others(database.tables),",
+        ),
+        tests="tests/ledger/test_history.py::TestPruning::test_a_repetition_is_kept_as_long_as_what_it_repeats[sqlite]",
+    ),
+    mutant(
         "cancel lost at a retry",
         "a run that is to be cancelled is tried again when it fails",
         Text(f"{_SQLITE}:_END", "r.cancel_requested_at IS NOT NULL THEN 'cancelled'", "false THEN 'cancelled'"),
@@ -37,7 +65,11 @@ REQUESTS = (
     mutant(
         "request hash ignored",
         "another request under a key that was used gets the run of the first",
-        Code("fencepost.ledger.recording:_found", "(job, params_hash) != (request.job, request.params_hash)", "False"),
+        Code(
+            "fencepost.ledger.recording:_found",
+            "params_hash != request.params_hash or (not params_hash and job != request.job)",
+            "False",
+        ),
         tests=f"{_TEST}TestEnqueue::test_a_key_used_for_something_else_is_refused_and_nothing_enqueued[sqlite-changes0]",
     ),
     mutant(
@@ -70,8 +102,8 @@ REQUESTS = (
         "an idempotency key is kept although the work that it stands for was rolled back",
         Code(
             "fencepost.fence.keys:take",
-            "return _insert(landing, wanted)",
-            "taken = _insert(landing, wanted)\n    taken and landing.execute('COMMIT', [])\n    return taken",
+            "            return True",
+            "            landing.execute('COMMIT', [])\n            return True",
         ),
         tests=f"{_ONCE}TestOnce::test_a_key_that_is_rolled_back_was_never_offered[sqlite3]",
     ),
@@ -91,7 +123,7 @@ REQUESTS = (
         "valid key taken as expired",
         "a key whose time is not over is given again",
         Code("fencepost.fence.keys:_take_expired", "AND expires_at <= {landing.now}", "AND expires_at IS NOT NULL"),
-        tests=f"{_ONCE}TestOnce::test_an_expired_key_counts_as_absent_once[sqlite3]",
+        tests=f"{_ONCE}TestOnce::test_of_two_who_take_an_expired_key_one_gets_it[pymysql]",
     ),
     mutant(
         "once is always",

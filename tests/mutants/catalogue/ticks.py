@@ -6,9 +6,54 @@ from tests.mutants.planting import Code, Text, mutant
 
 _MISFIRE = "fencepost.core.misfire"
 _PLANNING = "fencepost.ledger.planning"
+_SERVING = "tests/engine/test_serving.py::TestAnotherProgramLives"
 _TAKEN = "taken = {row[0] for row in hot.rows(cursor, 'SELECT x.key FROM {exclusive} x WHERE x.run_id IS NOT NULL')}"
 
 TICKS = (
+    mutant(
+        "schedules planned that nobody can run",
+        "a schedule is planned although no living node has its job, and its runs pile up",
+        Code(
+            "fencepost.engine.ticks:Ticks.plan", "if not self._is_served(row.job, queue_of(row.policy)):", "if False:"
+        ),
+        tests=f"{_SERVING}::test_schedule_without_a_node_is_not_planned[sqlite]",
+    ),
+    mutant(
+        "nobody is told of a job without a node",
+        "a job that no node has had for long is never warned of",
+        Code("fencepost.ledger.serving:_find_missed", "now_us - WARNED_AFTER_US", "-WARNED_AFTER_US"),
+        tests="tests/ledger/test_serving.py::TestWarning::"
+        "test_job_is_missed_ten_minutes_after_its_last_node_left_and_once[sqlite]",
+    ),
+    mutant(
+        "whatever is there counts as planned",
+        "a due time whose run was not recorded, for its id was taken, counts as planned",
+        Code(
+            "fencepost.ledger.dialects.postgres:PostgresDialect.unless_there",
+            """f" ON CONFLICT ({key}){where and ' WHERE '}{where} DO NOTHING\"""",
+            '" ON CONFLICT DO NOTHING"',
+        ),
+        Code(f"{_PLANNING}:insert_runs", "if count < len(requested) or", "if"),
+        tests="tests/ledger/test_sequences.py::TestOnPostgres::"
+        "test_due_time_that_cannot_be_recorded_is_not_passed_over[postgresql]",
+    ),
+    mutant(
+        "unreadable schedule moved",
+        "a node that cannot read a schedule moves its next due time, for everybody",
+        Code(
+            "fencepost.engine.ticks:Ticks.plan",
+            "return Left.UNREADABLE",
+            "return SchedulePlan([], row.planned_through, now_us + _UNREADABLE_FOR_US)",
+        ),
+        tests="tests/engine/test_planner.py::TestUnreadable::"
+        "test_node_that_cannot_read_a_schedule_leaves_it_to_those_who_can[sqlite]",
+    ),
+    mutant(
+        "schedules set aside for good",
+        "a schedule that nobody could run is not planned again when a node with its job comes",
+        Code("fencepost.engine.serving:Serving._read", "count = bring_back(desk, self._served)", "count = 0"),
+        tests=f"{_SERVING}::test_misfire_once_makes_one_run_when_its_node_returns[sqlite]",
+    ),
     mutant(
         "tick key without its schedule",
         "two schedules that are due at one instant share a tick",
@@ -41,6 +86,30 @@ TICKS = (
             '"planned_through": "e.planned_through"',
         ),
         tests="tests/ledger/test_hot_planning.py::TestDueSchedules::test_planned_through_never_goes_back[sqlite]",
+    ),
+    mutant(
+        "changed schedule loses its next due time",
+        "what is due between the change of a schedule and where its old form was planned through is never planned",
+        Code("fencepost.ledger.schedule_rows:Change._plan_again", "if through_us > self._now_us:", "if False:"),
+        tests="tests/ledger/test_schedules.py::TestPlannedAhead::"
+        "test_a_change_loses_no_due_time_of_the_new_form[sqlite-at run time]",
+    ),
+    mutant(
+        "claimed before it is planned",
+        "a tick planned before an outage begins before those that passed in it are planned: two runs instead of one",
+        Code(
+            "fencepost.engine.planned_first:PlannedFirst.may_claim",
+            "if now >= self._since + _LONGEST_S or self._planner.has_planned_since(self._since):",
+            "if True:",
+        ),
+        tests=f"{_SERVING}::test_tick_planned_before_an_outage_is_one_run_with_those_that_passed_in_it[sqlite]",
+    ),
+    mutant(
+        "set aside from older nodes",
+        "runs are set aside while nodes of a version that never queues them again may come back",
+        Code("fencepost.ledger.parking:_park", "if _had_older(cursor, hot, now_us):", "if False:"),
+        tests="tests/ledger/test_parking.py::"
+        "test_nor_is_anything_while_an_older_node_that_would_not_queue_it_again_may_come_back[sqlite-ended today]",
     ),
     mutant(
         "schedule moved, ticks not recorded",
@@ -121,14 +190,40 @@ TICKS = (
     mutant(
         "late tick begun after all",
         "ticks that lay queued while all nodes were down begin, though their job wants no late ones",
-        Code("fencepost.engine.exchange:Exchange._be", "self._misfire_late()", "pass"),
+        Code("fencepost.engine.exchange:Exchange._be", "self._settle_late(member)", "pass"),
         tests="tests/engine/test_node.py::"
         "test_a_tick_that_was_planned_before_all_nodes_went_down_follows_the_misfire_policy[sqlite-skip]",
     ),
     mutant(
         "requests misfire",
         "what somebody asked for is dropped as a late tick",
-        Text("fencepost.ledger.misfiring:_MISFIRE", "AND origin_key LIKE 'tick:%%' ", ""),
-        tests="tests/ledger/test_misfiring.py::test_what_somebody_asked_for_is_never_too_late[sqlite]",
+        Text("fencepost.ledger.misfiring:_TICKS", "AND r.origin_key LIKE 'tick:%%' ", ""),
+        Text("fencepost.ledger.misfiring:_CONCERNED", "AND r.origin_key LIKE 'tick:%%' ", ""),
+        tests="tests/ledger/test_misfiring.py::test_what_somebody_asked_for_is_never_too_late[sqlite-skip]",
+    ),
+    mutant(
+        "busy nodes make ticks late",
+        "a tick that waited because nodes were busy misfires when another node joins",
+        Code("fencepost.ledger.misfiring:_Late._is_late", "return lives is None or not", "return True or not"),
+        tests="tests/ledger/test_misfiring.py::TestBackPressure::"
+        "test_tick_is_not_late_while_a_node_that_has_its_job_lives[sqlite-skip]",
+    ),
+    mutant(
+        "late ticks begin one by one",
+        "with misfire once, late ticks that were planned all begin, or lose their place to each other",
+        Code("fencepost.ledger.misfiring:_Late._merge", "if len(late) < 2:", "if late:"),
+        tests="tests/engine/test_serving.py::TestAnotherProgramLives::"
+        "test_ticks_that_an_older_node_has_planned_meanwhile_become_one_run[sqlite-forbid]",
+    ),
+    mutant(
+        "repeated hour goes back",
+        "the latest due time is looked for among local times: due times of the repeated hour never run",
+        Code(
+            "fencepost.core.schedules.latest:last_due",
+            "cron(expression, tz=tz).due_before(now_us + 1)",
+            "cron(expression, tz=tz, dst='first').due_before(now_us + 1)",
+        ),
+        tests="tests/core/test_names_and_ticks.py::"
+        "test_last_due_goes_forward_and_leaves_none_out_when_the_clock_is_changed[*/15 * * * *-2026-11-01]",
     ),
 )

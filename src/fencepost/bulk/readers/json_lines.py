@@ -132,4 +132,4 @@ def _misread(text: str, lines: Lines, error: Exception, offset: int) -> Unread:
 
 
 def _no_json(error: Exception) -> str:
-    return f"this line is no JSON: {error}"
+    return f"this line is not valid JSON: {error}"

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from fencepost.errors import InvalidBulk
 from fencepost.fence.target import connection_of, described, family_of, target_of
-from fencepost.fence.troubles import Trouble, driver_error, trouble_of
+from fencepost.sql.troubles import NO_TABLES, driver_error, trouble_of
 
 _NAME = re.compile(r"[^\W\d][\w$]*")
 _LONGEST_NAME = 64
@@ -100,7 +100,7 @@ def explained(table: Table | None, writer: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        is_no_table = trouble_of(error) is Trouble.NO_TABLE
+        is_no_table = trouble_of(error) in NO_TABLES
         if is_no_table and table is not None:
             raise no_table(table, writer) from error
         if is_no_table or _is_about_a_column(error):

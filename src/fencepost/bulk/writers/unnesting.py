@@ -19,6 +19,7 @@ from fencepost.bulk.writers.table import Table, explained, no_table, psycopg_con
 from fencepost.bulk.writers.values import values_of
 from fencepost.errors import InvalidBulk
 from fencepost.fence.writer import current_writer
+from fencepost.sql.cursors import plain_cursor
 
 _TYPE = re.compile(r"[^\W\d][\w$ ]*(?:\.[^\W\d][\w$]*)?(?:\(\s*\d+\s*(?:,\s*\d+\s*)?\))?(?: with(?:out)? time zone)?")
 _ACTION = re.compile(r"\bdo\s+(nothing|update)\b", re.IGNORECASE)
@@ -83,10 +84,8 @@ class Unnest:
 
     def _look_up(self, raw: Any) -> tuple[str, ...]:
         """Ask the database for the types of the columns, within the transaction."""
-        from psycopg.rows import tuple_row  # noqa: PLC0415 - it is there: the connection is of it
-
         name = self._table.quoted()
-        with raw.cursor(row_factory=tuple_row) as cursor:
+        with plain_cursor(raw, "psycopg") as cursor:
             found = {column: (kind, is_array) for column, kind, is_array in cursor.execute(_LOOK_UP, (name,))}
         if not found:
             raise no_table(self._table, "unnest")

@@ -22,7 +22,7 @@ from dataclasses import dataclass, field
 from fencepost.core.duration import Duration
 from fencepost.core.schedules.base import CHECKED_FROM_US, LAST_S, LAST_US, SECOND_US, Dues
 from fencepost.core.schedules.calendar import LeaveOut, spelled_items
-from fencepost.core.schedules.fields import WallTimes, is_fixed_time, normalized, wall_times
+from fencepost.core.schedules.fields import WallTimes, is_fixed_time, normalized, refuse_vain_steps, wall_times
 from fencepost.core.schedules.jitter import jitter_from
 from fencepost.core.schedules.zones import DST, Passes, Stretch, stretches_from, stretches_until, zone_key
 from fencepost.errors import InvalidSchedule
@@ -132,7 +132,9 @@ def cron(
     Args:
         expression: five fields (minute hour day-of-month month day-of-week), or six with the second first, or
             ``@daily`` and the like. Names (``MON``, ``JAN``), lists, ranges, steps, ``L``, ``LW``, ``5L``, ``FRI#2``.
-        tz: the zone whose clock is meant, such as ``Europe/Berlin``.
+            If one of the two day fields begins with a star (also ``*/2``), a day must match both, else either is
+            enough, as in Debian's cron; others differ: `fencepost.core.schedules.dialects`.
+        tz: the zone whose clock is meant, such as ``Europe/Berlin``. Without one it is UTC.
         dst: what becomes of times that the clock leaves out, or shows twice, when it is changed:
 
             ========  ========================  =====================
@@ -152,6 +154,14 @@ def cron(
     Raises:
         InvalidSchedule: if it cannot be understood, or would never be due.
     """
+    refuse_vain_steps(normalized(expression))
+    return cron_on_record(expression, tz=tz, dst=dst, leave_out=leave_out, jitter=jitter)
+
+
+def cron_on_record(
+    expression: str, *, tz: str, dst: str, leave_out: Sequence[LeaveOut] | LeaveOut = (), jitter: Duration = 0
+) -> Cron:
+    """Make a schedule that was accepted before, perhaps by an older version that was less strict."""
     if dst not in ("auto", *DST):
         raise InvalidSchedule(f"dst {dst!r} is not known; there are auto, {', '.join(DST)}")
     schedule = Cron(normalized(expression), zone_key(tz), dst, spelled_items(leave_out), jitter_from(jitter))

@@ -21,6 +21,8 @@ from fencepost.errors import InvalidSchedule
 
 _LONGEST = 400
 _NAMES = ("second", "minute", "hour", "day-of-month", "month", "day-of-week")
+_SIZES = (60, 60, 24, 31, 12, 7)
+_UNITS = ("s", "m", "h")
 _HOLDS = (
     "0–59",
     "0–59",
@@ -43,9 +45,28 @@ def normalized(expression: object) -> str:
     return text
 
 
+def refuse_vain_steps(text: str) -> None:
+    """Refuse ``*/90`` in a normalized expression: it leaves one value of the range, where every 90 was meant."""
+    for number, field in enumerate(six_fields(text)):
+        for term in field.split(","):
+            _refuse_vain_step(text, number, term)
+
+
+def _refuse_vain_step(text: str, number: int, term: str) -> None:
+    body, slash, step = term.partition("/")
+    if body != "*" or not slash or int(step) <= _SIZES[number]:
+        return
+    first = min(Field(number).parse(term))
+    interval = f"; for intervals there is every('{step}{_UNITS[number]}')" if number < len(_UNITS) else ""
+    raise InvalidSchedule(
+        f"cron {text!r}: there are {_SIZES[number]} values of {_NAMES[number]}, so {term} leaves only {first}; write "
+        f"{first} if that is meant{interval}"
+    )
+
+
 def is_fixed_time(text: str) -> bool:
     """Whether neither the hour nor the minute holds a star or a step, so that it names times of the day."""
-    _, minute, hour, *_ = _six(text)
+    _, minute, hour, *_ = six_fields(text)
     return not set("*/") & set(minute + hour)
 
 
@@ -197,7 +218,7 @@ class _Days:
 
 @lru_cache(maxsize=4096)
 def _parsed(text: str) -> CronSim:
-    fields = _six(text)
+    fields = six_fields(text)
     for number, field in enumerate(fields):
         _check_field(text, number, field)
     plain = [_without_vain_steps(number, field) for number, field in enumerate(fields)]
@@ -207,7 +228,7 @@ def _parsed(text: str) -> CronSim:
         raise InvalidSchedule(f"cron {text!r} can never match: no such month has such a day") from None
 
 
-def _six(text: str) -> list[str]:
+def six_fields(text: str) -> list[str]:
     """Return the six fields; an expression of five has no seconds."""
     fields = _expanded(text).split()
     if len(fields) == 5:

@@ -112,7 +112,7 @@ class AsyncioRunner(LocalRunner[_Sitting]):
             sitting.task.cancel(f"the run is to stop: {sitting.why}")
 
     def _ended(self, sitting: _Sitting, claim: Claim, task: asyncio.Task[Outcome]) -> None:
-        self._lead.measured(1, self._runtime.monotonic() - sitting.began_at)
+        self._ahead.measured(1, self._runtime.monotonic() - sitting.began_at)
         with self._lock:
             self._sittings.pop((claim.run_id, claim.token), None)
             self._abandoned.discard(sitting)

@@ -14,11 +14,13 @@ once. What it leaves behind in its group ends with it.
 
 from __future__ import annotations
 
+import json
 import os
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from fencepost.core.events import Event, What
+from fencepost.core.parameters import LONGEST_PARAMETERS
 from fencepost.core.report import LONGEST_ERROR
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Ended, GuardedProcess, Runtime
@@ -271,7 +273,7 @@ def environment(inherited: Mapping[str, str], claim: Claim) -> dict[str, str]:
         "FENCEPOST_RUN": str(claim.run_id),
         "FENCEPOST_ATTEMPT": str(claim.attempt),
         "FENCEPOST_TOKEN": str(claim.token),
-        "FENCEPOST_PARAMS": claim.params,
+        "FENCEPOST_PARAMS": _fitting(claim.params),
         "FENCEPOST_SCHEDULE": claim.schedule,
         "FENCEPOST_DUE_AT": _instant(claim.due_at_us),
         "FENCEPOST_WINDOW_START": _instant(claim.window_start_us),
@@ -279,6 +281,14 @@ def environment(inherited: Mapping[str, str], claim: Claim) -> dict[str, str]:
     }
     known = {name: value for name, value in inherited.items() if name not in told}
     return known | {name: value for name, value in told.items() if value is not None}
+
+
+def _fitting(params: str) -> str:
+    """Return JSON that fits into a variable: escaped, letters beyond ASCII may take three times what they take here."""
+    if len(params) <= LONGEST_PARAMETERS:
+        return params
+    short = json.dumps(json.loads(params), ensure_ascii=False, separators=(",", ":"))
+    return params if any("\ud800" <= each <= "\udfff" for each in short) else short  # no text that could be passed
 
 
 def _instant(at_us: int | None) -> str | None:

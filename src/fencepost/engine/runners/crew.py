@@ -1,8 +1,9 @@
 """The worker processes of a runner: how many there are, when they are started, and until when they may act.
 
 A worker is started whenever one is missing, unless there is no trust: then nothing could be executed, and it would be
-ended again. One that does not load the application, or dies before it was given anything, makes the next start wait,
-longer each time.
+ended again. While nobody is ready the first has the machine to itself for a moment: several that load the application
+side by side are all ready late, and what is due meanwhile waits. One that does not load the application, or dies before
+it was given anything, makes the next start wait, longer each time.
 
 The lock is the runner's; all is called under it. Only the start itself, which takes a moment, is made without, on a
 task of its own.
@@ -24,6 +25,7 @@ from fencepost.engine.runners import verdicts
 from fencepost.engine.runners.hand import Assignment, Hand, Stage
 
 START_WITHIN_S = 60.0
+_ALONE_S = 3.0  # for so long the others wait for the first to be ready
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _NEVER = float("-inf")
 _SLACK_S = 1.0
@@ -145,7 +147,14 @@ class Crew:
             self._runtime.spawn("fencepost-worker-start", lambda hand=hand: self._start(hand))  # type: ignore[misc]
 
     def _may_start(self, now: float) -> bool:
-        return not self.is_closing and now >= self._start_at and (not self._was_trusted or self.may_act(now))
+        if self.is_closing or now < self._start_at or self._is_first_loading(now):
+            return False
+        return not self._was_trusted or self.may_act(now)
+
+    def _is_first_loading(self, now: float) -> bool:
+        """Whether nobody can be given anything yet, and somebody may be ready soon."""
+        starting = [hand.since for hand in self.hands if hand.stage is Stage.STARTING]
+        return bool(starting) and not self.ready() and now < min(starting) + _ALONE_S
 
     def _start(self, hand: Hand) -> None:
         term_at, kill_at = self._deadlines()

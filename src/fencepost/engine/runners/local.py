@@ -24,8 +24,8 @@ from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime
 from fencepost.engine.runners import verdicts
 from fencepost.engine.runners.book import Book, Key
+from fencepost.engine.runners.claim_ahead import HORIZON_S, ClaimAhead
 from fencepost.engine.runners.deadlines import Deadlines
-from fencepost.engine.runners.lead import HORIZON_S, Lead
 from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.engine.runners.watcher import NEVER, Watcher
 from fencepost.engine.trust import NodeTrust
@@ -76,7 +76,7 @@ class LocalRunner(ABC, Generic[P]):
         self._empty = runtime.event()
         self._book = Book()
         self._queue: deque[Claim] = deque()
-        self._lead = Lead(slots)
+        self._ahead = ClaimAhead(slots)
         self._deadlines = Deadlines(timeouts)
         self._trust = NodeTrust(runtime.monotonic)
         self._abandoned: set[P] = set()
@@ -103,7 +103,7 @@ class LocalRunner(ABC, Generic[P]):
         now = self._runtime.monotonic()
         if now < self._shy_until or not self._trust.is_trusted(now):
             return 0
-        ahead = self._lead.beside(self._stuck(HORIZON_S)) if self._lead.ahead else 0
+        ahead = self._ahead.beside(self._stuck(HORIZON_S)) if self._ahead.ahead else 0
         return max(0, self._slots + ahead - len(self._book.held))
 
     def submit(self, claims: Sequence[Claim]) -> None:
@@ -290,7 +290,7 @@ class LocalRunner(ABC, Generic[P]):
                 run_id=claim.run_id,
                 token=claim.token,
                 attempt=claim.attempt,
-                reason=f"stopped ({why}), but its {self._name} goes on until the job next asks its run",
+                reason=f"stopped ({why}), but its {self._name} goes on until the job next asks its run{_beside(claim)}",
             )
         )
         return True
@@ -373,3 +373,10 @@ def broken(claim: Claim, error: BaseException) -> Outcome:
     return Outcome(
         claim.run_id, claim.attempt, claim.token, How.FAILED, error_code=type(error).__name__, error=text[:2000]
     )
+
+
+def _beside(claim: Claim) -> str:
+    """Say what its exclusive key, which is free once its end is reported, does not keep from happening."""
+    if claim.exclusive_key is None:
+        return ""
+    return f"; its key {claim.exclusive_key!r} is free, and the next run may begin beside it"

@@ -5,6 +5,8 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import NamedTuple
 
+from fencepost.core.runs import StopReason
+
 
 class How(StrEnum):
     """How an attempt came to its end."""
@@ -17,8 +19,18 @@ class How(StrEnum):
     CANCELLED = "cancelled"  # the job raised Cancel, or was stopped because somebody asked for it
     TIMED_OUT = "timed out"
     CRASHED = "crashed"  # the worker process died under it
+    INTERRUPTED = "interrupted"  # its node was shut down in good order before it had ended
     LOST = "lost"  # it was stopped because the right to run was lost: the ledger is not told, the reaper has it
     RETURNED = "returned"  # never started; the claim is handed back
+
+
+HOW_STOPPED = {
+    StopReason.LOST: How.LOST,
+    StopReason.CANCELLED: How.CANCELLED,
+    StopReason.TIMED_OUT: How.TIMED_OUT,
+    StopReason.SHUTDOWN: How.INTERRUPTED,  # it did begin, and nobody knows how far it came
+}
+"""How an attempt ends that was stopped, by the reason."""
 
 
 class Outcome(NamedTuple):
@@ -35,3 +47,8 @@ class Outcome(NamedTuple):
     trace: str | None = None
     reason: str | None = None
     retry_after_us: int | None = None
+
+    def lost_alone(self) -> Outcome:
+        """Return what is to be told of an attempt that lost its right to run although its node lives."""
+        error = self.reason or "it lost its right to run"
+        return self._replace(how=str(How.CRASHED), error_code="lost", error=error)

@@ -34,13 +34,14 @@ from fencepost.core.runtime import Ended, Runtime, Task, WorkerProcess
 from fencepost.core.timings import Timings
 from fencepost.engine import wire
 from fencepost.engine.runners import verdicts
+from fencepost.engine.runners.claim_ahead import HORIZON_S, MOST_AHEAD
 from fencepost.engine.runners.crew import START_WITHIN_S, Crew
 from fencepost.engine.runners.hand import Assignment, Hand, Stage
 from fencepost.engine.runners.outcome import How, Outcome
-from fencepost.engine.runners.pace import Pace
+from fencepost.engine.runners.run_times import RunTimes
 
-_AHEAD_S = 0.05  # how much work of each worker is claimed ahead
-_MOST_AHEAD = 500
+_OVERHEAD_S = 25e-6  # what the shortest run costs all the same
+_QUICK_S = 200e-6  # such runs are over before another worker would have woken up for them
 _STUCK_AFTER_S = 0.05  # a run that takes longer has nothing queued behind it
 _BACK_AFTER_S = 1.0  # a claim that could not begin by then is handed back
 _BUSY_NAP_S, _IDLE_NAP_S = 0.05, 1.0
@@ -78,7 +79,8 @@ class ProcessRunner:
             timeouts: how many seconds a run of a job may take.
             fenced: the jobs whose runs are suspended, not stopped, while nobody knows whether they may go on.
             node: the name of the node, as runs shall see it.
-            prepare: a function, as ``module:name``, that each worker calls before it loads `app`; for logs.
+            prepare: a function, as ``module:name``, that each worker calls before it loads `app`; for logs. If it
+                returns a function, that is called when `app` has been loaded.
             env: the workers' environment; ours if not given.
             command: what starts a worker; this Python, with our module path, if not given.
             emit: is told of trouble with workers.
@@ -103,7 +105,7 @@ class ProcessRunner:
             emit=emit,
         )
         self._changed = runtime.event()
-        self._pace = Pace()
+        self._times = RunTimes()
         self._queue: deque[Assignment] = deque()
         self._held: dict[tuple[int, int], Assignment] = {}  # by run and token: the same run may come again
         self._outcomes: list[Outcome] = []
@@ -124,7 +126,7 @@ class ProcessRunner:
         with self._lock:
             if self._crew.is_closing or not self._crew.may_act(self._runtime.monotonic()):
                 return 0
-            ahead = max(1, self._pace.runs_within(_AHEAD_S, most=_MOST_AHEAD))
+            ahead = max(1, min(self._times.within(HORIZON_S), MOST_AHEAD))
             return max(0, sum(1 if hand.is_stuck else ahead for hand in self._crew.ready()) - len(self._held))
 
     def submit(self, claims: Sequence[Claim]) -> None:
@@ -170,14 +172,14 @@ class ProcessRunner:
         """End all workers at once; fresh ones are started when there is trust again."""
         with self._lock:
             self._crew.lose()
-            self._lose_queued()
+            self._hand_back(self._queue)
         self._tell()
 
     def suspend(self) -> list[Claim]:
         """Keep up the fenced runs that have a worker to themselves, and end all other workers at once."""
         with self._lock:
             kept = self._crew.suspend()
-            self._lose_queued()
+            self._hand_back(self._queue)
         self._tell()
         return kept
 
@@ -327,14 +329,14 @@ class ProcessRunner:
         if not self._queue or not self._crew.may_act(now):
             return
         hands = self._crew.ready()
-        is_quick = self._pace.is_quick
+        is_quick = self._times.are_shorter_than(_QUICK_S)
         if not is_quick:
             hands.sort(key=lambda hand: hand.load_s)
         for index, hand in enumerate(hands):
             self._fill(hand, len(self._queue) if is_quick else -(-len(self._queue) // (len(hands) - index)))
 
     def _fill(self, hand: Hand, most: int) -> None:
-        queue, expected_s = self._queue, self._pace.expected_s
+        queue, expected_s = self._queue, self._times.expected_s
         for _ in range(most):
             if not queue or not hand.give(queue[0], expected_s(queue[0].claim.job)):
                 return
@@ -366,7 +368,7 @@ class ProcessRunner:
             case [serial, *_]:
                 if (assignment := self._done(hand, serial)) is not None:
                     outcome = wire.outcome_of(assignment.claim, answer)
-                    self._pace.note(assignment.claim.job, outcome.took_us)
+                    self._times.note_job(assignment.claim.job, outcome.took_us * 1e-6 + _OVERHEAD_S)
                     self._emit(outcome)
 
     def _done(self, hand: Hand, serial: int) -> Assignment | None:
@@ -391,10 +393,6 @@ class ProcessRunner:
             return 0.0
         grace_s = self._timings.term_grace_s
         return min(grace_s, _SHUTDOWN_GRACE_S) if why is StopReason.SHUTDOWN else grace_s
-
-    def _lose_queued(self) -> None:
-        while self._queue:
-            self._emit(verdicts.lost(self._queue.popleft().claim))
 
     def _hand_back(self, queue: deque[Assignment]) -> None:
         while queue:

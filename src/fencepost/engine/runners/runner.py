@@ -54,7 +54,10 @@ class Runner(Protocol):
         ...
 
     def lose(self) -> None:
-        """Trust is gone: stop everything now. Outcomes are `LOST`, and are not reported to the ledger."""
+        """Trust is gone: stop everything now. Outcomes are `LOST`, and are not reported to the ledger.
+
+        Claims that had not begun are handed back: nothing was lost with them.
+        """
         ...
 
     def suspend(self) -> list[Claim]:

@@ -18,7 +18,7 @@ from contextvars import Context
 from fencepost.core.events import Event
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime, Task
-from fencepost.engine.runners.lead import HORIZON_S
+from fencepost.engine.runners.claim_ahead import HORIZON_S
 from fencepost.engine.runners.local import LocalRunner, broken, quiet
 from fencepost.engine.runners.outcome import Outcome
 from fencepost.engine.runners.watcher import NEVER
@@ -121,7 +121,7 @@ class ThreadRunner(LocalRunner[_Seat]):
     def _rest(self, seat: _Seat, done: int, took_s: float) -> bool:
         """Wait for something to do; False when nothing will come."""
         if done:
-            self._lead.measured(done, took_s)
+            self._ahead.measured(done, took_s)
         self._book.tell()
         # Whoever queued something before we were idle did not find us, whoever does so after will: so look again.
         self._wait(seat, lambda: not self._queue or self._trust.lost)
@@ -129,9 +129,9 @@ class ThreadRunner(LocalRunner[_Seat]):
 
     def _take_stock(self, seat: _Seat, done: int, took_s: float) -> float:
         """Between two runs: tell what ended, and leave the rest to another thread if one is enough."""
-        self._lead.measured(done, took_s)
+        self._ahead.measured(done, took_s)
         self._book.tell()
-        if self._lead.is_quick and len(self._seats) - len(self._idle) > 1:
+        if self._ahead.is_quick and len(self._seats) - len(self._idle) > 1:
             self._watch_closely(self._clock())
             # Those that only wait for the interpreter look stuck, too, but not for so long.
             self._wait(seat, lambda: self._at_hand(HORIZON_S) > 0)
@@ -155,7 +155,7 @@ class ThreadRunner(LocalRunner[_Seat]):
         if not queued or not self._trust.is_trusted(now):
             return
         at_hand = self._at_hand(_LONG_S)
-        for _ in range(self._lead.hands(queued) - at_hand):
+        for _ in range(self._ahead.hands(queued) - at_hand):
             if not self._wake_one():
                 return
         if queued > at_hand and (self._idle or len(self._seats) < self._slots):

@@ -5,15 +5,10 @@ from __future__ import annotations
 from fencepost.core.duration import spelled
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Ended
-from fencepost.engine.runners.outcome import How, Outcome
+from fencepost.engine.runners.outcome import HOW_STOPPED, How, Outcome
 
-_HOW = {
-    StopReason.LOST: How.LOST,
-    StopReason.CANCELLED: How.CANCELLED,
-    StopReason.TIMED_OUT: How.TIMED_OUT,
-    StopReason.SHUTDOWN: How.CRASHED,  # it did begin, and nobody knows how far it came
-}
 _CODE = {StopReason.SHUTDOWN: "shutdown", StopReason.TIMED_OUT: "timeout"}
+UNKNOWN_JOB = "unknown job"
 _OUT_OF_MEMORY = " (out of memory?)"
 _SIGKILL = 9
 
@@ -23,16 +18,22 @@ def returned(claim: Claim) -> Outcome:
     return _outcome(claim, How.RETURNED)
 
 
+def of_unknown_job(claim: Claim) -> Outcome:
+    """Hand back a claim of a job that the worker's application does not have."""
+    error = f"the code that workers load now has no job {claim.job!r}; others may have it"
+    return _outcome(claim, How.RETURNED, error_code=UNKNOWN_JOB, error=error, reason=error)
+
+
 def stopped_unstarted(claim: Claim, why: StopReason) -> Outcome:
-    """Stop a claim that has not started."""
-    if why is StopReason.SHUTDOWN:
+    """Stop a claim that has not started. Where the right to run ends it is handed back: nothing was lost with it."""
+    if why in (StopReason.SHUTDOWN, StopReason.LOST):
         return returned(claim)
-    return _outcome(claim, _HOW[why], error_code=_CODE.get(why), reason="stopped before it began")
+    return _outcome(claim, HOW_STOPPED[why], error_code=_CODE.get(why), reason="stopped before it began")
 
 
 def stopped(claim: Claim, why: StopReason, *, took_us: int, timeout_s: float | None = None) -> Outcome:
     """Stop a claim that was executing."""
-    return _outcome(claim, _HOW[why], took_us=took_us, error_code=_CODE.get(why), error=_told(why, timeout_s))
+    return _outcome(claim, HOW_STOPPED[why], took_us=took_us, error_code=_CODE.get(why), error=_told(why, timeout_s))
 
 
 def crashed(claim: Claim, ended: Ended, *, took_us: int) -> Outcome:

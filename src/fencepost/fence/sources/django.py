@@ -22,7 +22,7 @@ class DjangoSource:
 
     def __init__(self, given: Any) -> None:
         self.given = given
-        self._wrapper = connections[given.alias]
+        self.wrapper = connections[given.alias]
         self.target: Target = target_of(given)
         self._atomic: Any = None
         self._isolation: Any = None
@@ -30,41 +30,41 @@ class DjangoSource:
     @property
     def raw(self) -> Any:
         """The driver's connection."""
-        return self._wrapper.connection
+        return self.wrapper.connection
 
     @property
     def place(self) -> Hashable:
         """What the settings say of it, but the password."""
-        settings = self._wrapper.settings_dict
-        return ("django", self._wrapper.alias, *(str(settings.get(name)) for name in ("NAME", "HOST", "PORT", "USER")))
+        settings = self.wrapper.settings_dict
+        return ("django", self.wrapper.alias, *(str(settings.get(name)) for name in ("NAME", "HOST", "PORT", "USER")))
 
     @property
     def is_mariadb(self) -> bool:
         """As Django knows it."""
-        return bool(getattr(self._wrapper, "mysql_is_mariadb", False))
+        return bool(getattr(self.wrapper, "mysql_is_mariadb", False))
 
     def open(self) -> None:
         """Connect; refuse one that is in a transaction, as in ``ATOMIC_REQUESTS`` or a ``TestCase``."""
-        if isinstance(self.given, BaseDatabaseWrapper) and self.given is not self._wrapper:
+        if isinstance(self.given, BaseDatabaseWrapper) and self.given is not self.wrapper:
             raise RuntimeError(
-                f"this is not the connection that Django uses as {self._wrapper.alias!r} in this thread; hand over "
-                f"django.db.connections[{self._wrapper.alias!r}]"
+                f"this is not the connection that Django uses as {self.wrapper.alias!r} in this thread; hand over "
+                f"django.db.connections[{self.wrapper.alias!r}]"
             )
-        if self._wrapper.in_atomic_block:
+        if self.wrapper.in_atomic_block:
             raise in_a_transaction(self.given)
-        if not self._wrapper.get_autocommit():
+        if not self.wrapper.get_autocommit():
             raise RuntimeError("this connection of Django's has autocommit off; a fenced transaction needs it on")
-        self._wrapper.ensure_connection()
+        self.wrapper.ensure_connection()
 
     def begin(self, isolation: str) -> None:
         """Begin an atomic block with this isolation."""
-        if self._wrapper.vendor == "postgresql":
+        if self.wrapper.vendor == "postgresql":
             self._isolate(isolation.upper())
-        self._atomic = transaction.atomic(using=self._wrapper.alias)
+        self._atomic = transaction.atomic(using=self.wrapper.alias)
         self._atomic.__enter__()
-        if self._wrapper.vendor == "mysql":  # of this transaction alone, which has not begun on the server yet
+        if self.wrapper.vendor == "mysql":  # of this transaction alone, which has not begun on the server yet
             self.target.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation.upper()}")
-        elif self._wrapper.vendor == "sqlite":  # what follows somebody's own COMMIT can then still be rolled back
+        elif self.wrapper.vendor == "sqlite":  # what follows somebody's own COMMIT can then still be rolled back
             self.raw.isolation_level = "DEFERRED"  # Django sets it itself when the block ends
 
     def commit(self) -> None:
@@ -82,14 +82,14 @@ class DjangoSource:
     def retold(self, error: Exception) -> Exception:
         """Return Django's own error."""
         try:
-            with self._wrapper.wrap_database_errors:
+            with self.wrapper.wrap_database_errors:
                 raise error  # noqa: TRY301 - that is what it is told by
         except Exception as told:  # noqa: BLE001
             return told
 
     def flush(self) -> None:
         """Nothing waits to be sent; but what Django has marked to be rolled back is not committed, and it says so."""
-        self._wrapper.validate_no_broken_transaction()
+        self.wrapper.validate_no_broken_transaction()
 
     def execute_outside(self, sql: str) -> None:
         """Set something: that begins no transaction."""

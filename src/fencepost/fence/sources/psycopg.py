@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 
-from fencepost.fence.quick import roll_back
+from fencepost.fence.sources.quick import roll_back
 from fencepost.fence.sources.source import hold, in_a_transaction, release
 from fencepost.fence.target import Target, target_of
 

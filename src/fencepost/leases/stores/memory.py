@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, replace
 
+from fencepost.core.fencing import AHEAD_US
 from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, PastGrant, Renewed, Session, next_token
 from fencepost.core.runtime import Event, Runtime
 from fencepost.core.tick import Tick
@@ -172,6 +173,16 @@ class MemoryStore:
             self._wake(record.name)
             return True
 
+    def reset(self, name: str, token: int, *, reason: str) -> int | None:
+        """Bring a token back that a wrong clock has put ahead; see `ResetsTokens`."""
+        with self._lock:
+            entry, now_us = self._entries.get(name), self._runtime.wall_us()
+            is_ahead = entry is not None and entry.token == token > now_us + AHEAD_US
+            if entry is None or not is_ahead or self._held(name, entry) is not None:
+                return None
+            self._entries[name] = replace(entry, token=now_us, grant=None)
+            return now_us
+
     def wait_change(self, held: Held, timeout_s: float) -> None:
         """Wait for a release."""
         changed = self._runtime.event()
@@ -222,7 +233,7 @@ class MemoryStore:
             free_in_s = self._alive_until[entry.grant.session.id] - now
             return Held(name, entry.grant.session.holder, entry.token, entry.grant.grant_id, free_in_s)
         if now < entry.closed_until:
-            return Held(name, None, entry.token, None, entry.closed_until - now)
+            return Held(name, None, entry.token, None, entry.closed_until - now, is_kept=True)
         return None
 
     def _record(self, name: str, entry: _Entry) -> LeaseRecord:

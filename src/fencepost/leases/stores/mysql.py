@@ -23,13 +23,14 @@ that is slewed, not stepped.
 from __future__ import annotations
 
 from fencepost.core.runtime import Runtime
-from fencepost.core.urls import PASSED_TO_PYMYSQL, StoreUrl
+from fencepost.core.urls import StoreUrl
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.stores.sql import schema
 from fencepost.leases.stores.sql.mysql_backend import MysqlBackend
 from fencepost.leases.stores.sql.options import SHARED_OPTIONS, Tables
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from fencepost.leases.stores.sql.waiting import Polling
+from fencepost.sql import mysql
 
 CAPABILITIES = Capabilities(
     grade=Grade.DURABLE,
@@ -44,7 +45,7 @@ _POLL_S = 0.1
 
 def from_url(url: StoreUrl, runtime: Runtime) -> SqlLeaseStore:
     """Build the store; the server is first asked in `start`."""
-    url.only_options(SHARED_OPTIONS | PASSED_TO_PYMYSQL)
+    url.only_options(SHARED_OPTIONS | mysql.URL_OPTIONS)
     tables = Tables.of(url)
     return SqlLeaseStore(
         runtime,

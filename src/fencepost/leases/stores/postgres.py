@@ -22,13 +22,14 @@ promotion); a clock that is slewed, not stepped.
 from __future__ import annotations
 
 from fencepost.core.runtime import Runtime
-from fencepost.core.urls import PASSED_TO_LIBPQ, StoreUrl
+from fencepost.core.urls import StoreUrl
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.stores.sql import schema
 from fencepost.leases.stores.sql.options import SHARED_OPTIONS, Tables
 from fencepost.leases.stores.sql.postgres_backend import PostgresBackend
 from fencepost.leases.stores.sql.postgres_watch import PostgresWatch
 from fencepost.leases.stores.sql.store import SqlLeaseStore
+from fencepost.sql import postgres
 
 CAPABILITIES = Capabilities(
     grade=Grade.DURABLE,
@@ -36,13 +37,14 @@ CAPABILITIES = Capabilities(
     server_clock=True,
     watch=True,
     keeps_history=True,
+    longest_watch_s=30.0,  # whoever listens looks every second, and notices that its connection is broken
     loses="what an asynchronous replica had not received when it is promoted",
 )
 
 
 def from_url(url: StoreUrl, runtime: Runtime) -> SqlLeaseStore:
     """Build the store; the server is first asked in `start`."""
-    url.only_options(SHARED_OPTIONS | PASSED_TO_LIBPQ | {"schema"})
+    url.only_options(SHARED_OPTIONS | postgres.URL_OPTIONS | {"schema"})
     tables = Tables.of(url)
     backend = PostgresBackend(url, tables, runtime)
     return SqlLeaseStore(

@@ -23,11 +23,12 @@ Settings to make: as for ``postgresql://``; a connection per process that holds 
 from __future__ import annotations
 
 from fencepost.core.runtime import Runtime
-from fencepost.core.urls import PASSED_TO_LIBPQ, StoreUrl
+from fencepost.core.urls import StoreUrl
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.stores.sql.advisory_store import AdvisoryStore
 from fencepost.leases.stores.sql.options import SHARED_OPTIONS, Tables
 from fencepost.leases.stores.sql.postgres_backend import PostgresBackend
+from fencepost.sql import postgres
 
 CAPABILITIES = Capabilities(
     grade=Grade.BEST_EFFORT,
@@ -41,7 +42,7 @@ CAPABILITIES = Capabilities(
 
 def from_url(url: StoreUrl, runtime: Runtime) -> AdvisoryStore:
     """Build the store; the server is first asked in `start`."""
-    url.only_options(SHARED_OPTIONS | PASSED_TO_LIBPQ | {"schema"})
+    url.only_options(SHARED_OPTIONS | postgres.URL_OPTIONS | {"schema"})
     tables = Tables.of(url)
     backend = PostgresBackend(url, tables, runtime)
     return AdvisoryStore(runtime, backend, tables, url, capabilities=CAPABILITIES)

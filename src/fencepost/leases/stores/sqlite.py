@@ -15,24 +15,24 @@ Does not survive: a network file system, which is refused at the start (``accept
 sharing the file, such as virtual machines with a shared folder; a disk that lies about flushing. A process that is
 stopped in the few microseconds of a write transaction blocks all others until it goes on.
 
-Settings to make: none. All processes must see the file at one path, on one kernel (containers with a shared volume of
-one host are fine), and with the right to write to the folder.
+Settings to make: none. All processes must see the file in one folder, on one kernel (containers with a shared volume of
+one host are fine), and with the right to write to the folder. Symbolic links are followed.
 """
 
 from __future__ import annotations
 
 from pathlib import Path
 
-from fencepost.core.forked_sqlite import FORKED_SQLITE
 from fencepost.core.runtime import Runtime
 from fencepost.errors import InvalidUrl
-from fencepost.leases.store import Capabilities, Grade
+from fencepost.leases.store import Capabilities, Grade, LedgerMark
 from fencepost.leases.stores.sql import schema
 from fencepost.leases.stores.sql.options import SHARED_OPTIONS, Tables
 from fencepost.leases.stores.sql.sqlite_backend import RISK, SqliteBackend
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from fencepost.leases.stores.sql.waiting import Polling
-from fencepost.leases.urls import StoreUrl
+from fencepost.leases.urls import StoreUrl, sqlite_path
+from fencepost.sql.forked_sqlite import FORKED_SQLITE
 
 CAPABILITIES = Capabilities(
     grade=Grade.DURABLE,
@@ -56,6 +56,10 @@ class SqliteStore(SqlLeaseStore):
         """Refuse a bad place first; then open the file and make the tables."""
         return self.backend.check_place() + super().start()
 
+    def noted(self, ledger: LedgerMark) -> tuple[str, LedgerMark]:
+        """Note how far the ledger of these leases had come; return the store's identity and what was noted before."""
+        return self._calls.run(self._timeout_s, lambda connection: self.backend.noted(connection, ledger))
+
 
 def from_url(url: StoreUrl, runtime: Runtime) -> SqliteStore:
     """Build the store; the file is first touched in `start`."""
@@ -76,7 +80,7 @@ def from_url(url: StoreUrl, runtime: Runtime) -> SqliteStore:
 
 
 def lease_file(url: StoreUrl) -> Path:
-    """Return the absolute path of the second file: ``app.leases.db`` beside ``app.db``."""
+    """Return the absolute path of the second file: ``app.leases.db`` beside ``app.db``, not beside a link to it."""
     text = url.path.removeprefix("/")
     if url.hosts:
         raise InvalidUrl(
@@ -86,7 +90,7 @@ def lease_file(url: StoreUrl) -> Path:
         raise InvalidUrl("sqlite:// needs a file: sqlite:///app.db; for locks within one process there is memory://")
     if text.endswith("/"):
         raise InvalidUrl(f"sqlite:///{text} names a folder; add the name of a file")
-    given = Path(text).absolute()
+    given = sqlite_path(text)
     return given.with_name(f"{given.stem}.leases{given.suffix}")
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from enum import Enum
 from typing import Any, Protocol
 
 from sqlalchemy import ColumnElement, Table
@@ -19,6 +18,10 @@ from fencepost.core.duration import spelled
 from fencepost.core.runtime import Runtime
 from fencepost.errors import FencepostError, LedgerRefused, LedgerUnavailable
 from fencepost.ledger.urls import LedgerUrl
+from fencepost.sql.forked_sqlite import Closable
+from fencepost.sql.parents import leave_to_parent
+from fencepost.sql.spelling import Spelling
+from fencepost.sql.troubles import REFUSALS, SLOW, first_line, trouble_of
 
 Row = tuple[Any, ...]
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -48,16 +51,6 @@ class Connection(Protocol):
     def close(self) -> None: ...
 
 
-class Trouble(Enum):
-    """What a driver's error means for the one who met it."""
-
-    BROKEN = "the connection is gone"  # before the first change: repeat on a fresh one
-    CONFLICT = "a deadlock or a serialization failure"  # nothing happened: repeat
-    LATE = "no answer in time"
-    REFUSED = "the database said no, and will again"
-    OTHER = "something else, which time may mend"
-
-
 class Dialect(ABC):
     """One database, its driver and its SQL. Holds no connection."""
 
@@ -65,9 +58,7 @@ class Dialect(ABC):
     errors: tuple[type[Exception], ...]  # all that the driver raises
     words: SqlWords
     mark: str  # how a parameter is written
-    for_update: str = " FOR UPDATE"
-    skip_locked: str = " FOR UPDATE SKIP LOCKED"
-    share: str = " FOR SHARE"
+    spelling: Spelling
     has_one_writer: bool = False
 
     def __init__(self, url: LedgerUrl, runtime: Runtime) -> None:
@@ -100,16 +91,8 @@ class Dialect(ABC):
         """Begin a transaction: READ COMMITTED, on SQLite as the only writer."""
 
     @abstractmethod
-    def trouble(self, error: Exception) -> Trouble:
-        """Classify an error of the driver."""
-
-    @abstractmethod
-    def lacks_tables(self, error: BaseException | None) -> bool:
-        """Whether this error of the driver means that a table or a column is not there."""
-
-    @abstractmethod
     def refusal(self, error: Exception) -> str:
-        """Say what an operator must mend, where `trouble` is REFUSED."""
+        """Say what an operator must mend, where its trouble is one of `REFUSALS`."""
 
     @abstractmethod
     def json_table(self, alias: str, columns: Mapping[str, str]) -> str:
@@ -119,22 +102,21 @@ class Dialect(ABC):
         """
 
     @abstractmethod
-    def unless_there(self, table: str, key: str) -> str:
-        """Return the end of an INSERT that leaves out rows that some unique key has already; `key` is one of them."""
+    def unless_there(self, table: str, key: str, where: str = "") -> str:
+        """Return the end of an INSERT that leaves out rows whose `key`, a column, is there already.
 
-    def trouble_of(self, error: BaseException | None) -> Trouble:
-        """Classify any error."""
-        return self.trouble(error) if isinstance(error, self.errors) else Trouble.OTHER
+        `where` is what the unique index of that column is limited to, if it is. A row that is there by another key is
+        an error; but on MySQL, which cannot tell the two apart, it is left out as well.
+        """
 
     def translated(self, error: Exception) -> FencepostError:
         """Put a failure of the driver into words that tell an operator enough, and nobody a secret."""
-        match self.trouble_of(error):
-            case Trouble.REFUSED:
-                return LedgerRefused(self.refusal(error))
-            case Trouble.LATE:
-                return LedgerUnavailable(f"{self.product} did not answer within {spelled(round(self.timeout_s, 3))}")
-            case _:
-                return LedgerUnavailable(f"{self.product}: {first_line(error)}")
+        trouble = trouble_of(error)
+        if trouble in REFUSALS:
+            return LedgerRefused(self.refusal(error))
+        if trouble in SLOW:
+            return LedgerUnavailable(f"{self.product} did not answer within {spelled(round(self.timeout_s, 3))}")
+        return LedgerUnavailable(f"{self.product}: {first_line(error)}")
 
     @abstractmethod
     def objection(self, cursor: Cursor) -> str | None:
@@ -146,7 +128,28 @@ class Dialect(ABC):
 
     @abstractmethod
     def insert_new(self, cursor: Cursor, sql: str, parameters: Parameters) -> int | None:
-        """Execute the INSERT of one row and return its id; None if some unique key has it already."""
+        """Execute the INSERT of one run and return its id; None if its origin key is there already."""
+
+    @abstractmethod
+    def evidence(self, cursor: Cursor) -> dict[str, str]:
+        """Return what tells this database from one that was restored from a dump, or copied.
+
+        Nothing that a failover, a restart, VACUUM FULL or a change of the ledger's tables alters. What this user may
+        not see is left out.
+        """
+
+    @abstractmethod
+    def top_id(self, cursor: Cursor) -> int | None:
+        """Return the last id that was given to a run; None where this user may not see it."""
+
+    @abstractmethod
+    def raise_ids(self, cursor: Cursor, to: int) -> None:
+        """Give no id up to `to` to a run any more, in the transaction of `cursor`."""
+
+    def table(self, name: str) -> str:
+        """Return the full name of one of the ledger's tables."""
+        place = f"{self.url.schema}." if self.url.schema else ""
+        return f"{place}{self.url.prefix}{name}"
 
     def insert_all_new(self, cursor: Cursor, sql: str, rows: Sequence[Sequence[Any]]) -> list[int | None]:
         """Do `insert_new` for each of `rows`."""
@@ -169,9 +172,9 @@ class Dialect(ABC):
         """Whether an idle connection leads nowhere any more, where that can be seen without asking the server."""
         return False
 
-    def forget(self, connections: Sequence[Connection], *, in_use: int) -> None:
+    def forget(self, opened: Sequence[Closable], *, in_use: int) -> None:
         """Come to terms, in a forked child, with connections that belong to the parent: keep them, closing none."""
-        _INHERITED.extend(connections)
+        leave_to_parent(opened)
 
     def execute(self, cursor: Cursor, statement: ClauseElement) -> Cursor:
         """Execute what SQLAlchemy has put together, on the driver's own cursor."""
@@ -187,10 +190,4 @@ class Dialect(ABC):
         return str(compiled), values if order is None else tuple(values[name] for name in order)
 
 
-_INHERITED: list[Connection] = []
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of a driver's message, which tells enough; the rest may show the statement."""
-    lines = str(error.args[-1] if error.args else error).strip().splitlines()
-    return lines[0][:300] if lines and lines[0] else type(error).__name__
+ORIGIN_KEY = "origin_key", "origin_key IS NOT NULL"  # the one key of runs that may be there already

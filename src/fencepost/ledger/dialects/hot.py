@@ -19,18 +19,21 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import lru_cache
 from operator import attrgetter
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from fencepost.core.runs import Claim, Ending
 from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
 
-TABLES = ("node", "job", "schedule", "run", "attempt", "exclusive", "journal")
-CLAIM_COLUMNS = (
-    "r.id, r.job, r.attempts, r.token, r.params, r.schedule, r.due_at, r.window_start, r.window_end, r.exclusive_key, "
-    "r.failures, r.crashes, r.requested_by, r.available_at, r.started_at, r.ticks"
-)
+TABLES = ("node", "job", "schedule", "run", "attempt", "exclusive", "journal", "identity")
+# Where a field of a claim has another name than its column; times are fields with _us.
+_COLUMNS = {"run_id": "id", "attempt": "attempts", "claimed_at_us": "started_at"}
+CLAIM_COLUMNS = ", ".join(f"r.{_COLUMNS.get(name, name.removesuffix('_us'))}" for name in Claim._fields)
+"""The columns of a run that make a `Claim`, in the order of its fields."""
+# Whoever was declared dead, or has left, claims nothing; it may not have learned of it yet.
+_NOT_ENDED = "NOT EXISTS (SELECT 1 FROM {node} me WHERE me.id = %s AND coalesce(me.dead_at, me.left_at) IS NOT NULL)"
 # A LIMIT that is a parameter makes for plans that scan, and one text for every number for as many statements to keep.
 _AGAIN = frozenset(("queued", "waiting"))
 _STATE = attrgetter("state")
@@ -97,10 +100,12 @@ class Hot(ABC):
             "greatest": self.greatest,
             "key": self.key,
             "by": self.by,
-            "for_update": dialect.for_update,
-            "skip_locked": dialect.skip_locked,
+            "for_update": dialect.spelling.for_update,
+            "skip_locked": dialect.spelling.skip_locked,
             "columns": CLAIM_COLUMNS,
+            "ready": "",  # names the index of schedules that are due and have a node, where one has to be named
             "clock": dialect.now_sql,
+            "not_ended": _NOT_ENDED.format_map(self.fields),
         }
         self._filled: dict[str, str] = {}
 
@@ -136,7 +141,7 @@ class Hot(ABC):
 
     def texts(self, words: Collection[str]) -> Any:
         """Return the parameter that goes with `{texts:…}`; at least one text."""
-        return json.dumps(list(words))
+        return _as_list(tuple(words))
 
     def notify(self, cursor: Cursor) -> None:  # noqa: B027
         """Wake those who listen, when the transaction commits; where nobody can listen, they look for themselves."""
@@ -175,6 +180,12 @@ class Hot(ABC):
         """Spell ``{rows:e id=int key=text}``: the rows of one parameter, made by `listed`."""
         alias, *columns = spec.split()
         return self.dialect.json_table(alias, dict(column.split("=") for column in columns))
+
+
+@lru_cache(maxsize=64)
+def _as_list(words: tuple[str, ...]) -> str:
+    """Write a list; a node asks for the same jobs and queues all the time."""
+    return json.dumps(words)
 
 
 class Word:
@@ -228,7 +239,13 @@ def written(endings: Sequence[Ending], *, horizon_us: int) -> Endings:
     return Endings(rows, words)
 
 
-def hot_words(desk: Desk) -> Hot:
+class HasDialect(Protocol):
+    """A desk, or a whole database."""
+
+    dialect: Dialect
+
+
+def hot_words(desk: HasDialect) -> Hot:
     """Return the words of a desk's dialect; they are kept with it, and go with it."""
     words: Hot | None = desk.dialect.kept_words
     if words is None:

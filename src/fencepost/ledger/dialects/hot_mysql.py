@@ -10,7 +10,7 @@ that it believes to be small.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import Any
+from operator import attrgetter
 
 from fencepost.core.runs import Claim
 from fencepost.ledger.desk import Desk
@@ -19,7 +19,7 @@ from fencepost.ledger.dialects.hot import Endings, Hot, Match, Taken, Wanted, li
 
 _FIND = """
 SELECT r.priority, {columns} FROM {run} r FORCE INDEX ({run_claim})
-WHERE r.state = 'queued' AND r.queue = %s AND r.available_at <= %s AND {texts:r.job}{gate}
+WHERE r.state = 'queued' AND r.queue = %s AND r.available_at <= %s AND {texts:r.job}{gate} AND {not_ended}
 ORDER BY r.priority DESC, r.available_at, r.id LIMIT {limit}{skip_locked}
 """
 
@@ -30,10 +30,23 @@ UPDATE {run} SET state = 'running', node = %s, started_at = %s, token = greatest
   attempts = attempts + 1 WHERE {ints:id}
 """
 
-_ENDED = (
-    "{rows:e id=int attempt=int token=int state=text outcome=text delay_us=int took_us=int error_code=text error=text "
-    "trace=text result=text why=text waits_for=text ended_at=int}"
-)
+# The columns of an ending that are passed, with the field each is taken from.
+_OF_ENDING = {
+    "id=int": "run_id",
+    "attempt=int": "attempt",
+    "token=int": "token",
+    "state=text": "state",
+    "outcome=text": "outcome",
+    "delay_us=int": "delay_us",
+    "took_us=int": "took_us",
+    "error_code=text": "error_code",
+    "error=text": "error",
+    "trace=text": "trace",
+    "result=text": "result",
+    "why=text": "why",
+}
+_PASSED = attrgetter(*_OF_ENDING.values())
+_ENDED = "{rows:e " + " ".join(_OF_ENDING) + " waits_for=text ended_at=int}"
 _IS_OURS = "r.id = e.id AND r.token = e.token AND r.attempts = e.attempt AND r.state = 'running'"
 _IS_AGAIN = "e.state IN ('queued', 'waiting') AND r.cancel_requested_at IS NULL"
 
@@ -76,6 +89,7 @@ class HotMysql(Hot):
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
         self.fields["run_claim"] = f"{dialect.url.prefix}run_claim"
+        self.fields["ready"] = f" FORCE INDEX ({dialect.url.prefix}schedule_ready)"
 
     def among_ints(self, column: str) -> str:
         """Compare with a list that the driver spells out."""
@@ -106,11 +120,12 @@ class HotMysql(Hot):
         """Lock the runs that are still what they were; keep their attempts; change them."""
         now_us = self.now_us(cursor)
         rows = endings.rows
-        ours = {row[0] for row in self.rows(cursor, _LOCK, listed([row[:3] for row in rows]))}
+        named = listed([(row.run_id, row.attempt, row.token) for row in rows])
+        ours = {run_id for (run_id,) in self.rows(cursor, _LOCK, named)}
         if not ours:
             return now_us, 0
         waits_for = endings.waits_for or [None] * len(rows)
-        ended = [(*row[:12], word, now_us) for row, word in zip(rows, waits_for, strict=True) if row[0] in ours]
+        ended = [(*_PASSED(row), word, now_us) for row, word in zip(rows, waits_for, strict=True) if row.run_id in ours]
         text = listed(ended)
         self.change(cursor, _KEEP, text)
         self.change(cursor, _END, text)
@@ -123,20 +138,21 @@ class HotMysql(Hot):
     def _take(self, cursor: Cursor, wanted: Wanted) -> Taken:
         now_us = self.now_us(cursor)
         found = self._found(cursor, wanted, now_us)
-        free = [Claim(*row[1:]) for row in found if row[10] is None]
-        keyed = [(row[1], row[10]) for row in found if row[10] is not None]
+        free = [each for each in found if each.exclusive_key is None]
+        keyed = [(each.run_id, each.exclusive_key) for each in found if each.exclusive_key is not None]
         if free:
             self.change(cursor, _START, wanted.node, now_us, now_us, self.ints([claim.run_id for claim in free]))
         return Taken(now_us, [_started(claim, now_us) for claim in free], keyed)
 
-    def _found(self, cursor: Cursor, wanted: Wanted, now_us: int) -> list[Any]:
+    def _found(self, cursor: Cursor, wanted: Wanted, now_us: int) -> list[Claim]:
         gate = () if wanted.keys is None else (self.texts(wanted.keys),)
         template = _FIND.replace("{limit}", str(wanted.limit)).replace("{gate}", "" if wanted.keys is None else _GATE)
-        jobs = self.texts(wanted.jobs)
-        found = [row for queue in wanted.queues for row in self.rows(cursor, template, queue, now_us, jobs, *gate)]
+        given = (self.texts(wanted.jobs), *gate, wanted.node)
+        rows = [row for queue in wanted.queues for row in self.rows(cursor, template, queue, now_us, *given)]
+        found = [(priority, Claim(*fields)) for priority, *fields in rows]
         if len(wanted.queues) > 1:
-            found.sort(key=lambda row: (-row[0], row[14], row[1]))
-        return found[: wanted.limit]
+            found.sort(key=lambda one: (-one[0], one[1].available_at_us, one[1].run_id))
+        return [claim for _, claim in found[: wanted.limit]]
 
 
 def _started(found: Claim, now_us: int) -> Claim:

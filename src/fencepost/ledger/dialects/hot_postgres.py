@@ -28,7 +28,8 @@ from fencepost.ledger.dialects.dialect import Cursor, Dialect
 from fencepost.ledger.dialects.hot import Endings, Hot, Match, Taken, Wanted, Word, clean, rounded
 
 _CLAIM = partial(tuple.__new__, Claim)
-_URGENCY = itemgetter(16, 13, 0)  # the priority, upside down, the time, the id
+_WIDTH = len(Claim._fields)  # behind a claim's columns comes the priority, upside down
+_URGENCY = itemgetter(_WIDTH, Claim._fields.index("available_at_us"), Claim._fields.index("run_id"))
 _NOTHING = [None] * 5
 _WHOLE_EVERY_S = 0.5
 _SUCCEEDED = {"succeeded"}
@@ -36,7 +37,7 @@ _SUCCEEDED = {"succeeded"}
 _FIND = """
     SELECT r.id, r.priority, r.available_at, r.exclusive_key, r.token FROM {run} r
     WHERE r.state = 'queued' AND r.queue = {queue} AND r.available_at <= (SELECT now FROM clock)
-      AND r.available_at >= %s AND r.job || '' = ANY(%s::text[]){gate}
+      AND r.available_at >= %s AND r.job || '' = ANY(%s::text[]){gate} AND EXISTS (SELECT 1 FROM allowed)
     ORDER BY r.priority DESC, r.available_at, r.id LIMIT {limit} FOR UPDATE SKIP LOCKED"""
 
 _FIND_IN_MANY = """
@@ -48,6 +49,7 @@ _GATE = " AND (r.exclusive_key IS NULL OR r.exclusive_key = ANY(%s::text[]))"
 # What was found, has a key and is not ours comes with every row, as two arrays, which are mostly NULL.
 _TAKE = """
 WITH clock AS MATERIALIZED (SELECT {clock} AS now),
+allowed AS MATERIALIZED (SELECT 1 WHERE {not_ended}),
 due AS MATERIALIZED ({find}),
 found AS MATERIALIZED ({many:due id exclusive_key token}),
 {with_keys}
@@ -81,6 +83,7 @@ _LEAVE_KEYS = "rest AS MATERIALIZED (SELECT f.* FROM found f WHERE f.exclusive_k
 # Where no row has changed, none comes back.
 _FIND_KEYED = """
 WITH clock AS MATERIALIZED (SELECT {clock} AS now),
+allowed AS MATERIALIZED (SELECT 1 WHERE {not_ended}),
 found AS MATERIALIZED ({find})
 SELECT clock.now, f.id, f.exclusive_key FROM clock LEFT JOIN found f ON f.exclusive_key IS NOT NULL
 ORDER BY f.priority DESC, f.available_at, f.id
@@ -222,7 +225,7 @@ class HotPostgres(Hot):
         take, find = self._takes.get(_shape(wanted)) or self._take_sql(wanted)
         queues = wanted.queues[0] if len(wanted.queues) == 1 else _texts(wanted.queues)
         gate = () if wanted.keys is None else (_texts(wanted.keys),)
-        given = (queues, floor_us, _texts(wanted.jobs), *gate)
+        given = (wanted.node, queues, floor_us, _texts(wanted.jobs), *gate)
         cursor: Any
         with desk.autocommit() as cursor:
             _settle(cursor)
@@ -290,7 +293,7 @@ def _shape(wanted: Wanted) -> tuple[int, bool, bool]:
 def _taken(rows: list[Any]) -> Taken:
     *_, ids, keys = rows[0]
     rows.sort(key=_URGENCY)
-    claims = [_CLAIM(row[:16]) for row in rows]
+    claims = [_CLAIM(row[:_WIDTH]) for row in rows]
     return Taken(claims[0].claimed_at_us, claims, [] if ids is None else list(zip(ids, keys, strict=True)))
 
 

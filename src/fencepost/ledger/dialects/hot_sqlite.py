@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from fencepost.core.runs import Claim, Ending
 from fencepost.ledger.desk import Desk
@@ -15,7 +15,7 @@ from fencepost.ledger.dialects.hot import Endings, Hot, Match, Taken, Wanted, cl
 # The plus signs keep the planner from other indexes than that of queued runs.
 _FIND = """
 SELECT r.priority, r.available_at, r.id, r.exclusive_key FROM {run} r
-WHERE r.state = 'queued' AND r.queue = %s AND r.available_at <= %s AND {texts:+r.job}{gate}
+WHERE r.state = 'queued' AND r.queue = %s AND r.available_at <= %s AND {texts:+r.job}{gate} AND {not_ended}
 ORDER BY r.priority DESC, r.available_at, r.id LIMIT {limit}
 """
 
@@ -56,6 +56,15 @@ WHERE {_IS_OURS}
 """
 
 
+class _Found(NamedTuple):
+    """What `_FIND` selects."""
+
+    priority: int
+    available_at: int
+    run_id: int
+    exclusive_key: str | None
+
+
 class HotSqlite(Hot):
     """The words of SQLite."""
 
@@ -64,14 +73,11 @@ class HotSqlite(Hot):
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
         self.fields["clock"] = "%s"
+        self.fields["ready"] = f" INDEXED BY {dialect.url.prefix}schedule_ready"
 
     def clock(self) -> tuple[int, ...]:
         """Return the machine's time."""
         return (self.dialect.runtime.wall_us(),)
-
-    def now_us(self, cursor: Cursor) -> int:
-        """Read the machine's clock."""
-        return self.dialect.runtime.wall_us()
 
     def among_ints(self, column: str) -> str:
         """Compare with a JSON list."""
@@ -106,22 +112,22 @@ class HotSqlite(Hot):
     def _take(self, cursor: Cursor, wanted: Wanted) -> Taken:
         now_us = self.now_us(cursor)
         found = self._found(cursor, wanted, now_us)
-        free = [row[2] for row in found if row[3] is None]
-        keyed = [(row[2], row[3]) for row in found if row[3] is not None]
+        free = [each.run_id for each in found if each.exclusive_key is None]
+        keyed = [(each.run_id, each.exclusive_key) for each in found if each.exclusive_key is not None]
         if not free:
             return Taken(now_us, [], keyed)
         ids = self.ints(free)
         self.change(cursor, _START, wanted.node, now_us, now_us, ids)
-        claims = {row[0]: Claim(*row) for row in self.rows(cursor, _READ, ids)}
+        claims = {claim.run_id: claim for claim in map(Claim._make, self.rows(cursor, _READ, ids))}
         return Taken(now_us, [claims[run_id] for run_id in free], keyed)
 
-    def _found(self, cursor: Cursor, wanted: Wanted, now_us: int) -> list[tuple[int, int, int, str | None]]:
+    def _found(self, cursor: Cursor, wanted: Wanted, now_us: int) -> list[_Found]:
         gate: Sequence[Any] = () if wanted.keys is None else (self.texts(wanted.keys),)
         template = _FIND.replace("{limit}", str(wanted.limit)).replace("{gate}", "" if wanted.keys is None else _GATE)
-        jobs = self.texts(wanted.jobs)
-        found = [row for queue in wanted.queues for row in self.rows(cursor, template, queue, now_us, jobs, *gate)]
+        given = (self.texts(wanted.jobs), *gate, wanted.node)
+        found = [_Found(*row) for queue in wanted.queues for row in self.rows(cursor, template, queue, now_us, *given)]
         if len(wanted.queues) > 1:
-            found.sort(key=lambda row: (-row[0], row[1], row[2]))
+            found.sort(key=lambda each: (-each.priority, each.available_at, each.run_id))
         return found[: wanted.limit]
 
 

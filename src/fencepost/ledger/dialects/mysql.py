@@ -2,76 +2,61 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pymysql
-from pymysql.constants import CLIENT, CR, ER
-from pymysql.cursors import Cursor as PlainCursor
 from sqlalchemy import BigInteger, ColumnElement, Table, insert, literal_column
 from sqlalchemy.dialects.mysql.pymysql import dialect as mysql_words
 
-from fencepost.core.shared_tls import SharedTls
-from fencepost.core.urls import PASSED_TO_PYMYSQL
-from fencepost.ledger.dialects.dialect import Cursor, Dialect, Parameters, Trouble, first_line
-from fencepost.ledger.urls import LedgerUrl
+from fencepost.ledger.dialects.dialect import Cursor, Dialect, Parameters
+from fencepost.sql import mysql, pymysql_link
+from fencepost.sql.spelling import SPELLING
+from fencepost.sql.troubles import LACKS_TABLES, Trouble, first_line, trouble_of
 
-_NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
 _TYPES = {"int": "BIGINT", "float": "DOUBLE", "text": "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"}
 _OLDEST_MYSQL = (8, 0)
 _OLDEST_MARIADB = (10, 6)
-_IDLE_S = 600
-_LEAST_IDLE_S = 10
-_RECORD_CHANGED = 1020
-_CONFLICTS = frozenset((ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, _RECORD_CHANGED))
-_GONE = frozenset((0, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, ER.SERVER_SHUTDOWN))
-_KILLED = frozenset((1927, 4031, 3169))  # killed, closed for being idle (MySQL), session killed
-_SAID_NO = frozenset((ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1698, 1130, 1862))
-_LACKS_RIGHTS = frozenset((ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR))
-_LACKS_TABLES = frozenset((ER.NO_SUCH_TABLE, ER.BAD_FIELD_ERROR))
-
-
-if TYPE_CHECKING:
-    _Base = pymysql.connections.Connection[PlainCursor]  # generic only to type checkers
-else:
-    _Base = pymysql.connections.Connection
-
-
-class SharingConnection(SharedTls, _Base):
-    """A connection that is made quickly."""
+_MADE_AT = """
+SELECT UNIX_TIMESTAMP(CREATE_TIME) FROM information_schema.tables
+WHERE table_schema = DATABASE() AND table_name = %s
+"""
+_NEXT_ID = """
+SELECT AUTO_INCREMENT FROM information_schema.tables WHERE table_schema = DATABASE() AND table_name = %s
+"""
+_USE_UP = """
+INSERT INTO {} (id, job, type, state, ticks, params, params_hash, priority, queue, attempts, failures, crashes, token,
+  created_at, available_at, generation)
+VALUES (%s, '', '', 'cancelled', 0, '{{}}', '', 0, '', 0, 0, 0, 0, 0, 0, 0)
+"""
 
 
 class MysqlDialect(Dialect):
     """A ledger in a MySQL or MariaDB database. Keys are compared byte by byte, by the tables' collation."""
 
     name = "mysql"
-    # By this name: beside Django, with `pymysql.install_as_MySQLdb()`, `pymysql.err` becomes a copy that nobody raises.
-    errors = (pymysql.MySQLError,)
+    errors = pymysql_link.ERRORS
     words = mysql_words()
     mark = "%s"
-    share = " LOCK IN SHARE MODE"  # understood by both
-    now_sql = _NOW
+    spelling = SPELLING["mysql"]
+    now_sql = mysql.NOW_US
+    _kind: str | None = None  # the server's version, once it was asked for
 
     @property
     def product(self) -> str:
         """The server."""
-        kind = "MariaDB" if self.url.store.scheme.startswith("mariadb") else "MySQL"
-        return f"{kind} at {self.url.store.hosts[0][0] if self.url.store.hosts else 'localhost'}"
+        return mysql.product(self.url.store)
 
     def now(self) -> ColumnElement[int]:
         """Return the server's time at the statement's begin."""
-        return literal_column(_NOW, BigInteger())
+        return literal_column(mysql.NOW_US, BigInteger())
 
     def dial(self, timeout_s: float | None = None) -> Any:
         """Connect and set what every connection needs."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        connection = SharingConnection(**login(self.url, limit_s))
+        connection = pymysql_link.dial(self.url.store, limit_s)
         try:
-            with connection.cursor() as cursor:
-                for setting in _settings(connection, limit_s, silence_s=min(limit_s, self.silence_s)):
-                    cursor.execute(setting)
+            pymysql_link.greet(connection, timeout_s=limit_s, silence_s=min(limit_s, self.silence_s))
         except BaseException:
             connection.close()
             raise
@@ -81,28 +66,12 @@ class MysqlDialect(Dialect):
         """Begin."""
         cursor.execute("BEGIN")
 
-    def trouble(self, error: Exception) -> Trouble:
-        """Tell a broken connection from a silent one, a conflict and a refusal."""
-        code = _code(error)
-        if isinstance(error.__context__, TimeoutError):
-            return Trouble.LATE
-        if code in _CONFLICTS:
-            return Trouble.CONFLICT
-        if code in _GONE or code in _KILLED:
-            return Trouble.BROKEN
-        is_refused = isinstance(error, pymysql.ProgrammingError | pymysql.IntegrityError | pymysql.DataError)
-        is_refused = is_refused or code in _SAID_NO or code in _LACKS_RIGHTS or code in _LACKS_TABLES
-        return Trouble.REFUSED if is_refused else Trouble.OTHER
-
-    def lacks_tables(self, error: BaseException | None) -> bool:
-        """Whether a table or a column is not there."""
-        return error is not None and _code(error) in _LACKS_TABLES
-
     def refusal(self, error: Exception) -> str:
         """Say what an operator must mend."""
-        if self.lacks_tables(error):
+        trouble = trouble_of(error)
+        if trouble in LACKS_TABLES:
             return f"{self.product} lacks what the ledger needs ({first_line(error)}): run: fencepost migrate"
-        if _code(error) in _LACKS_RIGHTS:
+        if trouble is Trouble.FORBIDDEN:
             return (
                 f"{self.product}: {first_line(error)}. Grant SELECT, INSERT, UPDATE, DELETE on the tables; to make "
                 "them, let somebody who may CREATE, ALTER and INDEX run: fencepost migrate"
@@ -131,70 +100,66 @@ class MysqlDialect(Dialect):
 
     def insert_row(self, cursor: Cursor, table: Table, values: Mapping[str, Any]) -> bool:
         """Insert, and see whether it fails: what a client may have set decides how else to tell old from new."""
-        sql, parameters = self.written(insert(table).values(dict(values)))
-        return self.insert_new(cursor, sql, parameters) is not None
+        try:
+            cursor.execute(*self.written(insert(table).values(dict(values))))
+        except self.errors as error:
+            if trouble_of(error) is not Trouble.DUPLICATE:
+                raise
+            return False
+        return True
 
     def insert_new(self, cursor: Cursor, sql: str, parameters: Parameters) -> int | None:
         """Insert, and see whether it fails."""
         try:
             cursor.execute(sql, parameters)
-        except pymysql.IntegrityError as error:
-            if _code(error) != ER.DUP_ENTRY:
+        except self.errors as error:
+            if trouble_of(error) is not Trouble.DUPLICATE or _is_primary(error):
                 raise
             return None
         return int(cursor.lastrowid)
 
-    def unless_there(self, table: str, key: str) -> str:
+    def evidence(self, cursor: Cursor) -> dict[str, str]:
+        """Return when the seal was made; see `Step.create_seal`. A replica shows the same."""
+        if self._is_mariadb(cursor):
+            cursor.execute(f"SELECT UNIX_TIMESTAMP(row_start) FROM {self.table('seal')}")  # noqa: S608 - a checked identifier
+        else:
+            cursor.execute(_MADE_AT, (self.table("seal"),))
+        row = cursor.fetchone()
+        return {} if row is None or row[0] is None else {"table": str(row[0])}
+
+    def _is_mariadb(self, cursor: Cursor) -> bool:
+        if self._kind is None:
+            cursor.execute("SELECT VERSION()")
+            self._kind = str(cursor.fetchone()[0]).lower()
+        return "mariadb" in self._kind
+
+    def top_id(self, cursor: Cursor) -> int | None:
+        """Ask the dictionary, not what it remembers of it."""
+        if not self._is_mariadb(cursor):
+            cursor.execute("SET SESSION information_schema_stats_expiry = 0")
+        cursor.execute(_NEXT_ID, (self.table("run"),))
+        row = cursor.fetchone()
+        return None if row is None or row[0] is None else int(row[0]) - 1
+
+    def raise_ids(self, cursor: Cursor, to: int) -> None:
+        """Use an id up: InnoDB counts on from the highest that ever was. ALTER TABLE would commit."""
+        if (self.top_id(cursor) or 0) >= to:
+            return
+        run = self.table("run")
+        cursor.execute(_USE_UP.format(run), (to,))
+        cursor.execute(f"DELETE FROM {run} WHERE id = %s", (to,))  # noqa: S608 - a checked identifier
+
+    def unless_there(self, table: str, key: str, where: str = "") -> str:
         """Change nothing where a key is there. INSERT IGNORE would swallow other errors, too."""
         return f" ON DUPLICATE KEY UPDATE {table}.{key} = {table}.{key}"
 
 
-def _settings(connection: Any, timeout_s: float, *, silence_s: float) -> list[str]:
-    """Return what every connection sets. A client that falls silent is cut off, and its transaction rolled back.
-
-    Also one that has only locked so far, which to MariaDB is no "write transaction". MySQL can only cut off whoever is
-    silent, in a transaction or not; between two of them that is not for long, and a connection is opened anew.
-    """
-    is_mariadb = "MariaDB" in str(getattr(connection, "server_version", ""))
-    settings = {
-        "innodb_lock_wait_timeout": max(1, math.floor(timeout_s)),
-        "wait_timeout": _IDLE_S if is_mariadb else max(math.ceil(silence_s), _LEAST_IDLE_S),
-        "sql_mode": "'STRICT_ALL_TABLES'",
-        **({"idle_transaction_timeout": max(math.ceil(silence_s), 1)} if is_mariadb else {}),
-    }
-    spelled = ", ".join(f"{name} = {value}" for name, value in settings.items())
-    return ["SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED", f"SET SESSION {spelled}"]
+def _is_primary(error: BaseException) -> bool:
+    """Whether it is the id of a row that is there already: ``Duplicate entry '7' for key 'PRIMARY'``."""
+    return "PRIMARY" in str(error.args[-1]).rpartition(" for key ")[2]
 
 
 def _numbers(version: str) -> tuple[int, ...]:
     """Read ``10.11.6-MariaDB-…`` or ``8.0.36``; some proxies and clouds write ``5.5.5-`` before MariaDB's own."""
     own = version.removeprefix("5.5.5-")
     return tuple(int(number) for number in re.findall(r"\d+", own)[:2])
-
-
-def _code(error: BaseException) -> int:
-    return error.args[0] if error.args and isinstance(error.args[0], int) else -1
-
-
-def login(url: LedgerUrl, timeout_s: float) -> dict[str, Any]:
-    """Return what PyMySQL wants to know."""
-    store = url.store
-    host, port = store.hosts[0] if store.hosts else ("localhost", None)
-    passed: dict[str, Any] = {name: value for name, value in store.options.items() if name in PASSED_TO_PYMYSQL}
-    if "ssl_ca" in passed:
-        passed |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
-    limit_s = max(timeout_s, 0.001)
-    limits = {"connect_timeout": limit_s, "read_timeout": limit_s, "write_timeout": limit_s}
-    return {
-        "host": host,
-        "port": port or 3306,
-        "user": store.user,
-        "password": store.password or "",
-        "database": url.database,
-        "charset": "utf8mb4",
-        "collation": "utf8mb4_bin",
-        "autocommit": True,
-        "client_flag": CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS,
-        **limits,
-        **passed,
-    }

@@ -2,168 +2,90 @@
 
 from __future__ import annotations
 
-import math
-import select
-from collections.abc import Callable, Generator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import psycopg
-from psycopg import errors
-from psycopg.waiting import Ready, Wait
 from sqlalchemy import BigInteger, ColumnElement, Table, literal_column
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.dialects.postgresql.psycopg import dialect as postgres_words
 
-from fencepost.core.urls import PASSED_TO_LIBPQ
-from fencepost.ledger.dialects.dialect import Cursor, Dialect, Parameters, Row, Trouble, first_line
-from fencepost.ledger.urls import LedgerUrl
+from fencepost.ledger.dialects.dialect import ORIGIN_KEY, Cursor, Dialect, Parameters
+from fencepost.schema.sequences import advice
+from fencepost.sql import postgres, psycopg_link
+from fencepost.sql.psycopg_link import BoundedConnection
+from fencepost.sql.spelling import SPELLING
+from fencepost.sql.troubles import LACKS_TABLES, Trouble, first_line, trouble_of
 
-RV = TypeVar("RV")
 _FEW = 3
 _GRACE_S = 0.5  # the server ends a statement by itself, and then the connection is still good
-OLDEST_VERSION = 120000
-_NOW = "(extract(epoch from clock_timestamp()) * 1000000)::bigint"
-_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 _TYPES = {"int": "bigint", "float": "double precision", "text": "text"}
-_CONFLICTS = (errors.DeadlockDetected, errors.SerializationFailure)
-_LATE = (errors.QueryCanceled, errors.LockNotAvailable, errors.IdleInTransactionSessionTimeout)
-_LACKS_TABLES = (errors.UndefinedTable, errors.UndefinedColumn, errors.InvalidSchemaName)
-_SAID_NO = (
-    "authentication failed",
-    "no pg_hba.conf entry",
-    "does not exist",
-    "no password supplied",
-    "permission denied",
-    "is not permitted to log in",
-    "certificate verify failed",
-    "server does not support SSL",
-)
-
-
-class StatementTimedOut(psycopg.OperationalError):
-    """The server did not answer in time. The connection is in an unknown state and must be thrown away."""
-
-
-class BoundedConnection(psycopg.Connection[Row]):
-    """A connection on which every statement ends within `timeout_s`, also if the server falls silent.
-
-    psycopg has no read timeout. It drives generators that say what they wait for; here our own poll drives them.
-    """
-
-    timeout_s: float = math.inf
-    clock: Callable[[], float]
-    begin_sql: str = _BEGIN
-
-    def wait(self, gen: Generator[Any, Any, RV], interval: float = 0.1, timeout: float | None = None) -> RV:
-        """Drive `gen` until it is done or the time is up."""
-        descriptor = self.pgconn.socket
-        poll = select.poll()
-        deadline = self.clock() + self.timeout_s
-        try:
-            wanted = next(gen)
-            while True:
-                poll.register(descriptor, _EVENTS[wanted])
-                left_s = deadline - self.clock()
-                ready = poll.poll(left_s * 1000) if left_s > 0 else []
-                if not ready:
-                    raise StatementTimedOut("no answer in time")
-                wanted = gen.send(_ready(ready[0][1]))
-        except StopIteration as stop:
-            answer: RV = stop.value
-            return answer
-
-
-_EVENTS = {
-    Wait.R: select.POLLIN,
-    Wait.W: select.POLLOUT,
-    Wait.RW: select.POLLIN | select.POLLOUT,
-}
-
-
-def _ready(events: int) -> Ready:
-    """Translate; an error or a hang-up is something to read."""
-    writable = events & select.POLLOUT
-    readable = events & ~select.POLLOUT
-    return Ready.RW if readable and writable else Ready.W if writable else Ready.R
+# A plan that is kept was perhaps made when a table was empty, and reading all of it the cheapest way. And no plan of
+# ours is worth compiling, which PostgreSQL before 18 would do once a way is discouraged.
+_STEADY = (("enable_seqscan", "off"), ("jit", "off"), postgres.READ_COMMITTED)
+_EVIDENCE = """
+SELECT {},
+  (SELECT oid FROM pg_database WHERE datname = current_database()), to_regclass(%s)::oid
+"""
+_SEQUENCE = """
+SELECT s.name, has_sequence_privilege(s.name, 'SELECT') FROM (SELECT pg_get_serial_sequence(%s, 'id') AS name) s
+"""
 
 
 class PostgresDialect(Dialect):
     """A ledger in a PostgreSQL database."""
 
     name = "postgresql"
-    errors = (psycopg.Error,)
+    errors = psycopg_link.ERRORS
     words = postgres_words()  # type: ignore[no-untyped-call]
     mark = "%s"
-    now_sql = _NOW
+    spelling = SPELLING["postgresql"]
+    now_sql = postgres.NOW_US
+    _may_see_server: bool | None = None
+    _sequence: Any = None  # the name of that of the runs, and whether we may look at it
 
     @property
     def product(self) -> str:
         """The server."""
-        return f"PostgreSQL at {', '.join(host for host, _ in self.url.store.hosts) or 'the local socket'}"
+        return postgres.product(self.url.store)
 
     def now(self) -> ColumnElement[int]:
         """Return the server's time at the moment it is read, not at the transaction's begin."""
-        return literal_column(_NOW, BigInteger())
+        return literal_column(postgres.NOW_US, BigInteger())
 
     def dial(self, timeout_s: float | None = None) -> BoundedConnection:
         """Connect, look who is at the other end, and set the server's own time limits."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
-        connection = BoundedConnection.connect(**conninfo(self.url, limit_s))
-        connection.clock = self.runtime.monotonic
-        connection.timeout_s = limit_s + _GRACE_S
+        connection = psycopg_link.dial(self.url.store, limit_s, clock=self.runtime.monotonic)
+        connection.statement_s = limit_s + _GRACE_S
         try:
-            self._greet(connection, limit_s)
+            limits = postgres.limit_settings(limit_s, min(limit_s, self.silence_s))
+            psycopg_link.greet(connection, limits, _STEADY)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def _greet(self, connection: BoundedConnection, limit_s: float) -> None:
-        # A proxy makes up the process id it announces at connecting; the server's own answer is true.
-        row = connection.execute("SELECT pg_backend_pid()").fetchone()
-        limits: list[tuple[str, object]] = [(name, math.ceil(limit_s * 1000)) for name in _LIMITS]
-        limits.append((_SILENCE, math.ceil(min(limit_s, self.silence_s) * 1000)))
-        if row is None or row[0] != connection.info.backend_pid:
-            # What is set or prepared on a pooled connection may reach others, or not be there the next time.
-            connection.prepare_threshold = None
-            local = "".join(f"; SET LOCAL {name} = {value}" for name, value in limits)
-            connection.begin_sql = f"{_BEGIN}{local}"
-        else:
-            limits += _STEADY
-            settings = ", ".join(f"set_config('{name}', '{value}', false)" for name, value in limits)
-            connection.execute(f"SELECT {settings}")
-
     def begin(self, connection: Any, cursor: Cursor) -> None:
         """Begin."""
         cursor.execute(connection.begin_sql)
 
-    def trouble(self, error: Exception) -> Trouble:
-        """Tell a broken connection from a silent one, a conflict and a refusal."""
-        if isinstance(error, _CONFLICTS):
-            return Trouble.CONFLICT
-        if isinstance(error, (StatementTimedOut, errors.ConnectionTimeout, *_LATE)):
-            return Trouble.LATE
-        if isinstance(error, psycopg.OperationalError) and any(said in str(error) for said in _SAID_NO):
-            return Trouble.REFUSED
-        if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
-            return Trouble.BROKEN
-        is_refused = isinstance(error, psycopg.ProgrammingError | psycopg.IntegrityError | psycopg.DataError)
-        return Trouble.REFUSED if is_refused or isinstance(error, errors.ReadOnlySqlTransaction) else Trouble.OTHER
-
-    def lacks_tables(self, error: BaseException | None) -> bool:
-        """Whether a table, a column or the schema is not there."""
-        return isinstance(error, _LACKS_TABLES)
-
     def refusal(self, error: Exception) -> str:
         """Say what an operator must mend."""
-        if self.lacks_tables(error):
+        trouble = trouble_of(error)
+        if trouble in LACKS_TABLES:
             return f"{self.product} lacks what the ledger needs ({first_line(error)}): run: fencepost migrate"
-        if isinstance(error, errors.InsufficientPrivilege):
+        if trouble is Trouble.FORBIDDEN:
             return (
-                f"{self.product}: {first_line(error)}. Grant SELECT, INSERT, UPDATE, DELETE on the tables and USAGE on "
-                "their schema; to make them, let somebody who may CREATE there run: fencepost migrate"
+                f"{self.product}: {first_line(error)}. Grant SELECT, INSERT, UPDATE, DELETE on the tables, USAGE on "
+                "their schema and EXECUTE on the procedures; to make them, let somebody who may CREATE there run: "
+                "fencepost migrate"
             )
-        if isinstance(error, psycopg.OperationalError):
+        if trouble is Trouble.DUPLICATE and (table := psycopg_link.table_whose_ids_repeat(error)) is not None:
+            return (
+                f"{self.product}: {first_line(error)}. If the sequence of its ids stands behind, as after a restore of "
+                f"data alone: restart a node, which advances it, or {advice(table)}"
+            )
+        if trouble in (Trouble.NO_ENTRY, Trouble.NO_DATABASE):
             return f"{self.product} refuses the connection: {str(error).strip().splitlines()[-1]}"
         return f"{self.product} refuses: {first_line(error)}"
 
@@ -176,17 +98,9 @@ class PostgresDialect(Dialect):
         return f"(SELECT {chosen} FROM {source} ORDER BY n) AS {alias}"  # noqa: S608 - names of ours
 
     def objection(self, cursor: Cursor) -> str | None:
-        """Look at the version, and whether it is a primary."""
-        names = ("server_version_num", "server_version", "transaction_read_only")
-        settings = ", ".join(f"current_setting('{name}')" for name in names)
-        cursor.execute(f"SELECT {settings}, pg_is_in_recovery()")
-        number, spelled, read_only, in_recovery = cursor.fetchone()
-        if int(number) < OLDEST_VERSION:
-            return f"{self.product} is version {spelled}; PostgreSQL 12 or later is needed"
-        if in_recovery or read_only == "on":
-            what = "a standby" if in_recovery else "read-only"
-            return f"{self.product} is {what}: the ledger needs the primary; name it, or list all hosts in the URL"
-        return None
+        """Look at the version, whether it is a primary, and whether texts are texts there."""
+        cursor.execute(postgres.SERVER_SQL)
+        return postgres.Server(*cursor.fetchone()).objection(self.product, who_needs_it="the ledger needs")
 
     def insert_row(self, cursor: Cursor, table: Table, values: Mapping[str, Any]) -> bool:
         """Insert, and count."""
@@ -194,7 +108,7 @@ class PostgresDialect(Dialect):
 
     def insert_new(self, cursor: Cursor, sql: str, parameters: Parameters) -> int | None:
         """Insert, and let the statement tell the id."""
-        cursor.execute(f"{sql} ON CONFLICT DO NOTHING RETURNING id", parameters)
+        cursor.execute(f"{sql}{self.unless_there('run', *ORIGIN_KEY)} RETURNING id", parameters)
         row = cursor.fetchone()
         return None if row is None else row[0]
 
@@ -202,7 +116,7 @@ class PostgresDialect(Dialect):
         """Insert them one by one, but without waiting for each answer."""
         if len(rows) < _FEW:
             return super().insert_all_new(cursor, sql, rows)
-        cursor.executemany(f"{sql} ON CONFLICT DO NOTHING RETURNING id", rows, returning=True)
+        cursor.executemany(f"{sql}{self.unless_there('run', *ORIGIN_KEY)} RETURNING id", rows, returning=True)
         ids: list[int | None] = []
         while True:
             row = cursor.fetchone()
@@ -210,42 +124,41 @@ class PostgresDialect(Dialect):
             if not cursor.nextset():
                 return ids
 
+    def evidence(self, cursor: Cursor) -> dict[str, str]:
+        """Return the cluster's system identifier and the oids of the database and of the identity table.
+
+        A replica that is promoted has the same. The identifier may be hidden from users, or by a cloud.
+        """
+        if self._may_see_server is None:
+            cursor.execute("SELECT has_function_privilege('pg_control_system()', 'EXECUTE')")
+            self._may_see_server = bool(cursor.fetchone()[0])
+        # Not hidden behind a condition: the right to a function is asked for even if it is not called.
+        server = "(SELECT system_identifier FROM pg_control_system())" if self._may_see_server else "NULL"
+        cursor.execute(_EVIDENCE.format(server), (self.table("identity"),))
+        parts = zip(("server", "database", "table"), cursor.fetchone(), strict=True)
+        return {name: str(value) for name, value in parts if value is not None}
+
+    def top_id(self, cursor: Cursor) -> int | None:
+        """Ask the sequence, if we may."""
+        if self._sequence is None:
+            cursor.execute(_SEQUENCE, (self.table("run"),))
+            self._sequence = cursor.fetchone()
+        name, may_ask = self._sequence
+        if not may_ask:
+            return None
+        cursor.execute(f"SELECT CASE WHEN is_called THEN last_value ELSE last_value - 1 END FROM {name}")  # noqa: S608 - quoted by the server
+        return int(cursor.fetchone()[0])
+
+    def raise_ids(self, cursor: Cursor, to: int) -> None:
+        """Move the sequence."""
+        cursor.execute(_SEQUENCE, (self.table("run"),))
+        name, _ = cursor.fetchone()
+        cursor.execute(f"SELECT setval(%s, greatest(%s, last_value)) FROM {name}", (name, to))  # noqa: S608 - as above
+
     def big(self, sql: str) -> str:
         """Tell the type: a parameter may be NULL, and numbers come in three sizes."""
         return f"{sql}::bigint"
 
-    def unless_there(self, table: str, key: str) -> str:
-        """Return ON CONFLICT DO NOTHING."""
-        return " ON CONFLICT DO NOTHING"
-
-
-_LIMITS = ("statement_timeout", "lock_timeout")
-_SILENCE = "idle_in_transaction_session_timeout"
-# A plan that is kept was perhaps made when a table was empty, and reading all of it the cheapest way. And no plan of
-# ours is worth compiling, which PostgreSQL before 18 would do once a way is discouraged.
-_STEADY = (("enable_seqscan", "off"), ("jit", "off"), ("default_transaction_isolation", "read committed"))
-
-
-def conninfo(url: LedgerUrl, timeout_s: float) -> dict[str, Any]:
-    """Return what libpq wants to know. Several hosts are tried in turn until one takes writes."""
-    limit_s = max(2, math.ceil(timeout_s))
-    store = url.store
-    known: dict[str, Any] = {
-        "host": ",".join(host for host, _ in store.hosts) or None,
-        "port": ",".join(str(port or 5432) for _, port in store.hosts) or None,
-        "user": store.user,
-        "password": store.password,
-        "dbname": url.database or None,
-        "target_session_attrs": "read-write" if len(store.hosts) > 1 else None,
-        "application_name": "fencepost",
-    }
-    passed = {name: value for name, value in store.options.items() if name in PASSED_TO_LIBPQ}
-    given = {name: value for name, value in (known | passed).items() if value is not None}
-    return given | {
-        "connect_timeout": limit_s,
-        "keepalives_idle": limit_s,
-        "keepalives_interval": limit_s,
-        "keepalives_count": 3,
-        "tcp_user_timeout": limit_s * 2000,
-        "autocommit": True,
-    }
+    def unless_there(self, table: str, key: str, where: str = "") -> str:
+        """Return ON CONFLICT, which names the one key that may be there."""
+        return f" ON CONFLICT ({key}){where and ' WHERE '}{where} DO NOTHING"

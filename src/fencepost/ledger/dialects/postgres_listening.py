@@ -7,17 +7,18 @@ import select
 from contextlib import suppress
 from typing import Any
 
-import psycopg
-
 from fencepost.core.runtime import Runtime
 from fencepost.ledger.dialects.dialect import Dialect
 from fencepost.ledger.dialects.hot_postgres import channel
+from fencepost.sql.psycopg_channel import Channel
+from fencepost.sql.psycopg_link import ERRORS
 
 # Between two hints there is at least this much quiet: a thousand requests a second are no thousand reasons to look.
 _QUIET_S = 0.02
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
-_ROUND_MS = 60_000
+_ROUND_S = 60.0
 _DIAL_S = 3.0
+_GONE: tuple[type[Exception], ...] = (*ERRORS, OSError)
 
 
 class Listening:
@@ -27,7 +28,7 @@ class Listening:
         self._dialect = dialect
         self._runtime = runtime
         self._clock = runtime.monotonic
-        self._connection: Any = None
+        self._channel: Channel | None = None
         self._dial_at = self._quiet_until = float("-inf")
         self._pause_s = _FIRST_PAUSE_S
         self._is_closed = False
@@ -66,32 +67,26 @@ class Listening:
         return False
 
     def _next_dial_at(self) -> float:
-        return float("inf") if self._connection is not None else max(self._dial_at, self._clock())
+        return float("inf") if self._channel is not None else max(self._dial_at, self._clock())
 
     def _is_hinted(self, timeout_s: float) -> bool:
         """Wait for at most `timeout_s` for news; a connection that broke is given up."""
         self._dial_if_due()
-        poll = select.poll()
-        poll.register(self._paper, select.POLLIN)
-        if self._connection is not None:
-            poll.register(self._connection.pgconn.socket, select.POLLIN)
-        ready = {descriptor for descriptor, _ in poll.poll(min(max(timeout_s, 0) * 1000, _ROUND_MS))}
-        is_woken = self._paper in ready and self._is_read()
-        return self._hears(ready) or is_woken
-
-    def _hears(self, ready: set[int]) -> bool:
-        connection = self._connection
-        if connection is None or connection.pgconn.socket not in ready:
-            return False
+        limit_s = min(max(timeout_s, 0.0), _ROUND_S)
+        if self._channel is None:
+            self._wait_for_paper(limit_s)
+            return self._is_read()
         try:
-            connection.pgconn.consume_input()
-        except psycopg.Error:
+            has_news = bool(self._channel.wait(limit_s, also=self._paper))
+        except ERRORS:
             self._give_up()
-            return True  # who knows what was missed
-        count = 0
-        while connection.pgconn.notifies() is not None:
-            count += 1
-        return count > 0
+            has_news = True  # who knows what was missed
+        return self._is_read() or has_news
+
+    def _wait_for_paper(self, limit_s: float) -> None:
+        poll = select.poll()  # unlike select, it takes descriptors of any number
+        poll.register(self._paper, select.POLLIN)
+        poll.poll(limit_s * 1000)
 
     def _is_read(self) -> bool:
         with suppress(BlockingIOError):
@@ -99,26 +94,25 @@ class Listening:
         return False
 
     def _dial_if_due(self) -> None:
-        if self._connection is not None or self._clock() < self._dial_at:
+        if self._channel is not None or self._clock() < self._dial_at:
             return
         try:
             connection: Any = self._dialect.dial(_DIAL_S)
-            if connection.prepare_threshold is None:  # a pooler: what is set on a connection does not stay there
+            if connection.is_proxied:  # by a pooler: what is set on a connection does not stay there
                 connection.close()
                 self._dial_at = float("inf")
                 return
-            connection.execute(f"LISTEN {channel(self._dialect)}")
-        except (psycopg.Error, OSError):
+            self._channel = Channel(connection, channel(self._dialect))
+        except _GONE:
             self._give_up()
             return
-        self._connection, self._pause_s = connection, _FIRST_PAUSE_S
+        self._pause_s = _FIRST_PAUSE_S
 
     def _give_up(self) -> None:
         """Let go of a broken connection, and do without one for a while."""
-        connection, self._connection = self._connection, None
-        if connection is not None:
-            with suppress(Exception):
-                connection.close()
+        if self._channel is not None:
+            self._channel.close()
+        self._channel = None
         self._dial_at = self._clock() + self._pause_s
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
 
@@ -129,9 +123,9 @@ class Listening:
 
     def _forget(self) -> None:
         """Begin anew, in a forked child: connection and pipe are the parent's."""
-        if self._connection is not None:
-            self._dialect.forget([self._connection], in_use=0)
-        self._connection = None
+        if self._channel is not None:
+            self._dialect.forget([self._channel.connection], in_use=0)
+        self._channel = None
         self._open_pipe()
 
     def __del__(self) -> None:

@@ -2,7 +2,8 @@
 
 ::
 
-    migrate(ledger)          run the steps that are missing, under a lock: two at once are safe
+    migrate(ledger)          run the steps that are missing and only add, under a lock: two at once are safe
+    migrate(…, contract=True)  also those that take something away, unless a node lives that needs it
     migration_sql(url)       the same as a script, for somebody who may, without connecting
     check_schema(ledger)     refuse tables that this version cannot work with, with a sentence that helps
     ready_schema(ledger)     what a node does at its start: check; on SQLite also migrate
@@ -13,44 +14,68 @@ ledger's database they are there without being asked for.
 Steps only add, until no node that needs the old is left (expand, then contract); so nodes of the version before go on
 while the steps run, and can be started again afterwards: the name of a step says which versions can work with the
 tables that it leaves behind (`fencepost.schema.revisions`). Steps stand in `versions/`; a step that was released is
-never changed.
+never changed. The steps are one line: what stands behind a step that contracts needs it. So a version that brings a
+step that contracts works before it was taken, and one that brings steps behind it asks for it first.
 """
 
 from __future__ import annotations
 
 from fencepost.errors import LedgerRefused, SchemaMismatch
 from fencepost.ledger.database import Database
+from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.identity import identity
 from fencepost.schema import effects
-from fencepost.schema.revisions import is_newer, is_readable
+from fencepost.schema.revisions import contracts, expanding_steps, is_readable, missing_steps, number
+from fencepost.sql.troubles import LACKS_TABLES, trouble_of
 
-REVISIONS = ("0001", "0002", "0003")  # oldest first; a test compares them with versions/
-OLDEST, NEWEST = "0003", REVISIONS[-1]  # what this version can work with
+REVISIONS = ("0001", "0002", "0003", "0004_from_0003")  # oldest first; a test compares them with versions/
+OLDEST, NEWEST = "0004_from_0003", REVISIONS[-1]  # what this version can work with
 STEPS = (*REVISIONS, *effects.STEPS)  # all that `migrate` may have to do
 
 
-def migrate(database: Database) -> tuple[str, ...]:
+def migrate(database: Database, *, contract: bool = False) -> tuple[str, ...]:
     """Run the steps that are missing and return their names; none if the tables are as they should be.
 
-    Tables that a newer version has made are left alone if this one can work with them, and refused if not.
+    Steps that take something away are left for `contract`, which is refused while a node lives that needs it. Tables
+    that a newer version has made are left alone if this one can work with them, and refused if not.
     """
     _check_server(database)
     revision, of_effects = current_revision(database), effects_revision(database)
     _refuse_unreadable(database, revision)
     refuse_unreadable_effects(database, of_effects)
-    if is_done(revision, REVISIONS) and is_done(of_effects, effects.REVISIONS):
-        return ()
-    from fencepost.ledger.migrations import running  # noqa: PLC0415 - Alembic is slow to import, and rarely needed
+    steps: tuple[str, ...] = ()
+    if not (
+        is_done(revision, REVISIONS, contract=contract) and is_done(of_effects, effects.REVISIONS, contract=contract)
+    ):
+        from fencepost.ledger.migrations import running  # noqa: PLC0415 - Alembic is slow to import, rarely needed
 
-    steps = running.migrate(database)
-    identity(database)
+        steps = running.migrate(database, contract=contract)
+        identity(database)
+    if (blocked := behind_contraction(current_revision(database), REVISIONS)) is not None:
+        raise SchemaMismatch(f"{database.dialect.product}: {blocked}; then {_run(database, ' --contract')}")
     return steps
 
 
-def is_done(revision: str | None, known: tuple[str, ...]) -> bool:
-    """Return whether tables of `revision` lack no step of `known`: one that we do not know comes after all we know."""
-    return revision is not None and (revision == known[-1] or is_newer(revision, known))
+def is_done(revision: str | None, known: tuple[str, ...], *, contract: bool) -> bool:
+    """Return whether tables of `revision` lack no step of `known` that may be taken now."""
+    missing = missing_steps(revision, known)
+    return not (missing if contract or revision is None else expanding_steps(missing, known))
+
+
+def behind_contraction(revision: str | None, known: tuple[str, ...]) -> str | None:
+    """Return what to do first if a step that only adds stands behind one that takes something away; None if none does.
+
+    A step that contracts and has nothing behind it can wait: this version works without it.
+    """
+    missing = missing_steps(revision, known)
+    waiting = missing[len(expanding_steps(missing, known)) :]
+    if all(contracts(each, known) for each in waiting):
+        return None
+    return (
+        f"step {number(waiting[-1]):04} needs step {number(waiting[0]):04}, which takes away what older versions use: "
+        "first let every node and program be of the release before this one"
+    )
 
 
 def migration_sql(url: str) -> str:
@@ -88,6 +113,15 @@ def check_schema(database: Database) -> None:
         )
 
 
+def refuse_unreadable(database: Database, desk: Desk) -> None:
+    """Raise `SchemaMismatch` if a newer version took away what this one needs: what a node asks when it has joined.
+
+    Whoever takes something away looks for older nodes first. So either it has seen this one, or this one sees it.
+    """
+    table = database.tables.name("version")
+    _refuse_unreadable(database, desk.read(lambda cursor: _revision(cursor, table)))
+
+
 def current_revision(database: Database) -> str | None:
     """Return the revision of the ledger that the database has; None if it has none."""
     return _revision_in(database, "version")
@@ -111,7 +145,7 @@ def _revision_in(database: Database, table: str) -> str | None:
     try:
         return database.read(lambda cursor: _revision(cursor, database.tables.name(table)))
     except LedgerRefused as error:
-        if database.dialect.lacks_tables(error.__cause__):
+        if trouble_of(error.__cause__) in LACKS_TABLES:
             return None
         raise
 
@@ -140,6 +174,6 @@ def _where(database: Database) -> str:
     return f" under prefix={database.tables.prefix}" if database.tables.prefix != "fencepost_" else ""
 
 
-def _run(database: Database) -> str:
+def _run(database: Database, option: str = "") -> str:
     masked = " (with the password in place of ***)" if database.url.store.password is not None else ""
-    return f"run: fencepost migrate --ledger '{database.url}'{masked}"
+    return f"run: fencepost migrate{option} --ledger '{database.url}'{masked}"

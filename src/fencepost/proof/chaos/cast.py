@@ -38,6 +38,7 @@ class Actor:
     process: GuardedProcess | None = None
     frozen: list[int] = field(default_factory=list)
     starts: int = 0
+    is_out: bool = False  # it is not to take part now
 
     @property
     def pid(self) -> int:
@@ -108,18 +109,27 @@ class Cast:
         return [actor for actor in self.actors.values() if not actor.is_node]
 
     def add_node(
-        self, name: str, *, ledger: str, leases: str | None, proxies: Mapping[str, Proxy], threads: bool
+        self,
+        name: str,
+        *,
+        ledger: str,
+        leases: str | None,
+        proxies: Mapping[str, Proxy],
+        workers: int,
+        python: str = sys.executable,
     ) -> None:
-        """Prepare a node."""
-        how = ["--threads"] if threads else ["--workers", str(WORKERS)]
-        argv = [sys.executable, "-m", "fencepost", "run", APPLICATION, *how, "--grace", "3s"]
+        """Prepare a node, of the version that `python` has; without workers it has threads."""
+        how = ["--workers", str(workers)] if workers else ["--threads"]
+        argv = [python, "-m", "fencepost", "run", APPLICATION, *how, "--grace", "3s"]
         where = {"FENCEPOST_URL": ledger, "FENCEPOST_NAME": name, "FENCEPOST_SLOTS": str(WORKERS + 1)}
         self._add(name, argv, where | ({"FENCEPOST_LEASES": leases} if leases else {}), proxies, is_node=True)
 
-    def add_contender(self, name: str, *, ledger: str, locks: str, proxies: Mapping[str, Proxy]) -> None:
-        """Prepare a contender."""
+    def add_contender(
+        self, name: str, *, ledger: str, locks: str, proxies: Mapping[str, Proxy], python: str = sys.executable
+    ) -> None:
+        """Prepare a contender, of the version that `python` has."""
         told = {NAME: name, LEDGER: ledger, LOCKS_URL: locks, TTL: str(self._around.ttl_s)}
-        self._add(name, [sys.executable, "-m", CONTENDER], told, proxies, is_node=False)
+        self._add(name, [python, "-m", CONTENDER], told, proxies, is_node=False)
 
     def start(self, actor: Actor) -> None:
         """Start it, for the first time or again."""
@@ -136,6 +146,12 @@ class Cast:
         """Kill it with -9; what it started has guardians of its own."""
         send(actor.pid, KILL)
 
+    def send_away(self, actor: Actor, within_s: float) -> None:
+        """Ask it to leave, as a deploy does; kill it if it does not."""
+        if actor.process is not None:
+            now = self._runtime.monotonic()
+            actor.process.extend(term_at=now, kill_at=now + within_s)
+
     def end(self, within_s: float) -> None:
         """Let everybody go on, ask everybody to leave, and see to it that they do."""
         for actor in self.actors.values():
@@ -151,8 +167,10 @@ class Cast:
     def _add(
         self, name: str, argv: Sequence[str], told: Mapping[str, str], proxies: Mapping[str, Proxy], *, is_node: bool
     ) -> None:
-        log = self._around.folder / f"{name}.log"
-        self.actors[name] = Actor(name, is_node, argv, self._around.environment(told), log, proxies)
+        log, env = self._around.folder / f"{name}.log", dict(self._around.environment(told))
+        if argv[0] != sys.executable:
+            env.pop("PYTHONPATH", None)  # it would lead to the version that we are
+        self.actors[name] = Actor(name, is_node, argv, env, log, proxies)
 
     def _times_up(self, actor: Actor) -> int:
         return actor.log.read_text(errors="replace").count(_UP) if actor.log.exists() else 0

@@ -6,11 +6,13 @@ removed, also when it is interrupted; a first Ctrl-C ends the faults and checks 
 
 from __future__ import annotations
 
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NamedTuple
 
 from sqlalchemy import Engine, create_engine
 
@@ -20,7 +22,7 @@ from fencepost.errors import ConfigurationError, FencepostError, LedgerUnavailab
 from fencepost.leases.schemes import store_from_url
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.migrations import migrate
-from fencepost.proof.chaos.cast import Cast, Surroundings
+from fencepost.proof.chaos.cast import WORKERS, Cast, Surroundings
 from fencepost.proof.chaos.chance import Chance
 from fencepost.proof.chaos.director import Director
 from fencepost.proof.chaos.effects import Effects
@@ -43,17 +45,39 @@ _LEAVE_WITHIN_S = 8.0
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """What an act may use. `ledger_url` leads to the ledger without a proxy that is harmed."""
+
+    cast: Cast
+    director: Director
+    ledger_url: str
+    say: Callable[[str], None]
+
+
+class Act(NamedTuple):
+    """Something that happens at a share of the time, whatever else does: a deploy, a migration."""
+
+    at: float
+    do: Callable[[Stage], None]
+
+
+@dataclass(frozen=True, slots=True)
 class Wishes:
     """What is to be done. `servers` are those that may be harmed, because whoever asks has started them for it."""
 
     nodes: int = 3
     contenders: int = 4
+    workers: int = WORKERS
     seconds: float = 300.0
     ttl_s: float = 3.0
     seed: int = 1
     gap_s: float = 1.0
     servers: Sequence[Server] = ()
     keep: Path | None = None  # where histories and logs are left, instead of nowhere
+    pythons: Mapping[str, str] = field(default_factory=dict)  # by name: who is of another version
+    absent: Collection[str] = ()  # who comes later, if at all
+    acts: Sequence[Act] = ()
+    make_tables: Callable[[str], None] | None = None  # of the ledger at a URL, if not by the version of today
 
 
 @dataclass(slots=True)
@@ -118,7 +142,10 @@ class Course:
             store.start()  # it refuses where locks would not hold
         finally:
             store.shutdown()
-        migrate(ledger)
+        if self.wishes.make_tables is None:
+            migrate(ledger)
+        else:
+            self.wishes.make_tables(ledger.url.text)
         Effects(ledger.url).make(engine)
 
     def _play(self, ledger: Ledger, engine: Engine, folder: Path) -> Outcome:
@@ -130,7 +157,7 @@ class Course:
             self._await_start(cast)
             wall_us_at_0 = _wall_us_at_0(ledger, runtime)
             director = self._director(cast, folder)
-            self._harm(director)
+            self._harm(director, Stage(cast, director, ledger.url.text, self.say))
             quiet_from = self._calm(director)
             ended_at = self._settle(director, ledger, quiet_from, wall_us_at_0)
         finally:
@@ -150,14 +177,23 @@ class Course:
     def _engage(self, cast: Cast) -> None:
         for number in range(1, self.wishes.nodes + 1):
             urls, proxies = self._ways()
-            has_threads = number == self.wishes.nodes  # those cannot be killed, so fences have more to do
+            name, has_threads = f"node-{number}", number == self.wishes.nodes
             cast.add_node(
-                f"node-{number}", ledger=urls[LEDGER], leases=urls.get(STORE), proxies=proxies, threads=has_threads
+                name,
+                ledger=urls[LEDGER],
+                leases=urls.get(STORE),
+                proxies=proxies,
+                workers=0 if has_threads else self.wishes.workers,  # threads cannot be killed: fences have more to do
+                python=self.wishes.pythons.get(name, sys.executable),
             )
         for number in range(1, self.wishes.contenders + 1):
             urls, proxies = self._ways()
             locks = urls.get(STORE) or Namespace(self.space.prefix, urls[LEDGER], None).locks_url
-            cast.add_contender(f"contender-{number}", ledger=urls[LEDGER], locks=locks, proxies=proxies)
+            name = f"contender-{number}"
+            python = self.wishes.pythons.get(name, sys.executable)
+            cast.add_contender(name, ledger=urls[LEDGER], locks=locks, proxies=proxies, python=python)
+        for name in self.wishes.absent:
+            cast.actors[name].is_out = True
 
     def _ways(self) -> tuple[dict[str, str], Mapping[str, Proxy]]:
         ways = {name: line.connect() for name, line in self._lines.items()}
@@ -165,16 +201,18 @@ class Course:
         return urls, {name: proxy for name, (_, proxy) in ways.items() if proxy is not None}
 
     def _await_start(self, cast: Cast) -> None:
-        for actor in cast.actors.values():
+        wanted = [actor for actor in cast.actors.values() if not actor.is_out]
+        for actor in wanted:
             cast.start(actor)
         give_up_at = self.runtime.monotonic() + _START_WITHIN_S
-        while coming := [actor for actor in cast.actors.values() if not actor.is_up]:
+        while coming := [actor for actor in wanted if not actor.is_up]:
             fallen = [actor for actor in coming if not actor.is_alive]
             if fallen or self.runtime.monotonic() > give_up_at:
                 who = (fallen or coming)[0]
                 raise FencepostError(f"{who.name} did not come to take part; it said last: {who.last_words()}")
             self.runtime.sleep(_STEP_S)
-        self.say(f"{len(cast.nodes)} nodes and {len(cast.contenders)} contenders take part")
+        nodes = sum(actor.is_node for actor in wanted)
+        self.say(f"{nodes} nodes and {len(wanted) - nodes} contenders take part")
 
     def _director(self, cast: Cast, folder: Path) -> Director:
         return Director(
@@ -189,10 +227,13 @@ class Course:
             say=self.say,
         )
 
-    def _harm(self, director: Director) -> None:
-        ends_at = self.runtime.monotonic() + self.wishes.seconds
+    def _harm(self, director: Director, stage: Stage) -> None:
+        began_at, seconds = self.runtime.monotonic(), self.wishes.seconds
+        acts = sorted(self.wishes.acts, key=lambda act: act.at)
         try:
-            while self.runtime.monotonic() < ends_at:
+            while (now := self.runtime.monotonic()) < began_at + seconds or acts:  # all of them, also if one takes long
+                if acts and now >= began_at + acts[0].at * seconds:
+                    acts.pop(0).do(stage)
                 director.step()
                 self.runtime.sleep(_STEP_S)
         except KeyboardInterrupt:

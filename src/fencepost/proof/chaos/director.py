@@ -71,6 +71,7 @@ class Director:
         self._undos: list[tuple[float, Fault, Callable[[], object]]] = []
         self._starting: dict[str, tuple[float, Fault | None]] = {}  # by name: when it is to be started, and why
         self._coming: dict[str, Fault | None] = {}  # started, and not up yet
+        self._away: dict[str, Fault] = {}  # asked to leave
         self.faults: list[Fault] = []
         self.fallen: list[str] = []  # who ended by itself
 
@@ -83,6 +84,24 @@ class Director:
             self._next_at = now + self._gap_s * self._chance.between(0.5, 1.5)
             self._harm(now)
 
+    def let_in(self, name: str) -> None:
+        """Let somebody take part who was out, or has been asked to leave: it is started when it has ended."""
+        self._cast.actors[name].is_out = False
+        self._starting[name] = (self._runtime.monotonic(), self._away.pop(name, None))
+
+    def send_away(self, name: str, *, within_s: float) -> None:
+        """Ask somebody to leave, in good order, and let it be out; what it suffers is over."""
+        actor, now = self._cast.actors[name], self._runtime.monotonic()
+        for each in [each for each in self._undos if each[1].target == name]:
+            self._undos.remove(each)
+            self._end(each[1], each[2])
+        self._starting.pop(name, None)
+        self._coming.pop(name, None)
+        actor.is_out = True
+        self._cast.send_away(actor, within_s)
+        self._away[name] = fault = Fault(FaultKind.AWAY, name, now, now, actor.pid)
+        self._note(fault)
+
     @property
     def is_well(self) -> bool:
         """Whether everything is undone, and everybody is up again."""
@@ -94,13 +113,16 @@ class Director:
         due = [each for each in self._undos if everything or each[0] <= now]
         self._undos = [each for each in self._undos if each not in due]
         for _, fault, undo in due:
-            undo()
-            fault.until = fault.over_at = self._runtime.monotonic()
-            self._recorder.note("fault", node=fault.target, detail={"kind": "resume", "of": fault.kind})
+            self._end(fault, undo)
+
+    def _end(self, fault: Fault, undo: Callable[[], object]) -> None:
+        undo()
+        fault.until = fault.over_at = self._runtime.monotonic()
+        self._recorder.note("fault", node=fault.target, detail={"kind": "resume", "of": fault.kind})
 
     def _look_after(self, now: float, *, at_once: bool) -> None:
         for name, (start_at, fault) in list(self._starting.items()):
-            if at_once or start_at <= now:
+            if (at_once or start_at <= now) and not self._cast.actors[name].is_alive:
                 del self._starting[name]
                 self._coming[name] = fault
                 self._cast.start(self._cast.actors[name])
@@ -114,7 +136,8 @@ class Director:
                 del self._coming[name]
                 self._starting[name] = (now + 0.5, fault)
         for actor in self._cast.actors.values():
-            if not actor.is_alive and actor.name not in self._starting and actor.name not in self._coming:
+            is_expected = actor.is_out or actor.name in self._starting or actor.name in self._coming
+            if not actor.is_alive and not is_expected:
                 self.fallen.append(f"{actor.name} ended by itself; it said last: {actor.last_words()}")
                 self._starting[actor.name] = (now, None)
 
@@ -125,11 +148,14 @@ class Director:
         for _ in range(_TRIES):
             kind = self._chance.weighted(LIKELIHOOD)
             if (fault := self._try(kind, now)) is not None:
-                self.faults.append(fault)
-                detail = {"kind": kind, "seconds": round(max(fault.until - fault.at, 0.0), 3), "pid": fault.pid}
-                self._recorder.note("fault", node=fault.target, detail=detail)
-                self._say(str(fault))
+                self._note(fault)
                 return
+
+    def _note(self, fault: Fault) -> None:
+        self.faults.append(fault)
+        detail = {"kind": fault.kind, "seconds": round(max(fault.until - fault.at, 0.0), 3), "pid": fault.pid}
+        self._recorder.note("fault", node=fault.target, detail=detail)
+        self._say(str(fault))
 
     def _try(self, kind: FaultKind, now: float) -> Fault | None:
         if kind in EVERYBODY:
@@ -162,6 +188,7 @@ class Director:
             for actor in self._cast.actors.values()
             if wanted in (None, "node" if actor.is_node else "contender")
             and actor.name not in ailing
+            and not actor.is_out
             and self._sparing["node" if actor.is_node else "contender"].is_free(actor.name, now, until)
         ]
         return self._chance.one_of(whom) if whom else None

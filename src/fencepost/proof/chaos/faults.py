@@ -12,7 +12,7 @@ STILL = float("inf")
 
 
 class FaultKind(StrEnum):
-    """What is done to whom."""
+    """What is done to whom. `AWAY` is no harm: it was asked to leave, as by a deploy, and is not back yet."""
 
     KILL_NODE = "kill node"
     KILL_WORKER = "kill worker"
@@ -29,6 +29,7 @@ class FaultKind(StrEnum):
     OUTAGE = "outage"
     RESTART = "restart"
     PROMOTION = "promotion"
+    AWAY = "away"
 
 
 MODES = {
@@ -38,6 +39,7 @@ MODES = {
     FaultKind.REFUSE: Mode.REFUSE,
 }
 KILLS = frozenset({FaultKind.KILL_NODE, FaultKind.KILL_WORKER, FaultKind.KILL_CONTENDER})
+ENDS = KILLS | {FaultKind.AWAY}
 STOPS = frozenset({FaultKind.PAUSE_NODE, FaultKind.FREEZE_NODE, FaultKind.PAUSE_CONTENDER})
 EVERYBODY = frozenset({FaultKind.OUTAGE, FaultKind.RESTART, FaultKind.PROMOTION})
 LIKELIHOOD = {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from sqlalchemy import Engine, select
@@ -37,6 +37,7 @@ def gather(
 ) -> Evidence:
     """Put together what is known."""
     runs, attempts = read_ledger(ledger)
+    runs = tuple(replace(run, job=BY_NAME[run.job].name) for run in runs)  # of one job, under whichever name
     end_us = ending.wall_us_at_0 + round(ending.ended_at * _US)
     return Evidence(
         history=read_lines(histories),

@@ -128,7 +128,7 @@ def _drop(cursor: Any, url: LedgerUrl, prefix: str) -> None:
     known = (url.schema,) if url.schema else ()
     cursor.execute(
         f"SELECT table_name FROM information_schema.tables WHERE table_schema = {place} "  # noqa: S608
-        "AND table_type = 'BASE TABLE' AND substr(table_name, 1, %s) = %s",
+        "AND table_type IN ('BASE TABLE', 'SYSTEM VERSIONED') AND substr(table_name, 1, %s) = %s",
         (*known, len(prefix), prefix),
     )
     within = f"{url.schema}." if url.schema else ""

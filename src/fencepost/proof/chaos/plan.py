@@ -1,4 +1,4 @@
-"""The ten jobs of chaos: when they are due, and what is promised of each."""
+"""The jobs of chaos, ten and one of a later deploy, which renames another: when they are due, and what is promised."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ class Planned:
     by_cron: bool = False
     chunks: int = 0
     more: Mapping[str, Any] | None = None
+    deploy: int = 1  # the first that has it
+    renamed: str | None = None  # what it is called from the second deploy on
 
     @property
     def schedule(self) -> Schedule:
@@ -54,8 +56,9 @@ PLAN = (
     Planned("newest", 2, "replace", more={"misfire": "once"}),
     Planned("mail", 2, "allow"),
     Planned("poll", 1, "forbid", more={"misfire": "skip", "grace": "1s"}),
-    Planned("export", 2, "queue", by_cron=True, more={"misfire": "once"}),
+    Planned("export", 2, "queue", by_cron=True, more={"misfire": "once"}, renamed="ship"),
     Planned("sweep", 2, "allow", more={"misfire": "once"}),
     Planned("gather", 2, "queue", more={"effects": "fenced", "misfire": "once"}),
+    Planned("audit", 2, "queue", more={"misfire": "once"}, deploy=2),
 )
-BY_NAME = {planned.name: planned for planned in PLAN}
+BY_NAME = {name: planned for planned in PLAN for name in (planned.name, planned.renamed) if name is not None}

@@ -15,7 +15,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from fencepost.proof.chaos.faults import EVERYBODY, KILLS, STOPS, Fault, FaultKind
+from fencepost.proof.chaos.faults import ENDS, EVERYBODY, KILLS, STOPS, Fault, FaultKind
 from fencepost.proof.chaos.plan import BY_NAME
 from fencepost.proof.evidence import Evidence
 from fencepost.proof.history import Entry, History, Kind
@@ -118,8 +118,8 @@ def _is_hit(hold: _Hold, fault: Fault, faults: Sequence[Fault]) -> bool:
         return False
     if fault.kind is FaultKind.KILL_WORKER:
         return hold.pid == fault.pid
-    return not any(  # it was killed before, and this is what came after it
-        other.target == hold.name and other.kind in KILLS and hold.since < other.at < fault.at for other in faults
+    return not any(  # it was ended before, and this is what came after it
+        other.target == hold.name and other.kind in ENDS and hold.since < other.at < fault.at for other in faults
     )
 
 

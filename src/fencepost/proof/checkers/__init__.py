@@ -13,8 +13,11 @@ from fencepost.proof.checkers import (
     bulk_once,
     effects_once,
     every_due_time,
+    fair_ends,
     limits,
     lock_register,
+    missed_ticks,
+    nobody_can,
     one_run_per_tick,
     one_trace,
     prompt_start,
@@ -44,6 +47,9 @@ CHECKERS: tuple[tuple[str, Check], ...] = tuple(
         one_trace,
         lock_register,
         attempts_on_record,
+        missed_ticks,
+        nobody_can,
+        fair_ends,
     )
 )
 

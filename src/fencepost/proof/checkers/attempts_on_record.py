@@ -4,7 +4,7 @@
 - An effect of a run was committed under the token of one of its attempts.
 - An attempt that succeeded began, where a job's beginnings are noted at all; and none ended before it began.
 - Where transitions are known, every run has some, and claims and attempts have the same tokens. A claim that was handed
-  back leaves no attempt; such a run is queued again.
+  back leaves no attempt; such a run is queued again, or cancelled if somebody had asked for that.
 - Where it is known when each node's end was noted (``notes["nodes_ended_us"]``), an attempt was lost with its node, and
   not taken from one that lived on.
 """
@@ -99,9 +99,12 @@ def _claimed(evidence: Evidence, attempts: dict[tuple[int, int], AttemptSeen]) -
 
 
 def _lasting(steps: list[Transition], attempts: dict[tuple[int, int], AttemptSeen]) -> Iterator[Violation]:
-    """Report claims without an attempt, of those that were not handed back."""
+    """Report claims without an attempt, of those that were not handed back. What began is looked up by itself."""
     for step, after in zip(steps, [*steps[1:], None], strict=True):
-        if step.after != "running" or step.token is None or (after is not None and after.after == "queued"):
+        is_back = after is not None and after.after in ("queued", "cancelled")
+        if step.after != "running" or step.token is None or is_back:
             continue
         if (step.run_id, step.token) not in attempts:
-            yield Violation(NAME, f"run {step.run_id} was claimed under token {step.token}, and has no such attempt")
+            path = " → ".join(["new", *(each.after for each in steps)])
+            told = f"run {step.run_id} was claimed under token {step.token}, and has no such attempt"
+            yield Violation(NAME, told, path)

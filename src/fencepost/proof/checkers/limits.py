@@ -43,7 +43,7 @@ def _counted(run: RunSeen, tried: list[AttemptSeen]) -> Iterator[Violation]:
     numbers = [attempt.number for attempt in tried]
     if numbers != list(range(1, len(numbers) + 1)) or run.attempts != len(numbers):
         yield Violation(NAME, f"{told_run(run)} counts {run.attempts} attempts; on record are {numbers}")
-    lost = sum(attempt.outcome == "lost" for attempt in tried)
+    lost = sum(attempt.outcome == "lost" and attempt.counts for attempt in tried)
     if run.crashes != lost:
         yield Violation(NAME, f"{told_run(run)} counts {run.crashes} crashes; on record are {lost} lost attempts")
     failed = sum(attempt.outcome in FAILED for attempt in tried)

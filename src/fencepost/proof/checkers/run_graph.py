@@ -16,7 +16,7 @@ from fencepost.proof.telling import told_run
 NAME = "run graph"
 WAYS: dict[str | None, frozenset[str]] = {
     None: frozenset({"queued", "waiting", "misfired", "skipped"}),
-    "waiting": frozenset({"queued", "skipped", "misfired", "cancelled"}),
+    "waiting": frozenset({"waiting", "queued", "skipped", "misfired", "cancelled"}),  # also for something else
     "queued": frozenset({"waiting", "running", "skipped", "misfired", "cancelled"}),
     "running": frozenset({"queued", "waiting", "succeeded", "dead", "skipped", "cancelled"}),
 }

@@ -51,7 +51,8 @@ class Ticks(Stand):
         assert contender.ask("release", name=name) == {"released": True}
         contender.kill()  # it stays closed although nobody is left
         other = connect()
-        assert other.try_lock(name, ttl=self.ttl_s) is None
+        with pytest.raises(LockHeld, match=r"is kept closed for another \d+\.\d s: .*at_least"):
+            other.lock(name, ttl=self.ttl_s).acquire()
         with other.lock(name, ttl=self.ttl_s, wait=10) as lease:
             assert lease.token > taken["token"]
             # counted from the grant; a store that counts in whole seconds may round up, never down

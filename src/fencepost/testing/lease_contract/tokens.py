@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from fencepost.errors import LeaseLost, StoreUnavailable
-from fencepost.leases.store import LeaseStore
+import pytest
+
+from fencepost.core.fencing import AHEAD_US
+from fencepost.errors import ConfigurationError, LeaseLost, LockHeld, StoreUnavailable, TickDone
+from fencepost.leases.store import LeaseStore, ResetsTokens
 from fencepost.testing.lease_contract.stand import Connect, Stand
 from fencepost.testing.under_test import StoreUnderTest
 from fencepost.testing.waiting import until
@@ -65,6 +68,25 @@ class Tokens(Stand):
         assert lease.lost == (verdict == "lost")
         if successor is not None:
             assert successor.token > lease.token
+
+    def test_token_that_a_wrong_clock_put_ahead_can_be_brought_back(
+        self, store: LeaseStore, connect: Connect, name: str
+    ) -> None:
+        if not isinstance(store, ResetsTokens):
+            return
+        locks = connect()
+        with locks.lock(name, ttl=10 * self.ttl_s, tick="2026-01-01T00:00Z") as honest:
+            pass
+        with pytest.raises(ConfigurationError, match="not more than a day ahead"):
+            locks.reset(name, reason="test")
+        lifted = locks.lock(name, ttl=10 * self.ttl_s, floor=honest.token + 2 * AHEAD_US)
+        with lifted as ahead, pytest.raises(LockHeld):
+            locks.reset(name, reason="test")
+        assert locks.reset(name, reason="test").token < honest.token + AHEAD_US
+        with locks.lock(name, ttl=10 * self.ttl_s) as lease:
+            assert honest.token < lease.token < honest.token + AHEAD_US < ahead.token
+        with pytest.raises(TickDone), locks.lock(name, ttl=10 * self.ttl_s, tick="2026-01-01T00:00Z"):
+            pytest.fail("the tick was forgotten")
 
     def test_floor_lifts_the_token(self, store: LeaseStore, name: str) -> None:
         session = self.open(store)

@@ -15,6 +15,9 @@ restart, and are deployed anew; clocks step and drift; calls fail before or afte
 long; ledger and lease store go away; operators press buttons. Then it is quiet, everything must come to its end, and
 the checkers of `fencepost.proof` judge all that was seen. The same seed gives the same trace, in any process.
 
+Every thirtieth seed stands for a *life* (`lives`): weeks to years of an installation with its deploys, restarts and
+pruning, as a row of scenes with days between them. In a quarter of the others the lease store's clock is set.
+
 To see whether a bug would be found, plant it: ``simulate(seed, patch=lambda: mock.patch.object(…))`` is patched from
 before the first node starts until the last one has left.
 
@@ -25,7 +28,8 @@ SQLite, whose locks are finer. Nodes here have clocks of their own all the same,
 Needs ``pip install 'fencepost[testing]'`` (greenlet).
 """
 
-from fencepost.testing.simulation.run import Outcome, simulate
+from fencepost.testing.simulation.outcome import Outcome
+from fencepost.testing.simulation.run import simulate
 from fencepost.testing.simulation.scenario import FAULTS, Fault, Scenario, scenario
 
 __all__ = ["FAULTS", "Fault", "Outcome", "Scenario", "scenario", "simulate"]

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from fencepost.app.bulk import declare_bulk
+from fencepost.app.operations import Operations
 from fencepost.bulk import keyset
 from fencepost.core.policy import Policy
 from fencepost.core.schedules.every import every
 from fencepost.core.verdicts import Retry, Skip
 from fencepost.engine.jobs import Jobs
-from fencepost.engine.operations import Operations
 from fencepost.engine.run import Run, current_run
 from fencepost.ledger.ledger import Ledger
 from fencepost.proof.evidence import JobRules
@@ -127,11 +127,10 @@ def load_class(work: BulkWork, floor: Floor) -> type:
         def write(self, tx: Any, keys: Sequence[int]) -> None:
             run = current_run() or self._run
             assert run is not None
-            grant = run.fencing
-            resource = f"{self._resource(run)}/{grant.key}"
+            resource = f"{self._resource(run)}/{run.exclusive_key or run.id}"
             for key in keys:
                 floor.offer(run, resource=resource, key=str(key))
-            rows = [(resource, str(key), _token(work, run, key), grant.grant_id, run.id) for key in keys]
+            rows = [(resource, str(key), _token(work, run, key), run.grant_id, run.id) for key in keys]
             tx.exec_driver_sql(_INSERT, rows)
             if work.is_settling:
                 tx.exec_driver_sql(_SETTLE, [(key,) for key in keys])

@@ -9,10 +9,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 from sqlalchemy import Engine, QueuePool, create_engine, event
 from sqlalchemy.exc import SQLAlchemyError
 
+from fencepost.app.operations import Operations
 from fencepost.core.events import Event
 from fencepost.core.identity import canonical_json
 from fencepost.core.runs import Claim
@@ -23,7 +25,6 @@ from fencepost.engine.engines import engine_of
 from fencepost.engine.invoke import invoke
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.node import Node, NodeSettings
-from fencepost.engine.operations import Operations
 from fencepost.engine.requesting import on_record
 from fencepost.engine.runners.outcome import Outcome
 from fencepost.engine.runners.thread import ThreadRunner
@@ -32,21 +33,24 @@ from fencepost.leases.locks import Locks
 from fencepost.leases.stores.memory import MemoryStore
 from fencepost.ledger.deploys import sync_code
 from fencepost.ledger.jobs import register
-from fencepost.ledger.ledger import Ledger, open_ledger
+from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.migrations import NEWEST
 from fencepost.ledger.schedule_rows import NewSchedule
 from fencepost.proof.history import History
+from fencepost.schema.revisions import recorded
 from fencepost.testing.simulation.bulk import Stage, declare_load
-from fencepost.testing.simulation.connections import Server, SimDialect
+from fencepost.testing.simulation.connections import Server, SimDialect, sim_url
 from fencepost.testing.simulation.hub import Hub, Process
 from fencepost.testing.simulation.jobs import Floor, jobs_on
 from fencepost.testing.simulation.lease_stores import ForgetfulStore, Way
 from fencepost.testing.simulation.ledger_file import SimFile, effects_file
 from fencepost.testing.simulation.runtime import Clock, SimRuntime, StoreRuntime
 from fencepost.testing.simulation.scenario import LOAD, Scenario
+from fencepost.testing.simulation.stepped_store import SteppedRuntime, SteppedStore, SteppedWay
 from fencepost.testing.simulation.weather import EFFECTS, ELSEWHERE, GATE, LEASES, Weather
 
 OPERATOR = -1
-_SLOTS = 3
+SLOTS = 3
 _GRACE_S = 1.0
 _TRY_AGAIN_AFTER_S = 0.3
 
@@ -82,9 +86,16 @@ class Cluster:
         self.server = Server(hub, file, self.weather, latency_s=plan.latency_s, timeout_s=plan.ttl_s / 3)
         self.elsewhere = self._server_elsewhere()
         self.store_clock = Clock(hub)
+        for server in (self.server, self.elsewhere):
+            if server is not None:
+                server.file.now_us = self.store_clock.wall_us
         world = Process("world", 0)
         self.store_runtime = StoreRuntime(hub, world, self.store_clock)
-        self.leases = MemoryStore(self.store_runtime)
+        self.leases = (
+            SteppedStore(SteppedRuntime(hub, world, self.store_clock))
+            if plan.is_stepped
+            else MemoryStore(self.store_runtime)
+        )
         self.gate = ForgetfulStore(self.store_runtime) if plan.gate else None
         self.world = SimRuntime(hub, world, self.store_clock)
         dice = hub.dice
@@ -92,7 +103,6 @@ class Cluster:
             Place(slot, Clock(hub, drift=drift, began_at=dice.uniform(0, 1e6), off_us=dice.randrange(-(10**9), 10**9)))
             for slot, drift in enumerate(plan.drifts)
         ]
-        self._url = f"{file.url}?call_timeout={plan.ttl_s / 3:.3f}s"
         self.desk = self.ledger_of(SimRuntime(hub, Process("operator", 99), Clock(hub)), OPERATOR)
 
     @property
@@ -175,26 +185,57 @@ class Cluster:
 
     def ledger_of(self, runtime: SimRuntime, slot: int) -> Ledger:
         """Return the ledger as one process reaches it."""
-        ledger = open_ledger(self._url, runtime)
-        ledger.dialect = SimDialect(
-            ledger.url, self.store_runtime, server=self.server, process=runtime.process, slot=slot
-        )
+        ledger = self.ledger_kind(slot)(sim_url(self.url_of(slot)), runtime)
+        server = self.server_of(slot)
+        ledger.dialect = SimDialect(ledger.url, self.store_runtime, server=server, process=runtime.process, slot=slot)
         return ledger
 
-    def _composed(self, place: Place, runtime: SimRuntime) -> Node:
+    def ledger_kind(self, slot: int) -> type[Ledger]:
+        """Return what stands for the ledger in a process of this slot."""
+        return Ledger
+
+    def url_of(self, slot: int) -> str:
+        """Return the ledger's URL, as whoever is in a slot has it."""
+        return f"{self.server_of(slot).file.url}?call_timeout={self.plan.ttl_s / 3:.3f}s"
+
+    def server_of(self, slot: int) -> Server:
+        """Return the server that has the ledger of whoever is in a slot."""
+        return self.server
+
+    def leases_of(self, slot: int) -> MemoryStore:
+        """Return the store that has the leases of the node in a slot."""
+        return self.leases
+
+    def jobs_of(self, place: Place, floor: Floor, ledger: Ledger, far: Engine | None) -> Jobs:
+        """Return the jobs that a process in this place declares; `far` is the database elsewhere, if there is one."""
         plan = self.plan
-        floor = Floor(self.hub, runtime.process, self.history, runtime.sleep)
         names = (*plan.jobs, "late") if place.generation else plan.jobs
         jobs = jobs_on(floor, [name for name in names if name != LOAD])
-        ledger = self.ledger_of(runtime, place.slot)
-        self._open_engine(engine_of(ledger), self.server, runtime.process, place.slot)
-        far = self._engine_elsewhere(runtime.process, place.slot)
         if plan.bulk is not None:
-            wake = partial(_wake, place)
-            stage = Stage(jobs, ledger, place.generation, Operations(ledger), wake)
+            stage = Stage(jobs, ledger, place.generation, Operations(ledger), partial(wake, place))
             declare_load(stage, plan.bulk, floor, far)
+        return jobs
+
+    def settings_of(self, place: Place, runtime: SimRuntime) -> NodeSettings:
+        """Return what a node in this place knows of itself."""
+        return NodeSettings(
+            name=runtime.process.name,
+            version=recorded("simulated", NEWEST),
+            timings=Timings.of(self.plan.ttl_s),
+            slots=SLOTS,
+            generation=place.generation,
+            leader=self.plan.leader,
+            poll_s=self.plan.poll_s,
+        )
+
+    def _composed(self, place: Place, runtime: SimRuntime) -> Node:
+        floor = Floor(self.hub, runtime.process, self.history, runtime.sleep)
+        ledger = self.ledger_of(runtime, place.slot)
+        self._open_engine(engine_of(ledger), self.server_of(place.slot), runtime.process, place.slot)
+        far = self._engine_elsewhere(runtime.process, place.slot)
+        jobs = self.jobs_of(place, floor, ledger, far)
         publish(ledger, jobs, place.generation)
-        locks = self._locks(self.leases, LEASES, place, runtime)
+        locks = self._locks(self.leases_of(place.slot), LEASES, place, runtime)
         gate = None if self.gate is None else self._locks(self.gate, GATE, place, runtime)
 
         def close() -> None:
@@ -213,15 +254,7 @@ class Cluster:
             jobs=jobs,
             runners={"sync": self._runner(jobs, runtime, ledger)},
             runtime=runtime,
-            settings=NodeSettings(
-                name=runtime.process.name,
-                version="simulated",
-                timings=Timings.of(plan.ttl_s),
-                slots=_SLOTS,
-                generation=place.generation,
-                leader=plan.leader,
-                poll_s=plan.poll_s,
-            ),
+            settings=self.settings_of(place, runtime),
             emit=partial(self._emit, runtime.process),
         )
 
@@ -233,7 +266,7 @@ class Cluster:
             call,
             timeouts={name: job.policy.timeout_s for name, job in jobs.items()},
             runtime=runtime,
-            slots=_SLOTS,
+            slots=SLOTS,
             fenced=frozenset(name for name, job in jobs.items() if not job.policy.stops_in_doubt),
             emit=partial(self._emit, runtime.process),
         )
@@ -247,17 +280,17 @@ class Cluster:
         return runner
 
     def _locks(self, store: MemoryStore, kind: str, place: Place, runtime: SimRuntime) -> Locks:
-        way = Way(
-            store,
-            hub=self.hub,
-            weather=self.weather,
-            history=self.history,
-            process=runtime.process,
-            slot=place.slot,
-            kind=kind,
-            latency_s=self.plan.latency_s,
-            call_timeout_s=Timings.of(self.plan.ttl_s).call_timeout_s,
-        )
+        words: dict[str, Any] = {
+            "hub": self.hub,
+            "weather": self.weather,
+            "history": self.history,
+            "process": runtime.process,
+            "slot": place.slot,
+            "kind": kind,
+            "latency_s": self.plan.latency_s,
+            "call_timeout_s": Timings.of(self.plan.ttl_s).call_timeout_s,
+        }
+        way = SteppedWay(store, runtime, **words) if isinstance(store, SteppedStore) else Way(store, **words)
         return Locks(
             way, runtime=runtime, holder=runtime.process.name, observers=[partial(self._emit, runtime.process)]
         )
@@ -284,7 +317,7 @@ class Cluster:
         self.told.append((self.hub.now, process.name, told))
 
 
-def _wake(place: Place) -> None:
+def wake(place: Place) -> None:
     if place.node is not None:
         place.node.wake()
 

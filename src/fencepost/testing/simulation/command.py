@@ -10,15 +10,19 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from multiprocessing import get_context
+from multiprocessing.connection import Connection, wait
+from multiprocessing.process import BaseProcess
 from multiprocessing.util import Finalize
 from pathlib import Path
+from typing import cast
 
 from fencepost.testing.simulation.kept import Kept, keep, shrunk
 from fencepost.testing.simulation.ledger_file import remove_files
-from fencepost.testing.simulation.run import Outcome, simulate
+from fencepost.testing.simulation.lives.plan import ACTS
+from fencepost.testing.simulation.outcome import Outcome
+from fencepost.testing.simulation.run import simulate
 from fencepost.testing.simulation.scenario import FAULTS
 from fencepost.testing.simulation.timeline import timeline
 
@@ -81,35 +85,53 @@ def _parts(seeds: range, kinds: frozenset[str] | None, jobs: int) -> Iterator[Ta
     if jobs == 1:
         yield from (_chunk(chunk, kinds) for chunk in _cut(seeds, _CHUNK))
         return
-    stints = _cut(seeds, _STINT)
-    with ThreadPoolExecutor(jobs) as foremen:
-        for tallies in foremen.map(_stint, stints, [kinds] * len(stints)):
-            yield from tallies
+    simulate(seeds[0], kinds=kinds)  # what is read, made and compiled now, those who are forked from here have
+    yield from _by_stints(_cut(seeds, _STINT), kinds, jobs)
+
+
+def _by_stints(stints: list[range], kinds: frozenset[str] | None, jobs: int) -> Iterator[Tally]:
+    """Have seeds simulated by several processes at once, each for one stint.
+
+    What was crashed is never resumed and so never freed: its stack keeps all that it knew. With the process it goes.
+    They are forked, and nothing here uses threads: so that is safe.
+    """
+    waiting = list(reversed(stints))
+    busy: dict[Connection, BaseProcess] = {}
+    while waiting or busy:
+        while waiting and len(busy) < jobs:
+            ours, theirs = get_context("fork").Pipe(duplex=False)
+            process = get_context("fork").Process(target=_stint, args=(theirs, waiting.pop(), kinds))
+            process.start()
+            theirs.close()
+            busy[ours] = process
+        for ready in wait(list(busy)):
+            try:
+                yield cast("Connection", ready).recv()
+            except EOFError:
+                _ended(busy.pop(cast("Connection", ready)))
+
+
+def _ended(process: BaseProcess) -> None:
+    process.join()
+    if process.exitcode:
+        raise RuntimeError(f"a process that simulated ended with exit code {process.exitcode}")
 
 
 def _cut(seeds: range, size: int) -> list[range]:
     return [seeds[start : start + size] for start in range(0, len(seeds), size)]
 
 
-def _stint(seeds: range, kinds: frozenset[str] | None) -> list[Tally]:
-    """Have some seeds simulated by a process of their own.
-
-    What was crashed is never resumed and so never freed: its stack keeps all that it knew. With the process it goes.
-    """
-    chunks = _cut(seeds, _CHUNK)
-    with ProcessPoolExecutor(1, mp_context=get_context("spawn"), initializer=_begin_worker) as worker:
-        return list(worker.map(_chunk, chunks, [kinds] * len(chunks)))
+def _stint(tell: Connection, seeds: range, kinds: frozenset[str] | None) -> None:
+    """Simulate some seeds in a process of their own, and tell what became of them, chunk by chunk."""
+    Finalize(None, remove_files, exitpriority=10)  # such a process ends without what `atexit` was told
+    for chunk in _cut(seeds, _CHUNK):
+        tell.send(_chunk(chunk, kinds))
+    tell.close()
 
 
 def _be_quiet() -> None:
     """Log nowhere: that stale writers are refused is what is meant to happen here."""
     logging.getLogger("fencepost").addHandler(logging.NullHandler())
-
-
-def _begin_worker() -> None:
-    """Workers of a pool end without what `atexit` was told; this they do."""
-    _be_quiet()
-    Finalize(None, remove_files, exitpriority=10)
 
 
 def _chunk(seeds: range, kinds: frozenset[str] | None) -> Tally:
@@ -164,8 +186,9 @@ def _report(tally: Tally, took_s: float) -> None:
     print(f"{tally.seeds} seeds in {took_s:.1f} s ({tally.seeds / max(took_s, 1e-9):.1f} per second)")
     whats = ("runs", "attempts", "effects", "takeovers", "statements", "switches", "bulk items", "bulk chunks")
     print("  " + ", ".join(f"{counts[what]} {what}" for what in whats))
-    faults = {kind: counts[f"fault: {kind}"] for kind in FAULTS}
+    faults = {kind: counts[f"fault: {kind}"] for kind in dict.fromkeys((*FAULTS, *ACTS))}
     print(f"  {sum(faults.values())} faults: " + ", ".join(f"{count} {kind}" for kind, count in faults.items()))
+    print(f"  {counts['lives']} of them lives, of {counts['days']} days together")
     print(f"  trace of all: {tally.trace}")
     print(f"  {len(tally.failed)} seeds broke a promise")
 
@@ -176,7 +199,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seed", type=int, help="this one alone")
     parser.add_argument("-v", "--verbose", action="store_true", help="with --seed: tell everything that happened")
     parser.add_argument("--jobs", type=int, default=2, help="how many processes to use (default 2)")
-    parser.add_argument("--faults", nargs="*", choices=FAULTS, help="only these kinds of faults; none: no faults")
+    parser.add_argument(
+        "--faults", nargs="*", choices=sorted({*FAULTS, *ACTS}), help="only these kinds of faults; none: no faults"
+    )
     parser.add_argument("--shrink", type=int, default=3, metavar="N", help="explain the first N failures (default 3)")
     parser.add_argument("--keep", type=Path, metavar="FILE", help="add what was found to this list")
     return parser

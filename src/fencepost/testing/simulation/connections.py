@@ -10,14 +10,19 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, fields
+from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 
 from greenlet import GreenletExit
 from sqlalchemy.sql import ClauseElement
 
+from fencepost.core.urls import sqlite_path
 from fencepost.ledger.dialects.dialect import Parameters
-from fencepost.ledger.dialects.sqlite import FileReplacedError, SqliteDialect
+from fencepost.ledger.dialects.sqlite import SqliteDialect
 from fencepost.ledger.urls import LedgerUrl
+from fencepost.sql.troubles import FileReplacedError
 from fencepost.testing.simulation.hub import Hub, Process, Task
 from fencepost.testing.simulation.ledger_file import SimFile
 from fencepost.testing.simulation.runtime import SimRuntime
@@ -41,6 +46,7 @@ class Server:
         self.latency_s = latency_s
         self.timeout_s = timeout_s
         self.is_instant = False
+        self.evidence = 0  # by which one database is told from another
         self.statements = 0
         self.waiting: list[tuple[Task, int]] = []
         self._open: list[SimConnection] = []
@@ -66,6 +72,14 @@ class Server:
         """Note that a connection is closed."""
         if connection in self._open:
             self._open.remove(connection)
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether somebody who is not paused waits for an answer, or is within a transaction."""
+        return any(
+            (each.in_transaction or each.is_asking) and not (each.process.is_dead or each.process.is_paused)
+            for each in self._open
+        )
 
     def pass_time(self) -> None:
         """Let a message travel."""
@@ -116,6 +130,7 @@ class SimConnection(sqlite3.Connection):
         self.slot = slot
         self.use = use
         self.identity = None
+        self.is_asking = False
         self.raw: sqlite3.Connection | None = server.file.take()
 
     # -- what drivers offer ------------------------------------------------------------------------------------------
@@ -171,6 +186,13 @@ class SimConnection(sqlite3.Connection):
 
     def perform(self, sql: str, do: Callable[[sqlite3.Connection], Any]) -> Any:
         """Send a statement, execute it, and wait for the answer."""
+        self.is_asking = True
+        try:
+            return self._perform(sql, do)
+        finally:
+            self.is_asking = False
+
+    def _perform(self, sql: str, do: Callable[[sqlite3.Connection], Any]) -> Any:
         server = self.server
         if server.hub.is_over:
             raise GreenletExit
@@ -329,14 +351,35 @@ class SimDialect(SqliteDialect):
         compiled: Any = _COMPILED.get(shape.key)
         if compiled is None:
             compiled = _COMPILED[shape.key] = statement.compile(dialect=self.words, cache_key=shape)
-        if compiled.post_compile_params:  # a list, as long as it happens to be
-            return super().written(statement)
         values = compiled.construct_params(extracted_parameters=shape.bindparams, _check=False)
+        if "[POSTCOMPILE_" in compiled.string:  # a list, as long as it happens to be
+            told = compiled.construct_expanded_state(values)
+            return told.statement, tuple(told.positional_parameters)
         return compiled.string, tuple(values[name] for name in compiled.positiontup or ())
+
+    def evidence(self, cursor: Any) -> dict[str, str]:
+        """Tell the database from a restored one, as the number of a file does."""
+        return {"file": str(self._server.evidence)}
 
     def is_stale(self, connection: Any) -> bool:
         """Whether it was aborted while nobody used it: that is only found out by using it."""
         return False
+
+
+@dataclass(frozen=True)
+class SimUrl(LedgerUrl):
+    """The URL of a simulated file, which is nobody's link: where it leads is found out once."""
+
+    @cached_property
+    def path(self) -> Path:
+        return sqlite_path(self.store.path.removeprefix("/"))
+
+
+@lru_cache(maxsize=64)
+def sim_url(text: str) -> SimUrl:
+    """Read a URL."""
+    read = LedgerUrl.parse(text)
+    return SimUrl(**{each.name: getattr(read, each.name) for each in fields(read)})
 
 
 class GoneError(FileReplacedError, sqlite3.ProgrammingError):

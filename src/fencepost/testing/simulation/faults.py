@@ -5,11 +5,12 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from fencepost.engine.membership import NODE_LEASE
+from fencepost.core.names import NODE_LEASE
 from fencepost.proof.history import Kind
 from fencepost.testing.simulation.cluster import Cluster, Place
 from fencepost.testing.simulation.operators import Operators
-from fencepost.testing.simulation.scenario import Fault
+from fencepost.testing.simulation.scenario import SERVER_STEP, Fault
+from fencepost.testing.simulation.stepped_store import SteppedStore
 from fencepost.testing.simulation.weather import Shot
 
 
@@ -29,6 +30,7 @@ class Faults:
             "restart": self._restart,
             "clock step": self._step,
             "drift": self._drift,
+            SERVER_STEP: self._step_server,
             "shot": self._shoot,
             "stall": self._shoot,
             "outage": self._outage,
@@ -96,6 +98,10 @@ class Faults:
 
     def _step(self, _: Place, fault: Fault) -> None:
         self._cluster.store_clock.off_us += round(fault.amount * 1_000_000)
+
+    def _step_server(self, _: Place, fault: Fault) -> None:
+        if isinstance(self._cluster.leases, SteppedStore):
+            self._cluster.leases.step(fault.amount)
 
     def _drift(self, place: Place, fault: Fault) -> None:
         place.clock.drift(fault.amount)

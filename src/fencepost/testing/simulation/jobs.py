@@ -53,7 +53,7 @@ class Floor:
 
     def write(self, run: Run, *, resource: str, key: str, final: bool = False, once: bool = False) -> bool:
         """Write an effect behind the fence; say whether it was written."""
-        grant = run.fencing.grant_id
+        grant = run.grant_id
         about: dict[str, Any] = {"name": resource, "token": run.token, "grant": grant}
         node, what = self._process.name, "write"
         call = self._history.invoke(self._hub.now, what, node, **about, detail={"key": key})
@@ -80,7 +80,7 @@ class Floor:
             self._process.name,
             name=resource,
             token=run.token,
-            grant=run.fencing.grant_id,
+            grant=run.grant_id,
             detail={"key": key},
         )
 

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fencepost.testing.simulation.run import Outcome, Patch, simulate
+from fencepost.testing.simulation.outcome import Outcome, Patch
+from fencepost.testing.simulation.run import simulate
 from fencepost.testing.simulation.scenario import Fault
 
 

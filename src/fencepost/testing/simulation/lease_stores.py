@@ -110,7 +110,11 @@ class Way:
     ) -> Grant | Held | AlreadyDone | Lost:
         call = self._invoke("acquire", name=name, session=session.id, grant=grant_id)
         outcome = self._told(
-            call, "acquire", lambda: self._store.acquire(session, name, grant_id=grant_id, tick=tick, floor=floor)
+            call,
+            "acquire",
+            lambda: self.taking(
+                name, lambda: self._store.acquire(session, name, grant_id=grant_id, tick=tick, floor=floor)
+            ),
         )
         if isinstance(outcome, Grant):
             self._end(call, "acquire", Kind.OK, name=name, token=outcome.token, grant=grant_id, session=session.id)
@@ -156,6 +160,10 @@ class Way:
 
     def forget_connections(self) -> None:
         """Nothing forks here."""
+
+    def taking(self, name: str, take: Callable[[], T]) -> T:
+        """Take a name, at the store."""
+        return take()
 
     # -- how a call goes ---------------------------------------------------------------------------------------------
 

@@ -13,14 +13,16 @@ import os
 import shutil
 import sqlite3
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 from fencepost.effects.installing import install, open_database
 from fencepost.ledger.ledger import open_ledger
+from fencepost.ledger.migrations import migrate
 from fencepost.threaded import ThreadedRuntime
 
-_FIXED = ("fencepost_version", "fencepost_identity")
+_FIXED = ("fencepost_version",)
 _IDENTITY = "5eed" * 8
 _EFFECTS = """
 CREATE TABLE sim_effect (
@@ -45,20 +47,33 @@ BEGIN
   INSERT INTO sim_transition (run_id, before, after, token) VALUES (new.id, old.state, new.state, new.token);
 END;
 """
+_ASIDE = """
+CREATE TABLE sim_gone_run AS SELECT * FROM fencepost_run WHERE false;
+CREATE TABLE sim_gone_attempt AS SELECT * FROM fencepost_attempt WHERE false;
+CREATE TRIGGER sim_run_gone BEFORE DELETE ON fencepost_run BEGIN
+  INSERT INTO sim_gone_run SELECT * FROM fencepost_run WHERE id = old.id;
+END;
+CREATE TRIGGER sim_attempt_gone BEFORE DELETE ON fencepost_attempt BEGIN
+  INSERT INTO sim_gone_attempt SELECT * FROM fencepost_attempt WHERE run_id = old.run_id AND number = old.number;
+END;
+"""
 
 
 class SimFile:
     """A file, and connections to it that nobody uses at the moment."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, made_before: Path | None = None) -> None:
+        """Make it; as a copy of one that a parent made before, if there is one, which takes no time."""
         place = Path("/dev/shm")  # noqa: S108 - a folder of our own is made in it
         parent = place if os.access(place, os.W_OK) else None
         self._folder = Path(tempfile.mkdtemp(prefix="fencepost-simulation-", dir=parent))
         self._process_id = os.getpid()
         atexit.register(self.remove)
         self.path = self._folder / f"{name}.db"
+        self.pristine = self._folder / "pristine.db"
         self._idle: list[sqlite3.Connection] = []
-        self._make()
+        self.now_us: Callable[[], int] = lambda: 0  # what SQL statements read as the time
+        self._begin(made_before)
         keeper = self.open()
         self._tables = [
             row[0]
@@ -72,10 +87,27 @@ class SimFile:
         }
         self.give_back(keeper)
 
+    def _begin(self, made_before: Path | None) -> None:
+        if made_before is not None and made_before.exists():
+            shutil.copy(made_before, self.path)
+        else:
+            self._make()
+        with closing(self.open()) as connection:
+            connection.execute("VACUUM INTO ?", (str(self.pristine),))
+
     @property
     def url(self) -> str:
         """Its URL."""
         return f"sqlite:///{self.path}"
+
+    @contextmanager
+    def lend(self) -> Iterator[sqlite3.Connection]:
+        """Lend a connection for a look."""
+        connection = self.take()
+        try:
+            yield connection
+        finally:
+            self.give_back(connection)
 
     def take(self) -> sqlite3.Connection:
         """Return a connection; it waits for nobody."""
@@ -92,6 +124,7 @@ class SimFile:
         connection = sqlite3.connect(self.path, timeout=0, isolation_level=None, cached_statements=1024)
         connection.execute("PRAGMA journal_mode = WAL").fetchall()
         connection.execute("PRAGMA synchronous = OFF")
+        connection.create_function("julianday", 1, lambda _: 2440587.5 + self.now_us() / 86_400e6)
         return connection
 
     def empty(self) -> None:
@@ -129,12 +162,12 @@ class SimFile:
 class LedgerFile(SimFile):
     """The ledger."""
 
-    def __init__(self) -> None:
-        super().__init__("ledger")
+    def __init__(self, made_before: Path | None = None) -> None:
+        super().__init__("ledger", made_before)
 
     def _make(self) -> None:
         ledger = open_ledger(self.url, ThreadedRuntime())
-        ledger.migrate()
+        migrate(ledger)
         ledger.close()
         connection = self.open()
         connection.executescript(_EFFECTS + _EXTRA)
@@ -144,11 +177,32 @@ class LedgerFile(SimFile):
         connection.execute("UPDATE fencepost_identity SET id = ?", (_IDENTITY,))
 
 
+class LifeFile(LedgerFile):
+    """The ledger of a life: what is pruned is kept aside, to be judged in the end."""
+
+    _number = 0
+
+    def _make(self) -> None:
+        super()._make()
+        connection = self.open()
+        connection.executescript(_ASIDE)
+        connection.close()
+
+    def _put_right(self, connection: sqlite3.Connection) -> None:
+        connection.execute("UPDATE fencepost_identity SET id = ?", (f"{self._number}" + _IDENTITY[1:],))
+
+
+class SecondLifeFile(LifeFile):
+    """Another ledger beside it."""
+
+    _number = 2
+
+
 class EffectsFile(SimFile):
     """Another database than the ledger, with the tables of effects."""
 
-    def __init__(self) -> None:
-        super().__init__("effects")
+    def __init__(self, made_before: Path | None = None) -> None:
+        super().__init__("effects", made_before)
 
     def _make(self) -> None:
         database = open_database(self.url, ThreadedRuntime())
@@ -159,7 +213,8 @@ class EffectsFile(SimFile):
         connection.close()
 
 
-_files: dict[tuple[int, Callable[[], SimFile]], SimFile] = {}
+Kind = Callable[[Path | None], SimFile]
+_files: dict[tuple[int, Kind], SimFile] = {}
 
 
 def ledger_file() -> SimFile:
@@ -167,16 +222,22 @@ def ledger_file() -> SimFile:
     return _file(LedgerFile)
 
 
+def life_files() -> tuple[SimFile, SimFile]:
+    """Return this process's two ledgers of lives."""
+    return _file(LifeFile), _file(SecondLifeFile)
+
+
 def effects_file() -> SimFile:
     """Return this process's file for effects alone."""
     return _file(EffectsFile)
 
 
-def _file(kind: Callable[[], SimFile]) -> SimFile:
+def _file(kind: Kind) -> SimFile:
     key = os.getpid(), kind
     found = _files.get(key)
     if found is None:
-        found = _files[key] = kind()
+        of_parent = next((file.pristine for (_, other), file in _files.items() if other is kind), None)
+        found = _files[key] = kind(of_parent)
     return found
 
 

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fencepost.engine.operations import Operations
+from fencepost.app.operations import Operations
 from fencepost.errors import DuplicateRequest, FencepostError, LedgerUnavailable
+from fencepost.ledger import schedules
 from fencepost.proof.history import Kind
 from fencepost.testing.simulation.bulk import params_of
 from fencepost.testing.simulation.cluster import Cluster
@@ -48,7 +49,7 @@ class Operators:
                 case "retry":
                     self._of_newest(job, ("succeeded", "dead", "skipped"), number, self._operations.retry)
                 case "hold":
-                    self._cluster.desk.pause_schedule(job, by=_BY)
+                    schedules.pause(self._cluster.desk, job, by=_BY)
         except LedgerUnavailable:
             return
         except FencepostError:
@@ -68,7 +69,7 @@ class Operators:
         """Resume a schedule, until that was answered."""
         while True:
             try:
-                self._cluster.desk.resume_schedule(job, by=_BY)
+                schedules.resume(self._cluster.desk, job, by=_BY)
             except LedgerUnavailable:
                 self._hub.wait(0.3)
             except FencepostError:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-import hashlib
-import json
 import sqlite3
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
-from fencepost.core.events import Event
 from fencepost.proof.checkers import check_all
 from fencepost.proof.evidence import Due, Effect, Evidence, JobRules, Timing, Transition, Violation
 from fencepost.proof.oracle import dues, every_us
@@ -22,28 +18,16 @@ from fencepost.testing.simulation.cluster import Cluster
 from fencepost.testing.simulation.faults import Faults
 from fencepost.testing.simulation.jobs import EVERY_S, job_rules
 from fencepost.testing.simulation.ledger_file import ledger_file
+from fencepost.testing.simulation.lives.live import live
+from fencepost.testing.simulation.lives.plan import is_life
 from fencepost.testing.simulation.operators import Operators
+from fencepost.testing.simulation.outcome import Outcome, Patch, counted, trace_hash, uncollected, unexpected
 from fencepost.testing.simulation.runtime import EPOCH_US
 from fencepost.testing.simulation.scenario import LOAD, LOAD_EVERY_S, Fault, Scenario, scenario
 
 _LAST_GRACE_S = 5.0  # longer than any job takes: nobody is to be lost in the end
 
 _STALE = "SELECT key, token, run_id, holder_token FROM sim_effect WHERE holder_token IS NOT token ORDER BY id"
-
-Patch = Callable[[], AbstractContextManager[object]]
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one seed."""
-
-    seed: int
-    violations: tuple[Violation, ...]
-    trace_hash: str
-    evidence: Evidence
-    plan: Scenario
-    counts: Counter[str] = field(default_factory=Counter)
-    told: tuple[tuple[float, str, Event], ...] = ()  # what nodes told their observers, and when
 
 
 def simulate(
@@ -61,36 +45,26 @@ def simulate(
         kinds: of those that the seed stands for, only these kinds.
         patch: returns a context in which everything happens: for bugs planted on purpose.
     """
+    if is_life(seed):
+        return live(seed, faults=faults, kinds=kinds, patch=patch)
     plan = scenario(seed, kinds=kinds)
     if faults is not None:
         plan = replace(plan, faults=faults)
     file = ledger_file()
     file.empty()
-    with _uncollected(), patch() if patch is not None else nullcontext():
+    with uncollected(), patch() if patch is not None else nullcontext():
         cluster = Cluster(plan, file)
         evidence = _lived(cluster)
-    violations = (*check_all(evidence), *_stale(evidence), *_unexpected(cluster))
+    violations = (*check_all(evidence), *_stale(evidence), *unexpected(cluster))
     return Outcome(
         seed=seed,
         violations=violations,
-        trace_hash=_trace_hash(cluster, evidence),
+        trace_hash=trace_hash(cluster, [evidence]),
         evidence=evidence,
         plan=plan,
         counts=_counts(cluster, evidence),
         told=tuple(cluster.told),
     )
-
-
-@contextmanager
-def _uncollected() -> Iterator[None]:
-    """Collect no garbage meanwhile: when that happens depends on what ran before."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _lived(cluster: Cluster) -> Evidence:
@@ -222,33 +196,8 @@ def _stale(evidence: Evidence) -> list[Violation]:
     ]
 
 
-def _unexpected(cluster: Cluster) -> list[Violation]:
-    """Return what no checker looks for: tasks that died of an exception."""
-    return [
-        Violation("no task dies", f"{task} of {process} ended by {error!r}", "")
-        for process, task, error in cluster.hub.failures
-    ]
-
-
 def _counts(cluster: Cluster, evidence: Evidence) -> Counter[str]:
-    counts = Counter({"runs": len(evidence.runs), "attempts": len(evidence.attempts), "switches": cluster.hub.switches})
-    counts["statements"] = _statements(cluster)
-    counts["takeovers"] = cluster.events["node died"]
-    counts["effects"] = len(evidence.effects)
+    counts = counted(cluster, [evidence])
     counts["bulk items"] = sum(bulk["counts"].get("read", 0) for bulk in evidence.notes["bulk"])
     counts["bulk chunks"] = sum(bulk["counts"].get("chunks", 0) for bulk in evidence.notes["bulk"])
-    for fault in cluster.plan.faults:
-        counts[f"fault: {fault.kind}"] += 1
     return counts
-
-
-def _statements(cluster: Cluster) -> int:
-    return sum(server.statements for server in cluster.servers.values())
-
-
-def _trace_hash(cluster: Cluster, evidence: Evidence) -> str:
-    digest = hashlib.sha256(evidence.history.fingerprint().encode())
-    for part in (evidence.runs, evidence.attempts, evidence.transitions, evidence.effects):
-        digest.update(repr(part).encode())
-    digest.update(json.dumps([cluster.hub.switches, _statements(cluster), cluster.hub.now]).encode())
-    return digest.hexdigest()[:16]

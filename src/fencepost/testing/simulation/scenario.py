@@ -30,6 +30,8 @@ JOBS = ("beat", "line", "pay", "post", "swap", "account")
 LOAD = "load"  # the bulk job, which some clusters have
 LOAD_EVERY_S = 5.0
 _ONE_IN = 6
+_STEPPED = 0.25
+SERVER_STEP = "server step"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +102,7 @@ class Scenario:
     faults_until: float
     faults: tuple[Fault, ...]
     bulk: BulkWork | None = None
+    is_stepped: bool = False  # whether the clock of the lease store can be set
 
     @property
     def is_blind(self) -> bool:
@@ -119,6 +122,7 @@ def scenario(seed: int, *, kinds: frozenset[str] | None = None) -> Scenario:
         jobs = (jobs[0], "account", LOAD)
     faults_until = FIRST_FAULT_AT + 4 * ttl_s
     drawn = Drawing(dice, nodes=nodes, ttl_s=ttl_s, until=faults_until, gate=gate, jobs=jobs, bulk=bulk).faults()
+    steps = server_steps(seed, until=faults_until)
     return Scenario(
         seed=seed,
         nodes=nodes,
@@ -127,13 +131,30 @@ def scenario(seed: int, *, kinds: frozenset[str] | None = None) -> Scenario:
         latency_s=dice.choice((0.0002, 0.001, 0.003)),
         jobs=jobs,
         gate=gate,
-        leader=dice.random() < 0.2,
+        leader=dice.random() < 0.2 and not steps,
         drifts=tuple(dice.uniform(-0.02, 0.02) for _ in range(nodes)),
         requests=tuple(sorted(dice.uniform(0.5, faults_until) for _ in range(dice.randint(2, 5)))),
         faults_until=faults_until,
-        faults=tuple(fault for fault in drawn if kinds is None or fault.kind in kinds),
+        faults=tuple(
+            fault
+            for fault in sorted([*drawn, *steps], key=lambda each: each.at)
+            if kinds is None or fault.kind in kinds
+        ),
         bulk=bulk,
+        is_stepped=bool(steps),
     )
+
+
+def server_steps(seed: int, *, until: float) -> list[Fault]:
+    """Draw how the clock of a seed's lease store is set; that of most cannot be."""
+    dice = Random(f"server clock {seed}")
+    if dice.random() >= _STEPPED:
+        return []
+    sizes_s = (1.0, 5.0, 60.0, 600.0, 3599.0)
+    return [
+        Fault(dice.uniform(FIRST_FAULT_AT, until), SERVER_STEP, amount=dice.choice((-1, 1)) * dice.choice(sizes_s))
+        for _ in range(dice.randint(1, 3))
+    ]
 
 
 def bulk_work(seed: int) -> BulkWork | None:
@@ -268,4 +289,4 @@ _KINDS: Mapping[str, tuple[int, Callable[[Drawing, float], Fault | None]]] = {
     "deploy": (1, Drawing.deploy),
     "operator": (4, Drawing.press),
 }
-FAULTS = tuple(_KINDS)
+FAULTS = (*_KINDS, SERVER_STEP)

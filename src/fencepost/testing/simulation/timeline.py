@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fencepost.proof.history import Entry, Kind
-from fencepost.testing.simulation.run import Outcome
+from fencepost.testing.simulation.outcome import Outcome
 
 _DULL = frozenset({"renewed", "acquired", "released", "refused"})
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 from math import ceil
 from typing import Any
 
+from fencepost.core.fencing import AHEAD_US
 from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, Renewed, Session, next_token
 from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
@@ -188,6 +189,19 @@ class EtcdStore:
         answer = self._txn({"compare": [is_unchanged(key, now.hold_revision)], "success": [delete(key)]}, deadline)
         return bool(answer.body.get("succeeded"))
 
+    def reset(self, name: str, token: int, *, reason: str) -> int | None:
+        """Bring a token back that a wrong clock has put ahead; see `ResetsTokens`."""
+        deadline = self._deadline()
+        now = self._look(name, deadline)
+        now_us, last = self._client.clock.now_us(), now.known.record
+        if now.hold is not None or last is None or last.token != token or token <= now_us + AHEAD_US:
+            return None
+        key = self._keys.record(name)
+        unchanged = [is_unchanged(key, now.known.revision), is_absent(self._keys.holder(name))]
+        lowered = put(key, record_value(last._replace(token=now_us)))
+        answer = self._txn({"compare": unchanged, "success": [lowered]}, deadline)
+        return now_us if answer.body.get("succeeded") else None
+
     def wait_change(self, held: Held, timeout_s: float) -> None:
         """Look, and watch from the revision of that look on: what happens in between is in the watch."""
         deadline = self._runtime.monotonic() + timeout_s
@@ -250,7 +264,8 @@ class EtcdStore:
         if hold is not None and hold.grant_id == wanted.grant_id:
             return replace(wanted, token=hold.token)
         if hold is not None and not hold.grant_id:
-            return Held(name, None, hold.token, None, self._inspection.left_s(now.lease_id, deadline) or 1.0)
+            left_s = self._inspection.left_s(now.lease_id, deadline) or 1.0
+            return Held(name, None, hold.token, None, left_s, is_kept=True)
         if hold is not None:
             return Held(name, hold.holder, hold.token, hold.grant_id, hold.ttl_s)
         if tick is not None and now.known.has_done(tick):

@@ -55,6 +55,7 @@ class ApiServer:
         self._clock = clock
         self._lock: Lock = runtime.lock()
         self._idle: list[_Connection] = []
+        self._is_ended = False
         self.requests = 0
         """How many requests were sent, for those who count."""
 
@@ -93,6 +94,12 @@ class ApiServer:
             connection.close()
             raise
         return Watch(connection, response)
+
+    def end(self) -> None:
+        """Close the idle connections, and from now on each that is given back: an answer may come after us."""
+        with self._lock:
+            self._is_ended = True
+        self.close()
 
     def close(self) -> None:
         """Close the idle connections."""
@@ -187,7 +194,7 @@ class ApiServer:
 
     def _give_back(self, connection: _Connection, response: HTTPResponse) -> None:
         with self._lock:
-            if not response.will_close and len(self._idle) < _IDLE_MAX:
+            if not (self._is_ended or response.will_close) and len(self._idle) < _IDLE_MAX:
                 self._idle.append(connection)
                 return
         connection.close()

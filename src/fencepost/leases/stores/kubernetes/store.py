@@ -7,8 +7,9 @@ kept may be old; then its version is too, the server refuses the write, and the 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from fencepost.core.fencing import AHEAD_US
 from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, Renewed, Session, next_token
 from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
@@ -211,6 +212,20 @@ class KubernetesStore:
                 return True
         raise StoreUnavailable(f"lock {record.name!r} changed with every attempt to revoke it")
 
+    def reset(self, name: str, token: int, *, reason: str) -> int | None:
+        """Bring a token back that a wrong clock has put ahead; see `ResetsTokens`."""
+        until = self._until()
+        for _ in range(_TRIES):
+            lock = self._fetch(name, until)
+            if lock is None or lock.grant_id is not None or lock.token != token:
+                return None
+            now_us = store_time_us(self._clock.date_s, lock.version)
+            if token <= now_us + AHEAD_US:
+                return None
+            if self._replace(replace(lock, token=now_us), until) is not None:
+                return now_us
+        raise StoreUnavailable(f"lock {name!r} changed with every attempt to reset it")
+
     def wait_change(self, held: Held, timeout_s: float) -> None:
         """Follow the lock and its holder's session by one watch, until one of them lets go or goes silent."""
         until = self._until()
@@ -223,8 +238,8 @@ class KubernetesStore:
 
     def shutdown(self) -> None:
         """Close the connections."""
-        self._api.close()
-        self._heartbeat_api.close()
+        self._api.end()
+        self._heartbeat_api.end()
 
     def forget_connections(self) -> None:
         """Leave inherited connections to the parent."""
@@ -308,7 +323,7 @@ class KubernetesStore:
             free_in_s = max(0.0, holder.alive_until() - self._runtime.monotonic())
             return Held(lock.name, lock.holder, lock.token, lock.grant_id, free_in_s)
         closed_for_s = self._closed_for_s(lock)
-        return Held(lock.name, None, lock.token, None, closed_for_s) if closed_for_s > 0 else None
+        return Held(lock.name, None, lock.token, None, closed_for_s, is_kept=True) if closed_for_s > 0 else None
 
     def _record(self, lock: LockObject, holder: Sighting | None) -> LeaseRecord:
         held = self._held(lock, holder)

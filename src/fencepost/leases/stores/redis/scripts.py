@@ -42,8 +42,9 @@ FREE = _load("free")
 READ = _load("read")
 WAITING = _load("waiting")
 PROBE = _load("probe")
+RESET = _load("reset")
 
-_ALL = {script.digest: script for script in (ACQUIRE, RELEASE, RENEW, FREE, READ, WAITING, PROBE)}
+_ALL = {script.digest: script for script in (ACQUIRE, RELEASE, RENEW, FREE, READ, WAITING, PROBE, RESET)}
 
 
 def spelled_out(command: Command) -> Command:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+from fencepost.core.fencing import AHEAD_US
 from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, Renewed, Session
 from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
@@ -13,7 +14,18 @@ from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.stores.redis.checks import examine
 from fencepost.leases.stores.redis.records import Keys, record_from
 from fencepost.leases.stores.redis.route import route_from_url
-from fencepost.leases.stores.redis.scripts import ACQUIRE, FREE, READ, RELEASE, RENEW, WAITING, Command, Script, Word
+from fencepost.leases.stores.redis.scripts import (
+    ACQUIRE,
+    FREE,
+    READ,
+    RELEASE,
+    RENEW,
+    RESET,
+    WAITING,
+    Command,
+    Script,
+    Word,
+)
 from fencepost.leases.stores.redis.sessions import OpenSession, OpenSessions
 from fencepost.leases.stores.redis.wire import Wire
 from fencepost.leases.stores.redis.wires import Wires
@@ -138,6 +150,10 @@ class RedisStore:
         """Take the name away from the grant seen in `record`."""
         return record.grant_id is not None and self._free({record.grant_id: record.name}) == 1
 
+    def reset(self, name: str, token: int, *, reason: str) -> int | None:
+        """Bring a token back that a wrong clock has put ahead; see `ResetsTokens`."""
+        return int(self._calls.ask(RESET.call(self._keys.of(name), token, AHEAD_US), self._timeout_s)) or None
+
     def wait_change(self, held: Held, timeout_s: float) -> None:
         """Listen first, then look, then wait: a release in between is not missed."""
         wait_until = self._runtime.monotonic() + timeout_s
@@ -229,7 +245,7 @@ def _lost(known: OpenSession | None) -> Lost:
 def _held(name: str, answer: Sequence[Any]) -> Held:
     token, free_in_us, *holder = answer[1:]
     if not holder:
-        return Held(name, None, token, None, free_in_us / 1e6)
+        return Held(name, None, token, None, free_in_us / 1e6, is_kept=True)
     return Held(name, holder[1].decode(), token, holder[0].decode(), free_in_us / 1e6)
 
 

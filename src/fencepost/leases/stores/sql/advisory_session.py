@@ -12,9 +12,10 @@ from hashlib import sha256
 from typing import TypeVar
 
 from fencepost.core.runtime import Runtime
-from fencepost.leases.stores.sql.backend import CallTimedOut
-from fencepost.leases.stores.sql.pool import Pool
+from fencepost.leases.stores.sql.calls import all_busy
 from fencepost.leases.stores.sql.psycopg_connection import PsycopgConnection
+from fencepost.sql.pool import Pool
+from fencepost.sql.troubles import CallTimedOut
 
 T = TypeVar("T")
 
@@ -38,15 +39,13 @@ class AdvisorySession:
         self.keys: dict[int, str] = {}  # which lock this session holds for which name; guarded by its turn
         self._runtime = runtime
         self._connection: PsycopgConnection | None = connection
-        self._turn = Pool(runtime, self._only_once, limit=1)
+        self._turn = Pool(runtime, self._only_once, close=PsycopgConnection.close, limit=1, busy=all_busy)
 
     def run(self, timeout_s: float, work: Callable[[PsycopgConnection], T]) -> T:
         """Do `work` when it is our turn. Whatever it raises ends the session, for the outcome is unknown."""
         self._check_mute()
         deadline = self._runtime.monotonic() + timeout_s
         connection, _ = self._turn.take(deadline)
-        if not isinstance(connection, PsycopgConnection):
-            raise TypeError(type(connection))
         connection.deadline = deadline
         try:
             result = work(connection)

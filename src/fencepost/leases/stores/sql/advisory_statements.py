@@ -14,6 +14,9 @@ _OURS = "locktype = 'advisory' AND objsubid = 1 AND granted"
 _HERE = "database = (SELECT oid FROM pg_database WHERE datname = current_database())"
 
 UNLOCK = "SELECT pg_advisory_unlock(%s)"
+UNLOCK_ALL = "SELECT pg_advisory_unlock_all()"
+LIMITS = ("idle_session_timeout", "lock_timeout")
+RESET_LIMITS = "SELECT set_config(name, reset_val, false) FROM pg_settings WHERE name IN (%s, %s)"
 LOCKED = f"SELECT classid::bigint, objid::bigint FROM pg_locks WHERE {_OURS} AND {_HERE}"
 
 

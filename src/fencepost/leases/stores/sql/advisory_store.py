@@ -8,16 +8,15 @@ lock. So whoever has the lock and finds a row that says "held" by an advisory se
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import TypeVar
-
-from psycopg import errors
 
 from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, Renewed, Session
 from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
 from fencepost.errors import StoreRefused, StoreUnavailable, UnsafeStore
-from fencepost.leases.store import Capabilities
+from fencepost.leases.store import Capabilities, Watched
 from fencepost.leases.stores.sql.advisory_session import (
     AdvisorySession,
     SessionGoneError,
@@ -25,7 +24,14 @@ from fencepost.leases.stores.sql.advisory_session import (
     halves,
     key_of,
 )
-from fencepost.leases.stores.sql.advisory_statements import LOCKED, UNLOCK, advisory_statements
+from fencepost.leases.stores.sql.advisory_statements import (
+    LIMITS,
+    LOCKED,
+    RESET_LIMITS,
+    UNLOCK,
+    UNLOCK_ALL,
+    advisory_statements,
+)
 from fencepost.leases.stores.sql.backend import Connection, Ending
 from fencepost.leases.stores.sql.looking import Look
 from fencepost.leases.stores.sql.options import Tables
@@ -36,6 +42,9 @@ from fencepost.leases.stores.sql.statements import NEVER, TOKEN_SUM_PRIME
 from fencepost.leases.stores.sql.store import BUSY_S, ROUNDS, SqlLeaseStore, Wanted, micros
 from fencepost.leases.stores.sql.waiting import Polling
 from fencepost.leases.urls import StoreUrl
+from fencepost.sql.parents import leave_to_parent
+from fencepost.sql.psycopg_link import ERRORS
+from fencepost.sql.troubles import REPEATABLE, SLOW, CallTimedOut, trouble_of
 
 T = TypeVar("T")
 
@@ -43,7 +52,7 @@ RISK = "pooled-sessions"
 OLDEST_VERSION = 140000
 PREFIX = "adv-"  # how the ids of sessions begin whose leases are advisory locks
 _POLL_S = 0.1
-_CONFLICTS = (errors.LockNotAvailable, errors.DeadlockDetected, errors.SerializationFailure, errors.QueryCanceled)
+_BUSY = REPEATABLE | SLOW
 _GONE = Lost("the connection that held the locks is gone")
 
 
@@ -65,7 +74,6 @@ class AdvisoryStore(SqlLeaseStore):
         self._accepts_pooling = RISK in url.accepted_risks()
         self._advisory = advisory_statements(backend.sql, tables)
         self._sessions: dict[str, AdvisorySession] = {}
-        self._inherited: list[AdvisorySession] = []
 
     def start(self) -> tuple[str, ...]:
         """Start as the tables do; then see whether sessions last."""
@@ -79,7 +87,8 @@ class AdvisoryStore(SqlLeaseStore):
 
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
         """Open a connection that the server closes when it has been idle for the ttl, and insert the session."""
-        until = self._runtime.monotonic() + self._timeout_s
+        sent_at = self._runtime.monotonic()
+        until = sent_at + self._timeout_s
         session = Session(f"{PREFIX}{self._runtime.new_id()}", holder, ttl_s)
         try:
             connection = self._postgres.connect(self._timeout_s)
@@ -88,6 +97,7 @@ class AdvisoryStore(SqlLeaseStore):
         except self._calls.expected as error:
             raise self._calls.unavailable(error, self._timeout_s) from error
         self._sessions[session.id] = AdvisorySession(self._runtime, connection, timeout_s=call_timeout_s, ttl_s=ttl_s)
+        self._alive_until[session.id] = sent_at + ttl_s
         self._tidying.now_and_then(beside=True)
         return session
 
@@ -104,7 +114,7 @@ class AdvisoryStore(SqlLeaseStore):
         """Lock and write the row, in one statement if the name is free."""
         if (own := self._sessions.get(session.id)) is None or own.is_mute:
             return _GONE
-        wanted = Wanted(session, name, grant_id, tick, floor)
+        wanted = Wanted(session, name, grant_id, tick, floor, self._lenience_us(session))
         outcome = self._on(own, self._timeout_s, lambda c: self._lock(c, own, wanted))
         if isinstance(outcome, StoreUnavailable):
             raise outcome
@@ -134,6 +144,10 @@ class AdvisoryStore(SqlLeaseStore):
 
         return self._calls.run(self._timeout_s, look)
 
+    def watch(self, grants: Collection[Grant]) -> Watched:
+        """Look for the locks: they end with a connection, and not by a clock."""
+        return Watched(self.missing(grants))
+
     def close(self, session: Session) -> None:
         """Write the end of its leases, then let the connection go, and the locks with it."""
         own = self._sessions.pop(session.id, None)
@@ -141,7 +155,7 @@ class AdvisoryStore(SqlLeaseStore):
             super().close(session)
         finally:
             if own is not None:
-                own.end()
+                self._part_with(own)
 
     def read(self, name: str) -> LeaseRecord | None:
         """Read the row, and whether the lock is held."""
@@ -165,12 +179,12 @@ class AdvisoryStore(SqlLeaseStore):
         """Close all connections, those of sessions as well."""
         super().shutdown()
         while self._sessions:
-            self._sessions.popitem()[1].end()
+            self._part_with(self._sessions.popitem()[1])
 
     def forget_connections(self) -> None:
         """Leave all connections to the parent; its sessions are not ours."""
         super().forget_connections()
-        self._inherited.extend(self._sessions.values())
+        leave_to_parent(self._sessions.values())
         self._sessions = {}
 
     def _check_version(self) -> None:
@@ -204,18 +218,29 @@ class AdvisoryStore(SqlLeaseStore):
 
     def _prepare(self, connection: PsycopgConnection, session: Session, call_timeout_s: float) -> None:
         """Set the connection's own limits: short ones for row locks, because a renewal may be waiting its turn."""
-        limits = {
-            "idle_session_timeout": max(1, round(session.ttl_s * 1000)),
-            "lock_timeout": max(50, round(call_timeout_s * 250)),
-        }
+        limits = (max(1, round(session.ttl_s * 1000)), max(50, round(call_timeout_s * 250)))
         try:
-            for name, value in limits.items():
+            if not self._accepts_pooling:  # a pool by sessions may hand on what a client that was killed has locked
+                connection.rows(UNLOCK_ALL)
+            for name, value in zip(LIMITS, limits, strict=True):
                 connection.rows("SELECT set_config(%s, %s, false)", (name, str(value)))
             ttl_us = micros(session.ttl_s)
             connection.change(self._sql.open, (session.id, session.holder, ttl_us, ttl_us))
         except BaseException:
             connection.close()
             raise
+
+    def _part_with(self, own: AdvisorySession) -> None:
+        """Unlock before hanging up: a proxy may keep the server's end of the connection, and with it all locks."""
+        if not own.is_mute:
+            with suppress(StoreUnavailable):
+                self._on(own, own.timeout_s, lambda c: self._leave_clean(c, own))
+        own.end()
+
+    def _leave_clean(self, connection: PsycopgConnection, own: AdvisorySession) -> None:
+        for key in list(own.keys):
+            self._unlock_key(connection, own, key)
+        connection.rows(RESET_LIMITS, LIMITS)
 
     def _on(self, own: AdvisorySession, timeout_s: float, work: Callable[[PsycopgConnection], T]) -> T | None:
         """Do `work` on the session's connection; None if that is gone, which ends the session."""
@@ -233,12 +258,14 @@ class AdvisoryStore(SqlLeaseStore):
     def _prolong(
         self, connection: PsycopgConnection, own: AdvisorySession, session: Session, grants: Collection[Grant]
     ) -> Renewed | Lost:
-        rows = connection.rows(self._advisory.renew, (micros(session.ttl_s), session.id, session.id))
+        sent_at, lenience_us = self._runtime.monotonic(), self._lenience_us(session)
+        rows = connection.rows(self._advisory.renew, (micros(session.ttl_s), session.id, lenience_us))
         if not rows:
             return Lost("the session expired, was closed, or its row was deleted")
         [(token_sum, locks)] = rows
         if locks < len(own.keys):
             return Lost("the server has let go of locks of this session")
+        self._alive_until[session.id] = sent_at + session.ttl_s
         if token_sum == sum(grant.token % TOKEN_SUM_PRIME for grant in grants):
             return Renewed()
         gone = self._gone(connection, session, grants)
@@ -259,7 +286,9 @@ class AdvisoryStore(SqlLeaseStore):
             if got:
                 own.keys[key] = wanted.name
             outcome = self._write(connection, wanted) if got and token is None else None
-        except _CONFLICTS:
+        except ERRORS as error:
+            if isinstance(error, CallTimedOut) or trouble_of(error) not in _BUSY:
+                raise
             # The lock may have been taken before the statement failed; it does not go with the transaction.
             self._unlock_key(connection, own, key)
             return StoreUnavailable(f"{self._backend.product}: the row of {wanted.name!r} is busy")
@@ -274,7 +303,7 @@ class AdvisoryStore(SqlLeaseStore):
     def _write(self, connection: PsycopgConnection, wanted: Wanted) -> Grant | Held | AlreadyDone | Lost:
         """Write the row of a name whose lock we have, once its last holder is seen off."""
         for _ in range(ROUNDS):
-            [(is_alive, *row)] = connection.rows(self._sql.look_for, (wanted.session.id, wanted.name))
+            [(is_alive, *row)] = connection.rows(self._sql.look_for, (*wanted.asking, wanted.name))
             if is_alive is None:
                 return Lost("the session expired, was closed, or its row was deleted")
             found = None if row[0] is None else Look.of(tuple(row))
@@ -301,7 +330,7 @@ class AdvisoryStore(SqlLeaseStore):
 
     def _refused(self, connection: PsycopgConnection, wanted: Wanted) -> Held | Lost:
         """Say by whom it is held, as far as the row knows: it may be about to be written, or be another's key."""
-        [(is_alive, *row)] = connection.rows(self._sql.look_for, (wanted.session.id, wanted.name))
+        [(is_alive, *row)] = connection.rows(self._sql.look_for, (*wanted.asking, wanted.name))
         if is_alive is None:
             return Lost("the session expired, was closed, or its row was deleted")
         if row[0] is None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from enum import Enum
 from typing import Any, Protocol, TypeVar
 
 from fencepost.core.duration import spelled
@@ -13,22 +12,10 @@ from fencepost.core.runtime import Runtime
 from fencepost.errors import FencepostError
 from fencepost.leases.stores import beside
 from fencepost.leases.stores.sql.statements import NEVER, Statements
+from fencepost.sql.troubles import CallTimedOut
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
-
-
-class CallTimedOut(Exception):
-    """The deadline of a call passed. The connection is in an unknown state and must be thrown away."""
-
-
-class Trouble(Enum):
-    """What a driver's error means for the call that met it."""
-
-    BROKEN = "the connection is gone"  # the call may be repeated on a fresh one
-    CONFLICT = "a deadlock or a serialization failure"  # nothing happened; repeat
-    LATE = "no answer in time"
-    OTHER = "the server said no"
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +79,9 @@ class Backend(Protocol):
         """Return the server's name and place, for messages: ``PostgreSQL at db1``."""
         ...
 
+    is_file: bool
+    """Whether it is SQLite, which whoever forks must not be in the middle of."""
+
     @property
     def sql(self) -> Statements: ...
 
@@ -99,8 +89,6 @@ class Backend(Protocol):
     def driver_errors(self) -> tuple[type[Exception], ...]: ...
 
     def connect(self, timeout_s: float) -> Connection: ...
-
-    def trouble(self, error: Exception) -> Trouble: ...
 
     def refusal(self, error: Exception) -> FencepostError | None:
         """Return what an operator must mend, if that is what the driver's `error` at the start means."""

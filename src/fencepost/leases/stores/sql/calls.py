@@ -3,18 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import suppress
 from typing import TypeVar
 
 from fencepost.core.duration import spelled
 from fencepost.core.runtime import Runtime
 from fencepost.errors import StoreUnavailable
-from fencepost.leases.stores.sql.backend import Backend, CallTimedOut, Connection, Trouble
-from fencepost.leases.stores.sql.pool import Pool
+from fencepost.leases.stores.sql.backend import Backend, Connection
+from fencepost.sql.forked_sqlite import FORKED_SQLITE
+from fencepost.sql.pool import Pool
+from fencepost.sql.troubles import REPEATABLE, SLOW, CallTimedOut, Trouble, first_line, trouble_of
 
 T = TypeVar("T")
 
 _CONFLICTS_BORNE = 5
+
+
+def all_busy(_waited_s: float) -> CallTimedOut:
+    """Make the error of a call that got no connection in time."""
+    return CallTimedOut("all connections were busy")
+
+
+def _close(connection: Connection) -> None:
+    connection.close()
 
 
 class Calls:
@@ -30,7 +40,7 @@ class Calls:
         self._backend = backend
         self._clock = runtime.monotonic
         self.expected: tuple[type[Exception], ...] = (CallTimedOut, OSError, *backend.driver_errors)
-        self.pool = Pool(runtime, backend.connect, limit=limit)
+        self.pool = Pool(runtime, backend.connect, close=_close, limit=limit, busy=all_busy)
 
     def run(self, timeout_s: float, work: Callable[[Connection], T]) -> T:
         """Do `work` within `timeout_s`; any failure is `StoreUnavailable`."""
@@ -44,6 +54,8 @@ class Calls:
         deadline = self._clock() + timeout_s
         conflicts, repeats = 0, False
         while True:
+            if FORKED_SQLITE.forking and self._backend.is_file:
+                FORKED_SQLITE.let_fork(self._clock, self._runtime.sleep)
             connection, reused = self.pool.take(deadline)
             connection.deadline = deadline
             connection.repeats = repeats
@@ -51,29 +63,24 @@ class Calls:
                 connection.begin_call()
                 result = work(connection)
             except BaseException as error:
-                match self._trouble(error):
-                    case Trouble.BROKEN if reused and not repeats:
-                        repeats = True
-                        self.pool.drop(connection)
-                        self.pool.drop_idle()
-                    case Trouble.CONFLICT if conflicts < _CONFLICTS_BORNE and self._clock() < deadline:
-                        conflicts += 1
-                        self._roll_back(connection)
-                    case _:
-                        self.pool.drop(connection)
-                        raise
+                trouble = trouble_of(error)
+                if trouble is Trouble.BROKEN and reused and not repeats:
+                    repeats = True
+                    self.pool.drop(connection)
+                    self.pool.drop_idle()
+                elif trouble in REPEATABLE and conflicts < _CONFLICTS_BORNE and self._clock() < deadline:
+                    conflicts += 1
+                    self._roll_back(connection)
+                else:
+                    self.pool.drop(connection)
+                    raise
             else:
                 self.pool.give(connection)
                 return result
 
     def is_broken(self, error: Exception) -> bool:
         """Whether the connection is gone, as against slow or refusing."""
-        return self._trouble(error) is Trouble.BROKEN
-
-    def _trouble(self, error: BaseException) -> Trouble:
-        if isinstance(error, CallTimedOut):
-            return Trouble.LATE
-        return self._backend.trouble(error) if isinstance(error, self._backend.driver_errors) else Trouble.OTHER
+        return trouble_of(error) is Trouble.BROKEN
 
     def _roll_back(self, connection: Connection) -> None:
         """Make the connection fit for another try, by replacing it if need be."""
@@ -86,14 +93,6 @@ class Calls:
 
     def unavailable(self, error: Exception, timeout_s: float) -> StoreUnavailable:
         """Put a failure into words that tell an operator enough, and nobody a secret."""
-        if isinstance(error, CallTimedOut) or self._trouble(error) is Trouble.LATE:
+        if trouble_of(error) in SLOW:
             return StoreUnavailable(f"{self._backend.product} did not answer within {spelled(round(timeout_s, 3))}")
         return StoreUnavailable(f"{self._backend.product}: {first_line(error)}")
-
-
-def first_line(error: BaseException) -> str:
-    """Return the first line of a driver's message, which tells enough; the rest may show the statement."""
-    text = str(error.args[-1] if error.args else error).strip()
-    with suppress(IndexError):
-        text = text.splitlines()[0]
-    return text[:200] or type(error).__name__

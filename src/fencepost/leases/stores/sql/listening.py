@@ -1,63 +1,76 @@
-"""PostgreSQL tells when a name may be free: one LISTEN connection per process, shared by all who wait."""
+"""PostgreSQL tells when a name may be free: one LISTEN connection per process, shared by all who wait.
+
+It is the only connection of somebody who waits: what is looked at now and then is looked at on it.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from dataclasses import dataclass
 
-import psycopg
-
-from fencepost.core.grants import Held
+from fencepost.core.grants import Held, LeaseRecord
 from fencepost.core.runtime import Event, Runtime
 from fencepost.errors import StoreUnavailable
 from fencepost.leases.stores.sql.waiting import Read, has_changed
+from fencepost.sql.parents import leave_to_parent
+from fencepost.sql.psycopg_channel import Channel
+from fencepost.sql.psycopg_link import ERRORS
 
+_LINGER_S = 30.0
 _LOOK_EVERY_S = 1.0
-_LINGER_ROUNDS = 30
-_ROUND_S = 1.0
 
-Dial = Callable[[], psycopg.Connection[Any]]
+Dial = Callable[[], Channel]
 Mark = Callable[[str, float], None]
+Rest = Callable[[], None]  # lets go of connections that nobody uses while we wait
+LookAt = Callable[[Channel, str], LeaseRecord | None]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Waiter:
+    """Somebody who waits: what it was told, and how it hears that this may no longer be true."""
+
+    held: Held
+    told: Event
 
 
 class Listening:
-    """Waits for notifications, and looks for itself every second, for a notification can be lost.
+    """Waits for notifications, and looks every second, for a notification can be lost.
 
     Those who wait mark the lease's row; who ends a grant notifies only if it finds the mark. The order is: listen,
     mark, look, wait. So either the look sees the end, or the end sees the mark.
     """
 
-    def __init__(self, runtime: Runtime, *, dial: Dial, mark: Mark, read: Read) -> None:
+    def __init__(self, runtime: Runtime, *, dial: Dial, mark: Mark, read: Read, look: LookAt, rest: Rest) -> None:
         self._runtime = runtime
+        self._rest = rest
         self._dial = dial
         self._mark = mark
         self._read = read
+        self._look = look
         self._lock = runtime.lock()
         self._ear: _Ear | None = None
-        self._inherited: list[_Ear | None] = []
 
     def forget(self) -> None:
         """Begin anew, in a forked child: the listener lives in the parent, and its connection is the parent's."""
-        self._inherited.append(self._ear)
+        leave_to_parent([self._ear])
         self._lock = self._runtime.lock()
         self._ear = None
 
     def wait(self, held: Held, timeout_s: float) -> None:
         """Return when the name may be free, or after `timeout_s`."""
         until = self._runtime.monotonic() + timeout_s
-        told, ear = self._runtime.event(), self._listener()
-        ear.add(held.name, told)
+        waiter, ear = Waiter(held, self._runtime.event()), self._listener()
+        ear.add(waiter)
         try:
             if not ear.listens_within(timeout_s):
                 return
             self._mark(held.name, timeout_s)
-            while not has_changed(held, self._read(held.name)):
-                left_s = until - self._runtime.monotonic()
-                if left_s <= 0 or told.wait(min(left_s, _LOOK_EVERY_S)):
-                    return
+            if not has_changed(held, self._read(held.name)):
+                self._rest()
+                waiter.told.wait(max(until - self._runtime.monotonic(), 0.0))
         finally:
-            ear.remove(held.name, told)
+            ear.remove(waiter)
 
     def shutdown(self) -> None:
         """End the listener."""
@@ -69,7 +82,7 @@ class Listening:
     def _listener(self) -> _Ear:
         with self._lock:
             if self._ear is None or self._ear.is_closed:
-                self._ear = _Ear(self._runtime, self._dial)
+                self._ear = _Ear(self._runtime, self._dial, self._look)
                 self._runtime.spawn("fencepost-listen", self._ear.listen)
             return self._ear
 
@@ -80,13 +93,15 @@ class _Ear:
     It connects in its own task, so that those who come meanwhile wait beside each other for it and not in line.
     """
 
-    def __init__(self, runtime: Runtime, dial: Dial) -> None:
+    def __init__(self, runtime: Runtime, dial: Dial, look: LookAt) -> None:
         self._lock = runtime.lock()
         self._dial = dial
+        self._look = look
         self._has_dialled = runtime.event()
         self._failure: StoreUnavailable | None = None
-        self._waiting: dict[str, list[Event]] = {}
-        self._idle_rounds = 0
+        self._waiting: list[Waiter] = []
+        self._clock = runtime.monotonic
+        self._wanted_at = self._clock()
         self.is_closed = False
 
     def listens_within(self, timeout_s: float) -> bool:
@@ -96,17 +111,13 @@ class _Ear:
             raise StoreUnavailable(str(self._failure)) from self._failure
         return has_dialled
 
-    def add(self, name: str, told: Event) -> None:
+    def add(self, waiter: Waiter) -> None:
         with self._lock:
-            self._waiting.setdefault(name, []).append(told)
+            self._waiting.append(waiter)
 
-    def remove(self, name: str, told: Event) -> None:
+    def remove(self, waiter: Waiter) -> None:
         with self._lock:
-            waiting = self._waiting.get(name, [])
-            if told in waiting:
-                waiting.remove(told)
-            if not waiting:
-                self._waiting.pop(name, None)
+            self._waiting.remove(waiter)
 
     def stop(self) -> None:
         self.is_closed = True
@@ -122,30 +133,45 @@ class _Ear:
             self._has_dialled.set()
             self._tell_all()
 
-    def _listen_on(self, connection: psycopg.Connection[Any]) -> None:
+    def _listen_on(self, channel: Channel) -> None:
         self._has_dialled.set()
-        with suppress(psycopg.Error, OSError):
+        look_at = self._clock() + _LOOK_EVERY_S
+        with suppress(*ERRORS, OSError):
             while self._is_wanted():
-                for notification in connection.notifies(timeout=_ROUND_S):
-                    self._tell(notification.payload)
-        with suppress(Exception):
-            connection.close()
+                for name in channel.wait(look_at - self._clock()):
+                    self._tell(name)
+                if self._clock() >= look_at:
+                    self._look_for_all(channel)
+                    look_at = self._clock() + _LOOK_EVERY_S
+        channel.close()
 
     def _is_wanted(self) -> bool:
+        """Whether somebody waits, or did a moment ago."""
         with self._lock:
-            self._idle_rounds = 0 if self._waiting else self._idle_rounds + 1
-            if self._idle_rounds > _LINGER_ROUNDS:
+            if self._waiting:
+                self._wanted_at = self._clock()
+            elif self._clock() > self._wanted_at + _LINGER_S:
                 self.is_closed = True
         return not self.is_closed
 
+    def _look_for_all(self, channel: Channel) -> None:
+        """Tell those whose refusal is no longer true, although nobody notified them."""
+        waiters = self._who_waits()
+        for name in {waiter.held.name for waiter in waiters}:
+            record = self._look(channel, name)
+            for waiter in waiters:
+                if waiter.held.name == name and has_changed(waiter.held, record):
+                    waiter.told.set()
+
     def _tell(self, name: str) -> None:
-        with self._lock:
-            told = list(self._waiting.get(name, ()))
-        for event in told:
-            event.set()
+        for waiter in self._who_waits():
+            if waiter.held.name == name:
+                waiter.told.set()
 
     def _tell_all(self) -> None:
+        for waiter in self._who_waits():
+            waiter.told.set()
+
+    def _who_waits(self) -> list[Waiter]:
         with self._lock:
-            names = list(self._waiting)
-        for name in names:
-            self._tell(name)
+            return list(self._waiting)

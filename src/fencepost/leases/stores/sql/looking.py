@@ -23,6 +23,7 @@ class Look:
     last_tick: int
     expires_at: int | None
     now: int
+    ttl_us: int | None
 
     @staticmethod
     def of(row: Row) -> Look:
@@ -41,6 +42,11 @@ class Look:
         return self.session_id is not None and not self.is_held
 
     @property
+    def is_ahead(self) -> bool:
+        """Whether the session lasts longer than any renewal makes it last: the clock has gone back since."""
+        return self.expires_at is not None and self.ttl_us is not None and self.expires_at > self.now + self.ttl_us
+
+    @property
     def free_in_s(self) -> float | None:
         """When it is worth asking again, or None if that is now."""
         until = self.expires_at if self.is_held else self.kept_until
@@ -57,6 +63,7 @@ class Look:
             self.token,
             self.grant_id if by_session else None,
             self.free_in_s,
+            is_kept=not by_session,
         )
 
     def record(self) -> LeaseRecord:

@@ -3,104 +3,86 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import pymysql
-from pymysql.constants import CR, ER
 
 from fencepost.core.runtime import Runtime
-from fencepost.core.urls import PASSED_TO_PYMYSQL, StoreUrl
+from fencepost.core.urls import StoreUrl
 from fencepost.errors import FencepostError, InvalidUrl, StoreRefused, UnsafeStore
 from fencepost.leases.stores.sql import schema
-from fencepost.leases.stores.sql.backend import Connection, Trouble, within
-from fencepost.leases.stores.sql.calls import first_line
+from fencepost.leases.stores.sql.backend import Connection, within
 from fencepost.leases.stores.sql.options import Tables
-from fencepost.leases.stores.sql.pymysql_connection import FLAGS, BoundedConnection, PymysqlConnection
+from fencepost.leases.stores.sql.pymysql_connection import PymysqlConnection
 from fencepost.leases.stores.sql.statements import Statements, Words, statements
+from fencepost.sql import mysql, pymysql_link
+from fencepost.sql.mysql import NOW_US
+from fencepost.sql.parents import leave_to_parent
+from fencepost.sql.pymysql_link import BoundedConnection
+from fencepost.sql.troubles import Trouble, first_line, trouble_of
 
+_LEAST_LIMIT_S = 0.001  # PyMySQL takes zero for no limit
 GALERA = "galera"
 MULTI_PRIMARY = "multi-primary"
 
-_NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
 WORDS = Words(
-    now=_NOW,
-    wall=_NOW,
+    now=NOW_US,
+    wall=NOW_US,
     big="UNSIGNED",
     returning="",
     noted=lambda expression: f"LAST_INSERT_ID({expression})",
     unless_there="",
 )
 
-_IDLE_S = 60
-_RECORD_CHANGED = 1020
-_CONFLICTS = frozenset((ER.LOCK_DEADLOCK, ER.LOCK_WAIT_TIMEOUT, _RECORD_CHANGED))
-_GONE = frozenset((0, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST, CR.CR_CONN_HOST_ERROR, ER.SERVER_SHUTDOWN))
-_KILLED = frozenset((1927, 4031, 3169))  # killed, closed for being idle (MySQL), session killed
-_SAID_NO = frozenset((ER.ACCESS_DENIED_ERROR, ER.DBACCESS_DENIED_ERROR, ER.BAD_DB_ERROR, 1698, 1130, 1862))
-_LACKS_RIGHTS = frozenset((ER.TABLEACCESS_DENIED_ERROR, ER.COLUMNACCESS_DENIED_ERROR, ER.SPECIFIC_ACCESS_DENIED_ERROR))
-
 
 class MysqlBackend:
     """One database on one server."""
 
-    # By this name: beside Django, with `pymysql.install_as_MySQLdb()`, `pymysql.err` becomes a copy that nobody raises.
-    driver_errors: tuple[type[Exception], ...] = (pymysql.MySQLError,)
+    is_file = False
+    driver_errors = pymysql_link.ERRORS
 
     def __init__(self, url: StoreUrl, tables: Tables, runtime: Runtime) -> None:
         self._runtime = runtime
         self._timeout_s = url.call_timeout_s
         self._accepted = url.accepted_risks()
-        self._login = _login(url)
+        _check_place(url)
+        self._url = url
         self._tables = tables
-        self._inherited: list[Sequence[Connection]] = []
         self.sql: Statements = statements(WORDS, tables)
-        self.product = f"{url.scheme.replace('mysql', 'MySQL').replace('mariadb', 'MariaDB')} at {self._login['host']}"
+        self.product = mysql.product(url)
 
     def connect(self, timeout_s: float) -> PymysqlConnection:
         """Connect within `timeout_s` and set what every connection needs."""
         deadline = self._runtime.monotonic() + timeout_s
-        raw = within(self._runtime, timeout_s, lambda: self._dial(timeout_s), BoundedConnection.close)
+        raw = within(self._runtime, timeout_s, lambda: pymysql_link.dial(self._url, timeout_s), BoundedConnection.close)
+        try:
+            raw.limit(max(deadline - self._runtime.monotonic(), _LEAST_LIMIT_S))
+            pymysql_link.greet(raw, timeout_s=self._timeout_s, silence_s=self._timeout_s)
+        except BaseException:
+            raw.close()
+            raise
         connection = self._wrapped(raw)
         connection.deadline = deadline
-        try:
-            connection.change(self._settings(raw))
-        except BaseException:
-            connection.close()
-            raise
         return connection
 
     def _wrapped(self, raw: BoundedConnection) -> PymysqlConnection:
         """Choose how to end a grant, and what to prepare; only MariaDB executes with values rather than variables."""
         clock, ended, past = self._runtime.monotonic, self.sql.end, self.sql.past
-        if not _is_mariadb(raw):
+        if not raw.is_mariadb:
             return PymysqlConnection(raw, clock=clock, end_sql=_end_sql(ended, past))
         end_sql = _end_sql_mariadb(ended, past)
         return PymysqlConnection(raw, clock=clock, end_sql=end_sql, prepares=frozenset((self.sql.take, end_sql)))
 
-    def trouble(self, error: Exception) -> Trouble:
-        """Tell a broken connection from a silent one, a conflict and a refusal."""
-        code = _code(error)
-        if isinstance(error.__context__, TimeoutError):
-            return Trouble.LATE
-        if code in _CONFLICTS:
-            return Trouble.CONFLICT
-        if code in _GONE or code in _KILLED:
-            return Trouble.BROKEN
-        return Trouble.OTHER
-
     def refusal(self, error: Exception) -> FencepostError | None:
         """Recognise what time will not mend."""
-        code = _code(error)
-        if code == ER.BAD_FIELD_ERROR:
+        trouble = trouble_of(error)
+        if trouble is Trouble.NO_COLUMN:
             return StoreRefused(f"{self.product}: the tables are of another version: {first_line(error)}")
-        if code in _LACKS_RIGHTS:
+        if trouble is Trouble.FORBIDDEN:
             return StoreRefused(
                 f"{self.product}: {first_line(error)}. Grant SELECT, INSERT, UPDATE, DELETE on the tables, or, if they "
                 f"are not there yet, let an administrator run:\n{schema.text(schema.mysql(self._tables))}"
             )
-        return StoreRefused(f"{self.product} refuses: {first_line(error)}") if code in _SAID_NO else None
+        is_locked_out = trouble in (Trouble.NO_ENTRY, Trouble.NO_DATABASE)
+        return StoreRefused(f"{self.product} refuses: {first_line(error)}") if is_locked_out else None
 
     def prepare(self, connection: Connection) -> tuple[str, ...]:
         """Check the server, then the tables."""
@@ -116,21 +98,7 @@ class MysqlBackend:
 
     def forget(self, idle: Sequence[Connection], *, in_use: int) -> None:
         """Keep the parent's connections, unused, so that nothing closes them."""
-        self._inherited.append(idle)
-
-    def _dial(self, timeout_s: float) -> BoundedConnection:
-        limit_s = max(timeout_s, 0.001)
-        limits = {"connect_timeout": limit_s, "read_timeout": limit_s, "write_timeout": limit_s}
-        options: dict[str, Any] = self._login | limits
-        return BoundedConnection(**options, charset="utf8mb4", autocommit=True, client_flag=FLAGS)
-
-    def _settings(self, raw: BoundedConnection) -> str:
-        """Return what every connection sets. A client that falls silent is cut off, and its transaction rolled back."""
-        lock_s = max(1, math.floor(self._timeout_s))
-        settings = f"innodb_lock_wait_timeout = {lock_s}, wait_timeout = {_IDLE_S}, sql_mode = 'STRICT_ALL_TABLES'"
-        if _is_mariadb(raw):
-            settings += f", idle_transaction_timeout = {math.ceil(self._timeout_s)}"  # also of one that has only locked
-        return f"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION {settings}"
+        leave_to_parent(idle)
 
     def _check_cluster(self, variables: Mapping[str, str]) -> tuple[str, ...]:
         """Refuse clusters where any node takes writes."""
@@ -168,8 +136,8 @@ class MysqlBackend:
     def _ensure_tables(self, connection: Connection) -> None:
         try:
             self._touch(connection)
-        except pymysql.ProgrammingError as error:
-            if _code(error) != ER.NO_SUCH_TABLE:
+        except self.driver_errors as error:
+            if trouble_of(error) is not Trouble.NO_TABLE:
                 raise
             for statement in schema.mysql(self._tables):
                 connection.change(statement)
@@ -226,22 +194,8 @@ def _end_sql_mariadb(ended: str, past: str) -> str:
     return f"BEGIN NOT ATOMIC START TRANSACTION; {ended}; {recorded}; COMMIT; END"
 
 
-def _is_mariadb(raw: BoundedConnection) -> bool:
-    return "MariaDB" in str(getattr(raw, "server_version", ""))
-
-
-def _code(error: Exception) -> int:
-    return error.args[0] if error.args and isinstance(error.args[0], int) else -1
-
-
-def _login(url: StoreUrl) -> dict[str, Any]:
+def _check_place(url: StoreUrl) -> None:
     if len(url.hosts) > 1:
         raise InvalidUrl(f"{url.scheme}:// takes one host; let a proxy or a virtual address lead to the primary")
     if not url.path.strip("/"):
         raise InvalidUrl(f"{url.scheme}:// needs a database: {url.scheme}://user@host/database")
-    host, port = url.hosts[0] if url.hosts else ("localhost", None)
-    passed: dict[str, Any] = {name: value for name, value in url.options.items() if name in PASSED_TO_PYMYSQL}
-    if "ssl_ca" in passed:
-        passed |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
-    login = {"host": host, "port": port or 3306, "user": url.user, "password": url.password or ""}
-    return login | {"database": url.path.strip("/")} | passed

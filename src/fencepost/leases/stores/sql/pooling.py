@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import ExitStack, suppress
 
-import psycopg
-
 from fencepost.leases.stores.sql.psycopg_connection import PsycopgConnection
+from fencepost.sql.psycopg_link import ERRORS, is_protocol_violation
 
 _OTHERS = 3
 _ROUNDS = 2
@@ -38,11 +37,13 @@ def _is_moved(first: PsycopgConnection, others: list[PsycopgConnection]) -> bool
         # Looked at once it is in its transaction, and before `first` is asked again: with a pool of one it would
         # wait for ever.
         return any(_begun(other) == home for other in others) or _pid(first) != home
-    except psycopg.errors.ProtocolViolation:  # not even transactions: a proxy that pools by statement
-        return True
+    except ERRORS as error:
+        if not is_protocol_violation(error):
+            raise
+        return True  # not even transactions: a proxy that pools by statement
     finally:
         for other in others:
-            with suppress(psycopg.Error):
+            with suppress(*ERRORS):
                 other.rollback()
 
 

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-import psycopg
-
-from fencepost.core.grants import Held
+from fencepost.core.grants import Held, LeaseRecord
 from fencepost.core.runtime import Runtime
 from fencepost.leases.stores.sql.calls import Calls
 from fencepost.leases.stores.sql.listening import Listening
+from fencepost.leases.stores.sql.looking import Look
 from fencepost.leases.stores.sql.options import Tables
 from fencepost.leases.stores.sql.postgres_backend import WORDS, PostgresBackend
 from fencepost.leases.stores.sql.waiting import Polling, Read, Watch
+from fencepost.sql.psycopg_channel import Channel
 
 _POLL_S = 0.1
 _SLACK_US = 1_000_000
@@ -33,7 +31,9 @@ class PostgresWatch:
             f"WHERE name = %s AND waiting_until < {WORDS.now} + %s"
         )
         self._polling = Polling(runtime, read, interval_s=_POLL_S)
-        self._listening = Listening(runtime, dial=self._dial, mark=self._mark, read=read)
+        self._listening = Listening(
+            runtime, dial=self._dial, mark=self._mark, read=read, look=self._look, rest=self._rest
+        )
 
     def wait(self, held: Held, timeout_s: float) -> None:
         """Return when the name may be free."""
@@ -48,11 +48,18 @@ class PostgresWatch:
         """Leave the listener to the parent."""
         self._listening.forget()
 
-    def _dial(self) -> psycopg.Connection[Any]:
+    def _dial(self) -> Channel:
         try:
             return self._backend.dial_listening(self._timeout_s)
         except self._calls.expected as error:
             raise self._calls.unavailable(error, self._timeout_s) from error
+
+    def _look(self, channel: Channel, name: str) -> LeaseRecord | None:
+        row = channel.connection.execute(self._backend.sql.look, (name,)).fetchone()
+        return None if row is None else Look.of(row).record()
+
+    def _rest(self) -> None:
+        self._calls.pool.drop_unused(0.0)
 
     def _mark(self, name: str, timeout_s: float) -> None:
         """Mark the row, so that who ends the grant notifies. Others' marks that reach as far will do as well."""

@@ -1,72 +1,25 @@
-"""A psycopg connection whose every wait ends at a deadline.
-
-psycopg knows no read timeout: against a server that accepts bytes and never answers, `execute` would wait for ever.
-It drives generators that say what they wait for; here they are driven by our own poll, which knows when to stop.
-"""
+"""A connection of the lease store's kind on psycopg."""
 
 from __future__ import annotations
 
-import select
-from collections.abc import Callable, Generator, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
-import psycopg
-from psycopg.waiting import Ready, Wait
-
-from fencepost.leases.stores.sql.backend import CallTimedOut, Ending, Row
-
-RV = TypeVar("RV")
-
-
-class BoundedConnection(psycopg.Connection[Row]):
-    """A connection that raises `CallTimedOut` at `deadline` and is then of no use any more."""
-
-    deadline = float("inf")
-    clock: Callable[[], float]
-
-    def wait(self, gen: Generator[Any, Any, RV], interval: float = 0.1, timeout: float | None = None) -> RV:
-        """Drive `gen` until it is done or the deadline passes."""
-        descriptor = self.pgconn.socket
-        poll = select.poll()
-        try:
-            wanted = next(gen)
-            while True:
-                poll.register(descriptor, _EVENTS[wanted])
-                left_s = self.deadline - self.clock()
-                ready = poll.poll(left_s * 1000) if left_s > 0 else []
-                if not ready:
-                    raise CallTimedOut
-                wanted = gen.send(_ready(ready[0][1]))
-        except StopIteration as stop:
-            answer: RV = stop.value
-            return answer
-
-
-_EVENTS = {
-    Wait.R: select.POLLIN,
-    Wait.W: select.POLLOUT,
-    Wait.RW: select.POLLIN | select.POLLOUT,
-}
-
-
-def _ready(events: int) -> Ready:
-    """Translate; an error or a hang-up is something to read."""
-    writable = events & select.POLLOUT
-    readable = events & ~select.POLLOUT
-    return Ready.RW if readable and writable else Ready.W if writable else Ready.R
+from fencepost.leases.stores.sql.backend import Ending, Row
+from fencepost.sql.psycopg_link import BoundedConnection
 
 
 class PsycopgConnection:
     """The seam's connection on psycopg. `is_proxied`: a pooler stands between us and the server."""
 
-    def __init__(self, raw: BoundedConnection, *, end_sql: str, begin_sql: str, is_proxied: bool) -> None:
+    def __init__(self, raw: BoundedConnection, *, end_sql: str) -> None:
         self.raw = raw
         self.repeats = False
-        self.is_proxied = is_proxied
+        self.is_proxied = raw.is_proxied
         self._cursor = raw.cursor()
         self._execute = self._cursor.execute
         self._end_sql = end_sql
-        self._begin_sql = begin_sql
+        self._begin_sql = raw.begin_sql
 
     @property
     def deadline(self) -> float:
@@ -75,7 +28,7 @@ class PsycopgConnection:
 
     @deadline.setter
     def deadline(self, at: float) -> None:
-        self.raw.deadline = at
+        self.raw.limit_call(at)
 
     def begin_call(self) -> None:
         """Nothing: a broken connection shows itself soon enough."""
@@ -108,7 +61,7 @@ class PsycopgConnection:
 
     def rollback(self) -> None:
         """Roll back, if there is anything to roll back."""
-        if self.raw.info.transaction_status != psycopg.pq.TransactionStatus.IDLE:
+        if self.raw.is_in_transaction:
             self._execute("ROLLBACK")
 
     def close(self) -> None:

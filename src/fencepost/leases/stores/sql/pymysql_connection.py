@@ -4,33 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-import pymysql
-from pymysql.constants import CLIENT, ER
-from pymysql.cursors import Cursor
+from fencepost.leases.stores.sql.backend import Ending, Row
+from fencepost.sql.pymysql_link import ERRORS, BoundedConnection
+from fencepost.sql.troubles import CallTimedOut, Trouble, mysql_code, trouble_of
 
-from fencepost.core.shared_tls import SharedTls
-from fencepost.leases.stores.sql.backend import CallTimedOut, Ending, Row
-
-FLAGS = CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS
 _NOT_PREPARED = 1243
 _STEPS_PER_S = 64
-
-
-if TYPE_CHECKING:
-    _Base = pymysql.connections.Connection[Cursor]  # generic only to type checkers
-else:
-    _Base = pymysql.connections.Connection
-
-
-class BoundedConnection(SharedTls, _Base):
-    """PyMySQL fixes its timeouts at connecting; here they follow the deadline of the call."""
-
-    def limit(self, timeout_s: float) -> None:
-        """Let reads and writes from now on take at most `timeout_s`."""
-        self._read_timeout = timeout_s
-        self._write_timeout = timeout_s
 
 
 class PymysqlConnection:
@@ -70,8 +51,8 @@ class PymysqlConnection:
         """Execute and return what the statement has put into LAST_INSERT_ID; None if the row was there already."""
         try:
             count = self._execute(sql, parameters)
-        except pymysql.IntegrityError as error:
-            if error.args[0] != ER.DUP_ENTRY:
+        except ERRORS as error:
+            if trouble_of(error) is not Trouble.DUPLICATE:
                 raise
             return None
         return self._cursor.lastrowid if count else None
@@ -111,8 +92,8 @@ class PymysqlConnection:
             return self._cursor.execute(sql, tuple(parameters))
         try:
             return self._cursor.execute(self._prepared.get(sql) or self._prepare(sql), tuple(parameters))
-        except pymysql.MySQLError as error:
-            if not error.args or error.args[0] != _NOT_PREPARED:
+        except ERRORS as error:
+            if mysql_code(error) != _NOT_PREPARED:
                 raise
             self._prepares = frozenset()  # a proxy gives us another server's session now and then: spell it out
             return self._cursor.execute(sql, tuple(parameters))

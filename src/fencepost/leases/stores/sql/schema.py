@@ -1,4 +1,9 @@
-"""The tables, in each database's own words. All instants are microseconds."""
+"""The tables, in each database's own words. All instants are microseconds.
+
+They have no steps of migration: whoever comes first makes them, and versions share them during a deploy. So every
+version names the columns that it uses, and what is added later has to have a default, and to be done without where an
+older version has made the tables.
+"""
 
 from __future__ import annotations
 
@@ -51,6 +56,8 @@ def sqlite(tables: Tables, boot_table: str) -> tuple[str, ...]:
   token INTEGER NOT NULL, acquired_at INTEGER NOT NULL, ended_at INTEGER NOT NULL, why TEXT NOT NULL)""",
         f"CREATE INDEX IF NOT EXISTS {tables.index}_history_name ON {tables.history} (name, id)",
         f"CREATE TABLE IF NOT EXISTS {boot_table} (id TEXT PRIMARY KEY)",
+        f"CREATE TABLE IF NOT EXISTS {tables.index}_place (only_one INTEGER PRIMARY KEY, id TEXT NOT NULL, "
+        "ledger_id TEXT, era INTEGER NOT NULL, beat_us INTEGER NOT NULL)",
     )
 
 

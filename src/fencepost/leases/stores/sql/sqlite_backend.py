@@ -4,95 +4,96 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 from fencepost.core import mounts
-from fencepost.core.forked_sqlite import FORKED_SQLITE
 from fencepost.core.runtime import Runtime
 from fencepost.errors import FencepostError, StoreRefused, UnsafeStore
+from fencepost.leases.store import LedgerMark
 from fencepost.leases.stores.sql import schema
-from fencepost.leases.stores.sql.backend import Connection, Trouble, transaction
+from fencepost.leases.stores.sql.backend import Connection, transaction
 from fencepost.leases.stores.sql.options import Tables
-from fencepost.leases.stores.sql.sqlite_connection import FileReplacedError, SqliteConnection
+from fencepost.leases.stores.sql.sqlite_connection import SqliteConnection
 from fencepost.leases.stores.sql.statements import Statements, Words, statements
+from fencepost.sql import sqlite
+from fencepost.sql.forked_sqlite import FORKED_SQLITE
+from fencepost.sql.troubles import Trouble, trouble_of
 
 RISK = "network-filesystem"
+_NOW = "CAST((fencepost_now() - {}) * 1000000 AS INTEGER)"
 WORDS = Words(
-    now="CAST(fencepost_now() * 1000000 AS INTEGER)",
+    now=_NOW.format(0),
     wall="fencepost_wall()",
     greatest="max",
     big="INTEGER",
     for_update="",
     by_name="l.name",
 )
-OLDEST_VERSION = (3, 35, 0)
 _MOUNTINFO = Path("/proc/self/mountinfo")
-_BUSY = (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED)
+_TIME_OFFSETS = Path("/proc/self/timens_offsets")
+_TIME_NAMESPACES = (Path("/proc/self/ns/time"), Path("/proc/self/ns/time_for_children"))
 
 
 class SqliteBackend:
     """One file beside the application's database."""
 
-    driver_errors: tuple[type[Exception], ...] = (sqlite3.Error,)
+    is_file = True
+    driver_errors = sqlite.ERRORS
 
     def __init__(self, path: Path, tables: Tables, runtime: Runtime, *, accepts_network: bool) -> None:
         self.path = path
+        self._beside = path.with_name(f"{path.stem.removesuffix('.leases')}{path.suffix}")
         self.product = f"SQLite file {path}"
-        self.sql: Statements = statements(WORDS, tables)
+        self.sql: Statements = statements(replace(WORDS, now=_NOW.format(boot_offset_s())), tables)
         self._tables = tables
         self._boot_table = f"{tables.index}_boot"
         self._runtime = runtime
         self._accepts_network = accepts_network
-        self._inherited_in_use = False
 
     def connect(self, timeout_s: float) -> SqliteConnection:
         """Open the file; make its tables if it is new; end what an earlier boot of the machine has left."""
-        if self._inherited_in_use:
-            raise sqlite3.OperationalError(
-                "this process was forked in the middle of a call to SQLite, whose locks do not survive that; "
-                "fork before the store is used, or start the process anew (spawn)"
-            )
         connection = SqliteConnection(self.path, self.sql, self._runtime, timeout_s=timeout_s)
         try:
-            connection.settle()
             self._ensure_tables(connection)
         except BaseException:
             connection.close()
             raise
         return connection
 
-    def trouble(self, error: Exception) -> Trouble:
-        """Tell a busy file from a vanished one."""
-        if isinstance(error, FileReplacedError):
-            return Trouble.BROKEN
-        if (getattr(error, "sqlite_errorcode", 0) & 0xFF) in _BUSY:
-            return Trouble.LATE
-        return Trouble.OTHER
-
     def refusal(self, error: Exception) -> FencepostError | None:
         """Recognise what time will not mend."""
-        code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        if code in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM):
-            return StoreRefused(f"{self.path} cannot be written: {error}; check the rights on it and on its folder")
-        if code in (sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_CORRUPT):
-            return StoreRefused(f"{self.path} is no SQLite database or is damaged: {error}; move it away")
-        return None
+        objection = sqlite.refusal(self.path, error)
+        return None if objection is None else StoreRefused(objection)
 
     def check_place(self) -> tuple[str, ...]:
         """Refuse, before anything is opened, a place where the file cannot be or must not be."""
         folder = self.path.parent
         if not folder.is_dir():
             raise StoreRefused(f"the folder {folder} for {self.path.name} does not exist; create it first")
-        if sqlite3.sqlite_version_info < OLDEST_VERSION:
-            raise StoreRefused(f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or later is needed")
-        return self._check_file_system(folder.resolve())
+        if not _has_own_time():
+            raise StoreRefused(
+                f"this process has unshared its time namespace and has not started a new process in it, so the times "
+                f"in {self.path.name} cannot be compared; fork first (unshare --time --fork)"
+            )
+        if (objection := sqlite.version_objection()) is not None:
+            raise StoreRefused(objection)
+        return self._check_file_system(folder.resolve()) + self._check_mount()
 
     def prepare(self, connection: Connection) -> tuple[str, ...]:
         """Nothing more: connecting has made the tables."""
         connection.rows(self.sql.history, (0,))
         return ()
+
+    def noted(self, connection: Connection, ledger: LedgerMark) -> tuple[str, LedgerMark]:
+        """Note how far the ledger had come, if it is another one or has come further; return what was noted before."""
+        place = f"{self._tables.index}_place"
+        [(identity, *before)] = connection.rows(f"SELECT id, ledger_id, era, beat_us FROM {place}")
+        known = LedgerMark(*before)
+        if ledger.ledger_id is not None and (known.ledger_id != ledger.ledger_id or known[1:] < ledger[1:]):
+            connection.change(f"UPDATE {place} SET ledger_id = %s, era = %s, beat_us = %s", tuple(ledger))
+        return identity, known
 
     def announce(self, connection: Connection, names: Sequence[str]) -> None:
         """Nobody needs to be told: who waits, polls."""
@@ -101,9 +102,9 @@ class SqliteBackend:
         """Close, in a forked child, what the parent had open, together with all others that use SQLite.
 
         As long as the parent lives, its own locks keep the closing from touching the files. If somebody was inside
-        SQLite at the fork, this process has to do without it: see `fencepost.core.forked_sqlite`.
+        SQLite at the fork, this process has to do without it: see `fencepost.sql.forked_sqlite`.
         """
-        self._inherited_in_use = FORKED_SQLITE.settle(self._runtime.process_id(), idle, in_use=in_use)
+        FORKED_SQLITE.settle(self._runtime.process_id(), idle, in_use=in_use)
 
     def _check_file_system(self, folder: Path) -> tuple[str, ...]:
         try:
@@ -117,17 +118,35 @@ class SqliteBackend:
             raise UnsafeStore(RISK, f"{sentence}; use a local disk, or a database server")
         return (sentence,)
 
+    def _check_mount(self) -> tuple[str, ...]:
+        """Warn of a database that is mounted without its folder: what is kept beside it, nobody else sees."""
+        try:
+            is_alone = mounts.is_mount_point(PurePosixPath(self._beside), _MOUNTINFO.read_text())
+        except OSError:
+            return ()
+        if not is_alone:
+            return ()
+        return (
+            f"{self._beside} is mounted alone: its leases ({self.path.name}) and SQLite's log are kept beside it, "
+            "where other containers do not see them; mount the folder instead",
+        )
+
     def _ensure_tables(self, connection: SqliteConnection) -> None:
         boot = (self._runtime.boot_id(),)
         try:
-            if connection.rows(f"SELECT id FROM {self._boot_table}") == [boot]:
+            if connection.rows(f"SELECT b.id FROM {self._boot_table} b, {self._tables.index}_place") == [boot]:
                 return
-        except sqlite3.OperationalError as error:
-            if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:  # that is: no such table
+        except self.driver_errors as error:
+            if trouble_of(error) is not Trouble.NO_TABLE:
                 raise
         with transaction(connection):
             for statement in schema.sqlite(self._tables, self._boot_table):
                 connection.change(statement)
+            connection.change(
+                f"INSERT INTO {self._tables.index}_place (only_one, id, era, beat_us) VALUES (1, %s, 0, 0) "
+                "ON CONFLICT DO NOTHING",
+                (self._runtime.new_id(),),
+            )
             if connection.rows(f"SELECT id FROM {self._boot_table}") != [boot]:
                 self._bury_all(connection)
                 connection.change(f"DELETE FROM {self._boot_table}")
@@ -138,3 +157,26 @@ class SqliteBackend:
         connection.change(f"{self.sql.past} WHERE session_id IS NOT NULL", ("expired",))
         connection.change(f"{self.sql.free}, kept_until = 0")
         connection.change(f"DELETE FROM {self._tables.session}")
+
+
+def boot_offset_s() -> int | float:
+    """Return by how much this process's CLOCK_BOOTTIME is ahead of the machine's.
+
+    A container may have a time namespace of its own. Without this, sessions that live would look expired there.
+    """
+    try:
+        lines = _TIME_OFFSETS.read_text().splitlines()
+    except OSError:
+        return 0  # a kernel without time namespaces
+    parts = next((line.split() for line in lines if line.startswith("boottime")), ["", "0", "0"])
+    seconds, nanoseconds = int(parts[1]), int(parts[2])
+    return seconds + nanoseconds / 1e9 if nanoseconds else seconds
+
+
+def _has_own_time() -> bool:
+    """Whether the offsets are those of this process, not only of the processes that it will start."""
+    try:
+        ours, children = (path.stat().st_ino for path in _TIME_NAMESPACES)
+    except OSError:
+        return True
+    return ours == children

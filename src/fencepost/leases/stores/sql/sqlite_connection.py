@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 from fencepost.core.runtime import Runtime
-from fencepost.leases.stores.sql.backend import CallTimedOut, Ending, Row
+from fencepost.leases.stores.sql.backend import Ending, Row
 from fencepost.leases.stores.sql.statements import Statements
+from fencepost.sql import sqlite
+from fencepost.sql.troubles import CallTimedOut, FileReplacedError
 
 _PATIENCE_STEP_MS = 20
-
-
-class FileReplacedError(sqlite3.OperationalError):
-    """The file was deleted or replaced under an open connection: what is written there, others would not see."""
 
 
 class SqliteConnection:
@@ -29,18 +26,11 @@ class SqliteConnection:
         self._clock = runtime.monotonic
         self._deadline = self._clock() + timeout_s
         self._patience_ms = round(timeout_s * 1000)
-        self.raw = sqlite3.connect(path, timeout=timeout_s, isolation_level=None, check_same_thread=False)
+        self.raw = sqlite.opened(path, timeout_s)
         # As it is, with no Python around it: what a signal handler raises inside a function that SQLite calls is lost.
         self.raw.create_function("fencepost_now", 0, runtime.monotonic)
         self.raw.create_function("fencepost_wall", 0, runtime.wall_us)
         self._execute = self.raw.execute
-        self._identity: tuple[int, int] | None = None
-
-    def settle(self) -> None:
-        """Set what every connection needs, and remember which file this is."""
-        self._execute("PRAGMA journal_mode = WAL").fetchall()
-        self._execute("PRAGMA synchronous = FULL")
-        self._identity = self._identity_of_path()
 
     @property
     def deadline(self) -> float:
@@ -53,7 +43,7 @@ class SqliteConnection:
 
     def begin_call(self) -> None:
         """Make sure that the path still leads to the file that is open."""
-        if self._identity_of_path() != self._identity:
+        if self.raw.is_replaced():
             raise FileReplacedError(f"{self._path} was deleted or replaced while it was in use")
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
@@ -106,13 +96,6 @@ class SqliteConnection:
         if abs(left_ms - self._patience_ms) > _PATIENCE_STEP_MS:
             self._execute(f"PRAGMA busy_timeout = {left_ms}")
             self._patience_ms = left_ms
-
-    def _identity_of_path(self) -> tuple[int, int] | None:
-        try:
-            status = self._path.stat()
-        except OSError:
-            return None
-        return status.st_dev, status.st_ino
 
 
 @lru_cache(maxsize=512)

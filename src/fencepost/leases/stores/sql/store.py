@@ -10,11 +10,12 @@ from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, P
 from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
 from fencepost.errors import StoreUnavailable
-from fencepost.leases.store import Capabilities
-from fencepost.leases.stores.sql.backend import Backend, Connection, Ending
+from fencepost.leases.store import Capabilities, Watched
+from fencepost.leases.stores.sql.backend import Backend, Connection, Ending, transaction
 from fencepost.leases.stores.sql.calls import Calls
 from fencepost.leases.stores.sql.endings import Endings, chunks
 from fencepost.leases.stores.sql.looking import Look
+from fencepost.leases.stores.sql.sightings import Sightings
 from fencepost.leases.stores.sql.statements import ALWAYS, NEVER, TOKEN_SUM_PRIME, marks
 from fencepost.leases.stores.sql.tidying import Tidying
 from fencepost.leases.stores.sql.waiting import Read, Watch
@@ -22,6 +23,8 @@ from fencepost.leases.stores.sql.waiting import Read, Watch
 _CONNECTIONS = 8
 ROUNDS = 8
 BUSY_S = 0.05
+_SPARED_NAP_S = 0.25
+_SPARED_MOST = 1000
 
 WatchMaker = Callable[[Read, Calls], Watch]
 
@@ -35,18 +38,27 @@ class Wanted:
     grant_id: str
     tick: Tick | None
     floor: int
+    lenience_us: int = 0
 
     @property
     def to_insert(self) -> tuple[object, ...]:
         """The parameters of `Statements.insert`."""
-        mark = self.tick.at_us if self.tick is not None and self.tick.at_most_once else NEVER
-        return (self.floor, self.session.id, self.grant_id, self.session.holder, mark, self.name, self.session.id)
+        return (*self._granted, *self.asking)
 
     @property
     def to_take(self) -> tuple[object, ...]:
         """The parameters of `Statements.take`."""
-        *most, session_id = self.to_insert
-        return (*most, ALWAYS if self.tick is None else self.tick.at_us, session_id)
+        return (*self._granted, ALWAYS if self.tick is None else self.tick.at_us, *self.asking)
+
+    @property
+    def asking(self) -> tuple[str, int]:
+        """The session that asks, and for how long it may have been expired."""
+        return self.session.id, self.lenience_us
+
+    @property
+    def _granted(self) -> tuple[object, ...]:
+        mark = self.tick.at_us if self.tick is not None and self.tick.at_most_once else NEVER
+        return (self.floor, self.session.id, self.grant_id, self.session.holder, mark, self.name)
 
     def granted(self, token: int) -> Grant:
         """Return the grant it became."""
@@ -77,7 +89,8 @@ class SqlLeaseStore:
         self._sql = backend.sql
         self._calls = Calls(runtime, backend, limit=_CONNECTIONS)
         self._heartbeats = Calls(runtime, backend, limit=_CONNECTIONS)
-        self._endings = Endings(backend, backend.sql)
+        self._sightings = Sightings(runtime)
+        self._endings = Endings(backend, backend.sql, self._sightings)
         self._tidying = Tidying(
             runtime,
             self._calls,
@@ -88,6 +101,8 @@ class SqlLeaseStore:
         )
         self._watch = watch(self.read, self._calls)
         self._renewal_timeout_s: dict[str, float] = {}
+        self._alive_until: dict[str, float] = {}  # sessions of ours: a ttl after the last answered renewal was sent
+        self._spared_until: dict[str, float] = {}
 
     @property
     def capabilities(self) -> Capabilities:
@@ -110,6 +125,7 @@ class SqlLeaseStore:
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
         """Insert a session. If the reply is lost, another is opened and the first runs out by itself."""
         ttl_us = micros(ttl_s)
+        sent_at = self._runtime.monotonic()
 
         def insert(connection: Connection) -> str:
             session_id = self._runtime.new_id()
@@ -118,6 +134,7 @@ class SqlLeaseStore:
 
         session = Session(self._calls.run(self._timeout_s, insert), holder, ttl_s)
         self._renewal_timeout_s[session.id] = call_timeout_s
+        self._alive_until[session.id] = sent_at + ttl_s
         # On a local file it is quick, and a task of its own could be in the middle of it when the process forks.
         self._tidying.now_and_then(beside=self._capabilities.scope == "network")
         return session
@@ -126,28 +143,33 @@ class SqlLeaseStore:
         """Prolong the session by one statement on its row, whatever the number of grants.
 
         The statement also yields a sum over the tokens that hang on the session. Only if it is not the sum of
-        `grants` is a second statement needed, to see which of them are gone.
+        `grants` is a second statement needed, to see which of them are gone. While our own clock says that the last
+        renewal is younger than the ttl, the database's clock may say what it likes, if nobody has ended the session.
         """
-        parameters = (micros(session.ttl_s), session.id, session.id)
+        sent_at = self._runtime.monotonic()
+        parameters = (micros(session.ttl_s), session.id, self._lenience_us(session))
         expected = sum(grant.token % TOKEN_SUM_PRIME for grant in grants)
 
         def prolong(connection: Connection) -> Renewed | Lost:
             found = connection.number(self._sql.renew, parameters)
             if found is None:
+                self._alive_until.pop(session.id, None)
                 return Lost("the session expired, was closed, or its row was deleted")
+            self._alive_until[session.id] = sent_at + session.ttl_s
             return Renewed() if found == expected else Renewed(self._gone(connection, session, grants))
 
         self._tidying.now_and_then(beside=True)
         timeout_s = self._renewal_timeout_s.get(session.id, self._timeout_s)
-        outcome = self._heartbeats.run(timeout_s, prolong)
-        self._calls.pool.drop_unused()
+        # A session that only waits keeps no connection for its renewals: there may be hundreds of them.
+        outcome = (self._heartbeats if grants else self._calls).run(timeout_s, prolong)
+        self._calls.pool.drop_unused(0.0 if not grants else None)
         return outcome
 
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
     ) -> Grant | Held | AlreadyDone | Lost:
         """Take the name: one statement if it is free."""
-        wanted = Wanted(session, name, grant_id, tick, floor)
+        wanted = Wanted(session, name, grant_id, tick, floor, self._lenience_us(session))
         return self._calls.run(self._timeout_s, lambda c: self._acquire(c, wanted))
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
@@ -166,10 +188,15 @@ class SqlLeaseStore:
         """Read which grants are current."""
         return self._calls.run(self._timeout_s, lambda c: self._missing(c, list(grants)))
 
+    def watch(self, grants: Collection[Grant]) -> Watched:
+        """Read which sessions were renewed, and note it; see `fencepost.leases.store.WatchesSessions`."""
+        return self._calls.run(self._timeout_s, lambda c: self._watched(c, list(grants)))
+
     def close(self, session: Session) -> None:
         """Delete the session and free what hangs on it."""
         self._calls.run(self._timeout_s, lambda c: self._endings.close(c, session.id))
         self._renewal_timeout_s.pop(session.id, None)
+        self._alive_until.pop(session.id, None)
 
     def read(self, name: str) -> LeaseRecord | None:
         """Read one name."""
@@ -193,8 +220,24 @@ class SqlLeaseStore:
             return False
         return self._end(Ending(name=record.name, grant_id=record.grant_id, token=record.token, why="revoked"))
 
+    def reset(self, name: str, token: int, *, reason: str) -> int | None:
+        """Bring a token back that a wrong clock has put ahead, history included; see `ResetsTokens`."""
+
+        def lower(connection: Connection) -> int | None:
+            with transaction(connection):
+                found = connection.number(self._sql.reset, (name, token))
+                if found is not None:
+                    connection.change(self._sql.past_of, (f"token {token} reset: {reason}", name))
+                return found
+
+        return self._calls.run(self._timeout_s, lower)
+
     def wait_change(self, held: Held, timeout_s: float) -> None:
         """Wait until the name may be free."""
+        now = self._runtime.monotonic()
+        if self._spared_until.get(held.name, now) > now:  # it looks free, and is not: there is nothing to wait for
+            self._runtime.sleep(min(timeout_s, _SPARED_NAP_S))
+            return
         self._watch.wait(held, timeout_s)
 
     def shutdown(self) -> None:
@@ -207,6 +250,7 @@ class SqlLeaseStore:
         """Leave the parent's connections to the parent."""
         self._watch.forget()
         self._tidying.forget()
+        self._sightings.forget()
         opened = [calls.pool.forget() for calls in (self._calls, self._heartbeats)]
         idle = [connection for connections, _ in opened for connection in connections]
         self._backend.forget(idle, in_use=sum(in_use for _, in_use in opened))
@@ -222,7 +266,7 @@ class SqlLeaseStore:
             token = connection.number(self._sql.take, wanted.to_take)
             if token is not None:
                 return wanted.granted(token)
-            [(is_alive, *row)] = connection.rows(self._sql.look_for, (wanted.session.id, wanted.name))
+            [(is_alive, *row)] = connection.rows(self._sql.look_for, (*wanted.asking, wanted.name))
             if is_alive is None:
                 return Lost("the session expired, was closed, or its row was deleted")
             found = None if row[0] is None else Look.of(tuple(row))
@@ -241,14 +285,38 @@ class SqlLeaseStore:
         """Say why the name was not taken; None if it is worth another try."""
         if found.grant_id == wanted.grant_id:
             return wanted.granted(found.token)
-        if found.is_dead and found.session_id is not None:
-            self._endings.bury(connection, found.session_id)
-            return None
+        if found.session_id is not None and (found.is_dead or found.is_ahead):
+            spared_s = self._buried_or_spared(connection, found.session_id, is_there=found.expires_at is not None)
+            if spared_s is None or (spared_s == 0 and found.is_dead):
+                return None
+            if spared_s > 0:
+                return self._spared(found, spared_s)
         if (held := found.held()) is not None:
             return held
         if wanted.tick is not None and wanted.tick.at_us <= found.last_tick:
             return AlreadyDone(found.name, wanted.tick, found.last_tick)
         return None
+
+    def _buried_or_spared(self, connection: Connection, session_id: str, *, is_there: bool) -> float | None:
+        """End a session that looks dead: None if it is gone; else how long it is spared, 0 if it lives after all."""
+        if is_there and self._is_ours(session_id):
+            return _SPARED_NAP_S
+        burial = self._endings.bury(connection, session_id)
+        return None if burial.is_gone else burial.spared_s
+
+    def _spared(self, found: Look, spared_s: float) -> Held:
+        """Refuse a name whose session looks dead to the database, and to nobody who has watched it."""
+        if len(self._spared_until) > _SPARED_MOST:
+            self._spared_until.clear()  # costs those who wait for them a round
+        self._spared_until[found.name] = self._runtime.monotonic() + spared_s
+        return Held(found.name, found.holder, found.token, found.grant_id, spared_s)
+
+    def _is_ours(self, session_id: str) -> bool:
+        """Whether it is a session of this store, and alive by our own clock."""
+        return self._runtime.monotonic() < self._alive_until.get(session_id, float("-inf"))
+
+    def _lenience_us(self, session: Session) -> int:
+        return ALWAYS if self._is_ours(session.id) else 0
 
     def _look(self, connection: Connection, name: str) -> Look | None:
         rows = connection.rows(self._sql.look, (name,))
@@ -282,8 +350,21 @@ class SqlLeaseStore:
         there: set[str] = set()
         for chunk in chunks([grant.name for grant in grants]):
             rows = connection.rows(f"{self._sql.current}{marks(len(chunk))}", tuple(chunk))
-            there.update(row[0] for row in rows)
+            there.update(grant_id for grant_id, session_id, is_alive in rows if is_alive or self._is_ours(session_id))
         return frozenset(grant.grant_id for grant in grants if grant.grant_id not in there)
+
+    def _watched(self, connection: Connection, grants: list[Grant]) -> Watched:
+        """A grant is missing if it is not there, or if its session is dead by the database's clock and by ours."""
+        there: set[str] = set()
+        again_in_s = float("inf")
+        for chunk in chunks([grant.name for grant in grants]):
+            rows = connection.rows(f"{self._sql.watch}{marks(len(chunk))}", tuple(chunk))
+            for grant_id, session_id, expires_at, ttl_us, now_us in rows:
+                spared_s = self._sightings.spared_s(session_id, mark=expires_at, ttl_us=ttl_us)
+                if spared_s > 0 or now_us < expires_at <= now_us + ttl_us:
+                    there.add(grant_id)
+                    again_in_s = min(again_in_s, spared_s) if spared_s > 0 else again_in_s
+        return Watched(frozenset(grant.grant_id for grant in grants if grant.grant_id not in there), again_in_s)
 
 
 def micros(duration_s: float) -> int:

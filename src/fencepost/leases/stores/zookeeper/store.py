@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from kazoo.exceptions import NodeExistsError, NoNodeError
 
+from fencepost.core.fencing import AHEAD_US
 from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, Renewed, Session, next_token
 from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
@@ -31,6 +32,8 @@ from fencepost.leases.urls import StoreUrl
 
 DEFAULT_PORT = 2181
 DEFAULT_ROOT = "/fencepost"
+# ZooKeeper counts versions in 32 bits, and takes -1 for any: a record begins again long before they come round.
+MOST_VERSIONS = 2_000_000_000
 _ATTEMPTS = 8
 _KNOWN_LIMIT = 10_000
 _SHARED_SESSION_S = 10.0
@@ -147,17 +150,20 @@ class ZooKeeperStore:
         is_enough = known is not None and not known.has_done(tick) and not self._is_kept(known)
         now = Seen(None, known) if is_enough else self._look(opened.link, name, deadline)
         for _ in range(_ATTEMPTS):
-            if now.known is None:
+            there = now.known
+            if there is None:
                 now = self._create(opened.link, name, deadline)
-            elif (answer := self._judge(now, now.known, wanted)) is not None:
+                continue
+            if (answer := self._judge(now, there, wanted)) is not None:
                 return answer
-            else:
-                previous, store_time_us = now.known.token, self._clock.earliest_us()
-                token = next_token(previous=previous, floor=floor, store_time_us=store_time_us)
-                grant = replace(wanted, token=token)
-                if (stands_there := self._take(opened, grant, now.known, deadline)) is None:
-                    return grant
-                now = stands_there
+            if there.version >= MOST_VERSIONS:
+                now = self._begin_again(opened.link, name, there, deadline)
+                continue
+            token = next_token(previous=there.token, floor=floor, store_time_us=self._clock.earliest_us())
+            grant = replace(wanted, token=token)
+            if (stands_there := self._take(opened, grant, there, deadline)) is None:
+                return grant
+            now = stands_there
         return Held(name, None, now.known.token if now.known else 0, None, 0.0)  # others were faster every time
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
@@ -213,6 +219,18 @@ class ZooKeeperStore:
             return False
         known = self._mended(link, record.name, now.known, deadline)
         return commit(link, self._release_parts(record.name, known, known), deadline).is_done
+
+    def reset(self, name: str, token: int, *, reason: str) -> int | None:
+        """Bring a token back that a wrong clock has put ahead; see `ResetsTokens`."""
+        deadline = self._deadline()
+        link = self._shared(deadline)
+        now, now_us = self._inspection.seen(link, name, deadline), self._clock.earliest_us()
+        if now.known is None or now.hold is not None or now.known.token != token or token <= now_us + AHEAD_US:
+            return None
+        known = self._mended(link, name, now.known, deadline)
+        lowered = known._replace(token=now_us).to_json()
+        parts = [exists(self._paths.era(name, known.era)), write(self._paths.record(name), lowered, known.version)]
+        return now_us if commit(link, parts, deadline).is_done else None
 
     def wait_change(self, held: Held, timeout_s: float) -> None:
         """Watch the holder's node, then look if it is still the same holder's, then wait."""
@@ -301,6 +319,19 @@ class ZooKeeperStore:
             commit(link, parts, deadline)
         return self._look(link, name, deadline)
 
+    def _begin_again(self, link: Link, name: str, known: Known, deadline: float) -> Seen:
+        """Replace the record of a free name, all that it says included, by one whose versions are counted from 0."""
+        path, fresh = self._paths.record(name), known._replace(era=self._runtime.new_id()[:12])
+        content = fresh.to_json() if known.is_granted else new_record(fresh.era)
+        parts = [
+            delete(self._paths.era(name, known.era)),
+            delete(path, known.version),
+            create(path, content),
+            create(self._paths.era(name, fresh.era)),
+        ]
+        commit(link, parts, deadline)
+        return self._look(link, name, deadline)
+
     def _mended(self, link: Link, name: str, known: Known, deadline: float) -> Known:
         """Put the era's node back if somebody deleted it alone."""
         path = self._paths.era(name, known.era)
@@ -341,7 +372,7 @@ class ZooKeeperStore:
             return Held(name, hold.holder, hold.token, hold.grant_id, hold.ttl_s)
         if self._is_kept(known):
             left_us = known.kept_until_us - self._clock.earliest_us()
-            return Held(name, None, known.token, None, max(left_us, 0) / 1_000_000)
+            return Held(name, None, known.token, None, max(left_us, 0) / 1_000_000, is_kept=True)
         if tick is not None and known.has_done(tick):
             return AlreadyDone(name, tick, known.last_tick_us or 0)
         return None

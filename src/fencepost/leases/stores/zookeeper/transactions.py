@@ -52,9 +52,9 @@ def create(path: str, content: bytes = b"", *, ephemeral: bool = False) -> Part:
     return lambda multi: multi.create(path, content, ephemeral=ephemeral)
 
 
-def delete(path: str) -> Part:
-    """Delete a node."""
-    return lambda multi: multi.delete(path)
+def delete(path: str, version: int = _ANY_VERSION) -> Part:
+    """Delete a node; with a version, only if it is at that."""
+    return lambda multi: multi.delete(path, version)
 
 
 def commit(link: Link, parts: list[Part], deadline: float) -> Outcome:

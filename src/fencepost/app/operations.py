@@ -1,0 +1,367 @@
+"""What operators do, and what they ask: the same for the command line, the web and the application's own code.
+
+**Promises.** Every act names who did it (`by`) and leaves a line in the journal, in the same transaction as the act.
+Nothing here needs the job's code: what a deploy has put into the ledger is enough. Where this process is a node, it
+looks for work after each act, without waiting for its next turn.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any
+
+from fencepost.core.duration import Duration, seconds
+from fencepost.core.grants import LeaseRecord
+from fencepost.core.noted import Noted
+from fencepost.core.overlap import exclusive_key
+from fencepost.core.parameters import Signature
+from fencepost.core.policy import Policy
+from fencepost.core.runs import Requested
+from fencepost.engine.backfilling import MOST_BACKFILLED, Backfilled, backfill_requests
+from fencepost.engine.jobs import Jobs
+from fencepost.engine.requesting import Known, Request, instant_us, on_record, requested
+from fencepost.engine.run import current_run
+from fencepost.engine.why import Why, why
+from fencepost.errors import InvalidParameters
+from fencepost.leases.locks import Locks
+from fencepost.ledger import duplicates, history, jobs, journal, nodes, requests, schedules
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.history import AttemptRow, RunFilter, RunRow
+from fencepost.ledger.jobs import JobRow, NewJob
+from fencepost.ledger.journal import About, Entry
+from fencepost.ledger.keys import taken_keys
+from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.nodes import NodeRow
+from fencepost.ledger.recording import Enqueued, record
+from fencepost.ledger.requests import Cancelled, Retried
+from fencepost.locks import connect
+
+_BATCH = 500
+
+
+class Operations:
+    """Acts and questions on one ledger. `known` are jobs whose code is at hand; of others the ledger knows enough."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        known: Jobs | None = None,
+        generation: int = 0,
+        wake: Callable[[], None] = lambda: None,
+        locks: Callable[[], Locks] | None = None,
+    ) -> None:
+        """Act on `ledger`. `wake` lets the node of this process look for work; `locks` is the nodes' lease store."""
+        self._ledger = ledger
+        self._known = known if known is not None else Jobs()
+        self._generation = generation
+        self._wake = wake
+        self._locks = locks
+
+    # -- asking for runs ---------------------------------------------------------------------------------------------
+
+    def job(self, name: str) -> Known:
+        """Return what a request needs to know of a job: from the code if it is here, else from the ledger."""
+        if name in self._known:
+            return Known.of(self._known[name])
+        row = jobs.job(self._ledger, name)
+        return Known(row.name, Policy.from_json(row.policy), Signature.from_json(row.signature))
+
+    def enqueue(
+        self,
+        job: str,
+        params: Mapping[str, Any],
+        *,
+        at: datetime | str | None = None,
+        delay: Duration | None = None,
+        key: str | None = None,
+        tx: Any = None,
+        priority: int | None = None,
+        reason: str | None = None,
+        requested_by: str | None = None,
+        unique: bool = False,
+    ) -> Enqueued:
+        """Ask for a run in the name of a program; with `tx` as part of the caller's transaction.
+
+        With `unique`, a run that has not ended and does the same stands for this request, too.
+        """
+        if unique and key is not None:
+            raise InvalidParameters("give key= or unique=True, not both: a key alone makes a request one run")
+        request = Request(
+            key=key,
+            priority=priority,
+            reason=reason,
+            requested_by=requested_by or _asking_run(),
+            **self._when(at, delay),
+        )
+        asked = self._requested(job, params, request)
+        if unique:
+            made = requests.enqueue_unique(self._ledger, asked, newcomer=self._newcomer(job), tx=tx)
+        else:
+            [made] = requests.enqueue(self._ledger, [asked], tx=tx)
+        if tx is None:
+            self._wake()
+        return made
+
+    def trigger(
+        self,
+        job: str,
+        params: Mapping[str, Any] | None = None,
+        *,
+        by: str,
+        reason: str | None = None,
+        at: datetime | str | None = None,
+        delay: Duration | None = None,
+        key: str | None = None,
+        priority: int | None = None,
+        again: bool = False,
+    ) -> Enqueued:
+        """Ask for a run in the name of a person: ``app.operations.trigger("settle", {"account": 7}, by="ann")``.
+
+        It waits for a run of the schedule that does the same: the one declared in code, or one that was made at run
+        time with the same parameters. Without a key, what is under way already is refused as `AlreadyRequested`,
+        unless `again` insists on one more.
+        """
+        request = Request(key=key, priority=priority, reason=reason, requested_by=_person(by), **self._when(at, delay))
+        asked, policy = self._requested(job, params or {}, request), self.job(job).policy
+
+        def work(cursor: Cursor) -> Enqueued:
+            if key is None and not again:
+                self._refuse_twin(cursor, asked)
+            [made] = self._record(cursor, [self._beside_schedules(cursor, asked, policy)])
+            if made.is_new:
+                about = About(job=job, run_id=made.run_id, by=by, reason=reason)
+                journal.note(self._ledger, cursor, Noted.RUN_TRIGGERED, about)
+            return made
+
+        made = self._ledger.write(work)
+        self._wake()
+        return made
+
+    def read_params(self, job: str, typed: Mapping[str, str]) -> dict[str, Any]:
+        """Read parameters as they were typed (``-p days=3``), each as its job wants it."""
+        return self.job(job).signature.coerce_text(typed, job=job)
+
+    def backfill(
+        self,
+        job: str,
+        first: datetime | str,
+        last: datetime | str,
+        *,
+        by: str,
+        reason: str | None = None,
+        schedule: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        key: str | None = None,
+        limit: int | None = None,
+        again: bool = False,
+    ) -> Backfilled:
+        """Ask for one run per due time from `first` to `last`, both included, of the job's schedules (or of one).
+
+        The same `key` twice asks for nothing new. Without one, every call is a back-fill of its own, which is refused
+        as `AlreadyRequested` while one of the same due times has not ended, unless `again` insists. More than 10,000
+        due times are refused unless `limit` allows them.
+        """
+        back_key = key or self._ledger.runtime.new_id()[:12]
+        asked = backfill_requests(
+            self.job(job),
+            [each for each in schedules.schedules(self._ledger, job=job) if schedule in (None, each.id)],
+            range_us=(instant_us(first, what="first"), instant_us(last, what="last")),
+            request=Request(requested_by=_person(by), reason=reason, generation=self._generation),
+            key=back_key,
+            params=params,
+            limit=MOST_BACKFILLED if limit is None else limit,
+        )
+        about = About(job=job, schedule=schedule, by=by, reason=reason)
+        detail = {"key": back_key, "runs": len(asked), "first": str(first), "last": str(last)}
+        is_alone = key is None and not again
+        made = Backfilled(back_key, len(asked), self._backfilled(asked, about._replace(detail=detail), is_alone))
+        self._wake()
+        return made
+
+    # -- changing the course of runs ---------------------------------------------------------------------------------
+
+    def cancel(self, run_id: int, *, by: str, reason: str | None = None) -> Cancelled:
+        """Cancel a run that has not started, or have it stopped; returns which of them, or that it was too late."""
+        outcome = requests.cancel(self._ledger, run_id, by=_person(by), reason=reason)
+        self._wake()
+        return outcome
+
+    def retry(self, run_id: int, *, by: str, reason: str | None = None, again: bool = False) -> int:
+        """Make a new run of one that has ended, with the same parameters and window; return its id.
+
+        While a repetition of it has not ended, that is refused as `AlreadyRequested`, unless `again` insists.
+        """
+        made = requests.retry(self._ledger, run_id, by=_person(by), reason=reason, again=again)
+        self._wake()
+        return made
+
+    def release(self, run_id: int, *, by: str, reason: str | None = None) -> None:
+        """Let a run go on that waits for a person."""
+        requests.release_held(self._ledger, run_id, by=_person(by), reason=reason)
+        self._wake()
+
+    def reprocess(
+        self,
+        *,
+        by: str,
+        reason: str | None = None,
+        job: str | None = None,
+        since: datetime | str | None = None,
+        until: datetime | str | None = None,
+        after_id: int = 0,
+        limit: int = 100,
+    ) -> list[Retried]:
+        """Repeat runs that were given up, each once, from after `after_id` on; go on from the last `old_id`."""
+        wanted = RunFilter(job=job, since_us=_optional_us(since, "since"), until_us=_optional_us(until, "until"))
+        made = requests.reprocess(self._ledger, wanted, after_id=after_id, limit=limit, by=_person(by), reason=reason)
+        self._wake()
+        return made
+
+    # -- asking what happened ----------------------------------------------------------------------------------------
+
+    def why(self, job: str, at: datetime | str | None = None) -> list[Why]:
+        """Say what became of a due time: one answer per schedule of the job that has something to say of it.
+
+        `job` may also be the id of a schedule. Without a time, what became of the latest due time of each schedule.
+        """
+        return why(self._ledger, job, None if at is None else instant_us(at, what="at"))
+
+    def runs(
+        self,
+        *,
+        job: str | None = None,
+        states: Collection[str] = (),
+        before_id: int | None = None,
+        after_id: int | None = None,
+        limit: int = 100,
+        **wanted: Any,
+    ) -> list[RunRow]:
+        """Return a page of runs, newest first; with `after_id` those after it, oldest first. More in `RunFilter`."""
+        chosen = RunFilter(job=job, states=states, **wanted)
+        return history.runs(self._ledger, chosen, before_id=before_id, after_id=after_id, limit=limit)
+
+    def run(self, run_id: int) -> RunRow:
+        """Return one run."""
+        return history.run(self._ledger, run_id)
+
+    def attempts(self, run_id: int) -> list[AttemptRow]:
+        """Return the attempts of a run that have ended."""
+        return history.attempts(self._ledger, run_id)
+
+    def nodes(self, *, limit: int = 100) -> list[NodeRow]:
+        """Return nodes, the living first."""
+        return nodes.nodes(self._ledger, limit=limit)
+
+    def jobs(self) -> list[JobRow]:
+        """Return the jobs that any deploy has put on record."""
+        return jobs.jobs(self._ledger)
+
+    def journal(self, *, about: About | None = None, limit: int = 100, before_id: int | None = None) -> list[Entry]:
+        """Return lines of the journal, newest first."""
+        return journal.entries(self._ledger, about=about, limit=limit, before_id=before_id)
+
+    def leader(self) -> LeaseRecord | None:
+        """Return who leads, or led last; None if nobody ever stood for it."""
+        from fencepost.engine.node import LEADER  # noqa: PLC0415 - the engine's loops are not needed to ask
+
+        with self._lease_store() as locks:
+            return locks.read(LEADER)
+
+    # -- small things ------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _lease_store(self) -> Iterator[Locks]:
+        """Lend the store of the nodes' leases: the one that is open already, or one for the duration."""
+        if self._locks is not None:
+            yield self._locks()
+            return
+        with connect(self._ledger.url.lease_url(), runtime=self._ledger.runtime) as locks:
+            yield locks
+
+    def _requested(self, job: str, params: Mapping[str, Any], request: Request) -> Requested:
+        return requested(self.job(job), params, request)
+
+    def _when(self, at: datetime | str | None, delay: Duration | None) -> dict[str, Any]:
+        """Say when, by the ledger's clock; and which deploy asks."""
+        if at is not None and delay is not None:
+            raise InvalidParameters("give at= or delay=, not both")
+        at_us = _optional_us(at, "at")
+        delayed_us = None if delay is None else self._ledger.now_us() + round(seconds(delay, what="delay") * 1_000_000)
+        return {"at_us": at_us, "available_at_us": delayed_us, "generation": self._generation}
+
+    def _record(self, cursor: Cursor, asked: Sequence[Requested]) -> list[Enqueued]:
+        made = record(self._ledger, cursor, asked)
+        if any(each.is_new for each in made):
+            hot_words(self._ledger.desk("words")).notify(cursor)
+        return made
+
+    def _newcomer(self, job: str) -> NewJob | None:
+        return on_record(self._known[job]) if job in self._known else None
+
+    def _beside_schedules(self, cursor: Cursor, asked: Requested, policy: Policy) -> Requested:
+        """Return a request with the key of the schedule that does the same; of several, of one that is at it now.
+
+        Schedules that were made at run time have keys of their own, so that they do not wait for each other.
+        """
+        if policy.exclusive is not None or asked.exclusive_key is None:
+            return asked
+        params = json.loads(asked.params)
+        found = schedules.with_params(self._ledger, cursor, asked.job, asked.params)
+        ids = [each.id if each.is_of_run_time else None for each in found]
+        keys = [exclusive_key(asked.job, policy, params, runtime_schedule=each) for each in ids]
+        if set(keys) <= {asked.exclusive_key}:
+            return asked
+        taken = taken_keys(self._ledger, cursor, [key for key in keys if key is not None])
+        usual = [asked.exclusive_key] if asked.exclusive_key in keys else keys
+        return asked._replace(exclusive_key=next((key for key in keys if key in taken), usual[0]))
+
+    def _refuse_twin(self, cursor: Cursor, asked: Requested) -> None:
+        """Refuse a request if a run that has not ended does the same; whoever asks next waits until this is decided."""
+        duplicates.hold(self._ledger, cursor, asked.job, self._newcomer(asked.job))
+        twin = duplicates.live_twin(self._ledger, cursor, asked)
+        if twin is not None:
+            raise twin.refusal()
+
+    def _refuse_other_backfill(self, cursor: Cursor, asked: Sequence[Requested]) -> None:
+        duplicates.hold(self._ledger, cursor, asked[0].job, self._newcomer(asked[0].job))
+        twin = duplicates.live_backfill(self._ledger, cursor, asked)
+        if twin is not None:
+            raise twin.refusal("back-fills one of these due times already")
+
+    def _backfilled(self, asked: Sequence[Requested], about: About, is_alone: bool) -> int:
+        """Record a back-fill in batches, the act with the first of them; return how many runs are new.
+
+        `is_alone`: not beside another one of the same due times. Whoever asks next sees the first batch of this one.
+        """
+
+        def work(cursor: Cursor, start: int) -> int:
+            if start == 0 and is_alone and asked:
+                self._refuse_other_backfill(cursor, asked)
+            if start == 0:
+                journal.note(self._ledger, cursor, Noted.BACKFILL_REQUESTED, about)
+            return sum(made.is_new for made in self._record(cursor, asked[start : start + _BATCH]))
+
+        return sum(
+            self._ledger.write(lambda cursor, start=start: work(cursor, start))  # type: ignore[misc]
+            for start in range(0, max(len(asked), 1), _BATCH)
+        )
+
+
+def _asking_run() -> str | None:
+    run = current_run()
+    return None if run is None else run.label
+
+
+def _person(by: object) -> str:
+    if not isinstance(by, str) or not by.strip():
+        raise InvalidParameters("say who does this: by='ann'; the journal keeps it")
+    return by.strip()
+
+
+def _optional_us(at: datetime | str | None, what: str) -> int | None:
+    return None if at is None else instant_us(at, what=what)

@@ -1,0 +1,74 @@
+"""Coalesced runs and runs for one of their windows: what both do would land twice.
+
+After downtime one run stands for all late windows together, and its checkpoints are those of the whole stretch. A run
+for one of these windows has others, which know nothing of it; so the ledger is asked who else answers for its due times
+before the first of its chunks lands. A window that is part of a coalesced run is left to that one; a coalesced run of
+which a window was done before, by a back-fill, is refused as a whole, and says how what is left is done.
+
+**Not promised.** Anything once that other run is no longer on record (`[retention]`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fencepost.core.states import RunState, is_terminal
+from fencepost.ledger import history
+from fencepost.ledger.renaming import first_name
+
+if TYPE_CHECKING:
+    from fencepost.ledger.database import Database
+    from fencepost.ledger.history import RunRow
+
+_DOES_NOTHING = ("skipped", "misfired")
+
+
+def wider_runs(ledger: Database, run_id: int) -> list[RunRow]:
+    """Return the runs that answer for the window of a run as a part of theirs; those that have not ended first."""
+    row = history.run(ledger, run_id)
+    if row.schedule is None or row.due_at is None or row.window_end is None:
+        return []
+    found = [each for each in history.stretches(ledger, row.schedule, row.due_at) if _is_wider(ledger, each, row)]
+    return sorted(found, key=lambda each: (has_ended(each), each.id))
+
+
+def narrower_runs(ledger: Database, run_id: int) -> list[RunRow]:
+    """Return the runs for a part of what a coalesced run stands for, whatever became of them; by id."""
+    row = history.run(ledger, run_id)
+    if row.schedule is None or row.window_end is None or row.ticks < 2:
+        return []
+    found = history.due_within(ledger, row.schedule, *window_of(row))
+    return [each for each in found if _is_wider(ledger, row, each)]
+
+
+def is_whole(row: RunRow, parts: Iterable[RunRow]) -> bool:
+    """Whether the windows of `parts` leave nothing out of that of `row`."""
+    reached, end = window_of(row)
+    for from_, to in sorted(map(window_of, parts)):
+        if from_ > reached:
+            return False
+        reached = max(reached, to)
+    return reached >= end
+
+
+def has_ended(row: RunRow) -> bool:
+    """Whether nothing more becomes of a run."""
+    return is_terminal(RunState(row.state))
+
+
+def _is_wider(ledger: Database, other: RunRow, row: RunRow) -> bool:
+    if other.state in _DOES_NOTHING or other.params != row.params or not _is_same_job(ledger, other, row):
+        return False
+    (start, end), (from_, to) = window_of(other), window_of(row)
+    return start <= from_ and to <= end and (start, end) != (from_, to)
+
+
+def _is_same_job(ledger: Database, other: RunRow, row: RunRow) -> bool:
+    return other.job == row.job or first_name(ledger, other.job) == first_name(ledger, row.job)
+
+
+def window_of(row: RunRow) -> tuple[int, int]:
+    """Return from when to when a run's window is."""
+    end = row.window_end or 0
+    return (end if row.window_start is None else row.window_start), end

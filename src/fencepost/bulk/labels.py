@@ -1,0 +1,57 @@
+"""Under which name the checkpoints of an instance stand: with the ledger's identity before it, or as older versions do.
+
+What was begun is gone on with under the name it was begun under, and what is complete under either name is complete.
+New work is named with the identity, unless nodes of an older version take part that would not find it
+(`fencepost.ledger.naming`).
+
+Checkpoints without the identity may be another ledger's that shares the database. They are taken for ours unless the
+ledger knows better: the run that moved them last is of another job here, or never had that token. If that run is
+no longer on record they are ours, for to do nothing twice comes before everything else.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+from fencepost.errors import NoSuchRun
+from fencepost.ledger import history
+from fencepost.ledger.naming import naming
+from fencepost.ledger.renaming import first_name
+
+if TYPE_CHECKING:
+    from fencepost.bulk.checkpoint import Kept
+    from fencepost.ledger.database import Database
+
+PART = "/part"
+COMPLETE = "complete"
+Look = Callable[[str], Iterable["Kept"]]
+"""Returns what the plans of an instance's steps say that stand under a label."""
+
+
+def label_of(ledger: Database, job: str, instance: str, look: Look, *, asked_at_us: int | None = None) -> str:
+    """Return the name that stands for an instance in those of its checkpoints; `job` is the job's first name."""
+    names = naming(ledger)
+    ours = names.instance(instance)
+    if names.nameless_until is None or any(True for _ in look(ours)):
+        return ours
+    found = list(look(instance))
+    if found:
+        return instance if all(_is_ours(ledger, job, each, asked_at_us) for each in found) else ours
+    return instance if names.is_mixed else ours
+
+
+def _is_ours(ledger: Database, job: str, plan: Kept, asked_at_us: int | None) -> bool:
+    then_us = plan.mark.more.get("asked_at")
+    if then_us is not None and asked_at_us is not None:
+        return bool(then_us == asked_at_us)
+    run_id = plan.mark.more.get(COMPLETE, plan.mark.run)
+    if run_id is None or plan.token is None:
+        return True
+    try:
+        row = history.run(ledger, run_id)
+    except NoSuchRun:
+        return True
+    tokens = {row.token, *(each.token for each in history.attempts(ledger, run_id))}
+    is_of_job = row.job in (job, job + PART) or first_name(ledger, row.job.removesuffix(PART)) == job
+    return is_of_job and plan.token in tokens

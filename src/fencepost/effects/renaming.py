@@ -1,0 +1,101 @@
+"""Renaming a job for good where its effects land: checkpoints and dead letters get its new name.
+
+**Promises.** All of one database is one transaction. Doing it again does what is left, which is nothing if it was done.
+A stale writer of the old name is refused there from then on: the fence of the old name is raised above every token that
+was given out.
+
+**Not promised.** Anything about rows of versions that do not name the ledger in them: nobody knows whose they are, and
+they stay. Fences elsewhere (Redis, HTTP, files) are not reached.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from sqlalchemy import insert, select, update
+
+from fencepost.core.identity import LONGEST_KEY, fitted
+from fencepost.effects.installing import tables_of
+from fencepost.effects.pruning import need_tables
+from fencepost.errors import LedgerRefused
+from fencepost.ledger.naming import Naming, ledger_in, naming
+
+if TYPE_CHECKING:
+    from fencepost.ledger.database import Database
+    from fencepost.ledger.dialects import Cursor
+    from fencepost.ledger.moving import Renaming
+
+
+class Moved(NamedTuple):
+    """How many rows got the new name."""
+
+    checkpoints: int
+    letters: int
+
+
+def move_effects(database: Database, ledger: Database, renaming: Renaming) -> Moved:
+    """Give what stands in one database of effects the new name."""
+    need_tables(database)
+    names, token = naming(ledger), ledger.now_us()
+
+    def work(cursor: Cursor) -> Moved:
+        _raise_fences(database, cursor, [names.fence(key) for key in renaming.keys], token)
+        if names.is_mixed:
+            _raise_fences(database, cursor, renaming.keys, token)
+        return Moved(
+            _move_checkpoints(database, cursor, names, renaming), _move_letters(database, cursor, names, renaming)
+        )
+
+    return database.write(work)
+
+
+def _raise_fences(database: Database, cursor: Cursor, keys: Sequence[str], token: int) -> None:
+    table = tables_of(database).fence
+    for key in map(fitted, keys):
+        values: dict[str, Any] = {"token": token, "grant_id": "renamed", "holder": "fencepost jobs rename"}
+        values["raised_at"] = database.dialect.now_us(cursor)
+        found = database.rows(cursor, select(table.c.token).where(table.c.key == key).with_for_update())
+        if not found:
+            database.change(cursor, insert(table).values(key=key, **values))
+        elif found[0][0] < token:
+            database.change(cursor, update(table).where(table.c.key == key).values(values))
+
+
+def _move_checkpoints(database: Database, cursor: Cursor, names: Naming, renaming: Renaming) -> int:
+    c = tables_of(database).checkpoint.c
+    start = f"bulk:{renaming.old}@{names.ledger}:"
+    between = (c.name > start) & (c.name < start[:-1] + ";")
+    found = [row[0] for row in database.rows(cursor, select(c.name).where(between).order_by(c.name))]
+    for name in found:
+        wanted = fitted(f"bulk:{renaming.new}@{name.removeprefix(f'bulk:{renaming.old}@')}")
+        if len(name) == LONGEST_KEY and name[-65] == "#":
+            raise LedgerRefused(
+                f"the checkpoint {name!r} is known by a hash of its name: keep formerly={renaming.old!r}"
+            )
+        if database.rows(cursor, select(c.name).where(c.name == wanted)):
+            raise LedgerRefused(
+                f"{renaming.new!r} has begun the same work as {renaming.old!r}: the checkpoint {wanted!r} is there. "
+                "Decide which is to stay: fencepost bulk forget RUN removes that of a run"
+            )
+        database.change(cursor, update(c.name.table).where(c.name == name).values(name=wanted))
+    return len(found)
+
+
+def _move_letters(database: Database, cursor: Cursor, names: Naming, renaming: Renaming) -> int:
+    c = tables_of(database).dead_letter.c
+    moved = 0
+    for old, new in renaming.pairs:
+        rows = database.rows(cursor, select(c.id, c.payload).where(c.job == old).order_by(c.id))
+        for number in [row[0] for row in rows if _ledger_of(row[1]) == names.ledger]:
+            moved += database.change(cursor, update(c.id.table).where(c.id == number).values(job=new))
+    return moved
+
+
+def _ledger_of(payload: str | None) -> str:
+    try:
+        told = json.loads(payload or "")
+        return ledger_in(str(told.get("instance", "")))
+    except (ValueError, AttributeError):  # not ours
+        return ""

@@ -1,0 +1,40 @@
+"""Which runner executes which jobs of a node, and whether the ledger may have something for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from fencepost.engine.jobs import Jobs
+from fencepost.engine.runners.runner import Runner
+
+HOLD_OFF_S = 0.02
+# Room comes with outcomes, of which runners tell; also with new workers and new trust, of which nobody does.
+ASK_FOR_ROOM_S = 0.1
+
+
+@dataclass(slots=True)
+class Station:
+    """A runner and the jobs it executes on this node, and whether the ledger may have something for it."""
+
+    runner: Runner
+    jobs: tuple[str, ...]
+    expects_work: bool = True
+    has_held_off: bool = False
+
+    def claims_at(self, now: float, *, is_held: bool, is_member: bool) -> float:
+        """Return when to claim for it, if it expects work: now, if it has room and its node may."""
+        if self.has_held_off:
+            return now + HOLD_OFF_S
+        if is_held:
+            return now + ASK_FOR_ROOM_S
+        return now if is_member and self.runner.room() > 0 else now + ASK_FOR_ROOM_S
+
+
+def stations(jobs: Jobs, runners: Mapping[str, Runner]) -> list[Station]:
+    """Give each runner the jobs of its kinds."""
+    names: dict[int, list[str]] = {}
+    by_id = {id(runner): runner for runner in runners.values()}
+    for name, job in jobs.items():
+        names.setdefault(id(runners[job.kind]), []).append(name)
+    return [Station(by_id[key], tuple(found)) for key, found in names.items()]

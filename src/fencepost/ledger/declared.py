@@ -1,0 +1,146 @@
+"""What a program declares, its fingerprint, and which of several programs' declarations stand in the ledger.
+
+Deploys that are numbered (`generation`) are compared by their number. Without a number, and where several programs have
+the same one, they are told apart by their *fingerprint*, which is made of all that they declare, and ordered by when a
+fingerprint was first seen:
+
+- A program yields, job by job, while a node lives that has the job and whose fingerprint was first seen later. So a pod
+  of an older release that is restarted during a deploy reverts nothing.
+- When the last of those has left or died, the nodes that are left apply what they declare: so a roll-back does.
+
+Nodes see to it when other nodes come or go, and once a minute. **Not promised**: that nobody ever sees the older form.
+A program that starts at the very moment at which a newer one joins may write over it, until that one looks next.
+Nodes of versions that record no fingerprint write when they start, and count as the oldest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import NamedTuple
+
+from sqlalchemy import select
+
+from fencepost.core.identity import canonical_json
+from fencepost.ledger.database import Database
+from fencepost.ledger.deploys import Synced, otherwise, sync_code
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.jobs import NewJob, not_on_record, register
+from fencepost.ledger.renaming import carry_over, formers_on_record, refuse_other_names
+from fencepost.ledger.schedule_rows import NewSchedule
+
+_LENGTH = 32
+
+
+class Declared(NamedTuple):
+    """Jobs and schedules as they stand in the code of one program; `generation` 0 is a deploy without a number."""
+
+    jobs: tuple[NewJob, ...]
+    schedules: tuple[NewSchedule, ...]
+    generation: int = 0
+
+    @property
+    def fingerprint(self) -> str:
+        """What tells these declarations from others; the same in every process that has the same code."""
+        all_of_it = [sorted(map(list, self.jobs)), sorted(map(list, self.schedules))]
+        return hashlib.sha256(canonical_json(all_of_it).encode()).hexdigest()[:_LENGTH]
+
+    def without(self, names: frozenset[str]) -> Declared:
+        """Return the declarations of the other jobs."""
+        return self.without_schedules(names)._replace(jobs=tuple(each for each in self.jobs if each.name not in names))
+
+    def without_schedules(self, names: frozenset[str]) -> Declared:
+        """Return the declarations but for the schedules of these jobs."""
+        return self._replace(schedules=tuple(each for each in self.schedules if each.job not in names))
+
+
+class Applied(NamedTuple):
+    """What became of declarations.
+
+    `kept` are jobs that a deploy of a higher number has otherwise, `yielded` those that a living node of a later
+    fingerprint has otherwise; the latter are looked for at the start alone. `waiting` are renamed jobs whose schedules
+    a living node has under their old name. `is_moved`: something was given its job's new name; `is_left`: more has to.
+    """
+
+    kept: tuple[str, ...] = ()
+    synced: Synced = Synced()
+    yielded: frozenset[str] = frozenset()
+    waiting: frozenset[str] = frozenset()
+    is_moved: bool = False
+    is_left: bool = False
+
+
+def apply(database: Database, declared: Declared, *, is_start: bool = True, desk: Desk | None = None) -> Applied:
+    """Put on record what is declared, except for jobs that a later deploy has, whose nodes live.
+
+    `is_start`: jobs are noted as seen now; else nothing is written that is on record already.
+    """
+    if is_start:
+        refuse_other_names(database, declared.jobs, desk=desk)
+    yielded = yields(database, declared, desk=desk)
+    own = declared.without(yielded)
+    kept: tuple[str, ...] = ()
+    if is_start or not_on_record(database, own.jobs, generation=declared.generation, desk=desk):
+        kept = register(database, own.jobs, generation=declared.generation, desk=desk)
+    why = f"deploy of generation {declared.generation}" if is_start else _LEFT
+    carried = carry_over(database, own.jobs, generation=declared.generation, desk=desk)
+    names = [each.name for each in own.jobs if each.name not in carried.waiting]
+    schedules = own.without_schedules(carried.waiting).schedules
+    synced = sync_code(database, generation=declared.generation, jobs=names, schedules=schedules, why=why, desk=desk)
+    unlike = _unlike(database, declared, yielded, desk) if is_start and yielded else frozenset[str]()
+    return Applied(kept, synced, unlike, *carried)
+
+
+def _unlike(database: Database, declared: Declared, names: frozenset[str], desk: Desk | None) -> frozenset[str]:
+    """Return which of the jobs `names` stand otherwise in the ledger."""
+    jobs = [each for each in declared.jobs if each.name in names]
+    schedules = [each for each in declared.schedules if each.job in names]
+    unlike = not_on_record(database, jobs, generation=declared.generation, desk=desk)
+    return unlike | otherwise(database, jobs=names, schedules=schedules, desk=desk)
+
+
+_LEFT = "no node of a later deploy is left: the deploy that is there applies"
+
+
+def yields(database: Database, declared: Declared, *, desk: Desk | None = None) -> frozenset[str]:
+    """Return the jobs of `declared` that a living node has whose fingerprint was first seen later than ours.
+
+    It may have such a job under a new name, too. Of deploys with a number only those of the same number count: others
+    are compared by it.
+    """
+    ours = {each.name for each in declared.jobs}
+    node, deploy = database.tables.node, database.tables.deploy
+    living = (
+        select(node.c.jobs, deploy.c.first_seen_at, deploy.c.fingerprint)
+        .select_from(node.join(deploy, node.c.fingerprint == deploy.c.fingerprint))
+        .where(node.c.left_at.is_(None), node.c.dead_at.is_(None), node.c.fingerprint != declared.fingerprint)
+    )
+    if declared.generation:
+        living = living.where(node.c.generation == declared.generation)
+
+    def work(cursor: Cursor) -> set[str]:
+        age = _age(database, cursor, declared.fingerprint)
+        later = [json.loads(jobs) for jobs, *of in database.rows(cursor, living) if tuple(of) > age]
+        return set().union(*later)
+
+    later = (desk or database).write(work)
+    others = sorted(later - ours)
+    return frozenset(ours & (later | formers_on_record(database, others, desk=desk) if others else later))
+
+
+def see(database: Database, fingerprint: str, *, desk: Desk | None = None) -> None:
+    """Note that these declarations are there from now on, unless they were before."""
+    (desk or database).write(lambda cursor: _age(database, cursor, fingerprint))
+
+
+def _age(database: Database, cursor: Cursor, fingerprint: str) -> tuple[int, str]:
+    """Return what a fingerprint is ordered by; it is seen now if it never was."""
+    deploy = database.tables.deploy
+    known = select(deploy.c.first_seen_at).where(deploy.c.fingerprint == fingerprint)
+    found = database.rows(cursor, known)
+    if not found:
+        row = {"fingerprint": fingerprint, "first_seen_at": database.dialect.now()}
+        database.dialect.insert_row(cursor, deploy, row)
+        found = database.rows(cursor, known)
+    return int(found[0][0]), fingerprint

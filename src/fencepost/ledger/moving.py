@@ -1,0 +1,191 @@
+"""Renaming a job for good, on an operator's word: all that stands in the ledger under the old name gets the new one.
+
+`fencepost.ledger.renaming` keeps the first name of a job wherever it is remembered, for as long as the code says
+``formerly``. Here that name goes away: schedules, keys and runs, those that have ended too, have the new name
+afterwards, and the code needs no `formerly`. So no node may be about that has either name.
+
+**Promises.** How far schedules are planned stays, so no due time is planned again. Runs are moved in batches, and the
+rest in one transaction at the end, with a line in the journal: whoever was interrupted does it again.
+
+**Not promised.** That a request whose key was given before is known as the same one afterwards: it is refused as
+another request under that key. Anything, if a node that has either name starts in the middle of it.
+"""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import NamedTuple
+
+from sqlalchemy import delete, select, update
+
+from fencepost.core.identity import fitted, job_name
+from fencepost.core.noted import Noted
+from fencepost.errors import LedgerRefused, NoSuchJob
+from fencepost.ledger.database import Database
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.hot import Hot, hot_words
+from fencepost.ledger.jobs import jobs
+from fencepost.ledger.journal import About, note
+from fencepost.ledger.nodes import living_nodes
+from fencepost.ledger.renaming import formers
+from fencepost.ledger.schedule_rows import CODE, DUES, Change, StoredSchedule, every_row, locked_row, update_row
+
+_BATCH = 2000
+_SUFFIXES = ("", "/part", "/replay")  # of a bulk job's own, its parts' and its replays'
+_RUNNING = "SELECT r.id FROM {run} r WHERE r.state = 'running' AND {was:r.job} = %s LIMIT 1"
+_FIND = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.job = %s"
+_FIND_TICKS = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.schedule = %s"
+_MOVE = "UPDATE {run} SET job = %s, schedule = %s, exclusive_key = %s WHERE id = %s"
+
+
+class Renaming(NamedTuple):
+    """The name that goes, and the one that comes. `runtime` are ids of schedules that were made at run time."""
+
+    old: str
+    new: str
+    runtime: tuple[str, ...] = ()
+
+    @property
+    def pairs(self) -> tuple[tuple[str, str], ...]:
+        """The names of the job, and those that a bulk job has besides."""
+        return tuple((self.old + each, self.new + each) for each in _SUFFIXES)
+
+    @property
+    def keys(self) -> list[str]:
+        """The exclusive keys that are made of the old name."""
+        return [f"job:{self.old}", *(f"job:{self.old}:{each}" for each in self.runtime)]
+
+    def schedule(self, name: str | None) -> str | None:
+        """Return the id that a schedule gets: one of the code has the job's name, the others of it a number behind."""
+        if name is None or name in self.runtime:
+            return name
+        first, _, number = name.partition(":")
+        return self.new + name[len(first) :] if first == self.old and (not number or number.isdigit()) else name
+
+    def key(self, name: str | None) -> str | None:
+        """Return the exclusive key that a run gets."""
+        for key in self.keys:
+            if name == fitted(key):
+                return fitted(f"job:{self.new}{key.removeprefix(f'job:{self.old}')}")
+        return name
+
+
+class Renamed(NamedTuple):
+    """How much was moved."""
+
+    schedules: int
+    runs: int
+
+
+def renaming_of(database: Database, old: str, new: str) -> Renaming:
+    """Return what is to be renamed, or refuse it: both names must be known for what they are, and no node about."""
+    known = {row.name: formers(row.policy) for row in jobs(database)}
+    if job_name(old) == job_name(new):
+        raise LedgerRefused(f"job {old!r} has that name")
+    if old not in known and known.get(new, ())[:1] != (old,):
+        raise NoSuchJob(old)
+    if known.get(old):
+        raise LedgerRefused(f"job {old!r} goes by its first name: fencepost jobs rename {known[old][0]} {new}")
+    if known.get(new, (old,)) not in ((), (old,)):
+        raise LedgerRefused(
+            f"job {new!r} goes by other names, too: {', '.join(known[new])}; let its code name them all"
+        )
+    found = Renaming(old, new, _runtime_schedules(database, (old, new)))
+    names = {name for pair in found.pairs for name in pair}
+    for node in living_nodes(database):
+        if has := sorted(names.intersection(node.jobs)):
+            raise LedgerRefused(
+                f"the living node {node.name} has job {has[0]!r}: stop the nodes that have either name first; or, "
+                f"without stopping anything, deploy the new name with formerly={old!r} in the code"
+            )
+    return found
+
+
+def _runtime_schedules(database: Database, names: tuple[str, ...]) -> tuple[str, ...]:
+    c = database.tables.schedule.c
+    query = select(c.id).where(c.job.in_(names), c.origin != CODE, c.deleted_at.is_(None)).order_by(c.id)
+    return tuple(row[0] for row in database.read(lambda cursor: database.rows(cursor, query)))
+
+
+def rename(database: Database, renaming: Renaming, *, by: str, reason: str | None = None) -> Renamed:
+    """Move all that the ledger has under the old name. First do so in the databases of effects."""
+    desk = database.desk("renaming")
+    hot = hot_words(desk)
+    try:
+        _refuse_running(desk, hot, renaming)
+        runs = sum(_move_runs(desk, hot, renaming, old, new) for old, new in renaming.pairs)
+        about = About(job=renaming.new, by=by, reason=reason)
+        schedules = desk.write(partial(_moved, database, renaming, about, runs))
+    finally:
+        desk.rest()
+    return Renamed(schedules, runs)
+
+
+def _refuse_running(desk: Desk, hot: Hot, renaming: Renaming) -> None:
+    for name in (each for pair in renaming.pairs for each in pair):
+        found = desk.read(lambda cursor, name=name: hot.rows(cursor, _RUNNING, name))  # type: ignore[misc]
+        if found:
+            raise LedgerRefused(f"run {found[0][0]} of job {name!r} has not ended: fencepost show {found[0][0]}")
+
+
+def _move_runs(desk: Desk, hot: Hot, renaming: Renaming, old: str, new: str) -> int:
+    """Move runs until none is left; return how many there were."""
+    ids = [renaming.old, *(f"{renaming.old}:{number}" for number in range(2, 100))] if new == renaming.new else []
+    wanted = [(_FIND, old), *((_FIND_TICKS, each) for each in ids if renaming.schedule(each) != each)]
+    count = 0
+
+    def work(cursor: Cursor, find: str, name: str) -> int:
+        rows = hot.rows(cursor, f"{find} ORDER BY r.id LIMIT {_BATCH}", name)
+        for run_id, schedule, key in rows:
+            hot.change(cursor, _MOVE, new, renaming.schedule(schedule), renaming.key(key), run_id)
+        return len(rows)
+
+    for find, name in wanted:
+        while moved := desk.write(lambda cursor, find=find, name=name: work(cursor, find, name)):  # type: ignore[misc]
+            count += moved
+    return count
+
+
+def _moved(database: Database, renaming: Renaming, about: About, runs: int, cursor: Cursor) -> int:
+    c = database.tables.schedule.c
+    query = every_row(database).where(c.job.in_([renaming.old, renaming.new])).order_by(c.id).with_for_update()
+    rows = [StoredSchedule(*row) for row in database.rows(cursor, query)]
+    moved = sum(_move_schedule(database, cursor, renaming, row) for row in rows)
+    _move_job(database, cursor, renaming)
+    detail = {"formerly": renaming.old, "schedules": moved, "runs": runs}
+    note(database, cursor, Noted.JOB_RENAMED, about._replace(detail=detail))
+    return moved
+
+
+def _move_schedule(database: Database, cursor: Cursor, renaming: Renaming, row: StoredSchedule) -> bool:
+    """Give a schedule the new name; where that is taken, it is planned from where both were."""
+    wanted = renaming.schedule(row.id) or row.id
+    if (wanted, renaming.new) == (row.id, row.job):
+        return False
+    there = locked_row(database, cursor, wanted) if wanted != row.id else None
+    if there is None:
+        update_row(database, cursor, row.id, {"id": wanted, "job": renaming.new, "no_node_since": None})
+        return True
+    change = Change(database, cursor, DUES)
+    through_us = max(there.planned_through, row.planned_through)
+    next_us = None if there.next_due_at is None else DUES.next_due(there.spec, through_us)
+    update_row(database, cursor, wanted, {"planned_through": through_us, "next_due_at": next_us})
+    if row.deleted_at is None:
+        change.bury(row, row.generation)
+    return row.deleted_at is None
+
+
+def _move_job(database: Database, cursor: Cursor, renaming: Renaming) -> None:
+    table = database.tables.job
+    for old, new in renaming.pairs:
+        found = {row[0]: row[1] for row in database.rows(cursor, select(table.c.name, table.c.policy))}
+        if new in found:
+            policy = json.loads(found[new])
+            policy.pop("formerly", None)
+            values = {"policy": json.dumps(policy, sort_keys=True, separators=(",", ":"))}
+            database.change(cursor, update(table).where(table.c.name == new).values(values))
+            database.change(cursor, delete(table).where(table.c.name == old))
+        elif old in found:
+            database.change(cursor, update(table).where(table.c.name == old).values(name=new))

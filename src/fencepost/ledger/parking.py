@@ -1,0 +1,173 @@
+"""Parking: queued runs that no living node can take are set aside, so that claims do not read past them.
+
+What a claim reads is the queue in its order. Runs of a job that nobody has (it was removed, or its program is down)
+stay at the head of it, and every claim of every other program would read past them. Runs in a queue that nobody takes
+from any more (it was renamed, and they were asked for before) would stay there in silence. So ten minutes after the
+last node that could take them has ended, they wait (`waits_for` is ``node``), and are queued again, at their old place,
+as soon as a living node has their job and takes runs from their queue.
+
+**Promises.** Nothing but the state is changed. A run is parked only if the nodes, read in the same transaction, say
+that nobody can take it; and what is parked is compared with the living nodes whenever one comes or goes, and once a
+minute.
+
+**Not promised.** That a version which does not know this word queues what is parked. So nothing is parked while a node
+of such a version takes part, or did within the last day, as long as a release may well be taken back; and the last node
+of a version that knows it queues everything again when it has left in good order, if an older one is on record.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, NamedTuple
+
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects.dialect import Cursor
+from fencepost.ledger.dialects.hot import Hot, hot_words
+from fencepost.ledger.serving import (
+    WARNED_AFTER_US,
+    Missed,
+    Served,
+    is_first_to_note,
+    last_served_us,
+    queue_of,
+    served_now,
+)
+from fencepost.schema.revisions import known_by
+
+_KNOWN_SINCE = 4  # the step of migration with which this began
+_WAY_BACK_US = 24 * 3600 * 1_000_000  # for how long a release may be taken back without further ado
+BATCH = 2000
+
+_JOBS = "SELECT j.name, j.policy FROM {job} j"
+# The job is hidden from the planner: what is queued is little, and all that a job ever ran may be much.
+_FIND = """
+SELECT r.id, r.job, r.queue FROM {run} r
+WHERE r.state = 'queued' AND {texts:coalesce(r.job, '')} AND r.available_at <= %s
+"""
+_NEXT_QUEUE = "SELECT min(r.queue) FROM {run} r WHERE r.state = 'queued' AND r.queue > %s"
+_FIND_IN = """
+SELECT r.id, r.job, r.queue FROM {run} r WHERE r.state = 'queued' AND {texts:r.queue} AND r.available_at <= %s
+"""
+_PARK = "UPDATE {run} SET state = 'waiting', waits_for = 'node' WHERE {ints:id} AND {was:state} = 'queued'"
+_PARKED = """
+SELECT r.job, r.queue FROM {run} r WHERE r.state = 'waiting' AND r.waits_for = 'node' GROUP BY r.job, r.queue
+"""
+_FIND_PARKED = """
+SELECT r.id FROM {run} r WHERE r.state = 'waiting' AND r.waits_for = 'node' AND r.job = %s AND r.queue = %s
+"""
+_UNPARK = """
+UPDATE {run} SET state = 'queued', waits_for = NULL
+WHERE {ints:id} AND {was:state} = 'waiting' AND {was:waits_for} = 'node'
+"""
+_RECENT = """
+SELECT DISTINCT n.version FROM {node} n
+WHERE n.left_at IS NULL AND n.dead_at IS NULL OR coalesce(n.dead_at, n.left_at) > %s
+"""
+_NODES = "SELECT DISTINCT n.version, n.left_at IS NULL AND n.dead_at IS NULL FROM {node} n WHERE n.id <> %s"
+
+
+class Parked(NamedTuple):
+    """How many runs were set aside, and the jobs among theirs that nobody was warned of before."""
+
+    runs: int
+    missed: list[Missed]
+
+
+def park(desk: Desk) -> Parked:
+    """Set aside up to `BATCH` runs that no living node could take for ten minutes."""
+    hot = hot_words(desk)
+    return desk.write(lambda cursor: Parked(*_park(cursor, hot)))
+
+
+def _park(cursor: Cursor, hot: Hot) -> tuple[int, list[Missed]]:
+    now_us, served = hot.now_us(cursor), served_now(cursor, hot)
+    pairs = [(name, queue_of(policy)) for name, policy in hot.rows(cursor, _JOBS)]
+    unserved = {job for job, queue in pairs if not served.has(job, queue)}
+    untaken = [queue for queue in _queues(cursor, hot) if not served.takes_from(queue)]
+    rows = _found(cursor, hot, _FIND, unserved, now_us) or _found(cursor, hot, _FIND_IN, untaken, now_us)
+    since = last_served_us(cursor, hot, {(job, queue) for _, job, queue in rows}, now_us=now_us) if rows else {}
+    left = [
+        (run_id, job, queue)
+        for run_id, job, queue in rows
+        if not served.has(job, queue) and since[job, queue] <= now_us - WARNED_AFTER_US
+    ]
+    if not left:
+        return 0, []
+    served_elsewhere = {job for _, job, _ in left} - unserved
+    missed = _noted(cursor, hot, left, since, now_us=now_us, served_elsewhere=served_elsewhere)
+    if _had_older(cursor, hot, now_us):
+        return 0, missed
+    hot.change(cursor, _PARK, hot.ints([run_id for run_id, _, _ in left]))
+    return len(left), missed
+
+
+def _had_older(cursor: Cursor, hot: Hot, now_us: int) -> bool:
+    """Whether a node that does not know of this takes part, or did a short while ago."""
+    return any(known_by(version) < _KNOWN_SINCE for (version,) in hot.rows(cursor, _RECENT, now_us - _WAY_BACK_US))
+
+
+def _found(cursor: Cursor, hot: Hot, find: str, among: Collection[str], now_us: int) -> list[Any]:
+    if not among:
+        return []
+    asked = (hot.texts(sorted(among)), now_us - WARNED_AFTER_US)
+    return hot.rows(cursor, f"{find} LIMIT {BATCH}{{skip_locked}}", *asked)
+
+
+def _queues(cursor: Cursor, hot: Hot) -> Iterator[str]:
+    """Return the queues in which runs are; one small question for each, whatever is in it."""
+    queue = ""
+    while (queue := hot.rows(cursor, _NEXT_QUEUE, queue)[0][0]) is not None:
+        yield queue
+
+
+def _noted(
+    cursor: Cursor,
+    hot: Hot,
+    left: Sequence[Any],
+    since: dict[tuple[str, str], int],
+    *,
+    now_us: int,
+    served_elsewhere: Collection[str],
+) -> list[Missed]:
+    oldest: dict[str, tuple[int, str]] = {}
+    for _, job, queue in left:
+        oldest[job] = min(oldest.get(job, (now_us, queue)), (since[job, queue], queue))
+    found = [
+        Missed(job, since_us, schedules=0, queue=queue if job in served_elsewhere else None)
+        for job, (since_us, queue) in sorted(oldest.items())
+    ]
+    return [each for each in found if is_first_to_note(cursor, hot, each, now_us)]
+
+
+def unpark(desk: Desk, served: Served) -> int:
+    """Queue up to `BATCH` runs that a living node can take by now; return how many those are."""
+    hot = hot_words(desk)
+    pairs = [row for row in desk.read(lambda cursor: hot.rows(cursor, _PARKED)) if served.has(*row)]
+    return next((count for job, queue in pairs if (count := _unpark(desk, hot, job, queue))), 0)
+
+
+def unpark_for_older(desk: Desk, *, node: str) -> int:
+    """Queue all that is parked if no other living node knows what that means; return how many runs that are.
+
+    Only if there are older nodes, or were as long ago as nodes are on record: where there are none, everything that
+    was set aside in months would be queued whenever the last node is restarted.
+    """
+    hot = hot_words(desk)
+    others = desk.read(lambda cursor: hot.rows(cursor, _NODES, node))
+    older = [is_living for version, is_living in others if known_by(version) < _KNOWN_SINCE]
+    newer = [is_living for version, is_living in others if known_by(version) >= _KNOWN_SINCE]
+    if not older or any(newer):
+        return 0
+    count = 0
+    for job, queue in desk.read(lambda cursor: hot.rows(cursor, _PARKED)):
+        while queued := _unpark(desk, hot, job, queue):
+            count += queued
+    return count
+
+
+def _unpark(desk: Desk, hot: Hot, job: str, queue: str) -> int:
+    def work(cursor: Cursor) -> int:
+        ids = [row[0] for row in hot.rows(cursor, f"{_FIND_PARKED} ORDER BY r.id LIMIT {BATCH}", job, queue)]
+        return hot.change(cursor, _UNPARK, hot.ints(ids)) if ids else 0
+
+    return desk.write(work)

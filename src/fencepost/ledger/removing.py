@@ -1,0 +1,145 @@
+"""Removing what nobody has any more: a schedule that stood in the code, and a job with all that waits for it.
+
+A node brings the jobs and schedules of its code when it starts. So what a living node has is not removed: it would come
+back. What is removed leaves a tombstone (of schedules: `planned_through` never falls), or its history (of a job: its
+ended runs, until their retention is over). If the name comes back later, it begins anew, without a backlog.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sqlalchemy import delete as delete_from
+
+from fencepost.core.noted import Noted
+from fencepost.errors import LedgerRefused
+from fencepost.ledger import schedules
+from fencepost.ledger.database import Database
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.hot import Hot, hot_words
+from fencepost.ledger.jobs import job as known_job
+from fencepost.ledger.journal import About, note
+from fencepost.ledger.nodes import living_nodes
+from fencepost.ledger.schedule_rows import CODE
+
+_BATCH = 2000
+
+
+class Forgotten(NamedTuple):
+    """What went with a job: how many schedules were deleted, and how many runs that had not begun cancelled."""
+
+    schedules: int
+    runs: int
+
+
+_OPEN_TICKS = """
+SELECT r.id FROM {run} r WHERE r.schedule = %s AND r.attempts = 0 AND r.origin_key LIKE 'tick:%%'
+  AND ({was:r.state} = 'queued' OR {was:r.state} = 'waiting')
+"""
+_SKIP = """
+UPDATE {run} SET state = 'skipped', waits_for = NULL, ended_at = %s, why = 'schedule deleted'
+WHERE {ints:id} AND attempts = 0 AND ({was:state} = 'queued' OR {was:state} = 'waiting')
+"""
+_OPEN = """
+SELECT r.id FROM {run} r WHERE r.job = %s AND ({was:r.state} = 'queued' OR {was:r.state} = 'waiting')
+"""
+_CANCEL = """
+UPDATE {run}
+SET state = 'cancelled', waits_for = NULL, ended_at = %s, cancel_requested_at = %s, cancel_by = %s, why = %s
+WHERE {ints:id} AND ({was:state} = 'queued' OR {was:state} = 'waiting')
+"""
+_RUNNING = "SELECT r.id FROM {run} r WHERE r.state = 'running' AND {was:r.job} = %s LIMIT 1"
+
+
+def delete_schedule(database: Database, schedule_id: str, *, by: str, reason: str | None = None) -> None:
+    """Delete a schedule for an operator.
+
+    Refused while a living node has it in its code. Where no living node has its job, its ticks that have not begun are
+    skipped, whenever they were due: nobody would run them.
+    """
+    row = schedules.schedule(database, schedule_id)
+    owners = _owners(database, row.job)
+    if row.origin == CODE and owners:
+        raise LedgerRefused(
+            f"schedule {row.id!r} stands in the code of job {row.job!r}, which {_named(owners)} has: it would come "
+            f"back with the next start. Remove it there and deploy, or pause it: fencepost schedules pause {row.id}"
+        )
+    schedules.delete(database, schedule_id, by=by, reason=reason, even_of_code=True)
+    if not owners:
+        hot, desk = _at_hand(database)
+        _in_batches(
+            desk,
+            hot,
+            _OPEN_TICKS,
+            schedule_id,
+            change=lambda cursor, ids: hot.change(cursor, _SKIP, hot.now_us(cursor), ids),
+        )
+        desk.rest()
+
+
+def forget(database: Database, name: str, *, by: str, reason: str | None = None) -> Forgotten:
+    """Forget a job that no living node has: delete its schedules, cancel what has not ended, remove its record."""
+    known_job(database, name)
+    _refuse_living(database, name)
+    hot, desk = _at_hand(database)
+    why = f"job forgotten by {by}" + (f": {reason}" if reason else "")
+    try:
+        found = schedules.schedules(database, job=name, limit=1_000_000)
+        for each in found:
+            schedules.delete(database, each.id, by=by, reason=reason, even_of_code=True)
+        runs = _in_batches(desk, hot, _OPEN, name, change=lambda cursor, ids: _cancelled(cursor, hot, ids, by, why))
+        desk.write(lambda cursor: _remove(database, cursor, hot, name, About(job=name, by=by, reason=reason)))
+    finally:
+        desk.rest()
+    return Forgotten(len(found), runs)
+
+
+def _remove(database: Database, cursor: Cursor, hot: Hot, name: str, about: About) -> None:
+    running = hot.rows(cursor, _RUNNING, name)
+    if running:
+        raise LedgerRefused(f"run {running[0][0]} of job {name!r} has not ended: fencepost show {running[0][0]}")
+    table = database.tables.job
+    database.change(cursor, delete_from(table).where(table.c.name == name))
+    note(database, cursor, Noted.JOB_FORGOTTEN, about)
+
+
+def _cancelled(cursor: Cursor, hot: Hot, ids: Any, by: str, why: str) -> int:
+    now_us = hot.now_us(cursor)
+    return hot.change(cursor, _CANCEL, now_us, now_us, by, why, ids)
+
+
+def _in_batches(desk: Desk, hot: Hot, find: str, name: str, *, change: Callable[[Cursor, Any], int]) -> int:
+    """Change what is found until nothing is; return how many rows that were."""
+    count = 0
+
+    def work(cursor: Cursor) -> int:
+        ids = [row[0] for row in hot.rows(cursor, f"{find} ORDER BY r.id LIMIT {_BATCH}{{skip_locked}}", name)]
+        return change(cursor, hot.ints(ids)) if ids else 0
+
+    while changed := desk.write(work):
+        count += changed
+    return count
+
+
+def _at_hand(database: Database) -> tuple[Hot, Desk]:
+    desk = database.desk("removing")
+    return hot_words(desk), desk
+
+
+def _refuse_living(database: Database, name: str) -> None:
+    owners = _owners(database, name)
+    if owners:
+        raise LedgerRefused(
+            f"{_named(owners)} has job {name!r}, and would bring it back with its next start: remove it from the code "
+            "and deploy first, or pause its schedules (fencepost schedules pause)"
+        )
+
+
+def _owners(database: Database, job: str) -> list[str]:
+    return [node.name for node in living_nodes(database) if job in node.jobs]
+
+
+def _named(owners: list[str]) -> str:
+    return f"the living node {owners[0]}" + (f" (and {len(owners) - 1} more)" if len(owners) > 1 else "")

@@ -1,0 +1,213 @@
+"""What a person decides about a ledger that was restored or copied: it is the same one, or a copy with a new name.
+
+::
+
+    accept    the same ledger, and the one it was restored in place of is gone. The evidence is noted anew. Due times
+              since the dump are skipped, one row per schedule; ids go on behind a wide gap; runs that had not ended in
+              the dump are held for a person, for nobody knows whether they have run since
+    as_copy   another ledger. It gets a name of its own, its unfinished runs are cancelled, and the schedules that were
+              made at run time are paused: a staging system must not do what production does
+
+Both are on record, with who and why.
+"""
+
+from __future__ import annotations
+
+import json
+from enum import StrEnum
+from typing import Any, NamedTuple
+
+from sqlalchemy import select, update
+
+from fencepost.core.noted import Noted
+from fencepost.core.restored import LEASES, differences
+from fencepost.core.retry import Hold
+from fencepost.ledger.database import Database
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.identity import identity
+from fencepost.ledger.journal import About, note
+from fencepost.ledger.naming import forget_nameless
+from fencepost.ledger.reaping import reap
+from fencepost.ledger.schedule_rows import DUES, RUNTIME, Change, update_row
+from fencepost.ledger.standing import UNKNOWN, every_schedule, pending, skip_through, standing
+
+# Ids are eight bytes wide. Nobody gives so many between two dumps, and whoever does names a wider gap.
+ID_GAP = 1_000_000
+_WHY_HELD = "restored: unknown whether it has run"
+_WHY_CANCELLED = "this ledger is a copy"
+_BATCH = 200
+
+
+class Pending(StrEnum):
+    """What becomes of runs that had not ended in the dump."""
+
+    HOLD = "hold"
+    RUN = "run"
+    CANCEL = "cancel"
+
+
+class Restored(NamedTuple):
+    """What was decided: about how many schedules with due times since, and about how many runs."""
+
+    skipped: int
+    runs: int
+    paused: int = 0
+
+
+def accept(
+    database: Database,
+    *,
+    by: str,
+    reason: str | None,
+    runs: Pending = Pending.HOLD,
+    id_gap: int = ID_GAP,
+    leases: str | None = None,
+) -> Restored:
+    """Take this for the ledger it was. `leases` is the identity of its lease store, where that is apart from it.
+
+    If nothing but that has changed, nothing else is done: nobody has lost what was on record.
+    """
+    identity(database)  # so that there is one
+    if leases is not None and _lacks_leases_alone(database, leases):
+        about = About(by=by, reason=reason, detail={"leases": leases})
+        return database.write(lambda cursor: _accepted_leases(database, cursor, leases, about))
+    desk = database.desk("restored")
+    try:
+        begun = _settle_begun(database, desk, runs)
+        about = About(by=by, reason=reason, detail={"pending": str(runs)})
+
+        def work(cursor: Cursor) -> Restored:
+            _renew(database, cursor, leases)
+            return _accepted(database, cursor, runs, id_gap, about)
+
+        done = desk.write(work)
+        return done._replace(runs=done.runs + begun)
+    finally:
+        desk.rest()
+
+
+def as_copy(database: Database, *, by: str, reason: str | None, leases: str | None = None) -> Restored:
+    """Take this for another ledger, with a name of its own."""
+    identity(database)  # so that there is one
+    desk = database.desk("restored")
+    try:
+        begun = _settle_begun(database, desk, Pending.CANCEL)
+        done = desk.write(lambda cursor: _copied(database, cursor, leases, About(by=by, reason=reason)))
+        database.known_identity = database.known_naming = None
+        return done._replace(runs=done.runs + begun)
+    finally:
+        desk.rest()
+
+
+def _lacks_leases_alone(database: Database, leases: str) -> bool:
+    seen = database.read(lambda cursor: standing(database, cursor))
+    return seen.held_why is None and differences(seen.noted or {}, {**seen.present, LEASES: leases}) == (LEASES,)
+
+
+def _accepted_leases(database: Database, cursor: Cursor, leases: str, about: About) -> Restored:
+    _renew(database, cursor, leases)
+    note(database, cursor, Noted.LEDGER_ACCEPTED, about)
+    return Restored(0, 0)
+
+
+def _accepted(database: Database, cursor: Cursor, runs: Pending, id_gap: int, about: About) -> Restored:
+    now_us = database.dialect.now_us(cursor)
+    database.dialect.raise_ids(cursor, (database.dialect.top_id(cursor) or 0) + id_gap)
+    _end_former_nodes(database, cursor, now_us)
+    skipped = _skip_all(database, cursor, now_us, UNKNOWN)
+    settled = _settle_pending(database, cursor, runs, now_us)
+    note(database, cursor, Noted.LEDGER_ACCEPTED, about)
+    return Restored(skipped, settled)
+
+
+def _end_former_nodes(database: Database, cursor: Cursor, now_us: int) -> None:
+    """Note the nodes that lived when the dump was made as dead: work would be planned for them until their leases end.
+
+    One that lives all the same, and has not joined since, finds that, and joins again.
+    """
+    node, last = database.tables.node, select(database.tables.identity.c.beat_at)
+    [(beat_us,)] = database.rows(cursor, last)
+    lives = update(node).where(node.c.left_at.is_(None), node.c.dead_at.is_(None))
+    was_there = lives if beat_us is None else lives.where(node.c.started_at <= beat_us)
+    database.change(cursor, was_there.values(dead_at=now_us))
+
+
+def _copied(database: Database, cursor: Cursor, leases: str | None, about: About) -> Restored:
+    now_us = database.dialect.now_us(cursor)
+    # What stands in databases of effects without a ledger in its name is the original's.
+    former = _renew(database, cursor, leases, id=database.runtime.new_id(), nameless_until=None)
+    forget_nameless(database, cursor)
+    skipped = _skip_all(database, cursor, now_us, _WHY_CANCELLED)
+    settled = _settle_pending(database, cursor, Pending.CANCEL, None)
+    paused = _pause_made_at_run_time(database, cursor, now_us, about)
+    note(database, cursor, Noted.LEDGER_COPIED, about._replace(detail={"was": former}))
+    return Restored(skipped, settled, paused)
+
+
+def _renew(database: Database, cursor: Cursor, leases: str | None, **values: Any) -> str:
+    """Note the evidence anew, and that a person has decided; return the name it had."""
+    table = database.tables.identity
+    [(former, era)] = database.rows(cursor, select(table.c.id, table.c.era).with_for_update())
+    present = database.dialect.evidence(cursor) | ({} if leases is None else {LEASES: leases})
+    changed = {"evidence": json.dumps(present, sort_keys=True), "era": (era or 0) + 1, "held_why": None, **values}
+    database.change(cursor, update(table).values(changed))
+    return str(former)
+
+
+def _skip_all(database: Database, cursor: Cursor, now_us: int, why: str) -> int:
+    change = Change(database, cursor, DUES)
+    rows = [row for row in every_schedule(database, cursor) if row.planned_through < now_us]
+    return sum(skip_through(change, row, now_us, why) for row in rows)
+
+
+def _settle_pending(database: Database, cursor: Cursor, runs: Pending, now_us: int | None) -> int:
+    """Decide about runs that nobody has begun; with `now_us` only about those whose time has come."""
+    if runs is Pending.RUN:
+        return 0
+    table = database.tables.run
+    until_us = 2**62 if now_us is None else now_us
+    change = update(table).where(pending(database, until_us))
+    if runs is Pending.HOLD:
+        return database.change(cursor, change.values(state="waiting", waits_for="person", why=_WHY_HELD))
+    ended = {"state": "cancelled", "waits_for": None, "ended_at": database.dialect.now(), "why": _WHY_CANCELLED}
+    held = update(table).where(table.c.state == "waiting", table.c.waits_for == "person")
+    return database.change(cursor, change.values(ended)) + database.change(cursor, held.values(ended))
+
+
+def _settle_begun(database: Database, desk: Desk, runs: Pending) -> int:
+    """Decide about runs that were running in the dump: lost, whoever had them."""
+    if runs is Pending.RUN:
+        return 0  # they are given up with their nodes, and follow on_crash
+    c = database.tables.run.c
+    if runs is Pending.CANCEL:
+        running = update(database.tables.run).where(c.state == "running", c.cancel_requested_at.is_(None))
+        desk.write(lambda cursor: database.change(cursor, running.values(cancel_requested_at=database.dialect.now())))
+    query = select(c.node).where(c.state == "running", c.node.is_not(None)).distinct()
+    nodes = [row[0] for row in desk.read(lambda cursor: database.rows(cursor, query))]
+    return sum(_give_up(desk, node) for node in nodes)
+
+
+def _give_up(desk: Desk, node: str) -> int:
+    count = 0
+    while reaped := reap(desk, node=node, limit=_BATCH, decide=_held, counts=False):
+        count += len(reaped)
+    return count
+
+
+def _held(*_: object) -> Hold:
+    return Hold(_WHY_HELD, code="restored")
+
+
+def _pause_made_at_run_time(database: Database, cursor: Cursor, now_us: int, about: About) -> int:
+    made = [row for row in every_schedule(database, cursor) if row.origin == RUNTIME]
+    for row in made:
+        values = {"paused_at": now_us, "paused_by": about.by, "pause_reason": _WHY_CANCELLED, "next_due_at": None}
+        update_row(database, cursor, row.id, values | {"updated_at": now_us})
+        note(
+            database,
+            cursor,
+            Noted.SCHEDULE_PAUSED,
+            About(job=row.job, schedule=row.id, by=about.by, reason=_WHY_CANCELLED),
+        )
+    return len(made)

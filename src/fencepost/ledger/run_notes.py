@@ -1,0 +1,46 @@
+"""Entries of the journal about many runs at once, in the transaction of what they tell of. See `journal`."""
+
+# ruff: noqa: S608 - table names are checked identifiers, all values are parameters
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from fencepost.core.noted import Noted
+from fencepost.ledger.dialects.dialect import Cursor
+from fencepost.ledger.dialects.hot import Hot, listed
+
+
+class RunNote(NamedTuple):
+    """What is noted of one run. With `attempt`: only if that attempt still runs, and then under its own node's name."""
+
+    run_id: int
+    token: int
+    what: Noted
+    reason: str | None
+    node: str | None = None
+    attempt: int | None = None
+
+
+_INTO = "INSERT INTO {journal} (at, what, job, run_id, schedule, node, token, reason) "
+_NOTE = f"""{_INTO}
+SELECT e.at, e.what, (SELECT r.job FROM {{run}} r WHERE r.id = e.id), e.id,
+  (SELECT r.schedule FROM {{run}} r WHERE r.id = e.id), e.node, e.token, e.reason
+FROM {{rows:e id=int token=int what=text reason=text node=text attempt=int at=int}}
+"""
+_NOTE_RUNNING = f"""{_INTO}
+SELECT e.at, e.what, r.job, r.id, r.schedule, r.node, r.token, e.reason
+FROM {{rows:e id=int token=int what=text reason=text node=text attempt=int at=int}}, {{run}} r
+WHERE r.id = e.id AND r.token = e.token AND r.attempts = e.attempt AND {{was:r.state}} = 'running'
+"""
+
+
+def note_runs(cursor: Cursor, hot: Hot, notes: Sequence[RunNote], *, now_us: int) -> None:
+    """Note each of these. The run may be gone: then its job and schedule are left out."""
+    hot.change(cursor, _NOTE, listed([(*note, now_us) for note in notes]))
+
+
+def note_running(cursor: Cursor, hot: Hot, notes: Sequence[RunNote], *, now_us: int) -> None:
+    """Note those of these whose `attempt` still runs under its token."""
+    hot.change(cursor, _NOTE_RUNNING, listed([(*note, now_us) for note in notes]))

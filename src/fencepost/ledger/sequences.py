@@ -1,0 +1,63 @@
+"""The ids of runs and of the journal: before a node joins, sequences that stand behind their tables are advanced."""
+
+from __future__ import annotations
+
+from fencepost.errors import LedgerRefused
+from fencepost.ledger.database import Database
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.hot import hot_words
+from fencepost.schema.sequences import Behind, advance_sql, advice, behind, lock_sql, look_sql
+
+_NUMBERED = ("run", "journal")
+_HIGHEST = "SELECT coalesce(max(r.id), 0) FROM {run} r"
+
+
+def advance_sequences(database: Database, *, desk: Desk | None = None) -> list[Behind]:
+    """Advance what stands behind; return what did. `LedgerRefused` says what to run where we may not do it."""
+    place = desk or database
+    if database.dialect.name == "sqlite":
+        return place.write(lambda cursor: _counted_on(database, cursor)) if _lags(database, place) else []
+    if database.dialect.name != "postgresql":
+        return []
+    tables = [database.tables.name(name) for name in _NUMBERED]
+    found = place.read(lambda cursor: [each for name in tables if (each := _behind(cursor, name)) is not None])
+    for each in found:
+        try:
+            place.write(lambda cursor, name=each.table: _advance(cursor, name))  # type: ignore[misc]
+        except LedgerRefused as error:
+            raise LedgerRefused(f"{each}: {advice(each.table)} ({error})") from error
+    return found
+
+
+def _lags(database: Database, place: Desk | Database) -> bool:
+    """Whether SQLite's count of runs is behind them: it goes on from the highest id that is there, until it is pruned.
+
+    Then that id would be given again.
+    """
+    return bool(place.read(lambda cursor: _count_behind(database, cursor)))
+
+
+def _count_behind(database: Database, cursor: Cursor) -> list[Behind]:
+    hot = hot_words(database)
+    [(highest,)] = hot.rows(cursor, _HIGHEST)
+    found = behind(database.tables.name("run"), (highest, database.dialect.top_id(cursor)))
+    return [] if found is None else [found]
+
+
+def _counted_on(database: Database, cursor: Cursor) -> list[Behind]:
+    found = _count_behind(database, cursor)
+    for each in found:
+        database.dialect.raise_ids(cursor, each.highest_id)
+    return found
+
+
+def _behind(cursor: Cursor, table: str) -> Behind | None:
+    cursor.execute(look_sql(table))
+    return behind(table, cursor.fetchone())
+
+
+def _advance(cursor: Cursor, table: str) -> None:
+    cursor.execute(lock_sql(table))
+    if _behind(cursor, table) is not None:
+        cursor.execute(advance_sql(table))

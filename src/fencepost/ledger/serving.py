@@ -1,0 +1,218 @@
+"""Serving: which jobs the living nodes can run, and the schedules that no living node can run.
+
+A schedule is planned only while a living node has its job and takes runs from its queue. A planner that meets a due
+schedule without such a node records since when there is none (`schedule.no_node_since`), and nothing else:
+`planned_through` stays where it is. When a node that has the job lives again, the note is removed, and the due times
+that passed are decided by the job's misfire policy, as after downtime of all nodes.
+
+A node that drains takes no more runs, and serves nobody.
+
+**Not promised.** That a node which has died serves nothing from that moment on: it does so until its death is noted.
+Nodes of versions that do not know this column go on planning what nobody serves.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from fencepost.core.noted import Noted
+from fencepost.core.tick import spelled_us
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects.dialect import Cursor
+from fencepost.ledger.dialects.hot import Hot, Match, hot_words, listed
+
+_DEFAULT_QUEUE = "default"
+_BATCH = 500
+
+
+class Served:
+    """What a set of nodes can run. `kinds` has the jobs and the queues of each kind of node, once."""
+
+    __slots__ = ("kinds",)
+
+    def __init__(self, kinds: Iterable[tuple[Collection[str], Collection[str]]]) -> None:
+        self.kinds = tuple((frozenset(jobs), frozenset(queues)) for jobs, queues in kinds)
+
+    def has(self, job: str, queue: str) -> bool:
+        """Whether one of the nodes has this job and takes runs from this queue."""
+        return any(job in jobs and queue in queues for jobs, queues in self.kinds)
+
+    def takes_from(self, queue: str) -> bool:
+        """Whether one of the nodes takes runs from this queue, of whatever job."""
+        return any(queue in queues for _, queues in self.kinds)
+
+
+class Unserved(NamedTuple):
+    """A schedule that no living node can run; `queue` is that of its job."""
+
+    schedule: str
+    job: str
+    queue: str
+
+
+def queue_of(policy: str) -> str:
+    """Return the queue that a job's policy names, also if the policy is one of a newer version."""
+    return _queue(policy)
+
+
+@functools.lru_cache(maxsize=10_000)
+def _queue(policy: str) -> str:
+    try:
+        return str(json.loads(policy).get("queue") or _DEFAULT_QUEUE)
+    except (ValueError, AttributeError):
+        return _DEFAULT_QUEUE
+
+
+_SERVING = """
+SELECT n.jobs, n.queues FROM {node} n WHERE n.left_at IS NULL AND n.dead_at IS NULL AND n.draining_at IS NULL
+GROUP BY n.jobs, n.queues
+"""
+
+
+def served(desk: Desk) -> Served:
+    """Ask what the living nodes can run."""
+    hot = hot_words(desk)
+    return desk.read(lambda cursor: served_now(cursor, hot))
+
+
+def served_now(cursor: Cursor, hot: Hot) -> Served:
+    """Ask the same in somebody's transaction."""
+    return Served((json.loads(jobs), json.loads(queues)) for jobs, queues in hot.rows(cursor, _SERVING))
+
+
+# -- schedules that nobody serves
+
+_ENDED = """
+SELECT n.jobs, n.queues, max({greatest}(coalesce(n.draining_at, 0), coalesce(n.left_at, 0), coalesce(n.dead_at, 0)))
+FROM {node} n WHERE n.left_at IS NOT NULL OR n.dead_at IS NOT NULL OR n.draining_at IS NOT NULL
+GROUP BY n.jobs, n.queues
+"""
+_SEEN = "SELECT j.name, j.seen_at FROM {job} j WHERE {texts:j.name}"
+_MARKED = "{rows:e name=text since=int}"
+
+
+def note_unserved(cursor: Cursor, hot: Hot, unserved: Sequence[Unserved], *, now_us: int) -> None:
+    """Note of schedules, whose rows the caller has locked, since when no node has them."""
+    since = last_served_us(cursor, hot, {(each.job, each.queue) for each in unserved}, now_us=now_us)
+    rows = listed([[each.schedule, since[each.job, each.queue]] for each in unserved])
+    sets = {"no_node_since": "e.since"}
+    hot.change(cursor, hot.update_from("schedule", source=_MARKED, on=Match("id", "name"), sets=sets), rows)
+
+
+def last_served_us(
+    cursor: Cursor, hot: Hot, pairs: Collection[tuple[str, str]], *, now_us: int
+) -> dict[tuple[str, str], int]:
+    """Return for each job and queue when the last node ended that had them.
+
+    Where no node is on record any more, it is when such a node was last seen to start.
+    """
+    ended = [
+        (frozenset(json.loads(jobs)), frozenset(json.loads(queues)), at) for jobs, queues, at in _rows(cursor, hot)
+    ]
+    seen: dict[str, int] = dict(hot.rows(cursor, _SEEN, hot.texts(sorted({job for job, _ in pairs}))))
+    return {
+        (job, queue): max(
+            (at for jobs, queues, at in ended if job in jobs and queue in queues), default=seen.get(job, now_us)
+        )
+        for job, queue in pairs
+    }
+
+
+def _rows(cursor: Cursor, hot: Hot) -> list[Any]:
+    return hot.rows(cursor, _ENDED)
+
+
+_WAITING = """
+SELECT s.id, s.job, coalesce((SELECT j.policy FROM {job} j WHERE j.name = s.job), '') FROM {schedule} s
+WHERE s.no_node_since IS NOT NULL AND s.id > %s ORDER BY s.id
+"""
+_BRING_BACK = "UPDATE {schedule} SET no_node_since = NULL WHERE {texts:id}"
+
+
+def bring_back(desk: Desk, now_served: Served) -> int:
+    """Let schedules be planned again whose job some living node has; return how many."""
+    hot = hot_words(desk)
+    after, count = "", 0
+    while page := desk.read(lambda cursor, after=after: _page(cursor, hot, after)):  # type: ignore[misc]
+        after = page[-1][0]
+        ids = [schedule for schedule, job, policy in page if now_served.has(job, queue_of(policy))]
+        if ids:
+            count += desk.write(lambda cursor, ids=ids: hot.change(cursor, _BRING_BACK, hot.texts(ids)))  # type: ignore[misc]
+    return count
+
+
+def _page(cursor: Cursor, hot: Hot, after: str) -> list[Any]:
+    return hot.rows(cursor, f"{_WAITING} LIMIT {_BATCH}", after)
+
+
+# -- the warning
+
+WARNED_AFTER_US = 600_000_000  # a deploy takes minutes; who is away for longer is missed
+NOTED_AT_ONCE = 100  # whoever plans waits for it, and each is a transaction
+_MISSED = """
+SELECT m.job, m.since, m.schedules FROM (
+  SELECT s.job, min(s.no_node_since) AS since, count(*) AS schedules FROM {schedule} s
+  WHERE s.no_node_since IS NOT NULL AND s.no_node_since + 0 <= %s AND s.deleted_at IS NULL AND s.paused_at IS NULL
+  GROUP BY s.job) m
+WHERE NOT EXISTS (SELECT 1 FROM {journal} j WHERE j.job = m.job AND j.what = %s AND j.at >= m.since)
+ORDER BY m.since, m.job
+"""
+_LOCK_JOB = "SELECT j.name FROM {job} j WHERE j.name = %s{for_update}"
+_IS_NOTED = "SELECT 1 FROM {journal} j WHERE j.job = %s AND j.what = %s AND j.at >= %s LIMIT 1"
+_NOTE = "INSERT INTO {journal} (at, what, job, reason) VALUES (%s, %s, %s, %s)"
+
+
+class Missed(NamedTuple):
+    """A job that no living node has had for a while, although it has schedules that are due, or runs that wait.
+
+    `queue`: nodes have the job, but none takes runs from this queue, in which some wait.
+    """
+
+    job: str
+    since_us: int
+    schedules: int
+    queue: str | None = None
+
+    @property
+    def reason(self) -> str:
+        """Say what is not done, and what helps."""
+        if self.queue is not None:
+            return (
+                f"no living node takes runs of job {self.job!r} from queue {self.queue!r} since "
+                f"{spelled_us(self.since_us)}: those that were asked for when the job had that queue wait. Start a "
+                f"node with --queues {self.queue}, or cancel them: fencepost runs --job {self.job} --state waiting"
+            )
+        what = "its schedule is not planned"
+        if self.schedules != 1:
+            what = f"its {self.schedules} schedules are not planned" if self.schedules else "its runs wait for one"
+        return (
+            f"since {spelled_us(self.since_us)} no living node has job {self.job!r} and takes runs from its queue: "
+            f"{what}. Start a node that has both (fencepost nodes shows queues), or, if the job is gone: "
+            f"fencepost jobs forget {self.job} --reason '…'"
+        )
+
+
+def note_missed(desk: Desk) -> list[Missed]:
+    """Note up to `NOTED_AT_ONCE` jobs with schedules that nobody has served for ten minutes; return those noted now."""
+    hot = hot_words(desk)
+    now_us, found = desk.read(lambda cursor: _find_missed(cursor, hot))
+    return [each for each in found if desk.write(lambda cursor, each=each: is_first_to_note(cursor, hot, each, now_us))]  # type: ignore[misc]
+
+
+def _find_missed(cursor: Cursor, hot: Hot) -> tuple[int, list[Missed]]:
+    now_us, what = hot.now_us(cursor), str(Noted.JOB_WITHOUT_NODE)
+    rows = hot.rows(cursor, f"{_MISSED} LIMIT {NOTED_AT_ONCE}", now_us - WARNED_AFTER_US, what)
+    return now_us, [Missed(*row) for row in rows]
+
+
+def is_first_to_note(cursor: Cursor, hot: Hot, missed: Missed, now_us: int) -> bool:
+    """Note it unless somebody has; whoever else would note it waits for the job's row."""
+    what = str(Noted.JOB_WITHOUT_NODE)
+    hot.rows(cursor, _LOCK_JOB, missed.job)
+    if hot.rows(cursor, _IS_NOTED, missed.job, what, missed.since_us):
+        return False
+    hot.change(cursor, _NOTE, now_us, what, missed.job, missed.reason)
+    return True

@@ -1,0 +1,154 @@
+"""Where a ledger stands: what its row of `identity` has on record, what its database shows, and what becomes of both.
+
+A ledger that was restored from a dump, or copied, has the rows of another one. What it has noted about its database
+(`Dialect.evidence`) then differs from what is there; see `fencepost.core.restored` for the rules.
+
+**Promises.** The first who looks notes the evidence. Every sign of life (`beat`) rises, whatever the clock does. What a
+node knows and the ledger lacks is made good in one transaction: the ids are never given again, and the due times of
+each schedule are one row, skipped, with their range and count.
+
+**Not promised.** That keys of requests given since the dump are known: their runs are gone. That a physical restore is
+seen when no node lived through it: nobody is left who knows more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Mapping
+from typing import Any, NamedTuple
+
+from sqlalchemy import func, or_, select, update
+
+from fencepost.core.noted import Noted
+from fencepost.core.restored import Evidence, Memory
+from fencepost.errors import InvalidSchedule
+from fencepost.ledger.database import Database
+from fencepost.ledger.desk import Desk
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.identity import identity
+from fencepost.ledger.journal import About, note
+from fencepost.ledger.schedule_rows import DUES, Change, StoredSchedule, every_row, locked_row
+
+UNKNOWN = "restored: unknown"
+_IDENTITY = "SELECT i.id, i.evidence, i.era, i.beat_at, i.held_why, {clock} FROM {identity} i"
+_PLANNED = "SELECT s.id, s.planned_through FROM {schedule} s WHERE {texts:s.id}"
+BEAT_EVERY_US = 10_000_000  # a sign of life is written by whoever finds the last one older than this
+
+
+class Standing(NamedTuple):
+    """What is on record and what is there. `ledger` is what a node would remember of it."""
+
+    noted: Evidence | None
+    present: Evidence
+    ledger: Memory
+    held_why: str | None
+    now_us: int
+
+    @property
+    def wants_beat(self) -> bool:
+        """Whether it is time for a sign of life."""
+        return self.now_us - self.ledger.beat_us >= BEAT_EVERY_US
+
+
+def standing(database: Database, cursor: Cursor, watched: Collection[str] = ()) -> Standing:
+    """Look at the ledger; `watched` are schedules of which it is asked how far they are planned."""
+    hot = hot_words(database)
+    rows = hot.rows(cursor, _IDENTITY, *hot.clock())
+    name, evidence, era, beat_at, held_why, now_us = rows[0] if rows else (*(None,) * 5, hot.now_us(cursor))
+    present = database.dialect.evidence(cursor)
+    top_id = database.dialect.top_id(cursor)
+    ledger = Memory(name, era or 0, beat_at or 0, top_id, _planned(database, cursor, watched))
+    return Standing(json.loads(evidence) if evidence else None, present, ledger, held_why, int(now_us))
+
+
+def _planned(database: Database, cursor: Cursor, watched: Collection[str]) -> dict[str, int]:
+    if not watched:
+        return {}
+    hot = hot_words(database)
+    return {name: int(through) for name, through in hot.rows(cursor, _PLANNED, hot.texts(sorted(watched)))}
+
+
+def note_evidence(database: Database, present: Evidence, desk: Desk | None = None) -> None:
+    """Note what the database shows, if nobody has."""
+    identity(database)
+    table = database.tables.identity
+    change = update(table).where(table.c.evidence.is_(None)).values(evidence=json.dumps(dict(present), sort_keys=True))
+    (desk or database).write(lambda cursor: database.change(cursor, change))
+
+
+def beat(database: Database, desk: Desk | None = None) -> None:
+    """Give a sign of life, unless another node just did."""
+    table = database.tables.identity
+
+    def work(cursor: Cursor) -> None:
+        now_us = database.dialect.now_us(cursor)
+        last_us = func.coalesce(table.c.beat_at, 0)
+        is_old = last_us <= now_us - BEAT_EVERY_US
+        database.change(cursor, update(table).where(is_old).values(beat_at=now_us))
+
+    (desk or database).write(work)
+
+
+def hold(database: Database, why: str, desk: Desk | None = None) -> None:
+    """Have nothing planned or claimed, by any node, until a person has decided."""
+    table = database.tables.identity
+
+    def work(cursor: Cursor) -> None:
+        if database.change(cursor, update(table).where(table.c.held_why.is_(None)).values(held_why=why)):
+            note(database, cursor, Noted.LEDGER_HELD, About(reason=why))
+
+    (desk or database).write(work)
+
+
+def advance(database: Database, memory: Memory, *, why: str, desk: Desk | None = None) -> None:
+    """Bring the ledger past what a node remembers of it."""
+    table = database.tables.identity
+
+    def work(cursor: Cursor) -> None:
+        database.rows(cursor, select(table.c.id).with_for_update())
+        if (top_id := database.dialect.top_id(cursor)) is not None and (memory.top_id or 0) > top_id:
+            database.dialect.raise_ids(cursor, memory.top_id or 0)
+        skipped = _skip_known(database, cursor, memory.planned)
+        last_us = func.coalesce(table.c.beat_at, 0)
+        database.change(cursor, update(table).where(last_us < memory.beat_us).values(beat_at=memory.beat_us))
+        detail = {"schedules": skipped, "ids_through": memory.top_id}
+        note(database, cursor, Noted.LEDGER_ADVANCED, About(reason=why, detail=detail))
+
+    (desk or database).write(work)
+
+
+def _skip_known(database: Database, cursor: Cursor, planned: Mapping[str, int]) -> int:
+    """Skip the due times that a node has planned and the ledger does not know of; return of how many schedules."""
+    change = Change(database, cursor, DUES)
+    c = database.tables.schedule.c
+    query = select(c.id, c.planned_through).where(c.id.in_(sorted(planned)))
+    behind = [name for name, through in database.rows(cursor, query) if through < planned[name]] if planned else []
+    for name in sorted(behind):
+        row = locked_row(database, cursor, name)
+        if row is not None and row.planned_through < planned[name]:
+            skip_through(change, row, planned[name])
+    return len(behind)
+
+
+def skip_through(change: Change, row: StoredSchedule, until_us: int, why: str = UNKNOWN) -> bool:
+    """Skip the due times of a schedule up to `until_us`; False if this version cannot read the schedule."""
+    try:
+        change.skip_through(row, until_us, why)
+    except InvalidSchedule:
+        return False
+    return True
+
+
+def every_schedule(database: Database, cursor: Cursor) -> list[StoredSchedule]:
+    """Return the schedules that are planned, locked, in the order of their ids."""
+    c = database.tables.schedule.c
+    query = every_row(database).where(c.deleted_at.is_(None), c.paused_at.is_(None)).order_by(c.id)
+    return [StoredSchedule(*row) for row in database.rows(cursor, query.with_for_update())]
+
+
+def pending(database: Database, now_us: int) -> Any:
+    """Return the condition of runs whose time has come and that nobody has begun, or that wait for their key."""
+    c = database.tables.run.c
+    waits = (c.state == "waiting") & (c.waits_for != "person")
+    return or_(c.state == "queued", waits) & (c.available_at <= now_us)

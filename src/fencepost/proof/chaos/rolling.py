@@ -1,0 +1,32 @@
+"""Rolling restarts: node after node is asked to leave and started again, and in the middle a deploy is rolled out.
+
+From then on, whoever is restarted has the application of the second deploy, which has a job more, and another one
+under a new name: so for a while nodes of both work side by side, and whichever of them a tick falls to must be one that
+has its job. Under both names, each due time runs once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from fencepost.proof.chaos.course import Act, Stage
+from fencepost.proof.chaos.variables import DEPLOY
+
+_LEAVE_WITHIN_S = 8.0
+
+
+def rolling(nodes: Sequence[str], *, rounds: int) -> list[Act]:
+    """Return the acts: every node `rounds` times, evenly spread; the second half of the rounds, rounded up, deploys."""
+    turns = [(number, name) for number in range(rounds) for name in nodes]
+    return [
+        Act((place + 1) / (len(turns) + 2), partial(_restart, name, 2 if 2 * number + 1 >= rounds else 1))
+        for place, (number, name) in enumerate(turns)
+    ]
+
+
+def _restart(name: str, deploy: int, stage: Stage) -> None:
+    actor = stage.cast.actors[name]
+    actor.env = {**actor.env, DEPLOY: str(deploy)}
+    stage.director.send_away(name, within_s=_LEAVE_WITHIN_S)
+    stage.director.let_in(name)

@@ -1,0 +1,64 @@
+"""MySQL and MariaDB without a driver: their URL, clock, and session settings."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from fencepost.core.urls import StoreUrl
+
+NOW_US = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
+"""The server's time in µs at the begin of the statement. In UTC: local times come twice a year."""
+
+URL_OPTIONS = frozenset(("ssl_ca", "ssl_cert", "ssl_key", "unix_socket"))
+"""Options of a URL that are handed to PyMySQL as they are."""
+
+_DEFAULT_PORT = 3306
+_LEAST_LIMIT_S = 0.001  # PyMySQL takes zero for no limit
+_IDLE_S = 600
+_LEAST_IDLE_S = 10
+
+
+def product(url: StoreUrl) -> str:
+    """Return the server's name and place, for messages."""
+    kind = "MariaDB" if url.scheme.startswith("mariadb") else "MySQL"
+    return f"{kind} at {url.hosts[0][0] if url.hosts else 'localhost'}"
+
+
+def connect_options(url: StoreUrl, timeout_s: float) -> dict[str, Any]:
+    """Return the keywords for PyMySQL. Connecting and each read and write end after `timeout_s`."""
+    host, port = url.hosts[0] if url.hosts else ("localhost", None)
+    passed: dict[str, Any] = {name: value for name, value in url.options.items() if name in URL_OPTIONS}
+    if "ssl_ca" in passed:
+        passed |= {"ssl_verify_cert": True, "ssl_verify_identity": True}
+    limit_s = max(timeout_s, _LEAST_LIMIT_S)
+    return {
+        "host": host,
+        "port": port or _DEFAULT_PORT,
+        "user": url.user,
+        "password": url.password or "",
+        "database": url.path.strip("/"),
+        "charset": "utf8mb4",
+        "collation": "utf8mb4_bin",
+        "autocommit": True,
+        "connect_timeout": limit_s,
+        "read_timeout": limit_s,
+        "write_timeout": limit_s,
+        **passed,
+    }
+
+
+def session_sql(*, is_mariadb: bool, timeout_s: float, silence_s: float) -> str:
+    """Return what every session sets. A client that falls silent is cut off, and its transaction rolled back.
+
+    On MariaDB, that is a client silent within a transaction, also one that has only locked so far. MySQL can only cut
+    off every silent client, in a transaction or not; a connection that it closes between two calls is opened anew.
+    """
+    settings = {
+        "innodb_lock_wait_timeout": max(1, math.floor(timeout_s)),
+        "wait_timeout": _IDLE_S if is_mariadb else max(math.ceil(silence_s), _LEAST_IDLE_S),
+        "sql_mode": "'STRICT_ALL_TABLES'",
+        **({"idle_transaction_timeout": max(math.ceil(silence_s), 1)} if is_mariadb else {}),
+    }
+    spelled = ", ".join(f"{name} = {value}" for name, value in settings.items())
+    return f"SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED; SET SESSION {spelled}"

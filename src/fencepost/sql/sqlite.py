@@ -1,0 +1,93 @@
+"""SQLite: opening a file, and telling whether it is still the same one."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+from fencepost.sql.forked_sqlite import FORKED_SQLITE, LOST
+from fencepost.sql.troubles import sqlite_code
+
+ERRORS: tuple[type[Exception], ...] = (sqlite3.Error,)
+OLDEST_VERSION = (3, 35, 0)  # the first that has RETURNING
+_STATEMENTS_KEPT = 512
+_MEANINGS = {
+    sqlite3.SQLITE_CANTOPEN: "cannot be opened; check that its folder exists, and the rights on both",
+    sqlite3.SQLITE_READONLY: "cannot be written; check the rights on it and on its folder",
+    sqlite3.SQLITE_PERM: "may not be opened; check the rights on it and on its folder",
+    sqlite3.SQLITE_NOTADB: "is no SQLite database; move it away, or name another file",
+    sqlite3.SQLITE_CORRUPT: "is damaged; restore it from a backup",
+}
+
+Identity = tuple[int, int]
+"""Device and number of a file."""
+
+
+class FileConnection(sqlite3.Connection):
+    """A connection that remembers which file it opened: the path may lead to another one later."""
+
+    path: Path
+    identity: Identity | None = None
+
+    def is_replaced(self) -> bool:
+        """Whether the path leads to another file by now, or to none."""
+        return identity_of(self.path) != self.identity
+
+
+def opened(path: Path, timeout_s: float, *, keeps_journal_mode: bool = False) -> FileConnection:
+    """Open a file. Reads never wait (WAL); writes wait for each other, up to `timeout_s`; commits are on the disk.
+
+    Transactions begin and end by statements. `keeps_journal_mode`: the file is somebody else's.
+    """
+    refuse_if_lost()
+    connection = sqlite3.connect(
+        path,
+        timeout=timeout_s,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=_STATEMENTS_KEPT,
+        factory=FileConnection,
+    )
+    connection.path = path
+    try:
+        if not keeps_journal_mode:
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.identity = identity_of(path)
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def refuse_if_lost() -> None:
+    """Refuse to open anything in a process where SQLite would wait for ever; see `fencepost.sql.forked_sqlite`."""
+    if FORKED_SQLITE.is_lost:
+        raise sqlite3.OperationalError(LOST)
+
+
+def opened_for_reading(path: Path | str, timeout_s: float) -> sqlite3.Connection:
+    """Open a file that is there, to look at it: nothing is made or changed."""
+    return sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=timeout_s)
+
+
+def refusal(path: Path, error: Exception) -> str | None:
+    """Say what is wrong with a file that cannot be used; None if the error means something else."""
+    meaning = _MEANINGS.get(sqlite_code(error))
+    return None if meaning is None else f"{path} {meaning}: {error}"
+
+
+def version_objection() -> str | None:
+    """Return why the library cannot be used; None if it can."""
+    if sqlite3.sqlite_version_info >= OLDEST_VERSION:
+        return None
+    return f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or later is needed"
+
+
+def identity_of(path: Path) -> Identity | None:
+    """Return which file a path leads to; None if to none."""
+    try:
+        status = path.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino

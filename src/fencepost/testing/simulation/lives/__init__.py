@@ -1,0 +1,1 @@
+"""The lives of installations: months of virtual time, with deploys, restarts, retention, and people who repeat runs."""

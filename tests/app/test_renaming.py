@@ -1,0 +1,261 @@
+"""Jobs that got another name: their schedules, runs and keys go on, each due time once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from fencepost import App, every
+from fencepost.app.composing import publish
+from fencepost.errors import DuplicateRequest, InvalidJob, LedgerRefused, NoSuchJob
+from fencepost.ledger import jobs, schedules
+from fencepost.ledger.moving import rename, renaming_of
+from fencepost.ledger.nodes import NewNode, join, leave
+from testbed.wait import until
+
+_LONG_AGO_US = 3600 * 1_000_000
+
+
+@pytest.fixture
+def apps() -> Iterator[list[App]]:
+    made: list[App] = []
+    yield made
+    for app in made:
+        app.close()
+
+
+def _program(apps: list[App], url: str, name: str, interval: str = "1h", **words: Any) -> App:
+    app = App(url, ttl="6s", observers=words.pop("observers", ()))
+    app.command(name, ["true"], every(interval), **words)
+    apps.append(app)
+    return app
+
+
+def _set_back(app: App, schedule: str, by_us: int = _LONG_AGO_US) -> int:
+    """Let a schedule be planned through an earlier instant, and return that."""
+    table = app.ledger.tables.name("schedule")
+    before = app.ledger.read(
+        lambda cursor: _one(cursor, f"SELECT planned_through FROM {table} WHERE id = '{schedule}'")
+    )
+    change = f"UPDATE {table} SET planned_through = {before - by_us} WHERE id = '{schedule}'"
+    app.ledger.write(lambda cursor: cursor.execute(change))
+    return int(before - by_us)
+
+
+def _one(cursor: Any, query: str) -> Any:
+    cursor.execute(query)
+    return cursor.fetchone()[0]
+
+
+def _rows(app: App) -> list[tuple[str, str]]:
+    return [(each.id, each.job) for each in schedules.schedules(app.ledger)]
+
+
+def _through(app: App, schedule: str) -> int:
+    return schedules.schedule(app.ledger, schedule).planned_through
+
+
+def _a_node(app: App, *names: str) -> str:
+    """Let a node of the deploy before take part; return its id."""
+    node_id = "1" * 32
+    join(app.ledger, NewNode(node_id, "older", "g", 1, 0, "0.1.0", 1, ("default",), names))
+    return node_id
+
+
+def test_a_renamed_job_goes_on_with_its_schedules_how_far_they_are_planned_and_its_open_runs(
+    apps: list[App], url: str
+) -> None:
+    before = _program(apps, url, "nightly")
+    publish(before)
+    before.schedules.put("nightly:eu", "nightly", every("2h"))
+    planned = [_set_back(before, each) for each in ("nightly", "nightly:eu")]
+    queued = before.enqueue("nightly").run_id
+    after = _program(apps, url, "settle", formerly="nightly")
+    publish(after)
+    assert _rows(after) == [("nightly", "settle"), ("nightly:eu", "settle")]
+    assert [_through(after, each) for each in ("nightly", "nightly:eu")] == planned
+    assert (after.operations.run(queued).job, after.operations.run(queued).exclusive_key) == ("settle", "job:nightly")
+    assert after.operations.run(after.enqueue("settle").run_id).exclusive_key == "job:nightly"
+    [entry] = [each for each in after.operations.journal() if each.what == "job renamed"]
+    assert (entry.job, "'nightly' is called 'settle' now" in (entry.reason or "")) == ("settle", True)
+    assert not [each for each in after.operations.runs() if each.state == "skipped"]
+
+
+def test_while_a_living_node_has_the_old_name_its_schedules_stay_there(apps: list[App], url: str) -> None:
+    told: list[Any] = []
+    before = _program(apps, url, "nightly")
+    publish(before)
+    planned, older = _set_back(before, "nightly"), _a_node(before, "nightly")
+    queued = before.enqueue("nightly").run_id
+    after = _program(apps, url, "settle", "2h", formerly="nightly", observers=[told.append])
+    after.start()
+    assert _rows(after) == [("nightly", "nightly")]
+    assert after.schedules.get("nightly").schedule == every("1h")
+    assert after.operations.run(queued).job == "nightly"
+    assert any("under its former name" in (event.reason or "") for event in told)
+    leave(after.ledger, older)
+    until(lambda: _rows(after) == [("nightly", "settle")], 30, what="the schedule has the new name")
+    until(
+        lambda: after.operations.run(queued).state == "succeeded", 30, what="what was queued under the old name has run"
+    )
+    assert after.schedules.get("nightly").schedule == every("2h")
+    assert after.operations.run(queued).job == "settle"
+    assert _through(after, "nightly") > planned
+
+
+def test_each_due_time_runs_once_across_a_rolling_rename(apps: list[App], url: str) -> None:
+    before = _program(apps, url, "nightly", "1s", misfire="all")
+    before.start()
+    until(lambda: before.operations.runs(job="nightly", states=["succeeded"]), 30, what="it has run under the old name")
+    after = _program(apps, url, "settle", "1s", misfire="all", formerly="nightly")
+    after.start()
+    assert _rows(after) == [("nightly", "nightly")]
+    before.stop()
+    until(
+        lambda: len(after.operations.runs(job="settle", states=["succeeded"])) > 1,
+        30,
+        what="it runs under the new name",
+    )
+    after.stop()
+    rows = after.operations.runs(limit=1000)
+    dues = [each.due_at for each in rows]
+    assert len(set(dues)) == len(dues)
+    covered = sum(each.ticks for each in rows)
+    assert covered == (max(dues) - min(each.first_due_at for each in rows)) // 1_000_000 + 1
+
+
+def test_a_node_of_the_old_name_that_comes_back_takes_nothing_from_the_new_one(apps: list[App], url: str) -> None:
+    publish(_program(apps, url, "nightly"))
+    after = _program(apps, url, "settle", formerly="nightly")
+    after.start()
+    back = _program(apps, url, "nightly")
+    back.start()
+    assert _rows(back) == [("nightly", "settle")]
+    after.stop()
+    until(lambda: _rows(back) == [("nightly", "nightly")], 30, what="the roll-back is applied")
+    assert not [each for each in back.operations.runs() if each.state == "skipped"]
+
+
+def test_a_roll_back_takes_open_runs_along(apps: list[App], url: str) -> None:
+    after = _program(apps, url, "settle", formerly="nightly")
+    publish(after)
+    queued = after.enqueue("settle").run_id
+    back = _program(apps, url, "nightly")
+    publish(back)
+    assert (back.operations.run(queued).job, _rows(back)) == ("nightly", [("nightly", "nightly")])
+
+
+def test_a_key_given_under_the_old_name_is_the_same_request(apps: list[App], url: str) -> None:
+    before = _program(apps, url, "nightly")
+    publish(before)
+    first = before.enqueue("nightly", key="order-7")
+    after = _program(apps, url, "settle", formerly="nightly")
+    publish(after)
+    assert after.enqueue("settle", key="order-7") == first._replace(is_new=False)
+    with pytest.raises(DuplicateRequest):
+        after.enqueue("settle", key="order-7", at="2030-01-01T00:00Z")
+
+
+class TestWhatIsRefused:
+    def test_a_former_name_that_a_job_has_now(self) -> None:
+        app = App("sqlite:///:memory:")
+        app.command("nightly", ["true"])
+        with pytest.raises(InvalidJob, match="'settle': formerly names 'nightly', which is a job of its own"):
+            app.command("settle", ["true"], formerly="nightly")
+        app.command("close", ["true"], formerly="monthly")
+        with pytest.raises(InvalidJob, match="'close': formerly names 'monthly'"):
+            app.command("monthly", ["true"])
+        with pytest.raises(InvalidJob, match="formerly names 'same' itself"):
+            app.command("same", ["true"], formerly="same")
+
+    def test_two_jobs_that_both_say_to_have_had_a_name(self) -> None:
+        app = App("sqlite:///:memory:")
+        app.command("settle", ["true"], formerly="nightly")
+        with pytest.raises(InvalidJob, match="'book' and 'settle' both say formerly='nightly'"):
+            app.command("book", ["true"], formerly=["nightly"])
+
+    def test_a_second_rename_that_leaves_out_the_first_name(self, apps: list[App], url: str) -> None:
+        publish(_program(apps, url, "a"))
+        publish(_program(apps, url, "b", formerly="a"))
+        with pytest.raises(InvalidJob, match=r"write formerly=\['a', 'b'\]"):
+            publish(_program(apps, url, "c", formerly="b"))
+        third = _program(apps, url, "c", formerly=["a", "b"])
+        publish(third)
+        assert _rows(third) == [("a", "c")]
+
+    def test_a_rename_back_that_names_the_second_name(self, apps: list[App], url: str) -> None:
+        publish(_program(apps, url, "a"))
+        publish(_program(apps, url, "b", formerly="a"))
+        with pytest.raises(InvalidJob, match="leave formerly out"):
+            publish(_program(apps, url, "a", formerly="b"))
+        back = _program(apps, url, "a")
+        publish(back)
+        assert _rows(back) == [("a", "a")]
+
+    def test_a_former_name_that_is_dropped_or_comes_too_late(self, apps: list[App], url: str) -> None:
+        publish(_program(apps, url, "b", formerly="a"))
+        with pytest.raises(InvalidJob, match=r"Keep formerly='a'.*fencepost jobs rename a b"):
+            publish(_program(apps, url, "b"))
+        publish(_program(apps, url, "d"))
+        with pytest.raises(InvalidJob, match=r"on record as a job of its own.*fencepost jobs rename c d"):
+            publish(_program(apps, url, "d", formerly="c"))
+
+
+class TestForGood:
+    """`fencepost jobs rename`: nothing keeps the old name."""
+
+    def test_schedules_how_far_they_are_planned_runs_and_keys_get_the_new_name(self, apps: list[App], url: str) -> None:
+        before = _program(apps, url, "nightly")
+        publish(before)
+        before.schedules.put("nightly:eu", "nightly", every("2h"))
+        planned = [_set_back(before, each) for each in ("nightly", "nightly:eu")]
+        queued = before.enqueue("nightly").run_id
+        ledger = before.ledger
+        moved = rename(ledger, renaming_of(ledger, "nightly", "settle"), by="ann", reason="clearer")
+        assert moved == (2, 1)
+        assert _rows(before) == [("nightly:eu", "settle"), ("settle", "settle")]
+        assert [_through(before, each) for each in ("settle", "nightly:eu")] == planned
+        assert (before.operations.run(queued).job, before.operations.run(queued).exclusive_key) == (
+            "settle",
+            "job:settle",
+        )
+        assert [row.name for row in jobs.jobs(ledger)] == ["settle"]
+        after = _program(apps, url, "settle")
+        publish(after)
+        assert _rows(after) == [("nightly:eu", "settle"), ("settle", "settle")]
+        assert not [each for each in after.operations.runs() if each.state == "skipped"]
+        [entry] = [each for each in after.operations.journal() if each.what == "job renamed"]
+        assert (entry.job, entry.by, entry.reason) == ("settle", "ann", "clearer")
+
+    def test_so_does_what_went_by_the_first_name_and_formerly_may_go(self, apps: list[App], url: str) -> None:
+        publish(_program(apps, url, "nightly"))
+        after = _program(apps, url, "settle", formerly="nightly")
+        publish(after)
+        planned = _set_back(after, "nightly")
+        rename(after.ledger, renaming_of(after.ledger, "nightly", "settle"), by="ann")
+        publish(_program(apps, url, "settle"))
+        assert (_rows(after), _through(after, "settle")) == ([("settle", "settle")], planned)
+
+    def test_where_the_new_name_has_begun_already_it_is_planned_from_where_both_were(
+        self, apps: list[App], url: str
+    ) -> None:
+        before, after = _program(apps, url, "nightly"), _program(apps, url, "settle")
+        publish(before)
+        publish(after)
+        _set_back(after, "settle")
+        through = _through(after, "nightly")
+        rename(after.ledger, renaming_of(after.ledger, "nightly", "settle"), by="ann")
+        assert (_rows(after), _through(after, "settle")) == ([("settle", "settle")], through)
+
+    def test_refused_while_a_living_node_has_either_name(self, apps: list[App], url: str) -> None:
+        before = _program(apps, url, "nightly")
+        publish(before)
+        node = _a_node(before, "nightly")
+        with pytest.raises(LedgerRefused, match="living node older has job 'nightly'"):
+            renaming_of(before.ledger, "nightly", "settle")
+        leave(before.ledger, node)
+        with pytest.raises(NoSuchJob):
+            renaming_of(before.ledger, "nigthly", "settle")
+        assert renaming_of(before.ledger, "nightly", "settle").keys == ["job:nightly"]
