@@ -11,6 +11,7 @@ from fencepost.sql.troubles import sqlite_code
 ERRORS: tuple[type[Exception], ...] = (sqlite3.Error,)
 OLDEST_VERSION = (3, 35, 0)  # the first that has RETURNING
 _STATEMENTS_KEPT = 512
+_TRIES_TO_SWITCH = 20  # each fails only if somebody else wrote to a file that is new
 _MEANINGS = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened; check that its folder exists, and the rights on both",
     sqlite3.SQLITE_READONLY: "cannot be written; check the rights on it and on its folder",
@@ -51,13 +52,32 @@ def opened(path: Path, timeout_s: float, *, keeps_journal_mode: bool = False) ->
     connection.path = path
     try:
         if not keeps_journal_mode:
-            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+            _use_wal(connection)
         connection.execute("PRAGMA synchronous = FULL")
         connection.identity = identity_of(path)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Switch a file to WAL, which is kept in the file; wait for whoever writes to it.
+
+    SQLite itself does not wait here: of two processes that open a new file at once, one would be refused on the spot.
+    The beginning of a transaction does wait, up to the timeout, and most often the other has made the switch then.
+    """
+    for _ in range(_TRIES_TO_SWITCH):
+        try:
+            connection.execute("PRAGMA journal_mode = WAL").fetchall()
+        except sqlite3.OperationalError as error:
+            if sqlite_code(error) != sqlite3.SQLITE_BUSY:
+                raise
+            connection.execute("BEGIN IMMEDIATE")
+            connection.execute("ROLLBACK")
+        else:
+            return
+    connection.execute("PRAGMA journal_mode = WAL").fetchall()
 
 
 def refuse_if_lost() -> None:
