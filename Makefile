@@ -6,6 +6,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 UV := $(shell command -v uv 2>/dev/null)
 PYTEST_ARGS ?=
+WORKERS ?= 6
 ORDERS ?= full
 SEEDS ?= 1000
 MINUTES ?= 5
@@ -13,10 +14,14 @@ PLACES ?= postgres+redis postgres mariadb
 ROWS ?= 1000000
 KILLS ?= 100
 BULK_PLACES ?= postgres sqlite+postgres postgres+postgres postgres+mariadb mariadb
+UPGRADE_PLACES ?= postgres mariadb
 INTERLEAVED := tests/fence/test_interleavings.py tests/ledger/test_hot_interleavings.py tests/leases/test_sql_interleavings.py
 
+# Tests start thousands of processes: without bytecode on disk, each would compile all it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help setup servers demo stories test interleave simulate chaos chaos-bulk crashpoints mutants check format bench clean
+.PHONY: help setup servers demo stories test interleave simulate chaos chaos-bulk chaos-upgrade chaos-rolling crashpoints mutants check format bench clean
 
 help:  ## list the targets
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -48,7 +53,7 @@ stories: $(READY)  ## five stories of jobs that go wrong, each without protectio
 	done
 
 test: $(READY) servers  ## all tests, against real servers
-	@$(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder $(PYTEST_ARGS)
+	@TMPDIR=$$($(BIN)/python -m testbed.scratch) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20 $(PYTEST_ARGS)
 
 interleave: $(READY) servers  ## every order of statements of two and three sessions, counted
 	@FENCEPOST_INTERLEAVE=$(ORDERS) $(BIN)/python -m pytest -q -n 2 --dist loadscope --timeout 3600 $(INTERLEAVED) $(PYTEST_ARGS)
@@ -56,8 +61,14 @@ interleave: $(READY) servers  ## every order of statements of two and three sess
 chaos: $(READY) servers  ## nodes, lock holders, networks and servers are killed, stopped and cut off; then all is checked
 	@$(BIN)/python -m tests.chaos.drive $(PLACES) --minutes $(MINUTES) $(CHAOS_ARGS)
 
+chaos-rolling: $(READY) servers  ## the same, with rolling restarts and a deploy in the middle of it
+	@$(BIN)/python -m tests.chaos.drive $(PLACES) --minutes $(MINUTES) --rolling $(CHAOS_ARGS)
+
 chaos-bulk: $(READY) servers  ## a bulk job whose workers and supervisors are killed, on one database and on two; then recounted
 	@$(BIN)/python -m tests.bulk_chaos $(BULK_PLACES) --rows $(ROWS) --kills $(KILLS) $(CHAOS_ARGS)
+
+chaos-upgrade: $(READY) servers  ## nodes of an older version and of today on one ledger, killed and restarted while it is migrated
+	@$(BIN)/python -m tests.chaos_upgrade $(UPGRADE_PLACES) --minutes $(MINUTES) $(CHAOS_ARGS)
 
 simulate: $(READY)  ## whole clusters on virtual time, one per seed: make simulate SEEDS=10000
 	@$(BIN)/python -m fencepost.testing.simulation --seeds 0:$(SEEDS) --keep tests/simulation/kept.jsonl
