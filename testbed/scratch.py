@@ -1,15 +1,15 @@
 """Where tests put their files: in memory, if the machine has room for it there.
 
-``python -m testbed.scratch`` prints the folder; ``make test`` hands it on as TMPDIR. What the tests claim does not depend
-on a disk: no test can take the power away. A disk that is busy with something else, though, can keep a single
-``fsync`` waiting for seconds, longer than the short ttl of many tests, and then they fail for no fault of the code.
+``python -m testbed.scratch`` prints the folder; ``make test`` hands it on as TMPDIR. What the tests claim does not
+depend on a disk: no test can take the power away. But a busy disk can keep a single ``fsync`` waiting for seconds,
+longer than the short ttl of many tests, and then they fail for no fault of the code.
 """
 
 import os
 import tempfile
 from pathlib import Path
 
-MEMORY = Path("/dev/shm")  # noqa: S108 - a file system in memory on every Linux; containers often have a tiny one
+MEMORY = Path("/dev/shm")  # in memory on every Linux; in containers it is often tiny
 ROOM_BYTES = 6 << 30  # about twice what six workers with their servers use
 
 
