@@ -405,7 +405,8 @@ def _waiters(database: Database) -> int:
     if database.dialect.name == "postgresql":
         return int(rows(database, "SELECT count(*) FROM pg_locks WHERE NOT granted")[0][0])
     [(_, _, status)] = rows(database, "SHOW ENGINE INNODB STATUS")  # innodb_trx is not renewed while it is asked often
-    return sum("LOCK WAIT" in each for each in status.split("---TRANSACTION"))
+    now = status.split("---TRANSACTION")[1:]  # what stands before them is the latest deadlock, which had waiters too
+    return sum("LOCK WAIT" in each for each in now)
 
 
 def _live(ledger: Ledger, what: str, token: int) -> None:
