@@ -1,5 +1,6 @@
 """``fencepost demo`` counts rightly and leaves nothing behind, also when it is interrupted."""
 
+import io
 import json
 import os
 import signal
@@ -7,6 +8,12 @@ import subprocess
 from contextlib import suppress
 from pathlib import Path
 
+import pytest
+from rich.console import Console
+
+from fencepost.demo.screen import PlainScreen
+from fencepost.demo.show import CtrlC, Show
+from fencepost.threaded import ThreadedRuntime
 from testbed.wait import until
 from tests.cli.command import FENCEPOST, are_gone, children_of
 
@@ -51,6 +58,18 @@ def test_ctrl_c_ends_it_cleanly_with_the_count_so_far(tmp_path: Path) -> None:
     ]
     assert "stopped" in log.read_text()
     assert list(tmp_path.glob("fencepost-demo-*")) == []
+
+
+def test_ctrl_c_that_is_lost_in_a_callback_is_noticed_at_the_next_look(tmp_path: Path) -> None:
+    """As in one of importlib's, where Python reports the interrupt as ignored and goes on."""
+    console, ctrl_c = Console(file=io.StringIO()), CtrlC()
+    show = Show(tmp_path, ThreadedRuntime(), seconds=60, screen=PlainScreen(console), ctrl_c=ctrl_c)
+    with suppress(KeyboardInterrupt):
+        ctrl_c.press(signal.SIGINT)
+    with pytest.raises(KeyboardInterrupt):
+        show._watch(lambda _: False, within_s=30.0, what=None)
+    ctrl_c.answered()
+    assert show._watch(lambda _: True, within_s=30.0, what=None).runs == ()
 
 
 def test_killed_it_takes_its_nodes_along(tmp_path: Path) -> None:

@@ -31,12 +31,34 @@ _LEAVE_WITHIN_S = 8.0
 _IMPORT_WITHIN_S = 8.0  # there is one every four seconds
 
 
+class CtrlC:
+    """Ctrl-C, remembered: Python loses a `KeyboardInterrupt` that is raised in a callback, as while it imports."""
+
+    def __init__(self) -> None:
+        self._was_pressed = False
+
+    def press(self, _number: int) -> None:
+        """Interrupt what goes on."""
+        self._was_pressed = True
+        raise KeyboardInterrupt
+
+    def check(self) -> None:
+        """Raise `KeyboardInterrupt` if it was pressed."""
+        if self._was_pressed:
+            raise KeyboardInterrupt
+
+    def answered(self) -> None:
+        """It was heard: from now on only a further one counts."""
+        self._was_pressed = False
+
+
 class Show:
     """One showing, on a fresh ledger in a folder of its own."""
 
-    def __init__(self, folder: Path, runtime: Runtime, *, seconds: float, screen: Screen) -> None:
+    def __init__(self, folder: Path, runtime: Runtime, *, seconds: float, screen: Screen, ctrl_c: CtrlC) -> None:
         self._runtime = runtime
         self._screen = screen
+        self._ctrl_c = ctrl_c
         self._seconds = max(seconds, LEAST_S)
         patience_s = self._seconds + _START_WITHIN_S + _SETTLE_WITHIN_S + 2 * _LEAVE_WITHIN_S
         self.stage = Stage(folder, runtime, ends_at=runtime.monotonic() + patience_s)
@@ -116,6 +138,7 @@ class Show:
         """Show what happens until `is_seen`; if `what` was to come and does not, that is an end."""
         give_up_at = self._runtime.monotonic() + within_s
         while True:
+            self._ctrl_c.check()
             view = self._watcher.look()
             self._screen.show(view)
             if is_seen(view):
@@ -143,8 +166,9 @@ class Show:
 
 def show(runtime: Runtime, *, seconds: float, console: Console, screen: Screen) -> tuple[int, dict[str, object]]:
     """Give the demo; return the exit code, and the count for programs."""
-    with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder:
-        play = Show(Path(folder), runtime, seconds=seconds, screen=screen)
+    ctrl_c = CtrlC()
+    with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder, runtime.on_signals(("INT",), ctrl_c.press):
+        play = Show(Path(folder), runtime, seconds=seconds, screen=screen, ctrl_c=ctrl_c)
         screen.say(
             f"Three nodes with {WORKERS} workers each on one SQLite file, ttl {TTL_S:g} s, for about {seconds:g} s. "
             "Ctrl-C ends it."
@@ -155,6 +179,7 @@ def show(runtime: Runtime, *, seconds: float, console: Console, screen: Screen) 
                 play.play()
             except KeyboardInterrupt:
                 was_interrupted = True
+                ctrl_c.answered()
                 screen.say("stopped")
             play.end()
         finally:
