@@ -181,6 +181,7 @@ def test_a_run_that_is_cancelled_is_told_at_its_next_call(app: App) -> None:
         assert began.wait(20)
         assert app.operations.cancel(made.run_id, by="ann") == "requested"
         until(lambda: state(app, made.run_id) == "cancelled", 20, what="it is cancelled")
+        until(lambda: told, 20, what="its thread, which nobody can end, asks once more")
     assert type(told[0]).__name__ == "Stopped"
 
 

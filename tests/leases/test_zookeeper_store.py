@@ -76,7 +76,7 @@ def hand(server: ZooKeeper) -> Iterator[KazooClient]:
 
 @pytest.fixture
 def store(server: ZooKeeper) -> ZooKeeperStore:
-    store = store_at(server.url)
+    store = store_at(f"{server.url}?call_timeout=20s")  # patient: three seconds are not enough on a busy machine
     store.start()
     return store
 
