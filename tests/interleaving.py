@@ -18,7 +18,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
-from fencepost.testing import Measured
+from fencepost.testing import Stopwatch
 
 PATIENCE_S = 60.0
 LOOK_AGAIN_S = 0.002
@@ -92,11 +92,11 @@ def play(actors: Sequence[Actor], order: Sequence[int], look: Callable[[], None]
     how many seconds at most nobody could go on, since all that were left waited for each other: a deadlock, which the
     server has to notice. (How long it took is no measure: the machine may be busy.)
     """
-    with Measured() as since:
+    with Stopwatch() as since:
         return _played(actors, order, look, since)
 
 
-def _played(actors: Sequence[Actor], order: Sequence[int], look: Callable[[], None], since: Measured) -> float:
+def _played(actors: Sequence[Actor], order: Sequence[int], look: Callable[[], None], since: Stopwatch) -> float:
     stuck_s, stuck_since = 0.0, None
     for number in itertools.chain(order, itertools.cycle(range(len(actors)))):
         if all(actor.is_done for actor in actors):

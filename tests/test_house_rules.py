@@ -65,3 +65,18 @@ def test_the_version_is_stated_once() -> None:
 
 def test_the_picture_of_the_states_is_drawn_from_their_table() -> None:
     assert diagram() in (ROOT / "docs" / "states.md").read_text()
+
+
+def test_a_class_name_stands_for_one_idea() -> None:
+    """Public classes of modules; a name that two files define makes a reader guess which one is meant."""
+    places: dict[str, list[str]] = {}
+    for path in SOURCES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(str(path.relative_to(ROOT)))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+
+
+def test_no_file_holds_more_than_a_reader_takes_in() -> None:
+    """Past 450 lines, a file holds two subjects."""
+    assert [str(path.relative_to(ROOT)) for path in SOURCES if len(path.read_text().splitlines()) > 450] == []

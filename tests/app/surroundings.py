@@ -6,7 +6,7 @@ from typing import Any, NoReturn
 
 from fencepost.core.policy import Policy
 from fencepost.core.runs import Claim, StopReason
-from fencepost.engine.context import UNSTOPPED, RunContext, Standing
+from fencepost.engine.context import UNSTOPPED, RunContext, RunStanding
 from fencepost.engine.jobs import Job
 from fencepost.engine.run import Run
 from fencepost.threaded import ThreadedRuntime
@@ -49,7 +49,7 @@ def no_ledger() -> NoReturn:
     raise AssertionError("nothing here may ask the ledger")
 
 
-def context(standing: Standing = UNSTOPPED, ledger: Any = no_ledger) -> RunContext:
+def context(standing: RunStanding = UNSTOPPED, ledger: Any = no_ledger) -> RunContext:
     return RunContext(node="here:1:abcd", runtime=RUNTIME, ledger=ledger, standing=standing, ttl_s=5.0)
 
 
@@ -57,5 +57,5 @@ def job_of(function: Any, **policy: Any) -> Job:
     return Job.of(function, policy=Policy.of("manual", **policy), name="settle")
 
 
-def run_of(function: Any = lambda run: None, standing: Standing = UNSTOPPED, **claim: Any) -> Run:
+def run_of(function: Any = lambda run: None, standing: RunStanding = UNSTOPPED, **claim: Any) -> Run:
     return Run(job_of(function), CLAIM._replace(**claim), context(standing))

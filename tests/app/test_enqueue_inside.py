@@ -11,7 +11,7 @@ from fencepost.effects.installing import install, open_database
 from fencepost.errors import ConfigurationError
 from fencepost.ledger.naming import naming
 from fencepost.ledger.nodes import NewNode, join
-from fencepost.testing import Measured
+from fencepost.testing import Stopwatch
 from tests.app.surroundings import RUNTIME
 from tests.app.test_transaction import Stand, app, stand, started
 
@@ -30,7 +30,7 @@ class TestOnAFile:
     def test_it_is_refused_at_once_with_what_to_write(self, stand: Stand, is_own_engine: bool) -> None:
         run = started(stand)
         follow_up = stand.app.job(name="follow-up")(lambda: None)
-        with Measured() as since, run.transaction(*[stand.engine] * is_own_engine) as tx:
+        with Stopwatch() as since, run.transaction(*[stand.engine] * is_own_engine) as tx:
             stand.write(tx)
             with pytest.raises(ConfigurationError, match=r"run \d+ of 'settle' .*tx="):
                 follow_up.enqueue()

@@ -97,7 +97,7 @@ def test_exec_that_may_wait_waits_for_a_connection_too(small: tuple[str, Any], m
     with _filled(connect) as taken:
         freeing = threading.Thread(target=lambda: (refused.wait(30), taken.close()))
         freeing.start()
-        assert exec_command.Execution(options, ThreadedRuntime()).run() == 0
+        assert exec_command.LockedProgram(options, ThreadedRuntime()).run() == 0
         freeing.join()
     assert refused.is_set()
 

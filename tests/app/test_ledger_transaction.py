@@ -11,10 +11,10 @@ from sqlalchemy import Connection, Engine, text
 from fencepost.engine.engines import engine_of
 from fencepost.errors import LeaseLost, TransactionConflict, TransactionTooLong
 from fencepost.fence import databases
+from fencepost.fence.fence_options import FenceOptions
 from fencepost.fence.ledger_transaction import LedgerTransaction
-from fencepost.fence.run_row import RunRow
+from fencepost.fence.run_row import FencedRun
 from fencepost.fence.sources import quick
-from fencepost.fence.terms import Terms
 from fencepost.ledger.ledger import Ledger
 from fencepost.testing import until
 from tests.app.surroundings import RUNTIME
@@ -44,10 +44,10 @@ class Stand:
         check_trust: Callable[[], None] = lambda: None,
         **terms: Any,
     ) -> LedgerTransaction:
-        row = RunRow(
+        row = FencedRun(
             self.ledger.tables.name("run"), self.ledger.tables.name("check_run"), 1, TOKEN, "run 1 of 'settle'"
         )
-        kept = Terms(RUNTIME, isolation, 5.0, check_trust=check_trust, refused=self.refusals.append, **terms)
+        kept = FenceOptions(RUNTIME, isolation, 5.0, check_trust=check_trust, refused=self.refusals.append, **terms)
         return LedgerTransaction(source if source is not None else self.engine, row, kept)
 
     def write(self, connection: Connection, number: int = 1) -> None:
@@ -208,15 +208,15 @@ def test_savepoints_and_orm_sessions_work_inside(stand: Stand) -> None:
 
 @pytest.mark.parametrize("source", ["postgresql://db", None])
 def test_anything_but_a_connection_is_refused_with_what_is_taken(source: object) -> None:
-    row = RunRow("run", "check_run", 1, TOKEN, "run 1")
-    terms = Terms(RUNTIME, "read committed", 5.0, check_trust=lambda: None, refused=lambda _: None)
+    row = FencedRun("run", "check_run", 1, TOKEN, "run 1")
+    terms = FenceOptions(RUNTIME, "read committed", 5.0, check_trust=lambda: None, refused=lambda _: None)
     with pytest.raises(TypeError, match="SQLAlchemy Engine or Connection"):
         LedgerTransaction(source, row, terms)
 
 
 def test_another_database_is_told_from_the_ledgers(stand: Stand) -> None:
-    row = RunRow("nowhere_run", "check_nowhere", 1, TOKEN, "run 1")
-    terms = Terms(RUNTIME, "read committed", 5.0, check_trust=lambda: None, refused=lambda _: None)
+    row = FencedRun("nowhere_run", "check_nowhere", 1, TOKEN, "run 1")
+    terms = FenceOptions(RUNTIME, "read committed", 5.0, check_trust=lambda: None, refused=lambda _: None)
     with pytest.raises(RuntimeError, match="not the ledger's database"), LedgerTransaction(stand.engine, row, terms):
         pytest.fail("it began")
 
@@ -307,7 +307,7 @@ class TestOnServers:
             until(lambda: stand.waiters() > 0, 30, what="the successor waits for the row")
             order.append("committed")
 
-        monkeypatch.setattr(databases.Server, "check", databases.Server.check)
+        monkeypatch.setattr(databases.ServerDatabase, "check", databases.ServerDatabase.check)
         monkeypatch.setattr(quick, "_sent", quick._sent)
         between_check_and_commit(pause)
         with stand.begin() as tx:

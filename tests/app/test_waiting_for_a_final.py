@@ -11,7 +11,7 @@ from fencepost import App
 from fencepost.core.runs import Claim, Ending
 from fencepost.engine import reaper
 from fencepost.ledger.finishing import finish
-from fencepost.testing import Measured, until
+from fencepost.testing import Stopwatch, until
 from tests.app.test_transaction import Stand, stand
 
 __all__ = ["stand"]
@@ -66,6 +66,6 @@ def test_whoever_is_killed_before_it_tells_keeps_nobody_waiting(
             second = handle.enqueue().run_id
             others.enter_context(stand.app.running(grace="1s"))
             until(lambda: stand.app.operations.run(second).waits_for == "key", 20, "it waits")
-        with Measured() as since:
+        with Stopwatch() as since:
             until(lambda: stand.app.operations.run(second).state == "succeeded", 10 * WITHIN_S, "the next run has run")
             assert since.awake_s < WITHIN_S

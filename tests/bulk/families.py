@@ -23,7 +23,7 @@ def lost_parent(shop: Shop, handle: Any, *, is_at_work: bool = False) -> tuple[i
     """Begin a run, lose it before its first chunk lands, or after its own partition, and claim one of its parts."""
     told = Told()
     run_id = handle.enqueue().run_id
-    careful = conducting.Parts._work
+    careful = conducting.PartitionRuns._work
     with hand(shop, standing=told) as one:
         claimed = one.claim([handle.name])
         assert claimed is not None
@@ -34,11 +34,11 @@ def lost_parent(shop: Shop, handle: Any, *, is_at_work: bool = False) -> tuple[i
             told.why = StopReason.SHUTDOWN
             one.run(claimed).check()
 
-        conducting.Parts._work = stop  # type: ignore[method-assign]
+        conducting.PartitionRuns._work = stop  # type: ignore[method-assign]
         try:
             one.end(claimed, one.execute(claimed))
         finally:
-            conducting.Parts._work = careful  # type: ignore[method-assign]
+            conducting.PartitionRuns._work = careful  # type: ignore[method-assign]
         told.why = None
         return run_id, part_of(one, handle)
 
@@ -86,14 +86,14 @@ def _hold_first(app: App, handle: Any, go: threading.Event) -> None:
     conduct = job.function
 
     def held(**params: Any) -> Any:
-        careful: Callable[..., Any] = conducting.Parts._work
+        careful: Callable[..., Any] = conducting.PartitionRuns._work
 
         def work(self: Any, number: int) -> None:
             go.wait(20)
-            conducting.Parts._work = careful  # type: ignore[method-assign]
+            conducting.PartitionRuns._work = careful  # type: ignore[method-assign]
             careful(self, number)
 
-        conducting.Parts._work = work  # type: ignore[method-assign]
+        conducting.PartitionRuns._work = work  # type: ignore[method-assign]
         return conduct(**params)
 
     app.jobs._jobs[handle.name] = replace(job, function=held)

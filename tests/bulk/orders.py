@@ -21,9 +21,9 @@ from fencepost import App
 from fencepost.bulk import keyset
 from fencepost.core.overlap import START, WAIT
 from fencepost.core.runs import Claim, StopReason
-from fencepost.engine.context import UNSTOPPED, Standing
-from fencepost.engine.endings import Endings
+from fencepost.engine.context import UNSTOPPED, RunStanding
 from fencepost.engine.invoke import invoke
+from fencepost.engine.job_policies import JobPolicies
 from fencepost.engine.run import Run
 from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.ledger.claiming import claim
@@ -111,11 +111,11 @@ class Shop:
 class Hand:
     """Executes runs, one at a time."""
 
-    def __init__(self, app: App, standing: Standing = UNSTOPPED) -> None:
+    def __init__(self, app: App, standing: RunStanding = UNSTOPPED) -> None:
         self.app = app
         self.standing = standing
         self._desk = app.ledger.desk("hand")
-        self._endings = Endings(app.jobs, random=lambda: 0.0, emit=lambda _: None)
+        self._endings = JobPolicies(app.jobs, random=lambda: 0.0, emit=lambda _: None)
 
     def claim(self, jobs: Iterable[str] | None = None) -> Claim | None:
         found = claim(
@@ -188,7 +188,7 @@ def again(shop: Shop, row: RunRow, app: App | None = None) -> RunRow:
 
 
 @contextmanager
-def hand(shop: Shop, app: App | None = None, standing: Standing = UNSTOPPED) -> Iterator[Hand]:
+def hand(shop: Shop, app: App | None = None, standing: RunStanding = UNSTOPPED) -> Iterator[Hand]:
     with closing(Hand(app or shop.app, standing)) as one:
         yield one
 

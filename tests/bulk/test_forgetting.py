@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from fencepost.bulk.checkpoint import Checkpoint, Counts, Mark, partition_name, plan_name
+from fencepost.bulk.checkpoint import Checkpoint, CheckpointMark, Counts, partition_name, plan_name
 from fencepost.bulk.definition import Bulk, Options, Step
 from fencepost.bulk.forgetting import completed_by, forget, live_runs, see
 from fencepost.bulk.readers.keyset import keyset
@@ -38,14 +38,16 @@ def named(ledger: Ledger, instance: str) -> str:
     return naming(ledger).instance(instance)
 
 
-def keep(ledger: Ledger, engine: Engine, name: str, mark: Mark, *, shape: str = READ.shape, read: int = 0) -> None:
+def keep(
+    ledger: Ledger, engine: Engine, name: str, mark: CheckpointMark, *, shape: str = READ.shape, read: int = 0
+) -> None:
     with visiting(engine) as tx:
         assert Checkpoint(name, shape, visitor(ledger)).begin(tx, mark, Counts(read, read))
 
 
 def plan(ledger: Ledger, engine: Engine, instance: str, step: str, *, parts: int, **words: Any) -> None:
     more = {"slices": [{"part": number} for number in range(parts)]}
-    keep(ledger, engine, plan_name("settle", named(ledger, instance), step), Mark(run=1, more=more, **words))
+    keep(ledger, engine, plan_name("settle", named(ledger, instance), step), CheckpointMark(run=1, more=more, **words))
 
 
 def names(ledger: Ledger, engine: Engine) -> list[str]:
@@ -63,14 +65,14 @@ def test_all_of_an_instance_is_forgotten_and_nothing_of_another(ledger: Ledger, 
                 ledger,
                 engine,
                 partition_name("settle", named(ledger, instance), "first", number),
-                Mark(is_done=True),
+                CheckpointMark(is_done=True),
                 read=5,
             )
         keep(
             ledger,
             engine,
             partition_name("settle", named(ledger, instance), "second", 1),
-            Mark(after=[7], run=3),
+            CheckpointMark(after=[7], run=3),
             read=7,
         )
     first, second = see(bulk, "run-1", ledger)
@@ -90,14 +92,16 @@ def test_all_of_an_instance_is_forgotten_and_nothing_of_another(ledger: Ledger, 
 def test_a_name_that_was_cut_is_forgotten_too(ledger: Ledger, engine: Engine, bulk: Bulk) -> None:
     instance = "i" * 190
     plan(ledger, engine, instance, "second", parts=1)
-    keep(ledger, engine, partition_name("settle", named(ledger, instance), "second", 0), Mark())
+    keep(ledger, engine, partition_name("settle", named(ledger, instance), "second", 0), CheckpointMark())
     assert forget(bulk, instance, ledger) == 2
 
 
 @pytest.mark.parametrize("kind", ["sqlite"])
 def test_a_partition_of_other_code_is_noticed(ledger: Ledger, engine: Engine, bulk: Bulk) -> None:
     plan(ledger, engine, "run-1", "first", parts=2)
-    keep(ledger, engine, partition_name("settle", named(ledger, "run-1"), "first", 1), Mark(), shape="another")
+    keep(
+        ledger, engine, partition_name("settle", named(ledger, "run-1"), "first", 1), CheckpointMark(), shape="another"
+    )
     first, second = see(bulk, "run-1", ledger)
     assert (first.is_of_other_code, second.is_of_other_code) == (True, False)
 

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, event, text
 
 from fencepost import Fail, Retry, Run, Skip
 from fencepost.bulk.checkpoint import CheckpointMoved
-from fencepost.bulk.failures import Verdict, verdict_of
+from fencepost.bulk.failures import ChunkVerdict, verdict_of
 from fencepost.errors import LeaseLost, TransactionTooLong
 from fencepost.testing import until
 from testbed.proxy import Proxy
@@ -430,6 +430,6 @@ def _taken_over(shop: Shop, run: Run) -> None:
 
 class TestVerdicts:
     def test_errors_of_ours_are_told_apart(self) -> None:
-        assert verdict_of(CheckpointMoved("moved")) is Verdict.UNKNOWN
-        assert verdict_of(LeaseLost("run 1", 7, "gone")) is Verdict.RAISE
-        assert verdict_of(KeyError("amount")) is Verdict.ITEM
+        assert verdict_of(CheckpointMoved("moved")) is ChunkVerdict.UNKNOWN
+        assert verdict_of(LeaseLost("run 1", 7, "gone")) is ChunkVerdict.RAISE
+        assert verdict_of(KeyError("amount")) is ChunkVerdict.ITEM

@@ -15,8 +15,8 @@ from fencepost.bulk.letters import (
     DROPPED,
     NEW,
     REPLAYED,
+    LetterFilter,
     StoredLetter,
-    Wanted,
     fail_again,
     letter_of,
     letters,
@@ -31,7 +31,7 @@ from fencepost.fence.writer import Writer
 Row = namedtuple("Row", ("id", "amount"))
 on_sqlite = pytest.mark.parametrize("kind", ["sqlite"])
 SETTLE, PART = Writer(job="settle", run_id=7), Writer(job="settle/part", run_id=8)
-ALL = Wanted(("settle", "settle/part"))
+ALL = LetterFilter(("settle", "settle/part"))
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fencepost.bulk import keyset
-from fencepost.bulk.checkpoint import CARELESS, Care, Counts, Mark
+from fencepost.bulk.checkpoint import CARELESS, Care, CheckpointMark, Counts
 from fencepost.core.runs import StopReason
 from fencepost.engine.run import current_run
 from fencepost.testing import until
@@ -120,9 +120,9 @@ class TestCare:
         assert narrow.after_items(32) == CARELESS
 
     def test_it_survives_the_checkpoint(self) -> None:
-        mark = Mark(3, [7], run=1, crashes=2, care=Care(1, 32, 1), more={"slices": []})
-        assert Mark.from_json(mark.to_json()) == mark
-        assert Mark.from_json(Mark().to_json()) == Mark()
+        mark = CheckpointMark(3, [7], run=1, crashes=2, care=Care(1, 32, 1), more={"slices": []})
+        assert CheckpointMark.from_json(mark.to_json()) == mark
+        assert CheckpointMark.from_json(CheckpointMark().to_json()) == CheckpointMark()
 
 
 class TestTheCheckpoint:

@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine, text
 
-from fencepost.bulk.checkpoint import Checkpoint, Mark, partition_name, plan_name
+from fencepost.bulk.checkpoint import Checkpoint, CheckpointMark, partition_name, plan_name
 from fencepost.bulk.instance import instance_name
 from fencepost.bulk.letters import DROPPED, REPLAYED, Letter, put_aside, settle
 from fencepost.bulk.visits import visiting, visitor
 from fencepost.core.runs import Requested
 from fencepost.effects.installing import open_database
-from fencepost.effects.old_checkpoints import Removed, Runs, prune_checkpoints
+from fencepost.effects.old_checkpoints import BulkRuns, Removed, prune_checkpoints
 from fencepost.effects.old_letters import prune_letters
 from fencepost.errors import ConfigurationError
 from fencepost.ledger import requests
@@ -44,8 +44,8 @@ class Place:
         """Keep a plan, and checkpoints of its partitions."""
         more: dict[str, Any] = {"slices": [{}] * parts} | ({} if complete is None else {"complete": complete})
         job = words.pop("job", "settle")
-        marks = {plan_name(job, instance, step): Mark(**{"run": 1, "is_done": True, **words}, more=more)}
-        marks |= {partition_name(job, instance, step, number): Mark(is_done=True) for number in range(parts)}
+        marks = {plan_name(job, instance, step): CheckpointMark(**{"run": 1, "is_done": True, **words}, more=more)}
+        marks |= {partition_name(job, instance, step, number): CheckpointMark(is_done=True) for number in range(parts)}
         with visiting(self.engine) as tx:
             for name, mark in marks.items():
                 assert Checkpoint(name, None, self._writer).begin(tx, mark)
@@ -81,7 +81,7 @@ class Place:
 
     def prune(self, **words: Any) -> Removed:
         words = {"older_than_s": MONTH_S, **words}
-        return prune_checkpoints(self.database, Runs(self.ledger, instance_name), **words)
+        return prune_checkpoints(self.database, BulkRuns(self.ledger, instance_name), **words)
 
     def record(self, state: str, job: str = "settle", **params: Any) -> int:
         """Have a run on record."""

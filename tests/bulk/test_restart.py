@@ -15,7 +15,7 @@ from fencepost.bulk.instance import again_key, instance_name
 from fencepost.core.identity import tick_key
 from fencepost.core.runs import Requested
 from fencepost.effects.installing import open_database
-from fencepost.effects.old_checkpoints import Runs, prune_checkpoints
+from fencepost.effects.old_checkpoints import BulkRuns, prune_checkpoints
 from fencepost.effects.renaming import move_effects
 from fencepost.ledger import history, requests
 from fencepost.ledger.database import Database
@@ -260,7 +260,7 @@ class TestRenamed:
         app.close()
 
     def pruned(self, app: App) -> int:
-        return prune_checkpoints(app.ledger, Runs(app.ledger, instance_name), older_than_s=90_000).checkpoints
+        return prune_checkpoints(app.ledger, BulkRuns(app.ledger, instance_name), older_than_s=90_000).checkpoints
 
 
 class TestCoalesced:
@@ -391,7 +391,7 @@ class TestBackOff:
             from fencepost.bulk import conducting
 
             made: list[Any] = []
-            careful = conducting.Parts._work
+            careful = conducting.PartitionRuns._work
 
             def work(self: Any, number: int) -> None:
                 if not made:  # a part fails elsewhere, while the parent is at its own
@@ -401,11 +401,11 @@ class TestBackOff:
                     one.end(part, one.execute(part)._replace(how="failed", error="away", error_code="Away"))
                 careful(self, number)
 
-            conducting.Parts._work = work  # type: ignore[method-assign]
+            conducting.PartitionRuns._work = work  # type: ignore[method-assign]
             try:
                 one.end(parent, one.execute(parent))
             finally:
-                conducting.Parts._work = careful  # type: ignore[method-assign]
+                conducting.PartitionRuns._work = careful  # type: ignore[method-assign]
         row = shop.app.operations.run(run_id)
         part = shop.app.operations.run(made[0].run_id)
         assert row.state == "succeeded"

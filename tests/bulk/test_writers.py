@@ -15,7 +15,7 @@ from sqlalchemy import Engine, text
 from sqlalchemy.orm import Session
 
 from fencepost.bulk import copy, executemany, unnest
-from fencepost.bulk.failures import Verdict, verdict_of
+from fencepost.bulk.failures import ChunkVerdict, verdict_of
 from fencepost.bulk.writers.values import values_of
 from fencepost.errors import InvalidBulk
 
@@ -102,7 +102,7 @@ def test_rows_that_fit_are_passed_on_as_they_are() -> None:
 def test_an_item_that_does_not_fit_is_found_by_division(item: Any, told: str) -> None:
     with pytest.raises((ValueError, TypeError), match=told) as caught:
         values_of([(1, 10), item] if isinstance(item, tuple) else [item], COLUMNS)
-    assert verdict_of(caught.value) is Verdict.ITEM
+    assert verdict_of(caught.value) is ChunkVerdict.ITEM
 
 
 # -- what is refused before anything runs ----------------------------------------------------------------------------
@@ -196,13 +196,13 @@ def test_a_column_that_is_missing_is_told(settled: Engine) -> None:
 def test_a_value_that_no_driver_can_spell_is_about_its_item(settled: Engine) -> None:
     with pytest.raises(Exception) as caught, settled.begin() as tx:  # noqa: PT011 - PyMySQL has its own words
         executemany("settled", COLUMNS)(tx, [(1, object())])
-    assert verdict_of(caught.value) is Verdict.ITEM
+    assert verdict_of(caught.value) is ChunkVerdict.ITEM
 
 
 def test_a_row_that_is_there_already_is_about_its_item(settled: Engine) -> None:
     with pytest.raises(Exception) as caught, settled.begin() as tx:  # noqa: PT011 - each driver has its own
         executemany("settled", COLUMNS)(tx, [(1, 10), (1, 20)])
-    assert verdict_of(caught.value) is Verdict.ITEM
+    assert verdict_of(caught.value) is ChunkVerdict.ITEM
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "mysql"])
@@ -245,7 +245,7 @@ def test_data_that_is_refused_is_about_its_item(settled: Engine, writer: Any, it
         copy("settled", COLUMNS)(tx, [(0, 0)])
     with pytest.raises(Exception) as caught, settled.begin() as tx:  # noqa: PT011 - of several classes
         writer("settled", COLUMNS)(tx, [(5, 5), item])
-    assert verdict_of(caught.value) is Verdict.ITEM
+    assert verdict_of(caught.value) is ChunkVerdict.ITEM
     assert written(settled) == [(0, 0)]
 
 

@@ -63,13 +63,13 @@ def _both_at_once() -> None:
         for number in left:
             self._work(number)
 
-    careful = conducting.Parts._see_through
+    careful = conducting.PartitionRuns._see_through
 
     def see_through(self: Any) -> None:
         work_all(self)
         careful(self)
 
-    conducting.Parts._see_through = see_through  # type: ignore[method-assign]
+    conducting.PartitionRuns._see_through = see_through  # type: ignore[method-assign]
 
 
 BUGS: dict[str, Callable[[], None]] = {

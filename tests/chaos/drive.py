@@ -15,9 +15,9 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from fencepost.cli.chaos import draw
-from fencepost.proof.chaos.course import Course, Wishes
+from fencepost.proof.chaos.course import ChaosOptions, Course
 from fencepost.proof.chaos.namespace import namespace, new_prefix
-from fencepost.proof.chaos.outcome import Outcome
+from fencepost.proof.chaos.outcome import ChaosOutcome
 from fencepost.proof.chaos.rolling import rolling
 from fencepost.threaded import ThreadedRuntime
 from tests.chaos.owned import Owned, OwnedMariaDB, OwnedPostgres, OwnedValkey
@@ -31,7 +31,7 @@ PLACES: dict[str, tuple[Callable[[], Owned], ...]] = {
 
 def drive(
     place: str, *, seconds: float, seed: int, ttl_s: float, gap_s: float, keep: Path | None, rounds: int = 0
-) -> Outcome:
+) -> ChaosOutcome:
     """Start the servers, do harm to all of it, and check."""
     runtime = ThreadedRuntime()
     with ExitStack() as stack:
@@ -43,7 +43,9 @@ def drive(
         store = servers[1].url if len(servers) > 1 else None
         space = namespace(ledger=servers[0].url, store=store, prefix=new_prefix(runtime))
         acts = rolling(["node-1", "node-2", "node-3"], rounds=rounds)
-        wishes = Wishes(seconds=seconds, seed=seed, ttl_s=ttl_s, gap_s=gap_s, servers=servers, keep=keep, acts=acts)
+        wishes = ChaosOptions(
+            seconds=seconds, seed=seed, ttl_s=ttl_s, gap_s=gap_s, servers=servers, keep=keep, acts=acts
+        )
         return Course(space, wishes, runtime, lambda line: print(line, flush=True)).run()
 
 
@@ -61,7 +63,7 @@ def main() -> int:
     parser.add_argument("--keep", type=Path, help="leave histories and logs there")
     parser.add_argument("--json", type=Path, help="write what came of it there")
     options = parser.parse_args()
-    found: dict[str, Outcome] = {}
+    found: dict[str, ChaosOutcome] = {}
     for place in options.places or PLACES:
         print(f"\n== chaos on {place} for {options.minutes:g} min", flush=True)
         found[place] = drive(

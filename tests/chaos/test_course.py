@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.proof.chaos.course import Course, Wishes
+from fencepost.proof.chaos.course import ChaosOptions, Course
 from fencepost.proof.chaos.faults import FaultKind
 from fencepost.proof.chaos.namespace import namespace, new_prefix
 from fencepost.proof.chaos.rolling import rolling
@@ -37,7 +37,7 @@ def test_every_promise_is_kept_while_nodes_holders_networks_and_the_server_fail(
     said: list[str] = []
     space = namespace(ledger=owned.url, store=None, prefix=new_prefix(RUNTIME))
     acts = rolling(["node-1"], rounds=1)
-    wishes = Wishes(nodes=2, contenders=2, seconds=6.0, ttl_s=1.5, seed=7, gap_s=0.4, servers=[owned], acts=acts)
+    wishes = ChaosOptions(nodes=2, contenders=2, seconds=6.0, ttl_s=1.5, seed=7, gap_s=0.4, servers=[owned], acts=acts)
     outcome = Course(space, wishes, RUNTIME, said.append).run()
     assert [each for each in outcome.violations if each.checker not in PROMPTNESS] == [], said
     assert len(outcome.faults) >= 8

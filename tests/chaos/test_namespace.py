@@ -14,7 +14,7 @@ from fencepost.leases.schemes import store_from_url
 from fencepost.ledger.ledger import open_ledger
 from fencepost.ledger.migrations import migrate
 from fencepost.ledger.urls import LedgerUrl
-from fencepost.proof.chaos.effects import Effects
+from fencepost.proof.chaos.effects import ChaosTables
 from fencepost.proof.chaos.namespace import checked_prefix, isolated, namespace, new_prefix
 from fencepost.proof.chaos.wiring import server_of, through
 from fencepost.threaded import ThreadedRuntime
@@ -62,7 +62,7 @@ def make_all(ledger_url: str, locks_url: str) -> None:
     with closing(open_ledger(ledger_url, RUNTIME)) as ledger:
         migrate(ledger)
         engine = create_engine(ledger.url.sqlalchemy())
-        Effects(ledger.url).make(engine)
+        ChaosTables(ledger.url).make(engine)
         engine.dispose()
     store = store_from_url(locks_url, RUNTIME)
     store.start()

@@ -10,7 +10,7 @@ from fencepost.proof.chaos.faults import Fault, FaultKind
 from fencepost.proof.chaos.sparing import Sparing
 from fencepost.proof.chaos.takeovers import Takeover, quantile, takeovers
 from fencepost.proof.evidence import AttemptSeen, Evidence, Timing
-from fencepost.proof.history import Entry, History, Kind
+from fencepost.proof.history import Entry, EntryKind, History
 
 TTL_S = 3.0
 NAMES = ("node-1", "node-2", "node-3", "contender-1", "contender-2")
@@ -25,15 +25,17 @@ class Told:
 
     def begin(self, at: float, run: int, node: str, *, token: int, job: str = "settle", lost: bool = True) -> None:
         detail = {"job": job, "pid": 100 + token}
-        self.entries.append(Entry(at, Kind.NOTE, "begin", f"{node}:1:x", name=str(run), token=token, detail=detail))
+        self.entries.append(
+            Entry(at, EntryKind.NOTE, "begin", f"{node}:1:x", name=str(run), token=token, detail=detail)
+        )
         outcome = "lost" if lost else "succeeded"
         self.attempts.append(AttemptSeen(run, token, token, node, outcome, None, None))
 
     def acquire(self, at: float, name: str, who: str, grant: str) -> None:
-        self.entries.append(Entry(at, Kind.OK, "acquire", who, name=name, grant=grant, token=int(at * 10)))
+        self.entries.append(Entry(at, EntryKind.OK, "acquire", who, name=name, grant=grant, token=int(at * 10)))
 
     def release(self, at: float, name: str, who: str, grant: str) -> None:
-        self.entries.append(Entry(at, Kind.INVOKE, "release", who, name=name, grant=grant))
+        self.entries.append(Entry(at, EntryKind.INVOKE, "release", who, name=name, grant=grant))
 
     def taken(self, *faults: Fault, **more: Any) -> list[Takeover]:
         history = History(sorted(self.entries, key=lambda entry: entry.at))

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 from fencepost.cli.chaos import draw
-from fencepost.proof.chaos.course import Course, Wishes
+from fencepost.proof.chaos.course import ChaosOptions, Course
 from fencepost.proof.chaos.namespace import namespace, new_prefix
-from fencepost.proof.chaos.outcome import Outcome
+from fencepost.proof.chaos.outcome import ChaosOutcome
 from testbed import older
 from tests.chaos.owned import Owned, OwnedMariaDB
 from tests.chaos.owned import OwnedPostgres as ReplicatedPostgres
@@ -20,13 +20,13 @@ OLD, NEW = ("node-1", "node-2", "node-3"), ("node-4", "node-5")
 OLD_LOCKS, NEW_LOCKS = ("contender-1", "contender-2"), ("contender-3", "contender-4")
 
 
-def drive(place: str, options: argparse.Namespace) -> Outcome:
+def drive(place: str, options: argparse.Namespace) -> ChaosOutcome:
     """Start a server, upgrade on it under chaos, and check."""
     server = PLACES[place]()
     try:
         server.start()
         upgrade = Upgrade(OLD + OLD_LOCKS, NEW + NEW_LOCKS)
-        wishes = Wishes(
+        wishes = ChaosOptions(
             nodes=len(OLD + NEW),
             contenders=len(OLD_LOCKS + NEW_LOCKS),
             seconds=options.minutes * 60,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from fencepost.proof.chaos.course import Course, Wishes
+from fencepost.proof.chaos.course import ChaosOptions, Course
 from fencepost.proof.chaos.namespace import namespace, new_prefix
 from testbed import older
 from testbed.postgres import Postgres
@@ -22,7 +22,7 @@ def test_nodes_of_two_versions_keep_every_promise_through_an_upgrade_and_back(ol
     said: list[str] = []
     upgrade = Upgrade(("node-1", "contender-1"), ("node-2", "contender-2"))
     with Postgres(settings={"fsync": "off"}) as server:
-        wishes = Wishes(
+        wishes = ChaosOptions(
             nodes=2,
             contenders=2,
             workers=3,  # enough for all that is due, also while one node of the two is away and the machine is busy

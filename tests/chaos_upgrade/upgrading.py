@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from fencepost.ledger.ledger import Ledger, open_ledger
-from fencepost.proof.chaos.course import Act, Stage
+from fencepost.proof.chaos.course import Act, ChaosStage
 from fencepost.schema.revisions import known_by
 from fencepost.threaded import ThreadedRuntime
 from testbed import older
@@ -71,7 +71,7 @@ class Upgrade:
             [older.python(), "-m", "fencepost", "migrate", "--ledger", url], check=True, env=older.environment()
         )
 
-    def _migrate(self, stage: Stage) -> None:
+    def _migrate(self, stage: ChaosStage) -> None:
         """Migrate beside all that goes on; a command whose connection was cut is given again."""
 
         def work() -> None:
@@ -82,33 +82,33 @@ class Upgrade:
         self._migrating = threading.Thread(target=work)
         self._migrating.start()
 
-    def _join(self, stage: Stage) -> None:
+    def _join(self, stage: ChaosStage) -> None:
         assert self._migrating is not None
         self._migrating.join(_MIGRATE_WITHIN_S)
         self._let_in(stage, self.new)
 
-    def _let_in(self, stage: Stage, names: Sequence[str]) -> None:
+    def _let_in(self, stage: ChaosStage, names: Sequence[str]) -> None:
         self._mark(stage)
         for name in names:
             stage.say(f"{name} comes")
             stage.director.let_in(name)
 
-    def _leave(self, stage: Stage, names: Sequence[str]) -> None:
+    def _leave(self, stage: ChaosStage, names: Sequence[str]) -> None:
         self._mark(stage)
         for name in names:
             stage.director.send_away(name, within_s=_LEAVE_WITHIN_S)
 
-    def _restart(self, stage: Stage, names: Sequence[str]) -> None:
+    def _restart(self, stage: ChaosStage, names: Sequence[str]) -> None:
         self._leave(stage, names)
         self._let_in(stage, names)
 
-    def _mark(self, stage: Stage) -> None:
+    def _mark(self, stage: ChaosStage) -> None:
         self._since_us = _asked(stage, lambda ledger: ledger.now_us())
 
-    def _worked(self, phase: str, *, old: bool, new: bool) -> Callable[[Stage], None]:
+    def _worked(self, phase: str, *, old: bool, new: bool) -> Callable[[ChaosStage], None]:
         """Wait, without further harm, until each version that is there has ended an attempt since the last change."""
 
-        def act(stage: Stage) -> None:
+        def act(stage: ChaosStage) -> None:
             def seen(ledger: Ledger) -> bool:
                 stage.director.step(is_calm=True)
                 RUNTIME.sleep(_LOOK_EVERY_S)
@@ -121,7 +121,7 @@ class Upgrade:
         return act
 
 
-def _asked(stage: Stage, ask: Callable[[Ledger], T]) -> T:
+def _asked(stage: ChaosStage, ask: Callable[[Ledger], T]) -> T:
     ledger = open_ledger(stage.ledger_url, RUNTIME)
     try:
         return ask(ledger)

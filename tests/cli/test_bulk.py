@@ -16,7 +16,7 @@ from fencepost.bulk.instance import instance_name
 from fencepost.bulk.watching import note_of
 from fencepost.cli import run_progress
 from fencepost.core.runs import Requested
-from fencepost.engine.requesting import Known, Request, requested
+from fencepost.engine.requesting import KnownJob, Request, requested
 from fencepost.ledger import history, requests
 from fencepost.ledger.history import RunRow
 from fencepost.ledger.ledger import Ledger, open_ledger
@@ -130,7 +130,7 @@ def test_what_is_not_complete_is_not_done_again(make_shop: MakeShop) -> None:
 def test_a_window_that_is_done_again_keeps_checkpoints_of_its_own_through_its_repetitions(make_shop: MakeShop) -> None:
     shop = make_shop()
     book = shop.app.ledger
-    asked = requested(Known.of(shop.settle.job), {}, Request(window_us=(0, 86_400_000_000)))
+    asked = requested(KnownJob.of(shop.settle.job), {}, Request(window_us=(0, 86_400_000_000)))
     [(first, _)] = requests.enqueue(book, [asked])
     requests.cancel(book, first)
 

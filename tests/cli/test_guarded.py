@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost import locks
-from fencepost.core.runtime import Ended, GuardedProcess
+from fencepost.core.runtime import GuardedProcess, ProgramExit
 from fencepost.core.timings import Timings
-from fencepost.leases.guard import Deadlines, guard
+from fencepost.leases.guard import ProgramDeadlines, guard
 from fencepost.leases.lease import Lease
 from fencepost.threaded import ThreadedRuntime
 from testbed.wait import until
@@ -40,7 +40,7 @@ def test_an_order_to_end_is_not_undone_by_a_late_extension(sleeping: GuardedProc
     sleeping.extend(term_at=now + 60, kill_at=now + 61)
     os.kill(guardian, signal.SIGCONT)
     ended = sleeping.wait(LONG_S)
-    assert ended == Ended(-signal.SIGTERM, "its trust was not extended")
+    assert ended == ProgramExit(-signal.SIGTERM, "its trust was not extended")
 
 
 def test_nothing_is_started_after_its_time() -> None:
@@ -52,8 +52,8 @@ def test_nothing_is_started_after_its_time() -> None:
 def test_waiting_ends_with_its_timeout_and_the_program_runs_on(sleeping: GuardedProcess) -> None:
     assert sleeping.wait(0.01) is None
     sleeping.signal(signal.SIGUSR1)
-    assert sleeping.wait(LONG_S) == Ended(-signal.SIGUSR1)
-    assert sleeping.wait(0) == Ended(-signal.SIGUSR1)
+    assert sleeping.wait(LONG_S) == ProgramExit(-signal.SIGUSR1)
+    assert sleeping.wait(0) == ProgramExit(-signal.SIGUSR1)
     sleeping.signal(signal.SIGUSR1)  # to nobody, and harmless
 
 
@@ -66,7 +66,7 @@ def test_a_failed_start_leaves_no_guardian_and_no_pipe() -> None:
 
 def test_an_ended_program_leaves_no_pipe() -> None:
     before = set(os.listdir("/proc/self/fd"))
-    assert started("true").wait(LONG_S) == Ended(0)
+    assert started("true").wait(LONG_S) == ProgramExit(0)
     assert set(os.listdir("/proc/self/fd")) == before
 
 
@@ -76,17 +76,17 @@ class Recorded:
     pid = 1
 
     def __init__(self) -> None:
-        self.told: list[Deadlines] = []
+        self.told: list[ProgramDeadlines] = []
 
     def extend(self, *, term_at: float, kill_at: float) -> None:
-        self.told.append(Deadlines(term_at, kill_at))
+        self.told.append(ProgramDeadlines(term_at, kill_at))
 
     def signal(self, number: int) -> None:
         raise NotImplementedError
 
-    def wait(self, timeout: float) -> Ended | None:
+    def wait(self, timeout: float) -> ProgramExit | None:
         RUNTIME.sleep(min(timeout, 0.01))
-        return Ended(0, "told") if self.told and self.told[-1].term_at <= RUNTIME.monotonic() else None
+        return ProgramExit(0, "told") if self.told and self.told[-1].term_at <= RUNTIME.monotonic() else None
 
 
 class TestGuard:
@@ -97,7 +97,7 @@ class TestGuard:
 
     def test_deadlines_leave_time_to_die_before_trust_ends(self, store: locks.Locks) -> None:
         lease = store.lock("x").acquire()
-        deadlines = Deadlines.of(lease)
+        deadlines = ProgramDeadlines.of(lease)
         assert lease.trusted_until - deadlines.kill_at == pytest.approx(TIMINGS.kill_s)
         assert deadlines.kill_at - deadlines.term_at == pytest.approx(TIMINGS.term_grace_s)
 
@@ -106,13 +106,13 @@ class TestGuard:
         process, ended = Recorded(), []
         task = RUNTIME.spawn("guard", lambda: ended.append(_guard(process, lease)))
         until(lambda: process.told, LONG_S)
-        assert process.told == [Deadlines.of(lease)]
+        assert process.told == [ProgramDeadlines.of(lease)]
         lost_at = RUNTIME.monotonic()
         store.revoke("x")
         with pytest.raises(locks.LeaseLost):
             lease.check()
         task.join(LONG_S)
-        assert ended == [Ended(0, "told")]
+        assert ended == [ProgramExit(0, "told")]
         assert lost_at <= process.told[-1].term_at <= RUNTIME.monotonic()
         assert process.told[-1].kill_at == pytest.approx(process.told[-1].term_at + TIMINGS.term_grace_s)
 
@@ -128,5 +128,5 @@ class TestGuard:
         assert len(set(extensions)) == len(extensions)
 
 
-def _guard(process: Recorded, lease: Lease) -> Ended:
+def _guard(process: Recorded, lease: Lease) -> ProgramExit:
     return guard(process, lease, runtime=RUNTIME)

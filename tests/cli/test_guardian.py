@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.testing import Measured
+from fencepost.testing import Stopwatch
 from fencepost.threaded import guarded
 from testbed.keeper import is_alive
 from testbed.postgres import Postgres
@@ -37,7 +37,7 @@ def test_program_of_a_killed_supervisor_is_gone_within_2_s_and_the_next_gets_a_h
 ) -> None:
     with executing(store, tmp_path / "first", *TTL) as first:
         pid, token = first.pid, int(first.says("token"))
-        with Measured() as since, executing(store, tmp_path / "third", *TTL, "--wait", "1m") as third:
+        with Stopwatch() as since, executing(store, tmp_path / "third", *TTL, "--wait", "1m") as third:
             first.kill(signal.SIGKILL)
             are_gone(pid)
             assert since.awake_s < 2
@@ -50,7 +50,7 @@ def test_program_of_a_stopped_supervisor_is_gone_before_the_ttl_and_the_woken_on
 ) -> None:
     with executing(store, tmp_path / "p", *TTL) as running:
         pid = running.pid
-        with Measured() as took:
+        with Stopwatch() as took:
             running.kill(signal.SIGSTOP)
             are_gone(pid)
         assert took.awake_s < TTL_S
@@ -63,7 +63,7 @@ def test_program_of_a_stopped_supervisor_is_gone_before_the_ttl_and_the_woken_on
 def test_the_whole_group_ends(sqlite_url: str, tmp_path: Path, fault: signal.Signals) -> None:
     with executing(sqlite_url, tmp_path / "p", *TTL, body=GRANDCHILDREN) as running:
         pids = running.pid, int(running.says("grandchild_pid"))
-        with Measured() as took:
+        with Stopwatch() as took:
             running.kill(fault)
             are_gone(*pids)
         assert took.awake_s < TTL_S
@@ -76,7 +76,7 @@ def test_a_program_deaf_to_sigterm_is_killed_in_time(
     with executing(sqlite_url, tmp_path / "p", *TTL, body=DEAF) as running:
         running.says("deaf")
         pid = running.pid
-        with Measured() as took:
+        with Stopwatch() as took:
             running.kill(fault)
             are_gone(pid)
         assert took.awake_s < within_s
@@ -97,7 +97,7 @@ def test_nobody_runs_without_a_guardian(sqlite_url: str, tmp_path: Path, body: s
         if body is GRANDCHILDREN:
             pids.append(int(running.says("grandchild_pid")))
         guardian = running.guardian
-        with Measured() as took:
+        with Stopwatch() as took:
             os.kill(guardian, signal.SIGKILL)
             are_gone(*pids)
         assert took.awake_s < 2
@@ -120,7 +120,7 @@ def test_the_supervisor_steps_in_for_a_stopped_guardian(postgres: Postgres, tmp_
             pid, guardian = running.pid, running.guardian
             os.kill(guardian, signal.SIGSTOP)
             proxy.swallow()
-            with Measured() as took:
+            with Stopwatch() as took:
                 are_gone(pid)
             assert took.awake_s < TTL_S
             assert running.ends() == 74
@@ -133,7 +133,7 @@ def test_a_black_hole_ends_the_program_before_the_ttl(postgres: Postgres, tmp_pa
         with executing(store, tmp_path / "p", *TTL) as running:
             pid = running.pid
             proxy.swallow()
-            with Measured() as since:
+            with Stopwatch() as since:
                 are_gone(pid)
                 assert since.awake_s < TTL_S
                 assert running.ends() == 74
@@ -146,7 +146,7 @@ def test_a_revoked_lock_ends_the_program_within_a_heartbeat(store: str, tmp_path
         pid = running.pid
         taken = call("locks", "release", "nightly", "--store", store, "--yes")
         assert taken.returncode == 0, taken.stderr
-        with Measured() as took:
+        with Stopwatch() as took:
             are_gone(pid)
         assert took.awake_s < 2 + 1  # renewed every 2 s, and a moment to be ended
         assert running.ends() == 74
@@ -158,7 +158,7 @@ def test_a_revoked_deaf_program_is_killed_after_its_grace(sqlite_url: str, tmp_p
         running.says("deaf")
         pid = running.pid
         call("locks", "release", "nightly", "--store", sqlite_url, "--yes")
-        with Measured() as took:
+        with Stopwatch() as took:
             are_gone(pid)
         assert took.awake_s < 1 + 0.5 + 1  # a heartbeat, the grace, a moment
         assert running.ends() == 74
@@ -210,7 +210,7 @@ def test_a_child_that_left_the_group_does_not_hide_the_supervisors_death(sqlite_
     body = "setsid sleep 60 & say daemon $!; sleep 60"
     with executing(sqlite_url, tmp_path / "p", *TTL, body=body) as running:
         pid, daemon = running.pid, int(running.says("daemon"))
-        with Measured() as took:
+        with Stopwatch() as took:
             running.kill(signal.SIGKILL)
             are_gone(pid)
         assert took.awake_s < 2

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from fencepost.cli.drawing import visible
+from fencepost.cli.output import visible
 from fencepost.core.runs import Requested
 from fencepost.ledger import requests
 from fencepost.ledger.ledger import open_ledger

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fencepost.bulk import keyset
-from fencepost.bulk.tuning import Sample, Tuning
+from fencepost.bulk.tuning import InputSample, Tuning
 from fencepost.core.sizing import OVERHEAD_BYTES, Sizing, memory_bytes
 from tests.cli.bulk_shop import ORDERS, BulkShop, MakeShop, empty_files, make_shop, refusal
 from tests.cli.inside import call
@@ -99,7 +99,7 @@ def test_parameters_and_the_window_are_those_of_the_query(make_shop: MakeShop) -
 
 
 def tuning(*, bytes_per_item: float, rate: float, memory: int | None = None) -> Tuning:
-    sample = Sample(1000, 1, bytes_per_item, 1000 / rate, is_all=False)
+    sample = InputSample(1000, 1, bytes_per_item, 1000 / rate, is_all=False)
     return Tuning(sample, Sizing(2000, memory_bytes=memory), copies=4, workers=2)
 
 

@@ -1,15 +1,15 @@
 """What `fencepost schedules preview` tells of the changes of the clock."""
 
 from fencepost.core.schedule import changes_of_offset, cron, every
-from fencepost.core.schedules.around import Around, around
+from fencepost.core.schedules.around import ClockChange, around
 from fencepost.core.tick import spelled_us
 
 
-def year(schedule, year: int = 2026) -> list[Around]:
+def year(schedule, year: int = 2026) -> list[ClockChange]:
     return [around(schedule, change) for change in changes_of_offset(schedule.tz, year)]
 
 
-def told(each: Around) -> list[tuple[str, str | None, str]]:
+def told(each: ClockChange) -> list[tuple[str, str | None, str]]:
     return [
         (f"{moment.local:%m-%d %H:%M}", moment.due_us and spelled_us(moment.due_us)[11:16], moment.note)
         for moment in each.moments

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fencepost.core.misfire import Misfire, Plan, Planned, plan, plan_schedule
+from fencepost.core.misfire import Misfire, Plan, PlannedStretch, plan, plan_schedule
 from fencepost.core.schedule import Schedule, at, cron, every
 from fencepost.core.tick import instant, microseconds
 from fencepost.errors import InvalidDuration, InvalidPolicy
@@ -15,12 +15,12 @@ S = 1_000_000
 NOW = microseconds(datetime(2026, 6, 1, 12, tzinfo=UTC))
 
 
-def run(first: int, last: int | None = None, ticks: int = 1) -> Planned:
-    return Planned("run", first, first if last is None else last, ticks)
+def run(first: int, last: int | None = None, ticks: int = 1) -> PlannedStretch:
+    return PlannedStretch("run", first, first if last is None else last, ticks)
 
 
-def misfired(first: int, last: int, ticks: int) -> Planned:
-    return Planned("misfired", first, last, ticks)
+def misfired(first: int, last: int, ticks: int) -> PlannedStretch:
+    return PlannedStretch("misfired", first, last, ticks)
 
 
 @pytest.mark.parametrize(
@@ -77,7 +77,7 @@ LATE, TIMELY = [NOW - 60 * S, NOW - 50 * S, NOW - 40 * S], [NOW - 5 * S, NOW, NO
         ("all:1", [misfired(LATE[0], LATE[1], 2), run(LATE[2])]),
     ],
 )
-def test_each_policy_does_what_its_table_says(misfire: str, late: list[Planned]) -> None:
+def test_each_policy_does_what_its_table_says(misfire: str, late: list[PlannedStretch]) -> None:
     expected = [*late, *map(run, TIMELY)]
     assert plan([*LATE, *TIMELY], now_us=NOW, misfire=Misfire.of(misfire)) == expected
     schedule = at([instant(due) for due in [*LATE, *TIMELY]])
@@ -121,7 +121,7 @@ def test_every_due_is_covered_by_exactly_one_planned(dues: list[int], misfire: M
         assert not is_late or item.kind == ("misfired" if misfire.kind == "skip" else item.kind)
 
 
-def covered(items: list[Planned], dues: list[int]) -> list[int]:
+def covered(items: list[PlannedStretch], dues: list[int]) -> list[int]:
     """All dues under the stretches, one after the other, checking each stretch's ends and count."""
     found: list[int] = []
     for item in items:

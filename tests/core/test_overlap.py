@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fencepost.core.identity import LONGEST_KEY
-from fencepost.core.overlap import Replace, Skip, Start, Wait, decide, exclusive_key
+from fencepost.core.overlap import Replace, SkipRun, Start, Wait, decide, exclusive_key
 from fencepost.core.policy import Overlap, Policy
 from fencepost.errors import InvalidParameters
 
@@ -75,7 +75,7 @@ def test_a_free_key_always_starts(overlap: Overlap, is_tick: bool, attempts: int
 @pytest.mark.parametrize(
     ("overlap", "tick", "request_", "retry"),
     [
-        ("forbid", Skip, Wait, Wait),
+        ("forbid", SkipRun, Wait, Wait),
         ("queue", Wait, Wait, Wait),
         ("replace", Replace, Replace, Wait),
         ("allow", Wait, Wait, Wait),
@@ -93,10 +93,10 @@ def test_what_becomes_of_a_run_whose_key_is_taken(overlap: str, tick: type, requ
 
 @given(st.sampled_from(Overlap), st.booleans(), st.integers(1, 5))
 def test_what_has_begun_is_never_skipped(overlap: Overlap, is_tick: bool, attempts: int) -> None:
-    assert not isinstance(decide(overlap, is_tick=is_tick, attempts=attempts, key_is_taken=True), Skip | Start)
+    assert not isinstance(decide(overlap, is_tick=is_tick, attempts=attempts, key_is_taken=True), SkipRun | Start)
 
 
 def test_a_skip_says_why() -> None:
     decision = decide(Overlap.FORBID, is_tick=True, attempts=0, key_is_taken=True)
-    assert isinstance(decision, Skip)
+    assert isinstance(decision, SkipRun)
     assert "has not ended" in decision.reason

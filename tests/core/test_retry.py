@@ -6,9 +6,9 @@ from fencepost.core.policy import Policy
 from fencepost.core.retry import (
     LONGEST_DELAY_S,
     Backoff,
-    Fail,
     GiveUp,
-    Hold,
+    GiveUpLost,
+    HoldForPerson,
     Rerun,
     RetryIn,
     after_failure,
@@ -121,13 +121,13 @@ def test_a_run_is_lost_as_often_as_its_limit_says_and_then_fails(limit: int) -> 
         crashes += 1
     assert crashes == limit
     ending = after_loss(policy, crashes=crashes)
-    assert isinstance(ending, Fail)
+    assert isinstance(ending, GiveUpLost)
     assert ending.code == "crash_limit"
 
 
 @given(st.integers(min_value=1, max_value=20))
 def test_fail_and_hold_do_not_wait_for_the_limit(crashes: int) -> None:
-    assert isinstance(after_loss(Policy.of(on_crash="hold"), crashes=crashes), Hold)
+    assert isinstance(after_loss(Policy.of(on_crash="hold"), crashes=crashes), HoldForPerson)
     failed = after_loss(Policy.of(on_crash="fail"), crashes=crashes)
-    assert isinstance(failed, Fail)
+    assert isinstance(failed, GiveUpLost)
     assert failed.code == "crashed"

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fencepost.core.sizing import OVERHEAD_BYTES, Measured, Sizing, bytes_of, memory_bytes, size_bytes
+from fencepost.core.sizing import OVERHEAD_BYTES, MeasuredChunk, Sizing, bytes_of, memory_bytes, size_bytes
 from fencepost.errors import InvalidBulk
 
-MEASURED = st.builds(Measured, st.integers(0, 10**6), st.floats(0, 10**9), st.floats(0, 10**6))
+MEASURED = st.builds(MeasuredChunk, st.integers(0, 10**6), st.floats(0, 10**9), st.floats(0, 10**6))
 
 
 def sizing(chunk: int = 1000, **limits: Any) -> Sizing:
@@ -22,33 +22,33 @@ class TestItems:
     def test_without_other_limits_it_is_the_chunk(self) -> None:
         assert sizing(2000).is_fixed
         assert sizing(2000).first() == 2000
-        assert sizing(2000).items(Measured(10, 100.0, 1.0), copies=4, workers=8) == 2000
+        assert sizing(2000).items(MeasuredChunk(10, 100.0, 1.0), copies=4, workers=8) == 2000
 
     def test_bytes_of_a_chunk_bound_it(self) -> None:
-        assert sizing(chunk_bytes="8kB").items(Measured(100, 100.0, 1.0), copies=4, workers=1) == 81
+        assert sizing(chunk_bytes="8kB").items(MeasuredChunk(100, 100.0, 1.0), copies=4, workers=1) == 81
 
     def test_the_time_of_a_chunk_bounds_it(self) -> None:
-        assert sizing(chunk_time="2s").items(Measured(100, 1.0, 1.0), copies=4, workers=1) == 200
+        assert sizing(chunk_time="2s").items(MeasuredChunk(100, 1.0, 1.0), copies=4, workers=1) == 200
 
     def test_the_budget_is_shared_by_workers_and_copies_after_what_each_takes_anyway(self) -> None:
         budget = 2 * OVERHEAD_BYTES + 2 * 400 * 100
-        assert sizing(memory=budget).items(Measured(1, 100.0, 1.0), copies=4, workers=2) == 100
+        assert sizing(memory=budget).items(MeasuredChunk(1, 100.0, 1.0), copies=4, workers=2) == 100
 
     def test_the_smallest_limit_wins(self) -> None:
         limits = sizing(500, chunk_bytes=10_000, chunk_time="1s")
-        assert limits.items(Measured(100, 100.0, 10.0), copies=1, workers=1) == 10
-        assert limits.items(Measured(100, 1000.0, 0.1), copies=1, workers=1) == 10
-        assert limits.items(Measured(100, 1.0, 0.001), copies=1, workers=1) == 500
+        assert limits.items(MeasuredChunk(100, 100.0, 10.0), copies=1, workers=1) == 10
+        assert limits.items(MeasuredChunk(100, 1000.0, 0.1), copies=1, workers=1) == 10
+        assert limits.items(MeasuredChunk(100, 1.0, 0.001), copies=1, workers=1) == 500
 
     @given(MEASURED, st.integers(1, 100), st.integers(1, 64), st.integers(1, 10**6))
     def test_a_chunk_has_at_least_one_item_and_at_most_its_limit(
-        self, measured: Measured, copies: int, workers: int, chunk: int
+        self, measured: MeasuredChunk, copies: int, workers: int, chunk: int
     ) -> None:
         limits = sizing(chunk, chunk_bytes="1MB", chunk_time="1s", memory="64MB")
         assert 1 <= limits.items(measured, copies=copies, workers=workers) <= chunk
 
     @given(MEASURED, st.integers(1, 10**6))
-    def test_it_grows_by_at_most_double_and_shrinks_at_once(self, measured: Measured, size: int) -> None:
+    def test_it_grows_by_at_most_double_and_shrinks_at_once(self, measured: MeasuredChunk, size: int) -> None:
         limits = sizing(10**6, chunk_bytes="1MB")
         wanted = limits.items(measured, copies=1, workers=1)
         assert limits.following(size, measured, copies=1, workers=1) == min(wanted, size * 2)

@@ -101,7 +101,7 @@ class QuickLink(PsycopgLink):
 
 
 def _psycopg() -> Iterator[Any]:
-    for kind in (psycopg.Connection, ledger_postgres.BoundedConnection, psycopg_connection.BoundedConnection):
+    for kind in (psycopg.Connection, ledger_postgres.BoundedPsycopg, psycopg_connection.BoundedPsycopg):
         yield mock.patch.object(kind, "wait", _passing_wait(kind.wait))
     yield mock.patch.object(psycopg.Cursor, "execute", _labelled(psycopg.Cursor.execute))
     for word in (COMMIT, ROLLBACK):

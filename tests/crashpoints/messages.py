@@ -23,7 +23,7 @@ from fencepost.core.timings import Timings
 from fencepost.engine.runners.process import ProcessRunner
 from fencepost.testing import until
 from fencepost.threaded import ThreadedRuntime
-from fencepost.threaded.workers import Worker
+from fencepost.threaded.workers import WorkerChild
 from testbed.keeper import is_alive
 from tests.crashpoints.by_hand import TTL_S, HandNode
 from tests.crashpoints.child import Exits
@@ -162,7 +162,7 @@ def counted(number: int) -> Iterator[list[str]]:
         if len(labels) == number:
             os.kill(os.getpid(), signal.SIGKILL)
 
-    send, receive = Worker.send, Worker.receive
+    send, receive = WorkerChild.send, WorkerChild.receive
 
     def sending(self: Any, message: bytes) -> bool:
         passes("before sending")
@@ -176,7 +176,7 @@ def counted(number: int) -> Iterator[list[str]]:
             passes("after receiving")
         return lines
 
-    with mock.patch.object(Worker, "send", sending), mock.patch.object(Worker, "receive", receiving):
+    with mock.patch.object(WorkerChild, "send", sending), mock.patch.object(WorkerChild, "receive", receiving):
         yield labels
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fencepost.core.runtime import Ended
+from fencepost.core.runtime import ProgramExit
 from fencepost.engine.runners import verdicts
 from fencepost.ledger.claiming import claim
 from tests.crashpoints import bulk_paths
@@ -118,9 +118,9 @@ def _mixed_ends(world: World) -> None:
     claimed(victim)
     victim.exchange._ended.extend(ended)
     first, second, third = victim.runner.held
-    victim.runner.end(first, verdicts.crashed(first, Ended(-9), took_us=1))
+    victim.runner.end(first, verdicts.crashed(first, ProgramExit(-9), took_us=1))
     victim.runner.end(second, verdicts.returned(second))
-    victim.runner.end(third, verdicts.crashed(third, Ended(-9), took_us=1))
+    victim.runner.end(third, verdicts.crashed(third, ProgramExit(-9), took_us=1))
 
 
 @path("finish", "finish and promote", _mixed_ends)
@@ -133,7 +133,7 @@ def _refused_end(world: World) -> None:
     victim = world.node("victim")
     world.ask("plain")
     claimed(victim)
-    victim.runner.end(victim.runner.held[0], verdicts.crashed(victim.runner.held[0], Ended(-9), took_us=1))
+    victim.runner.end(victim.runner.held[0], verdicts.crashed(victim.runner.held[0], ProgramExit(-9), took_us=1))
     world.change("UPDATE {run} SET token = token + 1, node = 'nobody', state = 'queued', attempts = 0")
 
 

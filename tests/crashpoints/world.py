@@ -21,7 +21,7 @@ from fencepost.engine.jobs import Job, Jobs
 from fencepost.engine.run import Run
 from fencepost.ledger import jobs as job_rows
 from fencepost.ledger.deploys import sync_code
-from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.recording import record
 from fencepost.ledger.schedule_rows import NewSchedule
 from tests.crashpoints import bulk
@@ -69,7 +69,7 @@ class World:
         self.ledger = opened(ground, self.runtime)
         self.recovered_from_us = 0
         self._desk = self.ledger.desk("world")
-        self._hot = hot_words(self._desk)
+        self._hot = statements_for(self._desk)
 
     @property
     def victim(self) -> HandNode:

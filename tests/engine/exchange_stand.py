@@ -10,14 +10,14 @@ from typing import Any
 from fencepost.core.events import Event, What
 from fencepost.core.policy import Policy
 from fencepost.core.runs import Claim, StopReason
-from fencepost.engine.burial import Burial
-from fencepost.engine.endings import Endings
 from fencepost.engine.exchange import Exchange
+from fencepost.engine.giving_up import LostNodeRuns
+from fencepost.engine.job_policies import JobPolicies
 from fencepost.engine.jobs import Job, Jobs
 from fencepost.engine.ledger_clock import LedgerClock
+from fencepost.engine.runner_jobs import RunnerJobs
 from fencepost.engine.runners.outcome import Outcome
 from fencepost.engine.same_ledger import SameLedger
-from fencepost.engine.station import Station
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.looking import Look
 from fencepost.ledger.nodes import NewNode, join
@@ -112,11 +112,11 @@ class Stand:
             ledger=ledger,
             membership=self.membership,  # type: ignore[arg-type]
             stations=[
-                Station(runner, tuple(names))  # type: ignore[arg-type]
+                RunnerJobs(runner, tuple(names))  # type: ignore[arg-type]
                 for runner, names in zip(self.runners, jobs, strict=True)
             ],
-            endings=Endings(_jobs(jobs, policy), random=lambda: 0.0, emit=self.events.append),
-            burial=Burial(ledger, self.events.append),
+            endings=JobPolicies(_jobs(jobs, policy), random=lambda: 0.0, emit=self.events.append),
+            burial=LostNodeRuns(ledger, self.events.append),
             clock=LedgerClock(self.runtime, longest_gap_s=30.0),
             runtime=self.runtime,
             queues=("default",),

@@ -9,7 +9,7 @@ from fencepost.core.events import Event
 from fencepost.core.runs import Claim
 from fencepost.engine.runners.outcome import Outcome
 from fencepost.engine.runners.runner import Runner
-from fencepost.testing import Measured
+from fencepost.testing import Stopwatch
 from fencepost.threaded import ThreadedRuntime
 from testbed.keeper import is_alive
 from testbed.wait import until
@@ -122,7 +122,7 @@ def said(path: Path) -> str:
 
 def gone(*pids: int) -> float:
     """Wait until these processes are gone, and return when they were: not when a late machine looked."""
-    with Measured() as took:
+    with Stopwatch() as took:
         until(lambda: not any(is_alive(pid) for pid in pids), LONG_S, what=f"processes {pids} are gone")
     return RUNTIME.monotonic() - took.late_s
 

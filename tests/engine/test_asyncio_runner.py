@@ -17,7 +17,7 @@ from fencepost.engine.runners.asyncio import AsyncioRunner
 from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.testing import until
 from fencepost.testing.runner_contract import RunnerContract
-from fencepost.testing.runner_desk import RUNTIME, SOON_S
+from fencepost.testing.runner_driver import RUNTIME, SOON_S
 from fencepost.testing.runner_jobs import coroutines
 
 Work = Callable[[Claim], Coroutine[Any, Any, Any]]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from fencepost.core.runs import Claim
 from fencepost.engine.runners.claim_ahead import HORIZON_S, MOST_AHEAD, QUICK_S, ClaimAhead
-from fencepost.engine.runners.deadlines import Deadlines
+from fencepost.engine.runners.deadlines import JobTimeouts
 
 SLOTS = st.integers(1, 200)
 DURATIONS_S = st.floats(0.0, 100.0)
@@ -113,7 +113,7 @@ class TestDeadlines:
     ) -> None:
         timeouts = {"a": timeout_s, "b": 2 * timeout_s, "c": None}
         claims = [(claim_of(job, number), began_at) for number, (job, began_at) in enumerate(executing)]
-        overdue, look_at = Deadlines(timeouts).sort(claims, now)
+        overdue, look_at = JobTimeouts(timeouts).sort(claims, now)
         for claim, began_at in claims:
             limit_s = timeouts[claim.job]
             is_overdue = limit_s is not None and began_at + limit_s <= now
@@ -125,11 +125,11 @@ class TestDeadlines:
     def test_a_run_that_begins_just_after_a_look_is_seen_before_its_deadline(
         self, timeouts: list[float], now: float
     ) -> None:
-        deadlines = Deadlines({str(number): timeout_s for number, timeout_s in enumerate(timeouts)})
+        deadlines = JobTimeouts({str(number): timeout_s for number, timeout_s in enumerate(timeouts)})
         _, look_at = deadlines.sort([], now)
         assert look_at <= now + min(timeouts)
 
     def test_a_job_without_a_timeout_is_never_overdue(self) -> None:
-        deadlines = Deadlines({"a": None})
+        deadlines = JobTimeouts({"a": None})
         assert deadlines.sort([(claim_of("a"), 0.0), (claim_of("unknown"), 0.0)], 1e9)[0] == []
         assert deadlines.of("a") is None

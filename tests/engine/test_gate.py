@@ -13,7 +13,7 @@ from fencepost.leases.locks import Locks
 from fencepost.leases.stores.memory import MemoryStore
 from fencepost.ledger import claiming
 from fencepost.ledger.ledger import Ledger
-from fencepost.testing import Measured, until
+from fencepost.testing import Stopwatch, until
 from fencepost.testing.faulty import FaultyStore
 from fencepost.threaded import ThreadedRuntime
 from tests.engine.exchange_stand import Stand
@@ -179,7 +179,7 @@ def test_store_that_does_not_answer_delays_only_runs_with_a_key(gated: Gated) ->
     gated.runner.slots = 50
     gated.store.hang()
     free = gated.add(count=3)
-    with Measured() as took:
+    with Stopwatch() as took:
         gated.settle()
         for _ in range(10):
             free += gated.add()

@@ -3,7 +3,7 @@
 from fencepost.core.timings import Timings
 from fencepost.engine.runners.process import ProcessRunner
 from fencepost.testing.runner_contract import RunnerContract
-from fencepost.testing.runner_desk import RUNTIME
+from fencepost.testing.runner_driver import RUNTIME
 
 TIMINGS = Timings.of("30s", term_grace="300ms")
 

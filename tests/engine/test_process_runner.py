@@ -17,9 +17,9 @@ import pytest
 from fencepost.core.events import Event, What
 from fencepost.core.runs import StopReason
 from fencepost.core.timings import Timings
-from fencepost.engine.runners.crew import Crew
 from fencepost.engine.runners.outcome import How
 from fencepost.engine.runners.process import ProcessRunner
+from fencepost.engine.runners.worker_pool import WorkerPool
 from fencepost.engine.wire import Greeting
 from testbed.keeper import is_alive
 from testbed.wait import until
@@ -68,13 +68,13 @@ class TestBeginning:
     """The first worker loads the application alone: four at once are all ready late."""
 
     @staticmethod
-    def crew() -> Crew:
+    def crew() -> WorkerPool:
         class Recording:
             def spawn(self, name: str, work: object) -> None: ...
 
         made: Any = Recording()
         greeting = Greeting("shop:app", None, None)
-        return Crew(
+        return WorkerPool(
             made, greeting, slots=4, timings=TIMINGS, runtime=made, lock=made, command=["-"], env={}, emit=print
         )
 

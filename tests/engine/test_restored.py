@@ -18,13 +18,13 @@ from fencepost.leases.locks import Locks
 from fencepost.leases.schemes import store_from_url
 from fencepost.leases.store import LedgerMark
 from fencepost.ledger import history, journal, migrations, requests
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.identity import identity
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.restoring import Pending, accept, as_copy
 from fencepost.ledger.schedule_rows import NewSchedule
 from fencepost.ledger.schedules import put, schedule
-from fencepost.ledger.standing import Standing
+from fencepost.ledger.standing import LedgerStanding
 from fencepost.testing import until
 from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
@@ -136,7 +136,7 @@ class TestADumpThatIsReadBack:
 class Seen:
     """What one node knows of a ledger."""
 
-    opened: ClassVar[list[Desk]] = []
+    opened: ClassVar[list[LedgerConnection]] = []
 
     def __init__(self, ledger: Ledger, locks: Locks | None = None) -> None:
         self.events: list[Any] = []
@@ -228,7 +228,7 @@ class TestANodeThatKnowsMore:
         before = node.what
         looks = same_ledger.standing
 
-        def planned_meanwhile(*given: Any) -> Standing:
+        def planned_meanwhile(*given: Any) -> LedgerStanding:
             seen = looks(*given)
             scene.change("UPDATE {schedule} SET planned_through = planned_through + %s", MINUTE_US)
             node.same.planned([("s", schedule(scene.ledger, "s").planned_through)])

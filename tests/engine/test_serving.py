@@ -14,11 +14,11 @@ from fencepost.engine import node as node_module
 from fencepost.engine import planner
 from fencepost.engine.jobs import Job
 from fencepost.ledger import history
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.history import RunRow
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.nodes import NewNode, join, leave
-from fencepost.ledger.planning import Planned, plan
+from fencepost.ledger.planning import PlannedBatch, plan
 from fencepost.ledger.schedules import schedule
 from fencepost.testing import until
 from tests.engine.crew import Crew, crew, job, seldom
@@ -108,7 +108,7 @@ class TestAnotherProgramLives:
     ) -> None:
         began = threading.Event()
 
-        def plan_late(*args: Any, **kwargs: Any) -> Planned:
+        def plan_late(*args: Any, **kwargs: Any) -> PlannedBatch:
             began.wait(1)  # the exchange has all the time it wants to be first
             return plan(*args, **kwargs)
 
@@ -148,7 +148,7 @@ def test_of_two_nodes_that_leave_at_once_one_queues_what_is_set_aside(
         first, second = made.node(version="0.1.0/0004"), made.node(version="0.1.0/0004")
         looks = node_module.unpark_for_older
 
-        def and_the_other_leaves(desk: Desk, *, node: str) -> int:
+        def and_the_other_leaves(desk: LedgerConnection, *, node: str) -> int:
             count = looks(desk, node=node)
             second.stop(5)
             return count

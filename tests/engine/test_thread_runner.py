@@ -22,7 +22,7 @@ from fencepost.engine.runners.thread import ThreadRunner
 from fencepost.errors import Stopped
 from fencepost.testing import until
 from fencepost.testing.runner_contract import RunnerContract
-from fencepost.testing.runner_desk import RUNTIME, SOON_S
+from fencepost.testing.runner_driver import RUNTIME, SOON_S
 from fencepost.testing.runner_jobs import functions
 from fencepost.threaded import ThreadedRuntime
 

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from fencepost.core.runs import Claim, StopReason
-from fencepost.core.runtime import Ended
+from fencepost.core.runtime import ProgramExit
 from fencepost.engine import wire
-from fencepost.engine.board import Board
 from fencepost.engine.loading import load_app
 from fencepost.engine.runners import verdicts
 from fencepost.engine.runners.outcome import How, Outcome
+from fencepost.engine.shared_page import SharedPage
 from fencepost.engine.trust import BoardTrust, NodeTrust
 from fencepost.engine.worker import Worker
 from fencepost.errors import InvalidApp, Stopped
@@ -94,7 +94,7 @@ class TestWorker:
     def test_the_board_shows_a_claim_before_it_is_executed(self) -> None:
         line = Line(wire.claim_message(7, MATE))
         shown: list[int] = []
-        served(line, Job(lambda _: shown.append(Board(line.shared).executing()[0])))
+        served(line, Job(lambda _: shown.append(SharedPage(line.shared).executing()[0])))
         assert shown == [7]
 
     def test_a_stop_is_raised_in_the_job_once_and_is_its_last(self) -> None:
@@ -102,7 +102,7 @@ class TestWorker:
         raised: list[str] = []
 
         def work(_: Claim) -> None:
-            Board(line.shared).stop(1, StopReason.CANCELLED)
+            SharedPage(line.shared).stop(1, StopReason.CANCELLED)
             try:
                 line.look()
             except Stopped as stopped:
@@ -122,8 +122,8 @@ class TestWorker:
         line = Line(wire.claim_message(1, MATE), wire.claim_message(2, MATE))
 
         def work(_: Claim) -> None:
-            Board(line.shared).stop(1, StopReason.CANCELLED)
-            if Board(line.shared).executing()[0] == 2:
+            SharedPage(line.shared).stop(1, StopReason.CANCELLED)
+            if SharedPage(line.shared).executing()[0] == 2:
                 line.look()
 
         served(line, Job(work))
@@ -131,7 +131,7 @@ class TestWorker:
 
     def test_a_claim_that_was_stopped_before_it_began_does_not_begin(self) -> None:
         line = Line(wire.claim_message(1, MATE))
-        Board(line.shared).stop(1, StopReason.TIMED_OUT)
+        SharedPage(line.shared).stop(1, StopReason.TIMED_OUT)
         job = Job()
         served(line, job)
         assert job.executed == []
@@ -141,7 +141,7 @@ class TestWorker:
         line = Line(wire.claim_message(1, MATE))
 
         def work(_: Claim) -> None:
-            Board(line.shared).stop(1, StopReason.TIMED_OUT)
+            SharedPage(line.shared).stop(1, StopReason.TIMED_OUT)
             line.look()
 
         job = Job(work, cancels=True)
@@ -216,19 +216,19 @@ class TestWire:
 
 class TestTrust:
     @pytest.fixture
-    def board(self) -> Board:
-        return Board(memoryview(bytearray(4096)))
+    def board(self) -> SharedPage:
+        return SharedPage(memoryview(bytearray(4096)))
 
     @pytest.fixture
     def clock(self) -> ManualClock:
         return ManualClock()
 
-    def test_a_new_board_trusts_nobody(self, board: Board, clock: ManualClock) -> None:
+    def test_a_new_board_trusts_nobody(self, board: SharedPage, clock: ManualClock) -> None:
         trust = BoardTrust(board, clock)
         trust.begin(1, MATE)
         assert trust.stopped(MATE.run_id, MATE.token) is StopReason.LOST
 
-    def test_trust_ends_with_the_clock(self, board: Board, clock: ManualClock) -> None:
+    def test_trust_ends_with_the_clock(self, board: SharedPage, clock: ManualClock) -> None:
         trust = BoardTrust(board, clock)
         trust.begin(1, MATE)
         board.trust(clock() + 5)
@@ -236,7 +236,7 @@ class TestTrust:
         clock.advance(5)
         assert trust.stopped(MATE.run_id, MATE.token) is StopReason.LOST
 
-    def test_only_the_claim_that_executes_is_trusted(self, board: Board, clock: ManualClock) -> None:
+    def test_only_the_claim_that_executes_is_trusted(self, board: SharedPage, clock: ManualClock) -> None:
         trust = BoardTrust(board, clock)
         board.trust(clock() + 5)
         assert trust.stopped(MATE.run_id, MATE.token) is StopReason.LOST
@@ -246,7 +246,9 @@ class TestTrust:
         assert trust.stopped(MATE.run_id, MATE.token) is StopReason.LOST
 
     @pytest.mark.parametrize("why", list(StopReason))
-    def test_a_stop_names_its_claim_and_its_reason(self, board: Board, clock: ManualClock, why: StopReason) -> None:
+    def test_a_stop_names_its_claim_and_its_reason(
+        self, board: SharedPage, clock: ManualClock, why: StopReason
+    ) -> None:
         trust = BoardTrust(board, clock)
         board.trust(clock() + 5)
         board.stop(2, why)
@@ -256,7 +258,7 @@ class TestTrust:
         assert trust.reason is why
         assert trust.lost
 
-    def test_what_is_lost_is_lost_for_all(self, board: Board, clock: ManualClock) -> None:
+    def test_what_is_lost_is_lost_for_all(self, board: SharedPage, clock: ManualClock) -> None:
         board.trust(clock() + 5)
         board.lose()
         assert board.stopped(1) is board.stopped(2) is StopReason.LOST
@@ -280,7 +282,7 @@ class TestTrust:
 
 class TestVerdicts:
     def test_a_process_that_was_ended_from_outside_says_by_what(self) -> None:
-        outcome = verdicts.crashed(MATE, Ended(-9, "its trust was not extended"), took_us=3)
+        outcome = verdicts.crashed(MATE, ProgramExit(-9, "its trust was not extended"), took_us=3)
         assert (outcome.how, outcome.took_us) == (How.CRASHED, 3)
         assert outcome.error == "its process was ended: its trust was not extended"
 

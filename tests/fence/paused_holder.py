@@ -80,7 +80,7 @@ def main() -> None:
 
 def between_check_and_commit(pause: Callable[[], None]) -> None:
     """Do this in every fenced transaction from now on; also where the server is asked for both at once."""
-    check, send = databases.Server.check, quick._sent
+    check, send = databases.ServerDatabase.check, quick._sent
 
     def checked(self: Any, *arguments: Any) -> Any:
         answer = check(self, *arguments)
@@ -94,7 +94,7 @@ def between_check_and_commit(pause: Callable[[], None]) -> None:
         pause()
         return send(connection, b"COMMIT")
 
-    databases.Server.check = checked  # type: ignore[method-assign]
+    databases.ServerDatabase.check = checked  # type: ignore[method-assign]
     quick._sent = sent
 
 

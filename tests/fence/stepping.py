@@ -19,7 +19,7 @@ from sqlalchemy import Connection, Engine, event, text
 from sqlalchemy.exc import DBAPIError
 
 from fencepost.errors import LeaseLost, TransactionConflict
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.ledger import Ledger
 from fencepost.sql.troubles import REPEATABLE, trouble_of
 from tests import interleaving
@@ -151,7 +151,7 @@ class Seen(NamedTuple):
 class Observer:
     """Sees what is committed, in the order in which it is committed."""
 
-    def __init__(self, desk: Desk, effects: str, mark_sql: str) -> None:
+    def __init__(self, desk: LedgerConnection, effects: str, mark_sql: str) -> None:
         """`mark_sql` selects the fence as columns (0, token, grant)."""
         self._desk = desk
         self._sql = f"SELECT id, token, who FROM {effects} UNION ALL {mark_sql} ORDER BY 1"

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 
 import fencepost
 from fencepost.effects.installing import install, install_sql, open_database, tables_of
-from fencepost.effects.pruning import Floor, floor_for, prune_fences, prune_keys
+from fencepost.effects.pruning import FenceFloor, floor_for, prune_fences, prune_keys
 from fencepost.effects.verifying import verify
 from fencepost.errors import ConfigurationError, EffectsMissing, LedgerRefused, SchemaMismatch
 from fencepost.ledger import migrations
@@ -334,21 +334,21 @@ class TestPruningFences:
     def test_those_strictly_below_the_floor_go_and_the_floor_rises_with_them(self, database: Database) -> None:
         for token in (5, 9, 10, 11):
             fence(database, f"job:{token}", token)
-        floor = Floor(10, "a test")
+        floor = FenceFloor(10, "a test")
         assert prune_fences(database, floor, dry_run=True) == 2
         assert fences(database)[""] == 0
         assert prune_fences(database, floor, batch=1) == 2
         assert fences(database) == {"": 10, "job:10": 10, "job:11": 11}
 
     def test_the_floor_never_falls(self, database: Database) -> None:
-        prune_fences(database, Floor(10, "a test"))
-        prune_fences(database, Floor(7, "a test"))
+        prune_fences(database, FenceFloor(10, "a test"))
+        prune_fences(database, FenceFloor(7, "a test"))
         assert fences(database) == {"": 10}
 
     def test_a_floor_that_was_lost_is_made_again(self, database: Database) -> None:
         run_sql(database, "DELETE FROM T_fence")
         fence(database, "job:a", 5)
-        assert prune_fences(database, Floor(10, "a test")) == 1
+        assert prune_fences(database, FenceFloor(10, "a test")) == 1
         assert fences(database) == {"": 10}
 
     def test_who_raises_a_fence_keeps_the_floor_where_it_is_meanwhile(self, database: Database) -> None:
@@ -358,7 +358,7 @@ class TestPruningFences:
         key, share = database.dialect.spelling.key, database.dialect.spelling.share
         with engine_of(database).begin() as raising:
             raising.exec_driver_sql(f"SELECT token FROM {tables_of(database).name('fence')} WHERE {key} = ''{share}")
-            pruning = Asking(lambda: prune_fences(database, Floor(10, "a test")))
+            pruning = Asking(lambda: prune_fences(database, FenceFloor(10, "a test")))
             until(lambda: _waiters(database) == 1, 20, what="pruning waits")
             assert fences(database) == {"": 0, "job:a": 5}
         assert pruning.answer() == 1

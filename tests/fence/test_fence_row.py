@@ -17,7 +17,7 @@ from fencepost.errors import EffectsMissing, LeaseLost, TransactionConflict
 from fencepost.fence.fence_row import FenceRow
 from fencepost.fence.sources import source_of
 from fencepost.fence.target import target_of
-from fencepost.testing import Measured, until
+from fencepost.testing import Stopwatch, until
 from tests.fence.grounds import RUNTIME, Ground, a_second_later, by_driver, write
 from tests.fence.other_grounds import ground, server_ground, shared_ground, shared_server_ground
 from tests.fence.test_transactions import KINDS, other_database, server_of, urls
@@ -299,7 +299,7 @@ class TestWaiting:
         row = FenceRow(ground.fence_table, "its check", run.fencing, "the run")
         sharing = "FOR SHARE" if ground.kind == "postgresql" else "LOCK IN SHARE MODE"
         assert target_of(tx).execute(f"{row.query(ground.kind)} {sharing}", row.values).rows == [(1,)]
-        with Measured() as took, ground.successor(run).fence(ground.engine) as other:
+        with Stopwatch() as took, ground.successor(run).fence(ground.engine) as other:
             write(other, 2)
         assert took.whole_s > 0.5
         assert took.awake_s <= run._context.ttl_s + 2

@@ -20,16 +20,16 @@ from fencepost.core.fencing import FencingToken
 from fencepost.core.retry import Rerun
 from fencepost.core.runs import Claim, Requested
 from fencepost.fence import databases, fence_row
-from fencepost.fence.databases import Database
+from fencepost.fence.databases import TargetDatabase
+from fencepost.fence.fence_options import FenceOptions
 from fencepost.fence.ledger_transaction import LedgerTransaction
-from fencepost.fence.run_row import RunRow
+from fencepost.fence.run_row import FencedRun
 from fencepost.fence.sources import quick, source_of
 from fencepost.fence.sources.source import Source
-from fencepost.fence.terms import Terms
 from fencepost.fence.transaction import FencedTransaction
 from fencepost.ledger import migrations
 from fencepost.ledger.claiming import claim
-from fencepost.ledger.dialects.hot import Endings
+from fencepost.ledger.dialects.statements import EndingRows
 from fencepost.ledger.finishing import end_keyed, finish
 from fencepost.ledger.ledger import open_ledger
 from fencepost.ledger.reaping import reap
@@ -77,8 +77,8 @@ class Stage(NamedTuple):
     def reads_take_locks(self) -> bool:
         return self.level == "serializable" and self.scene.ledger.dialect.name != "postgresql"
 
-    def terms(self, **more: Any) -> Terms:
-        return Terms(RUNTIME, self.level, 30.0, check_trust=lambda: None, refused=lambda why: None, **more)
+    def terms(self, **more: Any) -> FenceOptions:
+        return FenceOptions(RUNTIME, self.level, 30.0, check_trust=lambda: None, refused=lambda why: None, **more)
 
     def empty(self) -> None:
         for table in ("run", "attempt", "exclusive", "journal"):
@@ -139,10 +139,10 @@ class Fault(Enum):
     def planted(self, stage: Stage) -> Iterator[None]:
         with pytest.MonkeyPatch.context() as patch, self._planted_in_procedures(stage.scene):
             if self is Fault.COMPARES_ONCE:
-                patch.setattr(databases.Server, "check", lambda self, source, fence: True)
+                patch.setattr(databases.ServerDatabase, "check", lambda self, source, fence: True)
                 patch.setattr(databases.Postgres, "is_unbroken", lambda self, source: True)
             else:
-                patch.setattr(databases.Server, "sharing", "")
+                patch.setattr(databases.ServerDatabase, "sharing", "")
                 patch.setattr(databases.Mysql, "sharing", "")
             yield
 
@@ -195,7 +195,7 @@ def few_of(counts: Sequence[int]) -> Iterable[Order]:
 
 def on_run_row(stage: Stage, claimed: Claim, *, final: bool = False) -> Begin:
     tables = stage.scene.ledger.tables
-    row = RunRow(tables.name("run"), tables.name("check_run"), claimed.run_id, claimed.token, "the run")
+    row = FencedRun(tables.name("run"), tables.name("check_run"), claimed.run_id, claimed.token, "the run")
 
     def begin(session: Session) -> LedgerTransaction:
         finish = ends(stage, claimed, session) if final else None
@@ -209,7 +209,7 @@ def ends(stage: Stage, claimed: Claim, session: Session) -> Callable[[Connection
 
     def finish(connection: Connection) -> bool:
         cursor: Any = connection.connection.cursor()
-        return end_keyed(cursor, stage.scene.hot, Endings([ending(claimed)]), ["k"])[1] == 1
+        return end_keyed(cursor, stage.scene.hot, EndingRows([ending(claimed)]), ["k"])[1] == 1
 
     return finish
 
@@ -408,7 +408,7 @@ class TestFenceRow:
     def test_few_orders_suffice_to_find_a_raise_that_does_not_compare(
         self, stage: Stage, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def writes_in_any_case(source: Source, database: Database, row: fence_row.FenceRow) -> None:
+        def writes_in_any_case(source: Source, database: TargetDatabase, row: fence_row.FenceRow) -> None:
             target = source.target
             database.begin_raising(source, row.table, wait_s=1.0)
             mark = fence_row._mark(target, row.table, row.key, database.locking(shared=False))

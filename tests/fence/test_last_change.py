@@ -11,7 +11,7 @@ import pytest
 
 from fencepost.engine.transactions import RunTransaction
 from fencepost.errors import LeaseLost
-from fencepost.fence.change import Change
+from fencepost.fence.final_update import FinalUpdate
 from tests.fence.grounds import EFFECTS, Ground, driver_connection, write
 from tests.fence.test_transactions import urls
 
@@ -37,9 +37,9 @@ def ground(shared: Ground) -> Ground:
     return shared
 
 
-def moved(before: int, after: int, meanwhile: Callable[[], None] | None = None) -> Change:
+def moved(before: int, after: int, meanwhile: Callable[[], None] | None = None) -> FinalUpdate:
     sql = f"UPDATE {EFFECTS} SET x = %s WHERE n = %s AND x = %s"
-    return Change(sql, (after, COUNTER, before), Missed("somebody else has moved it"), meanwhile)
+    return FinalUpdate(sql, (after, COUNTER, before), Missed("somebody else has moved it"), meanwhile)
 
 
 def written(ground: Ground) -> list[tuple[Any, ...]]:
@@ -143,7 +143,7 @@ def test_it_is_an_error_of_the_connection_if_that_breaks_meanwhile(ground: Groun
     with pytest.raises(psycopg.OperationalError), transaction as tx:
         write(tx)
         transaction.end_with(
-            Change(f"UPDATE {EFFECTS} SET x = 1 WHERE n = %s AND pg_sleep(10) IS NULL", (1,), Missed(), kill)
+            FinalUpdate(f"UPDATE {EFFECTS} SET x = 1 WHERE n = %s AND pg_sleep(10) IS NULL", (1,), Missed(), kill)
         )
     connection.close()
     assert written(ground) == [(COUNTER, 0)]

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from fencepost.fence.landing import Landing
+from fencepost.fence.effect_statements import EffectStatements
 from fencepost.fence.target import target_of
 from fencepost.fence.writer import current_writer
 from testbed.mariadb import MariaDB
@@ -42,7 +42,7 @@ def connection(mariadb: MariaDB, request: pytest.FixtureRequest) -> Iterator[Any
 
 
 def test_it_is_the_time_and_not_an_hour_off(connection: Any) -> None:
-    landing = Landing(connection, current_writer("e_", None))
+    landing = EffectStatements(connection, current_writer("e_", None))
     [(kept_us,)] = landing.execute(f"SELECT {landing.now}").rows
     for found_us in (kept_us, target_of(connection).now_us()):
         assert abs(found_us - RUNTIME.wall_us()) < MINUTE_S * 1_000_000

@@ -13,7 +13,7 @@ from sqlalchemy import event, text
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from fencepost.errors import EffectsMissing, LeaseLost, TransactionTooLong
-from fencepost.fence import terms
+from fencepost.fence import fence_options
 from fencepost.fence.sources import quick
 from fencepost.fence.target import target_of
 from fencepost.testing import until
@@ -256,7 +256,7 @@ class TestOnSqlite:
     ) -> None:
         ground = Ground(*urls("sqlite", "other", request, tmp_path))
         run = ground.run()
-        monkeypatch.setattr(terms.Terms.__init__, "__defaults__", (None, 0.1))
+        monkeypatch.setattr(fence_options.FenceOptions.__init__, "__defaults__", (None, 0.1))
         connection = driver_connection(ground.url)
         with pytest.raises(TransactionTooLong), run.fence(connection) as tx:
             write(tx)

@@ -20,7 +20,7 @@ from fencepost.effects.installing import install, open_database
 from fencepost.ledger import migrations
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.reaping import reap
-from fencepost.testing import Measured, until
+from fencepost.testing import Stopwatch, until
 from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
 from tests.fence.paused_holder import CHECKED, RUNTIME, TTL_S, WRITTEN, claimed_by, engine_to, run_of, settle
@@ -104,7 +104,7 @@ def test_holder_paused_in_its_transaction_delays_its_successor_by_a_ttl(place: P
     place.scene.add(Requested("settle", "manual", exclusive_key="settle"))
     engine = engine_to(url)
     with stopped_holder(place, url, moment) as holder:
-        with Measured() as took:
+        with Stopwatch() as took:
             claimed = take_over(place)
             with run_of(claimed, "two", place.ledger).transaction(engine) as tx:
                 settle(tx, claimed.token)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import fencepost
-from fencepost.fence.landing import Landing
+from fencepost.fence.effect_statements import EffectStatements
 from fencepost.sql.spelling import SPELLING
 from fencepost.sql.troubles import Trouble, trouble_of
 from tests.fence.effect_places import Asking, EffectPlace, place
@@ -28,15 +28,15 @@ class Pruning:
     def __init__(self, place: EffectPlace, monkeypatch: pytest.MonkeyPatch) -> None:
         self._place = place
         self._left = 0
-        execute = Landing.execute
+        execute = EffectStatements.execute
 
-        def executed(landing: Landing, *given: Any) -> Any:
+        def executed(landing: EffectStatements, *given: Any) -> Any:
             self._left -= 1
             if self._left == 0:
                 self._prune()
             return execute(landing, *given)
 
-        monkeypatch.setattr(Landing, "execute", executed)
+        monkeypatch.setattr(EffectStatements, "execute", executed)
 
     def before(self, statement: int) -> None:
         self._left = statement

@@ -15,7 +15,7 @@ from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores.sql import advisory_store
 from fencepost.leases.stores.sql.advisory_session import halves, key_of
 from fencepost.leases.stores.sql.advisory_store import AdvisoryStore
-from fencepost.testing import Measured
+from fencepost.testing import Stopwatch
 from testbed import wait
 from testbed.pgbouncer import PgBouncer
 from testbed.postgres import Postgres
@@ -258,7 +258,7 @@ class TestLoss:
         grant = taken(store, session, name)
         [pid] = locked_by(server, name)
         run(server, "SELECT pg_terminate_backend(%s)", pid)
-        with Measured() as took:
+        with Stopwatch() as took:
             new = wait.until(lambda: _granted(asked(store, other, name)))
         assert took.awake_s < 2
         assert new.token > grant.token

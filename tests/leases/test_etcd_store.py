@@ -17,9 +17,9 @@ from fencepost.errors import InvalidUrl, StoreRefused, StoreUnavailable
 from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores.etcd import EtcdStore
 from fencepost.leases.stores.etcd.client import Client
-from fencepost.leases.stores.etcd.clock import StoreClock
+from fencepost.leases.stores.etcd.clock import EtcdClock
 from fencepost.leases.urls import StoreUrl
-from fencepost.testing import Measured
+from fencepost.testing import Stopwatch
 from fencepost.threaded import ThreadedRuntime
 from testbed import wait
 from testbed.etcd import Etcd, EtcdCluster
@@ -325,7 +325,7 @@ class TestWaiting:
         take(store, session_of(store), name)
         held = store.acquire(session_of(store), name, grant_id="next")
         for waiting in (store, store_at(f"etcd://127.0.0.1:{free_port()}")):
-            with Measured() as took:
+            with Stopwatch() as took:
                 waiting.wait_change(held, 0.3)
             assert took.whole_s >= 0.1
             assert took.awake_s < 2
@@ -353,7 +353,7 @@ class TestTrouble:
             }  # fmt: skip
             for limit_s, some in calls.items():
                 for call in some:
-                    with Measured() as took, pytest.raises(StoreUnavailable):
+                    with Stopwatch() as took, pytest.raises(StoreUnavailable):
                         call()
                     assert took.whole_s >= limit_s * 0.9
                     assert took.awake_s < limit_s + 0.4
@@ -391,8 +391,8 @@ class TestTrouble:
     ) -> None:
         session = session_of(store)
         grant = take(store, session, name)
-        read = StoreClock.read
-        monkeypatch.setattr(StoreClock, "read", lambda self, date, revision: read(self, "", revision))
+        read = EtcdClock.read
+        monkeypatch.setattr(EtcdClock, "read", lambda self, date, revision: read(self, "", revision))
         delete(server, f"/fencepost/holder/{name}")
         delete(server, f"/fencepost/lease/{name}")
         assert abs(take(store, session, name).token - grant.token) < 60_000_000
@@ -403,7 +403,7 @@ class TestTrouble:
         """Drivers resolve names without a timeout, and try each address of a name with the whole of it."""
         resolver = threading.Event()
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolver.wait(5))
-        with Measured() as took, pytest.raises(StoreUnavailable, match="in time"):
+        with Stopwatch() as took, pytest.raises(StoreUnavailable, match="in time"):
             store_at("etcd://slow.example?call_timeout=300ms").read("x")
         assert took.awake_s < 1
         resolver.set()

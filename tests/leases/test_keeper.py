@@ -22,7 +22,7 @@ from fencepost.errors import InvalidDuration, LeaseLost, StoreClosed, StoreUnava
 from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
 from fencepost.leases.stores.memory import MemoryStore
-from fencepost.testing import FaultyStore, Measured, until
+from fencepost.testing import FaultyStore, Stopwatch, until
 from fencepost.threaded import ThreadedRuntime
 
 RUNTIME = ThreadedRuntime()
@@ -382,7 +382,7 @@ def test_an_owed_release_keeps_the_name_closed_no_longer_than_was_asked(memory: 
     faulty = FaultyStore(memory, call_timeout_s=0.1)
     with Locks(faulty, runtime=RUNTIME) as store:
         lease = store.lock("a", ttl=60, renew_every=2, retry_every=0.4, at_least=1.5).acquire()
-        with Measured() as took:
+        with Stopwatch() as took:
             faulty.hang()
             lease.release()
             RUNTIME.sleep(1.0)

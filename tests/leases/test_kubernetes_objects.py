@@ -13,7 +13,7 @@ from fencepost.errors import InvalidUrl
 from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores.kubernetes import objects
 from fencepost.leases.stores.kubernetes.clock import ServerClock, may_have_begun_again, store_time_us
-from fencepost.leases.stores.kubernetes.sessions import Sightings
+from fencepost.leases.stores.kubernetes.sessions import SessionSightings
 from fencepost.threaded import ThreadedRuntime
 
 OBJECT_NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
@@ -136,7 +136,7 @@ def test_a_header_that_is_no_date_is_passed_over():
 
 
 def test_a_sighting_counts_from_when_the_version_was_first_seen():
-    sightings = Sightings()
+    sightings = SessionSightings()
     seen = objects.SessionObject("s", "u", "5", 3.0)
     assert sightings.note(seen, 10.0).alive_until() == 13.0
     assert sightings.note(seen, 12.0).alive_until() == 13.0

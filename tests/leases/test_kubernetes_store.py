@@ -24,7 +24,7 @@ from fencepost.errors import StoreRefused, StoreUnavailable
 from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores.kubernetes import KubernetesStore, config, objects
 from fencepost.leases.stores.kubernetes.clock import ServerClock
-from fencepost.testing import Measured
+from fencepost.testing import Stopwatch
 from fencepost.threaded import ThreadedRuntime
 from testbed import wait
 from testbed.kubernetes import Kubernetes
@@ -286,7 +286,7 @@ class TestExpiry:
             waiter.join(0.8)
             renewed_at = time.monotonic()
             assert store.renew(session, []) == Renewed()
-        with Measured() as took:
+        with Stopwatch() as took:
             waiter.join(30)
         assert taken_at[0] - renewed_at >= 3.0
         assert took.awake_s <= 4.0
@@ -432,7 +432,7 @@ class TestHandOver:
             store.close(session)
         else:
             assert store.revoke(store.read(name))
-        with Measured() as took:
+        with Stopwatch() as took:
             waiter.join(30)
         assert took.awake_s <= 0.5
         assert isinstance(ask(other, rival, name), Grant)
@@ -541,7 +541,7 @@ class TestExecPlugin:
 
     def test_one_that_hangs_does_not_hang_the_call(self, server: Kubernetes, tmp_path: Path) -> None:
         store = store_at(self.url(server, tmp_path, "exec sleep 4"))
-        with Measured() as took, pytest.raises(StoreUnavailable, match="did not end in time"):
+        with Stopwatch() as took, pytest.raises(StoreUnavailable, match="did not end in time"):
             store.start()
         assert took.awake_s <= 1.5
 
@@ -628,7 +628,7 @@ class TestFaults:
                 "start": (store.start, 0.5),
             }
             for what, (call, limit_s) in calls.items():
-                with Measured() as took, pytest.raises(StoreUnavailable):
+                with Stopwatch() as took, pytest.raises(StoreUnavailable):
                     call()
                 assert took.awake_s <= limit_s + 0.4, what
             proxy.flow()
@@ -655,7 +655,7 @@ class TestFaults:
             threading.Thread(target=drip, daemon=True).start()
             find = config.ApiAddress("127.0.0.1", listener.getsockname()[1], "", "ns", None, config.Credentials(None))
             store = KubernetesStore(lambda: find, RUNTIME, prefix="fencepost", call_timeout_s=0.5)
-            with Measured() as took, pytest.raises(StoreUnavailable, match="in time"):
+            with Stopwatch() as took, pytest.raises(StoreUnavailable, match="in time"):
                 store.read("x")
             assert took.awake_s <= 1.0
 
@@ -666,7 +666,7 @@ class TestFaults:
         monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: resolver.wait(5))
         find = config.ApiAddress("slow.example", 443, "", "ns", None, config.Credentials(None))
         store = KubernetesStore(lambda: find, RUNTIME, prefix="fencepost", call_timeout_s=0.3)
-        with Measured() as took, pytest.raises(StoreUnavailable, match="in time"):
+        with Stopwatch() as took, pytest.raises(StoreUnavailable, match="in time"):
             store.read("x")
         assert took.awake_s < 1
         resolver.set()

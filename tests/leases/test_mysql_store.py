@@ -17,7 +17,7 @@ from fencepost.leases.stores import mysql as mysql_store
 from fencepost.leases.stores.sql.pymysql_connection import PymysqlConnection
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from fencepost.leases.urls import StoreUrl
-from fencepost.testing import Measured
+from fencepost.testing import Stopwatch
 from testbed import wait
 from testbed.mariadb import MariaDB
 from testbed.proxy import Proxy
@@ -272,7 +272,7 @@ class TestTrouble:
                 (0.6, lambda: far.read(name)),
                 (0.6, lambda: far.close(session)),
             ):
-                with Measured() as took, pytest.raises(StoreUnavailable, match="did not answer within"):
+                with Stopwatch() as took, pytest.raises(StoreUnavailable, match="did not answer within"):
                     call()
                 assert took.awake_s < limit_s + 0.4
 

@@ -17,7 +17,7 @@ from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores import postgres as postgres_store
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from fencepost.leases.urls import StoreUrl
-from fencepost.testing import Measured
+from fencepost.testing import Stopwatch
 from testbed import wait
 from testbed.pgbouncer import PgBouncer
 from testbed.postgres import Postgres
@@ -301,7 +301,7 @@ class TestTrouble:
                 (0.6, lambda: far.read(name)),
                 (0.6, lambda: far.close(session)),
             ):
-                with Measured() as took, pytest.raises(StoreUnavailable, match="did not answer within"):
+                with Stopwatch() as took, pytest.raises(StoreUnavailable, match="did not answer within"):
                     call()
                 assert took.awake_s < limit_s + 0.4
 
@@ -397,12 +397,12 @@ class TestWaiting:
                     refused.append(error)
 
             waiters = [threading.Thread(target=wait_in_vain) for _ in range(6)]
-            with Measured() as took:
+            with Stopwatch() as took:
                 for waiter in waiters:
                     waiter.start()
                 far.shutdown()
             assert took.awake_s < 0.5
-            with Measured() as took:
+            with Stopwatch() as took:
                 for waiter in waiters:
                     waiter.join()
             assert took.awake_s < 3
@@ -428,7 +428,7 @@ def _lag(one: SqlLeaseStore, other: SqlLeaseStore, grant: Grant, held: Held) -> 
     waiter.start()
     wait.until(lambda: other._watch._listening._ear and other._watch._listening._ear._waiting)  # type: ignore[attr-defined]
     time.sleep(0.05)  # let it come to rest; the test below measures only what follows
-    with Measured() as took:
+    with Stopwatch() as took:
         assert one.release(grant)
         waiter.join()
     return took.awake_s

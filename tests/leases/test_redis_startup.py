@@ -16,7 +16,7 @@ from fencepost.errors import InvalidUrl, StoreRefused, StoreUnavailable, UnsafeS
 from fencepost.leases.schemes import store_from_url
 from fencepost.leases.store import LeaseStore
 from fencepost.leases.stores.redis.checks import _refuse_unfit
-from fencepost.testing import Measured
+from fencepost.testing import Stopwatch
 from fencepost.threaded import ThreadedRuntime
 from testbed import certificates
 from testbed.server import free_port
@@ -205,7 +205,7 @@ class TestTls:
     def test_mute_handshake_ends_in_time(self, connect: Connect) -> None:
         with socket.create_server(("127.0.0.1", 0)) as mute:
             store = connect(f"rediss://127.0.0.1:{mute.getsockname()[1]}/0?call_timeout=400ms")
-            with Measured() as took, pytest.raises(StoreUnavailable):
+            with Stopwatch() as took, pytest.raises(StoreUnavailable):
                 store.read("a")
             assert took.awake_s < 0.4 + 0.5
 

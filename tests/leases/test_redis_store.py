@@ -15,7 +15,7 @@ from fencepost.errors import StoreUnavailable
 from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores.redis.store import REMEMBER_MS, SCRIPT_KEYS, RedisStore
 from fencepost.leases.stores.redis.wire import Wire
-from fencepost.testing import Measured, SkewedRuntime
+from fencepost.testing import SkewedRuntime, Stopwatch
 from fencepost.threaded import ThreadedRuntime
 from testbed import wait
 from testbed.proxy import Proxy
@@ -92,8 +92,8 @@ def shorten(server: Valkey, grant: Grant) -> None:
         client.hset(f"fencepost:{{{grant.name}}}", "expires_at_us", grant.token + 10_000_000)
 
 
-def measured(work: Callable[[], object]) -> Measured:
-    with Measured() as took:
+def measured(work: Callable[[], object]) -> Stopwatch:
+    with Stopwatch() as took:
         work()
     return took
 

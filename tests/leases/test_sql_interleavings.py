@@ -17,7 +17,7 @@ import pytest
 from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, Renewed, Session
 from fencepost.core.tick import Tick
 from fencepost.leases.schemes import store_from_url
-from fencepost.leases.stores.sql.backend import Connection
+from fencepost.leases.stores.sql.backend import LeaseConnection
 from fencepost.leases.stores.sql.statements import NEVER
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from testbed.mariadb import MariaDB
@@ -237,7 +237,7 @@ def outcomes(
 def lock_row(actor: Actor) -> Any:
     """Hold the row of `OTHER`, as somebody's statement on it does for a moment: begin, lock, commit."""
 
-    def lock(connection: Connection) -> None:
+    def lock(connection: LeaseConnection) -> None:
         connection.begin()
         connection.rows("SELECT 1 FROM fencepost_lease WHERE name = %s FOR UPDATE", (OTHER,))
         connection.commit()

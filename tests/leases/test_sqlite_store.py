@@ -24,7 +24,7 @@ from fencepost.leases.stores import sqlite as sqlite_store
 from fencepost.leases.stores.sql import sqlite_backend
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from fencepost.leases.urls import StoreUrl
-from fencepost.testing import Measured
+from fencepost.testing import Stopwatch
 from fencepost.threaded import ThreadedRuntime
 from testbed import wait
 from tests.leases.sql_contract import Deaths, Records, RoundTrips, Run
@@ -259,7 +259,7 @@ class TestTrouble:
                     (0.4, lambda: store.release(grant)),
                     (0.4, lambda: store.acquire(session, f"{name}/2", grant_id="x")),
                 ):
-                    with Measured() as took, pytest.raises(StoreUnavailable, match="did not answer within"):
+                    with Stopwatch() as took, pytest.raises(StoreUnavailable, match="did not answer within"):
                         call()
                     assert took.awake_s < limit_s + 0.4
                 assert store.read(name) is not None  # reading never waits

@@ -18,8 +18,8 @@ from fencepost.errors import InvalidUrl, StoreRefused, StoreUnavailable
 from fencepost.leases.schemes import store_from_url
 from fencepost.leases.stores.zookeeper import ZooKeeperStore, checks
 from fencepost.leases.stores.zookeeper import store as zookeeper_store
-from fencepost.leases.stores.zookeeper.nodes import Paths
-from fencepost.testing import Measured
+from fencepost.leases.stores.zookeeper.nodes import ZooKeeperPaths
+from fencepost.testing import Stopwatch
 from fencepost.threaded import ThreadedRuntime
 from testbed import wait
 from testbed.proxy import Proxy
@@ -29,7 +29,7 @@ from tests.leases.preparing import prepared
 
 RUNTIME = ThreadedRuntime()
 TTL_S = 30.0
-PATHS = Paths("/fencepost")
+PATHS = ZooKeeperPaths("/fencepost")
 
 _opened: list[ZooKeeperStore] = []
 
@@ -167,7 +167,7 @@ class TestWhatStandsInZooKeeper:
         other = store_at(f"{server.url}/team/a")
         other.start()
         here, there = take(store, session_of(store), name), take(other, session_of(other), name)
-        assert hand.exists(Paths("/team/a").holder(name))
+        assert hand.exists(ZooKeeperPaths("/team/a").holder(name))
         assert store.missing([here]) == other.missing([there]) == frozenset()
         assert {record.name for record in other.records()} == {name}
 
@@ -387,7 +387,7 @@ class TestWaiting:
         grant = take(store, session, name)
         held = store.acquire(session, name, grant_id="next")
         for _ in range(5):
-            with Measured() as took:
+            with Stopwatch() as took:
                 store.wait_change(held, 0.1)
             assert took.whole_s >= 0.1
             assert took.awake_s < 2
@@ -421,7 +421,7 @@ class TestWaiting:
         session = session_of(store)
         take(store, session, name)
         held = store.acquire(session, name, grant_id="next")
-        with Measured() as took:
+        with Stopwatch() as took:
             store_at(f"zookeeper://127.0.0.1:{free_port()}").wait_change(held, 0.3)
         assert took.whole_s >= 0.2
         assert took.awake_s < 2
@@ -448,7 +448,7 @@ class TestTrouble:
             }
             for limit_s, some in calls.items():
                 for call in some:
-                    with Measured() as took, pytest.raises(StoreUnavailable):
+                    with Stopwatch() as took, pytest.raises(StoreUnavailable):
                         call()
                     assert took.whole_s >= limit_s * 0.9
                     assert took.awake_s < limit_s + 0.4
@@ -557,7 +557,7 @@ class TestStart:
     def test_unreachable_names_the_servers_quickly(self) -> None:
         one, two = free_port(), free_port()
         unreachable = rf"127\.0\.0\.1:{one},127\.0\.0\.1:{two} cannot be reached"
-        with Measured() as took, pytest.raises(StoreUnavailable, match=unreachable):
+        with Stopwatch() as took, pytest.raises(StoreUnavailable, match=unreachable):
             store_at(f"zookeeper://127.0.0.1:{one},127.0.0.1:{two}?call_timeout=500ms").start()
         assert took.awake_s < 1.5
         wait.until(lambda: not any("zookeeper" in thread.name for thread in threading.enumerate()))
@@ -567,7 +567,7 @@ class TestStart:
         took_s: list[float] = []
 
         def call() -> None:
-            with Measured() as took, pytest.raises(StoreUnavailable, match="cannot be reached"):
+            with Stopwatch() as took, pytest.raises(StoreUnavailable, match="cannot be reached"):
                 store.read("x")
             took_s.append(took.awake_s)
 
@@ -614,7 +614,7 @@ class TestUsers:
         store.release(take(store, session, name))
         client = KazooClient(f"{server.host}:{server.port}", auth_data=[("digest", "owner:x")])
         client.start()
-        client.set_acls(Paths("/taken").record(name), CREATOR_ALL_ACL)
+        client.set_acls(ZooKeeperPaths("/taken").record(name), CREATOR_ALL_ACL)
         client.stop()
         client.close()
         with pytest.raises(StoreUnavailable, match="no right"):

@@ -8,8 +8,8 @@ from typing import Any
 from fencepost.core.overlap import REPLACE, SKIP, START, WAIT, Decision
 from fencepost.core.runs import Claim, Ending, Requested
 from fencepost.ledger.claiming import Claimed, claim
-from fencepost.ledger.desk import Desk
-from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.connection import LedgerConnection
+from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.finishing import Finished, finish
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.planning import insert_runs
@@ -38,7 +38,7 @@ class Scene:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.desk = ledger.desk("scene")
-        self.hot = hot_words(self.desk)
+        self.hot = statements_for(self.desk)
 
     def close(self) -> None:
         self.desk.rest()
@@ -64,7 +64,9 @@ class Scene:
 
     # -- what is done
 
-    def claim(self, *, node: str = "node", limit: int = 100, desk: Desk | None = None, **wishes: Any) -> Claimed:
+    def claim(
+        self, *, node: str = "node", limit: int = 100, desk: LedgerConnection | None = None, **wishes: Any
+    ) -> Claimed:
         wishes = {"jobs": ("job",), "queues": ("default",), "decide": waits} | wishes
         return claim(desk or self.desk, node=node, limit=limit, **wishes)
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.ledger import Ledger
 from fencepost.sql.troubles import REPEATABLE, trouble_of
 from tests import interleaving
 
-Act = Callable[[Desk], Any]
+Act = Callable[[LedgerConnection], Any]
 
 
 class Watcher:
@@ -24,7 +24,7 @@ class Watcher:
         self._is_postgres = ledger.dialect.name == "postgresql"
         self._desk = ledger.desk("watcher")
 
-    def number_of(self, desk: Desk) -> int:
+    def number_of(self, desk: LedgerConnection) -> int:
         sql = "SELECT pg_backend_pid()" if self._is_postgres else "SELECT CONNECTION_ID()"
         return int(_rows(desk, sql)[0][0])
 
@@ -39,7 +39,7 @@ class Watcher:
         self._desk.rest()
 
 
-def _rows(desk: Desk, sql: str, *parameters: Any) -> list[Any]:
+def _rows(desk: LedgerConnection, sql: str, *parameters: Any) -> list[Any]:
     with desk.autocommit() as cursor:
         cursor.execute(sql, parameters)
         return list(cursor.fetchall())

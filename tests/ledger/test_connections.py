@@ -15,11 +15,11 @@ from fencepost.core.runs import Requested
 from fencepost.errors import InvalidUrl, LedgerRefused, LedgerUnavailable, MissingExtra
 from fencepost.leases.schemes import store_from_url
 from fencepost.ledger import dialects, history, migrations, requests
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.mysql import _numbers
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.urls import LedgerUrl, lease_url
-from fencepost.testing import Measured, until
+from fencepost.testing import Stopwatch, until
 from testbed import wait
 from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
@@ -64,7 +64,7 @@ def test_whoever_falls_silent_within_a_transaction_keeps_its_locks_no_longer_tha
         cursor.execute(f"SELECT id FROM {table} FOR UPDATE")
         if has_written:
             cursor.execute(f"UPDATE {table} SET why = 'written'")
-        with Measured() as took:
+        with Stopwatch() as took:
             other.write(lambda cursor: cursor.execute(f"UPDATE {table} SET why = 'done'"))
         assert took.awake_s < 5.0 < ledger.dialect.timeout_s
     other.rest()
@@ -75,7 +75,7 @@ def test_whoever_falls_silent_within_a_transaction_keeps_its_locks_no_longer_tha
 class TestFaults:
     def test_a_server_that_falls_silent_is_given_up_in_time(self, proxied: Ledger, proxy: Proxy) -> None:
         proxy.hold()
-        with Measured() as took:
+        with Stopwatch() as took:
             with pytest.raises(LedgerUnavailable):
                 history.runs(proxied)
             with pytest.raises(LedgerUnavailable):
@@ -334,7 +334,7 @@ def test_a_standby_or_read_only_server_is_refused(postgres: Postgres, opened: Op
 
 
 def test_desks_are_rested_and_opened_again(ledger: Ledger) -> None:
-    desk: Desk = ledger.desk("test")
+    desk: LedgerConnection = ledger.desk("test")
     first = desk.read(lambda cursor: session(ledger, cursor))
     desk.rest()
     desk.rest()

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fencepost.core.retry import Fail, Hold, Rerun
+from fencepost.core.retry import GiveUpLost, HoldForPerson, Rerun
 from fencepost.ledger.adopting import adopt
 from fencepost.ledger.claiming import mine
 from fencepost.ledger.ledger import Ledger
@@ -21,7 +21,7 @@ def scene(ledger: Ledger) -> Iterator[Scene]:
     scene.close()
 
 
-def rerun(job: str, crashes: int) -> Rerun | Fail | Hold:
+def rerun(job: str, crashes: int) -> Rerun | GiveUpLost | HoldForPerson:
     return Rerun()
 
 

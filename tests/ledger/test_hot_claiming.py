@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from fencepost.core.runs import Requested
-from fencepost.ledger.claiming import Blocked, Skipped, WantedKey, _Counter, keys_wanted, mine
+from fencepost.ledger.claiming import Blocked, KeyedClaims, SkippedRun, WantedKey, keys_wanted, mine
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.nodes import NewNode, join
 from tests.ledger.hot_scene import HOUR_US, Scene, ending, failed, handed_back, replaces, skips, tick, waits
@@ -200,7 +200,7 @@ class TestKeyedRuns:
         claimed = scene.claim(decide=skips)
         assert [each.run_id for each in claimed.claims] == [first]
         [skipped] = claimed.skipped
-        assert skipped == Skipped(second, "job", skipped.reason)
+        assert skipped == SkippedRun(second, "job", skipped.reason)
         run = scene.run(second)
         when_us = claimed.claims[0].claimed_at_us
         assert (run["state"], run["why"], run["ended_at"]) == ("skipped", skipped.reason, when_us)
@@ -264,7 +264,7 @@ class TestKeyedRuns:
         run_id = scene.add_one(exclusive_key="k")
         found_us = scene.now_us()
         scene.finish(failed(scene.claim_one(), "queued", delay_us=900_000))
-        late = _Counter(scene.hot, node="late", now_us=found_us, decide=waits, gate=None)
+        late = KeyedClaims(scene.hot, node="late", now_us=found_us, decide=waits, gate=None)
         assert late.serve(scene.desk, [(run_id, "k")]).claims == []
         assert (scene.state(run_id), scene.holder("k")[0]) == ("queued", None)
 
@@ -273,7 +273,7 @@ class TestKeyedRuns:
         scene.finish(ending(_claimed(scene, "k")))  # looked for before that, and settled after it
         ended_us = scene.now_us()
         run_id = scene.add_one(exclusive_key="k")
-        late = _Counter(scene.hot, node="late", now_us=found_us, decide=waits, gate=None)
+        late = KeyedClaims(scene.hot, node="late", now_us=found_us, decide=waits, gate=None)
         [got] = late.serve(scene.desk, [(run_id, "k")]).claims
         assert min(got.claimed_at_us, got.token) >= ended_us
         assert scene.run(run_id)["started_at"] == got.claimed_at_us

@@ -15,7 +15,7 @@ from fencepost.core.retry import Rerun
 from fencepost.core.runs import Claim, Requested
 from fencepost.ledger import claiming, migrations, requests
 from fencepost.ledger.claiming import Claimed, claim
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.finishing import Finished, finish
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.planning import SchedulePlan, plan
@@ -101,7 +101,7 @@ def fenced(scene: Scene, claimed: Claim) -> Act:
         scene.hot.change(cursor, "INSERT INTO {journal} (at, what, run_id) VALUES (0, 'effect', %s)", claimed.run_id)
         return bool(scene.hot.rows(cursor, sql, claimed.run_id, claimed.token))
 
-    def act(desk: Desk) -> bool:
+    def act(desk: LedgerConnection) -> bool:
         with desk.autocommit() as cursor:
             cursor.execute("BEGIN")
             is_ours = work(cursor)
@@ -339,7 +339,7 @@ class TestFence:
 
 class TestPlanners:
     def test_two_planners_plan_every_tick_once_and_move_every_schedule(self, scene: Scene, actors: list[Actor]) -> None:
-        def plans(desk: Desk) -> Any:
+        def plans(desk: LedgerConnection) -> Any:
             return plan(desk, horizon_us=HORIZON_US, limit=8, decide=_once)
 
         for schedule in orders((8, 8)):

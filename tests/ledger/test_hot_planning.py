@@ -10,7 +10,7 @@ import pytest
 from fencepost.core.runs import Requested
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.nodes import NewNode, join
-from fencepost.ledger.planning import Left, Planned, SchedulePlan, ScheduleRow, plan
+from fencepost.ledger.planning import Left, PlannedBatch, SchedulePlan, ScheduleRow, plan
 from fencepost.ledger.serving import Served, bring_back
 from tests.ledger.hot_scene import HORIZON_US, HOUR_US, Scene, tick
 
@@ -38,7 +38,7 @@ def every_minute(now_us: int, row: ScheduleRow) -> SchedulePlan:
     return SchedulePlan([tick(row.id, due_at, generation=row.generation)], due_at, due_at + MINUTE_US)
 
 
-def planned(scene: Scene, limit: int = 100, decide=every_minute, horizon_us: int = HORIZON_US) -> Planned:
+def planned(scene: Scene, limit: int = 100, decide=every_minute, horizon_us: int = HORIZON_US) -> PlannedBatch:
     return plan(scene.desk, horizon_us=horizon_us, limit=limit, decide=decide)
 
 

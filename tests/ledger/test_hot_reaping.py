@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from fencepost.core.retry import Fail, Hold, Rerun
+from fencepost.core.retry import GiveUpLost, HoldForPerson, Rerun
 from fencepost.core.runs import Requested
 from fencepost.ledger.claiming import mine
 from fencepost.ledger.ledger import Ledger
@@ -21,12 +21,16 @@ def scene(ledger: Ledger) -> Iterator[Scene]:
     scene.close()
 
 
-def rerun(job: str, crashes: int) -> Rerun | Fail | Hold:
+def rerun(job: str, crashes: int) -> Rerun | GiveUpLost | HoldForPerson:
     return Rerun()
 
 
-def by_job(job: str, crashes: int) -> Rerun | Fail | Hold:
-    fates = {"job": Rerun(), "once": Fail("crashed", f"lost {crashes} times"), "careful": Hold("a person decides")}
+def by_job(job: str, crashes: int) -> Rerun | GiveUpLost | HoldForPerson:
+    fates = {
+        "job": Rerun(),
+        "once": GiveUpLost("crashed", f"lost {crashes} times"),
+        "careful": HoldForPerson("a person decides"),
+    }
     return fates[job]
 
 
@@ -54,7 +58,7 @@ def test_losses_of_one_event_count_once(scene: Scene) -> None:
     run_id = scene.add_one()
     counted: list[int] = []
 
-    def decide(job: str, crashes: int) -> Rerun | Fail | Hold:
+    def decide(job: str, crashes: int) -> Rerun | GiveUpLost | HoldForPerson:
         counted.append(crashes)
         return Rerun()
 

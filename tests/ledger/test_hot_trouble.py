@@ -12,7 +12,7 @@ from fencepost.core.runs import Requested
 from fencepost.errors import LedgerUnavailable
 from fencepost.ledger import migrations
 from fencepost.ledger.claiming import mine
-from fencepost.ledger.dialects.postgres_listening import Listening
+from fencepost.ledger.dialects.postgres_listening import LedgerListener
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.waking import listener
 from testbed.pgbouncer import PgBouncer
@@ -53,7 +53,7 @@ class TestBehindAPooler:
 
     def test_listener_does_without_a_connection(self, pooled: Scene) -> None:
         here = listener(pooled.ledger)
-        assert isinstance(here, Listening)
+        assert isinstance(here, LedgerListener)
         assert here.wait(0.1) is False
         assert here._channel is None
         here.wake()

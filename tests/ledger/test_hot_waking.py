@@ -15,7 +15,7 @@ import pytest
 
 from fencepost.core.runs import Requested
 from fencepost.ledger.claiming import claim
-from fencepost.ledger.dialects.postgres_listening import Listening
+from fencepost.ledger.dialects.postgres_listening import LedgerListener
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.waking import Listener, listener
 from fencepost.testing import until
@@ -117,7 +117,7 @@ class TestNotifications:
 
     def test_who_waits_lets_go_of_the_connection_when_closed(self, scene: Scene) -> None:
         with listening(scene.ledger) as here:
-            assert isinstance(here, Listening)
+            assert isinstance(here, LedgerListener)
             channel = here._channel
             assert channel is not None
             waiting = Waiting(here)
@@ -141,7 +141,7 @@ class TestNotifications:
 
     def test_cut_connection_is_opened_anew_without_a_word(self, scene: Scene, postgres: Postgres) -> None:
         with listening(scene.ledger) as here, psycopg.connect(postgres.url, autocommit=True) as admin:
-            assert isinstance(here, Listening)
+            assert isinstance(here, LedgerListener)
             old = here._channel
             assert old is not None
             admin.execute("SELECT pg_terminate_backend(%s)", (old.connection.info.backend_pid,))
@@ -156,7 +156,7 @@ def test_ledger_that_is_away_is_asked_for_less_and_less_often() -> None:
     from tests.servers import RUNTIME
 
     here = listener(open_ledger("postgresql://nobody@127.0.0.1:1/none", RUNTIME))
-    assert isinstance(here, Listening)
+    assert isinstance(here, LedgerListener)
     dials = []
     dial = here._dialect.dial
     here._dialect.dial = lambda timeout_s=None: dials.append(time.monotonic()) or dial(timeout_s)  # type: ignore[method-assign]

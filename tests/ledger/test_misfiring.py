@@ -11,7 +11,7 @@ from fencepost.core.misfire import Misfire
 from fencepost.core.runs import Requested
 from fencepost.ledger import misfiring
 from fencepost.ledger.ledger import Ledger
-from fencepost.ledger.misfiring import Settled, settle_late
+from fencepost.ledger.misfiring import MisfireCounts, settle_late
 from fencepost.ledger.nodes import NewNode, join
 from fencepost.ledger.requests import retry
 from tests.ledger.hot_scene import HOUR_US, Scene, ending, skips, tick
@@ -26,7 +26,7 @@ def scene(ledger: Ledger) -> Iterator[Scene]:
     scene.close()
 
 
-def settled(scene: Scene, misfire: str = "skip", *jobs: str) -> Settled:
+def settled(scene: Scene, misfire: str = "skip", *jobs: str) -> MisfireCounts:
     rules = dict.fromkeys(jobs or ("job",), Misfire.of(misfire, grace="10s"))
     return settle_late(scene.desk, node="me", queues=("default",), rules=rules)
 
@@ -62,7 +62,7 @@ class TestOnce:
     def test_ticks_that_nobody_could_run_become_one_run(self, scene: Scene) -> None:
         ids = minutely(scene, 24, exclusive_key="job:job")
         before = rows(scene)
-        assert settled(scene, "once") == Settled(merged=23)
+        assert settled(scene, "once") == MisfireCounts(merged=23)
         assert rows(scene) == [(ids[-1], "queued", 24, before[0][3], before[-1][4], before[0][5])]
         assert "24 due times" in scene.run(ids[-1])["why"]
         assert [claim.run_id for claim in scene.claim(decide=skips).claims] == [ids[-1]]
@@ -70,19 +70,19 @@ class TestOnce:
     def test_stretches_that_something_else_divides_stay_apart(self, scene: Scene) -> None:
         ids = minutely(scene, 7)
         scene.change("UPDATE {run} SET state = 'succeeded' WHERE id = %s", ids[3])
-        assert settled(scene, "once") == Settled(merged=4)
+        assert settled(scene, "once") == MisfireCounts(merged=4)
         assert [(run_id, ticks) for run_id, _, ticks, *_ in rows(scene)] == [(ids[2], 3), (ids[3], 1), (ids[6], 3)]
 
     def test_many_are_put_together_batch_by_batch(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(misfiring, "BATCH", 5)
         ids = minutely(scene, 24)
-        assert settled(scene, "once") == Settled(merged=23)
+        assert settled(scene, "once") == MisfireCounts(merged=23)
         assert [(run_id, ticks) for run_id, _, ticks, *_ in rows(scene)] == [(ids[-1], 24)]
 
     def test_schedules_are_not_mixed(self, scene: Scene) -> None:
         minutely(scene, 3)
         minutely(scene, 2, schedule="t")
-        assert settled(scene, "once") == Settled(merged=3)
+        assert settled(scene, "once") == MisfireCounts(merged=3)
         assert [ticks for _, _, ticks, *_ in rows(scene)] == [3, 2] or [ticks for _, _, ticks, *_ in rows(scene)] == [
             2,
             3,
@@ -93,7 +93,7 @@ class TestOthers:
     def test_of_all_the_newest_stay(self, scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(misfiring, "BATCH", 4)
         ids = minutely(scene, 10)
-        assert settled(scene, "all:3") == Settled(misfired=7)
+        assert settled(scene, "all:3") == MisfireCounts(misfired=7)
         assert scene.states(ids) == ["misfired"] * 7 + ["queued"] * 3
 
     def test_skipped_late_tick_says_so(self, scene: Scene) -> None:
@@ -123,19 +123,19 @@ class TestBackPressure:
     def test_tick_is_not_late_while_a_node_that_has_its_job_lives(self, scene: Scene, misfire: str) -> None:
         minutely(scene, 5)
         lived(scene, scene.now_us() - 2 * HOUR_US)
-        assert settled(scene, misfire) == Settled()
+        assert settled(scene, misfire) == MisfireCounts()
 
     def test_node_of_another_program_or_queue_does_not_count(self, scene: Scene) -> None:
         minutely(scene, 5)
         lived(scene, scene.now_us() - 2 * HOUR_US, jobs=("other",))
         lived(scene, scene.now_us() - 2 * HOUR_US, queues=("heavy",))
-        assert settled(scene, "skip") == Settled(misfired=5)
+        assert settled(scene, "skip") == MisfireCounts(misfired=5)
 
     def test_only_ticks_due_after_its_nodes_end_are_late(self, scene: Scene) -> None:
         ids = minutely(scene, 5)
         due_us = scene.run(ids[1])["due_at"]
         lived(scene, due_us - 10 * MINUTE_US, due_us + 1)
-        assert settled(scene, "skip") == Settled(misfired=3)
+        assert settled(scene, "skip") == MisfireCounts(misfired=3)
         assert scene.states(ids) == ["queued"] * 2 + ["misfired"] * 3
 
 
@@ -156,7 +156,7 @@ def test_what_somebody_asked_for_is_never_too_late(scene: Scene, misfire: str) -
         scene.add_one(schedule="s", due_at_us=due_us, available_at_us=due_us, origin_key=f"backfill:s:{due_us}:x")
         for due_us in (hour_ago_us, hour_ago_us + MINUTE_US)
     ]
-    assert settled(scene, misfire) == Settled()
+    assert settled(scene, misfire) == MisfireCounts()
     assert scene.states([again, *filled]) == ["queued"] * 3
 
 

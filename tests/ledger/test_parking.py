@@ -10,7 +10,7 @@ from fencepost.core.misfire import Misfire
 from fencepost.core.runs import Requested
 from fencepost.ledger.jobs import NewJob, register
 from fencepost.ledger.ledger import Ledger
-from fencepost.ledger.misfiring import Settled, settle_late
+from fencepost.ledger.misfiring import MisfireCounts, settle_late
 from fencepost.ledger.nodes import NewNode, join, leave
 from fencepost.ledger.parking import park, unpark, unpark_for_older
 from fencepost.ledger.serving import Served
@@ -103,7 +103,7 @@ def test_ticks_that_were_set_aside_are_late_when_their_node_returns(scene: Scene
     ids = scene.add(*[tick("s", day_ago_us + number * 60_000_000, first_due_at_us=1) for number in range(5)])
     park(scene.desk)
     rules = {"job": Misfire.of("once", grace="10s")}
-    assert settle_late(scene.desk, node="new", queues=("default",), rules=rules) == Settled(merged=4)
+    assert settle_late(scene.desk, node="new", queues=("default",), rules=rules) == MisfireCounts(merged=4)
     assert unpark(scene.desk, HERE) == 1
     assert [claim.run_id for claim in scene.claim().claims] == [ids[-1]]
 

@@ -11,7 +11,7 @@ from fencepost.core.urls import StoreUrl
 from fencepost.effects.installing import install, open_database
 from fencepost.effects.verifying import verify
 from fencepost.errors import SchemaMismatch
-from fencepost.leases.stores.sql.options import Tables as LeaseTables
+from fencepost.leases.stores.sql.options import LeaseTables
 from fencepost.ledger import migrations, nodes
 from fencepost.ledger.ledger import Ledger
 from fencepost.schema import effects

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 
 Call = Callable[[], object]
 
@@ -23,7 +23,7 @@ class Meter(Protocol):
 
 
 @contextmanager
-def metered(desk: Desk) -> Iterator[Meter]:
+def metered(desk: LedgerConnection) -> Iterator[Meter]:
     kinds: dict[str, type[Any]] = {"postgresql": OnPostgres, "mysql": OnMariaDB, "sqlite": OnSqlite}
     yield kinds[desk.dialect.name](desk)
 
@@ -31,7 +31,7 @@ def metered(desk: Desk) -> Iterator[Meter]:
 class OnPostgres:
     """Plans are kept as they are in earnest: the meter only listens."""
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: LedgerConnection) -> None:
         self.plans: list[dict[str, Any]] = []
         with desk.autocommit() as cursor:
             cursor.connection.add_notice_handler(self._hear)  # type: ignore[attr-defined]
@@ -78,7 +78,7 @@ def _met(plan: dict[str, Any]) -> int:
 
 
 class OnMariaDB:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: LedgerConnection) -> None:
         self._desk = desk
 
     def work(self, call: Call) -> int:
@@ -93,7 +93,7 @@ class OnMariaDB:
 
 
 class OnSqlite:
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, desk: LedgerConnection) -> None:
         self._steps = 0
         with desk.autocommit() as cursor:
             cursor.connection.set_progress_handler(self._step, 10)  # type: ignore[attr-defined]

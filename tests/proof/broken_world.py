@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fencepost.proof.evidence import AttemptSeen, Effect, Evidence, RunSeen, Transition
-from fencepost.proof.history import Entry, History, Kind
+from fencepost.proof.history import Entry, EntryKind, History
 from tests.proof.clean_world import ENDED_AT, QUIET_FROM, RULES, clean, us
 
 # Of this seed there is one of everything: a skipped tick, a stretch, a retry, a loss.
@@ -62,11 +62,11 @@ def with_notes(**notes: Any) -> Evidence:
 
 
 def call(
-    what: str, sent: float, ended: float, kind: Kind = Kind.OK, *, node: str = "node-9", **more: Any
+    what: str, sent: float, ended: float, kind: EntryKind = EntryKind.OK, *, node: str = "node-9", **more: Any
 ) -> list[Entry]:
     number = 9_000_000 + round(sent * 1000)
     return [
-        Entry(sent, Kind.INVOKE, what, node, call=number, **more),
+        Entry(sent, EntryKind.INVOKE, what, node, call=number, **more),
         Entry(ended, kind, what, node, call=number, **more),
     ]
 
@@ -181,7 +181,7 @@ def one_grant_has_two_tokens() -> Evidence:
 
 @breaks("rising grants", "went down")
 def a_token_goes_down_over_a_restart_though_it_is_durable() -> Evidence:
-    fault = Entry(70.5, Kind.NOTE, "fault", "store", detail={"kind": "restart"})
+    fault = Entry(70.5, EntryKind.NOTE, "fault", "store", detail={"kind": "restart"})
     return with_entries(fault, base=grants((5, "a"), (4, "b")))
 
 
@@ -221,7 +221,7 @@ def a_run_from_before_the_quiet_is_still_queued() -> Evidence:
 
 @breaks("every due time", "on no record")
 def a_function_begins_without_a_run() -> Evidence:
-    return with_entries(Entry(50.0, Kind.NOTE, "begin", "node-1", name="7777", token=1))
+    return with_entries(Entry(50.0, EntryKind.NOTE, "begin", "node-1", name="7777", token=1))
 
 
 # -- 5
@@ -286,7 +286,9 @@ def a_run_vanishes() -> Evidence:
 
 
 def an_acknowledged_effect() -> Effect:
-    acknowledged = {(entry.name, entry.detail["key"]) for entry in BASE.history.of("write") if entry.kind is Kind.OK}
+    acknowledged = {
+        (entry.name, entry.detail["key"]) for entry in BASE.history.of("write") if entry.kind is EntryKind.OK
+    }
     return next(each for each in BASE.effects if (each.resource, each.key) in acknowledged and each.run_id)
 
 
@@ -297,7 +299,7 @@ def an_acknowledged_write_is_lost() -> Evidence:
 
 @breaks("acknowledged writes", "refused")
 def a_refused_write_is_there() -> Evidence:
-    refused = next(entry for entry in BASE.history.of("write") if entry.kind is Kind.REFUSED)
+    refused = next(entry for entry in BASE.history.of("write") if entry.kind is EntryKind.REFUSED)
     key, token = refused.detail["key"], refused.token or 0
     return with_effects(Effect(refused.name, key, token, refused.grant))
 
@@ -469,7 +471,7 @@ def an_acknowledged_request_has_no_run() -> Evidence:
 @breaks("request keys", "all asked for the same")
 def a_request_is_refused_for_nothing() -> Evidence:
     asked = {"name": "order-77", "detail": {"payload": "p", "why": "payload"}}
-    return with_entries(*call("request", 70.0, 70.1, Kind.REFUSED, **asked))
+    return with_entries(*call("request", 70.0, 70.1, EntryKind.REFUSED, **asked))
 
 
 # -- 10
@@ -570,7 +572,7 @@ def a_begin_that_was_noted_is_late() -> Evidence:
         if run.job == "mail" and run.is_tick and us(72) < (run.due_us or 0) < us(80) and run.attempts == 1
     )
     quiet = replace(BASE, attempts=tuple(each for each in BASE.attempts if each.run_id != run.id))
-    late = Entry(99.0, Kind.NOTE, "begin", "node-1", name=str(run.id))
+    late = Entry(99.0, EntryKind.NOTE, "begin", "node-1", name=str(run.id))
     return with_entries(late, base=quiet, without=lambda entry: entry.what == "begin" and entry.name == str(run.id))
 
 
@@ -612,7 +614,7 @@ def two_entries_have_changed_places() -> Evidence:
 # -- the lock register; more of it in test_lock_register
 
 
-def lock(*told: tuple[str, str, float, Kind, int | None]) -> Evidence:
+def lock(*told: tuple[str, str, float, EntryKind, int | None]) -> Evidence:
     entries: list[Entry] = []
     for what, node, sent, kind, token in told:
         fields = {"name": "own", "session": f"s-{node}", "grant": f"g-{node}", "token": token}
@@ -623,20 +625,24 @@ def lock(*told: tuple[str, str, float, Kind, int | None]) -> Evidence:
 
 @breaks("lock register", "no order of its calls")
 def a_name_has_two_holders() -> Evidence:
-    return lock(("acquire", "a", 70.0, Kind.OK, 5), ("acquire", "b", 71.0, Kind.OK, 6))
+    return lock(("acquire", "a", 70.0, EntryKind.OK, 5), ("acquire", "b", 71.0, EntryKind.OK, 6))
 
 
 @breaks("lock register", "no order of its calls")
 def a_name_is_released_twice() -> Evidence:
     return lock(
-        ("acquire", "a", 70.0, Kind.OK, 5), ("release", "a", 71.0, Kind.OK, 5), ("release", "a", 72.0, Kind.OK, 5)
+        ("acquire", "a", 70.0, EntryKind.OK, 5),
+        ("release", "a", 71.0, EntryKind.OK, 5),
+        ("release", "a", 72.0, EntryKind.OK, 5),
     )
 
 
 @breaks("lock register", "no order of its calls")
 def a_holder_is_renewed_after_its_name_was_given_away() -> Evidence:
     return lock(
-        ("acquire", "a", 70.0, Kind.OK, 5), ("acquire", "b", 75.0, Kind.OK, 6), ("renew", "a", 76.0, Kind.OK, 5)
+        ("acquire", "a", 70.0, EntryKind.OK, 5),
+        ("acquire", "b", 75.0, EntryKind.OK, 6),
+        ("renew", "a", 76.0, EntryKind.OK, 5),
     )
 
 
@@ -646,7 +652,7 @@ def a_holder_is_renewed_after_its_name_was_given_away() -> Evidence:
 @breaks("attempts on record", "no attempt of that token")
 def a_function_begins_under_a_token_nobody_was_given() -> Evidence:
     run = a_run()
-    return with_entries(Entry(50.0, Kind.NOTE, "begin", "node-1", name=str(run.id), token=1))
+    return with_entries(Entry(50.0, EntryKind.NOTE, "begin", "node-1", name=str(run.id), token=1))
 
 
 @breaks("attempts on record", "was claimed only")
@@ -722,5 +728,5 @@ def an_ending_is_refused_and_kept() -> Evidence:
     attempt = tries(a_run())[0]
     name = str(attempt.run_id)
     told = {"name": name, "token": attempt.token, "detail": {"outcome": attempt.outcome}}
-    refused = call("finish", 80.0, 80.1, Kind.REFUSED, **told)
+    refused = call("finish", 80.0, 80.1, EntryKind.REFUSED, **told)
     return with_entries(*refused, without=lambda entry: entry.what == "finish" and entry.name == name)

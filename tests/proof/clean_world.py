@@ -21,7 +21,7 @@ from fencepost.proof.evidence import (
     Timing,
     Transition,
 )
-from fencepost.proof.history import Entry, History, Kind
+from fencepost.proof.history import Entry, EntryKind, History
 from tests.proof.lock_world import TTL_S, LockWorld
 
 WALL_US = 1_800_000_000_000_000
@@ -152,7 +152,7 @@ class World:
             if outcome != "lost":
                 self._note(ended_at, "end", node, run, token)
                 told = {"name": str(run.id), "token": token, "detail": {"outcome": outcome}}
-                self._call("finish", node, ended_at - 0.01, ended_at + 0.01, Kind.OK, **told)
+                self._call("finish", node, ended_at - 0.01, ended_at + 0.01, EntryKind.OK, **told)
             has_failed = outcome in ("failed", "timed_out")
             pause_s = rules.pauses_s[min(failures, len(rules.pauses_s)) - 1] if has_failed else 0.0
             at = ended_at + pause_s + 0.01 + self.random.random() * 0.3
@@ -181,11 +181,13 @@ class World:
         self.runs[run.id - 1] = RunSeen(**values)
 
     def _note(self, at: float, what: str, node: str, run: RunSeen, token: int) -> None:
-        self.entries.append(Entry(at, Kind.NOTE, what, node, name=str(run.id), token=token, detail={"job": run.job}))
+        self.entries.append(
+            Entry(at, EntryKind.NOTE, what, node, name=str(run.id), token=token, detail={"job": run.job})
+        )
 
-    def _call(self, what: str, node: str, sent: float, ended: float, kind: Kind, **more: Any) -> None:
+    def _call(self, what: str, node: str, sent: float, ended: float, kind: EntryKind, **more: Any) -> None:
         self.calls += 1
-        self.entries.append(Entry(sent, Kind.INVOKE, what, node, call=self.calls, **more))
+        self.entries.append(Entry(sent, EntryKind.INVOKE, what, node, call=self.calls, **more))
         self.entries.append(Entry(ended, kind, what, node, call=self.calls, **more))
 
     # -- effects
@@ -199,9 +201,9 @@ class World:
         fields: dict[str, Any] = {"name": resource, "token": token, "grant": f"{run.id}/{token}"}
         fields["detail"] = {"key": work}
         if outcome == "lost":
-            self._call("write", node, ended_at + 0.02, ended_at + 3.0, Kind.REFUSED, **fields)
+            self._call("write", node, ended_at + 0.02, ended_at + 3.0, EntryKind.REFUSED, **fields)
         elif outcome == "succeeded":
-            kind = self.random.choice((Kind.OK, Kind.OK, Kind.UNKNOWN))
+            kind = self.random.choice((EntryKind.OK, EntryKind.OK, EntryKind.UNKNOWN))
             self._call("write", node, at + 0.02, ended_at - 0.02, kind, **fields)
             self.effects.append((ended_at - 0.03, Effect(resource, work, token, fields["grant"], run.id)))
 
@@ -209,7 +211,7 @@ class World:
         for resource in ("out:tidy", "out:sums"):
             at = self.random.random() * 90
             seen = [effect.key for then, effect in self.effects if effect.resource == resource and then < at + 0.5]
-            self._call("read", "reader", at, at + 0.5, Kind.OK, name=resource, detail={"keys": seen})
+            self._call("read", "reader", at, at + 0.5, EntryKind.OK, name=resource, detail={"keys": seen})
 
     # -- what is asked for
 
@@ -223,10 +225,10 @@ class World:
             for again in range(self.random.randint(1, 3)):
                 sent = at + again * 2
                 told = {"name": key, "detail": {"payload": f"hash-{number}", "run": run.id}}
-                self._call("request", "client", sent, sent + 0.2, Kind.OK, **told)
+                self._call("request", "client", sent, sent + 0.2, EntryKind.OK, **told)
             if self.random.random() < 0.5:
                 other = {"name": key, "detail": {"payload": "another", "why": "payload"}}
-                self._call("request", "client", at + 9, at + 9.2, Kind.REFUSED, **other)
+                self._call("request", "client", at + 9, at + 9.2, EntryKind.REFUSED, **other)
 
     def _bulk(self) -> list[dict[str, Any]]:
         keys = [f"row-{number}" for number in range(6)]
@@ -246,7 +248,7 @@ class World:
 
     def _land(self, resource: str, key: str, at: float) -> None:
         fields = {"name": resource, "token": 7, "grant": "g", "detail": {"key": key}}
-        self._call("write", "node-0", at, at + 0.5, Kind.OK, **fields)
+        self._call("write", "node-0", at, at + 0.5, EntryKind.OK, **fields)
         self.effects.append((at + 0.3, Effect(resource, key, 7, "g")))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from random import Random
 from typing import Any
 
-from fencepost.proof.history import Entry, Kind
+from fencepost.proof.history import Entry, EntryKind
 
 TTL_S = 4.0
 
@@ -29,39 +29,39 @@ class Store:
         found = self.holder.get(name)
         return found if found is not None and self.alive_until.get(found[1], -1.0) > at else None
 
-    def open(self, at: float, *, session: str) -> tuple[Kind, dict[str, Any]]:
+    def open(self, at: float, *, session: str) -> tuple[EntryKind, dict[str, Any]]:
         self.alive_until[session] = at + TTL_S
-        return Kind.OK, {}
+        return EntryKind.OK, {}
 
-    def acquire(self, at: float, *, name: str, session: str, grant: str) -> tuple[Kind, dict[str, Any]]:
+    def acquire(self, at: float, *, name: str, session: str, grant: str) -> tuple[EntryKind, dict[str, Any]]:
         if self.alive_until.get(session, -1.0) <= at:
-            return Kind.REFUSED, {"detail": {"why": "lost"}}
+            return EntryKind.REFUSED, {"detail": {"why": "lost"}}
         found = self.current(name, at)
         if found is not None and found[0] != grant:
-            return Kind.REFUSED, {"detail": {"why": "held", "held_by": found[0]}}
+            return EntryKind.REFUSED, {"detail": {"why": "held", "held_by": found[0]}}
         if found is None:
             self.token[name] = max(self.token.get(name, 0) + 1, round(at * 1000))
             self.holder[name] = (grant, session, self.token[name])
-        return Kind.OK, {"token": self.holder[name][2]}
+        return EntryKind.OK, {"token": self.holder[name][2]}
 
-    def renew(self, at: float, *, name: str, session: str, grant: str) -> tuple[Kind, dict[str, Any]]:
+    def renew(self, at: float, *, name: str, session: str, grant: str) -> tuple[EntryKind, dict[str, Any]]:
         found = self.current(name, at)
         if self.alive_until.get(session, -1.0) > at:
             self.alive_until[session] = at + TTL_S
-        return (Kind.OK if found is not None and found[0] == grant else Kind.REFUSED), {}
+        return (EntryKind.OK if found is not None and found[0] == grant else EntryKind.REFUSED), {}
 
-    def release(self, at: float, *, name: str, session: str, grant: str) -> tuple[Kind, dict[str, Any]]:
+    def release(self, at: float, *, name: str, session: str, grant: str) -> tuple[EntryKind, dict[str, Any]]:
         found = self.current(name, at)
         if found is None or found[0] != grant:
-            return Kind.REFUSED, {}
+            return EntryKind.REFUSED, {}
         del self.holder[name]
-        return Kind.OK, {}
+        return EntryKind.OK, {}
 
     revoke = release
 
-    def close(self, at: float, *, session: str) -> tuple[Kind, dict[str, Any]]:
+    def close(self, at: float, *, session: str) -> tuple[EntryKind, dict[str, Any]]:
         self.alive_until.pop(session, None)
-        return Kind.OK, {}
+        return EntryKind.OK, {}
 
 
 class LockWorld:
@@ -114,30 +114,32 @@ class LockWorld:
         what = self.random.choice(("renew", "renew", "release", "revoke")) if name in held else "acquire"
         fields = {"name": name, "session": session, "grant": grant}
 
-        def then(kind: Kind, ended_at: float) -> None:
-            if what == "acquire" and (kind is Kind.OK or (kind is Kind.UNKNOWN and self.random.random() < 0.5)):
+        def then(kind: EntryKind, ended_at: float) -> None:
+            if what == "acquire" and (
+                kind is EntryKind.OK or (kind is EntryKind.UNKNOWN and self.random.random() < 0.5)
+            ):
                 held[name] = grant
-            elif kind is Kind.REFUSED or what in ("release", "revoke"):
+            elif kind is EntryKind.REFUSED or what in ("release", "revoke"):
                 held.pop(name, None)
             self._next(node, session, held, ended_at)
 
         self._call(node, what, at, fields, then)
 
     def _call(
-        self, node: str, what: str, sent_at: float, fields: dict[str, Any], then: Callable[[Kind, float], None]
+        self, node: str, what: str, sent_at: float, fields: dict[str, Any], then: Callable[[EntryKind, float], None]
     ) -> None:
         self._number += 1
         call = self._number
         took_s = self.random.choice((0.01, 0.1, 1.0)) * self.random.random()
-        self.entries.append(Entry(sent_at, Kind.INVOKE, what, node, call=call, **fields))
+        self.entries.append(Entry(sent_at, EntryKind.INVOKE, what, node, call=call, **fields))
 
         def effect(at: float) -> None:
             if what == "open" or self.random.random() >= self._lossy:
                 kind, answer = getattr(self.store, what)(at, **fields)
             else:
-                kind, answer = Kind.UNKNOWN, {}
+                kind, answer = EntryKind.UNKNOWN, {}
                 self._lose(what, fields, at)
-            if kind is not Kind.UNKNOWN or self.random.random() < 0.7:
+            if kind is not EntryKind.UNKNOWN or self.random.random() < 0.7:
                 self.entries.append(Entry(at + took_s / 2, kind, what, node, call=call, **{**fields, **answer}))
             then(kind, at + took_s / 2)
 

@@ -14,7 +14,7 @@ import pytest
 from fencepost.core.states import TERMINAL, TRANSITIONS
 from fencepost.proof.checkers import CHECKERS, check_all, one_trace, run_graph
 from fencepost.proof.evidence import FINAL, Evidence, Timing
-from fencepost.proof.history import Entry, History, Kind
+from fencepost.proof.history import Entry, EntryKind, History
 from tests.proof import broken_life
 from tests.proof.broken_world import CASES
 from tests.proof.clean_world import clean
@@ -74,10 +74,10 @@ def test_a_repetition_asked_for_by_a_person_is_no_second_run_of_a_tick() -> None
 
 def test_a_store_that_forgot_may_begin_with_a_lower_token_where_tokens_are_not_durable() -> None:
     def call(at: float, token: int, grant: str) -> Iterator[Entry]:
-        for then, kind in ((at, Kind.INVOKE), (at + 0.1, Kind.OK)):
+        for then, kind in ((at, EntryKind.INVOKE), (at + 0.1, EntryKind.OK)):
             yield Entry(then, kind, "acquire", "a", call=token, name="x", token=token, grant=grant)
 
-    fault = Entry(1.5, Kind.NOTE, "fault", "store", detail={"kind": "forget"})
+    fault = Entry(1.5, EntryKind.NOTE, "fault", "store", detail={"kind": "forget"})
     history = History([*call(1, 9, "a"), fault, *call(2, 5, "b"), *call(3, 6, "c")])
     forgetful = Evidence(history, Timing(1.0, 1.0, 0.0, 9.0), tokens_are_durable=False)
     assert only("rising grants", forgetful) == []
@@ -86,10 +86,10 @@ def test_a_store_that_forgot_may_begin_with_a_lower_token_where_tokens_are_not_d
 
 def test_writes_at_the_same_time_may_come_in_either_order() -> None:
     entries = [
-        Entry(1.0, Kind.INVOKE, "write", "a", call=1, name="x", token=5, grant="a"),
-        Entry(1.1, Kind.INVOKE, "write", "b", call=2, name="x", token=4, grant="b"),
-        Entry(1.2, Kind.OK, "write", "a", call=1, name="x", token=5, grant="a"),
-        Entry(1.3, Kind.OK, "write", "b", call=2, name="x", token=4, grant="b"),
+        Entry(1.0, EntryKind.INVOKE, "write", "a", call=1, name="x", token=5, grant="a"),
+        Entry(1.1, EntryKind.INVOKE, "write", "b", call=2, name="x", token=4, grant="b"),
+        Entry(1.2, EntryKind.OK, "write", "a", call=1, name="x", token=5, grant="a"),
+        Entry(1.3, EntryKind.OK, "write", "b", call=2, name="x", token=4, grant="b"),
     ]
     assert only("rising writes", Evidence(History(entries), Timing(1.0, 1.0, 0.0, 9.0))) == []
 

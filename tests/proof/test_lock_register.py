@@ -12,10 +12,10 @@ import pytest
 from fencepost.proof.calls import Call, calls
 from fencepost.proof.checkers import lock_register
 from fencepost.proof.evidence import Evidence, Timing, Violation
-from fencepost.proof.history import Entry, History, Kind
+from fencepost.proof.history import Entry, EntryKind, History
 from tests.proof.lock_world import TTL_S, LockWorld
 
-OK, REFUSED, UNKNOWN = Kind.OK, Kind.REFUSED, Kind.UNKNOWN
+OK, REFUSED, UNKNOWN = EntryKind.OK, EntryKind.REFUSED, EntryKind.UNKNOWN
 Held = tuple[str, int, float]
 
 
@@ -32,11 +32,13 @@ class Told:
     def __init__(self) -> None:
         self.entries: list[Entry] = []
 
-    def __call__(self, what: str, node: str, sent: float, ended: float, kind: Kind | None = OK, **more: object) -> Told:
+    def __call__(
+        self, what: str, node: str, sent: float, ended: float, kind: EntryKind | None = OK, **more: object
+    ) -> Told:
         fields = {"name": "x", "session": node, "grant": f"g-{node}", **more}
         detail = fields.pop("detail", {})
         call = len(self.entries) + 1
-        self.entries.append(Entry(sent, Kind.INVOKE, what, node, call=call, **fields | {"token": None}))
+        self.entries.append(Entry(sent, EntryKind.INVOKE, what, node, call=call, **fields | {"token": None}))
         if kind is not None:
             self.entries.append(Entry(ended, kind, what, node, call=call, detail=detail, **fields))
         return self
@@ -127,7 +129,7 @@ def test_asking_again_with_the_same_grant_returns_the_same() -> None:
 def test_a_store_that_forgot_may_have_freed_it() -> None:
     told = opened()("acquire", "a", 1.0, 1.1, token=1)("acquire", "b", 2.0, 2.1, token=2)
     assert told.judged()
-    told.entries.append(Entry(1.5, Kind.NOTE, "fault", "store", detail={"kind": "forget"}))
+    told.entries.append(Entry(1.5, EntryKind.NOTE, "fault", "store", detail={"kind": "forget"}))
     assert not told.judged()
 
 
@@ -135,7 +137,7 @@ def test_a_store_that_forgot_may_have_forgotten_that_a_session_was_renewed() -> 
     told = opened()("renew", "a", 3.0, 3.1, name="", grant="")("acquire", "a", 4.0, 4.1, token=1)
     told("renew", "a", 4.2, 4.3, REFUSED, name="", grant="")
     assert told.judged()
-    told.entries.append(Entry(3.5, Kind.NOTE, "fault", "store", detail={"kind": "forget"}))
+    told.entries.append(Entry(3.5, EntryKind.NOTE, "fault", "store", detail={"kind": "forget"}))
     assert not told.judged()
 
 
@@ -148,7 +150,7 @@ def test_a_session_renewed_as_a_whole_is_renewed_for_each_name() -> None:
 
 def test_an_advisory_lock_may_end_with_its_process() -> None:
     told = opened()("acquire", "a", 1.0, 1.1, token=1)("acquire", "b", 2.0, 2.1, token=2)
-    told.entries.append(Entry(1.5, Kind.NOTE, "fault", "a", detail={"kind": "kill"}))
+    told.entries.append(Entry(1.5, EntryKind.NOTE, "fault", "a", detail={"kind": "kill"}))
     assert told.judged()
     assert not told.judged(ends_with_connection=True)
 
@@ -219,20 +221,20 @@ def _applied(call: Call, held: Held, renewed_until: float, lives_until: float, t
     grant, token, expires_at = held
     is_mine = grant == call.grant
     match call.what, call.kind:
-        case "acquire", Kind.OK:
+        case "acquire", EntryKind.OK:
             if is_mine:
                 return [held] if token == call.token else []
             return [(call.grant, call.token, lives_until)] if not grant and call.token > token else []
-        case "acquire", Kind.UNKNOWN:
+        case "acquire", EntryKind.UNKNOWN:
             gets = told.get(call.grant, token + 1)
             return [(call.grant, gets, lives_until)] if not grant and gets > token else []
-        case "acquire", Kind.REFUSED:
+        case "acquire", EntryKind.REFUSED:
             return [held] if grant and not is_mine else []
-        case "renew", Kind.OK:
+        case "renew", EntryKind.OK:
             return [(grant, token, max(expires_at, renewed_until))] if is_mine else []
-        case "release", Kind.OK | Kind.UNKNOWN:
+        case "release", EntryKind.OK | EntryKind.UNKNOWN:
             return [("", token, 0.0)] if is_mine else []
-        case _, Kind.REFUSED:
+        case _, EntryKind.REFUSED:
             return [] if is_mine else [held]
     return []
 
@@ -251,7 +253,7 @@ def small_history(random: Random) -> list[Entry]:
         what = random.choice(("acquire", "acquire", "renew", "release"))
         kind = random.choice((OK, OK, OK, REFUSED, REFUSED, UNKNOWN))
         fields = {"name": "x", "session": node, "grant": grants[node]}
-        entries.append(Entry(sent, Kind.INVOKE, what, node, call=call, **fields))
+        entries.append(Entry(sent, EntryKind.INVOKE, what, node, call=call, **fields))
         answer = {}
         if what == "acquire" and kind is OK:
             # Tokens leave room for those that nobody was told of.
@@ -262,7 +264,7 @@ def small_history(random: Random) -> list[Entry]:
         if what == "release" and random.random() < 0.5:
             grants[node] = f"g-{node}{call}"
         entries.append(Entry(ended, kind, what, node, call=call, **fields, **answer))
-    return sorted(entries, key=lambda entry: (entry.at, entry.kind is not Kind.INVOKE))
+    return sorted(entries, key=lambda entry: (entry.at, entry.kind is not EntryKind.INVOKE))
 
 
 def test_the_search_agrees_with_a_judge_that_tries_everything() -> None:

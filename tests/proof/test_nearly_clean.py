@@ -15,7 +15,7 @@ import pytest
 
 from fencepost.proof.checkers import check_all
 from fencepost.proof.evidence import AttemptSeen, Effect, Evidence, RunSeen, Transition
-from fencepost.proof.history import Entry, History, Kind
+from fencepost.proof.history import Entry, EntryKind, History
 from tests.proof.clean_world import QUIET_FROM, clean, us
 
 Change = Callable[[Evidence, Random], Evidence | None]
@@ -65,7 +65,7 @@ def effect_of(evidence: Evidence, random: Random) -> Effect | None:
     return some(random, [each for each in evidence.effects if each.resource in ("out:tidy", "out:sums")])
 
 
-def entry_of(evidence: Evidence, random: Random, what: str, kind: Kind) -> Entry | None:
+def entry_of(evidence: Evidence, random: Random, what: str, kind: EntryKind) -> Entry | None:
     return some(random, [each for each in evidence.history.of(what) if each.kind is kind])
 
 
@@ -287,7 +287,7 @@ def the_oracle_knows_one_less(evidence: Evidence, random: Random) -> Evidence | 
 
 @change
 def a_refused_ending_is_told_to_have_been_believed(evidence: Evidence, random: Random) -> Evidence | None:
-    found = entry_of(evidence, random, "finish", Kind.OK)
+    found = entry_of(evidence, random, "finish", EntryKind.OK)
     wrong = found and replace(found, detail={"outcome": "cancelled"})
     return with_entry(evidence, found, *([wrong] if wrong else []))
 
@@ -312,31 +312,31 @@ def a_function_begins_too_soon(evidence: Evidence, random: Random) -> Evidence |
 
 @change
 def an_accepted_write_is_told_to_have_been_refused(evidence: Evidence, random: Random) -> Evidence | None:
-    found = entry_of(evidence, random, "write", Kind.OK)
-    return with_entry(evidence, found, *([replace(found, kind=Kind.REFUSED)] if found else []))
+    found = entry_of(evidence, random, "write", EntryKind.OK)
+    return with_entry(evidence, found, *([replace(found, kind=EntryKind.REFUSED)] if found else []))
 
 
 @change
 def a_write_is_of_something_else(evidence: Evidence, random: Random) -> Evidence | None:
-    found = entry_of(evidence, random, "write", Kind.OK)
+    found = entry_of(evidence, random, "write", EntryKind.OK)
     return with_entry(evidence, found, *([replace(found, detail={"key": "never seen"})] if found else []))
 
 
 @change
 def an_answer_names_another_run(evidence: Evidence, random: Random) -> Evidence | None:
-    found = entry_of(evidence, random, "request", Kind.OK)
+    found = entry_of(evidence, random, "request", EntryKind.OK)
     return with_entry(evidence, found, *([replace(found, detail={**found.detail, "run": 8888})] if found else []))
 
 
 @change
 def another_payload_is_accepted(evidence: Evidence, random: Random) -> Evidence | None:
-    found = entry_of(evidence, random, "request", Kind.REFUSED)
-    return with_entry(evidence, found, *([replace(found, kind=Kind.OK)] if found else []))
+    found = entry_of(evidence, random, "request", EntryKind.REFUSED)
+    return with_entry(evidence, found, *([replace(found, kind=EntryKind.OK)] if found else []))
 
 
 @change
 def a_lock_is_given_with_a_token_from_before(evidence: Evidence, random: Random) -> Evidence | None:
-    granted = [each for each in evidence.history.of("acquire") if each.kind is Kind.OK]
+    granted = [each for each in evidence.history.of("acquire") if each.kind is EntryKind.OK]
     by_name = {each.name: [other for other in granted if other.name == each.name] for each in granted}
     later = [each for mine in by_name.values() for each in mine[1:] if each.grant != mine[0].grant]
     found = some(random, later)

@@ -11,9 +11,9 @@ from unittest import mock
 import pytest
 
 from fencepost.fence.databases import Sqlite
-from fencepost.testing.simulation import FAULTS, Fault, scenario, simulate
+from fencepost.testing.simulation import FAULTS, SimulatedFault, scenario, simulate
 from fencepost.testing.simulation.command import main
-from fencepost.testing.simulation.kept import Kept, keep, kept_in, shrunk
+from fencepost.testing.simulation.kept import KeptSeed, keep, kept_in, shrunk
 from fencepost.testing.simulation.lives.plan import ACTS, AWAITED, is_life, life
 
 KEPT = Path(__file__).with_name("kept.jsonl")
@@ -116,7 +116,11 @@ def test_bulk_work_without_faults_is_done():
 
 
 def test_what_is_kept_is_read_back_and_kept_once(tmp_path):
-    one = Kept(7, (Fault(1.5, "kill", slot=1, length_s=0.5), Fault(2.0, "clock step", amount=-3.0)), "something")
+    one = KeptSeed(
+        7,
+        (SimulatedFault(1.5, "kill", slot=1, length_s=0.5), SimulatedFault(2.0, "clock step", amount=-3.0)),
+        "something",
+    )
     path = tmp_path / "kept.jsonl"
     keep(path, one)
     keep(path, one)

@@ -12,7 +12,7 @@ from fencepost.core.urls import StoreUrl
 from fencepost.errors import StoreUnavailable
 from fencepost.leases.stores import mysql as mysql_store
 from fencepost.leases.stores import postgres as postgres_store
-from fencepost.leases.stores.sql.backend import Connection
+from fencepost.leases.stores.sql.backend import LeaseConnection
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from fencepost.threaded import ThreadedRuntime
 from testbed.proxy import Proxy
@@ -45,7 +45,7 @@ def scene(request: pytest.FixtureRequest) -> Iterator[Scene]:
 def test_a_server_that_falls_silent_late_in_a_call_does_not_prolong_it(scene: Scene) -> None:
     """The first statement takes most of the time. What comes after it gets the rest, and not the whole again."""
 
-    def work(connection: Connection) -> None:
+    def work(connection: LeaseConnection) -> None:
         connection.rows(scene.sleep_sql, (FIRST_S,))
         scene.proxy.swallow()
         connection.rows(scene.sleep_sql, (0,))

@@ -1,10 +1,10 @@
 """Connections of PyMySQL that verify nobody share one TLS context; those with options of TLS have their own."""
 
-from fencepost.sql.pymysql_link import BoundedConnection
+from fencepost.sql.pymysql_link import BoundedPyMySQL
 
 
-def unconnected(**options: object) -> BoundedConnection:
-    return BoundedConnection(defer_connect=True, **options)
+def unconnected(**options: object) -> BoundedPyMySQL:
+    return BoundedPyMySQL(defer_connect=True, **options)
 
 
 def test_connections_that_verify_nobody_share_one_context() -> None:

@@ -25,7 +25,7 @@ from fencepost.core.positions import unpacked
 from fencepost.core.schedule import Schedule
 from fencepost.core.verdicts import Fail
 from fencepost.engine.jobs import Job
-from fencepost.engine.requesting import Known, Request, requested
+from fencepost.engine.requesting import KnownJob, Request, requested
 from fencepost.engine.run import Run
 from fencepost.errors import InvalidBulk, NoSuchRun
 from fencepost.ledger import history, requests
@@ -43,7 +43,7 @@ _STEP_WORDS = (*OPTIONS, "chunk")
 
 
 @dataclass(frozen=True, slots=True)
-class Declared:
+class DeclaredBulk:
     """A bulk job as it stands in the code: `make` gives one attempt its steps."""
 
     name: str
@@ -144,7 +144,7 @@ class Declared:
 class BulkJob(JobHandle):
     """A declared bulk job. Called, it is the plain class or function."""
 
-    def __init__(self, app: App, job: Job, declared: Declared) -> None:
+    def __init__(self, app: App, job: Job, declared: DeclaredBulk) -> None:
         super().__init__(app, job)
         self.declared = declared
         self.names = declared.names  # under which dead letters of it are
@@ -170,7 +170,7 @@ def declare_bulk(
     """Register a bulk job, and the job that its partitions are runs of."""
     named = _checked_name(name or str(getattr(given, "__name__", "")))
     words = {**words, "chunk": policy.chunk} if "chunk" in words else words
-    declared = Declared(
+    declared = DeclaredBulk(
         named, given, words, parts["read"], parts["process"], parts["writer"], policy.chunk, policy.formerly
     )
     declared.check()
@@ -222,9 +222,9 @@ def _signature(given: Any) -> Signature:
     return replace(made, run_name=RUN, is_async=False)
 
 
-def _conducting(app: App, declared: Declared, part: Job) -> Callable[..., Any]:
+def _conducting(app: App, declared: DeclaredBulk, part: Job) -> Callable[..., Any]:
     def ask(run: Run, instance: Instance, wanted: Mapping[str, Mapping[str, Any]]) -> None:
-        known, generation = Known.of(part), app.settings.generation
+        known, generation = KnownJob.of(part), app.settings.generation
         request = Request(window_us=instance.window_us, requested_by=run.label, generation=generation)
         asked = [requested(known, params, replace(request, origin_key=key)) for key, params in wanted.items()]
         requests.enqueue(app.ledger, asked)
@@ -242,7 +242,7 @@ def _conducting(app: App, declared: Declared, part: Job) -> Callable[..., Any]:
     return conduct
 
 
-def _made(declared: Declared, params: Mapping[str, Any]) -> Bulk:
+def _made(declared: DeclaredBulk, params: Mapping[str, Any]) -> Bulk:
     """Return the job for an attempt, found fit to work."""
     bulk = declared.make(**params)
     bulk.check()
@@ -258,7 +258,7 @@ def _giving_up_what_cannot_work() -> Iterator[None]:
         raise Fail(str(error)) from error
 
 
-def _part_job(declared: Declared, policy: Policy) -> Job:
+def _part_job(declared: DeclaredBulk, policy: Policy) -> Job:
     def part(  # `key` is what it excludes others by; see the policy
         run: Run,
         *,
@@ -287,7 +287,7 @@ def _part_job(declared: Declared, policy: Policy) -> Job:
     return replace(Job.of(part, name=declared.name + PART, policy=words), doc=f"A partition of {declared.name}.")
 
 
-def _replay_job(declared: Declared, policy: Policy) -> Job:
+def _replay_job(declared: DeclaredBulk, policy: Policy) -> Job:
     def replay(run: Run, *, letters: list[int], upto: int = 0, step: str = "") -> Any:
         ledger = run.context.ledger()
 
@@ -310,7 +310,7 @@ def _replay_job(declared: Declared, policy: Policy) -> Job:
     return replace(Job.of(replay, name=declared.name + REPLAY, policy=words), doc=doc)
 
 
-def _made_for(declared: Declared, ledger: Ledger, letter: StoredLetter) -> Bulk:
+def _made_for(declared: DeclaredBulk, ledger: Ledger, letter: StoredLetter) -> Bulk:
     """Return the job as the run of a letter knew it, which may no longer be on record."""
     try:
         return declared.made_of(history.run(ledger, letter.run_id or 0))
@@ -320,6 +320,6 @@ def _made_for(declared: Declared, ledger: Ledger, letter: StoredLetter) -> Bulk:
         return declared.make(**declared.bound(letter.params or {}))
 
 
-def _params_of(declared: Declared, values: Mapping[str, Any]) -> dict[str, Any]:
+def _params_of(declared: DeclaredBulk, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the parameters of a part's parent, as its code gets them."""
     return declared.bound({name: value for name, value in values.items() if name not in WINDOW})

@@ -31,7 +31,7 @@ from fencepost.engine.runners.runner import Runner
 from fencepost.errors import InvalidSetting, LedgerUnavailable, StoreUnavailable
 from fencepost.leases.locks import Locks
 from fencepost.leases.schemes import store_from_url
-from fencepost.ledger.declared import Declared, apply
+from fencepost.ledger.declared import Declarations, apply
 from fencepost.ledger.migrations import NEWEST
 from fencepost.ledger.rights import check_rights
 from fencepost.ledger.schedule_rows import NewSchedule
@@ -100,7 +100,7 @@ class StartCalledOff(Exception):
 
 
 def start_node(
-    app: App, runners: Callable[[], Mapping[str, Runner]] | None = None, *, asked: runtime.Event | None = None
+    app: App, runners: Callable[[], Mapping[str, Runner]] | None = None, *, asked: runtime.Flag | None = None
 ) -> Composed:
     """Make a node of `app` and start it. What others will let go of before long is waited for.
 
@@ -253,14 +253,14 @@ def _programs(app: App) -> Runner:
     )
 
 
-def declared_by(app: App) -> Declared:
+def declared_by(app: App) -> Declarations:
     """Return the jobs and schedules of the code, as they are put on record."""
     schedules = [
         NewSchedule(each.id, job.name, schedule_to_json(each.schedule), canonical_json(each.params))
         for job in app.jobs.values()
         for each in job.schedules
     ]
-    return Declared(tuple(on_record(job) for job in app.jobs.values()), tuple(schedules), app.settings.generation)
+    return Declarations(tuple(on_record(job) for job in app.jobs.values()), tuple(schedules), app.settings.generation)
 
 
 def publish(app: App) -> None:

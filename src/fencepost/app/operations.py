@@ -22,17 +22,17 @@ from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
 from fencepost.engine.backfilling import MOST_BACKFILLED, Backfilled, backfill_requests
 from fencepost.engine.jobs import Jobs
-from fencepost.engine.requesting import Known, Request, instant_us, on_record, requested
+from fencepost.engine.requesting import KnownJob, Request, instant_us, on_record, requested
 from fencepost.engine.run import current_run
 from fencepost.engine.why import Why, why
 from fencepost.errors import InvalidParameters
 from fencepost.leases.locks import Locks
 from fencepost.ledger import duplicates, history, jobs, journal, nodes, requests, schedules
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.history import AttemptRow, RunFilter, RunRow
 from fencepost.ledger.jobs import JobRow, NewJob
-from fencepost.ledger.journal import About, Entry
+from fencepost.ledger.journal import About, JournalEntry
 from fencepost.ledger.keys import taken_keys
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.nodes import NodeRow
@@ -64,12 +64,12 @@ class Operations:
 
     # -- asking for runs ---------------------------------------------------------------------------------------------
 
-    def job(self, name: str) -> Known:
+    def job(self, name: str) -> KnownJob:
         """Return what a request needs to know of a job: from the code if it is here, else from the ledger."""
         if name in self._known:
-            return Known.of(self._known[name])
+            return KnownJob.of(self._known[name])
         row = jobs.job(self._ledger, name)
-        return Known(row.name, Policy.from_json(row.policy), Signature.from_json(row.signature))
+        return KnownJob(row.name, Policy.from_json(row.policy), Signature.from_json(row.signature))
 
     def enqueue(
         self,
@@ -261,7 +261,9 @@ class Operations:
         """Return the jobs that any deploy has put on record."""
         return jobs.jobs(self._ledger)
 
-    def journal(self, *, about: About | None = None, limit: int = 100, before_id: int | None = None) -> list[Entry]:
+    def journal(
+        self, *, about: About | None = None, limit: int = 100, before_id: int | None = None
+    ) -> list[JournalEntry]:
         """Return lines of the journal, newest first."""
         return journal.entries(self._ledger, about=about, limit=limit, before_id=before_id)
 
@@ -297,7 +299,7 @@ class Operations:
     def _record(self, cursor: Cursor, asked: Sequence[Requested]) -> list[Enqueued]:
         made = record(self._ledger, cursor, asked)
         if any(each.is_new for each in made):
-            hot_words(self._ledger.desk("words")).notify(cursor)
+            statements_for(self._ledger.desk("words")).notify(cursor)
         return made
 
     def _newcomer(self, job: str) -> NewJob | None:

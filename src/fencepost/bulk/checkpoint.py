@@ -24,8 +24,8 @@ from typing import Any, NamedTuple
 from fencepost.bulk.reader import Position
 from fencepost.core.identity import canonical_json, fitted
 from fencepost.errors import CheckpointMismatch, FencepostError
-from fencepost.fence.change import Change
-from fencepost.fence.landing import Landing
+from fencepost.fence.effect_statements import EffectStatements
+from fencepost.fence.final_update import FinalUpdate
 from fencepost.fence.writer import Writer
 
 _MOST_AT_ONCE = 500
@@ -102,7 +102,7 @@ def _fewer(items: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class CheckpointMark:
     """What a checkpoint says. `number` rises with every move, so that no two say the same.
 
     `run` and `crashes`: which run moved it last, or took it over, and how often that had been lost by then. Who is lost
@@ -117,12 +117,12 @@ class Mark:
     care: Care = CARELESS
     more: dict[str, Any] = field(default_factory=dict)
 
-    def moved(self, after: Position, *, by: tuple[int, int], items: int = 0, is_done: bool = False) -> Mark:
+    def moved(self, after: Position, *, by: tuple[int, int], items: int = 0, is_done: bool = False) -> CheckpointMark:
         """Return where it stands after a chunk; `by` is the run, and how often it was lost."""
         care = self.care.after_items(items)
         return replace(self, number=self.number + 1, after=after, is_done=is_done, run=by[0], crashes=by[1], care=care)
 
-    def taken(self, *, by: tuple[int, int], care: Care = CARELESS) -> Mark:
+    def taken(self, *, by: tuple[int, int], care: Care = CARELESS) -> CheckpointMark:
         """Return it in the hands of a run that begins here."""
         return replace(self, number=self.number + 1, run=by[0], crashes=by[1], care=care)
 
@@ -133,18 +133,18 @@ class Mark:
         return canonical_json({**self.more, **told, **care, "run": self.run, "crashes": self.crashes})
 
     @staticmethod
-    def from_json(text: str) -> Mark:
+    def from_json(text: str) -> CheckpointMark:
         """Read it."""
         stored = json.loads(text)
         number, after, is_done = stored.pop("number"), stored.pop("after"), stored.pop("done")
         run, crashes, care = stored.pop("run"), stored.pop("crashes"), Care(*stored.pop("care", ()))
-        return Mark(number, after, is_done, run, crashes, care, stored)
+        return CheckpointMark(number, after, is_done, run, crashes, care, stored)
 
 
-class Kept(NamedTuple):
+class StoredCheckpoint(NamedTuple):
     """A checkpoint as it was read."""
 
-    mark: Mark
+    mark: CheckpointMark
     counts: Counts
     shape: str | None
     token: int | None
@@ -163,9 +163,9 @@ class Checkpoint:
     def __repr__(self) -> str:
         return f"<Checkpoint {self.name}>"
 
-    def read(self, tx: Any) -> Kept | None:
+    def read(self, tx: Any) -> StoredCheckpoint | None:
         """Return what it says; None if there is none yet. One of another shape is refused."""
-        landing = Landing(tx, self._writer)
+        landing = EffectStatements(tx, self._writer)
         query = f"SELECT position, counts, shape, token FROM {landing.table('checkpoint')} WHERE name = %s"  # noqa: S608 - ours
         rows = landing.execute(query, [self._row]).rows
         if not rows:
@@ -177,11 +177,11 @@ class Checkpoint:
                 "Nothing was written. Finish the unfinished run with the code it was begun with, or begin anew: "
                 "fencepost bulk forget RUN --reason '…'"
             )
-        return Kept(Mark.from_json(position), Counts.from_json(counts), shape, token)
+        return StoredCheckpoint(CheckpointMark.from_json(position), Counts.from_json(counts), shape, token)
 
-    def begin(self, tx: Any, mark: Mark, counts: Counts | None = None) -> bool:
+    def begin(self, tx: Any, mark: CheckpointMark, counts: Counts | None = None) -> bool:
         """Make the row; False if there is one."""
-        landing = Landing(tx, self._writer)
+        landing = EffectStatements(tx, self._writer)
         values: dict[str, tuple[str, list[Any]]] = {
             "name": ("%s", [self._row]),
             "position": ("%s", [mark.to_json()]),
@@ -192,26 +192,26 @@ class Checkpoint:
         }
         return landing.insert("checkpoint", values)
 
-    def move(self, tx: Any, before: Mark, after: Mark, counts: Counts) -> None:
+    def move(self, tx: Any, before: CheckpointMark, after: CheckpointMark, counts: Counts) -> None:
         """Move on from `before` to `after`; `CheckpointMoved` unless it is where the caller believed it to be."""
         change = self.moving(tx, before, after, counts)
-        if Landing(tx, self._writer).execute(change.sql, change.values).count != 1:
+        if EffectStatements(tx, self._writer).execute(change.sql, change.values).count != 1:
             raise change.missed
 
-    def moving(self, tx: Any, before: Mark, after: Mark, counts: Counts) -> Change:
+    def moving(self, tx: Any, before: CheckpointMark, after: CheckpointMark, counts: Counts) -> FinalUpdate:
         """Return the change that `move` makes, for the end of a transaction."""
-        landing = Landing(tx, self._writer)
+        landing = EffectStatements(tx, self._writer)
         sets = f"position = %s, counts = %s, token = %s, updated_at = {landing.now}"
         statement = f"UPDATE {landing.table('checkpoint')} SET {sets} WHERE name = %s AND position = %s"  # noqa: S608 - ours
         values = (after.to_json(), counts.to_json(), self._writer.token, self._row, before.to_json())
         missed = CheckpointMoved(f"the checkpoint {self.name!r} is no longer where this chunk began")
-        return Change(statement, values, missed, self.meanwhile)
+        return FinalUpdate(statement, values, missed, self.meanwhile)
 
 
-def kept_at(tx: Any, names: Sequence[str], writer: Writer) -> list[Kept | None]:
+def kept_at(tx: Any, names: Sequence[str], writer: Writer) -> list[StoredCheckpoint | None]:
     """Read many checkpoints at once, of whatever shape; None where there is none."""
-    landing = Landing(tx, writer)
-    found: dict[str, Kept] = {}
+    landing = EffectStatements(tx, writer)
+    found: dict[str, StoredCheckpoint] = {}
     rows = [fitted(name) for name in names]
     for start in range(0, len(rows), _MOST_AT_ONCE):
         some = rows[start : start + _MOST_AT_ONCE]
@@ -220,7 +220,7 @@ def kept_at(tx: Any, names: Sequence[str], writer: Writer) -> list[Kept | None]:
             f"SELECT name, position, counts, shape, token FROM {landing.table('checkpoint')} WHERE name IN ({marks})"  # noqa: S608 - ours
         )
         for name, position, counts, shape, token in landing.execute(query, some).rows:
-            found[name] = Kept(Mark.from_json(position), Counts.from_json(counts), shape, token)
+            found[name] = StoredCheckpoint(CheckpointMark.from_json(position), Counts.from_json(counts), shape, token)
     return [found.get(row) for row in rows]
 
 

@@ -25,10 +25,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from fencepost.bulk.checkpoint import Counts
 from fencepost.bulk.definition import THREADS, Bulk, Step
 from fencepost.bulk.instance import WINDOW, Instance, instance_of
-from fencepost.bulk.partition import Assignment, Partition
+from fencepost.bulk.partition import Partition, PartitionAssignment
 from fencepost.bulk.patience import asked
 from fencepost.bulk.places import surroundings_of, target_of_step
-from fencepost.bulk.plan import Plan, Plans
+from fencepost.bulk.plan import Plans, StepPlan
 from fencepost.bulk.pools import threads_for
 from fencepost.bulk.refusing import refuse_what_a_wider_run_does, refuse_what_narrower_runs_did
 from fencepost.bulk.watching import Watching, refuse_without_parent
@@ -135,14 +135,14 @@ class Conductor:
 
     # -- partitions ----------------------------------------------------------------------------------------------------
 
-    def _partitions(self, plan: Plan, plans: Plans) -> Counts:
+    def _partitions(self, plan: StepPlan, plans: Plans) -> Counts:
         watching = Watching(self.run, plan, plans)
         if len(plan.slices) == 1:
             work(self.run, plan, plans, 0, watching.of(0))
         elif plan.step.options.over == THREADS:
             self._on_threads(plan, plans, watching)
         else:
-            Parts(self, plan, plans, watching).see_through()
+            PartitionRuns(self, plan, plans, watching).see_through()
         progress = plans.progress(plan)
         missing = [number for number, is_done in enumerate(progress.done) if not is_done]
         if missing:
@@ -153,7 +153,7 @@ class Conductor:
         watching.end()
         return progress.counts
 
-    def _on_threads(self, plan: Plan, plans: Plans, watching: Watching) -> None:
+    def _on_threads(self, plan: StepPlan, plans: Plans, watching: Watching) -> None:
         runtime = self.run.context.runtime
         left = _left(plans, plan)
         source, target = surroundings_of(plan.step, self.run, plan.instance).source, target_of_step(plan.step, self.run)
@@ -188,10 +188,10 @@ class Conductor:
             raise PartitionsFailed(_failed(plan, gave_up))
 
 
-class Parts:
+class PartitionRuns:
     """The partitions of a step as runs of their own."""
 
-    def __init__(self, conductor: Conductor, plan: Plan, plans: Plans, watching: Watching) -> None:
+    def __init__(self, conductor: Conductor, plan: StepPlan, plans: Plans, watching: Watching) -> None:
         self._run = conductor.run
         self._conductor = conductor
         self._plan = plan
@@ -338,13 +338,15 @@ class Parts:
                     self._conductor.cancel(part.run_id)
 
 
-def _left(plans: Plans, plan: Plan) -> list[int]:
+def _left(plans: Plans, plan: StepPlan) -> list[int]:
     return [number for number, is_done in enumerate(plans.done(plan)) if not is_done]
 
 
-def work(run: Run, plan: Plan, plans: Plans, number: int, watch: Callable[[Counts], None]) -> Counts:
+def work(run: Run, plan: StepPlan, plans: Plans, number: int, watch: Callable[[Counts], None]) -> Counts:
     """Do one partition within `run`."""
-    assignment = Assignment(plan.step, number, plan.slices[number], plan.name(number), plan.instance, len(plan.slices))
+    assignment = PartitionAssignment(
+        plan.step, number, plan.slices[number], plan.name(number), plan.instance, len(plan.slices)
+    )
     surroundings = surroundings_of(plan.step, run, plan.instance)
     partition = Partition(run, assignment, surroundings, watch=watch)
     return partition.work(lambda: plans.skipped(plan, without=number))
@@ -377,7 +379,7 @@ def _first_line(why: str) -> str:
     return beginning(next(iter(why.splitlines()), why), _LONGEST_WHY)
 
 
-def _failed(plan: Plan, gave_up: Mapping[int, str]) -> str:
+def _failed(plan: StepPlan, gave_up: Mapping[int, str]) -> str:
     told = "; ".join(f"partition {number}: {_first_line(why)}" for number, why in sorted(gave_up.items())[:3])
     more = f" and {len(gave_up) - 3} more" if len(gave_up) > 3 else ""
     others = "the others have landed" if len(gave_up) < len(plan.slices) else "what had landed of them stays"

@@ -28,7 +28,7 @@ from fencepost.sql.concerns import Concern, concern_of
 from fencepost.sql.troubles import REPEATABLE, Trouble, driver_error, trouble_of
 
 
-class Verdict(Enum):
+class ChunkVerdict(Enum):
     """What an error means for the chunk it happened in."""
 
     RAISE = "raise"
@@ -40,10 +40,10 @@ class Verdict(Enum):
     WHOLE = "whole"
 
 
-MENDED_BY_TIME = (Verdict.AGAIN, Verdict.UNKNOWN)
+MENDED_BY_TIME = (ChunkVerdict.AGAIN, ChunkVerdict.UNKNOWN)
 
 
-def verdict_of(error: Exception) -> Verdict:
+def verdict_of(error: Exception) -> ChunkVerdict:
     """Say what an error means."""
     for kinds, verdict in _BY_KIND:
         if isinstance(error, kinds):
@@ -52,22 +52,22 @@ def verdict_of(error: Exception) -> Verdict:
     return _BY_TROUBLE[trouble] if trouble in _BY_TROUBLE else _BY_CONCERN[concern_of(driver_error(error))]
 
 
-_BY_KIND: tuple[tuple[tuple[type[Exception], ...], Verdict], ...] = (
-    ((Retry,), Verdict.ASKED),
-    ((Skip,), Verdict.ITEM),
-    ((Cancel, Fail), Verdict.RAISE),
-    ((TransactionTooLong,), Verdict.LESS),
-    ((TransactionConflict, PoolTimeout), Verdict.AGAIN),
-    ((CheckpointMoved, LedgerUnavailable), Verdict.UNKNOWN),
-    ((FencepostError,), Verdict.RAISE),
+_BY_KIND: tuple[tuple[tuple[type[Exception], ...], ChunkVerdict], ...] = (
+    ((Retry,), ChunkVerdict.ASKED),
+    ((Skip,), ChunkVerdict.ITEM),
+    ((Cancel, Fail), ChunkVerdict.RAISE),
+    ((TransactionTooLong,), ChunkVerdict.LESS),
+    ((TransactionConflict, PoolTimeout), ChunkVerdict.AGAIN),
+    ((CheckpointMoved, LedgerUnavailable), ChunkVerdict.UNKNOWN),
+    ((FencepostError,), ChunkVerdict.RAISE),
 )
 _BY_TROUBLE = {
-    **dict.fromkeys((*REPEATABLE, Trouble.LOCKED), Verdict.AGAIN),
-    Trouble.SILENCED: Verdict.UNKNOWN,
+    **dict.fromkeys((*REPEATABLE, Trouble.LOCKED), ChunkVerdict.AGAIN),
+    Trouble.SILENCED: ChunkVerdict.UNKNOWN,
 }
 _BY_CONCERN = {
-    Concern.DATA: Verdict.ITEM,
-    Concern.CONNECTION: Verdict.UNKNOWN,
-    Concern.STATEMENT: Verdict.WHOLE,
-    Concern.NOTHING: Verdict.ITEM,  # the user's own code
+    Concern.DATA: ChunkVerdict.ITEM,
+    Concern.CONNECTION: ChunkVerdict.UNKNOWN,
+    Concern.STATEMENT: ChunkVerdict.WHOLE,
+    Concern.NOTHING: ChunkVerdict.ITEM,  # the user's own code
 }

@@ -16,14 +16,14 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fencepost.bulk.checkpoint import Checkpoint, Counts, Kept, kept_at, partition_name, plan_name
+from fencepost.bulk.checkpoint import Checkpoint, Counts, StoredCheckpoint, kept_at, partition_name, plan_name
 from fencepost.bulk.instance import instance_name
 from fencepost.bulk.labels import PART, label_of
 from fencepost.bulk.places import target_beside
 from fencepost.bulk.plan import complete_by
 from fencepost.bulk.visits import visiting, visitor
 from fencepost.core.identity import fitted
-from fencepost.fence.landing import Landing
+from fencepost.fence.effect_statements import EffectStatements
 from fencepost.ledger import history
 from fencepost.ledger.history import RunFilter, RunRow
 from fencepost.ledger.naming import without_ledger
@@ -43,8 +43,8 @@ class StepSeen:
 
     name: str
     shape: str
-    plan: Kept | None
-    partitions: Sequence[Kept | None] = ()
+    plan: StoredCheckpoint | None
+    partitions: Sequence[StoredCheckpoint | None] = ()
 
     @property
     def slices(self) -> Sequence[Mapping[str, Any]]:
@@ -86,7 +86,7 @@ def _label(bulk: Bulk, instance: str, ledger: Ledger) -> str:
     """Return the name that the checkpoints of an instance stand under."""
     writer = visitor(ledger)
 
-    def look(label: str) -> Iterator[Kept]:
+    def look(label: str) -> Iterator[StoredCheckpoint]:
         for step in bulk.steps:
             with visiting(target_beside(step, ledger)) as tx:
                 kept = Checkpoint(plan_name(bulk.job, label, step.name), None, writer).read(tx)
@@ -124,10 +124,10 @@ def _forget(job: str, instance: str, step: Step, target: Any, writer: Writer) ->
         plan = Checkpoint(plan_row, None, writer).read(tx)
         count = 0 if plan is None else len(plan.mark.more.get("slices", ()))
         names = [partition_name(job, instance, step.name, number) for number in range(count)]
-        return _deleted(Landing(tx, writer), [fitted(name) for name in (*names, plan_row)])
+        return _deleted(EffectStatements(tx, writer), [fitted(name) for name in (*names, plan_row)])
 
 
-def _deleted(landing: Landing, names: Sequence[str]) -> int:
+def _deleted(landing: EffectStatements, names: Sequence[str]) -> int:
     total = 0
     for start in range(0, len(names), _BATCH):
         some = names[start : start + _BATCH]

@@ -20,12 +20,12 @@ from fencepost.ledger.naming import naming
 from fencepost.ledger.renaming import first_name
 
 if TYPE_CHECKING:
-    from fencepost.bulk.checkpoint import Kept
+    from fencepost.bulk.checkpoint import StoredCheckpoint
     from fencepost.ledger.database import Database
 
 PART = "/part"
 COMPLETE = "complete"
-Look = Callable[[str], Iterable["Kept"]]
+Look = Callable[[str], Iterable["StoredCheckpoint"]]
 """Returns what the plans of an instance's steps say that stand under a label."""
 
 
@@ -41,7 +41,7 @@ def label_of(ledger: Database, job: str, instance: str, look: Look, *, asked_at_
     return instance if names.is_mixed else ours
 
 
-def _is_ours(ledger: Database, job: str, plan: Kept, asked_at_us: int | None) -> bool:
+def _is_ours(ledger: Database, job: str, plan: StoredCheckpoint, asked_at_us: int | None) -> bool:
     then_us = plan.mark.more.get("asked_at")
     if then_us is not None and asked_at_us is not None:
         return bool(then_us == asked_at_us)

@@ -19,8 +19,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fencepost.bulk.checkpoint import Checkpoint, CheckpointMoved, Counts, Kept, Mark
-from fencepost.bulk.failures import MENDED_BY_TIME, Verdict, verdict_of
+from fencepost.bulk.checkpoint import Checkpoint, CheckpointMark, CheckpointMoved, Counts, StoredCheckpoint
+from fencepost.bulk.failures import MENDED_BY_TIME, ChunkVerdict, verdict_of
 from fencepost.bulk.letters import Letter, letter_of, put_aside
 from fencepost.bulk.patience import TRIES, pause, pause_before
 from fencepost.bulk.reader import Page, Unread
@@ -57,7 +57,7 @@ class Lander:
         step: Step,
         target: Any,
         checkpoint: Checkpoint,
-        kept: Kept,
+        kept: StoredCheckpoint,
         instance: Instance,
         skipped_elsewhere: Callable[[], int],
     ) -> None:
@@ -102,9 +102,11 @@ class Lander:
     def _is_divided_after(self, error: Exception, done: Processed, first: int, end: int) -> bool:
         """Whether to look among these items for the one that an error is about."""
         verdict, is_alone = verdict_of(error), end - first == 1
-        if verdict is Verdict.LESS:
+        if verdict is ChunkVerdict.LESS:
             return not is_alone
-        return verdict is Verdict.ITEM and not (is_alone and first in done.letters)  # then it is the letter that fails
+        return verdict is ChunkVerdict.ITEM and not (
+            is_alone and first in done.letters
+        )  # then it is the letter that fails
 
     def _divide(self, done: Processed, first: int, end: int, error: Exception) -> None:
         if end - first == 1:
@@ -142,7 +144,7 @@ class Lander:
 
         self._move_on(after, counts, effects)
 
-    def _move_on(self, after: Mark, counts: Counts, effects: Callable[[Any], None]) -> None:
+    def _move_on(self, after: CheckpointMark, counts: Counts, effects: Callable[[Any], None]) -> None:
         """Commit effects together with the checkpoint, however often the database makes us try."""
         tries = 0
         while True:
@@ -154,14 +156,14 @@ class Lander:
                     transaction.end_with(self._checkpoint.moving(tx, self.mark, after, counts))
             except Exception as error:  # noqa: BLE001 - judged by what it is about
                 verdict = verdict_of(error)
-                if verdict is Verdict.UNKNOWN and self._has_landed(after, error):
+                if verdict is ChunkVerdict.UNKNOWN and self._has_landed(after, error):
                     break
                 self._wait_or_raise(error, verdict, tries)
             else:
                 break
         self.mark, self.counts = after, counts
 
-    def _has_landed(self, after: Mark | None, error: Exception) -> bool:
+    def _has_landed(self, after: CheckpointMark | None, error: Exception) -> bool:
         """Look whether what was on its way is there; `CheckpointMoved` if something else is."""
         try:
             with self._run.transaction(self._target) as tx:
@@ -179,8 +181,8 @@ class Lander:
             raise CheckpointMoved(f"the checkpoint {self._checkpoint.name!r} was moved by somebody else") from error
         return False
 
-    def _wait_or_raise(self, error: Exception, verdict: Verdict, tries: int) -> None:
-        if verdict is Verdict.ASKED:
+    def _wait_or_raise(self, error: Exception, verdict: ChunkVerdict, tries: int) -> None:
+        if verdict is ChunkVerdict.ASKED:
             self._wait_as_asked(error, tries)
             return
         if verdict not in MENDED_BY_TIME or tries >= TRIES or isinstance(error, CheckpointMoved):

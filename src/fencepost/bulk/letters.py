@@ -24,7 +24,7 @@ from fencepost.core.positions import packed, unpacked
 from fencepost.core.report import code_of
 from fencepost.core.texts import beginning, told
 from fencepost.errors import InvalidBulk
-from fencepost.fence.landing import Landing
+from fencepost.fence.effect_statements import EffectStatements
 from fencepost.fence.writer import Writer
 from fencepost.ledger.naming import ledger_in, without_ledger
 
@@ -186,7 +186,7 @@ def _told(error: BaseException) -> str:
 
 def put_aside(tx: Any, letters: Sequence[Letter], writer: Writer) -> None:
     """Insert letters, within the caller's transaction."""
-    landing = Landing(tx, writer)
+    landing = EffectStatements(tx, writer)
     table = landing.table("dead_letter")
     columns = "job, run_id, item_key, payload, error_code, error, attempt, created_at, state"
     statement = f"INSERT INTO {table} ({columns}) VALUES (%s, %s, %s, %s, %s, %s, %s, {landing.now}, '{NEW}')"
@@ -197,7 +197,7 @@ def put_aside(tx: Any, letters: Sequence[Letter], writer: Writer) -> None:
 # -- what operators do with them ---------------------------------------------------------------------------------------
 
 
-class Wanted(NamedTuple):
+class LetterFilter(NamedTuple):
     """Which letters are asked for: of these jobs, in this state (None: any)."""
 
     jobs: tuple[str, ...]
@@ -207,7 +207,7 @@ class Wanted(NamedTuple):
 def letters(
     tx: Any,
     writer: Writer,
-    wanted: Wanted,
+    wanted: LetterFilter,
     *,
     before_id: int | None = None,
     after_id: int | None = None,
@@ -217,7 +217,7 @@ def letters(
 
     Each job is asked for by itself: so a page is read from the index, whatever else there is.
     """
-    landing, is_rising = Landing(tx, writer), after_id is not None
+    landing, is_rising = EffectStatements(tx, writer), after_id is not None
     where, values = _bounds(wanted.state, before_id, after_id)
     order = "id" if is_rising else "id DESC"
     query = (
@@ -235,7 +235,7 @@ def _bounds(state: str | None, before_id: int | None, after_id: int | None) -> t
 
 def letters_by_id(tx: Any, writer: Writer, jobs: Iterable[str], ids: Sequence[int]) -> list[StoredLetter]:
     """Return those of these letters that are there, in the order of their ids."""
-    landing, known = Landing(tx, writer), set(jobs)
+    landing, known = EffectStatements(tx, writer), set(jobs)
     found = []
     for start in range(0, len(ids), _BATCH):
         some = ids[start : start + _BATCH]
@@ -247,14 +247,14 @@ def letters_by_id(tx: Any, writer: Writer, jobs: Iterable[str], ids: Sequence[in
 
 def settle(tx: Any, writer: Writer, letter_id: int, state: str) -> bool:
     """Mark a letter as replayed or dropped; False if it is no longer new."""
-    landing = Landing(tx, writer)
+    landing = EffectStatements(tx, writer)
     statement = f"UPDATE {landing.table('dead_letter')} SET state = %s WHERE id = %s AND state = '{NEW}'"
     return landing.execute(statement, [state, letter_id]).count == 1
 
 
 def fail_again(tx: Any, writer: Writer, letter_id: int, error: BaseException) -> None:
     """Note why a letter that was to be replayed has failed once more."""
-    landing = Landing(tx, writer)
+    landing = EffectStatements(tx, writer)
     sets = "error_code = %s, error = %s, attempt = attempt + 1"
     statement = f"UPDATE {landing.table('dead_letter')} SET {sets} WHERE id = %s AND state = '{NEW}'"
     landing.execute(statement, [code_of(error), _told(error), letter_id])

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fencepost.bulk.checkpoint import Checkpoint, Counts, Kept, Mark
+from fencepost.bulk.checkpoint import Checkpoint, CheckpointMark, Counts, StoredCheckpoint
 from fencepost.bulk.collecting import sparing_what_is_there
 from fencepost.bulk.failures import MENDED_BY_TIME, verdict_of
 from fencepost.bulk.landing import OMITTED, Lander, Processed
@@ -26,7 +26,7 @@ from fencepost.bulk.places import target_of_step
 from fencepost.bulk.processing import Processor
 from fencepost.bulk.read_ahead import ReadAhead
 from fencepost.bulk.reader import Page, Slice, Surroundings
-from fencepost.core.sizing import Measured, bytes_of
+from fencepost.core.sizing import MeasuredChunk, bytes_of
 from fencepost.core.texts import told
 from fencepost.errors import FencepostError, NoSuchRun
 from fencepost.ledger.history import run as run_row
@@ -45,7 +45,7 @@ class WorkerLost(FencepostError):
 
 
 @dataclass(frozen=True, slots=True)
-class Assignment:
+class PartitionAssignment:
     """Which partition is to be done, and how it is called."""
 
     step: Step
@@ -63,7 +63,7 @@ Watch = Callable[[Counts], None]
 class Partition:
     """One partition in the hands of a run."""
 
-    def __init__(self, run: Run, assignment: Assignment, surroundings: Surroundings, *, watch: Watch) -> None:
+    def __init__(self, run: Run, assignment: PartitionAssignment, surroundings: Surroundings, *, watch: Watch) -> None:
         self._run = run
         self._it = assignment
         self._surroundings = surroundings
@@ -120,7 +120,7 @@ class Partition:
             feed.close()
         return lander.counts
 
-    def _begin(self) -> Kept:
+    def _begin(self) -> StoredCheckpoint:
         """Read the checkpoint, made if there is none, and put our name on it: with that, nobody else's chunk lands."""
         kept = steadily(self._run, self._read_or_made, self._target)
         losses = self._losses(kept.mark)
@@ -131,15 +131,15 @@ class Partition:
         steadily(self._run, lambda tx: self._checkpoint.move(tx, kept.mark, taken, kept.counts), self._target)
         return kept._replace(mark=taken)
 
-    def _read_or_made(self, tx: Any) -> Kept:
+    def _read_or_made(self, tx: Any) -> StoredCheckpoint:
         kept = self._checkpoint.read(tx)
         if kept is not None:
             return kept
-        mark = Mark(run=self._by[0], crashes=self._by[1])
+        mark = CheckpointMark(run=self._by[0], crashes=self._by[1])
         self._checkpoint.begin(tx, mark)
-        return Kept(mark, Counts(), self._reader.shape, self._run.token)
+        return StoredCheckpoint(mark, Counts(), self._reader.shape, self._run.token)
 
-    def _losses(self, mark: Mark) -> int:
+    def _losses(self, mark: CheckpointMark) -> int:
         """Return how often whoever was here last was lost since it began here, or last landed something."""
         if mark.run is None or mark.run == self._run.id:
             return max(self._by[1] - mark.crashes, 0)
@@ -192,6 +192,6 @@ class Partition:
         if options.sizing.is_fixed:
             return
         size = page.size_bytes / len(page.items) if page.size_bytes else bytes_of(page.items)
-        measured = Measured(len(page.items), size, took_s)
+        measured = MeasuredChunk(len(page.items), size, took_s)
         copies = options.read_ahead + COPIES_BESIDE_READ_AHEAD
         self._size = options.sizing.following(self._size, measured, copies=copies, workers=self._it.workers)

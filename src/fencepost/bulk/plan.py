@@ -9,7 +9,15 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from fencepost.bulk.checkpoint import Checkpoint, Counts, Kept, Mark, kept_at, partition_name, plan_name
+from fencepost.bulk.checkpoint import (
+    Checkpoint,
+    CheckpointMark,
+    Counts,
+    StoredCheckpoint,
+    kept_at,
+    partition_name,
+    plan_name,
+)
 from fencepost.bulk.labels import COMPLETE, label_of
 from fencepost.bulk.patience import asked, patiently, steadily
 from fencepost.bulk.places import surroundings_of, target_of_step
@@ -30,14 +38,14 @@ _SLICES, _WINDOW, _COMPLETE, _ASKED_AT = "slices", "window", COMPLETE, "asked_at
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class StepPlan:
     """A step's slices, and how far the whole is. `done_by` is the run that ended it, None while it is not done."""
 
     job: str
     instance: Instance
     step: Step
     slices: Sequence[Slice]
-    mark: Mark
+    mark: CheckpointMark
     counts: Counts
     done_by: int | None = None
 
@@ -52,10 +60,10 @@ class Plan:
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StepProgress:
     """How far the partitions of a step are: their checkpoints, None where nobody has begun."""
 
-    kept: Sequence[Kept | None]
+    kept: Sequence[StoredCheckpoint | None]
 
     @property
     def done(self) -> list[bool]:
@@ -79,7 +87,7 @@ class Plans:
         self._instance = instance
         self._run = run
 
-    def begin(self, steps: Sequence[Step]) -> Plan | None:
+    def begin(self, steps: Sequence[Step]) -> StepPlan | None:
         """Return the plan of the first step, if there is one; from then on the window is what it was at first."""
         first = steps[0]
         self._instance = replace(self._instance, name=self._label(steps))
@@ -99,7 +107,7 @@ class Plans:
         """Return the name that its checkpoints stand under."""
         ledger, instance = self._run.context.ledger(), self._instance
 
-        def look(label: str) -> Iterator[Kept]:
+        def look(label: str) -> Iterator[StoredCheckpoint]:
             for step in steps:
                 name = plan_name(self._job, label, step.name)
                 kept = self._steadily(step, Checkpoint(name, None, self._run.writer()).read)
@@ -109,14 +117,14 @@ class Plans:
         at_us = instance.asked_at_us
         return asked(self._run, lambda: label_of(ledger, self._job, instance.name, look, asked_at_us=at_us))
 
-    def ready(self, step: Step) -> Plan:
+    def ready(self, step: Step) -> StepPlan:
         """Return the plan of a step, made if there is none."""
         found = self.read(step)
         if found is not None:
             return found
         slices = patiently(self._run, lambda: self._divided(step))
         more = {_SLICES: slices, _WINDOW: self._instance.window, **self._asked_at}
-        checkpoint, mark = self._checkpoint(step), Mark(run=self._run.id, more=more)
+        checkpoint, mark = self._checkpoint(step), CheckpointMark(run=self._run.id, more=more)
         self._steadily(step, lambda tx: checkpoint.begin(tx, mark))
         made = self.read(step)
         if made is None:
@@ -128,7 +136,7 @@ class Plans:
         at_us = self._instance.asked_at_us
         return {} if at_us is None else {_ASKED_AT: at_us}
 
-    def _refuse_anothers(self, first: Step, kept: Kept) -> None:
+    def _refuse_anothers(self, first: Step, kept: StoredCheckpoint) -> None:
         """Refuse the plan of a run that has our number and is another one: ours would be taken for done."""
         then_us, now_us = kept.mark.more.get(_ASKED_AT), self._instance.asked_at_us
         if then_us is None or now_us is None or then_us == now_us:
@@ -140,27 +148,27 @@ class Plans:
             f"then fencepost retry {self._run.id}"
         )
 
-    def read(self, step: Step) -> Plan | None:
+    def read(self, step: Step) -> StepPlan | None:
         """Return the plan of a step, or None if there is none yet."""
         kept = self._steadily(step, self._checkpoint(step).read)
         return None if kept is None else self._plan(step, kept)
 
-    def progress(self, plan: Plan) -> Progress:
+    def progress(self, plan: StepPlan) -> StepProgress:
         """Return how far the partitions are."""
         names = [plan.name(number) for number in range(len(plan.slices))]
         writer = self._run.writer()
-        return Progress(self._steadily(plan.step, lambda tx: kept_at(tx, names, writer)))
+        return StepProgress(self._steadily(plan.step, lambda tx: kept_at(tx, names, writer)))
 
-    def done(self, plan: Plan) -> list[bool]:
+    def done(self, plan: StepPlan) -> list[bool]:
         """Say of each partition whether it is done."""
         return self.progress(plan).done
 
-    def skipped(self, plan: Plan, *, without: int) -> int:
+    def skipped(self, plan: StepPlan, *, without: int) -> int:
         """Return how many items the other partitions have put aside."""
         kept = self.progress(plan).kept
         return sum(each.counts.skipped for number, each in enumerate(kept) if each is not None and number != without)
 
-    def end(self, plan: Plan, counts: Counts) -> None:
+    def end(self, plan: StepPlan, counts: Counts) -> None:
         """Note that the step is done."""
         self._note(plan.step, lambda mark: replace(mark, is_done=True, run=self._run.id), counts)
 
@@ -168,7 +176,7 @@ class Plans:
         """Note, beside the plan of the first step, that nothing is left to do: neither a step nor a hook."""
         self._note(first, lambda mark: replace(mark, more={**mark.more, _COMPLETE: self._run.id}), None)
 
-    def _note(self, step: Step, change: Callable[[Mark], Mark], counts: Counts | None) -> None:
+    def _note(self, step: Step, change: Callable[[CheckpointMark], CheckpointMark], counts: Counts | None) -> None:
         """Change the row of a plan; twice is once."""
         checkpoint = self._checkpoint(step)
 
@@ -203,17 +211,17 @@ class Plans:
         # What is broken further on in an input that is not divided is met when it is read: all before it lands.
         return list(read.slices(options.partitions, surroundings)) if options.partitions > 1 else [WHOLE]
 
-    def _plan(self, step: Step, kept: Kept) -> Plan:
+    def _plan(self, step: Step, kept: StoredCheckpoint) -> StepPlan:
         slices = kept.mark.more.get(_SLICES, [])
         done_by = kept.mark.run if kept.mark.is_done else None
-        return Plan(self._job, self._instance, step, slices, kept.mark, kept.counts, done_by)
+        return StepPlan(self._job, self._instance, step, slices, kept.mark, kept.counts, done_by)
 
     def _checkpoint(self, step: Step, *, of_any_shape: bool = False) -> Checkpoint:
         shape = None if of_any_shape else "work" if step.read is None else step.read.shape
         return Checkpoint(plan_name(self._job, self._instance.name, step.name), shape, self._run.writer())
 
 
-def complete_by(mark: Mark) -> int | None:
+def complete_by(mark: CheckpointMark) -> int | None:
     """Return the run that has ended the whole instance, by the row of its first step's plan."""
     return mark.more.get(_COMPLETE)
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from fencepost.bulk.failures import Verdict, verdict_of
+from fencepost.bulk.failures import ChunkVerdict, verdict_of
 from fencepost.bulk.landing import OMITTED, Lander, Processed
 from fencepost.bulk.reader import Page, Unread
 from fencepost.core.verdicts import Retry, Skip
@@ -23,7 +23,11 @@ if TYPE_CHECKING:
     from fencepost.bulk.definition import Step
 
 
-_WORTH_ANOTHER_TRY = (Verdict.ASKED, Verdict.AGAIN, Verdict.UNKNOWN)  # the last two: of a database it asks
+_WORTH_ANOTHER_TRY = (
+    ChunkVerdict.ASKED,
+    ChunkVerdict.AGAIN,
+    ChunkVerdict.UNKNOWN,
+)  # the last two: of a database it asks
 
 
 class Processor:
@@ -83,7 +87,7 @@ class Processor:
                 error = next_error
             else:
                 return
-        if verdict not in (Verdict.ITEM, Verdict.ASKED):
+        if verdict not in (ChunkVerdict.ITEM, ChunkVerdict.ASKED):
             raise error
         done.results.append(OMITTED)
         self._lander.put_aside(done, index, _given_up(error, tries), tries)

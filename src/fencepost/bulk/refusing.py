@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from fencepost.bulk.coalesced import has_ended, is_whole, narrower_runs, wider_runs, window_of
 from fencepost.bulk.instance import Instance, instance_name
 from fencepost.bulk.patience import asked
-from fencepost.bulk.plan import Plan, Plans
+from fencepost.bulk.plan import Plans, StepPlan
 from fencepost.core.tick import spelled_us
 from fencepost.core.verdicts import Fail, Skip
 from fencepost.ledger import history
@@ -71,13 +71,13 @@ def refuse_what_narrower_runs_did(bulk: Bulk, run: Run) -> None:
     )
 
 
-def _plan_of(bulk: Bulk, run: Run, row: RunRow) -> Plan | None:
+def _plan_of(bulk: Bulk, run: Run, row: RunRow) -> StepPlan | None:
     """Return the plan of what another run stands for, if it was begun."""
     name = asked(run, partial(instance_name, run.context.ledger(), row))
     return Plans(bulk.job, Instance(name, row.id, {}), run).begin(bulk.steps)
 
 
-def _named(begun: Sequence[tuple[RunRow, Plan]]) -> str:
+def _named(begun: Sequence[tuple[RunRow, StepPlan]]) -> str:
     told = [
         f"{_spelled(row)} (run {plan.complete_by or row.id}{'' if plan.complete_by else ', not complete'})"
         for row, plan in begun[:_MOST_NAMED]

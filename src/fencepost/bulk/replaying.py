@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
-from fencepost.bulk.failures import MENDED_BY_TIME, Verdict, verdict_of
-from fencepost.bulk.letters import NEW, REPLAYED, StoredLetter, Wanted, fail_again, letters, letters_by_id, settle
+from fencepost.bulk.failures import MENDED_BY_TIME, ChunkVerdict, verdict_of
+from fencepost.bulk.letters import NEW, REPLAYED, LetterFilter, StoredLetter, fail_again, letters, letters_by_id, settle
 from fencepost.bulk.partition import WorkerLost
 from fencepost.bulk.patience import TRIES, asked, pause, pause_before, steadily
 from fencepost.bulk.reader import Unread
@@ -37,7 +37,7 @@ _PAGE = 100
 _LOST = code_of(WorkerLost())
 
 
-class Fate(StrEnum):
+class LetterFate(StrEnum):
     """What became of a letter."""
 
     REPLAYED = "replayed"  # written, or left out by `process`
@@ -66,7 +66,7 @@ class Replay:
         self._made = made
         self._bulks: dict[int | None, Bulk] = {}
         self._told_at = run.context.runtime.monotonic()
-        self.fates = dict.fromkeys(Fate, 0)
+        self.fates = dict.fromkeys(LetterFate, 0)
 
     def replay(self, targets: Sequence[Any]) -> dict[str, int]:
         """Replay what was chosen in each of these databases; return how many came to what."""
@@ -78,7 +78,7 @@ class Replay:
                         self._note(letter, self._replayed(letter, target))
         return {str(fate): count for fate, count in self.fates.items()}
 
-    def _note(self, letter: StoredLetter, fate: Fate) -> None:
+    def _note(self, letter: StoredLetter, fate: LetterFate) -> None:
         self.fates[fate] += 1
         self._run.log.info("dead letter %d (%s): %s", letter.id, letter.item_key, fate)
         now = self._run.context.runtime.monotonic()
@@ -101,7 +101,7 @@ class Replay:
             found = steadily(self._run, lambda tx: letters_by_id(tx, writer, choice.jobs, choice.ids), target)
             yield [each for each in found if each.state == NEW]
             return
-        wanted, after = Wanted(choice.jobs, NEW), 0
+        wanted, after = LetterFilter(choice.jobs, NEW), 0
         while page := steadily(
             self._run,
             lambda tx, after=after: letters(tx, writer, wanted, after_id=after, limit=_PAGE),  # type: ignore[misc]
@@ -114,7 +114,7 @@ class Replay:
 
     # -- one letter ----------------------------------------------------------------------------------------------------
 
-    def _replayed(self, letter: StoredLetter, target: Any) -> Fate:
+    def _replayed(self, letter: StoredLetter, target: Any) -> LetterFate:
         try:
             step = self._bulk(letter).step(letter.step)
             item = letter.item() if letter.unread is None else _reread(letter.unread, step, letter)
@@ -122,19 +122,19 @@ class Replay:
             return self._failed_again(letter, error, target)
         except (InvalidBulk, TypeError, ValueError) as error:
             self._run.log.warning("dead letter %d is left alone: %s", letter.id, error)
-            return Fate.REFUSED
+            return LetterFate.REFUSED
         try:
             result = self._processed(step, item)
             return self._landed(letter, step, result, target)
         except Exception as error:
-            if verdict_of(error) is not Verdict.ITEM:
+            if verdict_of(error) is not ChunkVerdict.ITEM:
                 raise
             again = error
         return self._failed_again(letter, again, target)
 
-    def _failed_again(self, letter: StoredLetter, error: Exception, target: Any) -> Fate:
+    def _failed_again(self, letter: StoredLetter, error: Exception, target: Any) -> LetterFate:
         steadily(self._run, lambda tx: fail_again(tx, self._writer, letter.id, error), target)
-        return Fate.FAILED
+        return LetterFate.FAILED
 
     def _bulk(self, letter: StoredLetter) -> Bulk:
         if letter.run_id not in self._bulks:
@@ -159,7 +159,7 @@ class Replay:
 
         return asyncio.run(coroutine)
 
-    def _landed(self, letter: StoredLetter, step: Step, result: Any, target: Any) -> Fate:
+    def _landed(self, letter: StoredLetter, step: Step, result: Any, target: Any) -> LetterFate:
         """Write what was made of an item, and mark its letter, in one transaction."""
 
         def work(tx: Any) -> bool:
@@ -176,13 +176,13 @@ class Replay:
                 is_ours = self._run.in_transaction(work, target)
             except Exception as error:  # noqa: BLE001 - judged by what it is about
                 verdict = verdict_of(error)
-                was_in_doubt = was_in_doubt or verdict is Verdict.UNKNOWN
+                was_in_doubt = was_in_doubt or verdict is ChunkVerdict.UNKNOWN
                 self._wait_or_raise(step, error, verdict, tries)
             else:
                 # After a broken COMMIT a letter that is no longer new may be our own work: it is written once anyway.
-                return Fate.REPLAYED if is_ours or was_in_doubt else Fate.SETTLED
+                return LetterFate.REPLAYED if is_ours or was_in_doubt else LetterFate.SETTLED
 
-    def _wait_or_raise(self, step: Step, error: Exception, verdict: Verdict, tries: int) -> None:
+    def _wait_or_raise(self, step: Step, error: Exception, verdict: ChunkVerdict, tries: int) -> None:
         if isinstance(error, Retry):
             self._wait_as_asked(step, error, tries)
         elif verdict in MENDED_BY_TIME and tries < TRIES:

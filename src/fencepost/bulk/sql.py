@@ -87,7 +87,7 @@ def names_in(sql: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Spelled:
+class DriverStatement:
     """A statement as one driver takes it."""
 
     sql: str
@@ -99,13 +99,13 @@ class Spelled:
 
 
 @lru_cache(maxsize=512)
-def spelled(sql: str, kind: str) -> Spelled:
+def spelled(sql: str, kind: str) -> DriverStatement:
     """Return a statement for the driver of a kind of database: postgresql, mysql or sqlite."""
     if kind == "sqlite":
-        return Spelled(changed(sql, _unescaped), names_in(sql))
+        return DriverStatement(changed(sql, _unescaped), names_in(sql))
     doubled = [(text.replace("%", "%%"), is_sql) for text, is_sql in _pieces(sql)]
     parts = [_unescaped(_NAME.sub(r"%(\1)s", text)) if is_sql else text for text, is_sql in doubled]
-    return Spelled("".join(parts), names_in(sql))
+    return DriverStatement("".join(parts), names_in(sql))
 
 
 def _unescaped(text: str) -> str:

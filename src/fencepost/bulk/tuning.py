@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fencepost.bulk.partition import COPIES_BESIDE_READ_AHEAD
 from fencepost.bulk.plan import packed_values
 from fencepost.bulk.reader import WHOLE, Slice
-from fencepost.core.sizing import OVERHEAD_BYTES, Measured, Sizing, bytes_of, memory_bytes
+from fencepost.core.sizing import OVERHEAD_BYTES, MeasuredChunk, Sizing, bytes_of, memory_bytes
 from fencepost.errors import InvalidBulk
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _CHUNK_BYTES = 8 * _MB
 _LEAST, _MOST = 100, 10_000
 
 
-class Sample(NamedTuple):
+class InputSample(NamedTuple):
     """What some of the input was like. `is_all`: there was no more."""
 
     items: int
@@ -53,7 +53,7 @@ class Limit(NamedTuple):
 class Tuning:
     """The arithmetic of one step: what its options give, and what would be better."""
 
-    sample: Sample
+    sample: InputSample
     sizing: Sizing
     copies: int
     workers: int
@@ -73,7 +73,7 @@ class Tuning:
     def chunk(self) -> int:
         """How many items a chunk has by the step's options, as far as reading tells."""
         sizing = Sizing(self.sizing.chunk, self.sizing.chunk_bytes, None, self.sizing.memory_bytes)
-        measured = Measured(self.sample.items, self.sample.bytes_per_item, 0.0)
+        measured = MeasuredChunk(self.sample.items, self.sample.bytes_per_item, 0.0)
         return sizing.items(measured, copies=self.copies, workers=self.workers)
 
     @property
@@ -121,7 +121,7 @@ def tune(step: Step, surroundings: Surroundings, *, pages: int) -> Tuning:
     )
 
 
-def measure(step: Step, surroundings: Surroundings, *, pages: int) -> Sample:
+def measure(step: Step, surroundings: Surroundings, *, pages: int) -> InputSample:
     """Read up to so many pages, as a run would."""
     if step.read is None:
         raise InvalidBulk(f"step {step.name!r} reads nothing, so there is nothing to measure")
@@ -140,7 +140,7 @@ def measure(step: Step, surroundings: Surroundings, *, pages: int) -> Sample:
                 after = page.position_after(len(page.items) - 1)
     finally:
         feed.close()
-    return Sample(items, done, size / items if items else 0.0, took_s, is_all)
+    return InputSample(items, done, size / items if items else 0.0, took_s, is_all)
 
 
 def _slice(step: Step) -> Slice:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.core.texts import beginning
 from fencepost.errors import FencepostError, LedgerUnavailable
 from fencepost.fence.sources import source_of
-from fencepost.fence.writer import Place, Writer
+from fencepost.fence.writer import TablePlace, Writer
 from fencepost.sql.troubles import driver_error
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _LONGEST_CAUSE = 300
 
 def visitor(ledger: Ledger) -> Writer:
     """Return who visits: nobody's run, at the tables that runs of this ledger write to."""
-    place = Place(ledger.tables.prefix, ledger.tables.schema)
+    place = TablePlace(ledger.tables.prefix, ledger.tables.schema)
     return Writer(place, wall_us=ledger.runtime.wall_us)
 
 

@@ -18,7 +18,7 @@ from fencepost.errors import LedgerUnavailable, NoSuchRun
 from fencepost.ledger.history import run as run_row
 
 if TYPE_CHECKING:
-    from fencepost.bulk.plan import Plan, Plans
+    from fencepost.bulk.plan import Plans, StepPlan
     from fencepost.engine.run import Run
 
 EVERY_S = 1.0
@@ -29,7 +29,7 @@ _LIVE = ("queued", "waiting", "running")
 class Watching:
     """Tells how far a step is, on behalf of a run that does one partition of it, or all."""
 
-    def __init__(self, run: Run, plan: Plan, plans: Plans, *, part: int | None = None) -> None:
+    def __init__(self, run: Run, plan: StepPlan, plans: Plans, *, part: int | None = None) -> None:
         self._run = run
         self._plan = plan
         self._plans = plans

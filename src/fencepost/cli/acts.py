@@ -7,10 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from fencepost.cli import speech
-from fencepost.cli.drawing import at, counted, draw_rows, print_json, to_the_second, visible
+from fencepost.cli import messages
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import (
+from fencepost.cli.ledger_options import (
     By,
     JobName,
     Json,
@@ -23,6 +22,7 @@ from fencepost.cli.reaching import (
     operations,
     who,
 )
+from fencepost.cli.output import at, counted, draw_rows, print_json, to_the_second, visible
 from fencepost.core.states import TERMINAL
 from fencepost.errors import AlreadyRequested, ConfigurationError, IllegalMove
 
@@ -370,7 +370,7 @@ def _ended(book: Ledger, run_id: int) -> RunRow:
             tell_at += _PATIENCE_S
             why = why_it_waits(book, row)
             if why is not None and why != told:
-                speech.complain(f"run {run_id}: {why}")
+                messages.complain(f"run {run_id}: {why}")
                 told = why
         book.runtime.sleep(_LOOK_EVERY_S)
     _tell_failed(book, row, told_attempt)
@@ -391,7 +391,7 @@ def _tell_failed(book: Ledger, row: RunRow, told: int) -> int:
         if told < each.number < last:
             told = each.number
             if each.outcome != "succeeded":
-                speech.complain(visible(f"run {row.id}: attempt {each.number} {_how_it_went(each)}"))
+                messages.complain(visible(f"run {row.id}: attempt {each.number} {_how_it_went(each)}"))
     return told
 
 
@@ -403,15 +403,15 @@ def _how_it_went(attempt: AttemptRow) -> str:
 
 def _await(book: Ledger, run_id: int, *, as_json: bool) -> int:
     """Stay until the run has ended, then show it."""
-    from fencepost.cli.run_rows import Seen, attempt_fields, draw_run, run_fields  # noqa: PLC0415
+    from fencepost.cli.run_rows import RunListContext, attempt_fields, draw_run, run_fields  # noqa: PLC0415
     from fencepost.ledger.history import attempts  # noqa: PLC0415 - SQLAlchemy takes its time to load
 
     try:
         row = _ended(book, run_id)
     except KeyboardInterrupt:
-        speech.complain(f"no longer waiting; run {run_id} goes on without us: fencepost show {run_id}")
+        messages.complain(f"no longer waiting; run {run_id} goes on without us: fencepost show {run_id}")
         raise
-    ended, seen = attempts(book, run_id), Seen.of(book)
+    ended, seen = attempts(book, run_id), RunListContext.of(book)
     if as_json:
         print_json({**run_fields(row, seen), "ended_attempts": [attempt_fields(each, seen.nodes) for each in ended]})
     else:

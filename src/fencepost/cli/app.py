@@ -17,13 +17,13 @@ from fencepost.cli import (
     jobs,
     journal,
     locks,
+    messages,
     migrate,
     nodes,
     restored,
     run,
     runs,
     schedules,
-    speech,
     tune,
     why,
 )
@@ -76,7 +76,7 @@ app.add_typer(locks.app, name="locks", rich_help_panel=LOCKS)
 
 def main(words: list[str]) -> int:
     """Run the tree and return the exit code; wrong usage is a `ConfigurationError`."""
-    speech.configure(log_format="text", verbosity=-1)
+    messages.configure(log_format="text", verbosity=-1)
     try:
         outcome = app(words, prog_name="fencepost", standalone_mode=False)
     except typer.Abort:

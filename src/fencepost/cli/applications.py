@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
 import typer
 
-from fencepost.cli.reaching import opened
+from fencepost.cli.ledger_options import opened
 from fencepost.core.nearest import suggestion
 from fencepost.errors import ConfigurationError, FencepostError, NotInLedger
 

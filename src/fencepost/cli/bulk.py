@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import typer
 
 from fencepost.cli.applications import AppSpec, Reached, made_with, reached
-from fencepost.cli.drawing import counted, draw_fields, draw_rows, print_json, say
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import By, Json, LedgerUrlOption, NeededReason, RunId, needed_reason, who
+from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, NeededReason, RunId, needed_reason, who
+from fencepost.cli.output import counted, draw_fields, draw_rows, print_json, say
 from fencepost.cli.run_rows import beginning
 from fencepost.core.noted import Noted
 from fencepost.errors import AlreadyRequested, ConfigurationError, NoSuchRun
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fencepost.app.bulk import BulkJob
-    from fencepost.bulk.checkpoint import Kept
+    from fencepost.bulk.checkpoint import StoredCheckpoint
     from fencepost.bulk.definition import Bulk
     from fencepost.bulk.forgetting import StepSeen
     from fencepost.ledger.history import RunRow
@@ -36,7 +36,7 @@ app = typer.Typer(
 _MOST_SHOWN = 60
 
 
-class Seen(NamedTuple):
+class BulkRun(NamedTuple):
     """A run of a bulk job, what it stands for, and how far that is."""
 
     row: RunRow
@@ -56,7 +56,7 @@ def show(run: RunId, *, spec: AppSpec = "", ledger: LedgerUrlOption = "", as_jso
     """
     with reached(spec, ledger) as here:
         seen = _seen(here, run)
-        runs = Runs(here.ledger, seen.row.id)
+        runs = RunStates(here.ledger, seen.row.id)
         documents = [_step_fields(step, runs) for step in seen.steps]
     if as_json:
         print_json({"run": seen.row.id, "job": seen.job.name, "instance": seen.instance, "steps": documents})
@@ -158,7 +158,7 @@ def forget(
 # -- what a run stands for ---------------------------------------------------------------------------------------------
 
 
-def _seen(here: Reached, run_id: int) -> Seen:
+def _seen(here: Reached, run_id: int) -> BulkRun:
     """Look at what a run stands for; a part's run leads to the run it is part of."""
     from fencepost.bulk.forgetting import see  # noqa: PLC0415 - it loads the engine
     from fencepost.bulk.instance import instance_name  # noqa: PLC0415
@@ -171,10 +171,10 @@ def _seen(here: Reached, run_id: int) -> Seen:
         row = history.run(here.ledger, json.loads(row.params)["parent"])
     bulk = made_with(job, job.declared.params_of(row))
     instance = instance_name(here.ledger, row)
-    return Seen(row, job, bulk, instance, see(bulk, instance, here.ledger))
+    return BulkRun(row, job, bulk, instance, see(bulk, instance, here.ledger))
 
 
-def _refuse_live(here: Reached, seen: Seen) -> None:
+def _refuse_live(here: Reached, seen: BulkRun) -> None:
     from fencepost.bulk.forgetting import live_runs  # noqa: PLC0415 - it loads the engine
 
     live = live_runs(here.ledger, seen.job.names, seen.instance)
@@ -189,7 +189,7 @@ def _under_way(run_id: int, asked: int) -> ConfigurationError:
     )
 
 
-class Runs:
+class RunStates:
     """The states of runs that have done partitions; each is asked for once."""
 
     def __init__(self, ledger: Ledger, parent: int) -> None:
@@ -211,7 +211,7 @@ class Runs:
                 self._states[run_id] = None
         return self._states[run_id]
 
-    def of(self, step: str, number: int, kept: Kept | None) -> int | None:
+    def of(self, step: str, number: int, kept: StoredCheckpoint | None) -> int | None:
         """Return the run that does a partition: the one that moved it last, or the one that is to begin with it."""
         if kept is not None:
             return kept.mark.run
@@ -221,7 +221,7 @@ class Runs:
 # -- how it is shown ---------------------------------------------------------------------------------------------------
 
 
-def _step_fields(step: StepSeen, runs: Runs) -> dict[str, Any]:
+def _step_fields(step: StepSeen, runs: RunStates) -> dict[str, Any]:
     return {
         "name": step.name,
         "state": _state(step),
@@ -236,7 +236,7 @@ def _step_fields(step: StepSeen, runs: Runs) -> dict[str, Any]:
 
 
 def _partition_fields(
-    step: StepSeen, number: int, part: Mapping[str, Any], kept: Kept | None, runs: Runs
+    step: StepSeen, number: int, part: Mapping[str, Any], kept: StoredCheckpoint | None, runs: RunStates
 ) -> dict[str, Any]:
     run_id = runs.of(step.name, number, kept)
     return {

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.drawing import counted, draw_rows, print_json, say, visible
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import Json, LedgerUrlOption, ledger_url
+from fencepost.cli.ledger_options import Json, LedgerUrlOption, ledger_url
+from fencepost.cli.output import counted, draw_rows, print_json, say, visible
 from fencepost.core.duration import seconds, spelled
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from fencepost.proof.chaos.outcome import Outcome
+    from fencepost.proof.chaos.outcome import ChaosOutcome
 
 _LONGEST_MINUTES = 24 * 60.0
 _MOST_TOLD = 20
@@ -57,7 +57,7 @@ def chaos(
 
     Example: fencepost chaos --ledger postgresql://localhost/test --store redis://localhost --minutes 5
     """
-    from fencepost.proof.chaos.course import Course, Wishes  # noqa: PLC0415 - only this needs them
+    from fencepost.proof.chaos.course import ChaosOptions, Course  # noqa: PLC0415 - only this needs them
     from fencepost.proof.chaos.namespace import checked_prefix, namespace, new_prefix  # noqa: PLC0415
     from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
 
@@ -69,7 +69,7 @@ def chaos(
     if remove:
         space.remove(runtime)
         return Exit.OK
-    wishes = Wishes(
+    wishes = ChaosOptions(
         nodes=nodes,
         seconds=minutes * 60,
         ttl_s=seconds(ttl, what="--ttl"),
@@ -99,7 +99,7 @@ def _teller(*, as_json: bool) -> Callable[[str], None]:
     return tell
 
 
-def draw(outcome: Outcome) -> None:
+def draw(outcome: ChaosOutcome) -> None:
     """Show it to people."""
     draw_rows(("fault", "times"), [(kind, str(times)) for kind, times in outcome.by_kind.items()])
     fires = outcome.fires

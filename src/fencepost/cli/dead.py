@@ -12,9 +12,9 @@ import typer
 
 from fencepost.cli.acts import Again
 from fencepost.cli.applications import AppSpec, Reached, reached
-from fencepost.cli.drawing import at, counted, draw_fields, draw_rows, print_json, print_json_list, to_the_second
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import By, JobName, Json, LedgerUrlOption, NeededReason, needed_reason, who
+from fencepost.cli.ledger_options import By, JobName, Json, LedgerUrlOption, NeededReason, needed_reason, who
+from fencepost.cli.output import at, counted, draw_fields, draw_rows, print_json, print_json_list, to_the_second
 from fencepost.cli.run_rows import beginning
 from fencepost.core.nearest import suggestion
 from fencepost.core.noted import Noted
@@ -261,12 +261,12 @@ def _listed(
     here: Reached, job: str | None, state: str | None, step: str, *, before: int | None = None
 ) -> Iterator[Found]:
     """Yield letters, newest first in each database, page by page."""
-    from fencepost.bulk.letters import Wanted, letters  # noqa: PLC0415 - as above
+    from fencepost.bulk.letters import LetterFilter, letters  # noqa: PLC0415 - as above
     from fencepost.bulk.visits import visiting, visitor  # noqa: PLC0415
 
     writer, ledger = visitor(here.ledger), _ledger(here)
     for shelf in _shelves(here, job, step):
-        last, wanted = before, Wanted(shelf.jobs, state)
+        last, wanted = before, LetterFilter(shelf.jobs, state)
         while True:
             with visiting(shelf.target) as tx:
                 page = letters(tx, writer, wanted, before_id=last, limit=_PAGE)
@@ -278,13 +278,13 @@ def _listed(
 
 def _newest(here: Reached, job: str, step: str) -> int:
     """Return the highest number that a new letter of any of the databases has; 0 if there is none."""
-    from fencepost.bulk.letters import NEW, Wanted, letters  # noqa: PLC0415 - as above
+    from fencepost.bulk.letters import NEW, LetterFilter, letters  # noqa: PLC0415 - as above
     from fencepost.bulk.visits import visiting, visitor  # noqa: PLC0415
 
     writer, found = visitor(here.ledger), [0]
     for shelf in _shelves(here, job, step):
         with visiting(shelf.target) as tx:
-            found += [each.id for each in letters(tx, writer, Wanted(shelf.jobs, NEW), limit=1)]
+            found += [each.id for each in letters(tx, writer, LetterFilter(shelf.jobs, NEW), limit=1)]
     return max(found)
 
 

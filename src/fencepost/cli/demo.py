@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from fencepost.cli.drawing import print_json
-from fencepost.cli.reaching import Json
+from fencepost.cli.ledger_options import Json
+from fencepost.cli.output import print_json
 from fencepost.core.duration import seconds
 
 

@@ -10,16 +10,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fencepost.cli.databases import effects_at
-from fencepost.cli.drawing import counted, print_json, say
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import Json, opened
+from fencepost.cli.ledger_options import Json, opened
+from fencepost.cli.output import counted, print_json, say
 from fencepost.core.duration import seconds
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from fencepost.effects.old_checkpoints import Removed
-    from fencepost.effects.pruning import Floor
-    from fencepost.effects.verifying import Report
+    from fencepost.effects.pruning import FenceFloor
+    from fencepost.effects.verifying import EffectsReport
     from fencepost.ledger.database import Database
 
 app = typer.Typer(
@@ -186,7 +186,7 @@ class Pruned:
     dry_run: bool
     keys: int | None = None
     fences: int | None = None
-    floor: Floor | None = None
+    floor: FenceFloor | None = None
     checkpoints: Removed | None = None
     letters: int | None = None
 
@@ -252,7 +252,7 @@ def _prune_keys(database: Database, *, dry_run: bool) -> int:
     return prune_keys(database, dry_run=dry_run)
 
 
-def _prune_fences(database: Database, ledger: str, age_s: float, *, dry_run: bool) -> tuple[Floor, int]:
+def _prune_fences(database: Database, ledger: str, age_s: float, *, dry_run: bool) -> tuple[FenceFloor, int]:
     from fencepost.effects.pruning import floor_for, prune_fences  # noqa: PLC0415 - as above
 
     with opened(ledger) as book:
@@ -262,10 +262,10 @@ def _prune_fences(database: Database, ledger: str, age_s: float, *, dry_run: boo
 
 def _prune_checkpoints(database: Database, ledger: str, age_s: float, *, dry_run: bool) -> Removed:
     from fencepost.bulk.instance import instance_name  # noqa: PLC0415 - it loads the engine
-    from fencepost.effects.old_checkpoints import Runs, prune_checkpoints  # noqa: PLC0415
+    from fencepost.effects.old_checkpoints import BulkRuns, prune_checkpoints  # noqa: PLC0415
 
     with opened(ledger) as book:
-        return prune_checkpoints(database, Runs(book, instance_name), older_than_s=age_s, dry_run=dry_run)
+        return prune_checkpoints(database, BulkRuns(book, instance_name), older_than_s=age_s, dry_run=dry_run)
 
 
 def _prune_letters(database: Database, age_s: float, *, dry_run: bool) -> int:
@@ -274,7 +274,7 @@ def _prune_letters(database: Database, age_s: float, *, dry_run: bool) -> int:
     return prune_letters(database, older_than_s=age_s, dry_run=dry_run)
 
 
-def _tell(report: Report) -> None:
+def _tell(report: EffectsReport) -> None:
     found = "none" if report.found is None else report.found
     say(f"database  {report.database}")
     say(f"revision  {found} (wanted: {report.wanted})")

@@ -12,20 +12,20 @@ import shutil
 from collections.abc import Sequence
 from logging import ERROR, INFO, WARNING
 
-from fencepost.cli import speech
+from fencepost.cli import messages
 from fencepost.cli.exec_options import ExecOptions, parse
 from fencepost.cli.exec_tick import tick_of
 from fencepost.cli.exits import Exit, exit_code
-from fencepost.cli.relay import FORWARDED, Relay
+from fencepost.cli.signal_relay import FORWARDED, SignalRelay
 from fencepost.core.duration import seconds, spelled
 from fencepost.core.events import Event, What
 from fencepost.core.grants import AlreadyDone, Held
 from fencepost.core.names import lock_name
-from fencepost.core.runtime import Ended, Runtime
+from fencepost.core.runtime import ProgramExit, Runtime
 from fencepost.core.tick import Tick, spelled_us
 from fencepost.core.timings import Timings
 from fencepost.errors import StoreUnavailable
-from fencepost.leases.guard import Deadlines, guard
+from fencepost.leases.guard import ProgramDeadlines, guard
 from fencepost.leases.lease import Lease
 from fencepost.leases.lock import give_back
 from fencepost.leases.locks import Locks
@@ -36,21 +36,21 @@ from fencepost.threaded import ThreadedRuntime
 def main(words: Sequence[str]) -> int:
     """Do what ``fencepost exec`` is asked to do, and return its exit code."""
     options = parse(words)
-    speech.configure(log_format=options.log_format, verbosity=options.verbosity)
-    return Execution(options, ThreadedRuntime()).run()
+    messages.configure(log_format=options.log_format, verbosity=options.verbosity)
+    return LockedProgram(options, ThreadedRuntime()).run()
 
 
 _ASK_AGAIN_S = 1.0
 
 
-class Execution:
+class LockedProgram:
     """One execution of one program under one lock."""
 
     def __init__(self, options: ExecOptions, runtime: Runtime) -> None:
         """Check all that can be checked without the store."""
         self._options = options
         self._runtime = runtime
-        self._relay = Relay()
+        self._relay = SignalRelay()
         self._name = lock_name(options.lock)
         self._timings = Timings.of(options.ttl)
         self._give_up_at = runtime.monotonic() + seconds(options.wait, what="wait")
@@ -107,8 +107,8 @@ class Execution:
             self._await_release(lease, locks)
         return exit_code(ended.status)
 
-    def _guarded(self, lease: Lease) -> Ended:
-        deadlines = Deadlines.of(lease)
+    def _guarded(self, lease: Lease) -> ProgramExit:
+        deadlines = ProgramDeadlines.of(lease)
         program = self._runtime.guarded(
             self._options.program,
             env=environment(os.environ, lease, self._tick),
@@ -176,7 +176,7 @@ class Execution:
         self._say(INFO, f"lock {self._name!r}: tick {done.tick} is already done (last done: {last})", last=last)
         return Exit.OK
 
-    def _say_lost(self, lease: Lease, ended: Ended) -> int:
+    def _say_lost(self, lease: Lease, ended: ProgramExit) -> int:
         why = lease.lost_reason or ended.forced or "unknown"
         program = self._options.program[0]
         fate = f"{program} was stopped" if ended.forced else f"{program} had ended with {exit_code(ended.status)}"
@@ -190,7 +190,7 @@ class Execution:
         return Exit.NOT_FOUND if is_absent else Exit.NOT_EXECUTABLE
 
     def _say(self, level: int, message: str, **fields: object) -> None:
-        speech.say(level, message, lock=self._name, tick=str(self._tick) if self._tick else None, **fields)
+        messages.say(level, message, lock=self._name, tick=str(self._tick) if self._tick else None, **fields)
 
 
 def environment(inherited: os._Environ[str], lease: Lease, tick: Tick | None) -> dict[str, str]:

@@ -13,8 +13,8 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from fencepost.cli.drawing import print_line, visible
-from fencepost.cli.run_rows import COLUMNS, Seen, run_cells, run_fields
+from fencepost.cli.output import print_line, visible
+from fencepost.cli.run_rows import COLUMNS, RunListContext, run_cells, run_fields
 from fencepost.core.states import TERMINAL
 from fencepost.errors import NoSuchRun
 from fencepost.ledger import history
@@ -44,7 +44,7 @@ class Following:
         self._wanted = wanted
         self._any_state = replace(wanted, states=(), waits_for=None)
         self._as_json = as_json
-        self._seen = Seen.of(ledger)
+        self._seen = RunListContext.of(ledger)
         self._watched: dict[int, tuple[str, int]] = {}
         self._last_id = 0
         self._missing: dict[int, int] = {}  # numbers that were passed over, and until when to ask for them
@@ -132,7 +132,7 @@ class Following:
 
     def _cells(self, row: RunRow) -> Sequence[str]:
         if row.node is not None and row.node not in self._seen.nodes:
-            self._seen = Seen.of(self._ledger)
+            self._seen = RunListContext.of(self._ledger)
         return run_cells(row, self._seen)
 
     def _print(self, cells: Sequence[str]) -> None:

@@ -10,9 +10,8 @@ import typer
 import typer.core
 
 from fencepost.cli.databases import effects_at
-from fencepost.cli.drawing import at, counted, draw_fields, draw_rows, print_json, to_the_second
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import (
+from fencepost.cli.ledger_options import (
     By,
     JobName,
     Json,
@@ -24,6 +23,7 @@ from fencepost.cli.reaching import (
     opened,
     who,
 )
+from fencepost.cli.output import at, counted, draw_fields, draw_rows, print_json, to_the_second
 from fencepost.core.duration import spelled
 from fencepost.errors import ConfigurationError
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.drawing import at, draw_rows, print_json, to_the_second
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import Json, LedgerUrlOption, Tz, know_job, opened
+from fencepost.cli.ledger_options import Json, LedgerUrlOption, Tz, know_job, opened
+from fencepost.cli.output import at, draw_rows, print_json, to_the_second
 from fencepost.cli.run_rows import beginning, node_names, shown_node
 from fencepost.core.nearest import suggestion
 from fencepost.core.noted import Noted
@@ -18,7 +18,7 @@ from fencepost.errors import ConfigurationError
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from fencepost.ledger.journal import Entry
+    from fencepost.ledger.journal import JournalEntry
 
 
 def journal(
@@ -73,7 +73,7 @@ def _refuse_unknown(what: str) -> None:
         raise ConfigurationError(f"the journal knows no {what!r}; {suggestion(what, sorted(map(str, Noted)))}")
 
 
-def _fields(entry: Entry, names: Mapping[str, str]) -> dict[str, object]:
+def _fields(entry: JournalEntry, names: Mapping[str, str]) -> dict[str, object]:
     return {
         "id": entry.id,
         "at": at(entry.at),
@@ -90,7 +90,7 @@ def _fields(entry: Entry, names: Mapping[str, str]) -> dict[str, object]:
     }
 
 
-def _cells(entry: Entry, names: Mapping[str, str]) -> tuple[str, ...]:
+def _cells(entry: JournalEntry, names: Mapping[str, str]) -> tuple[str, ...]:
     return (
         str(entry.id),
         to_the_second(entry.at),

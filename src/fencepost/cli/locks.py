@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from fencepost.cli import tables
-from fencepost.cli.drawing import print_json
 from fencepost.cli.exec_options import STORE_VARIABLE
 from fencepost.cli.exits import Exit
+from fencepost.cli.output import print_json
 from fencepost.core.grants import LeaseRecord
 from fencepost.core.names import NODE_LEASE, lock_name
 from fencepost.errors import ConfigurationError, LockHeld

@@ -8,9 +8,9 @@ import re
 import sys
 from collections.abc import Sequence
 
-from fencepost.cli.drawing import visible
 from fencepost.cli.exits import Exit
-from fencepost.cli.speech import complain
+from fencepost.cli.messages import complain
+from fencepost.cli.output import visible
 from fencepost.core.secrets import scrub
 from fencepost.errors import AlreadyRequested, FencepostError, LedgerUnavailable, NotInLedger, StoreUnavailable
 from fencepost.threaded.guardian import occupy_standard_streams

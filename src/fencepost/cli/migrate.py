@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.drawing import print_json, visible
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import Json, LedgerUrlOption, ledger_url
+from fencepost.cli.ledger_options import Json, LedgerUrlOption, ledger_url
+from fencepost.cli.output import print_json, visible
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -74,14 +74,14 @@ def _lease_sql(url: str) -> str:
     """Return the statements for the tables of leases; they need no driver to be written down."""
     from fencepost.core.urls import StoreUrl  # noqa: PLC0415
     from fencepost.leases.stores.sql import schema  # noqa: PLC0415
-    from fencepost.leases.stores.sql.options import Tables  # noqa: PLC0415
+    from fencepost.leases.stores.sql.options import LeaseTables  # noqa: PLC0415
     from fencepost.ledger.urls import LedgerUrl  # noqa: PLC0415
 
     ledger_url = LedgerUrl.parse(url)
     if ledger_url.kind == "sqlite":
         return "-- The leases of nodes are in a file beside this one, which nodes make by themselves."
     spell = schema.postgres if ledger_url.kind == "postgresql" else schema.mysql
-    statements = spell(Tables.of(StoreUrl.parse(ledger_url.lease_url())))
+    statements = spell(LeaseTables.of(StoreUrl.parse(ledger_url.lease_url())))
     return f"-- The leases of nodes.\n{schema.text(statements)}".rstrip()
 
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.drawing import at, draw_fields, draw_rows, print_json, say, to_the_second
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import Json, LedgerUrlOption, opened
+from fencepost.cli.ledger_options import Json, LedgerUrlOption, opened
+from fencepost.cli.output import at, draw_fields, draw_rows, print_json, say, to_the_second
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from fencepost.cli.drawing import at, draw_rows, say
+from fencepost.cli.output import at, draw_rows, say
 from fencepost.core.duration import spelled
 from fencepost.core.schedule import Cron, Preview, Schedule, changes_of_offset, cron, describe, every, preview
-from fencepost.core.schedules.around import Around, Moment, around
+from fencepost.core.schedules.around import ClockChange, Moment, around
 from fencepost.core.schedules.dialects import disagreements
 from fencepost.core.schedules.zones import OffsetChange, local
 from fencepost.core.tick import instant
@@ -30,7 +30,7 @@ class Outlook:
     schedule: Schedule
     year: int
     next: list[Preview]
-    changes: list[Around]
+    changes: list[ClockChange]
 
     @staticmethod
     def of(schedule: Schedule, *, now_us: int, count: int, year: int | None, name: str | None = None) -> Outlook:
@@ -85,7 +85,7 @@ def draw_outlook(outlook: Outlook) -> None:
         _draw_change(each, zone)
 
 
-def _draw_change(each: Around, zone: str) -> None:
+def _draw_change(each: ClockChange, zone: str) -> None:
     print(f"\n{_change_sentence(each.change, zone)}")
     rows = [_moment_cells(moment) for moment in each.moments]
     draw_rows((f"around it, in {zone}", "in UTC", ""), rows)
@@ -116,7 +116,7 @@ def _shown(wall: datetime) -> str:
     return f"{wall:%a} {wall.isoformat(sep=' ')}"
 
 
-def _change_fields(each: Around) -> dict[str, object]:
+def _change_fields(each: ClockChange) -> dict[str, object]:
     change = each.change
     return {
         "at": at(change.at_us),

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.drawing import counted, print_json
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import By, Json, LedgerUrlOption, NeededReason, needed_reason, opened, who
+from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, NeededReason, needed_reason, opened, who
+from fencepost.cli.output import counted, print_json
 from fencepost.errors import ConfigurationError, StoreRefused, StoreUnavailable
 
 if TYPE_CHECKING:
     from fencepost.ledger.ledger import Ledger
     from fencepost.ledger.restoring import Restored
-    from fencepost.ledger.standing import Standing
+    from fencepost.ledger.standing import LedgerStanding
 
 _HELD = "the ledger is held, nothing is planned and nothing is started"
 _KINDS = ("hold", "run", "cancel")
@@ -119,7 +119,7 @@ def _has_leases(book: Ledger) -> bool:
     return book.dialect.name == "sqlite" and lease_file(StoreUrl.parse(book.url.lease_url())).exists()
 
 
-def _seen(book: Ledger, *, with_leases: bool = True) -> tuple[Standing, tuple[str, ...]]:
+def _seen(book: Ledger, *, with_leases: bool = True) -> tuple[LedgerStanding, tuple[str, ...]]:
     """Return where the ledger stands, its lease store included, and what differs from what is noted."""
     from fencepost.core.restored import LEASES, differences  # noqa: PLC0415
     from fencepost.ledger.standing import standing  # noqa: PLC0415

@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from fencepost.cli import speech
+from fencepost.cli import messages
 from fencepost.cli.applications import app_spec
 from fencepost.cli.exits import Exit
+from fencepost.cli.ledger_options import LedgerUrlOption
 from fencepost.cli.node_logs import PREPARE, configure_node
-from fencepost.cli.reaching import LedgerUrlOption
 from fencepost.core.duration import seconds
 from fencepost.core.timings import SHUTDOWN_GRACE
 from fencepost.errors import ConfigurationError
@@ -126,15 +126,17 @@ class Supervision:
                 composed = start_node(self._app, runners, asked=self._asked)
             except StartCalledOff:
                 self._app.close()
-                speech.tell("left: it was asked to before it could start")
+                messages.tell("left: it was asked to before it could start")
                 return Exit.OK
-            speech.tell(self._greeting())
+            messages.tell(self._greeting())
             self._await_end(composed)
             is_asked = self._asked.is_set()
-            speech.tell(f"leaving: what runs has {grace_s:g} s to end" if is_asked else "this node has left by itself")
+            messages.tell(
+                f"leaving: what runs has {grace_s:g} s to end" if is_asked else "this node has left by itself"
+            )
             composed.stop(grace_s)
             self._app.close()
-        speech.tell("left")
+        messages.tell("left")
         return Exit.OK if is_asked else Exit.FAILED
 
     def _await_end(self, composed: Composed) -> None:
@@ -149,8 +151,8 @@ class Supervision:
             self._asked.set()
         elif now - self._asked_at > _ONE_WISH_S and not self._is_ending:
             self._is_ending = True  # a third may come while we speak
-            speech.tell("ended at once, by a second signal; other nodes take over what ran when the ttl has passed")
-            speech.flush()
+            messages.tell("ended at once, by a second signal; other nodes take over what ran when the ttl has passed")
+            messages.flush()
             os._exit(Exit.SIGNALLED + number)
 
     def _runners(self) -> dict[str, Runner]:

@@ -11,8 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from fencepost.cli.drawing import console, print_line, visible
-from fencepost.cli.run_rows import Seen, run_fields
+from fencepost.cli.output import console, print_line, visible
+from fencepost.cli.run_rows import RunListContext, run_fields
 from fencepost.core.duration import spelled
 from fencepost.core.states import TERMINAL
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from fencepost.ledger.ledger import Ledger
     from fencepost.ledger.parts import Part
 
-    Show = Callable[[RunRow, Sequence[Part], Seen | None, Ledger], None]
+    Show = Callable[[RunRow, Sequence[Part], RunListContext | None, Ledger], None]
 
 _EVERY_S = 0.5
 _MOST_PARTS = 20
@@ -86,7 +86,7 @@ class Told:
         return ", ".join(filter(None, words))
 
 
-class Line(NamedTuple):
+class ProgressLine(NamedTuple):
     """One thing that goes on: what it is called, how far it is, and what there is to say."""
 
     label: str
@@ -106,7 +106,7 @@ def follow(book: Ledger, run_id: int, *, as_json: bool) -> RunRow:
         while True:
             row = history.run(book, run_id)
             parts = _parts(book, row)
-            show(row, parts, Seen.of(book) if as_json else None, book)
+            show(row, parts, RunListContext.of(book) if as_json else None, book)
             if row.state in TERMINAL:
                 return row
             book.runtime.sleep(_EVERY_S)
@@ -132,11 +132,11 @@ def _view(*, as_json: bool) -> Iterator[Show]:
 class _Changes:
     """Writes what has changed since it was written last: objects, or a line for each thing that goes on."""
 
-    def __init__(self, fields: Callable[[RunRow, Sequence[Part], Seen], dict[str, Any]] | None) -> None:
+    def __init__(self, fields: Callable[[RunRow, Sequence[Part], RunListContext], dict[str, Any]] | None) -> None:
         self._fields = fields
         self._last: dict[str, object] = {}
 
-    def __call__(self, row: RunRow, parts: Sequence[Part], seen: Seen | None, book: Ledger) -> None:
+    def __call__(self, row: RunRow, parts: Sequence[Part], seen: RunListContext | None, book: Ledger) -> None:
         if self._fields is not None and seen is not None:
             document = self._fields(row, parts, seen)
             if self._is_news("run", document):
@@ -152,7 +152,7 @@ class _Changes:
         return is_news
 
 
-def _as_fields(row: RunRow, parts: Sequence[Part], seen: Seen) -> dict[str, Any]:
+def _as_fields(row: RunRow, parts: Sequence[Part], seen: RunListContext) -> dict[str, Any]:
     several = [
         {"run": part.run_id, "key": part.origin_key, "state": part.state, "progress_note": part.progress_note}
         for part in parts
@@ -167,13 +167,13 @@ def _bars() -> Iterator[Show]:
 
     with Live(console=console(), auto_refresh=False) as live:
 
-        def show(row: RunRow, parts: Sequence[Part], _: Seen | None, book: Ledger) -> None:
+        def show(row: RunRow, parts: Sequence[Part], _: RunListContext | None, book: Ledger) -> None:
             live.update(_drawn(_lines(row, parts, book)), refresh=True)
 
         yield show
 
 
-def _drawn(lines: Sequence[Line]) -> Any:
+def _drawn(lines: Sequence[ProgressLine]) -> Any:
     from rich.progress_bar import ProgressBar  # noqa: PLC0415 - as above
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -189,16 +189,16 @@ def _drawn(lines: Sequence[Line]) -> Any:
 # -- what there is to say ----------------------------------------------------------------------------------------------
 
 
-def _lines(row: RunRow, parts: Sequence[Part], book: Ledger) -> list[Line]:
+def _lines(row: RunRow, parts: Sequence[Part], book: Ledger) -> list[ProgressLine]:
     """Return a line for the run, and one for each of its parts that run."""
     running = [part for part in parts if part.state == "running"]
     lines = [_line_of_run(row, book), *map(_line_of_part, running[:_MOST_PARTS])]
     if len(running) > _MOST_PARTS:
-        lines.append(Line("  …", None, f"and {len(running) - _MOST_PARTS} more parts"))
+        lines.append(ProgressLine("  …", None, f"and {len(running) - _MOST_PARTS} more parts"))
     return lines
 
 
-def _line_of_run(row: RunRow, book: Ledger) -> Line:
+def _line_of_run(row: RunRow, book: Ledger) -> ProgressLine:
     from fencepost.cli.waits import why_it_waits  # noqa: PLC0415 - few follow
 
     label = f"run {row.id} of {row.job}"
@@ -207,15 +207,15 @@ def _line_of_run(row: RunRow, book: Ledger) -> Line:
     if row.state != "running":
         why = (why_it_waits(book, row) if row.state not in TERMINAL else None) or row.why or row.error
         said = str(told) if told else row.progress_note
-        return Line(label, row.progress, "; ".join(filter(None, (f"{row.state}{attempt}", why, said))))
+        return ProgressLine(label, row.progress, "; ".join(filter(None, (f"{row.state}{attempt}", why, said))))
     text = str(told) if told else row.progress_note or "running"
-    return Line(label, row.progress if told is None else told.fraction or row.progress, f"{text}{attempt}")
+    return ProgressLine(label, row.progress if told is None else told.fraction or row.progress, f"{text}{attempt}")
 
 
-def _line_of_part(part: Part) -> Line:
+def _line_of_part(part: Part) -> ProgressLine:
     from fencepost.ledger.parts import part_place  # noqa: PLC0415 - few follow
 
     place, told = part_place(part.origin_key), Told.of(part.progress_note)
     name = f"{place[0]} #{place[1]}" if place else "a partition"
     text = str(told) if told else part.progress_note or "running"
-    return Line(f"  {name} (run {part.run_id})", told.fraction if told else None, text)
+    return ProgressLine(f"  {name} (run {part.run_id})", told.fraction if told else None, text)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fencepost.cli.drawing import at, draw_fields, draw_rows, say, to_the_millisecond, to_the_second, unescaped
+from fencepost.cli.output import at, draw_fields, draw_rows, say, to_the_millisecond, to_the_second, unescaped
 from fencepost.core.duration import spelled
 
 if TYPE_CHECKING:
@@ -23,16 +23,16 @@ NodeNames = Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class RunListContext:
     """What it takes to tell of runs: what nodes are called, and what time it was in the ledger when it was asked."""
 
     nodes: NodeNames
     now_us: int
 
     @staticmethod
-    def of(book: Ledger) -> Seen:
+    def of(book: Ledger) -> RunListContext:
         """Ask the ledger."""
-        return Seen(node_names(book), book.now_us())
+        return RunListContext(node_names(book), book.now_us())
 
 
 def node_names(book: Ledger) -> dict[str, str]:
@@ -47,7 +47,7 @@ def has_missed_sla(row: RunRow, now_us: int) -> bool | None:
     return None if row.sla_at is None else row.sla_at < (row.ended_at or now_us)
 
 
-def run_fields(row: RunRow, seen: Seen) -> dict[str, object]:
+def run_fields(row: RunRow, seen: RunListContext) -> dict[str, object]:
     """Return all of a run, as JSON can say it."""
     return {
         "id": row.id,
@@ -110,12 +110,12 @@ def attempt_fields(row: AttemptRow, nodes: NodeNames) -> dict[str, object]:
     }
 
 
-def draw_runs(rows: Sequence[RunRow], seen: Seen) -> None:
+def draw_runs(rows: Sequence[RunRow], seen: RunListContext) -> None:
     """Draw one row per run."""
     draw_rows(COLUMNS, (run_cells(row, seen) for row in rows), spare=("token", "late", "took", "node"))
 
 
-def run_cells(row: RunRow, seen: Seen) -> tuple[str, ...]:
+def run_cells(row: RunRow, seen: RunListContext) -> tuple[str, ...]:
     """Return a run as one row of `COLUMNS`."""
     return (
         str(row.id),
@@ -130,7 +130,7 @@ def run_cells(row: RunRow, seen: Seen) -> tuple[str, ...]:
     )
 
 
-def draw_run(row: RunRow, attempts: Sequence[AttemptRow], seen: Seen, *, waits: str | None) -> None:
+def draw_run(row: RunRow, attempts: Sequence[AttemptRow], seen: RunListContext, *, waits: str | None) -> None:
     """Draw all of one run, a line per field, then its attempts."""
     draw_fields(_details(row, seen, waits))
     if attempts:
@@ -178,7 +178,7 @@ def beginning(text: str) -> str:
     return line if len(line) <= _LONG else line[: _LONG - 1] + "…"
 
 
-def _details(row: RunRow, seen: Seen, waits: str | None) -> dict[str, str]:
+def _details(row: RunRow, seen: RunListContext, waits: str | None) -> dict[str, str]:
     window = _window(row)
     return {
         "run": f"{row.id} of {row.job} ({row.type})",

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.drawing import print_json, print_json_list
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import Json, LedgerUrlOption, RunId, Tz, know_job, opened
-from fencepost.cli.speech import complain
+from fencepost.cli.ledger_options import Json, LedgerUrlOption, RunId, Tz, know_job, opened
+from fencepost.cli.messages import complain
+from fencepost.cli.output import print_json, print_json_list
 from fencepost.core.nearest import suggestion
 from fencepost.core.states import RunState
 from fencepost.errors import ConfigurationError
@@ -55,7 +55,7 @@ def runs(
 
     Example: fencepost runs --follow --json
     """
-    from fencepost.cli.run_rows import Seen, draw_runs, run_fields  # noqa: PLC0415
+    from fencepost.cli.run_rows import RunListContext, draw_runs, run_fields  # noqa: PLC0415
 
     states = _states(state or [], failed=failed)
     if follow and before is not None:
@@ -67,7 +67,7 @@ def runs(
 
             Following(book, wanted, as_json=as_json).run(limit or _FOR_PEOPLE)
             return Exit.OK
-        seen = Seen.of(book)
+        seen = RunListContext.of(book)
         if as_json:
             print_json_list(run_fields(row, seen) for row in _pages(book, wanted, before, limit or sys.maxsize))
             return Exit.OK
@@ -97,7 +97,7 @@ def show(
 
     Example: fencepost show 42 --follow
     """
-    from fencepost.cli.run_rows import Seen, attempt_fields, draw_run, run_fields  # noqa: PLC0415
+    from fencepost.cli.run_rows import RunListContext, attempt_fields, draw_run, run_fields  # noqa: PLC0415
     from fencepost.cli.waits import why_it_waits  # noqa: PLC0415
     from fencepost.ledger import history  # noqa: PLC0415 - SQLAlchemy takes its time to load
 
@@ -106,7 +106,7 @@ def show(
         if follow and as_json:
             return _code(row)
         attempts = history.attempts(book, run)
-        seen = Seen.of(book)
+        seen = RunListContext.of(book)
         waits = why_it_waits(book, row)
     if as_json:
         attempted = [attempt_fields(each, seen.nodes) for each in attempts]

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.drawing import at, draw_fields, draw_rows, print_json, to_the_second
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import By, Json, LedgerUrlOption, Reason, know_job, opened, who
+from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, Reason, know_job, opened, who
+from fencepost.cli.output import at, draw_fields, draw_rows, print_json, to_the_second
 
 if TYPE_CHECKING:
     from fencepost.core.schedule import Schedule

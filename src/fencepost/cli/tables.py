@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fencepost.cli.drawing import at, draw_fields, draw_rows, to_the_second
+from fencepost.cli.output import at, draw_fields, draw_rows, to_the_second
 from fencepost.core.duration import spelled
 from fencepost.core.grants import LeaseRecord, PastGrant
 

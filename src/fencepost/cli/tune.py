@@ -8,9 +8,9 @@ import typer
 
 from fencepost.cli.acts import typed_params
 from fencepost.cli.applications import AppSpec, Reached, explained, made_with, reached
-from fencepost.cli.drawing import draw_fields, print_json, say
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import JobName, Json, LedgerUrlOption, Tz
+from fencepost.cli.ledger_options import JobName, Json, LedgerUrlOption, Tz
+from fencepost.cli.output import draw_fields, print_json, say
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:

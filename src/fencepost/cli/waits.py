@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fencepost.cli.drawing import to_the_second
 from fencepost.cli.nodes import running_by_node
+from fencepost.cli.output import to_the_second
 from fencepost.cli.restored import held_because
 
 if TYPE_CHECKING:

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.drawing import at, print_json, say
 from fencepost.cli.exits import Exit
-from fencepost.cli.reaching import Json, LedgerUrlOption, Tz, opened, operations
-from fencepost.cli.speech import complain
+from fencepost.cli.ledger_options import Json, LedgerUrlOption, Tz, opened, operations
+from fencepost.cli.messages import complain
+from fencepost.cli.output import at, print_json, say
 
 if TYPE_CHECKING:
-    from fencepost.cli.run_rows import Seen
+    from fencepost.cli.run_rows import RunListContext
     from fencepost.engine.why import Why
 
 
@@ -40,14 +40,14 @@ def why(
     Example: fencepost why settle --at '2026-03-29 03:00' --tz Europe/Berlin
     """
     from fencepost.cli.restored import held_because  # noqa: PLC0415
-    from fencepost.cli.run_rows import Seen, draw_runs  # noqa: PLC0415
+    from fencepost.cli.run_rows import RunListContext, draw_runs  # noqa: PLC0415
     from fencepost.cli.times import instant_us  # noqa: PLC0415 - time zones take their time to load
     from fencepost.core.tick import instant  # noqa: PLC0415
 
     with opened(ledger) as book:
         at_us = instant_us(when, what="--at", now_us=book.now_us(), tz=tz or None) if when else None
         answers = operations(book).why(job, None if at_us is None else instant(at_us))
-        seen = Seen.of(book)
+        seen = RunListContext.of(book)
         held = held_because(book)
     if held is not None:
         complain(held)
@@ -61,7 +61,7 @@ def why(
     return Exit.OK
 
 
-def _fields(each: Why, seen: Seen) -> dict[str, object]:
+def _fields(each: Why, seen: RunListContext) -> dict[str, object]:
     from fencepost.cli.run_rows import run_fields  # noqa: PLC0415
 
     return {

@@ -35,15 +35,15 @@ from fencepost.core.kinds import (
     DictOf,
     Either,
     Json,
-    Kind,
     ListOf,
     OneOf,
+    ParameterKind,
 )
 
-_NAMED: Mapping[str, Kind] = {
+_NAMED: Mapping[str, ParameterKind] = {
     kind.name: kind for kind in (WHOLE, NUMBER, TEXT, TRUTH, NOTHING, DATE, DATETIME, DECIMAL, IDENTIFIER)
 }
-_BY_TYPE: Mapping[object, Kind] = {
+_BY_TYPE: Mapping[object, ParameterKind] = {
     int: WHOLE,
     float: NUMBER,
     str: TEXT,
@@ -82,7 +82,7 @@ class Unsupported(TypeError):
         return self.annotation.__qualname__ if is_class else str(self.annotation)
 
 
-def kind_of(annotation: Any) -> Kind:
+def kind_of(annotation: Any) -> ParameterKind:
     """Return the kind that an annotation asks for, `ANYTHING` where it leaves that open, or raise `Unsupported`."""
     annotation = _unwrapped(annotation)
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -99,7 +99,7 @@ def kind_of(annotation: Any) -> Kind:
     return _known(annotation)
 
 
-def kind_from_json(described: Json) -> Kind:
+def kind_from_json(described: Json) -> ParameterKind:
     """Return the kind that `to_json` described; what a newer release described otherwise is `ANYTHING`."""
     if isinstance(described, str):
         return _NAMED.get(described, ANYTHING)
@@ -109,7 +109,7 @@ def kind_from_json(described: Json) -> Kind:
     return ANYTHING
 
 
-_FORMS: Mapping[str, Callable[[Any], Kind]] = {
+_FORMS: Mapping[str, Callable[[Any], ParameterKind]] = {
     "literal": lambda choices: OneOf(_pairs(choices)),
     "enum": lambda choices: OneOf(_pairs(choices), is_enum=True),
     "list": lambda item: ListOf(kind_from_json(item)),
@@ -118,7 +118,7 @@ _FORMS: Mapping[str, Callable[[Any], Kind]] = {
 }
 
 
-def _known(annotation: Any) -> Kind:
+def _known(annotation: Any) -> ParameterKind:
     if isinstance(annotation, str | typing.ForwardRef):  # a name that could not be resolved
         return ANYTHING
     try:
@@ -127,7 +127,7 @@ def _known(annotation: Any) -> Kind:
         raise Unsupported(annotation) from None
 
 
-def _dictionary(annotation: Any, arguments: tuple[Any, ...]) -> Kind:
+def _dictionary(annotation: Any, arguments: tuple[Any, ...]) -> ParameterKind:
     if not arguments:
         return DictOf(ANYTHING)
     key, value = arguments
@@ -146,11 +146,11 @@ def _unwrapped(annotation: Any) -> Any:
     return annotation
 
 
-def _either(kinds: tuple[Kind, ...]) -> Kind:
+def _either(kinds: tuple[ParameterKind, ...]) -> ParameterKind:
     return ANYTHING if ANYTHING in kinds else Either(kinds)
 
 
-def _literal(values: tuple[Any, ...]) -> Kind:
+def _literal(values: tuple[Any, ...]) -> ParameterKind:
     for value in values:
         if not isinstance(value, str | int | None) or isinstance(value, Enum):
             raise Unsupported(f"Literal[{value!r}]")
@@ -159,7 +159,7 @@ def _literal(values: tuple[Any, ...]) -> Kind:
     return OneOf(tuple((str(value), value) for value in values))
 
 
-def _enumeration(enum: type[Enum]) -> Kind:
+def _enumeration(enum: type[Enum]) -> ParameterKind:
     values = [(member.name, member.value) for member in enum]
     is_plain = all(type(value) in (str, int, bool) for _, value in values)
     kept = tuple(values if is_plain else ((name, name) for name, _ in values))

@@ -25,7 +25,7 @@ from typing import NamedTuple, Protocol
 
 from fencepost.core.duration import spelled
 from fencepost.core.policy import Policy
-from fencepost.core.retry import Fail, GiveUp, Hold, Rerun, after_failure, after_interruption, after_loss
+from fencepost.core.retry import GiveUp, GiveUpLost, HoldForPerson, Rerun, after_failure, after_interruption, after_loss
 from fencepost.core.runs import Claim, Ending
 from fencepost.core.states import Move, RunState, next_state, outcome_of
 
@@ -90,16 +90,16 @@ def ending_of(policy: Policy, claim: Claim, ended: Ended, *, random: float) -> E
     )
 
 
-def fate_of_lost(decision: Rerun | Fail | Hold, *, is_cancel_requested: bool = False) -> Fate:
+def fate_of_lost(decision: Rerun | GiveUpLost | HoldForPerson, *, is_cancel_requested: bool = False) -> Fate:
     """Return what becomes of a run whose node or worker is gone, once its policy has decided (`after_loss`).
 
     A run that was being cancelled is cancelled, whatever its policy says about crashes.
     """
     if is_cancel_requested:
         return _fated(Move.LOSE_AND_CANCEL, why="its node or worker was lost while it was being cancelled")
-    if isinstance(decision, Fail):
+    if isinstance(decision, GiveUpLost):
         return _fated(Move.LOSE_AND_FAIL, error_code=decision.code, why=decision.reason)
-    if isinstance(decision, Hold):
+    if isinstance(decision, HoldForPerson):
         return _fated(Move.LOSE_AND_HOLD, error_code=decision.code, why=decision.reason, is_held=True)
     return _fated(Move.LOSE_AND_RERUN, why="its node or worker was lost; it runs again")
 
@@ -136,9 +136,9 @@ def _fate(policy: Policy, claim: Claim, ended: Ended, random: float) -> Fate:
 
 def _fate_of_interrupted(policy: Policy) -> Fate:
     decision = after_interruption(policy)
-    if isinstance(decision, Fail):
+    if isinstance(decision, GiveUpLost):
         return _fated(Move.INTERRUPT_AND_FAIL, error_code=decision.code, why=decision.reason)
-    if isinstance(decision, Hold):
+    if isinstance(decision, HoldForPerson):
         return _fated(Move.INTERRUPT_AND_HOLD, why=decision.reason, is_held=True)
     return _fated(Move.INTERRUPT_AND_RERUN, why="its node was shut down; it runs again")
 

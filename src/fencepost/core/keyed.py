@@ -16,20 +16,20 @@ from dataclasses import dataclass
 
 
 @dataclass(slots=True)
-class Watch:
+class OpenTransaction:
     """One open transaction. `tx` is what the user got; `has_key` whether something in it lands once by a key."""
 
     tx: object
     has_key: bool = False
 
 
-_open: ContextVar[tuple[Watch, ...]] = ContextVar("fencepost_open_transactions", default=())
+_open: ContextVar[tuple[OpenTransaction, ...]] = ContextVar("fencepost_open_transactions", default=())
 
 
 @contextmanager
-def watching(tx: object) -> Iterator[Watch]:
+def watching(tx: object) -> Iterator[OpenTransaction]:
     """Watch the transaction `tx` until it ends."""
-    watch = Watch(tx)
+    watch = OpenTransaction(tx)
     before = _open.set((*_open.get(), watch))
     try:
         yield watch

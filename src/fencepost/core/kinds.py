@@ -29,7 +29,7 @@ DEEPEST = 64
 LARGEST_BITS = 4096  # of a whole number: Python refuses to spell out much larger ones
 
 
-class Kind(Protocol):
+class ParameterKind(Protocol):
     """What one parameter may be."""
 
     @property
@@ -59,7 +59,7 @@ class Kind(Protocol):
         ...
 
 
-def _refuse(path: str, kind: Kind, value: object) -> NoReturn:
+def _refuse(path: str, kind: ParameterKind, value: object) -> NoReturn:
     raise InvalidParameters(f"{path} must be {kind.spelled}, not {shown(value)}")
 
 
@@ -226,7 +226,7 @@ class OneOf:
 class ListOf:
     """A list, each item of one kind."""
 
-    item: Kind
+    item: ParameterKind
     spelled: str = "a list"
 
     @property
@@ -256,7 +256,7 @@ class ListOf:
 class DictOf:
     """A dictionary with texts as keys, each value of one kind."""
 
-    value: Kind
+    value: ParameterKind
     spelled: str = "a dictionary"
 
     @property
@@ -282,7 +282,7 @@ class DictOf:
 class Either:
     """A union: the first of its kinds that fits."""
 
-    kinds: tuple[Kind, ...]
+    kinds: tuple[ParameterKind, ...]
 
     @property
     def spelled(self) -> str:
@@ -308,7 +308,9 @@ class Either:
     def to_json(self) -> Json:
         return {"either": [kind.to_json() for kind in self.kinds]}
 
-    def _first(self, attempt: Callable[[Kind], Any], kinds: Iterable[Kind], path: str, value: object) -> Any:
+    def _first(
+        self, attempt: Callable[[ParameterKind], Any], kinds: Iterable[ParameterKind], path: str, value: object
+    ) -> Any:
         for kind in kinds:
             try:
                 return attempt(kind)
@@ -317,7 +319,7 @@ class Either:
         _refuse(path, self, value)
 
 
-def _parsed_as(kind: Kind, text: str, path: str) -> Json:
+def _parsed_as(kind: ParameterKind, text: str, path: str) -> Json:
     try:
         return parsed(text)
     except ValueError:

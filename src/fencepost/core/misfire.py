@@ -9,7 +9,7 @@ all     a run for each, but only the newest `cap`; the older ones are one misfir
 skip    no run; one misfired stretch
 ======  =====================================================================================
 
-**Promises.** Every due is covered by exactly one `Planned`: nothing is silent. Planned stretches ascend and do
+**Promises.** Every due is covered by exactly one `PlannedStretch`: nothing is silent. Planned stretches ascend and do
 not overlap. A year of missed seconds is counted, not walked, so `plan_schedule` takes milliseconds at most.
 """
 
@@ -56,7 +56,7 @@ class Misfire:
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedStretch:
     """What becomes of a stretch of dues: one run for them, or the record that they misfired."""
 
     kind: Literal["run", "misfired"]
@@ -69,12 +69,12 @@ class Planned:
 class Plan:
     """What to write, how far the schedule is planned then, and when to look again."""
 
-    items: tuple[Planned, ...]
+    items: tuple[PlannedStretch, ...]
     planned_through_us: int
     next_due_us: int | None
 
 
-def plan(dues: Sequence[int], *, now_us: int, misfire: Misfire) -> list[Planned]:
+def plan(dues: Sequence[int], *, now_us: int, misfire: Misfire) -> list[PlannedStretch]:
     """Decide about dues, given ascending, that nobody planned yet."""
     late_through_us = misfire.late_through_us(now_us)
     late = [due for due in dues if due <= late_through_us]
@@ -103,14 +103,16 @@ def plan_schedule(
     return Plan(tuple(items), reached_us, schedule.due_after(reached_us))
 
 
-def _plan_late(late: list[int], misfire: Misfire) -> list[Planned]:
+def _plan_late(late: list[int], misfire: Misfire) -> list[PlannedStretch]:
     if misfire.kind != "all":
         return _stretch("run" if misfire.kind == "once" else "misfired", late)
     older, newest = late[: -misfire.cap], late[-misfire.cap :]
     return [*_stretch("misfired", older), *(_run(due) for due in newest)]
 
 
-def _late_of(schedule: Schedule, after_us: int, through_us: int, *, misfire: Misfire, limit: int) -> list[Planned]:
+def _late_of(
+    schedule: Schedule, after_us: int, through_us: int, *, misfire: Misfire, limit: int
+) -> list[PlannedStretch]:
     """Do what `_plan_late` does for the dues in (after, through], but count them instead of listing them."""
     if after_us >= through_us:
         return []
@@ -127,20 +129,22 @@ def _late_of(schedule: Schedule, after_us: int, through_us: int, *, misfire: Mis
     return [*older, *(_run(due) for due in kept)]
 
 
-def _counted(kind: Literal["run", "misfired"], schedule: Schedule, after_us: int, through_us: int) -> list[Planned]:
+def _counted(
+    kind: Literal["run", "misfired"], schedule: Schedule, after_us: int, through_us: int
+) -> list[PlannedStretch]:
     first_us = schedule.due_after(after_us)
     if first_us is None or first_us > through_us:
         return []
     last_us = schedule.due_before(through_us + 1) or first_us
-    return [Planned(kind, first_us, last_us, schedule.count(after_us, through_us))]
+    return [PlannedStretch(kind, first_us, last_us, schedule.count(after_us, through_us))]
 
 
-def _stretch(kind: Literal["run", "misfired"], dues: Sequence[int]) -> list[Planned]:
-    return [Planned(kind, dues[0], dues[-1], len(dues))] if dues else []
+def _stretch(kind: Literal["run", "misfired"], dues: Sequence[int]) -> list[PlannedStretch]:
+    return [PlannedStretch(kind, dues[0], dues[-1], len(dues))] if dues else []
 
 
-def _run(due_us: int) -> Planned:
-    return Planned("run", due_us, due_us, 1)
+def _run(due_us: int) -> PlannedStretch:
+    return PlannedStretch("run", due_us, due_us, 1)
 
 
 def _parsed(text: object) -> Misfire:

@@ -37,7 +37,7 @@ class Start:
 
 
 @dataclass(frozen=True, slots=True)
-class Skip:
+class SkipRun:
     """Do not run it at all; `reason` is kept with it."""
 
     reason: str
@@ -53,12 +53,12 @@ class Replace:
     """Ask the holder to stop, and run it when the key is free."""
 
 
-Decision = Start | Skip | Wait | Replace
+Decision = Start | SkipRun | Wait | Replace
 
 START, WAIT, REPLACE = Start(), Wait(), Replace()
-SKIP = Skip("the run before it has not ended, and overlap is forbid")
+SKIP = SkipRun("the run before it has not ended, and overlap is forbid")
 # Both were due, and whoever has the key got it in the very same claim.
-SKIP_LATE = Skip("the run before it had not started when this one came due, and overlap is forbid")
+SKIP_LATE = SkipRun("the run before it had not started when this one came due, and overlap is forbid")
 
 
 def exclusive_key(

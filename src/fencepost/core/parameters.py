@@ -22,7 +22,7 @@ from typing import Any
 
 from fencepost.core.annotations import SUPPORTED, Unsupported, kind_from_json, kind_of
 from fencepost.core.identity import canonical_json
-from fencepost.core.kinds import ANYTHING, Kind
+from fencepost.core.kinds import ANYTHING, ParameterKind
 from fencepost.core.nearest import suggestion
 from fencepost.errors import InvalidJob, InvalidParameters
 
@@ -36,7 +36,7 @@ class Parameter:
     """One parameter that a job takes."""
 
     name: str
-    kind: Kind
+    kind: ParameterKind
     is_required: bool
 
 
@@ -146,7 +146,7 @@ class Signature:
             raise InvalidParameters(f"a stored signature cannot be read: {error!r}") from error
         return Signature(parameters, stored.get("run"), bool(stored.get("async")), bool(stored.get("more")))
 
-    def _kind(self, name: object) -> Kind:
+    def _kind(self, name: object) -> ParameterKind:
         if not isinstance(name, str):
             raise InvalidParameters(f"parameter {name!r} has no text as its name")
         parameter = self._by_name.get(name)
@@ -191,7 +191,7 @@ def _hint(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
         return parameter.annotation
 
 
-def _kind(function: Callable[..., Any], name: str, hint: Any) -> Kind:
+def _kind(function: Callable[..., Any], name: str, hint: Any) -> ParameterKind:
     try:
         return kind_of(hint)
     except Unsupported as error:

@@ -32,7 +32,7 @@ LONGEST_RESULT = 60_000
 LONGEST_CODE = 191
 
 
-class Report(NamedTuple):
+class AttemptReport(NamedTuple):
     """How an attempt came to its end, in the words of the runners' outcomes."""
 
     how: str
@@ -44,42 +44,44 @@ class Report(NamedTuple):
     retry_after_us: int | None = None
 
 
-SUCCEEDED = Report("succeeded")
+SUCCEEDED = AttemptReport("succeeded")
 
 
-def report_of_result(result: object) -> Report:
+def report_of_result(result: object) -> AttemptReport:
     """Report that the function returned `result`."""
     if result is None:
         return SUCCEEDED
     try:
         text = _JSON.encode(result)
     except Exception as error:  # noqa: BLE001 - whatever a return value does, the work is done
-        return Report(
+        return AttemptReport(
             "succeeded", reason=beginning(f"the result is not kept, for it is no JSON: {error}", LONGEST_ERROR)
         )
     if len(text) > LONGEST_RESULT:
         why = f"the result is not kept, for it takes {len(text)} characters of JSON; the limit is {LONGEST_RESULT}"
-        return Report("succeeded", reason=why)
-    return Report("succeeded", text)
+        return AttemptReport("succeeded", reason=why)
+    return AttemptReport("succeeded", text)
 
 
-def report_of_error(error: BaseException) -> Report:
+def report_of_error(error: BaseException) -> AttemptReport:
     """Report that the function raised `error`: one of our verdicts, an exit, or a failure."""
     if isinstance(error, Retry):
         after_us = None if error.after_s is None else round(error.after_s * 1_000_000)
         cause = None if error.__cause__ is None else trace_of(error)
-        return Report("retry", None, "retry", _message(error) or "the job asked for a retry", cause, None, after_us)
+        return AttemptReport(
+            "retry", None, "retry", _message(error) or "the job asked for a retry", cause, None, after_us
+        )
     if isinstance(error, Skip):
-        return Report("skipped", reason=_message(error) or "the job said so")
+        return AttemptReport("skipped", reason=_message(error) or "the job said so")
     if isinstance(error, Cancel):
-        return Report("cancelled", reason=_message(error) or "the job said so")
+        return AttemptReport("cancelled", reason=_message(error) or "the job said so")
     if isinstance(error, SystemExit) and error.code in (None, 0):
         return SUCCEEDED  # a script that became a job may still end with sys.exit()
     if isinstance(error, Fail):
         cause = None if error.__cause__ is None else trace_of(error)
-        return Report("given up", None, "failed", _message(error) or "the job said so", cause)
+        return AttemptReport("given up", None, "failed", _message(error) or "the job said so", cause)
     how = "given up" if isinstance(error, Hopeless) else "failed"
-    return Report(how, None, code_of(error), _message(error) or code_of(error), trace_of(error))
+    return AttemptReport(how, None, code_of(error), _message(error) or code_of(error), trace_of(error))
 
 
 def code_of(error: BaseException) -> str:

@@ -102,7 +102,7 @@ class Rerun:
 
 
 @dataclass(frozen=True, slots=True)
-class Fail:
+class GiveUpLost:
     """The attempt was lost, and the run ends here."""
 
     code: str
@@ -110,7 +110,7 @@ class Fail:
 
 
 @dataclass(frozen=True, slots=True)
-class Hold:
+class HoldForPerson:
     """The attempt was lost; nothing happens until a person decides."""
 
     reason: str
@@ -128,23 +128,25 @@ def after_failure(
     return RetryIn(policy.backoff.delay_s(attempts_failed, random))
 
 
-def after_loss(policy: Policy, *, crashes: int) -> Rerun | Fail | Hold:
+def after_loss(policy: Policy, *, crashes: int) -> Rerun | GiveUpLost | HoldForPerson:
     """Decide after a lost attempt. `crashes` counts this one."""
     if policy.on_crash == "hold":
-        return Hold("its node or worker was lost, and on_crash is hold: a person has to release or cancel it")
+        return HoldForPerson("its node or worker was lost, and on_crash is hold: a person has to release or cancel it")
     if policy.on_crash == "fail":
-        return Fail("crashed", "its node or worker was lost, and on_crash is fail")
+        return GiveUpLost("crashed", "its node or worker was lost, and on_crash is fail")
     if crashes >= policy.crash_limit:
-        return Fail("crash_limit", f"its node or worker was lost {crashes} times; crash_limit is {policy.crash_limit}")
+        return GiveUpLost(
+            "crash_limit", f"its node or worker was lost {crashes} times; crash_limit is {policy.crash_limit}"
+        )
     return Rerun()
 
 
-def after_interruption(policy: Policy) -> Rerun | Fail | Hold:
+def after_interruption(policy: Policy) -> Rerun | GiveUpLost | HoldForPerson:
     """Decide after an attempt that an orderly shutdown cut short: as after a loss, but it counts against nothing."""
     if policy.on_crash == "hold":
-        return Hold("its node was shut down, and on_crash is hold: a person has to release or cancel it")
+        return HoldForPerson("its node was shut down, and on_crash is hold: a person has to release or cancel it")
     if policy.on_crash == "fail":
-        return Fail("interrupted", "its node was shut down, and on_crash is fail")
+        return GiveUpLost("interrupted", "its node was shut down, and on_crash is fail")
     return Rerun()
 
 

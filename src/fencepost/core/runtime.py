@@ -20,7 +20,7 @@ from typing import Protocol, TypeVar
 T = TypeVar("T")
 
 
-class Event(Protocol):
+class Flag(Protocol):
     """A flag that can be waited for."""
 
     def set(self) -> None: ...
@@ -29,7 +29,7 @@ class Event(Protocol):
     def wait(self, timeout: float | None = None) -> bool: ...
 
 
-class Lock(Protocol):
+class Mutex(Protocol):
     """Mutual exclusion between tasks of one process."""
 
     def __enter__(self) -> bool: ...
@@ -46,7 +46,7 @@ class Task(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class ProgramExit:
     """How a guarded program ended: its exit code, or minus the number of the signal it died of.
 
     `forced` says why it was ended from outside; None means that it ended by itself, or by a signal somebody sent it.
@@ -81,7 +81,7 @@ class GuardedProcess(Protocol):
         """Kill the program's process group now."""
         ...
 
-    def wait(self, timeout: float) -> Ended | None:
+    def wait(self, timeout: float) -> ProgramExit | None:
         """Return how the program ended, or None if it has not within `timeout` seconds."""
         ...
 
@@ -131,7 +131,7 @@ class WorkerProcess(Protocol):
         """Make the worker look at the shared memory, whatever it is executing."""
         ...
 
-    def ended(self) -> Ended | None:
+    def ended(self) -> ProgramExit | None:
         """Return how it ended, or None if it has not. Does not wait (unless its guardian is gone: then a moment)."""
         ...
 
@@ -176,8 +176,8 @@ class Runtime(Protocol):
         """Run `work` beside the caller; it does not keep the process alive."""
         ...
 
-    def event(self) -> Event: ...
-    def lock(self) -> Lock: ...
+    def event(self) -> Flag: ...
+    def lock(self) -> Mutex: ...
     def after_fork(self, owner: object, forget: Callable[[], None]) -> None:
         """Call the bound method `forget` in every forked child, as long as `owner` lives."""
         ...

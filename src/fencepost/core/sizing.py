@@ -30,7 +30,7 @@ _UNITS = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3, "kib": 1024, 
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 
 
-class Measured(NamedTuple):
+class MeasuredChunk(NamedTuple):
     """What a chunk was like. `took_s` is from the first item to the commit."""
 
     items: int
@@ -64,7 +64,7 @@ class Sizing:
             None if memory is None else _budget(memory),
         )
 
-    def items(self, measured: Measured, *, copies: int, workers: int) -> int:
+    def items(self, measured: MeasuredChunk, *, copies: int, workers: int) -> int:
         """Return how many items a chunk may have, by what was measured."""
         size = max(measured.bytes_per_item, 1.0)
         limits = [float(self.chunk)]
@@ -77,7 +77,7 @@ class Sizing:
             limits.append(max(per_worker, 0.0) / (size * copies))
         return max(int(min(limits)), 1)
 
-    def following(self, size: int, measured: Measured, *, copies: int, workers: int) -> int:
+    def following(self, size: int, measured: MeasuredChunk, *, copies: int, workers: int) -> int:
         """Return how many items the next chunk has, after one of `size`."""
         return min(self.items(measured, copies=copies, workers=workers), size * 2)
 

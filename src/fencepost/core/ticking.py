@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from fencepost.core.identity import params_hash, tick_key
-from fencepost.core.misfire import Misfire, Planned
+from fencepost.core.misfire import Misfire, PlannedStretch
 from fencepost.core.overlap import exclusive_key
 from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
@@ -29,7 +29,7 @@ class Ticking(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TickKind:
     """All ticks of a schedule have this in common; read from the row's texts once and kept."""
 
     schedule: Schedule
@@ -39,17 +39,17 @@ class Kind:
     params_hash: str
 
 
-def kind_of(which: Ticking) -> Kind:
+def kind_of(which: Ticking) -> TickKind:
     """Return what the ticks of a schedule have in common; raises if this version cannot read it."""
     return _kind((which.id, which.job, which.origin), which.spec, which.params, which.policy)
 
 
 @functools.lru_cache(maxsize=50_000)
-def _kind(who: tuple[str, str, str], spec: str, params: str, policy_text: str) -> Kind:
+def _kind(who: tuple[str, str, str], spec: str, params: str, policy_text: str) -> TickKind:
     schedule_id, job, origin = who
     policy = Policy.from_json(policy_text)
     values = json.loads(params)
-    return Kind(
+    return TickKind(
         schedule=schedule_from_json(spec),
         policy=policy,
         misfire=Misfire.of(policy.misfire, grace=policy.grace_s),
@@ -58,7 +58,7 @@ def _kind(who: tuple[str, str, str], spec: str, params: str, policy_text: str) -
     )
 
 
-def requested(which: Ticking, kind: Kind, item: Planned) -> Requested:
+def requested(which: Ticking, kind: TickKind, item: PlannedStretch) -> Requested:
     """Return the run that a stretch of due times becomes, or the record that it misfired."""
     policy, is_run = kind.policy, item.kind == "run"
     return Requested(

@@ -13,8 +13,8 @@ from fencepost.core.runtime import Runtime
 from fencepost.demo.plan import TABLES
 from fencepost.demo.recount import Tally, read_books, recount, total
 from fencepost.demo.screen import Screen, table_of
-from fencepost.demo.stage import TTL_S, WORKERS, Stage
-from fencepost.demo.watching import View, Watcher, clock
+from fencepost.demo.stage import TTL_S, WORKERS, DemoStage
+from fencepost.demo.watching import LedgerWatcher, View, clock
 from fencepost.errors import FencepostError
 from fencepost.sql.sqlite import opened
 
@@ -61,8 +61,8 @@ class Show:
         self._ctrl_c = ctrl_c
         self._seconds = max(seconds, LEAST_S)
         patience_s = self._seconds + _START_WITHIN_S + _SETTLE_WITHIN_S + 2 * _LEAVE_WITHIN_S
-        self.stage = Stage(folder, runtime, ends_at=runtime.monotonic() + patience_s)
-        self._watcher = Watcher(self.stage.ledger)
+        self.stage = DemoStage(folder, runtime, ends_at=runtime.monotonic() + patience_s)
+        self._watcher = LedgerWatcher(self.stage.ledger)
         self._reports = 0
         self._until_us: int | None = None
 

@@ -22,7 +22,7 @@ APPLICATION = "fencepost.demo.application:app"
 
 
 @dataclass(frozen=True, slots=True)
-class Actor:
+class DemoNode:
     """One node: what it is called, where it logs, and its process."""
 
     name: str
@@ -46,7 +46,7 @@ class Actor:
         return "it left no log"
 
 
-class Stage:
+class DemoStage:
     """The nodes of one demo, in one folder."""
 
     def __init__(self, folder: Path, runtime: Runtime, *, ends_at: float) -> None:
@@ -54,7 +54,7 @@ class Stage:
         self._runtime = runtime
         self._ends_at = ends_at  # when, at the latest, guardians end what is left
         self.ledger = folder / "ledger.db"
-        self.actors: dict[str, Actor] = {}
+        self.actors: dict[str, DemoNode] = {}
         (folder / "fencepost.toml").write_text("")
 
     @property
@@ -62,7 +62,7 @@ class Stage:
         """The URL of the ledger."""
         return f"sqlite:///{self.ledger}?accept_risk=one-machine"  # all its nodes are here
 
-    def start(self, name: str) -> Actor:
+    def start(self, name: str) -> DemoNode:
         """Start a node."""
         log = self._folder / f"{name}.log"
         node = [sys.executable, "-m", "fencepost", "run", APPLICATION, "--workers", str(WORKERS), "--grace", "3s"]
@@ -72,7 +72,7 @@ class Stage:
             term_at=self._ends_at,
             kill_at=self._ends_at + 5.0,
         )
-        actor = Actor(name, log, process)
+        actor = DemoNode(name, log, process)
         self.actors[name] = actor
         return actor
 
@@ -80,7 +80,7 @@ class Stage:
         """Kill a node with -9: no chance to say goodbye."""
         self.actors[name].process.signal(_KILL)
 
-    def fallen(self) -> list[Actor]:
+    def fallen(self) -> list[DemoNode]:
         """Return the nodes that have ended."""
         return [actor for actor in self.actors.values() if not actor.is_alive()]
 

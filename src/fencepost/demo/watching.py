@@ -23,7 +23,7 @@ _LOST = (
 )
 
 
-class Seen(NamedTuple):
+class ShownRun(NamedTuple):
     """A run, as it is shown."""
 
     id: int
@@ -51,11 +51,11 @@ class View:
     """One look at everything."""
 
     nodes: dict[str, str]  # name → living, dead or left; of a name that came again, the latest
-    runs: tuple[Seen, ...]
+    runs: tuple[ShownRun, ...]
     turns: tuple[str, ...]  # losses and takeovers since the look before
     lines: tuple[str, ...]  # what has ended since then
 
-    def running(self, node: str) -> list[Seen]:
+    def running(self, node: str) -> list[ShownRun]:
         """Return what a node has in hand."""
         return [run for run in self.runs if run.state == "running" and run.node == node]
 
@@ -69,7 +69,7 @@ class View:
         return any(run.job == "import_orders" and (run.progress or 0) > 0.1 for run in running), len(running)
 
 
-class Watcher:
+class LedgerWatcher:
     """Looks, and tells what has changed."""
 
     def __init__(self, ledger: Path) -> None:
@@ -83,7 +83,8 @@ class Watcher:
         try:
             with closing(opened_for_reading(self._ledger, 5.0)) as connection:
                 runs = tuple(
-                    Seen(row[0], row[1], row[2], row[3], short(row[4]), *row[5:]) for row in connection.execute(_RUNS)
+                    ShownRun(row[0], row[1], row[2], row[3], short(row[4]), *row[5:])
+                    for row in connection.execute(_RUNS)
                 )
                 nodes = {short(name) or "": _state(left, dead) for name, left, dead in connection.execute(_NODES)}
                 lost = list(connection.execute(_LOST))
@@ -92,7 +93,7 @@ class Watcher:
         return View(nodes, runs, (*self._losses(lost, runs), *self._takeovers(runs)), tuple(self._endings(runs)))
 
     def _losses(
-        self, lost: list[tuple[int, int, int, str | None, str | None]], runs: tuple[Seen, ...]
+        self, lost: list[tuple[int, int, int, str | None, str | None]], runs: tuple[ShownRun, ...]
     ) -> Iterator[str]:
         jobs = {run.id: run.job for run in runs}
         for run_id, number, token, node, _ in lost:
@@ -101,13 +102,13 @@ class Watcher:
                 job = jobs.get(run_id, "")
                 yield f"{job:<14} run {run_id:<4} attempt {number} on {short(node)} is lost (token {token})"
 
-    def _takeovers(self, runs: tuple[Seen, ...]) -> Iterator[str]:
+    def _takeovers(self, runs: tuple[ShownRun, ...]) -> Iterator[str]:
         for run in runs:
             if run.state == "running" and (run.id, run.attempts - 1) in self._lost - self._taken:
                 self._taken.add((run.id, run.attempts - 1))
                 yield f"{run.job:<14} run {run.id:<4} is taken over by {run.node} (token {run.token})"
 
-    def _endings(self, runs: tuple[Seen, ...]) -> Iterator[str]:
+    def _endings(self, runs: tuple[ShownRun, ...]) -> Iterator[str]:
         for run in runs:
             if run.state in TERMINAL and run.id not in self._told:
                 self._told[run.id] = run.state
@@ -130,7 +131,7 @@ def _state(left_at: int | None, dead_at: int | None) -> str:
     return "living" if left_at is None else "left"
 
 
-def _ending(run: Seen) -> str:
+def _ending(run: ShownRun) -> str:
     due = f"due {clock(run.due_us)}" if run.due_us is not None else f"asked {clock(run.created_us)}"
     what = f"{run.job:<14} run {run.id:<4} {due}"
     if run.state != "succeeded" or run.started_us is None or run.ended_us is None:

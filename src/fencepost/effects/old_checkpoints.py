@@ -91,7 +91,7 @@ class _Row:
         return self.plan is not None and self.plan.get("complete") is not None
 
 
-class Runs:
+class BulkRuns:
     """What a ledger knows of the runs of bulk jobs; each job is asked for once. `name` names what a run stands for."""
 
     def __init__(self, ledger: Database, name: Callable[[Database, RunRow], str]) -> None:
@@ -136,7 +136,7 @@ class Runs:
 
 
 def prune_checkpoints(
-    database: Database, runs: Runs, *, older_than_s: float, batch: int = BATCH, dry_run: bool = False
+    database: Database, runs: BulkRuns, *, older_than_s: float, batch: int = BATCH, dry_run: bool = False
 ) -> Removed:
     """Remove the checkpoints of work that was completed longer ago than that."""
     need_tables(database)
@@ -157,7 +157,7 @@ def prune_checkpoints(
 class _Search:
     """Tells what may go, and counts."""
 
-    def __init__(self, runs: Runs, before_us: int) -> None:
+    def __init__(self, runs: BulkRuns, before_us: int) -> None:
         self._runs = runs
         self.before_us = before_us
         self.works = 0

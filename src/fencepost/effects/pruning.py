@@ -44,7 +44,7 @@ class Some(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class FenceFloor:
     """Where the floor of fences is to be, and why no higher."""
 
     token: int
@@ -60,7 +60,7 @@ def prune_keys(database: Database, *, batch: int = BATCH, dry_run: bool = False)
     return _in_batches(lambda: database.write(lambda cursor: _delete(cursor, database, expired, batch)))
 
 
-def floor_for(ledger: Database, *, older_than_s: float) -> Floor:
+def floor_for(ledger: Database, *, older_than_s: float) -> FenceFloor:
     """Return the highest floor that refuses nobody who is live in `ledger` and no token given out since."""
     if older_than_s < LEAST_AGE_S:
         raise ConfigurationError(
@@ -70,11 +70,11 @@ def floor_for(ledger: Database, *, older_than_s: float) -> Floor:
     age = ledger.now_us() - round(older_than_s * 1_000_000)
     live = _oldest_live_token(ledger)
     if live is None or live > age:
-        return Floor(age, f"tokens given out {spelled(older_than_s)} ago")
-    return Floor(live - 1, f"the oldest live token is {live}")
+        return FenceFloor(age, f"tokens given out {spelled(older_than_s)} ago")
+    return FenceFloor(live - 1, f"the oldest live token is {live}")
 
 
-def prune_fences(database: Database, floor: Floor, *, batch: int = BATCH, dry_run: bool = False) -> int:
+def prune_fences(database: Database, floor: FenceFloor, *, batch: int = BATCH, dry_run: bool = False) -> int:
     """Raise the floor, and remove the fences strictly below it; return how many there were."""
     need_tables(database)
     if dry_run:

@@ -31,7 +31,7 @@ _CATALOGUES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class EffectsReport:
     """What was found.
 
     `missing` are tables, procedures, and columns as ``table.column``; `denied` is like ``INSERT on table``. `advice`
@@ -51,7 +51,7 @@ class Report:
         return not self.advice
 
 
-def verify(database: Database) -> Report:
+def verify(database: Database) -> EffectsReport:
     """Look at everything that effects need, and say what to do about what is not there."""
     if database.url.kind == "sqlite" and not database.url.path.exists():  # or looking would make an empty one
         found, there = None, {}
@@ -60,7 +60,7 @@ def verify(database: Database) -> Report:
     missing = tuple(_missing(database, there))
     denied = tuple(_denied(database, there))
     advice = tuple(_advice(database, found, missing=missing, denied=denied))
-    return Report(str(database.url), found, NEWEST, missing, denied, advice)
+    return EffectsReport(str(database.url), found, NEWEST, missing, denied, advice)
 
 
 def _missing(database: Database, there: dict[str, list[str]]) -> Iterator[str]:

@@ -11,7 +11,7 @@ from fencepost.core.identity import backfill_key
 from fencepost.core.runs import Requested
 from fencepost.core.schedule import Schedule, schedule_from_json, window_start
 from fencepost.core.tick import spelled_us
-from fencepost.engine.requesting import Known, Request, requested
+from fencepost.engine.requesting import KnownJob, Request, requested
 from fencepost.errors import InvalidParameters
 from fencepost.ledger.schedule_rows import RUNTIME, StoredSchedule
 
@@ -27,7 +27,7 @@ class Backfilled(NamedTuple):
 
 
 def backfill_requests(
-    job: Known,
+    job: KnownJob,
     schedules: Sequence[StoredSchedule],
     *,
     range_us: tuple[int, int],
@@ -57,7 +57,7 @@ def backfill_requests(
 
 
 def _requested(
-    job: Known,
+    job: KnownJob,
     row: StoredSchedule,
     schedule: Schedule,
     *,

@@ -1,7 +1,7 @@
 """What a run needs of its surroundings while it executes: whether it may go on, and the way to the ledger.
 
-Each runner brings its own `Standing` (a flag per thread, a word of shared memory per worker process); the rest is the
-same everywhere, and made by the application.
+Each runner brings its own `RunStanding` (a flag per thread, a word of shared memory per worker process). The rest is
+the same everywhere, and made by the application.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from fencepost.core.runtime import Runtime
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
-    from fencepost.ledger.desk import Desk
+    from fencepost.ledger.connection import LedgerConnection
     from fencepost.ledger.ledger import Ledger
     from fencepost.ledger.naming import Naming
 
 
-class Standing(Protocol):
+class RunStanding(Protocol):
     """What a runner knows of whether the runs it executes may go on."""
 
     def stopped(self, run_id: int, token: int) -> StopReason | None:
@@ -66,7 +66,7 @@ class RunContext:
     node: str
     runtime: Runtime
     ledger: Callable[[], Ledger]
-    standing: Standing = UNSTOPPED
+    standing: RunStanding = UNSTOPPED
     ttl_s: float = 30.0
 
     def naming(self) -> Naming:
@@ -89,6 +89,6 @@ class RunContext:
         with self._desk() as desk:
             progress(desk, run_id=run_id, token=token, fraction=fraction, note=note)
 
-    def _desk(self) -> AbstractContextManager[Desk]:
+    def _desk(self) -> AbstractContextManager[LedgerConnection]:
         ledger = self.ledger()
         return ledger.pool.borrow(ledger.dialect.timeout_s)

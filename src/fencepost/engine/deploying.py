@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fencepost.ledger.declared import Declared, apply
+from fencepost.ledger.declared import Declarations, apply
 from fencepost.ledger.ledger import Ledger
 
 _EVERY_S = 60.0  # two that began at the same moment may have crossed each other
@@ -19,7 +19,7 @@ class Deploying:
     """The step that applies declarations when nodes came or went."""
 
     def __init__(
-        self, *, ledger: Ledger, declared: Declared, is_member: Callable[[], bool], on_changed: Callable[[], None]
+        self, *, ledger: Ledger, declared: Declarations, is_member: Callable[[], bool], on_changed: Callable[[], None]
     ) -> None:
         self._ledger = ledger
         self._desk = ledger.desk("deploys")

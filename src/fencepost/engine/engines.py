@@ -142,6 +142,6 @@ def _refuse_if_lost(*_: object) -> None:
 
 
 def _connect_quickly(_: object, __: object, words: Any, options: Any) -> Any:
-    from fencepost.sql.pymysql_link import BoundedConnection  # noqa: PLC0415 - the driver may be missing
+    from fencepost.sql.pymysql_link import BoundedPyMySQL  # noqa: PLC0415 - the driver may be missing
 
-    return BoundedConnection(*words, **options)
+    return BoundedPyMySQL(*words, **options)

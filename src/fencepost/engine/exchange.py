@@ -28,16 +28,16 @@ from fencepost.core.runs import Claim, Ending, StopReason
 from fencepost.core.runtime import Runtime
 from fencepost.core.states import RunState
 from fencepost.engine.agenda import Agenda
-from fencepost.engine.burial import Burial
-from fencepost.engine.endings import Endings
-from fencepost.engine.formers import Formers
 from fencepost.engine.gate import Gate
+from fencepost.engine.giving_up import LostNodeRuns
+from fencepost.engine.job_policies import JobPolicies
 from fencepost.engine.ledger_clock import LedgerClock
+from fencepost.engine.lost_identities import LostIdentities
 from fencepost.engine.membership import Member, Membership
+from fencepost.engine.runner_jobs import ASK_FOR_ROOM_S, HOLD_OFF_S, RunnerJobs
 from fencepost.engine.runners.outcome import How
 from fencepost.engine.runners.verdicts import UNKNOWN_JOB
 from fencepost.engine.same_ledger import SameLedger
-from fencepost.engine.station import ASK_FOR_ROOM_S, HOLD_OFF_S, Station
 from fencepost.engine.stranded import Stranded
 from fencepost.engine.tidings import Tidings, nobody
 from fencepost.errors import LedgerRefused, LedgerUnavailable
@@ -68,9 +68,9 @@ class Exchange:
         *,
         ledger: Ledger,
         membership: Membership,
-        stations: Sequence[Station],
-        endings: Endings,
-        burial: Burial,
+        stations: Sequence[RunnerJobs],
+        endings: JobPolicies,
+        burial: LostNodeRuns,
         clock: LedgerClock,
         runtime: Runtime,
         queues: Sequence[str],
@@ -87,7 +87,7 @@ class Exchange:
         self._desk = ledger.desk("exchange")
         self._same = same
         same.watch(self._desk)
-        self._formers = Formers(burial, [station.runner for station in stations], emit)
+        self._formers = LostIdentities(burial, [station.runner for station in stations], emit)
         self._membership = membership
         self._stations = stations
         self._jobs = tuple(name for station in stations for name in station.jobs)
@@ -328,7 +328,7 @@ class Exchange:
         formers, rules = self._endings.formers(), self._endings.misfires()
         settle_late(self._desk, node=member.node_id, queues=self._queues, rules=rules, formers=formers)
 
-    def _claim_for(self, station: Station, member: Member, now: float) -> None:
+    def _claim_for(self, station: RunnerJobs, member: Member, now: float) -> None:
         room = min(station.runner.room(), self._batch)
         if room <= 0:
             return  # it goes on expecting
@@ -351,7 +351,7 @@ class Exchange:
         if not is_moving:
             self._agenda.look_by(now)
 
-    def _begin(self, station: Station, member: Member, claims: Sequence[Claim]) -> None:
+    def _begin(self, station: RunnerJobs, member: Member, claims: Sequence[Claim]) -> None:
         """Let the runner have what was claimed, unless the identity that claimed it was lost meanwhile.
 
         Then it is handed back, before the rest of that identity is given up. If it was lost in this very moment, it is
@@ -373,7 +373,7 @@ class Exchange:
         self._ended.extend(endings)
         self._again_us.extend(ending.delay_us for ending in endings)
 
-    def _claimed(self, station: Station, member: Member, room: int) -> Claimed:
+    def _claimed(self, station: RunnerJobs, member: Member, room: int) -> Claimed:
         try:
             return claim(
                 self._desk,
@@ -389,7 +389,7 @@ class Exchange:
             self._batch = max(1, room // 2)
             raise
 
-    def _opened(self, gate: Gate, station: Station, room: int) -> dict[str, int]:
+    def _opened(self, gate: Gate, station: RunnerJobs, room: int) -> dict[str, int]:
         left_out = gate.refused()
         return gate.open(keys_wanted(self._desk, jobs=station.jobs, queues=self._queues, limit=room, without=left_out))
 

@@ -32,7 +32,7 @@ _UNUSABLE_FOR_S = 60.0
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 
 
-class Ended(Protocol):
+class ClaimLike(Protocol):
     """A claim, or how it ended."""
 
     @property
@@ -96,7 +96,7 @@ class Gate:
         for key in [key for key in self._held if key not in self._used_by]:
             self._let_go(key)
 
-    def release(self, ended: Iterable[Ended]) -> None:
+    def release(self, ended: Iterable[ClaimLike]) -> None:
         """Let go of the leases of runs that have ended."""
         for each in ended:
             key, used_by = each.exclusive_key, (each.run_id, each.token)

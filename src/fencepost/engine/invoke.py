@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
-from fencepost.core.report import SUCCEEDED, Report, report_of_error, report_of_result
+from fencepost.core.report import SUCCEEDED, AttemptReport, report_of_error, report_of_result
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.texts import shown
 from fencepost.engine.run import Run, current
@@ -76,16 +76,16 @@ def _raised(run: Run, error: BaseException, took_us: int) -> Outcome:
     return _outcome(run, _report(run, error), took_us)
 
 
-def _report(run: Run, error: BaseException) -> Report:
+def _report(run: Run, error: BaseException) -> AttemptReport:
     match error:
         case Stopped():
-            return Report(HOW_STOPPED[StopReason(error.reason)], reason=error.reason)
+            return AttemptReport(HOW_STOPPED[StopReason(error.reason)], reason=error.reason)
         case LeaseLost() if error.token == run.token:
-            return Report(How.LOST, reason=error.reason)
+            return AttemptReport(How.LOST, reason=error.reason)
     return report_of_error(error)
 
 
-def _outcome(run: Run, report: Report, took_us: int) -> Outcome:
+def _outcome(run: Run, report: AttemptReport, took_us: int) -> Outcome:
     how, result, error_code, error, trace, reason, retry_after_us = report
     return Outcome(
         run.id, run.attempt, run.token, str(how), took_us, result, error_code, error, trace, reason, retry_after_us

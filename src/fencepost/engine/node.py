@@ -17,7 +17,7 @@ from contextlib import suppress
 from functools import partial
 
 from fencepost.core.events import Event, What
-from fencepost.engine.parts import NodeSettings, Parts
+from fencepost.engine.parts import NodeParts, NodeSettings
 from fencepost.errors import FencepostError
 from fencepost.ledger.nodes import drain, leave
 from fencepost.ledger.parking import unpark_for_older
@@ -29,7 +29,7 @@ _LOOP_ENDS_WITHIN_S = 5.0
 _CRIPPLED_GRACE_S = 5.0  # of a node without one of its loops: nobody may be there to end what runs, or to renew
 
 
-class Node(Parts):
+class Node(NodeParts):
     """One participating process. Made by the application; start it once."""
 
     # -- beginning and end -------------------------------------------------------------------------------------------

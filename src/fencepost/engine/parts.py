@@ -15,26 +15,26 @@ from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime, Task
 from fencepost.core.timings import Timings
-from fencepost.engine.burial import Burial
 from fencepost.engine.deploying import Deploying
-from fencepost.engine.endings import Endings
 from fencepost.engine.exchange import Exchange
-from fencepost.engine.formers import told
 from fencepost.engine.gate import Gate
+from fencepost.engine.giving_up import LostNodeRuns
+from fencepost.engine.job_policies import JobPolicies
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.lateness import Lateness
 from fencepost.engine.ledger_clock import LedgerClock
 from fencepost.engine.loop import Loop, Step
+from fencepost.engine.lost_identities import told
 from fencepost.engine.membership import Member, Membership
 from fencepost.engine.pauses import Pauses
 from fencepost.engine.planned_first import PlannedFirst
 from fencepost.engine.planner import Planner
 from fencepost.engine.pruner import Pruner
 from fencepost.engine.reaper import Reaper
+from fencepost.engine.runner_jobs import stations
 from fencepost.engine.runners.runner import Runner
 from fencepost.engine.same_ledger import SameLedger
 from fencepost.engine.serving import Serving
-from fencepost.engine.station import stations
 from fencepost.engine.ticks import Ticks
 from fencepost.engine.tidings import nobody
 from fencepost.engine.troubles import Troubles
@@ -42,8 +42,8 @@ from fencepost.errors import FencepostError, LedgerHeld, SchemaMismatch
 from fencepost.leases.election import Election
 from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
-from fencepost.ledger.declared import Declared, see
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
+from fencepost.ledger.declared import Declarations, see
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.looking import Look
 from fencepost.ledger.migrations import refuse_unreadable
@@ -74,7 +74,7 @@ class NodeSettings:
     retention: Retention = field(default_factory=Retention)
 
 
-class Parts(ABC):
+class NodeParts(ABC):
     """What a node is made of, put together. `Node` begins and ends it."""
 
     def __init__(
@@ -89,7 +89,7 @@ class Parts(ABC):
         emit: Callable[[Event], None],
         gate_locks: Locks | None = None,
         wants: Callable[[What], bool] = nobody,
-        declared: Declared | None = None,
+        declared: Declarations | None = None,
         publish: Callable[[], None] = lambda: None,
     ) -> None:
         self._ledger = ledger
@@ -122,7 +122,7 @@ class Parts(ABC):
             on_lost=self._lost,
             wake=self._wake_membership,
         )
-        burial = Burial(ledger, emit, ttl_s=timings.ttl_s)
+        burial = LostNodeRuns(ledger, emit, ttl_s=timings.ttl_s)
         self._same = SameLedger(ledger=ledger, runtime=runtime, emit=emit, noted=locks.noted)
         self._lateness = Lateness(ledger=ledger, policies={name: job.policy for name, job in jobs.items()}, emit=emit)
         self._gate = None if gate_locks is None else self._make_gate(gate_locks)
@@ -130,7 +130,7 @@ class Parts(ABC):
             ledger=ledger,
             membership=self._membership,
             stations=stations(jobs, runners),
-            endings=Endings(
+            endings=JobPolicies(
                 jobs,
                 random=runtime.random,
                 emit=emit,
@@ -245,7 +245,7 @@ class Parts(ABC):
                 raise
         self._emit(Event(What.NODE_JOINED, node=node_id, holder=settings.name))
 
-    def _advance_sequences(self, desk: Desk) -> None:
+    def _advance_sequences(self, desk: LedgerConnection) -> None:
         for behind in advance_sequences(self._ledger, desk=desk):
             self._emit(Event(What.LEDGER_TROUBLE, node=self._settings.name, reason=f"{behind}; it was advanced"))
 
@@ -338,7 +338,7 @@ class Parts(ABC):
     # -- small things ------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def _own_desk(self) -> Iterator[Desk]:
+    def _own_desk(self) -> Iterator[LedgerConnection]:
         """Lend a connection for what is seldom to be said: none is kept for it, and no busy user of ours has it."""
         desk = self._ledger.desk("node")
         try:

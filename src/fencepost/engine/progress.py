@@ -18,7 +18,7 @@ EVERY_S = 0.5
 LONGEST_NOTE = 500
 
 
-class Progress:
+class RunProgress:
     """The progress of one run. `show` may be called from any thread."""
 
     def __init__(self, context: RunContext, run_id: int, token: int) -> None:

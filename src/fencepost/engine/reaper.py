@@ -22,7 +22,7 @@ from fencepost.core.duration import Duration
 from fencepost.core.events import Event, What
 from fencepost.core.grants import Grant, Session
 from fencepost.core.names import NODE_LEASE
-from fencepost.engine.burial import Burial
+from fencepost.engine.giving_up import LostNodeRuns
 from fencepost.engine.ledger_clock import LedgerClock
 from fencepost.engine.membership import Membership
 from fencepost.engine.same_ledger import SameLedger
@@ -42,7 +42,7 @@ class Reaper:
         self,
         *,
         ledger: Ledger,
-        burial: Burial,
+        burial: LostNodeRuns,
         locks: Locks,
         membership: Membership,
         clock: LedgerClock,

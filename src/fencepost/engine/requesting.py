@@ -23,7 +23,7 @@ from fencepost.ledger.jobs import NewJob
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownJob:
     """As much of a job as a request needs."""
 
     name: str
@@ -31,9 +31,9 @@ class Known:
     signature: Signature
 
     @staticmethod
-    def of(job: Job) -> Known:
+    def of(job: Job) -> KnownJob:
         """Take it from a job of this application."""
-        return Known(job.name, job.policy, job.signature)
+        return KnownJob(job.name, job.policy, job.signature)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Request:
     runtime_schedule: str | None = None  # for the exclusive key: see `core.overlap`
 
 
-def requested(job: Known, params: Mapping[str, Any], request: Request) -> Requested:
+def requested(job: KnownJob, params: Mapping[str, Any], request: Request) -> Requested:
     """Return the run to be recorded, or raise `InvalidParameters`."""
     stored = job.signature.validate(params, job=job.name)
     policy, sla_s = job.policy, job.policy.sla_s

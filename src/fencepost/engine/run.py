@@ -37,10 +37,10 @@ from fencepost.core.runs import Claim, StopReason
 from fencepost.core.tick import instant
 from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Job
-from fencepost.engine.progress import Progress
+from fencepost.engine.progress import RunProgress
 from fencepost.engine.run_log import RunLog
 from fencepost.errors import LeaseLost, LedgerUnavailable, Stopped
-from fencepost.fence.writer import Place, Writer, found_by
+from fencepost.fence.writer import TablePlace, Writer, found_by
 from fencepost.observe import logs
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class Run:
         self._context = context
         self._params: Mapping[str, Any] | None = None
         self._log: RunLog | None = None
-        self._progress: Progress | None = None
+        self._progress: RunProgress | None = None
         self.started_at = context.runtime.monotonic()
         self.found_at: dict[Hashable, float] = {}  # where its fence was found to be its own, and when
         self.has_ended = False  # within a transaction of its own: whatever it does now, it has succeeded
@@ -217,7 +217,7 @@ class Run:
         """
         self.raise_if_stopped()
         if self._progress is None:
-            self._progress = Progress(self._context, self.id, self.token)
+            self._progress = RunProgress(self._context, self.id, self.token)
         self._progress.show(fraction, note)
 
     def show(self, fraction: float, note: str | None = None) -> None:
@@ -346,7 +346,7 @@ class Run:
     def writer(self) -> Writer:
         """Return on whose behalf, and to which tables, effects are written."""
         tables = self._context.ledger().tables
-        place = Place(tables.prefix, tables.schema)
+        place = TablePlace(tables.prefix, tables.schema)
         return Writer(place, self.job, self.id, self.token, self._context.runtime.wall_us)
 
     @property
@@ -362,7 +362,7 @@ class Run:
     def hold_progress(self) -> Callable[[], None]:
         """Send no progress until the returned function is called: a transaction that compares the row is open."""
         if self._progress is None:
-            self._progress = Progress(self._context, self.id, self.token)
+            self._progress = RunProgress(self._context, self.id, self.token)
         return self._progress.hold()
 
     def wait_while_suspended(self) -> None:

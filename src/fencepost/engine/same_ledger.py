@@ -20,10 +20,10 @@ from fencepost.core.restored import LEASES, LONGEST_GAP_US, Behind, Changed, Mem
 from fencepost.core.runtime import Runtime
 from fencepost.errors import LedgerHeld
 from fencepost.leases.store import LedgerMark
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor
 from fencepost.ledger.ledger import Ledger
-from fencepost.ledger.standing import Standing, advance, beat, hold, note_evidence, standing
+from fencepost.ledger.standing import LedgerStanding, advance, beat, hold, note_evidence, standing
 
 _EVERY_S = 10.0  # seldom: an idle node costs less than a statement a second
 _EVERY_HELD_S = 2.0
@@ -49,7 +49,7 @@ class SameLedger:
         self._turn = runtime.lock()  # of the look under way
         self._memory = Memory()
         self._check_at = float("-inf")
-        self._checking: Desk | None = None
+        self._checking: LedgerConnection | None = None
         self.held_why: str | None = None
 
     @property
@@ -57,7 +57,7 @@ class SameLedger:
         """Whether nothing may be planned, claimed, reaped or pruned until a person has decided."""
         return self.held_why is not None
 
-    def watch(self, desk: Desk) -> None:
+    def watch(self, desk: LedgerConnection) -> None:
         """Look at each connection that `desk` opens, before anything is done on it."""
         desk.on_open = partial(self._opened, desk)
 
@@ -85,7 +85,7 @@ class SameLedger:
         """Look again as soon as possible: something went wrong with the ledger."""
         self._check_at = float("-inf")
 
-    def check(self, desk: Desk) -> bool:
+    def check(self, desk: LedgerConnection) -> bool:
         """Look at the ledger, and do what is to be done about it; True if that has ended a hold."""
         with self._turn:
             was_held = self.is_held
@@ -97,7 +97,7 @@ class SameLedger:
         self._check_at = self._runtime.monotonic() + (_EVERY_HELD_S if self.is_held else _EVERY_S)
         return was_held and not self.is_held
 
-    def _looked(self, desk: Desk) -> tuple[Standing, Memory]:
+    def _looked(self, desk: LedgerConnection) -> tuple[LedgerStanding, Memory]:
         """Look at the ledger; return with it what was remembered before: other loops plan and claim meanwhile."""
         memory = self._remembered()
         seen = self._stands(desk)
@@ -110,10 +110,10 @@ class SameLedger:
             memory = self._as_leases_know(seen, known)
         return seen._replace(present={**seen.present, LEASES: identity}), memory
 
-    def _stands(self, desk: Desk) -> Standing:
+    def _stands(self, desk: LedgerConnection) -> LedgerStanding:
         return desk.read(lambda cursor: standing(self._ledger, cursor, self._watched()))
 
-    def _as_leases_know(self, seen: Standing, known: LedgerMark) -> Memory:
+    def _as_leases_know(self, seen: LedgerStanding, known: LedgerMark) -> Memory:
         """Return what the lease store knew of this ledger before this node did, if the ledger lacks it."""
         with self._lock:
             if _is_older(seen, known):
@@ -124,7 +124,7 @@ class SameLedger:
 
     # -- one look ----------------------------------------------------------------------------------------------------
 
-    def _opened(self, desk: Desk, cursor: Cursor) -> None:
+    def _opened(self, desk: LedgerConnection, cursor: Cursor) -> None:
         """Refuse a new connection that leads to what has to be decided about; by those who know already, nothing is."""
         if self.is_held or self._checking is desk:
             return
@@ -135,7 +135,7 @@ class SameLedger:
             self.doubt()
             raise LedgerHeld("the ledger may have been restored or copied; it is looked at before anything is done")
 
-    def _settle(self, desk: Desk, seen: Standing, memory: Memory) -> None:
+    def _settle(self, desk: LedgerConnection, seen: LedgerStanding, memory: Memory) -> None:
         verdict = judge(seen.noted, seen.present, memory, seen.ledger)
         if isinstance(verdict, Changed):
             self._hold(_changed(self._ledger, verdict))
@@ -147,7 +147,7 @@ class SameLedger:
         else:
             self._go_on(desk, seen, memory, verdict)
 
-    def _go_on(self, desk: Desk, seen: Standing, memory: Memory, verdict: object) -> None:
+    def _go_on(self, desk: LedgerConnection, seen: LedgerStanding, memory: Memory, verdict: object) -> None:
         if seen.noted is None:
             note_evidence(self._ledger, seen.present, desk)
         is_accepted = memory.ledger_id == seen.ledger.ledger_id and memory.era < seen.ledger.era
@@ -160,7 +160,7 @@ class SameLedger:
             self.held_why = None
             self._emit(Event(What.LEDGER_BACK, node="-", reason="somebody has decided what it is; work goes on"))
 
-    def _advance(self, desk: Desk, memory: Memory, verdict: object) -> None:
+    def _advance(self, desk: LedgerConnection, memory: Memory, verdict: object) -> None:
         lacks = (
             f"about {spelled(round(verdict.by_us / 1e6))}"
             if isinstance(verdict, Behind) and verdict.by_us
@@ -173,7 +173,7 @@ class SameLedger:
         advance(self._ledger, memory, why=why, desk=desk)
         self._emit(Event(What.LEDGER_ADVANCED, node="-", reason=why))
 
-    def _remember(self, seen: Standing) -> None:
+    def _remember(self, seen: LedgerStanding) -> None:
         with self._lock:
             memory, ledger = self._memory, seen.ledger
             if memory.ledger_id != ledger.ledger_id:
@@ -201,11 +201,11 @@ class SameLedger:
             return list(self._memory.planned)[-_WATCHED:]
 
 
-def _mark(seen: Standing) -> LedgerMark:
+def _mark(seen: LedgerStanding) -> LedgerMark:
     return LedgerMark(seen.ledger.ledger_id, seen.ledger.era, seen.ledger.beat_us)
 
 
-def _is_older(seen: Standing, known: LedgerMark) -> bool:
+def _is_older(seen: LedgerStanding, known: LedgerMark) -> bool:
     """Whether the ledger had come further before."""
     return known.ledger_id == seen.ledger.ledger_id and known > _mark(seen)
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fencepost.core.events import Event, What
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.parking import park, unpark
-from fencepost.ledger.serving import NOTED_AT_ONCE, Missed, Served, bring_back, note_missed, served
+from fencepost.ledger.serving import NOTED_AT_ONCE, Served, UnservedJob, bring_back, note_missed, served
 
 _PARK_EVERY_S = 300.0
 _SOON_S = 0.5
@@ -55,7 +55,7 @@ class Serving:
         """When to read the nodes again."""
         return self._read_at + _EVERY_S
 
-    def read(self, desk: Desk, now: float) -> int:
+    def read(self, desk: LedgerConnection, now: float) -> int:
         """Read the nodes, and let schedules that are served again be planned; return how many those are."""
         # First: what changes from here on is another reason to read. And when nodes came or went, there is a second
         # reading: somebody who had not seen that yet may have been about to set schedules aside.
@@ -67,7 +67,7 @@ class Serving:
             self.doubt()
             raise
 
-    def _read(self, desk: Desk, now: float) -> int:
+    def _read(self, desk: LedgerConnection, now: float) -> int:
         self._served = served(desk)
         count = bring_back(desk, self._served)
         self._queue(desk, now)
@@ -78,13 +78,13 @@ class Serving:
             self._emit(Event(What.JOB_WITHOUT_NODE, job=missed.job, reason=missed.reason))
         return count
 
-    def _queue(self, desk: Desk, now: float) -> None:
+    def _queue(self, desk: LedgerConnection, now: float) -> None:
         """Queue what can be taken again, a batch at a time: meanwhile nothing is planned."""
         if self._served is not None and unpark(desk, self._served):
             self._read_at = now - _EVERY_S + _SOON_S
             self._on_queued()
 
-    def _park(self, desk: Desk, now: float) -> list[Missed]:
+    def _park(self, desk: LedgerConnection, now: float) -> list[UnservedJob]:
         """Set aside runs that nobody can take, a batch at a time.
 
         Seldom, for it reads all that is queued if there is a job that nobody has.

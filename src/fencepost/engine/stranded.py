@@ -9,7 +9,7 @@ key, nothing is asked.
 from __future__ import annotations
 
 from fencepost.core.runtime import Runtime
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.promoting import promote_stranded
 
 _EVERY_S = 1.0
@@ -26,7 +26,7 @@ class Stranded:
         self._runtime = runtime
         self.may_look_at = float("-inf")
 
-    def queued(self, desk: Desk) -> bool:
+    def queued(self, desk: LedgerConnection) -> bool:
         """Queue whoever waits for a key that is free; whether there was somebody."""
         began_at = self._runtime.monotonic()
         try:

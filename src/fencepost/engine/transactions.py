@@ -17,14 +17,14 @@ from fencepost.core.texts import told
 from fencepost.engine.engines import engine_of
 from fencepost.engine.which_fence import fence_of, is_known_to_be_the_ledgers, run_row
 from fencepost.errors import FencepostError, LedgerUnavailable, TransactionConflict
-from fencepost.fence.change import Change
-from fencepost.fence.run_row import Fence, RunRow
+from fencepost.fence.fence_options import FenceOptions
+from fencepost.fence.final_update import FinalUpdate
+from fencepost.fence.run_row import Fence, FencedRun
 from fencepost.fence.sources import source_of
 from fencepost.fence.sources.source import Source
-from fencepost.fence.terms import Terms
 from fencepost.fence.transaction import FencedTransaction
 from fencepost.ledger.callers import cursor_of
-from fencepost.ledger.dialects.hot import Endings, hot_words
+from fencepost.ledger.dialects.statements import EndingRows, statements_for
 from fencepost.ledger.finishing import end_keyed
 from fencepost.ledger.journal import journal
 from fencepost.sql.held_files import hold, let_go
@@ -66,7 +66,7 @@ class RunTransaction:
         self._hold_file()
         return given
 
-    def end_with(self, change: Change) -> None:
+    def end_with(self, change: FinalUpdate) -> None:
         """Have a change made at the very end of the block, along with the comparison of the fence."""
         if self._opened is None:
             raise RuntimeError("only inside the block of the transaction")
@@ -89,7 +89,7 @@ class RunTransaction:
 
     def _hold_file(self) -> None:
         ledger = self._context.ledger()
-        is_the_ledgers = self._opened is not None and isinstance(self._opened.fence, RunRow)
+        is_the_ledgers = self._opened is not None and isinstance(self._opened.fence, FencedRun)
         self._file = str(ledger.url.path) if ledger.dialect.has_one_writer and is_the_ledgers else None
         if self._file is not None:
             hold(self._file, self._run.label)
@@ -151,7 +151,7 @@ def _is_away(ledger: Ledger, way: Source | None, error: LedgerUnavailable | DBAP
 
 def _transaction(run: Run, context: RunContext, way: Source | None, *, final: bool) -> FencedTransaction:
     ledger = context.ledger()
-    terms = Terms(
+    terms = FenceOptions(
         runtime=context.runtime,
         isolation=str(run.policy.isolation),
         ttl_s=context.ttl_s,
@@ -168,7 +168,7 @@ def _transaction(run: Run, context: RunContext, way: Source | None, *, final: bo
 
 def _chosen(run: Run, ledger: Ledger, source: Source, *, final: bool) -> Fence:
     fence = fence_of(run, ledger, source)
-    if final and not isinstance(fence, RunRow):
+    if final and not isinstance(fence, FencedRun):
         raise RuntimeError(
             f"final=True ends {run.label} in the transaction of its effects, and this one is in another database than "
             "the ledger, so it cannot; leave final out, and the run ends after its function returns"
@@ -194,11 +194,11 @@ def _record_refusal(run: Run, ledger: Ledger, why: str) -> None:
 
 def _finish(run: Run, ledger: Ledger) -> Callable[[Any], bool]:
     """Return what ends the run as succeeded, within somebody's transaction, and says whether it was ours."""
-    hot = hot_words(ledger.desk("words"))
+    hot = statements_for(ledger.desk("words"))
     keys = [] if run.exclusive_key is None else [run.exclusive_key]
 
     def finish(given: Any) -> bool:
-        endings = Endings([_succeeded(run)])
+        endings = EndingRows([_succeeded(run)])
         with cursor_of(given, ledger.dialect) as cursor:
             ended = end_keyed(cursor, hot, endings, keys)[1] if keys else hot.end(cursor, endings)[1]
             if keys and run.policy.isolation is not Isolation.READ_COMMITTED:

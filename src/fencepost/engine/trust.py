@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from fencepost.core.runs import Claim, StopReason
-from fencepost.engine.board import Board
+from fencepost.engine.shared_page import SharedPage
 
 
 class NodeTrust:
@@ -64,7 +64,7 @@ class BoardTrust:
     One of a job in `fenced` is suspended, not lost, when the node's trust has run out and nobody said more.
     """
 
-    def __init__(self, board: Board, monotonic: Callable[[], float]) -> None:
+    def __init__(self, board: SharedPage, monotonic: Callable[[], float]) -> None:
         """Read `board`; nothing executes yet."""
         self._board = board
         self._monotonic = monotonic

@@ -15,8 +15,8 @@ from weakref import WeakKeyDictionary
 
 from fencepost.fence.families import Family
 from fencepost.fence.fence_row import fence_row
-from fencepost.fence.run_row import Fence, RunRow
-from fencepost.fence.writer import Place
+from fencepost.fence.run_row import Fence, FencedRun
+from fencepost.fence.writer import TablePlace
 from fencepost.ledger.identity import identity
 from fencepost.ledger.naming import run_floor
 from fencepost.sql.troubles import NO_TABLES, trouble_of
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
 _MOST_REMEMBERED = 1000
 
 
-def run_row(run: Run, ledger: Ledger) -> RunRow:
+def run_row(run: Run, ledger: Ledger) -> FencedRun:
     """Return the fence in the ledger's own database."""
     tables = ledger.tables
-    return RunRow(tables.name("run"), tables.name("check_run"), run.id, run.token, run.label)
+    return FencedRun(tables.name("run"), tables.name("check_run"), run.id, run.token, run.label)
 
 
 def fence_of(run: Run, ledger: Ledger, source: Source) -> Fence:
@@ -41,7 +41,7 @@ def fence_of(run: Run, ledger: Ledger, source: Source) -> Fence:
         return run_row(run, ledger)
     schema = ledger.url.schema if source.target.kind == "postgresql" else None
     shown, former = run.shown()
-    row = fence_row(shown, Place(ledger.url.prefix, schema), what=run.label, former=former)
+    row = fence_row(shown, TablePlace(ledger.url.prefix, schema), what=run.label, former=former)
     if run.exclusive_key is not None:
         return row
     return replace(row, family=Family(run.context.naming().run_fences, lambda: run_floor(ledger)))

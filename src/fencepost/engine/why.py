@@ -16,7 +16,7 @@ from fencepost.core.tick import spelled_us
 from fencepost.errors import NoSuchJob
 from fencepost.ledger import history, jobs, nodes, schedules
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.history import RunFilter, RunRow
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.schedule_rows import StoredSchedule, every_row
@@ -173,7 +173,7 @@ def _unserved(job: str, since_us: int) -> str:
 
 def _without_node(ledger: Ledger, run: RunRow) -> str:
     """Say if no living node could take this run, and since when."""
-    hot = hot_words(ledger.desk("words"))
+    hot = statements_for(ledger.desk("words"))
 
     def ask(cursor: Cursor) -> int | None:
         if served_now(cursor, hot).has(run.job, run.queue):

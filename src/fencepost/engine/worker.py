@@ -19,8 +19,8 @@ from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime
 from fencepost.core.texts import beginning
 from fencepost.engine import wire
-from fencepost.engine.board import Board
 from fencepost.engine.runners.outcome import How, Outcome
+from fencepost.engine.shared_page import SharedPage
 from fencepost.engine.trust import BoardTrust
 from fencepost.errors import FencepostError, Stopped
 from fencepost.threaded import ThreadedRuntime
@@ -46,7 +46,7 @@ Load = Callable[[wire.Greeting, BoardTrust], Executor]
 """Loads an application by its name."""
 
 
-class Line(Protocol):
+class SupervisorLine(Protocol):
     """What connects a worker to its supervisor."""
 
     shared: memoryview
@@ -60,11 +60,11 @@ class Line(Protocol):
 class Worker:
     """Executes claims, one at a time."""
 
-    def __init__(self, line: Line, runtime: Runtime) -> None:
+    def __init__(self, line: SupervisorLine, runtime: Runtime) -> None:
         """Take over a line; nothing is read from it yet."""
         self._line = line
         self._monotonic = runtime.monotonic
-        self._board = Board(line.shared)
+        self._board = SharedPage(line.shared)
         self._trust = BoardTrust(self._board, runtime.monotonic)
         self._serial = 0
         self._executor: Executor | None = None

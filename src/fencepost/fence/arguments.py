@@ -27,7 +27,7 @@ class Bound:
     named: Mapping[str, Any]
 
 
-class Signature:
+class KeyedSignature:
     """A function whose first parameter is the transaction, and how its key is made."""
 
     def __init__(self, function: Callable[..., Any], key: str | Callable[..., str], *, name: str | None) -> None:

@@ -10,11 +10,11 @@ import math
 from typing import Any, Protocol
 
 from fencepost.fence.certifying import compares_writes
-from fencepost.fence.change import Change
+from fencepost.fence.fence_options import FenceOptions
+from fencepost.fence.final_update import FinalUpdate
 from fencepost.fence.run_row import Fence
 from fencepost.fence.sources.source import Source
 from fencepost.fence.sources.sqlite_limit import SqliteLimit
-from fencepost.fence.terms import Terms
 from fencepost.schema.checks import BEGUN, MARK
 from fencepost.sql.spelling import SPELLING
 from fencepost.sql.troubles import Trouble, trouble_of
@@ -23,7 +23,7 @@ _SAVEPOINT = "fencepost_begun"
 _SILENCE = "idle_in_transaction_session_timeout"
 
 
-class Database(Protocol):
+class TargetDatabase(Protocol):
     """What differs between databases. One for each transaction."""
 
     @property
@@ -31,11 +31,11 @@ class Database(Protocol):
         """What decides, besides the connection, which tables are meant by names: known once it has begun."""
         ...
 
-    def looks_before(self, terms: Terms) -> bool:
+    def looks_before(self, terms: FenceOptions) -> bool:
         """Whether `begin` cannot look without a lock, so that somebody has to look in a transaction before."""
         ...
 
-    def begin(self, source: Source, fence: Fence, terms: Terms, *, looks: bool) -> bool:
+    def begin(self, source: Source, fence: Fence, terms: FenceOptions, *, looks: bool) -> bool:
         """Bound the silence, mark the transaction, and look without a lock whether the fence is ours."""
         ...
 
@@ -52,7 +52,7 @@ class Database(Protocol):
         ...
 
     def commit_if_ours(
-        self, source: Source, fence: Fence, terms: Terms, change: Change | None = None
+        self, source: Source, fence: Fence, terms: FenceOptions, change: FinalUpdate | None = None
     ) -> bool | Exception | None:
         """Make a change, check and commit in one; False if the fence is not ours or it is not what was begun.
 
@@ -78,7 +78,7 @@ class Database(Protocol):
         ...
 
 
-class Server:
+class ServerDatabase:
     """What PostgreSQL and MySQL have in common: others write at the same time."""
 
     path = ""
@@ -88,7 +88,7 @@ class Server:
     def __init__(self) -> None:
         self._found: Any = None
 
-    def looks_before(self, terms: Terms) -> bool:
+    def looks_before(self, terms: FenceOptions) -> bool:
         """A look takes no lock."""
         return False
 
@@ -109,7 +109,7 @@ class Server:
         return rows[0] if rows else None
 
     def commit_if_ours(
-        self, source: Source, fence: Fence, terms: Terms, change: Change | None = None
+        self, source: Source, fence: Fence, terms: FenceOptions, change: FinalUpdate | None = None
     ) -> bool | Exception | None:
         """One after the other."""
         return None
@@ -123,12 +123,12 @@ class Server:
         return True
 
 
-class Postgres(Server):
+class Postgres(ServerDatabase):
     """PostgreSQL: what is set for the transaction ends with it."""
 
     mark = f"coalesce(current_setting('{MARK}', true), '')"
 
-    def begin(self, source: Source, fence: Fence, terms: Terms, *, looks: bool) -> bool:
+    def begin(self, source: Source, fence: Fence, terms: FenceOptions, *, looks: bool) -> bool:
         """Bound the silence, mark and look in one round trip; on psycopg together with BEGIN."""
         idle_ms = max(round(terms.ttl_s * 1000), 1)
         if not looks and _quick(source) is not None:
@@ -148,7 +148,7 @@ class Postgres(Server):
         return bool(mark == BEGUN)
 
     def commit_if_ours(
-        self, source: Source, fence: Fence, terms: Terms, change: Change | None = None
+        self, source: Source, fence: Fence, terms: FenceOptions, change: FinalUpdate | None = None
     ) -> bool | Exception | None:
         """On psycopg, look with a share lock and commit if the row and the mark are there."""
         # Serializable: COMMIT itself may find a conflict then, which is not the fence's.
@@ -178,7 +178,7 @@ class Postgres(Server):
         """Nothing is left."""
 
 
-class Mysql(Server):
+class Mysql(ServerDatabase):
     """MySQL and MariaDB: what is set for the connection is kept in a variable of the session, and put back."""
 
     sharing = SPELLING["mysql"].share.strip()
@@ -188,11 +188,11 @@ class Mysql(Server):
         self._set: list[str] = []
         self._has_mark: bool | None = None
 
-    def looks_before(self, terms: Terms) -> bool:
+    def looks_before(self, terms: FenceOptions) -> bool:
         """Where every look takes a lock, a look would make a successor wait for the whole transaction."""
         return terms.isolation == "serializable"
 
-    def begin(self, source: Source, fence: Fence, terms: Terms, *, looks: bool) -> bool:
+    def begin(self, source: Source, fence: Fence, terms: FenceOptions, *, looks: bool) -> bool:
         """Bound the silence, mark, look."""
         self._bound(source, _silence(source), max(math.ceil(terms.ttl_s), 1))
         source.target.execute(f"SAVEPOINT {_SAVEPOINT}")
@@ -234,11 +234,11 @@ class Sqlite:
     def __init__(self) -> None:
         self._limit: SqliteLimit | None = None
 
-    def looks_before(self, terms: Terms) -> bool:
+    def looks_before(self, terms: FenceOptions) -> bool:
         """The whole file is locked in any case."""
         return False
 
-    def begin(self, source: Source, fence: Fence, terms: Terms, *, looks: bool) -> bool:
+    def begin(self, source: Source, fence: Fence, terms: FenceOptions, *, looks: bool) -> bool:
         """Become the writer at once: then nobody can raise the fence until we end."""
         self._become_writer(source, fence.table)
         source.target.execute(f"SAVEPOINT {_SAVEPOINT}")
@@ -246,7 +246,7 @@ class Sqlite:
         return not looks or self.reads(source, fence)
 
     def commit_if_ours(
-        self, source: Source, fence: Fence, terms: Terms, change: Change | None = None
+        self, source: Source, fence: Fence, terms: FenceOptions, change: FinalUpdate | None = None
     ) -> bool | Exception | None:
         """There is no round trip to be saved."""
         return None
@@ -288,9 +288,9 @@ class Sqlite:
 _DATABASES: dict[str, Any] = {"postgresql": Postgres, "mysql": Mysql, "sqlite": Sqlite}
 
 
-def database_for(kind: str) -> Database:
+def database_for(kind: str) -> TargetDatabase:
     """Return the ways of a kind of database, for one transaction."""
-    database: Database = _DATABASES[kind]()
+    database: TargetDatabase = _DATABASES[kind]()
     return database
 
 

@@ -22,17 +22,17 @@ from typing import TYPE_CHECKING, Any
 from fencepost.core.fencing import NOTHING_WRITTEN, FencingToken, Mark, refusal
 from fencepost.core.identity import fitted
 from fencepost.errors import EffectsMissing, LeaseLost, TransactionConflict
-from fencepost.fence.databases import Database, database_for
+from fencepost.fence.databases import TargetDatabase, database_for
 from fencepost.fence.families import Family
 from fencepost.schema.effects import FLOOR_KEY
 from fencepost.sql.spelling import SPELLING
 from fencepost.sql.troubles import NO_TABLES, Trouble, trouble_of
 
 if TYPE_CHECKING:
+    from fencepost.fence.fence_options import FenceOptions
     from fencepost.fence.sources.source import Source
     from fencepost.fence.target import Target
-    from fencepost.fence.terms import Terms
-    from fencepost.fence.writer import Place
+    from fencepost.fence.writer import TablePlace
     from fencepost.schema.effects import EffectTables
 
 _WAIT_S = 0.5
@@ -102,7 +102,7 @@ class FenceRow:
         moved = ", ".join(f"{row}raised_at = {row}raised_at + 1" for row in rows)
         return f"UPDATE {tables} SET {moved} WHERE {ours}"  # noqa: S608 - checked identifiers
 
-    def ready(self, source: Source, terms: Terms, *, anew: bool = False) -> None:
+    def ready(self, source: Source, terms: FenceOptions, *, anew: bool = False) -> None:
         """Raise it, unless that has been done in this database; `LeaseLost` if a newer holder has been here."""
         if (source.place, self.table) in terms.found_at and not anew:
             return
@@ -125,12 +125,14 @@ class FenceRow:
         )
 
 
-def fence_row(offered: FencingToken, tables: Place | EffectTables, *, what: str, former: str | None = None) -> FenceRow:
+def fence_row(
+    offered: FencingToken, tables: TablePlace | EffectTables, *, what: str, former: str | None = None
+) -> FenceRow:
     """Return the fence of what a run or a lease shows, in a database with these tables."""
     return FenceRow(tables.name("fence"), tables.name("check_fence"), offered, what, former)
 
 
-def _raised(source: Source, row: FenceRow, terms: Terms) -> str | None:
+def _raised(source: Source, row: FenceRow, terms: FenceOptions) -> str | None:
     """Raise the fence, however often that takes; return why not, if a newer holder has been here."""
     runtime = terms.runtime
     give_up_at = runtime.monotonic() + terms.ttl_s + _BEYOND_TTL_S
@@ -169,7 +171,7 @@ def _raised_once(source: Source, row: FenceRow) -> str | None:
     return why
 
 
-def _compared_and_raised(source: Source, database: Database, row: FenceRow) -> str | None:
+def _compared_and_raised(source: Source, database: TargetDatabase, row: FenceRow) -> str | None:
     target = source.target
     database.begin_raising(source, row.table, wait_s=_WAIT_S)
     now_us = target.now_us()

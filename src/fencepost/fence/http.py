@@ -115,7 +115,7 @@ class RequestFence:
 
 
 @dataclass(frozen=True, slots=True)
-class Gate:
+class RequestGate:
     """Which requests need a token, and which tokens are let in. `methods` None: all that are not safe."""
 
     marks: Marks

@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Collection, MutableMapping
 from typing import Any
 
 from fencepost.errors import LeaseLost
-from fencepost.fence.http import PLACE, Gate, Problem, RequestFence
+from fencepost.fence.http import PLACE, Problem, RequestFence, RequestGate
 from fencepost.fence.http_header import NAME
 from fencepost.fence.marks import Marks
 
@@ -42,7 +42,7 @@ class AsgiFence:
         keys: Collection[str] | None = None,
     ) -> None:
         self._app = app
-        self._gate = Gate(marks, required=required, methods=methods, keys=keys)
+        self._gate = RequestGate(marks, required=required, methods=methods, keys=keys)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not self._gate.guards(scope["method"]):

@@ -20,7 +20,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any
 
 from fencepost.errors import LeaseLost
-from fencepost.fence.http import PLACE, Gate, Problem, RequestFence
+from fencepost.fence.http import PLACE, Problem, RequestFence, RequestGate
 from fencepost.fence.http_header import NAME
 from fencepost.fence.marks import Marks
 
@@ -44,7 +44,7 @@ class WsgiFence:
         keys: Collection[str] | None = None,
     ) -> None:
         self._app = app
-        self._gate = Gate(marks, required=required, methods=methods, keys=keys)
+        self._gate = RequestGate(marks, required=required, methods=methods, keys=keys)
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if not self._gate.guards(environ["REQUEST_METHOD"]):

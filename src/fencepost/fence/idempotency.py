@@ -31,9 +31,9 @@ from fencepost.core.duration import Duration, seconds
 from fencepost.core.identity import fitted
 from fencepost.core.keyed import note_key
 from fencepost.errors import IdempotencyConflict, InvalidDuration, InvalidName
-from fencepost.fence.arguments import Signature, json_text
-from fencepost.fence.keys import Kept, Wanted, give_back, keep_result, kept, take
-from fencepost.fence.landing import Landing
+from fencepost.fence.arguments import KeyedSignature, json_text
+from fencepost.fence.effect_statements import EffectStatements
+from fencepost.fence.keys import KeptResult, NewKey, give_back, keep_result, kept, take
 from fencepost.fence.writer import Writer, current_writer
 
 P = ParamSpec("P")
@@ -59,7 +59,7 @@ def once(
 def once_by(writer: Writer, key: str, tx: Any, *, expires: Duration | None) -> bool:
     """Do `once` on behalf of a writer."""
     note_key(tx)
-    return take(Landing(tx, writer), Wanted(_checked(key), _expiry_us(expires)))
+    return take(EffectStatements(tx, writer), NewKey(_checked(key), _expiry_us(expires)))
 
 
 def idempotent(
@@ -87,13 +87,13 @@ def idempotent(
     expires_us = _expiry_us(expires)
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:
-        signature = Signature(function, key, name=name)
+        signature = KeyedSignature(function, key, name=name)
 
         @functools.wraps(function)
         def perform(*args: P.args, **kwargs: P.kwargs) -> R:
             bound = signature.bind(args, kwargs)
-            wanted = Wanted(_checked(signature.key(bound)), expires_us, signature.fingerprint(bound))
-            landing = Landing(bound.tx, current_writer(prefix, schema))
+            wanted = NewKey(_checked(signature.key(bound)), expires_us, signature.fingerprint(bound))
+            landing = EffectStatements(bound.tx, current_writer(prefix, schema))
             note_key(bound.tx)
             result: R = json.loads(_performed(landing, wanted, signature.name, lambda: function(*args, **kwargs)))
             return result
@@ -103,7 +103,7 @@ def idempotent(
     return decorate
 
 
-def _performed(landing: Landing, wanted: Wanted, name: str, work: Callable[[], Any]) -> str:
+def _performed(landing: EffectStatements, wanted: NewKey, name: str, work: Callable[[], Any]) -> str:
     """Return the result, as JSON: of the work, or as it was kept."""
     while not take(landing, wanted):
         found = kept(landing, wanted.key)
@@ -118,7 +118,7 @@ def _performed(landing: Landing, wanted: Wanted, name: str, work: Callable[[], A
     return result
 
 
-def _replayed(found: Kept, wanted: Wanted, name: str) -> str:
+def _replayed(found: KeptResult, wanted: NewKey, name: str) -> str:
     if found.payload_hash != wanted.payload_hash:
         raise IdempotencyConflict(wanted.key, name, job=found.job, run_id=found.run_id)
     if found.result is None:

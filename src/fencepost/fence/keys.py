@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from fencepost.fence.landing import Landing
+from fencepost.fence.effect_statements import EffectStatements
 
 TABLE = "idempotency_key"
 
 
-class Wanted(NamedTuple):
+class NewKey(NamedTuple):
     """The row that is to stand for what is done."""
 
     key: str
@@ -18,7 +18,7 @@ class Wanted(NamedTuple):
     payload_hash: str | None = None
 
 
-class Kept(NamedTuple):
+class KeptResult(NamedTuple):
     """What stands under a key already. `result` is JSON; None while the work is under way, or has none to keep."""
 
     payload_hash: str | None
@@ -27,7 +27,7 @@ class Kept(NamedTuple):
     run_id: int | None
 
 
-def take(landing: Landing, wanted: Wanted) -> bool:
+def take(landing: EffectStatements, wanted: NewKey) -> bool:
     """Make the row ours; False if there is one whose time is not over. Waits for whoever takes the same key now.
 
     False is only said of a row that was seen: one whose time is over may be removed by whoever prunes between any two
@@ -43,20 +43,20 @@ def take(landing: Landing, wanted: Wanted) -> bool:
     return False
 
 
-def kept(landing: Landing, key: str) -> Kept | None:
+def kept(landing: EffectStatements, key: str) -> KeptResult | None:
     """Return what stands under a key; None if nothing does, or its time is over."""
     valid = f"(expires_at IS NULL OR expires_at > {landing.now})"
     query = f"SELECT payload_hash, result, job, run_id FROM {landing.table(TABLE)} WHERE {landing.key} = %s AND {valid}"  # noqa: S608 - ours
     rows = landing.execute(query + landing.past_snapshot, [key]).rows  # locked on MySQL, to see past an old snapshot
-    return Kept(*rows[0]) if rows else None
+    return KeptResult(*rows[0]) if rows else None
 
 
-def keep_result(landing: Landing, key: str, result: str) -> None:
+def keep_result(landing: EffectStatements, key: str, result: str) -> None:
     """Put the result beside the key."""
     landing.execute(f"UPDATE {landing.table(TABLE)} SET result = %s WHERE {landing.key} = %s", [result, key])  # noqa: S608 - ours
 
 
-def give_back(landing: Landing, key: str) -> None:
+def give_back(landing: EffectStatements, key: str) -> None:
     """Forget the key again: its work failed. In a transaction that can only be rolled back, that happens anyway.
 
     A transaction that the server ended with that failure, as MySQL does with a deadlock, has lost the key already: what
@@ -67,18 +67,18 @@ def give_back(landing: Landing, key: str) -> None:
         landing.execute(f"DELETE FROM {landing.table(TABLE)} WHERE {ours}", [key])  # noqa: S608 - ours
 
 
-def _insert(landing: Landing, wanted: Wanted) -> bool:
+def _insert(landing: EffectStatements, wanted: NewKey) -> bool:
     return landing.insert(TABLE, {landing.key: ("%s", [wanted.key]), **_values(landing, wanted)})
 
 
-def _look(landing: Landing, key: str, lock: str) -> str | None:
+def _look(landing: EffectStatements, key: str, lock: str) -> str | None:
     is_valid = f"expires_at IS NULL OR expires_at > {landing.now}"
     query = f"SELECT {is_valid} FROM {landing.table(TABLE)} WHERE {landing.key} = %s{lock}"  # noqa: S608 - ours
     rows = landing.execute(query, [key]).rows
     return ("valid" if rows[0][0] else "expired") if rows else None
 
 
-def _take_expired(landing: Landing, wanted: Wanted) -> bool:
+def _take_expired(landing: EffectStatements, wanted: NewKey) -> bool:
     values = {"result": ("NULL", []), **_values(landing, wanted)}
     sets = ", ".join(f"{column} = {sql}" for column, (sql, _) in values.items())
     statement = f"UPDATE {landing.table(TABLE)} SET {sets} WHERE {landing.key} = %s AND expires_at <= {landing.now}"  # noqa: S608 - ours
@@ -88,7 +88,7 @@ def _take_expired(landing: Landing, wanted: Wanted) -> bool:
     )
 
 
-def _values(landing: Landing, wanted: Wanted) -> dict[str, tuple[str, list[Any]]]:
+def _values(landing: EffectStatements, wanted: NewKey) -> dict[str, tuple[str, list[Any]]]:
     """Return every column but key and result, with its SQL and parameters."""
     writer = landing.writer
     expires = "NULL" if wanted.expires_us is None else f"{landing.now} + {wanted.expires_us:d}"

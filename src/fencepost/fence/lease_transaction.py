@@ -9,11 +9,11 @@ from typing import Any
 from fencepost.core.fencing import FencingToken
 from fencepost.core.runtime import Runtime
 from fencepost.core.urls import identifier
+from fencepost.fence.fence_options import FenceOptions
 from fencepost.fence.fence_row import fence_row
 from fencepost.fence.sources import source_of
-from fencepost.fence.terms import Terms
 from fencepost.fence.transaction import FencedTransaction
-from fencepost.fence.writer import Place
+from fencepost.fence.writer import TablePlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,11 +29,11 @@ class LeaseFence:
 
     def transaction(self, source: Any, *, isolation: str, prefix: str, schema: str | None) -> FencedTransaction:
         """Return a transaction on `source`, not begun."""
-        tables = Place(
+        tables = TablePlace(
             identifier(prefix, what="prefix"), identifier(schema, what="schema") if schema is not None else None
         )
         row = fence_row(self.fencing, tables, what=f"lock {self.fencing.key!r}")
-        terms = Terms(
+        terms = FenceOptions(
             runtime=self.runtime,
             isolation=isolation,
             ttl_s=self.ttl_s(),

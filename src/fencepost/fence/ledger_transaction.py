@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from fencepost.fence.run_row import RunRow
+from fencepost.fence.fence_options import FenceOptions
+from fencepost.fence.run_row import FencedRun
 from fencepost.fence.sources import source_of
-from fencepost.fence.terms import Terms
 from fencepost.fence.transaction import FencedTransaction
 
 
 class LedgerTransaction(FencedTransaction):
     """Enter it for what `source` gives: an engine, or a connection to the ledger's database, of any kind we take."""
 
-    def __init__(self, source: Any, row: RunRow, terms: Terms) -> None:
+    def __init__(self, source: Any, row: FencedRun, terms: FenceOptions) -> None:
         super().__init__(source_of(source), lambda _: row, terms)

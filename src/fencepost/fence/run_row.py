@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 if TYPE_CHECKING:
+    from fencepost.fence.fence_options import FenceOptions
     from fencepost.fence.sources.source import Source
-    from fencepost.fence.terms import Terms
 
 
 class Fence(Protocol):
@@ -49,7 +49,7 @@ class Fence(Protocol):
         """The SQL, on MySQL, that writes the row if it is still ours; None where that cannot be."""
         ...
 
-    def ready(self, source: Source, terms: Terms, *, anew: bool = False) -> None:
+    def ready(self, source: Source, terms: FenceOptions, *, anew: bool = False) -> None:
         """Make sure that the fence stands at our token, before a transaction begins.
 
         With `anew`, whatever is remembered of it: it was not found to be ours.
@@ -65,7 +65,7 @@ class Fence(Protocol):
         ...
 
 
-class RunRow(NamedTuple):
+class FencedRun(NamedTuple):
     """Which run has to stay as it is; `table` and `check` are full names of checked identifiers."""
 
     table: str
@@ -92,7 +92,7 @@ class RunRow(NamedTuple):
     def touch(self) -> None:
         """A ledger is in no such cluster: the leases beside it are refused there."""
 
-    def ready(self, source: Source, terms: Terms, *, anew: bool = False) -> None:
+    def ready(self, source: Source, terms: FenceOptions, *, anew: bool = False) -> None:
         """The claim has made it so."""
 
     def is_worth_another_look(self) -> bool:

@@ -24,7 +24,7 @@ from typing import Any
 from fencepost.core.identity import fitted
 from fencepost.core.keyed import note_key
 from fencepost.errors import InvalidName, SequenceConflict
-from fencepost.fence.landing import Landing
+from fencepost.fence.effect_statements import EffectStatements
 from fencepost.fence.writer import current_writer
 
 
@@ -61,15 +61,15 @@ class Sequence:
         if not moved:
             raise SequenceConflict(self.name, expected=after, found=self._read(landing, lock=landing.past_snapshot))
 
-    def _landing(self, tx: Any) -> Landing:
-        return Landing(tx, current_writer(self._prefix, self._schema))
+    def _landing(self, tx: Any) -> EffectStatements:
+        return EffectStatements(tx, current_writer(self._prefix, self._schema))
 
-    def _read(self, landing: Landing, *, lock: str) -> int | None:
+    def _read(self, landing: EffectStatements, *, lock: str) -> int | None:
         query = f"SELECT position FROM {landing.table('checkpoint')} WHERE name = %s{lock}"  # noqa: S608 - ours
         rows = landing.execute(query, [self._row]).rows
         return int(json.loads(rows[0][0])) if rows else None
 
-    def _begin(self, landing: Landing, to: int) -> bool:
+    def _begin(self, landing: EffectStatements, to: int) -> bool:
         values: dict[str, tuple[str, list[Any]]] = {
             "name": ("%s", [self._row]),
             "position": ("%s", [str(to)]),
@@ -78,7 +78,7 @@ class Sequence:
         }
         return landing.insert("checkpoint", values)
 
-    def _move(self, landing: Landing, after: int, to: int) -> bool:
+    def _move(self, landing: EffectStatements, after: int, to: int) -> bool:
         sets = f"position = %s, token = %s, updated_at = {landing.now}"
         statement = f"UPDATE {landing.table('checkpoint')} SET {sets} WHERE name = %s AND position = %s"  # noqa: S608 - ours
         return landing.execute(statement, [str(to), landing.writer.token, self._row, str(after)]).count == 1

@@ -18,12 +18,12 @@ from fencepost.core.urls import identifier
 from fencepost.errors import LeaseLost, TransactionConflict
 from fencepost.fence.databases import database_for
 from fencepost.fence.families import Family
+from fencepost.fence.fence_options import FenceOptions
 from fencepost.fence.fence_row import fence_row
 from fencepost.fence.marks import Stale, is_of_one_run
 from fencepost.fence.sources import source_of
 from fencepost.fence.sources.source import Source
 from fencepost.fence.target import Target, target_of
-from fencepost.fence.terms import Terms
 from fencepost.schema.effects import EffectTables
 from fencepost.sql.spelling import SPELLING
 from fencepost.sql.troubles import NO_TABLES, Trouble, trouble_of
@@ -49,7 +49,7 @@ class SqlMarks:
         self._engine = source
         schema = None if schema is None else identifier(schema, what="schema")
         self._tables = EffectTables(identifier(prefix, what="prefix"), schema)
-        self._terms = Terms(
+        self._terms = FenceOptions(
             runtime, isolation="read committed", ttl_s=0.0, check_trust=lambda: None, refused=lambda _: None
         )
 

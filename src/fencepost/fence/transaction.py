@@ -23,12 +23,12 @@ from typing import Any, NoReturn
 
 from fencepost.core.fencing import NOTHING_WRITTEN
 from fencepost.errors import LeaseLost, TransactionConflict, TransactionTooLong
-from fencepost.fence.change import Change
-from fencepost.fence.databases import Database, database_for
+from fencepost.fence.databases import TargetDatabase, database_for
+from fencepost.fence.fence_options import FenceOptions
+from fencepost.fence.final_update import FinalUpdate
 from fencepost.fence.inherited import INHERITED, leave
 from fencepost.fence.run_row import Fence
 from fencepost.fence.sources.source import Source
-from fencepost.fence.terms import Terms
 from fencepost.sql.troubles import NO_TABLES, REPEATABLE, Trouble, trouble_of
 
 _AT_BEGIN = "it was somebody else's when the transaction began"
@@ -42,13 +42,13 @@ class FencedTransaction:
     `choose` returns the fence for the source, once it is open.
     """
 
-    def __init__(self, source: Source, choose: Callable[[Source], Fence], terms: Terms) -> None:
+    def __init__(self, source: Source, choose: Callable[[Source], Fence], terms: FenceOptions) -> None:
         self._source = source
         self._choose = choose
         self._terms = terms
         self._fence: Fence | None = None
-        self._database: Database | None = None
-        self._change: Change | None = None
+        self._database: TargetDatabase | None = None
+        self._change: FinalUpdate | None = None
         self._is_open = False
         self._is_inherited = False
 
@@ -57,7 +57,7 @@ class FencedTransaction:
         """What it is behind, inside the block."""
         return self._fence
 
-    def end_with(self, change: Change) -> None:
+    def end_with(self, change: FinalUpdate) -> None:
         """Have a change made at the very end, before the fence is compared. Only inside the block."""
         if self._is_inherited:
             raise RuntimeError(INHERITED)
@@ -104,7 +104,7 @@ class FencedTransaction:
                 self._explain(error)
             self._close(database)
 
-    def _end(self, database: Database, fence: Fence, error: BaseException | None) -> None:
+    def _end(self, database: TargetDatabase, fence: Fence, error: BaseException | None) -> None:
         if not database.ends_in_time():
             self._source.roll_back()
             raise self._too_long(fence) from error
@@ -113,7 +113,7 @@ class FencedTransaction:
         else:
             self._source.roll_back()
 
-    def _begins(self, database: Database, fence: Fence) -> bool:
+    def _begins(self, database: TargetDatabase, fence: Fence) -> bool:
         if self._begins_once(database, fence):
             return True
         if not fence.is_worth_another_look():
@@ -124,7 +124,7 @@ class FencedTransaction:
         fence.ready(self._source, self._terms, anew=True)
         return self._begins_once(database, fence)
 
-    def _begins_once(self, database: Database, fence: Fence) -> bool:
+    def _begins_once(self, database: TargetDatabase, fence: Fence) -> bool:
         looks = not self._was_just_found(fence)
         if looks and database.looks_before(self._terms) and not self._is_ours_outside(database, fence):
             return False
@@ -140,18 +140,18 @@ class FencedTransaction:
         found_at = self._terms.found_at.get((self._source.place, fence.table, *path))
         return found_at is not None and self._terms.runtime.monotonic() - found_at < _LOOK_AGAIN_AFTER_S
 
-    def _note_found(self, database: Database, fence: Fence) -> None:
+    def _note_found(self, database: TargetDatabase, fence: Fence) -> None:
         place, now = self._source.place, self._terms.runtime.monotonic()
         if place is not None:
             self._terms.found_at[place, fence.table] = now
             if database.path:
                 self._terms.found_at[place, fence.table, database.path] = now
 
-    def _forget_found(self, database: Database, fence: Fence) -> None:
+    def _forget_found(self, database: TargetDatabase, fence: Fence) -> None:
         self._terms.found_at.pop((self._source.place, fence.table), None)
         self._terms.found_at.pop((self._source.place, fence.table, database.path), None)
 
-    def _commit(self, database: Database, fence: Fence) -> None:
+    def _commit(self, database: TargetDatabase, fence: Fence) -> None:
         try:
             self._terms.check_trust()
             self._source.flush()
@@ -174,7 +174,7 @@ class FencedTransaction:
             self._tell_bypassed(fence)
         self._refuse(fence, _AT_COMMIT)
 
-    def _is_still_ours(self, database: Database, fence: Fence) -> tuple[bool, bool | None]:
+    def _is_still_ours(self, database: TargetDatabase, fence: Fence) -> tuple[bool, bool | None]:
         """Say whether the fence is ours, and whether the transaction is the one that was begun; None: one of them.
 
         Where the database can do that at once, it is committed then.
@@ -211,7 +211,7 @@ class FencedTransaction:
         if change is not None and self._source.target.execute(change.sql, change.values).count != 1:
             raise change.missed
 
-    def _is_ours_outside(self, database: Database, fence: Fence) -> bool:
+    def _is_ours_outside(self, database: TargetDatabase, fence: Fence) -> bool:
         self._source.begin("read committed")
         try:
             return database.reads(self._source, fence)
@@ -250,7 +250,7 @@ class FencedTransaction:
         self._source.roll_back()
         self._close(self._database)
 
-    def _close(self, database: Database | None) -> None:
+    def _close(self, database: TargetDatabase | None) -> None:
         try:
             if database is not None:
                 database.end(self._source)

@@ -10,7 +10,7 @@ from fencepost.core.urls import identifier
 DEFAULT_PREFIX = "fencepost_"
 
 
-class Place(NamedTuple):
+class TablePlace(NamedTuple):
     """The prefix and the schema of the tables; both are checked identifiers."""
 
     prefix: str = DEFAULT_PREFIX
@@ -31,7 +31,7 @@ class Place(NamedTuple):
 class Writer(NamedTuple):
     """Who writes. `wall_us` tells the time where the database has no clock of its own (SQLite)."""
 
-    place: Place = Place()
+    place: TablePlace = TablePlace()
     job: str | None = None
     run_id: int | None = None
     token: int | None = None
@@ -55,4 +55,4 @@ def current_writer(prefix: str | None = None, schema: str | None = None) -> Writ
     if prefix is None and schema is None:
         return writer
     named = identifier(prefix if prefix is not None else writer.place.prefix, what="prefix")
-    return writer._replace(place=Place(named, identifier(schema, what="schema") if schema else None))
+    return writer._replace(place=TablePlace(named, identifier(schema, what="schema") if schema else None))

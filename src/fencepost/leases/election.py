@@ -25,7 +25,7 @@ from typing import Self
 
 from fencepost.core.events import Event, What
 from fencepost.core.grants import Held
-from fencepost.core.runtime import Event as WaitableEvent
+from fencepost.core.runtime import Flag as WaitableEvent
 from fencepost.core.runtime import Runtime
 from fencepost.leases.keeper import Keeper
 from fencepost.leases.lease import Lease

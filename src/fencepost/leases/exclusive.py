@@ -19,8 +19,8 @@ from typing import Any, Generic, ParamSpec, Self, TypeVar, overload
 from fencepost.core.events import Event, What
 from fencepost.core.names import lock_name
 from fencepost.errors import InvalidName, InvalidTick, NotAcquired
+from fencepost.leases.exclusive_options import Due
 from fencepost.leases.lock import Lock
-from fencepost.leases.wishes import Due
 
 P = ParamSpec("P")
 R = TypeVar("R")

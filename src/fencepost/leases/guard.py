@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fencepost.core.runtime import Ended, GuardedProcess, Runtime
+from fencepost.core.runtime import GuardedProcess, ProgramExit, Runtime
 from fencepost.core.timings import Timings
 from fencepost.leases.lease import Lease
 
@@ -18,35 +18,35 @@ _LONGEST_POLL_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Deadlines:
+class ProgramDeadlines:
     """When a program must be told to end and when it must be killed, on the monotonic clock."""
 
     term_at: float
     kill_at: float
 
     @staticmethod
-    def of(lease: Lease) -> Deadlines:
+    def of(lease: Lease) -> ProgramDeadlines:
         """Return what the lease's trust allows, unless it is renewed."""
         timings = lease.timings
-        return Deadlines(lease.trusted_until - timings.stop_s, lease.trusted_until - timings.kill_s)
+        return ProgramDeadlines(lease.trusted_until - timings.stop_s, lease.trusted_until - timings.kill_s)
 
-    def now_at(self, now: float, timings: Timings) -> Deadlines:
+    def now_at(self, now: float, timings: Timings) -> ProgramDeadlines:
         """Return the deadlines of a program that has to end now; its grace must not outlast the old ones."""
-        return Deadlines(now, min(self.kill_at, now + timings.term_grace_s))
+        return ProgramDeadlines(now, min(self.kill_at, now + timings.term_grace_s))
 
 
-def guard(process: GuardedProcess, lease: Lease, *, runtime: Runtime) -> Ended:
+def guard(process: GuardedProcess, lease: Lease, *, runtime: Runtime) -> ProgramExit:
     """Let `process` run as long as `lease` lives, and return how it ended."""
 
     def end_now(_: Lease) -> None:
-        at_once = Deadlines.of(lease).now_at(runtime.monotonic(), lease.timings)
+        at_once = ProgramDeadlines.of(lease).now_at(runtime.monotonic(), lease.timings)
         process.extend(term_at=at_once.term_at, kill_at=at_once.kill_at)
 
     lease.on_lost(end_now)
-    told: Deadlines | None = None
+    told: ProgramDeadlines | None = None
     pause_s = min(lease.timings.renew_every_s / _POLLS_PER_RENEWAL, _LONGEST_POLL_S)
     while True:
-        allowed = Deadlines.of(lease)
+        allowed = ProgramDeadlines.of(lease)
         if allowed != told and not lease.lost:
             process.extend(term_at=allowed.term_at, kill_at=allowed.kill_at)
             told = allowed

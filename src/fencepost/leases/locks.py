@@ -17,6 +17,13 @@ from fencepost.core.timings import DEFAULT_TTL_S, Timings
 from fencepost.errors import ConfigurationError, InvalidTimings, StoreClosed
 from fencepost.leases.election import Election
 from fencepost.leases.exclusive import Exclusive, Skipped, has_fields
+from fencepost.leases.exclusive_options import (
+    Due,
+    ExclusiveOptions,
+    refuse_misspelt_skip,
+    refuse_unknown,
+    refuse_vain_zone,
+)
 from fencepost.leases.keeper import Keeper
 from fencepost.leases.lease import Lease
 from fencepost.leases.lock import Lock, Wish
@@ -31,7 +38,6 @@ from fencepost.leases.store import (
     Watched,
     WatchesSessions,
 )
-from fencepost.leases.wishes import Due, Wishes, refuse_misspelt_skip, refuse_unknown, refuse_vain_zone
 
 S = TypeVar("S")
 
@@ -127,13 +133,15 @@ class Locks:
 
     @overload
     def exclusive(
-        self, name: str, *, on_skip: Literal["return"] = "return", **wishes: Unpack[Wishes]
+        self, name: str, *, on_skip: Literal["return"] = "return", **wishes: Unpack[ExclusiveOptions]
     ) -> Exclusive[Skipped]: ...
     @overload
-    def exclusive(self, name: str, *, on_skip: Literal["raise"], **wishes: Unpack[Wishes]) -> Exclusive[Never]: ...
+    def exclusive(
+        self, name: str, *, on_skip: Literal["raise"], **wishes: Unpack[ExclusiveOptions]
+    ) -> Exclusive[Never]: ...
     @overload
-    def exclusive(self, name: str, *, on_skip: S, **wishes: Unpack[Wishes]) -> Exclusive[S]: ...
-    def exclusive(self, name: str, *, on_skip: object = "return", **wishes: Unpack[Wishes]) -> Exclusive[Any]:
+    def exclusive(self, name: str, *, on_skip: S, **wishes: Unpack[ExclusiveOptions]) -> Exclusive[S]: ...
+    def exclusive(self, name: str, *, on_skip: object = "return", **wishes: Unpack[ExclusiveOptions]) -> Exclusive[Any]:
         """Decorate a function to run only while it holds the lock; ``{parameter}`` in the name is filled in.
 
         Takes what `lock` takes, and refuses the rest at once. ``tick`` may also be ``"{parameter}"``, or a function of

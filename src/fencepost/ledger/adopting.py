@@ -16,9 +16,9 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from fencepost.core.noted import Noted
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import Hot, Match, hot_words, listed
+from fencepost.ledger.dialects.statements import LedgerStatements, Match, listed, statements_for
 from fencepost.ledger.run_notes import RunNote, note_runs
 
 Key = tuple[int, int]
@@ -32,15 +32,17 @@ _SOURCE = "{rows:e id=int token=int node=text}"
 _SAME = Match("id", "id", "r.token = e.token AND r.state = 'running'")
 
 
-def adopt(desk: Desk, *, formers: Collection[str], node: str, runs: Collection[Key]) -> set[Key]:
+def adopt(desk: LedgerConnection, *, formers: Collection[str], node: str, runs: Collection[Key]) -> set[Key]:
     """Take over what `formers` were running, in the name of `node`; return those of `runs` that are now its own."""
     if not runs:
         return set()
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     return desk.write(lambda cursor: _adopt(cursor, hot, formers, node, frozenset(runs)))
 
 
-def _adopt(cursor: Cursor, hot: Hot, formers: Collection[str], node: str, runs: frozenset[Key]) -> set[Key]:
+def _adopt(
+    cursor: Cursor, hot: LedgerStatements, formers: Collection[str], node: str, runs: frozenset[Key]
+) -> set[Key]:
     found = hot.rows(cursor, _FIND, hot.ints(sorted(run_id for run_id, _ in runs)))
     us = {*formers, node}
     ours = {(run_id, token): by for run_id, token, by in found if (run_id, token) in runs and by in us}

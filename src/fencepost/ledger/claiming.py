@@ -25,16 +25,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from fencepost.core.overlap import SKIP, SKIP_LATE, Decision, Replace, Skip
+from fencepost.core.overlap import SKIP, SKIP_LATE, Decision, Replace, SkipRun
 from fencepost.core.runs import Claim
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import Hot, Match, Wanted, hot_words, listed, rounded
+from fencepost.ledger.dialects.statements import ClaimRequest, LedgerStatements, Match, listed, rounded, statements_for
 
 MOST_AT_ONCE = 500
 
 
-class Overlap(Protocol):
+class OverlapRule(Protocol):
     """Decides about a run that is about to be claimed. Pure.
 
     `is_tick`: it stands for one due time. What makes good for several is no tick in this sense.
@@ -43,7 +43,7 @@ class Overlap(Protocol):
     def __call__(self, job: str, *, is_tick: bool, attempts: int, key_is_taken: bool) -> Decision: ...
 
 
-class Skipped(NamedTuple):
+class SkippedRun(NamedTuple):
     """A run that was not run at all, because its exclusive key was taken."""
 
     run_id: int
@@ -68,33 +68,33 @@ class Claimed(NamedTuple):
 
     now_us: int
     claims: list[Claim]
-    skipped: list[Skipped]
+    skipped: list[SkippedRun]
     blocked: list[Blocked]
     more: bool
     contested: int = 0
 
 
 def claim(
-    desk: Desk,
+    desk: LedgerConnection,
     *,
     node: str,
     jobs: Collection[str],
     queues: Collection[str],
     limit: int,
-    decide: Overlap,
+    decide: OverlapRule,
     gate: Mapping[str, int] | None = None,
 ) -> Claimed:
     """Claim up to `limit` due runs of these jobs from these queues, the most urgent first.
 
     With a `gate`, keys are taken only with a token from there; runs with another key are left alone.
     """
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     limit = rounded(min(limit, MOST_AT_ONCE))
-    taken = hot.take(desk, Wanted(node, tuple(jobs), tuple(queues), limit, None if gate is None else tuple(gate)))
+    taken = hot.take(desk, ClaimRequest(node, tuple(jobs), tuple(queues), limit, None if gate is None else tuple(gate)))
     is_full = len(taken.claims) + len(taken.keyed) >= limit
     if not taken.keyed:
         return Claimed(taken.now_us, taken.claims, [], [], is_full)
-    counter = _Counter(hot, node=node, now_us=taken.now_us, decide=decide, gate=gate)
+    counter = KeyedClaims(hot, node=node, now_us=taken.now_us, decide=decide, gate=gate)
     counter.starting.update(each.run_id for each in taken.claims)
     settled = counter.serve(desk, taken.keyed)
     served = len(settled.claims) + len(settled.skipped) + len(settled.blocked)
@@ -105,9 +105,9 @@ def claim(
 _MINE = "SELECT {columns} FROM {run} r WHERE r.state = 'running' AND r.node = %s ORDER BY r.id"
 
 
-def mine(desk: Desk, *, node: str) -> list[Claim]:
+def mine(desk: LedgerConnection, *, node: str) -> list[Claim]:
     """Return all that runs under a node's name: after a claim without an answer, what nobody here knows of."""
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     return [Claim(*row) for row in desk.read(lambda cursor: hot.rows(cursor, _MINE, node))]
 
 
@@ -132,10 +132,10 @@ ORDER BY k.priority DESC, k.at, k.name
 
 
 def keys_wanted(
-    desk: Desk, *, jobs: Collection[str], queues: Collection[str], limit: int, without: Collection[str] = ()
+    desk: LedgerConnection, *, jobs: Collection[str], queues: Collection[str], limit: int, without: Collection[str] = ()
 ) -> list[WantedKey]:
     """Return keys of due runs, the most urgent first: what to take at the gate before a claim."""
-    hot = hot_words(desk)
+    hot = statements_for(desk)
 
     def ask(cursor: Cursor) -> list[Any]:
         now_us = hot.now_us(cursor)
@@ -176,17 +176,17 @@ WHERE id = %s AND state = 'running' AND cancel_requested_at IS NULL
 
 
 @dataclass(frozen=True, slots=True)
-class Settled:
+class KeyDecisions:
     """What was decided about candidates with a key. `new_keys` have no row yet; nothing is decided about those."""
 
     claims: list[Claim] = field(default_factory=list)
-    skipped: list[Skipped] = field(default_factory=list)
+    skipped: list[SkippedRun] = field(default_factory=list)
     blocked: list[Blocked] = field(default_factory=list)
     stops: list[tuple[int, int]] = field(default_factory=list)  # holder, and the run that replaces it
     new_keys: frozenset[str] = frozenset()
 
-    def __add__(self, other: Settled) -> Settled:
-        return Settled(
+    def __add__(self, other: KeyDecisions) -> KeyDecisions:
+        return KeyDecisions(
             self.claims + other.claims,
             self.skipped + other.skipped,
             self.blocked + other.blocked,
@@ -195,10 +195,12 @@ class Settled:
         )
 
 
-class _Counter:
+class KeyedClaims:
     """Serves candidates with an exclusive key, in their order."""
 
-    def __init__(self, hot: Hot, *, node: str, now_us: int, decide: Overlap, gate: Mapping[str, int] | None) -> None:
+    def __init__(
+        self, hot: LedgerStatements, *, node: str, now_us: int, decide: OverlapRule, gate: Mapping[str, int] | None
+    ) -> None:
         self._hot = hot
         self._node = node
         self._now_us = now_us
@@ -206,7 +208,7 @@ class _Counter:
         self._gate = gate
         self.starting: set[int] = set()  # the runs that this very claim starts
 
-    def serve(self, desk: Desk, keyed: Sequence[tuple[int, str]]) -> Settled:
+    def serve(self, desk: LedgerConnection, keyed: Sequence[tuple[int, str]]) -> KeyDecisions:
         """Settle all whose key nobody else is at; make the rows of keys that are new, and settle those, too."""
         settled = desk.write(lambda cursor: self._serve(cursor, keyed))
         left = [pair for pair in keyed if pair[1] in settled.new_keys]
@@ -220,14 +222,14 @@ class _Counter:
         sql = _MAKE_KEYS + hot.dialect.unless_there(hot.fields["exclusive"], hot.key)
         hot.change(cursor, sql, listed([[key] for key in sorted(keys)]))
 
-    def _serve(self, cursor: Cursor, keyed: Sequence[tuple[int, str]]) -> Settled:
+    def _serve(self, cursor: Cursor, keyed: Sequence[tuple[int, str]]) -> KeyDecisions:
         hot, keys = self._hot, sorted({key for _, key in keyed})
         locked = hot.rows(cursor, _LOCK_KEYS, *hot.clock(), hot.texts(keys))
         # Dated when their keys are ours: since they were looked for, this process may have been paused, and the key
         # have been another's.
         self._now_us = max([self._now_us, *(at_us for *_, at_us in locked)])
         holders = {key: (run_id, token) for key, run_id, token, _ in locked}
-        settled = Settled(new_keys=self._without_row(cursor, [key for key in keys if key not in holders]))
+        settled = KeyDecisions(new_keys=self._without_row(cursor, [key for key in keys if key not in holders]))
         ids = [run_id for run_id, key in keyed if key in holders]
         if ids:
             runs = {row[0]: row for row in hot.rows(cursor, _LOCK_RUNS, hot.ints(ids), self._now_us)}
@@ -243,7 +245,7 @@ class _Counter:
         return frozenset(keys) - there
 
     def _settle(
-        self, settled: Settled, rows: Sequence[Sequence[Any]], holders: Mapping[str, tuple[int | None, int]]
+        self, settled: KeyDecisions, rows: Sequence[Sequence[Any]], holders: Mapping[str, tuple[int | None, int]]
     ) -> None:
         """Decide about each in turn: the first to find its key free has it."""
         held = dict(holders)
@@ -275,7 +277,7 @@ class _Counter:
     def _started(self, found: Claim, token: int) -> Claim:
         return found._replace(attempt=found.attempt + 1, token=token, claimed_at_us=self._now_us)
 
-    def _write(self, cursor: Cursor, settled: Settled) -> None:
+    def _write(self, cursor: Cursor, settled: KeyDecisions) -> None:
         if settled.claims:
             self._start(cursor, settled.claims)
         if settled.skipped or settled.blocked:
@@ -292,7 +294,7 @@ class _Counter:
         sets = {"run_id": "e.id", "token": "e.token"}
         hot.change(cursor, hot.update_from("exclusive", source=_STARTED, on=Match("key", "name"), sets=sets), rows)
 
-    def _put_aside(self, cursor: Cursor, settled: Settled) -> None:
+    def _put_aside(self, cursor: Cursor, settled: KeyDecisions) -> None:
         hot, now_us = self._hot, self._now_us
         rows = [[each.run_id, "skipped", None, each.reason, now_us] for each in settled.skipped]
         rows += [[each.run_id, "waiting", "key", _why(each), None] for each in settled.blocked]
@@ -300,10 +302,10 @@ class _Counter:
         hot.change(cursor, update, listed(rows))
 
 
-def _put_off(settled: Settled, found: Claim, holder: int, decision: Decision) -> None:
+def _put_off(settled: KeyDecisions, found: Claim, holder: int, decision: Decision) -> None:
     """Note what becomes of a run whose key is taken. Where `decide` would start it all the same, it waits."""
-    if isinstance(decision, Skip):
-        settled.skipped.append(Skipped(found.run_id, found.job, decision.reason))
+    if isinstance(decision, SkipRun):
+        settled.skipped.append(SkippedRun(found.run_id, found.job, decision.reason))
         return
     settled.blocked.append(Blocked(found.run_id, found.job, found.exclusive_key or "", holder))
     if isinstance(decision, Replace):

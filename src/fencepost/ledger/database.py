@@ -12,7 +12,7 @@ from sqlalchemy.sql import ClauseElement
 from fencepost.core.duration import spelled
 from fencepost.core.runtime import Runtime
 from fencepost.errors import ConfigurationError, LedgerUnavailable
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects import Cursor, Dialect, Row, dialect_for
 from fencepost.ledger.tables import Tables
 from fencepost.ledger.urls import LedgerUrl
@@ -46,7 +46,7 @@ class Database:
         self._writer = (
             Turns(runtime, limit=1, busy=_busy(self.dialect.product)) if self.dialect.has_one_writer else None
         )
-        self._desks: WeakSet[Desk] = WeakSet()
+        self._desks: WeakSet[LedgerConnection] = WeakSet()
         self.pool = self._pool(POOL_SIZE)
         # For who reads while a transaction of the caller's has locks: all of the pool may be waiting for these.
         self.beside = self._pool(BESIDE)
@@ -59,17 +59,22 @@ class Database:
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url}>"
 
-    def desk(self, name: str) -> Desk:
+    def desk(self, name: str) -> LedgerConnection:
         """Return a new desk for one loop; it connects when it is first used."""
-        desk = Desk(name, self.dialect, writer=self._writer)
+        desk = LedgerConnection(name, self.dialect, writer=self._writer)
         self._desks.add(desk)
         return desk
 
-    def _pool(self, limit: int) -> Pool[Desk]:
+    def _pool(self, limit: int) -> Pool[LedgerConnection]:
         """Return a pool of desks that the threads of users share, one call at a time each."""
         busy = _busy("every connection to the ledger")
         return Pool(
-            self.runtime, lambda _left_s: self.desk("pool"), close=Desk.rest, limit=limit, busy=busy, unused_s=inf
+            self.runtime,
+            lambda _left_s: self.desk("pool"),
+            close=LedgerConnection.rest,
+            limit=limit,
+            busy=busy,
+            unused_s=inf,
         )
 
     def bound_silence(self, limit_s: float) -> None:
@@ -85,7 +90,7 @@ class Database:
         return None if self._writer is None else holder_of(str(self.url.path))
 
     def write(self, work: Callable[[Cursor], T]) -> T:
-        """Do `work` in a transaction on a pooled connection; see `Desk.write`."""
+        """Do `work` in a transaction on a pooled connection; see `LedgerConnection.write`."""
         if (holder := self.held_by) is not None:
             raise ConfigurationError(
                 f"a transaction of {holder} is open, and has the SQLite file of the ledger to itself: to ask for "
@@ -95,7 +100,7 @@ class Database:
             return desk.write(work)
 
     def read(self, work: Callable[[Cursor], T]) -> T:
-        """Do `work`, which changes nothing, on a pooled connection; see `Desk.read`."""
+        """Do `work`, which changes nothing, on a pooled connection; see `LedgerConnection.read`."""
         with self.pool.borrow(self.dialect.timeout_s) as desk:
             return desk.read(work)
 
@@ -112,7 +117,7 @@ class Database:
         """Execute what SQLAlchemy has put together, and count the rows it found."""
         return self.dialect.execute(cursor, statement).rowcount
 
-    def now_us(self, desk: Desk | None = None) -> int:
+    def now_us(self, desk: LedgerConnection | None = None) -> int:
         """Ask what time it is in the ledger."""
         return (desk or self).read(self.dialect.now_us)
 

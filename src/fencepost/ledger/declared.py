@@ -22,9 +22,9 @@ from typing import NamedTuple
 from sqlalchemy import select
 
 from fencepost.core.identity import canonical_json
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.deploys import Synced, otherwise, sync_code
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.jobs import NewJob, not_on_record, register
 from fencepost.ledger.renaming import carry_over, formers_on_record, refuse_other_names
@@ -33,7 +33,7 @@ from fencepost.ledger.schedule_rows import NewSchedule
 _LENGTH = 32
 
 
-class Declared(NamedTuple):
+class Declarations(NamedTuple):
     """Jobs and schedules as they stand in the code of one program; `generation` 0 is a deploy without a number."""
 
     jobs: tuple[NewJob, ...]
@@ -46,11 +46,11 @@ class Declared(NamedTuple):
         all_of_it = [sorted(map(list, self.jobs)), sorted(map(list, self.schedules))]
         return hashlib.sha256(canonical_json(all_of_it).encode()).hexdigest()[:_LENGTH]
 
-    def without(self, names: frozenset[str]) -> Declared:
+    def without(self, names: frozenset[str]) -> Declarations:
         """Return the declarations of the other jobs."""
         return self.without_schedules(names)._replace(jobs=tuple(each for each in self.jobs if each.name not in names))
 
-    def without_schedules(self, names: frozenset[str]) -> Declared:
+    def without_schedules(self, names: frozenset[str]) -> Declarations:
         """Return the declarations but for the schedules of these jobs."""
         return self._replace(schedules=tuple(each for each in self.schedules if each.job not in names))
 
@@ -71,7 +71,9 @@ class Applied(NamedTuple):
     is_left: bool = False
 
 
-def apply(database: Database, declared: Declared, *, is_start: bool = True, desk: Desk | None = None) -> Applied:
+def apply(
+    database: Database, declared: Declarations, *, is_start: bool = True, desk: LedgerConnection | None = None
+) -> Applied:
     """Put on record what is declared, except for jobs that a later deploy has, whose nodes live.
 
     `is_start`: jobs are noted as seen now; else nothing is written that is on record already.
@@ -92,7 +94,9 @@ def apply(database: Database, declared: Declared, *, is_start: bool = True, desk
     return Applied(kept, synced, unlike, *carried)
 
 
-def _unlike(database: Database, declared: Declared, names: frozenset[str], desk: Desk | None) -> frozenset[str]:
+def _unlike(
+    database: Database, declared: Declarations, names: frozenset[str], desk: LedgerConnection | None
+) -> frozenset[str]:
     """Return which of the jobs `names` stand otherwise in the ledger."""
     jobs = [each for each in declared.jobs if each.name in names]
     schedules = [each for each in declared.schedules if each.job in names]
@@ -103,7 +107,7 @@ def _unlike(database: Database, declared: Declared, names: frozenset[str], desk:
 _LEFT = "no node of a later deploy is left: the deploy that is there applies"
 
 
-def yields(database: Database, declared: Declared, *, desk: Desk | None = None) -> frozenset[str]:
+def yields(database: Database, declared: Declarations, *, desk: LedgerConnection | None = None) -> frozenset[str]:
     """Return the jobs of `declared` that a living node has whose fingerprint was first seen later than ours.
 
     It may have such a job under a new name, too. Of deploys with a number only those of the same number count: others
@@ -129,7 +133,7 @@ def yields(database: Database, declared: Declared, *, desk: Desk | None = None) 
     return frozenset(ours & (later | formers_on_record(database, others, desk=desk) if others else later))
 
 
-def see(database: Database, fingerprint: str, *, desk: Desk | None = None) -> None:
+def see(database: Database, fingerprint: str, *, desk: LedgerConnection | None = None) -> None:
     """Note that these declarations are there from now on, unless they were before."""
     (desk or database).write(lambda cursor: _age(database, cursor, fingerprint))
 

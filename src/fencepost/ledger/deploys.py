@@ -13,10 +13,19 @@ from typing import NamedTuple
 from sqlalchemy import or_
 
 from fencepost.core.noted import Noted
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.schedule_rows import CODE, DUES, RUNTIME, Change, Dues, NewSchedule, StoredSchedule, every_row
+from fencepost.ledger.schedule_rows import (
+    CODE,
+    DUES,
+    RUNTIME,
+    DueRules,
+    NewSchedule,
+    ScheduleChange,
+    StoredSchedule,
+    every_row,
+)
 
 
 class Synced(NamedTuple):
@@ -35,8 +44,8 @@ def sync_code(
     jobs: Collection[str],
     schedules: Sequence[NewSchedule],
     why: str = "",
-    dues: Dues = DUES,
-    desk: Desk | None = None,
+    dues: DueRules = DUES,
+    desk: LedgerConnection | None = None,
 ) -> Synced:
     """Make the schedules that are new, change those that changed, delete those that are no longer declared.
 
@@ -51,14 +60,14 @@ def sync_code(
         if _is_in_sync(_concerned(database, cursor, declared, jobs), declared, generation):
             return Synced()
         rows = _concerned(database, cursor, declared, jobs, for_update=True)
-        change = Change(database, cursor, dues, why=why or f"deploy of generation {generation}")
+        change = ScheduleChange(database, cursor, dues, why=why or f"deploy of generation {generation}")
         return _synced(change, rows, declared, generation)
 
     return (desk or database).write(work)
 
 
 def otherwise(
-    database: Database, *, jobs: Collection[str], schedules: Sequence[NewSchedule], desk: Desk | None = None
+    database: Database, *, jobs: Collection[str], schedules: Sequence[NewSchedule], desk: LedgerConnection | None = None
 ) -> frozenset[str]:
     """Return which of `jobs` have schedules on record that are not as declared; nothing is changed."""
 
@@ -72,7 +81,7 @@ def otherwise(
 
 
 def _synced(
-    change: Change, rows: Mapping[str, StoredSchedule], declared: Mapping[str, NewSchedule], generation: int
+    change: ScheduleChange, rows: Mapping[str, StoredSchedule], declared: Mapping[str, NewSchedule], generation: int
 ) -> Synced:
     done: dict[str, list[str]] = {name: [] for name in Synced._fields}
     for schedule_id in sorted(declared.keys() | rows.keys()):
@@ -82,7 +91,9 @@ def _synced(
     return Synced(**{name: tuple(ids) for name, ids in done.items()})
 
 
-def _synced_one(change: Change, row: StoredSchedule | None, new: NewSchedule | None, generation: int) -> str | None:
+def _synced_one(
+    change: ScheduleChange, row: StoredSchedule | None, new: NewSchedule | None, generation: int
+) -> str | None:
     """Settle one id; return under which name of `Synced` it goes."""
     if row is None:
         if new is None or not change.insert(new, CODE, generation):
@@ -98,7 +109,7 @@ def _synced_one(change: Change, row: StoredSchedule | None, new: NewSchedule | N
     return _rewritten(change, row, new, generation)
 
 
-def _rewritten(change: Change, row: StoredSchedule, new: NewSchedule, generation: int) -> str | None:
+def _rewritten(change: ScheduleChange, row: StoredSchedule, new: NewSchedule, generation: int) -> str | None:
     if row.deleted_at is None and row.origin == CODE and row.job != new.job:
         row = change.rename(row, new.job)  # as the id says, it is the same
         change.note(Noted.SCHEDULE_CHANGED, new.job, new.id)

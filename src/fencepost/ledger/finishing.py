@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 from fencepost.core.noted import Noted
 from fencepost.core.runs import Ending
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import Endings, Hot, hot_words, written
+from fencepost.ledger.dialects.statements import EndingRows, LedgerStatements, statements_for, written
 from fencepost.ledger.promoting import promote
 from fencepost.ledger.run_notes import RunNote, note_running, note_runs
 from fencepost.ledger.run_rows import HORIZON_US
@@ -57,9 +57,9 @@ class Finished(NamedTuple):
     outlasting: Sequence[Outlasting] = ()
 
 
-def finish(desk: Desk, endings: Sequence[Ending]) -> Finished:
+def finish(desk: LedgerConnection, endings: Sequence[Ending]) -> Finished:
     """End these attempts. Those whose run is no longer ours are left out, reported, and noted in the journal."""
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     if not endings:
         return Finished(desk.read(hot.now_us), [], 0)
     ordered = sorted(endings, key=attrgetter("run_id"))
@@ -82,7 +82,7 @@ ORDER BY r.id, a.number DESC
 """
 
 
-def _outlasting(desk: Desk, hot: Hot, run_ids: Sequence[int]) -> list[Outlasting]:
+def _outlasting(desk: LedgerConnection, hot: LedgerStatements, run_ids: Sequence[int]) -> list[Outlasting]:
     """Count how often in a row each of these was interrupted; return those where that says something of the job."""
     rows = desk.read(lambda cursor: hot.rows(cursor, _OUTCOMES, hot.ints(run_ids)))
     lately = [
@@ -101,7 +101,7 @@ def _grouped(rows: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str], list
 
 
 def _end(
-    cursor: Cursor, hot: Hot, rows: Endings, *, keys: Sequence[str], lost: Sequence[Ending]
+    cursor: Cursor, hot: LedgerStatements, rows: EndingRows, *, keys: Sequence[str], lost: Sequence[Ending]
 ) -> tuple[int, int, int]:
     """End attempts in one transaction with what is noted of those whose workers were lost.
 
@@ -114,7 +114,7 @@ def _end(
     return end_keyed(cursor, hot, rows, keys) if keys else (*hot.end(cursor, rows), 0)
 
 
-def _note_lost(cursor: Cursor, hot: Hot, lost: Sequence[Ending]) -> None:
+def _note_lost(cursor: Cursor, hot: LedgerStatements, lost: Sequence[Ending]) -> None:
     """Note the attempts whose workers were lost, before they end: those of them that are still ours."""
     notes = [RunNote(e.run_id, e.token, Noted.RUN_LOST, _how_lost(e), attempt=e.attempt) for e in lost]
     note_running(cursor, hot, notes, now_us=hot.now_us(cursor))
@@ -128,20 +128,20 @@ _LOCK_KEYS = "SELECT x.key, x.run_id, x.token FROM {exclusive} x WHERE {texts:x.
 _FREE = "UPDATE {exclusive} SET run_id = NULL WHERE {texts:{key}}"
 
 
-def end_keyed(cursor: Cursor, hot: Hot, endings: Endings, keys: Sequence[str]) -> tuple[int, int, int]:
+def end_keyed(cursor: Cursor, hot: LedgerStatements, endings: EndingRows, keys: Sequence[str]) -> tuple[int, int, int]:
     """End attempts, some of which have these keys; return the time, how many ended, and how many were promoted."""
     holders = lock_keys(cursor, hot, keys)
     now_us, count = hot.end(cursor, endings)
     return now_us, count, free_keys(cursor, hot, endings.rows, holders)
 
 
-def lock_keys(cursor: Cursor, hot: Hot, keys: Sequence[str]) -> dict[str, tuple[int | None, int]]:
+def lock_keys(cursor: Cursor, hot: LedgerStatements, keys: Sequence[str]) -> dict[str, tuple[int | None, int]]:
     """Lock the rows of these keys, in their order; return who has each, under which token."""
     return {key: (run_id, token) for key, run_id, token in hot.rows(cursor, _LOCK_KEYS, hot.texts(keys))}
 
 
 def free_keys(
-    cursor: Cursor, hot: Hot, endings: Sequence[Ending], holders: Mapping[str, tuple[int | None, int]]
+    cursor: Cursor, hot: LedgerStatements, endings: Sequence[Ending], holders: Mapping[str, tuple[int | None, int]]
 ) -> int:
     """Free the keys that these runs had under these tokens, and promote the next of each; return how many.
 
@@ -162,7 +162,7 @@ def free_keys(
 _KEPT = "SELECT a.run_id, a.number, a.token, a.outcome FROM {attempt} a WHERE {ints:a.run_id}"
 
 
-def _refused(desk: Desk, hot: Hot, endings: Sequence[Ending], now_us: int) -> list[int]:
+def _refused(desk: LedgerConnection, hot: LedgerStatements, endings: Sequence[Ending], now_us: int) -> list[int]:
     """Return the runs whose ending was not believed, now or when it was first told; each is noted in the journal.
 
     A claim that is handed back and is no longer ours has lost nothing.

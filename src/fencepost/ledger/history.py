@@ -14,10 +14,10 @@ from sqlalchemy import Select, func, literal, select
 
 from fencepost.core.states import RunState, WaitsFor
 from fencepost.errors import NoSuchRun
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.dialects.statements import statements_for
 
 
 class RunRow(NamedTuple):
@@ -122,7 +122,7 @@ def runs(
     before_id: int | None = None,
     after_id: int | None = None,
     limit: int = 100,
-    desk: Desk | None = None,
+    desk: LedgerConnection | None = None,
 ) -> list[RunRow]:
     """Return a page of runs."""
     id_ = database.tables.run.c.id
@@ -179,7 +179,7 @@ def first_id_at(database: Database, cursor: Cursor, at_us: int) -> int:
 
     There is no index on `created_at`; a search by halves needs none.
     """
-    hot = hot_words(database)
+    hot = statements_for(database)
     [(first, last)] = hot.rows(cursor, _FIRST_AND_LAST)
     low, high = first or 0, (last or 0) + 1
     while low < high:
@@ -192,7 +192,7 @@ def first_id_at(database: Database, cursor: Cursor, at_us: int) -> int:
     return low
 
 
-def run(database: Database, run_id: int, *, desk: Desk | None = None) -> RunRow:
+def run(database: Database, run_id: int, *, desk: LedgerConnection | None = None) -> RunRow:
     """Return one run, or raise `NoSuchRun`."""
     return (desk or database).read(lambda cursor: run_row(database, cursor, run_id))
 
@@ -206,7 +206,7 @@ def run_row(database: Database, cursor: Cursor, run_id: int, *, for_update: bool
     return RunRow(*found[0])
 
 
-def attempts(database: Database, run_id: int, *, desk: Desk | None = None) -> list[AttemptRow]:
+def attempts(database: Database, run_id: int, *, desk: LedgerConnection | None = None) -> list[AttemptRow]:
     """Return the attempts of a run that have ended, in their order."""
     table = database.tables.attempt
     columns = (table.c[name] for name in AttemptRow._fields)
@@ -214,7 +214,9 @@ def attempts(database: Database, run_id: int, *, desk: Desk | None = None) -> li
     return (desk or database).read(lambda cursor: [AttemptRow(*row) for row in database.rows(cursor, query)])
 
 
-def why(database: Database, schedule_id: str, at_us: int, *, desk: Desk | None = None, limit: int = 20) -> list[RunRow]:
+def why(
+    database: Database, schedule_id: str, at_us: int, *, desk: LedgerConnection | None = None, limit: int = 20
+) -> list[RunRow]:
     """Return the runs that answer for a schedule's due time, the first that was made first: it is the tick's own.
 
     A run may answer for several due times (a coalesced one, or a stretch that was skipped). Empty: it was not planned.
@@ -253,7 +255,9 @@ def _covers(row: RunRow, at_us: int) -> bool:
     return first is not None and first <= at_us
 
 
-def counts(database: Database, wanted: RunFilter = EVERY_RUN, *, desk: Desk | None = None) -> dict[str, int]:
+def counts(
+    database: Database, wanted: RunFilter = EVERY_RUN, *, desk: LedgerConnection | None = None
+) -> dict[str, int]:
     """Return how many runs are in each state; without a filter this reads through all that is kept."""
     state = database.tables.run.c.state
 

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import select, update
 
 from fencepost.errors import NoSuchJob
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
 
 
@@ -39,7 +39,7 @@ class JobRow(NamedTuple):
 
 
 def register(
-    database: Database, jobs: Sequence[NewJob], *, generation: int, desk: Desk | None = None
+    database: Database, jobs: Sequence[NewJob], *, generation: int, desk: LedgerConnection | None = None
 ) -> tuple[str, ...]:
     """Write down `jobs` of a deploy; return the names that a newer deploy has written differently, and that stay."""
 
@@ -53,7 +53,7 @@ def register(
 
 
 def not_on_record(
-    database: Database, jobs: Sequence[NewJob], *, generation: int, desk: Desk | None = None
+    database: Database, jobs: Sequence[NewJob], *, generation: int, desk: LedgerConnection | None = None
 ) -> frozenset[str]:
     """Return which of `jobs` are not on record, or neither as they are here nor as a newer deploy has them."""
 
@@ -80,12 +80,12 @@ def _is_kept(database: Database, cursor: Cursor, job: NewJob, row: JobRow | None
     return database.change(cursor, change) == 0
 
 
-def jobs(database: Database, *, desk: Desk | None = None) -> list[JobRow]:
+def jobs(database: Database, *, desk: LedgerConnection | None = None) -> list[JobRow]:
     """Return all jobs by name."""
     return (desk or database).read(lambda cursor: _rows(database, cursor))
 
 
-def job(database: Database, name: str, *, desk: Desk | None = None) -> JobRow:
+def job(database: Database, name: str, *, desk: LedgerConnection | None = None) -> JobRow:
     """Return one job, or raise `NoSuchJob`."""
     found = (desk or database).read(lambda cursor: _rows(database, cursor, name))
     if not found:

@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, insert, select
 
 from fencepost.core.noted import Noted
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.hot import clean
+from fencepost.ledger.dialects.statements import clean
 
 
-class Entry(NamedTuple):
+class JournalEntry(NamedTuple):
     """One entry. `detail` is JSON, or None."""
 
     id: int
@@ -57,7 +57,7 @@ def note(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
 
 def journal(
     database: Database,
-    desk: Desk | None = None,
+    desk: LedgerConnection | None = None,
     *,
     what: Noted,
     job: str | None = None,
@@ -83,12 +83,12 @@ def entries(
     before_id: int | None = None,
     after_id: int | None = None,
     limit: int = 100,
-    desk: Desk | None = None,
-) -> list[Entry]:
+    desk: LedgerConnection | None = None,
+) -> list[JournalEntry]:
     """Return entries, newest first; with `after_id` those that came after it, oldest first."""
     table = database.tables.journal
     wanted: dict[str, Any] = {} if about is None else {k: v for k, v in about._asdict().items() if v is not None}
-    query: Select[Any] = select(*(table.c[name] for name in Entry._fields)).limit(limit)
+    query: Select[Any] = select(*(table.c[name] for name in JournalEntry._fields)).limit(limit)
     for name, value in (wanted | ({"what": what} if what else {})).items():
         query = query.where(table.c[name] == value)
     if since_us is not None:
@@ -100,4 +100,4 @@ def entries(
         if after_id is None
         else query.where(table.c.id > after_id).order_by(table.c.id)
     )
-    return (desk or database).read(lambda cursor: [Entry(*row) for row in database.rows(cursor, query)])
+    return (desk or database).read(lambda cursor: [JournalEntry(*row) for row in database.rows(cursor, query)])

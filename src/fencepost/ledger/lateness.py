@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 from fencepost.core.noted import Noted
 from fencepost.core.tick import spelled_us
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import Hot, hot_words
+from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 from fencepost.ledger.run_notes import RunNote, note_runs
 
 _BATCH = 100
@@ -63,9 +63,9 @@ _LOCK = "SELECT r.id FROM {run} r WHERE {ints:r.id} ORDER BY r.id{skip_locked}"
 _NOTED = "SELECT j.run_id FROM {journal} j WHERE {ints:j.run_id} AND j.what = %s"
 
 
-def note_late(desk: Desk, *, jobs: Collection[str]) -> list[Late]:
+def note_late(desk: LedgerConnection, *, jobs: Collection[str]) -> list[Late]:
     """Note runs of these jobs that are late and have not ended; return those that nobody had noted before."""
-    hot = hot_words(desk)
+    hot = statements_for(desk)
 
     def find(cursor: Cursor) -> list[Late]:
         asked = (hot.texts(jobs), hot.now_us(cursor), _MISSED)
@@ -75,9 +75,9 @@ def note_late(desk: Desk, *, jobs: Collection[str]) -> list[Late]:
     return _noted(desk, hot, desk.read(find))
 
 
-def note_late_ends(desk: Desk, *, run_ids: Collection[int]) -> list[Late]:
+def note_late_ends(desk: LedgerConnection, *, run_ids: Collection[int]) -> list[Late]:
     """Note those of these runs that ended late; return those that nobody had noted before."""
-    hot = hot_words(desk)
+    hot = statements_for(desk)
 
     def find(cursor: Cursor) -> list[Late]:
         asked = (hot.ints(sorted(run_ids)), hot.now_us(cursor), _MISSED)
@@ -86,11 +86,11 @@ def note_late_ends(desk: Desk, *, run_ids: Collection[int]) -> list[Late]:
     return _noted(desk, hot, desk.read(find)) if run_ids else []
 
 
-def _noted(desk: Desk, hot: Hot, found: list[Late]) -> list[Late]:
+def _noted(desk: LedgerConnection, hot: LedgerStatements, found: list[Late]) -> list[Late]:
     return desk.write(lambda cursor: _note(cursor, hot, found)) if found else []
 
 
-def _note(cursor: Cursor, hot: Hot, found: list[Late]) -> list[Late]:
+def _note(cursor: Cursor, hot: LedgerStatements, found: list[Late]) -> list[Late]:
     """Note those whose rows nobody else has locked, and that nobody has noted; the others come again."""
     ids = hot.ints(sorted(late.run_id for late in found))
     mine = {row[0] for row in hot.rows(cursor, _LOCK, ids)}

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import clean, hot_words
+from fencepost.ledger.dialects.statements import clean, statements_for
 
 
 class Look(NamedTuple):
@@ -51,9 +51,9 @@ FROM (SELECT {clock} AS now) t
 """
 
 
-def look(desk: Desk, *, node: str, queues: Collection[str], jobs: Collection[str]) -> Look:
+def look(desk: LedgerConnection, *, node: str, queues: Collection[str], jobs: Collection[str]) -> Look:
     """Ask what there is to do for a node that takes runs of these jobs from these queues."""
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     ours = (hot.texts(queues), hot.texts(jobs))
     [row] = desk.read(lambda cursor: hot.rows(cursor, _LOOK, *ours, node, *ours, node, *hot.clock()))
     now_us, available_at, due_at, waiting_at, mark, *answers = row
@@ -66,18 +66,18 @@ WHERE r.state = 'running' AND r.node = %s AND r.cancel_requested_at IS NOT NULL 
 """
 
 
-def cancels(desk: Desk, *, node: str) -> list[tuple[int, int]]:
+def cancels(desk: LedgerConnection, *, node: str) -> list[tuple[int, int]]:
     """Return the runs of this node, with their tokens, that somebody asked to stop."""
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     return [(run_id, token) for run_id, token in desk.read(lambda cursor: hot.rows(cursor, _CANCELS, node))]
 
 
 _CHECK = "SELECT 1 FROM {run} r WHERE r.id = %s AND r.token = %s AND r.state = 'running'"
 
 
-def check(desk: Desk, *, run_id: int, token: int) -> bool:
+def check(desk: LedgerConnection, *, run_id: int, token: int) -> bool:
     """Ask whether a run is still running under this token."""
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     return bool(desk.read(lambda cursor: hot.rows(cursor, _CHECK, run_id, token)))
 
 
@@ -86,9 +86,9 @@ UPDATE {run} SET progress = %s, progress_note = %s WHERE id = %s AND token = %s 
 """
 
 
-def progress(desk: Desk, *, run_id: int, token: int, fraction: float, note: str | None = None) -> bool:
+def progress(desk: LedgerConnection, *, run_id: int, token: int, fraction: float, note: str | None = None) -> bool:
     """Note how far a run has come; False if it is no longer running under this token."""
-    hot = hot_words(desk)
+    hot = statements_for(desk)
 
     def write(cursor: Cursor) -> int:
         return hot.change(cursor, _PROGRESS, fraction, clean(note), run_id, token)

@@ -26,9 +26,9 @@ from types import MappingProxyType
 from typing import NamedTuple
 
 from fencepost.core.misfire import Misfire
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import Hot, hot_words
+from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 
 BATCH = 2000
 _FOREVER = 1 << 62
@@ -55,14 +55,14 @@ class _Tick(NamedTuple):
     params_hash: str
 
 
-class Settled(NamedTuple):
+class MisfireCounts(NamedTuple):
     """How many late ticks were recorded as misfired, and how many were put together with a later one."""
 
     misfired: int = 0
     merged: int = 0
 
-    def plus(self, other: Settled) -> Settled:
-        return Settled(self.misfired + other.misfired, self.merged + other.merged)
+    def plus(self, other: MisfireCounts) -> MisfireCounts:
+        return MisfireCounts(self.misfired + other.misfired, self.merged + other.merged)
 
 
 _LIVES = """
@@ -98,26 +98,26 @@ _REMOVE = "DELETE FROM {run} WHERE {ints:id}"
 
 
 def settle_late(
-    desk: Desk,
+    desk: LedgerConnection,
     *,
     node: str,
     queues: Collection[str],
     rules: Mapping[str, Misfire],
     formers: Mapping[str, Collection[str]] = MappingProxyType({}),
-) -> Settled:
+) -> MisfireCounts:
     """Decide about ticks of these jobs, in these queues, that came due while no other node could run them.
 
     `node` is the one that asks, and has not claimed anything yet; `rules` has the misfire policy of each of its jobs,
     `formers` the names that renamed ones had.
     """
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     if not rules:
-        return Settled()
+        return MisfireCounts()
     now_us, concerned = desk.read(lambda cursor: _concerned(cursor, hot, queues, rules))
     if not concerned:
-        return Settled()
+        return MisfireCounts()
     lives = desk.read(lambda cursor: _lives(cursor, hot, node))
-    settled = Settled()
+    settled = MisfireCounts()
     for schedule, job in concerned:
         late = _Late(desk, schedule, job, rule=rules[job], lives=lives, now_us=now_us)
         late.names |= frozenset(formers.get(job, ()))
@@ -126,7 +126,7 @@ def settle_late(
 
 
 def _concerned(
-    cursor: Cursor, hot: Hot, queues: Collection[str], rules: Mapping[str, Misfire]
+    cursor: Cursor, hot: LedgerStatements, queues: Collection[str], rules: Mapping[str, Misfire]
 ) -> tuple[int, list[tuple[str, str]]]:
     """Return the time, and the schedules (each with its job) that have ticks which may be late."""
     now_us = hot.now_us(cursor)
@@ -138,7 +138,7 @@ def _concerned(
     return now_us, sorted({(schedule, job) for schedule, job in rows if schedule is not None})
 
 
-def _lives(cursor: Cursor, hot: Hot, node: str) -> dict[str, Lives]:
+def _lives(cursor: Cursor, hot: LedgerStatements, node: str) -> dict[str, Lives]:
     """Return by queue when other nodes lived that took runs from it."""
     spans: dict[str, list[tuple[int, int, frozenset[str]]]] = {}
     for jobs, queues, began, *ends in hot.rows(cursor, _LIVES, node):
@@ -152,10 +152,10 @@ class _Late:
     """The late ticks of one schedule."""
 
     def __init__(
-        self, desk: Desk, schedule: str, job: str, *, rule: Misfire, lives: Mapping[str, Lives], now_us: int
+        self, desk: LedgerConnection, schedule: str, job: str, *, rule: Misfire, lives: Mapping[str, Lives], now_us: int
     ) -> None:
         self._desk = desk
-        self._hot = hot_words(desk)
+        self._hot = statements_for(desk)
         self._schedule = schedule
         self._job = job
         self._rule = rule
@@ -164,17 +164,17 @@ class _Late:
         self._kept = 0
         self.names = frozenset({job})  # that nodes may have had the job under
 
-    def settle(self) -> Settled:
+    def settle(self) -> MisfireCounts:
         """Decide batch by batch: the oldest first, but where the newest so many stay, those first."""
         is_newest_first = self._rule.kind == "all"
-        settled, mark = Settled(), _FOREVER if is_newest_first else 0
+        settled, mark = MisfireCounts(), _FOREVER if is_newest_first else 0
         while True:
             count, mark, done = self._desk.write(lambda cursor, mark=mark: self._batch(cursor, mark))  # type: ignore[misc]
             settled = settled.plus(done)
             if count < BATCH:
                 return settled
 
-    def _batch(self, cursor: Cursor, mark: int) -> tuple[int, int, Settled]:
+    def _batch(self, cursor: Cursor, mark: int) -> tuple[int, int, MisfireCounts]:
         """Decide about one batch; return how many it had, where the next begins, and what was done."""
         hot, kind = self._hot, self._rule.kind
         hot.rows(cursor, _LOCK_SCHEDULE, self._schedule)
@@ -184,7 +184,7 @@ class _Late:
         asked = (self._schedule, mark, self._job, self._now_us - self._rule.grace_us)
         found = [_Tick(*row) for row in hot.rows(cursor, sql, *asked)]
         if not found:
-            return 0, mark, Settled()
+            return 0, mark, MisfireCounts()
         late = [tick for tick in found if self._is_late(tick)]
         done = self._merge(cursor, late) if kind == "once" else self._misfire(cursor, self._beyond_cap(late))
         return len(found), found[-1].due_at, done
@@ -202,15 +202,15 @@ class _Late:
         self._kept += min(stay, len(late))
         return late[stay:]
 
-    def _misfire(self, cursor: Cursor, late: Sequence[_Tick]) -> Settled:
+    def _misfire(self, cursor: Cursor, late: Sequence[_Tick]) -> MisfireCounts:
         if late:
             why = f"nobody began it in time; misfire is {self._rule}"
             self._hot.change(cursor, _MISFIRE, self._now_us, why, self._hot.ints([tick.id for tick in late]))
-        return Settled(misfired=len(late))
+        return MisfireCounts(misfired=len(late))
 
-    def _merge(self, cursor: Cursor, late: Sequence[_Tick]) -> Settled:
+    def _merge(self, cursor: Cursor, late: Sequence[_Tick]) -> MisfireCounts:
         if len(late) < 2:
-            return Settled()
+            return MisfireCounts()
         hot, merged = self._hot, 0
         ids = hot.ints([tick.id for tick in late])
         between = [row[0] for row in hot.rows(cursor, _OTHERS, self._schedule, late[0].due_at, late[-1].due_at, ids)]
@@ -223,7 +223,7 @@ class _Late:
             hot.change(cursor, _WIDEN, *values)
             hot.change(cursor, _REMOVE, hot.ints([each.id for each in others]))
             merged += len(others)
-        return Settled(merged=merged)
+        return MisfireCounts(merged=merged)
 
 
 def _stretches(late: Sequence[_Tick], between: Sequence[int]) -> Iterator[list[_Tick]]:

@@ -22,15 +22,15 @@ from sqlalchemy import delete, select, update
 from fencepost.core.identity import fitted, job_name
 from fencepost.core.noted import Noted
 from fencepost.errors import LedgerRefused, NoSuchJob
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.hot import Hot, hot_words
+from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 from fencepost.ledger.jobs import jobs
 from fencepost.ledger.journal import About, note
 from fencepost.ledger.nodes import living_nodes
 from fencepost.ledger.renaming import formers
-from fencepost.ledger.schedule_rows import CODE, DUES, Change, StoredSchedule, every_row, locked_row, update_row
+from fencepost.ledger.schedule_rows import CODE, DUES, ScheduleChange, StoredSchedule, every_row, locked_row, update_row
 
 _BATCH = 2000
 _SUFFIXES = ("", "/part", "/replay")  # of a bulk job's own, its parts' and its replays'
@@ -112,7 +112,7 @@ def _runtime_schedules(database: Database, names: tuple[str, ...]) -> tuple[str,
 def rename(database: Database, renaming: Renaming, *, by: str, reason: str | None = None) -> Renamed:
     """Move all that the ledger has under the old name. First do so in the databases of effects."""
     desk = database.desk("renaming")
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     try:
         _refuse_running(desk, hot, renaming)
         runs = sum(_move_runs(desk, hot, renaming, old, new) for old, new in renaming.pairs)
@@ -123,14 +123,14 @@ def rename(database: Database, renaming: Renaming, *, by: str, reason: str | Non
     return Renamed(schedules, runs)
 
 
-def _refuse_running(desk: Desk, hot: Hot, renaming: Renaming) -> None:
+def _refuse_running(desk: LedgerConnection, hot: LedgerStatements, renaming: Renaming) -> None:
     for name in (each for pair in renaming.pairs for each in pair):
         found = desk.read(lambda cursor, name=name: hot.rows(cursor, _RUNNING, name))  # type: ignore[misc]
         if found:
             raise LedgerRefused(f"run {found[0][0]} of job {name!r} has not ended: fencepost show {found[0][0]}")
 
 
-def _move_runs(desk: Desk, hot: Hot, renaming: Renaming, old: str, new: str) -> int:
+def _move_runs(desk: LedgerConnection, hot: LedgerStatements, renaming: Renaming, old: str, new: str) -> int:
     """Move runs until none is left; return how many there were."""
     ids = [renaming.old, *(f"{renaming.old}:{number}" for number in range(2, 100))] if new == renaming.new else []
     wanted = [(_FIND, old), *((_FIND_TICKS, each) for each in ids if renaming.schedule(each) != each)]
@@ -168,7 +168,7 @@ def _move_schedule(database: Database, cursor: Cursor, renaming: Renaming, row: 
     if there is None:
         update_row(database, cursor, row.id, {"id": wanted, "job": renaming.new, "no_node_since": None})
         return True
-    change = Change(database, cursor, DUES)
+    change = ScheduleChange(database, cursor, DUES)
     through_us = max(there.planned_through, row.planned_through)
     next_us = None if there.next_due_at is None else DUES.next_due(there.spec, through_us)
     update_row(database, cursor, wanted, {"planned_through": through_us, "next_due_at": next_us})

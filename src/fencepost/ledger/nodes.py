@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 from sqlalchemy import Select, and_, case, func, select, update
 
 from fencepost.core.noted import Noted
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.journal import About, note
 
 
@@ -60,7 +60,7 @@ class NodeRow(NamedTuple):
         return self.left_at is None and self.dead_at is None
 
 
-def join(database: Database, node: NewNode, *, desk: Desk | None = None) -> None:
+def join(database: Database, node: NewNode, *, desk: LedgerConnection | None = None) -> None:
     """Add a node. Repeating it changes nothing: an id is used for one start of one process."""
     values = node._asdict() | {"queues": json.dumps(node.queues), "jobs": json.dumps(node.jobs)}
 
@@ -71,7 +71,7 @@ def join(database: Database, node: NewNode, *, desk: Desk | None = None) -> None
     (desk or database).write(work)
 
 
-def drain(database: Database, node_id: str, *, desk: Desk | None = None) -> None:
+def drain(database: Database, node_id: str, *, desk: LedgerConnection | None = None) -> None:
     """Note that a node takes no more runs and waits for those it has."""
     table = database.tables.node
     living = and_(table.c.id == node_id, table.c.left_at.is_(None), table.c.dead_at.is_(None))
@@ -82,7 +82,7 @@ def drain(database: Database, node_id: str, *, desk: Desk | None = None) -> None
     (desk or database).write(work)
 
 
-def serve(database: Database, node_id: str, jobs: Sequence[str], *, desk: Desk | None = None) -> None:
+def serve(database: Database, node_id: str, jobs: Sequence[str], *, desk: LedgerConnection | None = None) -> None:
     """Note which jobs a node can run, where that is no longer what it said when it joined."""
     table = database.tables.node
 
@@ -92,7 +92,7 @@ def serve(database: Database, node_id: str, jobs: Sequence[str], *, desk: Desk |
     (desk or database).write(work)
 
 
-def leave(database: Database, node_id: str, *, desk: Desk | None = None) -> bool:
+def leave(database: Database, node_id: str, *, desk: LedgerConnection | None = None) -> bool:
     """Note that a node left in good order; False if its end was noted before."""
     table = database.tables.node
     living = and_(table.c.id == node_id, table.c.left_at.is_(None), table.c.dead_at.is_(None))
@@ -114,7 +114,7 @@ def died(database: Database, cursor: Cursor, node_id: str, why: str) -> bool:
     return True
 
 
-def note_pause(database: Database, node_id: str, longest_us: int, *, desk: Desk | None = None) -> None:
+def note_pause(database: Database, node_id: str, longest_us: int, *, desk: LedgerConnection | None = None) -> None:
     """Note for how long, at most, a node's process has been stalled so far."""
     table = database.tables.node
     longest = case((table.c.longest_pause_us > longest_us, table.c.longest_pause_us), else_=longest_us)
@@ -132,13 +132,13 @@ WHERE n.left_at IS NULL AND n.dead_at IS NULL ORDER BY n.started_at, n.id
 """  # noqa: S608 - names of ours
 
 
-def living_nodes(database: Database, desk: Desk | None = None) -> list[NodeRow]:
+def living_nodes(database: Database, desk: LedgerConnection | None = None) -> list[NodeRow]:
     """Return the nodes whose end nobody has noted, longest there first."""
-    hot = hot_words(database)
+    hot = statements_for(database)
     return (desk or database).read(lambda cursor: [_node(row) for row in hot.rows(cursor, _LIVING)])
 
 
-def nodes(database: Database, *, limit: int = 100, desk: Desk | None = None) -> list[NodeRow]:
+def nodes(database: Database, *, limit: int = 100, desk: LedgerConnection | None = None) -> list[NodeRow]:
     """Return nodes, the living first, then those that ended last."""
     table = database.tables.node
     ended = func.coalesce(table.c.dead_at, table.c.left_at)
@@ -152,7 +152,7 @@ def _all(database: Database) -> Select[Any]:
     return select(*(database.tables.node.c[name] for name in NodeRow._fields))
 
 
-def _read(database: Database, query: Select[Any], desk: Desk | None) -> list[NodeRow]:
+def _read(database: Database, query: Select[Any], desk: LedgerConnection | None) -> list[NodeRow]:
     return (desk or database).read(lambda cursor: [_node(row) for row in database.rows(cursor, query)])
 
 

@@ -20,13 +20,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import Hot, hot_words
+from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 from fencepost.ledger.serving import (
     WARNED_AFTER_US,
-    Missed,
     Served,
+    UnservedJob,
     is_first_to_note,
     last_served_us,
     queue_of,
@@ -70,16 +70,16 @@ class Parked(NamedTuple):
     """How many runs were set aside, and the jobs among theirs that nobody was warned of before."""
 
     runs: int
-    missed: list[Missed]
+    missed: list[UnservedJob]
 
 
-def park(desk: Desk) -> Parked:
+def park(desk: LedgerConnection) -> Parked:
     """Set aside up to `BATCH` runs that no living node could take for ten minutes."""
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     return desk.write(lambda cursor: Parked(*_park(cursor, hot)))
 
 
-def _park(cursor: Cursor, hot: Hot) -> tuple[int, list[Missed]]:
+def _park(cursor: Cursor, hot: LedgerStatements) -> tuple[int, list[UnservedJob]]:
     now_us, served = hot.now_us(cursor), served_now(cursor, hot)
     pairs = [(name, queue_of(policy)) for name, policy in hot.rows(cursor, _JOBS)]
     unserved = {job for job, queue in pairs if not served.has(job, queue)}
@@ -101,19 +101,19 @@ def _park(cursor: Cursor, hot: Hot) -> tuple[int, list[Missed]]:
     return len(left), missed
 
 
-def _had_older(cursor: Cursor, hot: Hot, now_us: int) -> bool:
+def _had_older(cursor: Cursor, hot: LedgerStatements, now_us: int) -> bool:
     """Whether a node that does not know of this takes part, or did a short while ago."""
     return any(known_by(version) < _KNOWN_SINCE for (version,) in hot.rows(cursor, _RECENT, now_us - _WAY_BACK_US))
 
 
-def _found(cursor: Cursor, hot: Hot, find: str, among: Collection[str], now_us: int) -> list[Any]:
+def _found(cursor: Cursor, hot: LedgerStatements, find: str, among: Collection[str], now_us: int) -> list[Any]:
     if not among:
         return []
     asked = (hot.texts(sorted(among)), now_us - WARNED_AFTER_US)
     return hot.rows(cursor, f"{find} LIMIT {BATCH}{{skip_locked}}", *asked)
 
 
-def _queues(cursor: Cursor, hot: Hot) -> Iterator[str]:
+def _queues(cursor: Cursor, hot: LedgerStatements) -> Iterator[str]:
     """Return the queues in which runs are; one small question for each, whatever is in it."""
     queue = ""
     while (queue := hot.rows(cursor, _NEXT_QUEUE, queue)[0][0]) is not None:
@@ -122,37 +122,37 @@ def _queues(cursor: Cursor, hot: Hot) -> Iterator[str]:
 
 def _noted(
     cursor: Cursor,
-    hot: Hot,
+    hot: LedgerStatements,
     left: Sequence[Any],
     since: dict[tuple[str, str], int],
     *,
     now_us: int,
     served_elsewhere: Collection[str],
-) -> list[Missed]:
+) -> list[UnservedJob]:
     oldest: dict[str, tuple[int, str]] = {}
     for _, job, queue in left:
         oldest[job] = min(oldest.get(job, (now_us, queue)), (since[job, queue], queue))
     found = [
-        Missed(job, since_us, schedules=0, queue=queue if job in served_elsewhere else None)
+        UnservedJob(job, since_us, schedules=0, queue=queue if job in served_elsewhere else None)
         for job, (since_us, queue) in sorted(oldest.items())
     ]
     return [each for each in found if is_first_to_note(cursor, hot, each, now_us)]
 
 
-def unpark(desk: Desk, served: Served) -> int:
+def unpark(desk: LedgerConnection, served: Served) -> int:
     """Queue up to `BATCH` runs that a living node can take by now; return how many those are."""
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     pairs = [row for row in desk.read(lambda cursor: hot.rows(cursor, _PARKED)) if served.has(*row)]
     return next((count for job, queue in pairs if (count := _unpark(desk, hot, job, queue))), 0)
 
 
-def unpark_for_older(desk: Desk, *, node: str) -> int:
+def unpark_for_older(desk: LedgerConnection, *, node: str) -> int:
     """Queue all that is parked if no other living node knows what that means; return how many runs that are.
 
     Only if there are older nodes, or were as long ago as nodes are on record: where there are none, everything that
     was set aside in months would be queued whenever the last node is restarted.
     """
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     others = desk.read(lambda cursor: hot.rows(cursor, _NODES, node))
     older = [is_living for version, is_living in others if known_by(version) < _KNOWN_SINCE]
     newer = [is_living for version, is_living in others if known_by(version) >= _KNOWN_SINCE]
@@ -165,7 +165,7 @@ def unpark_for_older(desk: Desk, *, node: str) -> int:
     return count
 
 
-def _unpark(desk: Desk, hot: Hot, job: str, queue: str) -> int:
+def _unpark(desk: LedgerConnection, hot: LedgerStatements, job: str, queue: str) -> int:
     def work(cursor: Cursor) -> int:
         ids = [row[0] for row in hot.rows(cursor, f"{_FIND_PARKED} ORDER BY r.id LIMIT {BATCH}", job, queue)]
         return hot.change(cursor, _UNPARK, hot.ints(ids)) if ids else 0

@@ -20,9 +20,9 @@ from typing import NamedTuple, Protocol
 
 from fencepost.core.runs import Requested
 from fencepost.errors import LedgerRefused
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import ORIGIN_KEY, Cursor
-from fencepost.ledger.dialects.hot import Hot, Match, hot_words, listed, rounded
+from fencepost.ledger.dialects.statements import LedgerStatements, Match, listed, rounded, statements_for
 from fencepost.ledger.run_rows import PASSED_KINDS, insert_sql, passed
 from fencepost.ledger.serving import Unserved, note_unserved, queue_of, served_now
 
@@ -59,7 +59,7 @@ class Left(Enum):
     UNREADABLE = "this node cannot plan it; another one may"
 
 
-class Planned(NamedTuple):
+class PlannedBatch(NamedTuple):
     """What was planned. `runs` were recorded or queued; `more`: there may be more that is due.
 
     `has_served`: somebody serves a schedule that `decide` took to be served by nobody.
@@ -79,15 +79,17 @@ class Decide(Protocol):
     def __call__(self, now_us: int, row: ScheduleRow, /) -> SchedulePlan | Left: ...
 
 
-def plan(desk: Desk, *, horizon_us: int, limit: int, decide: Decide, without: Collection[str] = ()) -> Planned:
+def plan(
+    desk: LedgerConnection, *, horizon_us: int, limit: int, decide: Decide, without: Collection[str] = ()
+) -> PlannedBatch:
     """Plan up to `limit` schedules that are due within the horizon, and queue as many runs whose time is near.
 
     `without` are ids of schedules that this node passes by.
     """
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     limit = rounded(limit)
 
-    def work(cursor: Cursor) -> Planned:
+    def work(cursor: Cursor) -> PlannedBatch:
         now_us = hot.now_us(cursor)
         due = _due(cursor, hot, now_us + horizon_us, limit, without)
         decisions = [(row, decide(now_us, row)) for row in due]
@@ -100,7 +102,7 @@ def plan(desk: Desk, *, horizon_us: int, limit: int, decide: Decide, without: Co
         next_due = hot.rows(cursor, _NEXT_DUE, hot.texts([*without, *left]))
         is_full = len(due) >= limit or queued >= limit
         through = tuple((row.id, plan.planned_through_us) for row, plan in plans)
-        return Planned(now_us, runs + queued, next_due[0][0] if next_due else None, is_full, has_served, through)
+        return PlannedBatch(now_us, runs + queued, next_due[0][0] if next_due else None, is_full, has_served, through)
 
     return desk.write(work)
 
@@ -119,7 +121,9 @@ WHERE s.next_due_at IS NOT NULL AND s.no_node_since IS NULL AND NOT ({texts:s.id
 _MOVED = "{rows:e name=text planned_through=int next_due_at=int}"
 
 
-def _due(cursor: Cursor, hot: Hot, until_us: int, limit: int, without: Collection[str]) -> list[ScheduleRow]:
+def _due(
+    cursor: Cursor, hot: LedgerStatements, until_us: int, limit: int, without: Collection[str]
+) -> list[ScheduleRow]:
     rows = hot.rows(cursor, f"{_DUE} LIMIT {limit}{{skip_locked}}", until_us, hot.texts(without))
     if not rows:
         return []
@@ -127,7 +131,7 @@ def _due(cursor: Cursor, hot: Hot, until_us: int, limit: int, without: Collectio
     return [ScheduleRow._make((*row, policies.get(row[1], "{}"))) for row in rows]
 
 
-def _set_aside(cursor: Cursor, hot: Hot, rows: Sequence[ScheduleRow], *, now_us: int) -> bool:
+def _set_aside(cursor: Cursor, hot: LedgerStatements, rows: Sequence[ScheduleRow], *, now_us: int) -> bool:
     """Note of these schedules that nobody serves them, unless somebody does: return whether that is so of any."""
     served = served_now(cursor, hot)
     found = [Unserved(row.id, row.job, queue_of(row.policy)) for row in rows]
@@ -138,7 +142,12 @@ def _set_aside(cursor: Cursor, hot: Hot, rows: Sequence[ScheduleRow], *, now_us:
 
 
 def _record(
-    cursor: Cursor, hot: Hot, plans: Sequence[tuple[ScheduleRow, SchedulePlan]], *, now_us: int, horizon_us: int
+    cursor: Cursor,
+    hot: LedgerStatements,
+    plans: Sequence[tuple[ScheduleRow, SchedulePlan]],
+    *,
+    now_us: int,
+    horizon_us: int,
 ) -> int:
     """Record what was decided about each schedule, and move the schedules on; return how many runs that were."""
     requested = [request for _, plan in plans for request in plan.requested]
@@ -166,7 +175,9 @@ def _is_soon(request: Requested, now_us: int) -> bool:
 _ROWS = f"{{rows:e {' '.join(f'{name}={kind}' for name, kind in PASSED_KINDS.items())}}}"
 
 
-def insert_runs(cursor: Cursor, hot: Hot, requested: Sequence[Requested], *, now_us: int, horizon_us: int) -> None:
+def insert_runs(
+    cursor: Cursor, hot: LedgerStatements, requested: Sequence[Requested], *, now_us: int, horizon_us: int
+) -> None:
     """Record runs, leaving out those whose origin key is there. Those beyond the horizon wait for their time.
 
     Raises `LedgerRefused` if one is neither new nor there: what is left out for another reason would be lost.
@@ -181,7 +192,7 @@ def insert_runs(cursor: Cursor, hot: Hot, requested: Sequence[Requested], *, now
 _THERE = "SELECT count(*) FROM {run} r WHERE {texts:r.origin_key}"
 
 
-def _see_all(cursor: Cursor, hot: Hot, requested: Sequence[Requested], count: int) -> None:
+def _see_all(cursor: Cursor, hot: LedgerStatements, requested: Sequence[Requested], count: int) -> None:
     keys = {request.origin_key for request in requested if request.origin_key is not None}
     without_key = sum(request.origin_key is None for request in requested)
     there = hot.rows(cursor, _THERE, hot.texts(sorted(keys)))[0][0] if keys else 0
@@ -199,7 +210,7 @@ ORDER BY r.available_at
 _QUEUE = "UPDATE {run} SET state = 'queued', waits_for = NULL WHERE {ints:id}"
 
 
-def queue_near(cursor: Cursor, hot: Hot, *, until_us: int, limit: int) -> int:
+def queue_near(cursor: Cursor, hot: LedgerStatements, *, until_us: int, limit: int) -> int:
     """Queue runs that have waited for a time which is near now; return how many."""
     near = [row[0] for row in hot.rows(cursor, f"{_NEAR} LIMIT {limit}{{skip_locked}}", until_us)]
     return hot.change(cursor, _QUEUE, hot.ints(near)) if near else 0

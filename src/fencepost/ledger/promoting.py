@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import Hot, hot_words, listed
+from fencepost.ledger.dialects.statements import LedgerStatements, listed, statements_for
 
 _NEXT = """
 SELECT (SELECT r.id FROM {run} r WHERE r.state = 'waiting' AND r.waits_for = 'key' AND r.exclusive_key = e.name
@@ -26,7 +26,7 @@ WHERE {ints:id} AND {was:state} = 'waiting' AND {was:waits_for} = 'key'
 _ROUNDS = 5
 
 
-def promote(cursor: Cursor, hot: Hot, keys: Collection[str]) -> int:
+def promote(cursor: Cursor, hot: LedgerStatements, keys: Collection[str]) -> int:
     """Queue the most urgent run that waits for each of these keys, which are free; return how many.
 
     In the transaction that freed the keys, and that still has their rows locked.
@@ -55,14 +55,14 @@ _RUNNING = "SELECT r.id FROM {run} r WHERE {ints:r.id} AND r.state = 'running'"
 _FREE = "UPDATE {exclusive} SET run_id = NULL WHERE {texts:{key}}"
 
 
-def promote_stranded(desk: Desk) -> int:
+def promote_stranded(desk: LedgerConnection) -> int:
     """Queue runs that wait for a key which nobody has; return how many. For a loop that comes by now and then."""
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     keys = sorted(row[0] for row in desk.read(lambda cursor: hot.rows(cursor, _STRANDED)))
     return desk.write(lambda cursor: _promote_free(cursor, hot, keys)) if keys else 0
 
 
-def _promote_free(cursor: Cursor, hot: Hot, keys: Collection[str]) -> int:
+def _promote_free(cursor: Cursor, hot: LedgerStatements, keys: Collection[str]) -> int:
     """Promote for those of these keys that are free; one whose holder does not run any more is freed first."""
     holders = dict(hot.rows(cursor, _HOLDERS, hot.texts(keys)))
     held_by = sorted(run_id for run_id in holders.values() if run_id is not None)

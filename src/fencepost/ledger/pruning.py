@@ -19,8 +19,8 @@ from sqlalchemy import and_, delete, exists, or_, select, update
 from fencepost.core.duration import Duration, seconds
 from fencepost.core.identity import REQUEST
 from fencepost.errors import InvalidSetting
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.history import first_id_at, run_row
 from fencepost.ledger.roots import root_of
@@ -59,7 +59,7 @@ def _kept(name: str, value: Duration | None) -> float | None:
     return None if value is None or value == "forever" else seconds(value, what=f"retention of {name}")
 
 
-def prune(database: Database, desk: Desk | None, retention: Retention, *, limit: int = 500) -> int:
+def prune(database: Database, desk: LedgerConnection | None, retention: Retention, *, limit: int = 500) -> int:
     """Remove one batch of what has been kept long enough; return how many rows that were, attempts aside.
 
     Zero means that there is nothing left to remove now.
@@ -77,7 +77,9 @@ def _before(kept_s: float | None, now_us: int) -> int | None:
     return None if kept_s is None else now_us - round(kept_s * 1_000_000)
 
 
-def _prune_runs(database: Database, place: Desk | Database, retention: Retention, *, now_us: int, limit: int) -> int:
+def _prune_runs(
+    database: Database, place: LedgerConnection | Database, retention: Retention, *, now_us: int, limit: int
+) -> int:
     limits = {state: _before(getattr(retention, state), now_us) for state in _ENDINGS}
     cuts = {state: before for state, before in limits.items() if before is not None}
     if not cuts:
@@ -135,7 +137,7 @@ def _remove(database: Database, cursor: Cursor, ids: list[int], old: Any) -> int
     return database.change(cursor, delete(run).where(run.c.id.in_(ids), old))
 
 
-def _prune_journal(database: Database, place: Desk | Database, before_us: int | None, limit: int) -> int:
+def _prune_journal(database: Database, place: LedgerConnection | Database, before_us: int | None, limit: int) -> int:
     if before_us is None:
         return 0
     table = database.tables.journal
@@ -148,7 +150,7 @@ def _prune_journal(database: Database, place: Desk | Database, before_us: int | 
     return place.write(work)
 
 
-def _prune_keys(database: Database, place: Desk | Database, before_us: int | None, limit: int) -> int:
+def _prune_keys(database: Database, place: LedgerConnection | Database, before_us: int | None, limit: int) -> int:
     """Remove free keys that were given last so long ago that the next token is higher in any case, by the clock.
 
     Rows that somebody is at are passed over. A row with token 0 is being made.
@@ -166,7 +168,7 @@ def _prune_keys(database: Database, place: Desk | Database, before_us: int | Non
     return place.write(work)
 
 
-def _prune_expired(database: Database, place: Desk | Database, now_us: int, limit: int) -> int:
+def _prune_expired(database: Database, place: LedgerConnection | Database, now_us: int, limit: int) -> int:
     """Remove idempotency keys whose time is over; in databases of effects elsewhere that is an operator's work."""
     table = effect_tables(database.tables.prefix, database.tables.schema).idempotency_key
     query = select(table.c.key).where(table.c.expires_at <= now_us).limit(limit).with_for_update(skip_locked=True)
@@ -179,7 +181,7 @@ def _prune_expired(database: Database, place: Desk | Database, now_us: int, limi
     return place.write(work)
 
 
-def _prune_nodes(database: Database, place: Desk | Database, before_us: int | None, limit: int) -> int:
+def _prune_nodes(database: Database, place: LedgerConnection | Database, before_us: int | None, limit: int) -> int:
     """Remove nodes that ended, but none that runs are still to be taken from."""
     if before_us is None:
         return 0

@@ -23,11 +23,11 @@ from typing import NamedTuple, Protocol
 
 from fencepost.core.ending import fate_of_lost
 from fencepost.core.noted import Noted
-from fencepost.core.retry import Fail, Hold, Rerun
+from fencepost.core.retry import GiveUpLost, HoldForPerson, Rerun
 from fencepost.core.runs import Ending
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import Endings, Hot, hot_words, rounded
+from fencepost.ledger.dialects.statements import EndingRows, LedgerStatements, rounded, statements_for
 from fencepost.ledger.finishing import free_keys, lock_keys
 from fencepost.ledger.run_notes import RunNote, note_runs
 
@@ -35,7 +35,7 @@ from fencepost.ledger.run_notes import RunNote, note_runs
 class OnLoss(Protocol):
     """Decides what becomes of a run whose attempt was lost; `crashes` counts this one, if it counts. Pure."""
 
-    def __call__(self, job: str, crashes: int, /) -> Rerun | Fail | Hold: ...
+    def __call__(self, job: str, crashes: int, /) -> Rerun | GiveUpLost | HoldForPerson: ...
 
 
 class Reaped(NamedTuple):
@@ -71,14 +71,16 @@ ORDER BY r.id{{skip_locked}}
 
 
 def reap(
-    desk: Desk, *, node: str, limit: int, decide: OnLoss, once_in_us: int = 0, counts: bool = True
+    desk: LedgerConnection, *, node: str, limit: int, decide: OnLoss, once_in_us: int = 0, counts: bool = True
 ) -> list[Reaped]:
     """Give up to `limit` runs of a dead node up. Repeat until there are none. `counts`: as crashes."""
-    hot, once = hot_words(desk), once_in_us if counts else None
+    hot, once = statements_for(desk), once_in_us if counts else None
     return desk.write(lambda cursor: _reap(cursor, hot, node, rounded(limit), decide=decide, once_in_us=once))
 
 
-def _reap(cursor: Cursor, hot: Hot, node: str, limit: int, *, decide: OnLoss, once_in_us: int | None) -> list[Reaped]:
+def _reap(
+    cursor: Cursor, hot: LedgerStatements, node: str, limit: int, *, decide: OnLoss, once_in_us: int | None
+) -> list[Reaped]:
     found = [_Left(*row) for row in hot.rows(cursor, f"{_FIND} LIMIT {limit}", node)]
     if not found:
         return []
@@ -95,7 +97,7 @@ def _reap(cursor: Cursor, hot: Hot, node: str, limit: int, *, decide: OnLoss, on
     )
     fates = [_fate(each, decide) for each in left]
     endings = [ending for ending, _ in fates]
-    now_us, _ = hot.end(cursor, Endings(endings, [waits_for for _, waits_for in fates]))
+    now_us, _ = hot.end(cursor, EndingRows(endings, [waits_for for _, waits_for in fates]))
     if uncounted := [each.run_id for each in left if not each.counts]:
         hot.change(cursor, _UNCOUNT, hot.ints(uncounted))
     free_keys(cursor, hot, endings, holders)
@@ -119,7 +121,7 @@ WHERE {ints:a.run_id} AND a.outcome = 'lost' AND a.error_code IS NULL GROUP BY a
 _UNCOUNT = "UPDATE {run} SET crashes = crashes - 1 WHERE {ints:id} AND crashes > 0"
 
 
-def _counted(cursor: Cursor, hot: Hot, left: list[_Left], once_in_us: int | None) -> list[_Left]:
+def _counted(cursor: Cursor, hot: LedgerStatements, left: list[_Left], once_in_us: int | None) -> list[_Left]:
     """Find out which of these losses count: not those soon after one that did; None: none."""
     if once_in_us is None:
         return [each._replace(counts=False) for each in left]

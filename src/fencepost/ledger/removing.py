@@ -15,10 +15,10 @@ from sqlalchemy import delete as delete_from
 from fencepost.core.noted import Noted
 from fencepost.errors import LedgerRefused
 from fencepost.ledger import schedules
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.hot import Hot, hot_words
+from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 from fencepost.ledger.jobs import job as known_job
 from fencepost.ledger.journal import About, note
 from fencepost.ledger.nodes import living_nodes
@@ -96,7 +96,7 @@ def forget(database: Database, name: str, *, by: str, reason: str | None = None)
     return Forgotten(len(found), runs)
 
 
-def _remove(database: Database, cursor: Cursor, hot: Hot, name: str, about: About) -> None:
+def _remove(database: Database, cursor: Cursor, hot: LedgerStatements, name: str, about: About) -> None:
     running = hot.rows(cursor, _RUNNING, name)
     if running:
         raise LedgerRefused(f"run {running[0][0]} of job {name!r} has not ended: fencepost show {running[0][0]}")
@@ -105,12 +105,14 @@ def _remove(database: Database, cursor: Cursor, hot: Hot, name: str, about: Abou
     note(database, cursor, Noted.JOB_FORGOTTEN, about)
 
 
-def _cancelled(cursor: Cursor, hot: Hot, ids: Any, by: str, why: str) -> int:
+def _cancelled(cursor: Cursor, hot: LedgerStatements, ids: Any, by: str, why: str) -> int:
     now_us = hot.now_us(cursor)
     return hot.change(cursor, _CANCEL, now_us, now_us, by, why, ids)
 
 
-def _in_batches(desk: Desk, hot: Hot, find: str, name: str, *, change: Callable[[Cursor, Any], int]) -> int:
+def _in_batches(
+    desk: LedgerConnection, hot: LedgerStatements, find: str, name: str, *, change: Callable[[Cursor, Any], int]
+) -> int:
     """Change what is found until nothing is; return how many rows that were."""
     count = 0
 
@@ -123,9 +125,9 @@ def _in_batches(desk: Desk, hot: Hot, find: str, name: str, *, change: Callable[
     return count
 
 
-def _at_hand(database: Database) -> tuple[Hot, Desk]:
+def _at_hand(database: Database) -> tuple[LedgerStatements, LedgerConnection]:
     desk = database.desk("removing")
-    return hot_words(desk), desk
+    return statements_for(desk), desk
 
 
 def _refuse_living(database: Database, name: str) -> None:

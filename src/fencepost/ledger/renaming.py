@@ -27,10 +27,10 @@ from sqlalchemy import select, update
 from fencepost.core.noted import Noted
 from fencepost.core.policy import Policy
 from fencepost.errors import InvalidJob, InvalidPolicy
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.hot import Hot, hot_words
+from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 from fencepost.ledger.jobs import JobRow, NewJob, jobs
 from fencepost.ledger.journal import About, note
 
@@ -82,13 +82,17 @@ def first_name(database: Database, job: str) -> str:
     return next((formers(row.policy) or (job,) for row in jobs(database) if row.name == job), (job,))[0]
 
 
-def formers_on_record(database: Database, names: Sequence[str], *, desk: Desk | None = None) -> frozenset[str]:
+def formers_on_record(
+    database: Database, names: Sequence[str], *, desk: LedgerConnection | None = None
+) -> frozenset[str]:
     """Return the names that these jobs had before, as the ledger has it."""
     wanted = set(names)
     return frozenset(old for row in jobs(database, desk=desk) if row.name in wanted for old in formers(row.policy))
 
 
-def carry_over(database: Database, declared: Sequence[NewJob], *, generation: int, desk: Desk | None = None) -> Carried:
+def carry_over(
+    database: Database, declared: Sequence[NewJob], *, generation: int, desk: LedgerConnection | None = None
+) -> Carried:
     """Move what stands under former names of these jobs, unless a living node has the former name.
 
     What a deploy of a higher generation has put on record stays.
@@ -97,7 +101,7 @@ def carry_over(database: Database, declared: Sequence[NewJob], *, generation: in
     if not renames:
         return Carried()
     place = desk or database.desk("renaming")
-    work = partial(_carried, database, hot_words(place), generation)
+    work = partial(_carried, database, statements_for(place), generation)
     try:
         found = [place.write(partial(work, each)) for each in renames]
     finally:
@@ -119,7 +123,7 @@ def _renames(declared: Sequence[NewJob], known: Sequence[JobRow]) -> list[Rename
     return forward + [each for each in back if each not in forward]
 
 
-def _carried(database: Database, hot: Hot, generation: int, rename: Rename, cursor: Cursor) -> Carried:
+def _carried(database: Database, hot: LedgerStatements, generation: int, rename: Rename, cursor: Cursor) -> Carried:
     if _has_node(database, cursor, rename.old):
         is_waiting = _has_schedules(database, cursor, rename.old)
         return Carried(frozenset({rename.new}) if is_waiting else frozenset())
@@ -154,14 +158,14 @@ def _move_schedules(database: Database, cursor: Cursor, rename: Rename, generati
     return database.change(cursor, update(table).where(ours).values(values))
 
 
-def _open_runs(cursor: Cursor, hot: Hot, job: str) -> Iterator[int]:
+def _open_runs(cursor: Cursor, hot: LedgerStatements, job: str) -> Iterator[int]:
     """Yield runs that have not ended and that nobody executes; those that somebody has locked come again."""
     for each in _OPEN:
         query = f"{_FIND.replace('<open>', each)} ORDER BY r.id LIMIT {_BATCH}{{skip_locked}}"
         yield from (row[0] for row in hot.rows(cursor, query, job))
 
 
-def refuse_other_names(database: Database, declared: Sequence[NewJob], *, desk: Desk | None = None) -> None:
+def refuse_other_names(database: Database, declared: Sequence[NewJob], *, desk: LedgerConnection | None = None) -> None:
     """Refuse jobs that would go by another first name than they do on record: their work would be done anew."""
     if not declared:
         return

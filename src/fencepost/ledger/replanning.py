@@ -7,12 +7,12 @@ planned ahead by the old form stays, and runs: a due time that both have is one 
 
 from __future__ import annotations
 
-from fencepost.core.misfire import Planned
+from fencepost.core.misfire import PlannedStretch
 from fencepost.core.ticking import Ticking, kind_of, requested
 from fencepost.errors import InvalidPolicy
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.planning import insert_runs
 from fencepost.ledger.run_rows import HORIZON_US
 
@@ -32,10 +32,10 @@ def plan_again(
     except InvalidPolicy:  # of a later release: the planner will tell
         kind, skip_why = kind_of(which._replace(policy="{}")), skip_why or "schedule changed"
     dues = kind.schedule.dues(after_us, until_us, _MOST)
-    runs = [requested(which, kind, Planned("run", due_us, due_us, 1)) for due_us in dues]
+    runs = [requested(which, kind, PlannedStretch("run", due_us, due_us, 1)) for due_us in dues]
     if skip_why is not None:
         runs = [run._replace(state="skipped", exclusive_key=None, why=skip_why) for run in runs]
     if runs:
-        hot = hot_words(database.desk("words"))
+        hot = statements_for(database.desk("words"))
         insert_runs(cursor, hot, runs, now_us=hot.now_us(cursor), horizon_us=HORIZON_US)
         hot.notify(cursor)

@@ -16,10 +16,10 @@ from fencepost.core.runs import Requested
 from fencepost.core.states import Move, RunState, WaitsFor, is_terminal
 from fencepost.errors import IllegalMove
 from fencepost.ledger.callers import cursor_of
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.hot import Hot, hot_words
+from fencepost.ledger.dialects.statements import LedgerStatements, statements_for
 from fencepost.ledger.duplicates import hold, live_repetitions, live_twin, repetitions
 from fencepost.ledger.history import RunFilter, RunRow, run_row, runs
 from fencepost.ledger.identity import refuse_another_ledger
@@ -49,7 +49,7 @@ class Retried(NamedTuple):
 
 
 def enqueue(
-    database: Database, requests: Sequence[Requested], *, tx: Any = None, desk: Desk | None = None
+    database: Database, requests: Sequence[Requested], *, tx: Any = None, desk: LedgerConnection | None = None
 ) -> list[Enqueued]:
     """Record requests, all or none, and return the run that stands for each.
 
@@ -60,7 +60,12 @@ def enqueue(
 
 
 def enqueue_unique(
-    database: Database, request: Requested, *, newcomer: NewJob | None = None, tx: Any = None, desk: Desk | None = None
+    database: Database,
+    request: Requested,
+    *,
+    newcomer: NewJob | None = None,
+    tx: Any = None,
+    desk: LedgerConnection | None = None,
 ) -> Enqueued:
     """Record a request unless a run that has not ended asks for the same; return that one, or the new one.
 
@@ -84,7 +89,7 @@ def _told(database: Database, cursor: Cursor, requests: Sequence[Requested]) -> 
     return made
 
 
-def _within(database: Database, work: Callable[[Cursor], T], *, tx: Any, desk: Desk | None) -> T:
+def _within(database: Database, work: Callable[[Cursor], T], *, tx: Any, desk: LedgerConnection | None) -> T:
     if tx is None:
         return (desk or database).write(work)
     with cursor_of(tx, database.dialect) as cursor:
@@ -93,7 +98,12 @@ def _within(database: Database, work: Callable[[Cursor], T], *, tx: Any, desk: D
 
 
 def cancel(
-    database: Database, run_id: int, *, by: str | None = None, reason: str | None = None, desk: Desk | None = None
+    database: Database,
+    run_id: int,
+    *,
+    by: str | None = None,
+    reason: str | None = None,
+    desk: LedgerConnection | None = None,
 ) -> Cancelled:
     """Cancel a run that has not started, or ask the node that runs it to stop it. Asking twice is asking once."""
 
@@ -137,7 +147,7 @@ def retry(
     reason: str | None = None,
     again: bool = False,
     origin_key: str | None = None,
-    desk: Desk | None = None,
+    desk: LedgerConnection | None = None,
 ) -> int:
     """Make a new run of one that has ended, with the same parameters and window; return its id.
 
@@ -159,7 +169,12 @@ def retry(
 
 
 def release_held(
-    database: Database, run_id: int, *, by: str | None = None, reason: str | None = None, desk: Desk | None = None
+    database: Database,
+    run_id: int,
+    *,
+    by: str | None = None,
+    reason: str | None = None,
+    desk: LedgerConnection | None = None,
 ) -> None:
     """Let a run go on that waits for a person."""
 
@@ -183,7 +198,7 @@ def reprocess(
     limit: int = 100,
     by: str | None = None,
     reason: str | None = None,
-    desk: Desk | None = None,
+    desk: LedgerConnection | None = None,
 ) -> list[Retried]:
     """Repeat runs that were given up, from the first after `after_id` on; go on with the last `old_id`.
 
@@ -271,5 +286,5 @@ def _update(database: Database, cursor: Cursor, run_id: int, **values: Any) -> N
     database.change(cursor, update(table).where(table.c.id == run_id).values(values))
 
 
-def _words(database: Database) -> Hot:
-    return hot_words(database.desk("words"))
+def _words(database: Database) -> LedgerStatements:
+    return statements_for(database.desk("words"))

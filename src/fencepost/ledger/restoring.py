@@ -21,15 +21,15 @@ from sqlalchemy import select, update
 
 from fencepost.core.noted import Noted
 from fencepost.core.restored import LEASES, differences
-from fencepost.core.retry import Hold
+from fencepost.core.retry import HoldForPerson
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.identity import identity
 from fencepost.ledger.journal import About, note
 from fencepost.ledger.naming import forget_nameless
 from fencepost.ledger.reaping import reap
-from fencepost.ledger.schedule_rows import DUES, RUNTIME, Change, update_row
+from fencepost.ledger.schedule_rows import DUES, RUNTIME, ScheduleChange, update_row
 from fencepost.ledger.standing import UNKNOWN, every_schedule, pending, skip_through, standing
 
 # Ids are eight bytes wide. Nobody gives so many between two dumps, and whoever does names a wider gap.
@@ -156,7 +156,7 @@ def _renew(database: Database, cursor: Cursor, leases: str | None, **values: Any
 
 
 def _skip_all(database: Database, cursor: Cursor, now_us: int, why: str) -> int:
-    change = Change(database, cursor, DUES)
+    change = ScheduleChange(database, cursor, DUES)
     rows = [row for row in every_schedule(database, cursor) if row.planned_through < now_us]
     return sum(skip_through(change, row, now_us, why) for row in rows)
 
@@ -175,7 +175,7 @@ def _settle_pending(database: Database, cursor: Cursor, runs: Pending, now_us: i
     return database.change(cursor, change.values(ended)) + database.change(cursor, held.values(ended))
 
 
-def _settle_begun(database: Database, desk: Desk, runs: Pending) -> int:
+def _settle_begun(database: Database, desk: LedgerConnection, runs: Pending) -> int:
     """Decide about runs that were running in the dump: lost, whoever had them."""
     if runs is Pending.RUN:
         return 0  # they are given up with their nodes, and follow on_crash
@@ -188,15 +188,15 @@ def _settle_begun(database: Database, desk: Desk, runs: Pending) -> int:
     return sum(_give_up(desk, node) for node in nodes)
 
 
-def _give_up(desk: Desk, node: str) -> int:
+def _give_up(desk: LedgerConnection, node: str) -> int:
     count = 0
     while reaped := reap(desk, node=node, limit=_BATCH, decide=_held, counts=False):
         count += len(reaped)
     return count
 
 
-def _held(*_: object) -> Hold:
-    return Hold(_WHY_HELD, code="restored")
+def _held(*_: object) -> HoldForPerson:
+    return HoldForPerson(_WHY_HELD, code="restored")
 
 
 def _pause_made_at_run_time(database: Database, cursor: Cursor, now_us: int, about: About) -> int:

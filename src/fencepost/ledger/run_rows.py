@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from fencepost.core.runs import Requested
-from fencepost.ledger.dialects.hot import clean
+from fencepost.ledger.dialects.statements import clean
 
 HORIZON_US = 2_000_000
 """What is to run later than this waits for its time first. Planners plan, and queue what waits, so far ahead."""

@@ -9,7 +9,7 @@ A schedule is planned from the moment on at which it is made, or given another f
 (``at(…)``) are due also if they passed within the job's grace before that: a deploy that took a moment longer than
 thought does not lose them. Those that passed earlier never run by surprise, and are on record as skipped.
 
-The rules of time come as `Dues`, pure functions of a schedule's JSON; `DUES` are those of `core`.
+The rules of time come as `DueRules`, pure functions of a schedule's JSON; `DUES` are those of `core`.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ class StoredSchedule(NamedTuple):
     no_node_since: int | None = None
 
 
-class Missed(NamedTuple):
+class MissedTicks(NamedTuple):
     """Due times that nobody planned: the first, the last and how many."""
 
     first_due_at: int
@@ -80,11 +80,11 @@ class Missed(NamedTuple):
     ticks: int
 
 
-class Dues(NamedTuple):
+class DueRules(NamedTuple):
     """The rules of time."""
 
     next_due: Callable[[str, int], int | None]  # of a spec, after an instant
-    missed: Callable[[str, int, int], Missed | None]  # of a spec, after an instant, until another
+    missed: Callable[[str, int, int], MissedTicks | None]  # of a spec, after an instant, until another
     names_instants: Callable[[str], bool]  # whether a spec names its due times one by one
 
 
@@ -92,25 +92,25 @@ def _next_due(spec: str, after_us: int) -> int | None:
     return schedule_from_json(spec).due_after(after_us)
 
 
-def _missed(spec: str, after_us: int, until_us: int) -> Missed | None:
+def _missed(spec: str, after_us: int, until_us: int) -> MissedTicks | None:
     schedule = schedule_from_json(spec)
     first, last = schedule.due_after(after_us), schedule.due_before(until_us + 1)
     if first is None or last is None or first > last:
         return None
-    return Missed(first, last, schedule.count(after_us, until_us))
+    return MissedTicks(first, last, schedule.count(after_us, until_us))
 
 
 def _names_instants(spec: str) -> bool:
     return isinstance(schedule_from_json(spec), At)
 
 
-DUES = Dues(_next_due, _missed, _names_instants)
+DUES = DueRules(_next_due, _missed, _names_instants)
 
 
-class Change:
+class ScheduleChange:
     """Changes of schedules in one transaction, all at one instant."""
 
-    def __init__(self, database: Database, cursor: Cursor, dues: Dues, *, why: str = "") -> None:
+    def __init__(self, database: Database, cursor: Cursor, dues: DueRules, *, why: str = "") -> None:
         self._database = database
         self._cursor = cursor
         self._dues = dues
@@ -235,7 +235,7 @@ class Change:
         self._skip(NewSchedule(row.id, row.job, row.spec, row.params), row.generation, missed, why)
         return missed is not None
 
-    def _skip(self, which: NewSchedule, generation: int, missed: Missed | None, why: str) -> None:
+    def _skip(self, which: NewSchedule, generation: int, missed: MissedTicks | None, why: str) -> None:
         if missed is not None:
             batch_type, _ = self._job(which.job)
             skipped = _skipped(which, missed, type=batch_type, generation=generation, why=why)
@@ -252,7 +252,7 @@ def _grace_us(policy: str) -> int:
         return Misfire().grace_us
 
 
-def _skipped(which: NewSchedule, missed: Missed, *, type: str, generation: int, why: str) -> Requested:
+def _skipped(which: NewSchedule, missed: MissedTicks, *, type: str, generation: int, why: str) -> Requested:
     return Requested(
         job=which.job,
         type=type,

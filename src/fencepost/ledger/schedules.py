@@ -12,17 +12,17 @@ from sqlalchemy import select
 
 from fencepost.core.noted import Noted
 from fencepost.errors import LedgerRefused
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.journal import About, note
 from fencepost.ledger.schedule_rows import (
     CODE,
     DUES,
     RUNTIME,
-    Change,
-    Dues,
+    DueRules,
     NewSchedule,
+    ScheduleChange,
     StoredSchedule,
     every_row,
     known_row,
@@ -33,7 +33,7 @@ from fencepost.ledger.schedule_rows import (
 from fencepost.ledger.skipping import skip_ahead
 
 
-def schedule(database: Database, schedule_id: str, *, desk: Desk | None = None) -> StoredSchedule:
+def schedule(database: Database, schedule_id: str, *, desk: LedgerConnection | None = None) -> StoredSchedule:
     """Return one schedule, or raise `NoSuchSchedule`."""
     return (desk or database).read(lambda cursor: living_row(database, cursor, schedule_id))
 
@@ -45,7 +45,7 @@ def schedules(
     after_id: str = "",
     limit: int = 1000,
     with_deleted: bool = False,
-    desk: Desk | None = None,
+    desk: LedgerConnection | None = None,
 ) -> list[StoredSchedule]:
     """Return schedules by id, from the first after `after_id` on."""
     c = database.tables.schedule.c
@@ -77,13 +77,13 @@ def put(
     *,
     by: str | None = None,
     reason: str | None = None,
-    dues: Dues = DUES,
-    desk: Desk | None = None,
+    dues: DueRules = DUES,
+    desk: LedgerConnection | None = None,
 ) -> StoredSchedule:
     """Make a schedule, or change the one that has this id. It is planned from now on."""
 
     def work(cursor: Cursor) -> StoredSchedule:
-        change = Change(database, cursor, dues)
+        change = ScheduleChange(database, cursor, dues)
         row = locked_row(database, cursor, new.id)
         if row is None and change.insert(new, RUNTIME, 0):
             act = Noted.SCHEDULE_MADE
@@ -105,8 +105,8 @@ def delete(
     by: str | None = None,
     reason: str | None = None,
     even_of_code: bool = False,
-    dues: Dues = DUES,
-    desk: Desk | None = None,
+    dues: DueRules = DUES,
+    desk: LedgerConnection | None = None,
 ) -> None:
     """Delete a schedule; what is planned ahead is skipped, what is due already still runs.
 
@@ -118,7 +118,7 @@ def delete(
         row = living_row(database, cursor, schedule_id, for_update=True)
         if not even_of_code:
             _refuse_code(row)
-        Change(database, cursor, dues).bury(row, row.generation)
+        ScheduleChange(database, cursor, dues).bury(row, row.generation)
         note(database, cursor, Noted.SCHEDULE_DELETED, About(job=row.job, schedule=row.id, by=by, reason=reason))
 
     (desk or database).write(work)
@@ -130,7 +130,7 @@ def pause(
     *,
     by: str | None = None,
     reason: str | None = None,
-    desk: Desk | None = None,
+    desk: LedgerConnection | None = None,
 ) -> StoredSchedule:
     """Plan nothing more until `resume`; what is planned ahead is skipped. Pausing what is paused changes nothing."""
 
@@ -153,15 +153,15 @@ def resume(
     *,
     by: str | None = None,
     reason: str | None = None,
-    dues: Dues = DUES,
-    desk: Desk | None = None,
+    dues: DueRules = DUES,
+    desk: LedgerConnection | None = None,
 ) -> StoredSchedule:
     """Plan again from now on; the due times that were missed become one skipped run with their range and count."""
 
     def work(cursor: Cursor) -> StoredSchedule:
         row = living_row(database, cursor, schedule_id, for_update=True)
         if row.paused_at is not None:
-            Change(database, cursor, dues).resume(row)
+            ScheduleChange(database, cursor, dues).resume(row)
             note(database, cursor, Noted.SCHEDULE_RESUMED, About(job=row.job, schedule=row.id, by=by, reason=reason))
         return known_row(database, cursor, row.id)
 

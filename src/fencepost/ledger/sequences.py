@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from fencepost.errors import LedgerRefused
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.hot import hot_words
-from fencepost.schema.sequences import Behind, advance_sql, advice, behind, lock_sql, look_sql
+from fencepost.ledger.dialects.statements import statements_for
+from fencepost.schema.sequences import LaggingSequence, advance_sql, advice, behind, lock_sql, look_sql
 
 _NUMBERED = ("run", "journal")
 _HIGHEST = "SELECT coalesce(max(r.id), 0) FROM {run} r"
 
 
-def advance_sequences(database: Database, *, desk: Desk | None = None) -> list[Behind]:
+def advance_sequences(database: Database, *, desk: LedgerConnection | None = None) -> list[LaggingSequence]:
     """Advance what stands behind; return what did. `LedgerRefused` says what to run where we may not do it."""
     place = desk or database
     if database.dialect.name == "sqlite":
@@ -30,7 +30,7 @@ def advance_sequences(database: Database, *, desk: Desk | None = None) -> list[B
     return found
 
 
-def _lags(database: Database, place: Desk | Database) -> bool:
+def _lags(database: Database, place: LedgerConnection | Database) -> bool:
     """Whether SQLite's count of runs is behind them: it goes on from the highest id that is there, until it is pruned.
 
     Then that id would be given again.
@@ -38,21 +38,21 @@ def _lags(database: Database, place: Desk | Database) -> bool:
     return bool(place.read(lambda cursor: _count_behind(database, cursor)))
 
 
-def _count_behind(database: Database, cursor: Cursor) -> list[Behind]:
-    hot = hot_words(database)
+def _count_behind(database: Database, cursor: Cursor) -> list[LaggingSequence]:
+    hot = statements_for(database)
     [(highest,)] = hot.rows(cursor, _HIGHEST)
     found = behind(database.tables.name("run"), (highest, database.dialect.top_id(cursor)))
     return [] if found is None else [found]
 
 
-def _counted_on(database: Database, cursor: Cursor) -> list[Behind]:
+def _counted_on(database: Database, cursor: Cursor) -> list[LaggingSequence]:
     found = _count_behind(database, cursor)
     for each in found:
         database.dialect.raise_ids(cursor, each.highest_id)
     return found
 
 
-def _behind(cursor: Cursor, table: str) -> Behind | None:
+def _behind(cursor: Cursor, table: str) -> LaggingSequence | None:
     cursor.execute(look_sql(table))
     return behind(table, cursor.fetchone())
 

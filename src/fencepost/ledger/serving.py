@@ -20,9 +20,9 @@ from typing import Any, NamedTuple
 
 from fencepost.core.noted import Noted
 from fencepost.core.tick import spelled_us
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor
-from fencepost.ledger.dialects.hot import Hot, Match, hot_words, listed
+from fencepost.ledger.dialects.statements import LedgerStatements, Match, listed, statements_for
 
 _DEFAULT_QUEUE = "default"
 _BATCH = 500
@@ -72,13 +72,13 @@ GROUP BY n.jobs, n.queues
 """
 
 
-def served(desk: Desk) -> Served:
+def served(desk: LedgerConnection) -> Served:
     """Ask what the living nodes can run."""
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     return desk.read(lambda cursor: served_now(cursor, hot))
 
 
-def served_now(cursor: Cursor, hot: Hot) -> Served:
+def served_now(cursor: Cursor, hot: LedgerStatements) -> Served:
     """Ask the same in somebody's transaction."""
     return Served((json.loads(jobs), json.loads(queues)) for jobs, queues in hot.rows(cursor, _SERVING))
 
@@ -94,7 +94,7 @@ _SEEN = "SELECT j.name, j.seen_at FROM {job} j WHERE {texts:j.name}"
 _MARKED = "{rows:e name=text since=int}"
 
 
-def note_unserved(cursor: Cursor, hot: Hot, unserved: Sequence[Unserved], *, now_us: int) -> None:
+def note_unserved(cursor: Cursor, hot: LedgerStatements, unserved: Sequence[Unserved], *, now_us: int) -> None:
     """Note of schedules, whose rows the caller has locked, since when no node has them."""
     since = last_served_us(cursor, hot, {(each.job, each.queue) for each in unserved}, now_us=now_us)
     rows = listed([[each.schedule, since[each.job, each.queue]] for each in unserved])
@@ -103,7 +103,7 @@ def note_unserved(cursor: Cursor, hot: Hot, unserved: Sequence[Unserved], *, now
 
 
 def last_served_us(
-    cursor: Cursor, hot: Hot, pairs: Collection[tuple[str, str]], *, now_us: int
+    cursor: Cursor, hot: LedgerStatements, pairs: Collection[tuple[str, str]], *, now_us: int
 ) -> dict[tuple[str, str], int]:
     """Return for each job and queue when the last node ended that had them.
 
@@ -121,7 +121,7 @@ def last_served_us(
     }
 
 
-def _rows(cursor: Cursor, hot: Hot) -> list[Any]:
+def _rows(cursor: Cursor, hot: LedgerStatements) -> list[Any]:
     return hot.rows(cursor, _ENDED)
 
 
@@ -132,9 +132,9 @@ WHERE s.no_node_since IS NOT NULL AND s.id > %s ORDER BY s.id
 _BRING_BACK = "UPDATE {schedule} SET no_node_since = NULL WHERE {texts:id}"
 
 
-def bring_back(desk: Desk, now_served: Served) -> int:
+def bring_back(desk: LedgerConnection, now_served: Served) -> int:
     """Let schedules be planned again whose job some living node has; return how many."""
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     after, count = "", 0
     while page := desk.read(lambda cursor, after=after: _page(cursor, hot, after)):  # type: ignore[misc]
         after = page[-1][0]
@@ -144,7 +144,7 @@ def bring_back(desk: Desk, now_served: Served) -> int:
     return count
 
 
-def _page(cursor: Cursor, hot: Hot, after: str) -> list[Any]:
+def _page(cursor: Cursor, hot: LedgerStatements, after: str) -> list[Any]:
     return hot.rows(cursor, f"{_WAITING} LIMIT {_BATCH}", after)
 
 
@@ -165,7 +165,7 @@ _IS_NOTED = "SELECT 1 FROM {journal} j WHERE j.job = %s AND j.what = %s AND j.at
 _NOTE = "INSERT INTO {journal} (at, what, job, reason) VALUES (%s, %s, %s, %s)"
 
 
-class Missed(NamedTuple):
+class UnservedJob(NamedTuple):
     """A job that no living node has had for a while, although it has schedules that are due, or runs that wait.
 
     `queue`: nodes have the job, but none takes runs from this queue, in which some wait.
@@ -195,20 +195,20 @@ class Missed(NamedTuple):
         )
 
 
-def note_missed(desk: Desk) -> list[Missed]:
+def note_missed(desk: LedgerConnection) -> list[UnservedJob]:
     """Note up to `NOTED_AT_ONCE` jobs with schedules that nobody has served for ten minutes; return those noted now."""
-    hot = hot_words(desk)
+    hot = statements_for(desk)
     now_us, found = desk.read(lambda cursor: _find_missed(cursor, hot))
     return [each for each in found if desk.write(lambda cursor, each=each: is_first_to_note(cursor, hot, each, now_us))]  # type: ignore[misc]
 
 
-def _find_missed(cursor: Cursor, hot: Hot) -> tuple[int, list[Missed]]:
+def _find_missed(cursor: Cursor, hot: LedgerStatements) -> tuple[int, list[UnservedJob]]:
     now_us, what = hot.now_us(cursor), str(Noted.JOB_WITHOUT_NODE)
     rows = hot.rows(cursor, f"{_MISSED} LIMIT {NOTED_AT_ONCE}", now_us - WARNED_AFTER_US, what)
-    return now_us, [Missed(*row) for row in rows]
+    return now_us, [UnservedJob(*row) for row in rows]
 
 
-def is_first_to_note(cursor: Cursor, hot: Hot, missed: Missed, now_us: int) -> bool:
+def is_first_to_note(cursor: Cursor, hot: LedgerStatements, missed: UnservedJob, now_us: int) -> bool:
     """Note it unless somebody has; whoever else would note it waits for the job's row."""
     what = str(Noted.JOB_WITHOUT_NODE)
     hot.rows(cursor, _LOCK_JOB, missed.job)

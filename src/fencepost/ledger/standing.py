@@ -22,13 +22,13 @@ from sqlalchemy import func, or_, select, update
 from fencepost.core.noted import Noted
 from fencepost.core.restored import Evidence, Memory
 from fencepost.errors import InvalidSchedule
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
-from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.identity import identity
 from fencepost.ledger.journal import About, note
-from fencepost.ledger.schedule_rows import DUES, Change, StoredSchedule, every_row, locked_row
+from fencepost.ledger.schedule_rows import DUES, ScheduleChange, StoredSchedule, every_row, locked_row
 
 UNKNOWN = "restored: unknown"
 _IDENTITY = "SELECT i.id, i.evidence, i.era, i.beat_at, i.held_why, {clock} FROM {identity} i"
@@ -36,7 +36,7 @@ _PLANNED = "SELECT s.id, s.planned_through FROM {schedule} s WHERE {texts:s.id}"
 BEAT_EVERY_US = 10_000_000  # a sign of life is written by whoever finds the last one older than this
 
 
-class Standing(NamedTuple):
+class LedgerStanding(NamedTuple):
     """What is on record and what is there. `ledger` is what a node would remember of it."""
 
     noted: Evidence | None
@@ -51,25 +51,25 @@ class Standing(NamedTuple):
         return self.now_us - self.ledger.beat_us >= BEAT_EVERY_US
 
 
-def standing(database: Database, cursor: Cursor, watched: Collection[str] = ()) -> Standing:
+def standing(database: Database, cursor: Cursor, watched: Collection[str] = ()) -> LedgerStanding:
     """Look at the ledger; `watched` are schedules of which it is asked how far they are planned."""
-    hot = hot_words(database)
+    hot = statements_for(database)
     rows = hot.rows(cursor, _IDENTITY, *hot.clock())
     name, evidence, era, beat_at, held_why, now_us = rows[0] if rows else (*(None,) * 5, hot.now_us(cursor))
     present = database.dialect.evidence(cursor)
     top_id = database.dialect.top_id(cursor)
     ledger = Memory(name, era or 0, beat_at or 0, top_id, _planned(database, cursor, watched))
-    return Standing(json.loads(evidence) if evidence else None, present, ledger, held_why, int(now_us))
+    return LedgerStanding(json.loads(evidence) if evidence else None, present, ledger, held_why, int(now_us))
 
 
 def _planned(database: Database, cursor: Cursor, watched: Collection[str]) -> dict[str, int]:
     if not watched:
         return {}
-    hot = hot_words(database)
+    hot = statements_for(database)
     return {name: int(through) for name, through in hot.rows(cursor, _PLANNED, hot.texts(sorted(watched)))}
 
 
-def note_evidence(database: Database, present: Evidence, desk: Desk | None = None) -> None:
+def note_evidence(database: Database, present: Evidence, desk: LedgerConnection | None = None) -> None:
     """Note what the database shows, if nobody has."""
     identity(database)
     table = database.tables.identity
@@ -77,7 +77,7 @@ def note_evidence(database: Database, present: Evidence, desk: Desk | None = Non
     (desk or database).write(lambda cursor: database.change(cursor, change))
 
 
-def beat(database: Database, desk: Desk | None = None) -> None:
+def beat(database: Database, desk: LedgerConnection | None = None) -> None:
     """Give a sign of life, unless another node just did."""
     table = database.tables.identity
 
@@ -90,7 +90,7 @@ def beat(database: Database, desk: Desk | None = None) -> None:
     (desk or database).write(work)
 
 
-def hold(database: Database, why: str, desk: Desk | None = None) -> None:
+def hold(database: Database, why: str, desk: LedgerConnection | None = None) -> None:
     """Have nothing planned or claimed, by any node, until a person has decided."""
     table = database.tables.identity
 
@@ -101,7 +101,7 @@ def hold(database: Database, why: str, desk: Desk | None = None) -> None:
     (desk or database).write(work)
 
 
-def advance(database: Database, memory: Memory, *, why: str, desk: Desk | None = None) -> None:
+def advance(database: Database, memory: Memory, *, why: str, desk: LedgerConnection | None = None) -> None:
     """Bring the ledger past what a node remembers of it."""
     table = database.tables.identity
 
@@ -120,7 +120,7 @@ def advance(database: Database, memory: Memory, *, why: str, desk: Desk | None =
 
 def _skip_known(database: Database, cursor: Cursor, planned: Mapping[str, int]) -> int:
     """Skip the due times that a node has planned and the ledger does not know of; return of how many schedules."""
-    change = Change(database, cursor, DUES)
+    change = ScheduleChange(database, cursor, DUES)
     c = database.tables.schedule.c
     query = select(c.id, c.planned_through).where(c.id.in_(sorted(planned)))
     behind = [name for name, through in database.rows(cursor, query) if through < planned[name]] if planned else []
@@ -131,7 +131,7 @@ def _skip_known(database: Database, cursor: Cursor, planned: Mapping[str, int]) 
     return len(behind)
 
 
-def skip_through(change: Change, row: StoredSchedule, until_us: int, why: str = UNKNOWN) -> bool:
+def skip_through(change: ScheduleChange, row: StoredSchedule, until_us: int, why: str = UNKNOWN) -> bool:
     """Skip the due times of a schedule up to `until_us`; False if this version cannot read the schedule."""
     try:
         change.skip_through(row, until_us, why)

@@ -61,6 +61,6 @@ def listener(database: Database) -> Listener:
     """Return who waits for hints from this ledger. Connects when it is first waited on."""
     if database.dialect.name != "postgresql":
         return Unhinted(database.runtime)
-    from fencepost.ledger.dialects.postgres_listening import Listening  # noqa: PLC0415 - needs its driver
+    from fencepost.ledger.dialects.postgres_listening import LedgerListener  # noqa: PLC0415 - needs its driver
 
-    return Listening(database.dialect, database.runtime)
+    return LedgerListener(database.dialect, database.runtime)

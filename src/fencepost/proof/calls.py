@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fencepost.proof.history import Entry, History, Kind
+from fencepost.proof.history import Entry, EntryKind, History
 
 NEVER = math.inf
 
@@ -26,7 +26,7 @@ class Call:
     session: str
     sent_at: float
     ended_at: float
-    kind: Kind
+    kind: EntryKind
     token: int | None
     grant: str
     store_us: int | None
@@ -35,12 +35,12 @@ class Call:
     @property
     def is_ok(self) -> bool:
         """Whether it was told to have happened."""
-        return self.kind is Kind.OK
+        return self.kind is EntryKind.OK
 
     @property
     def is_unknown(self) -> bool:
         """Whether it may have happened."""
-        return self.kind is Kind.UNKNOWN
+        return self.kind is EntryKind.UNKNOWN
 
     def __str__(self) -> str:
         under = f" under token {self.token}" if self.token is not None else ""
@@ -52,12 +52,12 @@ class Call:
 
 def calls(history: History, *whats: str) -> list[Call]:
     """Return the calls about these things, or all, in the order in which they were sent."""
-    ends = {entry.call: entry for entry in history.entries if entry.kind not in (Kind.INVOKE, Kind.NOTE)}
+    ends = {entry.call: entry for entry in history.entries if entry.kind not in (EntryKind.INVOKE, EntryKind.NOTE)}
     wanted = frozenset(whats)
     return [
         _call(entry, ends.get(entry.call))
         for entry in history.entries
-        if entry.kind is Kind.INVOKE and (not wanted or entry.what in wanted)
+        if entry.kind is EntryKind.INVOKE and (not wanted or entry.what in wanted)
     ]
 
 
@@ -67,7 +67,7 @@ def faults(history: History) -> Iterator[tuple[Entry, str]]:
 
 
 def _call(sent: Entry, answer: Entry | None) -> Call:
-    is_known = answer is not None and answer.kind is not Kind.UNKNOWN
+    is_known = answer is not None and answer.kind is not EntryKind.UNKNOWN
     last = answer or sent
     return Call(
         number=sent.call,
@@ -77,7 +77,7 @@ def _call(sent: Entry, answer: Entry | None) -> Call:
         session=sent.session or last.session,
         sent_at=sent.at,
         ended_at=last.at if is_known else NEVER,
-        kind=last.kind if is_known else Kind.UNKNOWN,
+        kind=last.kind if is_known else EntryKind.UNKNOWN,
         token=last.token if last.token is not None else sent.token,
         grant=last.grant or sent.grant,
         store_us=last.store_us,

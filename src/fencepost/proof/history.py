@@ -17,7 +17,7 @@ from enum import StrEnum
 from typing import Any
 
 
-class Kind(StrEnum):
+class EntryKind(StrEnum):
     """What an entry says of its call."""
 
     INVOKE = "invoke"
@@ -36,7 +36,7 @@ class Entry:
     """
 
     at: float
-    kind: Kind
+    kind: EntryKind
     what: str
     node: str
     call: int = 0
@@ -57,15 +57,15 @@ class History:
 
     def note(self, at: float, what: str, node: str, **more: Any) -> None:
         """Add something that is no call."""
-        self.entries.append(Entry(at, Kind.NOTE, what, node, **more))
+        self.entries.append(Entry(at, EntryKind.NOTE, what, node, **more))
 
     def invoke(self, at: float, what: str, node: str, **more: Any) -> int:
         """Add the beginning of a call, and return its number."""
         self._calls += 1
-        self.entries.append(Entry(at, Kind.INVOKE, what, node, call=self._calls, **more))
+        self.entries.append(Entry(at, EntryKind.INVOKE, what, node, call=self._calls, **more))
         return self._calls
 
-    def end(self, call: int, at: float, kind: Kind, what: str, node: str, **more: Any) -> None:
+    def end(self, call: int, at: float, kind: EntryKind, what: str, node: str, **more: Any) -> None:
         """Add the end of a call."""
         self.entries.append(Entry(at, kind, what, node, call=call, **more))
 

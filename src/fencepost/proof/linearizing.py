@@ -24,7 +24,7 @@ MOST_STEPS = 400_000
 
 
 @dataclass(frozen=True, slots=True)
-class Stuck(Generic[S]):
+class StuckOrder(Generic[S]):
     """The best order found: how many calls it explains, the state then, and the call that must come next and cannot.
 
     `is_decided` is False if the search was given up.
@@ -36,7 +36,7 @@ class Stuck(Generic[S]):
     is_decided: bool = True
 
 
-def explain(calls: Sequence[Call], first: S, step: Step[S], *, most_steps: int = MOST_STEPS) -> Stuck[S] | None:
+def explain(calls: Sequence[Call], first: S, step: Step[S], *, most_steps: int = MOST_STEPS) -> StuckOrder[S] | None:
     """Return None if some order explains all calls, else how far the best one comes."""
     return _Search(sorted(calls, key=lambda call: (call.sent_at, call.ended_at)), step, most_steps).run(first)
 
@@ -49,7 +49,7 @@ class _Search(Generic[S]):
         self._step = step
         self._most_steps = most_steps
 
-    def run(self, first: S) -> Stuck[S] | None:
+    def run(self, first: S) -> StuckOrder[S] | None:
         begin = (0, 0, first, 0.0 if not self._calls else self._calls[0].sent_at)
         seen = {begin}
         stack = [begin]
@@ -68,10 +68,10 @@ class _Search(Generic[S]):
                     stack.append(found)
         return self._stuck(best, is_decided=True)
 
-    def _stuck(self, best: tuple[int, tuple[int, int, S, float]], *, is_decided: bool) -> Stuck[S]:
+    def _stuck(self, best: tuple[int, tuple[int, int, S, float]], *, is_decided: bool) -> StuckOrder[S]:
         explained, (base, mask, state, _) = best
         urgent = min(self._open(base, mask), key=lambda number: self._calls[number].ended_at)
-        return Stuck(explained, state, self._calls[urgent], is_decided)
+        return StuckOrder(explained, state, self._calls[urgent], is_decided)
 
     def _next(self, place: tuple[int, int, S, float]) -> Iterator[tuple[int, int, S, float]]:
         """Return the places one step on; the call that was sent first comes last, so that it is tried first."""

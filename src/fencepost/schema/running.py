@@ -19,7 +19,7 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 
 from fencepost.schema.revisions import contracts, expanding_steps, missing_steps
-from fencepost.schema.step import Step
+from fencepost.schema.step import MigrationStep
 
 PATIENCE_S = 3600.0  # a step on a large table may take long, and so may waiting for somebody else's
 Guard = Callable[[str], None]
@@ -131,7 +131,7 @@ def _allowed(revision: str | None, known: tuple[str, ...], guard: Guard | None) 
 
 def _run(context: MigrationContext, chain: Chain) -> None:
     # Not through the module `alembic.op`, which is one for all threads.
-    context.run_migrations(step=Step(Operations(context), prefix=chain.prefix, schema=chain.schema))
+    context.run_migrations(step=MigrationStep(Operations(context), prefix=chain.prefix, schema=chain.schema))
 
 
 def _take_named_lock(connection: sa.Connection, name: str) -> None:

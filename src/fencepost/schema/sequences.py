@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Behind(NamedTuple):
+class LaggingSequence(NamedTuple):
     """A table whose sequence stands behind its highest id."""
 
     table: str
@@ -40,10 +40,10 @@ def look_sql(table: str) -> str:
     )
 
 
-def behind(table: str, row: tuple[int, int | None]) -> Behind | None:
+def behind(table: str, row: tuple[int, int | None]) -> LaggingSequence | None:
     """Read the answer to `look_sql`; None if all is well, or if we may not know."""
     highest, last = row
-    return None if last is None or last >= highest else Behind(table, highest, last)
+    return None if last is None or last >= highest else LaggingSequence(table, highest, last)
 
 
 def lock_sql(table: str) -> str:

@@ -15,7 +15,7 @@ from fencepost.schema.checks import BEGUN, MARK, NOT_OURS
 from fencepost.schema.columns import MYSQL_KINDS, TABLE_OPTIONS
 
 
-class Step:
+class MigrationStep:
     """One step, under way on one database, or being written down for it (`--sql`)."""
 
     def __init__(self, operations: Operations, *, prefix: str, schema: str | None) -> None:

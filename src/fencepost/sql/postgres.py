@@ -31,7 +31,7 @@ _LIMITS = ("statement_timeout", "lock_timeout")
 _SILENCE = "idle_in_transaction_session_timeout"
 
 
-class Server(NamedTuple):
+class ServerFacts(NamedTuple):
     """The answer to `SERVER_SQL`."""
 
     version: int

@@ -5,13 +5,13 @@ from __future__ import annotations
 import select
 from contextlib import suppress
 
-from fencepost.sql.psycopg_link import BoundedConnection
+from fencepost.sql.psycopg_link import BoundedPsycopg
 
 
 class Channel:
     """One thread uses it. Whoever made the connection has set its limits."""
 
-    def __init__(self, connection: BoundedConnection, name: str) -> None:
+    def __init__(self, connection: BoundedPsycopg, name: str) -> None:
         self.connection = connection
         self._heard: list[str] = []
         connection.add_notify_handler(lambda notice: self._heard.append(notice.payload))

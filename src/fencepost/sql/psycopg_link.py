@@ -29,7 +29,7 @@ class StatementTimedOut(CallTimedOut, psycopg.OperationalError):
     """The server did not answer in time. The connection is in an unknown state and must be closed."""
 
 
-class BoundedConnection(psycopg.Connection[Row]):
+class BoundedPsycopg(psycopg.Connection[Row]):
     """A connection whose every wait ends, also if the server falls silent.
 
     Either a whole call of many statements is limited (`limit_call`), or each statement (`statement_s`). Whichever comes
@@ -84,14 +84,14 @@ def _ready(events: int) -> Ready:
     return Ready.RW if readable and writable else Ready.W if writable else Ready.R
 
 
-def dial(url: StoreUrl, timeout_s: float, *, clock: Callable[[], float]) -> BoundedConnection:
+def dial(url: StoreUrl, timeout_s: float, *, clock: Callable[[], float]) -> BoundedPsycopg:
     """Connect. libpq bounds that by whole seconds for each address; its caller may want to bound it more."""
-    connection = BoundedConnection.connect(**postgres.connect_options(url, timeout_s))
+    connection = BoundedPsycopg.connect(**postgres.connect_options(url, timeout_s))
     connection.clock = clock
     return connection
 
 
-def greet(connection: BoundedConnection, limits: Sequence[tuple[str, str]], steady: Sequence[tuple[str, str]]) -> None:
+def greet(connection: BoundedPsycopg, limits: Sequence[tuple[str, str]], steady: Sequence[tuple[str, str]]) -> None:
     """Look who is at the other end, and set the server's own `limits` and what else holds for the session (`steady`).
 
     Behind a pooler, what is set or prepared on a connection may reach others, or not be there the next time: there the

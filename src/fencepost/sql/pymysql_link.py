@@ -23,7 +23,7 @@ else:
 _shared_tls: list[Any] = []
 
 
-class BoundedConnection(_Base):
+class BoundedPyMySQL(_Base):
     """A connection that is made quickly, and whose limits can be changed from call to call.
 
     Unless told otherwise, PyMySQL uses TLS where the server offers it, and verifies no certificate. All the same it
@@ -50,12 +50,12 @@ class BoundedConnection(_Base):
         return _shared_tls[0]
 
 
-def dial(url: StoreUrl, timeout_s: float) -> BoundedConnection:
+def dial(url: StoreUrl, timeout_s: float) -> BoundedPyMySQL:
     """Connect. The time is given anew to each address of a name; its caller may want to bound it more."""
-    return BoundedConnection(**mysql.connect_options(url, timeout_s), client_flag=_FLAGS)
+    return BoundedPyMySQL(**mysql.connect_options(url, timeout_s), client_flag=_FLAGS)
 
 
-def greet(connection: BoundedConnection, *, timeout_s: float, silence_s: float) -> None:
+def greet(connection: BoundedPyMySQL, *, timeout_s: float, silence_s: float) -> None:
     """Set what every session needs, in one round trip."""
     sql = mysql.session_sql(is_mariadb=connection.is_mariadb, timeout_s=timeout_s, silence_s=silence_s)
     with connection.cursor() as cursor:

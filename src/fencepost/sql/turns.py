@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from fencepost.core.runtime import Event, Runtime
+from fencepost.core.runtime import Flag, Runtime
 
 
 class Turns:
@@ -25,7 +25,7 @@ class Turns:
     def forget(self) -> None:
         """Start anew, in a forked child: whoever had a turn is not here."""
         self._lock = self._runtime.lock()
-        self._queue: deque[Event] = deque()
+        self._queue: deque[Flag] = deque()
         self._free = self._limit
 
     @property
@@ -60,7 +60,7 @@ class Turns:
             else:
                 self._free += 1
 
-    def _wait(self, served: Event, timeout_s: float) -> None:
+    def _wait(self, served: Flag, timeout_s: float) -> None:
         try:
             served.wait(max(timeout_s, 0.0))
         except BaseException:  # a signal's: a turn that is given to us from now on, nobody would pass on
@@ -70,7 +70,7 @@ class Turns:
         if self._is_withdrawn(served):
             raise self._busy(timeout_s)
 
-    def _is_withdrawn(self, served: Event) -> bool:
+    def _is_withdrawn(self, served: Flag) -> bool:
         """Leave the queue; False if it is our turn already."""
         with self._lock:
             if is_waiting := served in self._queue:

@@ -8,18 +8,18 @@ need ``pip install 'fencepost[testing]'``. Nothing outside this package imports 
 from fencepost.testing.faulty import FaultyStore
 from fencepost.testing.runtimes import ManualClock, SkewedRuntime, StoppableRuntime
 from fencepost.testing.under_test import LocalFault, NetworkFault, StoreUnderTest
-from fencepost.testing.waiting import Measured, until
+from fencepost.testing.waiting import Stopwatch, until
 
 __all__ = [
     "FaultyStore",
     "LeaseStoreContract",
     "LocalFault",
     "ManualClock",
-    "Measured",
     "NetworkFault",
     "RunnerContract",
     "SkewedRuntime",
     "StoppableRuntime",
+    "Stopwatch",
     "StoreUnderTest",
     "until",
 ]

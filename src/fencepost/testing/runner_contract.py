@@ -25,10 +25,10 @@ from fencepost.core.events import Event
 from fencepost.core.runs import Claim, StopReason
 from fencepost.engine.runners.outcome import How
 from fencepost.engine.runners.runner import Runner
-from fencepost.testing.runner_desk import SOON_S, Desk
+from fencepost.testing.runner_driver import SOON_S, RunnerDriver
 from fencepost.testing.waiting import until
 
-OpenDesk = Callable[..., Desk]
+OpenDesk = Callable[..., RunnerDriver]
 
 
 class RunnerContract:
@@ -46,12 +46,12 @@ class RunnerContract:
     @pytest.fixture
     def open_desk(self, tmp_path: Path, events: list[Event]) -> Iterator[OpenDesk]:
         """Yield a function that starts a runner; each is closed in the end, and every claim must have an outcome."""
-        desks: list[Desk] = []
+        desks: list[RunnerDriver] = []
 
         def open_desk(
             *, slots: int = 2, timeouts: Mapping[str, float | None] | None = None, trusted: bool = True
-        ) -> Desk:
-            desk = Desk(self.make(slots=slots, timeouts=timeouts or {}, emit=events.append), tmp_path)
+        ) -> RunnerDriver:
+            desk = RunnerDriver(self.make(slots=slots, timeouts=timeouts or {}, emit=events.append), tmp_path)
             desks.append(desk)
             desk.start()
             if trusted:
@@ -288,7 +288,7 @@ class RunnerContract:
         desk.gather(desk.claims.values())
 
 
-def _meddle(desk: Desk, chance: random.Random) -> None:
+def _meddle(desk: RunnerDriver, chance: random.Random) -> None:
     """Stop and take back what others submit."""
     for _ in range(200):
         held = list(desk.claims.values())[-50:]
@@ -299,7 +299,7 @@ def _meddle(desk: Desk, chance: random.Random) -> None:
             desk.runner.take_back()
 
 
-def _something(desk: Desk, chance: random.Random) -> None:
+def _something(desk: RunnerDriver, chance: random.Random) -> None:
     """Do one thing that may happen to a runner; mostly, give it work."""
     held = [claim for claim in desk.claims.values() if claim.run_id not in desk.outcomes]
     match chance.choices(["submit", "stop", "take back", "lose", "wait"], [60, 25, 4, 1, 10])[0]:
@@ -318,7 +318,7 @@ def _something(desk: Desk, chance: random.Random) -> None:
             desk.outcome(chance.choice(held))
 
 
-def _some_claim(desk: Desk, chance: random.Random) -> Claim:
+def _some_claim(desk: RunnerDriver, chance: random.Random) -> Claim:
     if chance.random() < 0.8:
         return desk.claim(chance.choice(["nothing", "fail"]))
     return desk.claim("nap", duration_s=chance.choice([0.0, 0.001, 0.01, 0.05]))

@@ -55,7 +55,7 @@ class StoppableRuntime(ThreadedRuntime):
         super().sleep(duration_s)
         self._may_run.wait()
 
-    def event(self) -> runtime.Event:
+    def event(self) -> runtime.Flag:
         """Return an event whose waiters can be stopped."""
         return _StoppableEvent(self._may_run)
 

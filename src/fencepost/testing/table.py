@@ -10,7 +10,7 @@ from collections.abc import Iterable
 import pytest
 
 pytest.register_assert_rewrite(
-    "fencepost.testing.lease_contract", "fencepost.testing.runner_contract", "fencepost.testing.runner_desk"
+    "fencepost.testing.lease_contract", "fencepost.testing.runner_contract", "fencepost.testing.runner_driver"
 )
 
 _KEY = "lease contract"

@@ -12,7 +12,7 @@ from fencepost.testing.faulty import FaultyStore
 from fencepost.threaded import ThreadedRuntime
 
 
-class Fault(Protocol):
+class StoreFault(Protocol):
     """A way to the store that can be broken."""
 
     store: LeaseStore
@@ -43,7 +43,7 @@ class StoreUnderTest(Protocol):
         """Delete everything the server keeps under a lock's name, by the server's own means."""
         ...
 
-    def fault(self) -> AbstractContextManager[Fault]:
+    def fault(self) -> AbstractContextManager[StoreFault]:
         """Open a way to the store that can be broken without disturbing others."""
         ...
 

@@ -1,6 +1,6 @@
 """Waiting for something to become true, with a deadline, instead of sleeping and hoping; and measuring how long.
 
-Deadlines are generous: they end a test that would hang. Who claims that something is quick measures it (`Measured`).
+Deadlines are generous: they end a test that would hang. Who claims that something is quick measures it (`Stopwatch`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def until(condition: Callable[[], T | None], deadline_s: float, what: str) -> T:
         time.sleep(_LOOK_EVERY_S)
 
 
-class Measured:
+class Stopwatch:
     """How long the body of a `with` takes: all in all, and without what the machine was late by.
 
     A machine with too much to do lets a process stand still, for seconds at times. A thread beside the body sees that:
@@ -59,7 +59,7 @@ class Measured:
         """How long it took, without what the machine was late by."""
         return self.whole_s - self.late_s
 
-    def __enter__(self) -> Measured:
+    def __enter__(self) -> Stopwatch:
         self._began_at = self._seen_at = time.monotonic()
         self._beside.start()
         return self

@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-from fencepost.core.runtime import Ended
+from fencepost.core.runtime import ProgramExit
 from fencepost.threaded import guardian
 
 _GONE_WITHIN_S = 0.2  # what was killed needs no longer, unless nobody reaps it
@@ -95,7 +95,7 @@ class GuardedProgram:
         self._kill_at = kill_at
         self._has_foreground = has_foreground
         self._overheard = overheard
-        self._ended: Ended | None = None
+        self._ended: ProgramExit | None = None
         self._pid = 0
         self._closing = threading.RLock()  # a signal handler may come in while its own thread has it
         os.set_blocking(control, False)  # a guardian that is stopped must not stop us
@@ -113,12 +113,12 @@ class GuardedProgram:
             case ["ended", *_]:
                 self._close(_ended(report))
             case ["failed", number]:
-                self._close(Ended(127))
+                self._close(ProgramExit(127))
                 raise OSError(int(number), os.strerror(int(number)), program)
             case None:  # too late already; when the pipe closes, the guardian ends what it may have started
-                self._close(Ended(-signal.SIGKILL, "its trust ended before it was started"))
+                self._close(ProgramExit(-signal.SIGKILL, "its trust ended before it was started"))
             case _:
-                self._close(Ended(127))
+                self._close(ProgramExit(127))
                 raise ChildProcessError(f"the guardian of {program!r} ended before it could start it")
 
     def extend(self, *, term_at: float, kill_at: float) -> None:
@@ -143,7 +143,7 @@ class GuardedProgram:
         """The descriptor that can be read when `wait` has something to say. It closes with the end."""
         return self._reports.descriptor
 
-    def wait(self, timeout: float) -> Ended | None:
+    def wait(self, timeout: float) -> ProgramExit | None:
         if self._ended is not None:
             return self._ended
         report = self._reports.next(timeout)
@@ -161,12 +161,12 @@ class GuardedProgram:
             if self._ended is None:
                 os.write(self._control, line.encode())
 
-    def _end_without_guardian(self) -> Ended:
+    def _end_without_guardian(self) -> ProgramExit:
         self._guardian.kill()
         give_up_at = guardian.now() + _GONE_WITHIN_S
         while self._kill_group() and guardian.now() < give_up_at:
             time.sleep(0.01)
-        return Ended(-signal.SIGKILL, "its guardian died or did not act")
+        return ProgramExit(-signal.SIGKILL, "its guardian died or did not act")
 
     def _kill_group(self) -> bool:
         try:
@@ -175,7 +175,7 @@ class GuardedProgram:
             return False
         return True
 
-    def _close(self, ended: Ended) -> None:
+    def _close(self, ended: ProgramExit) -> None:
         with self._closing:
             self._ended = ended
             os.close(self._control)
@@ -249,9 +249,9 @@ class _Reports:
         os.close(self.descriptor)
 
 
-def _ended(report: list[str]) -> Ended:
+def _ended(report: list[str]) -> ProgramExit:
     _, status, *reason = report
-    return Ended(int(status), " ".join(reason) or None)
+    return ProgramExit(int(status), " ".join(reason) or None)
 
 
 def _have_foreground() -> bool:

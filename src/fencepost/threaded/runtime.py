@@ -110,10 +110,10 @@ class ThreadedRuntime:
         thread.start()
         return thread
 
-    def event(self) -> runtime.Event:
+    def event(self) -> runtime.Flag:
         return threading.Event()
 
-    def lock(self) -> runtime.Lock:
+    def lock(self) -> runtime.Mutex:
         return threading.Lock()
 
     def after_fork(self, owner: object, forget: Callable[[], None]) -> None:
@@ -148,9 +148,9 @@ class ThreadedRuntime:
         )
 
     def workers(self) -> runtime.Workers:
-        from fencepost.threaded.workers import Workers  # noqa: PLC0415 - as above
+        from fencepost.threaded.workers import ThreadedWorkers  # noqa: PLC0415 - as above
 
-        return Workers()
+        return ThreadedWorkers()
 
     def on_signals(self, names: Collection[str], call: Callable[[int], None]) -> AbstractContextManager[None]:
         from fencepost.threaded.signals import on_signals  # noqa: PLC0415 - as above

@@ -21,7 +21,7 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from fencepost.core.runtime import Ended, WorkerProcess
+from fencepost.core.runtime import ProgramExit, WorkerProcess
 from fencepost.threaded.guarded import GuardedProgram
 from fencepost.threaded.guarded import start as start_guarded
 from fencepost.threaded.worker_line import ASIDE, END, LARGEST_MESSAGE, LOOK, PAGE
@@ -33,12 +33,12 @@ _BEGINNING = 32  # bytes of a message that was recalled
 _F_SETPIPE_SZ = 1031
 
 
-class Workers:
+class ThreadedWorkers:
     """A set of worker processes, and the poll that waits for all of them."""
 
     def __init__(self) -> None:
         self._poll = select.epoll()
-        self._by_descriptor: dict[int, Worker] = {}
+        self._by_descriptor: dict[int, WorkerChild] = {}
         self._lock = threading.Lock()
         self._is_closed = False
         self._woken, self._waker = os.pipe()
@@ -46,7 +46,7 @@ class Workers:
             os.set_blocking(descriptor, False)
         self._poll.register(self._woken, select.EPOLLIN)
 
-    def start(self, argv: Sequence[str], *, env: Mapping[str, str], term_at: float, kill_at: float) -> Worker:
+    def start(self, argv: Sequence[str], *, env: Mapping[str, str], term_at: float, kill_at: float) -> WorkerChild:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         answers, answering = os.pipe()
         memory = os.memfd_create("fencepost-worker")
@@ -70,7 +70,7 @@ class Workers:
             raise
         finally:
             os.close(answering)
-        return self._add(Worker(process, ours=ours, theirs=theirs, answers=answers, memory=memory, workers=self))
+        return self._add(WorkerChild(process, ours=ours, theirs=theirs, answers=answers, memory=memory, workers=self))
 
     def wait(self, timeout: float) -> list[WorkerProcess]:
         found: dict[int, WorkerProcess] = {}
@@ -96,14 +96,14 @@ class Workers:
             os.close(self._woken)
             os.close(self._waker)
 
-    def _add(self, worker: Worker) -> Worker:
+    def _add(self, worker: WorkerChild) -> WorkerChild:
         with self._lock:
             for descriptor in worker.descriptors:
                 self._by_descriptor[descriptor] = worker
                 self._poll.register(descriptor, select.EPOLLIN)
         return worker
 
-    def forget(self, worker: Worker, *descriptors: int) -> None:
+    def forget(self, worker: WorkerChild, *descriptors: int) -> None:
         """Look at these no more; a number that has been closed may be another worker's by now."""
         with self._lock:
             for descriptor in descriptors:
@@ -113,7 +113,7 @@ class Workers:
                         self._poll.unregister(descriptor)
 
 
-class Worker:
+class WorkerChild:
     """One worker process."""
 
     largest_message = LARGEST_MESSAGE
@@ -126,7 +126,7 @@ class Worker:
         theirs: socket.socket,
         answers: int,
         memory: int,
-        workers: Workers,
+        workers: ThreadedWorkers,
     ) -> None:
         self._process = process
         self._ours = ours
@@ -138,7 +138,7 @@ class Worker:
         self.shared = memoryview(self._map)
         self._unread = b""
         self.descriptors = (answers, process.reports)
-        self._ended: Ended | None = None
+        self._ended: ProgramExit | None = None
         ours.setblocking(False)  # not `theirs`: that would make the worker's reads return, too
         os.set_blocking(answers, False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ROOM_FOR_PACKETS)
@@ -187,7 +187,7 @@ class Worker:
     def poke(self) -> None:
         self._process.tell(LOOK)
 
-    def ended(self) -> Ended | None:
+    def ended(self) -> ProgramExit | None:
         if self._ended is None and (ended := self._process.wait(0)) is not None:
             self._workers.forget(self, self.descriptors[1])
             self._ended = ended

@@ -153,7 +153,7 @@ BULK = (
     mutant(
         "part taken back although begun",
         "a parent takes a part from whoever executes it",
-        Code("fencepost.bulk.conducting:Parts._taken_back", "part.state != RunState.QUEUED.value", "False"),
+        Code("fencepost.bulk.conducting:PartitionRuns._taken_back", "part.state != RunState.QUEUED.value", "False"),
         Code(
             "fencepost.ledger.parts:take_back",
             "end.where(c.id == part.run_id, is_queued, c.available_at <= now)",
@@ -212,7 +212,7 @@ BULK = (
     mutant(
         "counts not summed",
         "the whole has the counts of its last partition",
-        Code(f"{_PLAN}:Progress.counts", "total.plus(each.counts)", "each.counts"),
+        Code(f"{_PLAN}:StepProgress.counts", "total.plus(each.counts)", "each.counts"),
         among="bulk",
     ),
     mutant(
@@ -230,7 +230,7 @@ BULK = (
     mutant(
         "missing partitions forgotten",
         "a step is done although a partition was given up",
-        Code("fencepost.bulk.conducting:Parts.see_through", "if self._gave_up:", "if False:"),
+        Code("fencepost.bulk.conducting:PartitionRuns.see_through", "if self._gave_up:", "if False:"),
         Code("fencepost.bulk.conducting:Conductor._partitions", "if missing:", "if False:"),
         among="bulk",
     ),

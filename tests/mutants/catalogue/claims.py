@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.planting import Code, Text, mutant
 
-_SQLITE = "fencepost.ledger.dialects.hot_sqlite"
+_SQLITE = "fencepost.ledger.dialects.statements_sqlite"
 _CLAIMING = "fencepost.ledger.claiming"
 _TEST = "tests/ledger/test_hot_claiming.py::"
 
@@ -105,7 +105,7 @@ CLAIMS = (
         "gate's token not compared",
         "a run starts with a token from the gate that is below one given before",
         Code(
-            f"{_CLAIMING}:_Counter._token",
+            f"{_CLAIMING}:KeyedClaims._token",
             "token if token is not None and token > last_token else None",
             "token",
         ),

@@ -14,7 +14,7 @@ DEATHS = (
     mutant(
         "crippled node stays",
         "a node one of whose loops has died lives on, and claims what it never ends",
-        Code("fencepost.engine.parts:Parts._loop", "self._before_a_step()", "pass"),
+        Code("fencepost.engine.parts:NodeParts._loop", "self._before_a_step()", "pass"),
         tests="tests/engine/test_stopping.py::test_node_one_of_whose_loops_died_leaves[exchange-sqlite]",
     ),
     mutant(
@@ -76,15 +76,19 @@ DEATHS = (
     mutant(
         "session lost, work goes on",
         "nobody tells the runners that the session was lost",
-        Code("fencepost.engine.parts:Parts._lost", "runner.lose()", "pass"),
-        Code("fencepost.engine.parts:Parts._lost", "suspended += runner.suspend()", "pass"),
+        Code("fencepost.engine.parts:NodeParts._lost", "runner.lose()", "pass"),
+        Code("fencepost.engine.parts:NodeParts._lost", "suspended += runner.suspend()", "pass"),
         Code("fencepost.engine.trust:NodeTrust.is_trusted", "now < self.until", "True"),
     ),
     mutant(
         "suspended runs resumed unasked",
         "a suspended run goes on without the ledger having said that it is still ours",
-        Code("fencepost.engine.formers:Formers._adopt", "runner.resume(adopted)", "runner.resume(set(suspended))"),
-        Code("fencepost.engine.formers:Formers._adopt", "if key in adopted:", "if True:"),
+        Code(
+            "fencepost.engine.lost_identities:LostIdentities._adopt",
+            "runner.resume(adopted)",
+            "runner.resume(set(suspended))",
+        ),
+        Code("fencepost.engine.lost_identities:LostIdentities._adopt", "if key in adopted:", "if True:"),
         tests="tests/engine/test_formers.py::test_what_a_reaper_took_is_stopped[sqlite]",
     ),
     mutant(
@@ -97,7 +101,7 @@ DEATHS = (
     mutant(
         "outage ends fenced runs",
         "runs whose effects are fenced are stopped when the ledger is away, as if the session were gone",
-        Code("fencepost.engine.parts:Parts._lost", "if member.lease.ran_out:", "if False:"),
+        Code("fencepost.engine.parts:NodeParts._lost", "if member.lease.ran_out:", "if False:"),
         tests="tests/engine/test_suspension.py::"
         "test_what_is_fenced_goes_on_when_the_ledger_is_back[after trust ran out-postgresql-thread]",
     ),
@@ -110,9 +114,9 @@ DEATHS = (
     mutant(
         "death noted without its consequence",
         "a reaper that dies after the note leaves the runs to nobody",
-        Code("fencepost.engine.burial:Burial.unfinished", "hot.rows(cursor, _UNFINISHED)", "[]"),
+        Code("fencepost.engine.giving_up:LostNodeRuns.unfinished", "hot.rows(cursor, _UNFINISHED)", "[]"),
         Code(
-            "fencepost.engine.burial:Burial.bury",
+            "fencepost.engine.giving_up:LostNodeRuns.bury",
             "self.give_up_runs(desk, node_id)",
             "is_first and self.give_up_runs(desk, node_id)",
         ),
@@ -159,7 +163,7 @@ DEATHS = (
     mutant(
         "the dead claim",
         "a node whose end is noted goes on claiming",
-        Text("fencepost.ledger.dialects.hot:_NOT_ENDED", "IS NOT NULL)", "IS NULL AND false)"),
+        Text("fencepost.ledger.dialects.statements:_NOT_ENDED", "IS NOT NULL)", "IS NULL AND false)"),
         tests="tests/ledger/test_hot_claiming.py::TestFreeRuns::test_node_whose_end_is_noted_claims_nothing[sqlite-None-dead_at]",
     ),
     mutant(

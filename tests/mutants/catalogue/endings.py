@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from tests.mutants.planting import Code, Text, mutant
 
-_SQLITE = "fencepost.ledger.dialects.hot_sqlite"
+_SQLITE = "fencepost.ledger.dialects.statements_sqlite"
 _RETRY = "fencepost.core.retry"
-_HAND = "fencepost.engine.runners.hand:Hand"
+_HAND = "fencepost.engine.runners.worker_handle:WorkerHandle"
 _TEST = "tests/ledger/test_hot_finishing.py::"
 _HAND_TEST = "tests/engine/test_hand.py::"
 

@@ -104,13 +104,13 @@ FENCES = (
     mutant(
         "run's row without its token",
         "a run that another node runs by now still commits",
-        Code("fencepost.fence.run_row:RunRow.query", "AND token = %s AND", "AND %s > 0 AND"),
+        Code("fencepost.fence.run_row:FencedRun.query", "AND token = %s AND", "AND %s > 0 AND"),
         tests="tests/app/test_ledger_transaction.py::test_what_was_taken_over_before_does_not_even_begin[sqlite]",
     ),
     mutant(
         "run's row without its state",
         "a run that has ended still commits",
-        Code("fencepost.fence.run_row:RunRow.query", " AND state = 'running'", ""),
+        Code("fencepost.fence.run_row:FencedRun.query", " AND state = 'running'", ""),
         tests=f"{_ORDERS}::TestRunRow::test_writer_whose_run_is_ended_by_somebody_else[mariadb-read committed]",
     ),
     mutant(
@@ -126,7 +126,7 @@ FENCES = (
     mutant(
         "compared without a lock",
         "a successor may take over between the comparison and the commit",
-        Code("fencepost.fence.databases:Server.check", "{where} {self.sharing}", "{where}"),
+        Code("fencepost.fence.databases:ServerDatabase.check", "{where} {self.sharing}", "{where}"),
         tests=f"{_ORDERS}::TestRunRow::test_writer_whose_run_is_reaped[postgres-read committed]",
     ),
     mutant(

@@ -12,17 +12,17 @@ KEYS = (
     mutant(
         "taken key taken again",
         "a run starts although another has its exclusive key",
-        Code(f"{_CLAIMING}:_Counter._settle", "if holder is not None:\n", "if False:\n"),
+        Code(f"{_CLAIMING}:KeyedClaims._settle", "if holder is not None:\n", "if False:\n"),
     ),
     mutant(
         "key taken within a batch",
         "two runs of one batch get the same key",
-        Code(f"{_CLAIMING}:_Counter._settle", "held[key] = (found.run_id, token)", "pass"),
+        Code(f"{_CLAIMING}:KeyedClaims._settle", "held[key] = (found.run_id, token)", "pass"),
     ),
     mutant(
         "token below the key's",
         "a run's token is above those of the run, but not above those given under its key",
-        Code(f"{_CLAIMING}:_Counter._settle", "max(last_token, found.token)", "found.token"),
+        Code(f"{_CLAIMING}:KeyedClaims._settle", "max(last_token, found.token)", "found.token"),
         tests="tests/ledger/test_hot_claiming.py::TestKeyedRuns::test_token_is_above_every_one_given_under_the_key[sqlite]",
     ),
     mutant(
@@ -68,7 +68,7 @@ KEYS = (
     mutant(
         "late tick skipped with the rest",
         "a run that makes good for several ticks is skipped as one",
-        Code(f"{_CLAIMING}:_Counter._settle", " and found.ticks == 1", ""),
+        Code(f"{_CLAIMING}:KeyedClaims._settle", " and found.ticks == 1", ""),
         tests="tests/ledger/test_hot_claiming.py::TestKeyedRuns::"
         "test_what_makes_good_for_several_ticks_waits_where_a_tick_would_be_skipped[sqlite]",
     ),

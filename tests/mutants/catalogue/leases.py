@@ -53,7 +53,7 @@ LEASES = (
         "calls limited by statements only",
         "each statement of a call to the lease store gets the whole time anew",
         Code(
-            "fencepost.sql.psycopg_link:BoundedConnection.limit_call",
+            "fencepost.sql.psycopg_link:BoundedPsycopg.limit_call",
             "self.deadline = deadline",
             "self.statement_s = deadline - self.clock()",
         ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.mutants.planting import Code, Text, mutant
 
-_SQLITE = "fencepost.ledger.dialects.hot_sqlite"
+_SQLITE = "fencepost.ledger.dialects.statements_sqlite"
 _TEST = "tests/ledger/test_requests.py::"
 _ONCE = "tests/fence/test_idempotency.py::"
 

@@ -90,7 +90,7 @@ TICKS = (
     mutant(
         "changed schedule loses its next due time",
         "what is due between the change of a schedule and where its old form was planned through is never planned",
-        Code("fencepost.ledger.schedule_rows:Change._plan_again", "if through_us > self._now_us:", "if False:"),
+        Code("fencepost.ledger.schedule_rows:ScheduleChange._plan_again", "if through_us > self._now_us:", "if False:"),
         tests="tests/ledger/test_schedules.py::TestPlannedAhead::"
         "test_a_change_loses_no_due_time_of_the_new_form[sqlite-at run time]",
     ),

@@ -71,7 +71,7 @@ class Batch:
     unread: Mapping[int, Unread] = field(default_factory=dict)
 
 
-class Cursor(Protocol):
+class OpenFile(Protocol):
     """One file, open at a position."""
 
     def take(self, limit: int) -> Batch:
@@ -90,7 +90,7 @@ class FileReader:
     kind = ""
 
     def __init__(self, given: Given) -> None:
-        self.paths = Paths(given)
+        self.paths = FilePatterns(given)
 
     def __repr__(self) -> str:
         return f"{self.kind}({', '.join(map(repr, self.paths.patterns))})"
@@ -150,7 +150,7 @@ class FileReader:
         """Return what else a position depends on."""
         return []
 
-    def cursor(self, span: Span, after: Position) -> Cursor:
+    def cursor(self, span: Span, after: Position) -> OpenFile:
         """Open a file at a position; None is the beginning of the span."""
         raise NotImplementedError
 
@@ -183,11 +183,11 @@ class FileReader:
 class FileFeed:
     """Reads the spans of a slice, one after the other."""
 
-    def __init__(self, open_cursor: Callable[[Span, Position], Cursor], spans: Sequence[Span]) -> None:
+    def __init__(self, open_cursor: Callable[[Span, Position], OpenFile], spans: Sequence[Span]) -> None:
         self._open = open_cursor
         self._spans = spans
         self._index = 0
-        self._cursor: Cursor | None = None
+        self._cursor: OpenFile | None = None
         self._after: Position = _ELSEWHERE
 
     def read(self, after: Position, limit: int) -> Page:
@@ -283,7 +283,7 @@ def _in_order(span: Span) -> tuple[str, tuple[int, int]]:
 # -- which files ------------------------------------------------------------------------------------------------------
 
 
-class Paths:
+class FilePatterns:
     """Names of files as users write them: paths, patterns, and fields that a run fills in."""
 
     def __init__(self, given: Given) -> None:

@@ -45,7 +45,7 @@ def json_lines(path: Given, *, encoding: str = "utf-8") -> JsonLines:
     return JsonLines(path, encoding)
 
 
-class Entry(dict[str, Any]):
+class JsonLine(dict[str, Any]):
     """An object of a line: a dict that also knows its place in a file, as `_place`."""
 
     __slots__ = ("_place",)
@@ -112,7 +112,7 @@ def _records(lines: Lines) -> Iterator[Any]:
                     except (ValueError, RecursionError) as error:
                         item = _misread(text, lines, error, offset)
                     if type(item) is dict:
-                        item = Entry(item)
+                        item = JsonLine(item)
                         item._place = (label, lines.line if counts_lines else offset)
                     yield item
                 offset = lines.offset

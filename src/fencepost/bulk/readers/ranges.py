@@ -38,7 +38,7 @@ _MIDDLE = (617, 1361)  # not quite, because keys may well lie in clusters at eve
 _SURPRISE = 4  # so many times sparser in the middle than at the ends
 
 
-class Look(Protocol):
+class KeyQuery(Protocol):
     """The first keys behind one, or the last ones up to another; None is no bound."""
 
     def __call__(self, after: Any, upto: Any, limit: int, *, descending: bool = False) -> list[Any]:
@@ -54,12 +54,12 @@ def hashed_slices(count: int) -> list[Slice]:
 # -- whole numbers -----------------------------------------------------------------------------------------------------
 
 
-def sampled_slices(look: Look, count: int) -> list[Slice]:
+def sampled_slices(look: KeyQuery, count: int) -> list[Slice]:
     """Return up to `count` slices of a key that is a whole number."""
     head, tail = look(None, None, KEYS_PER_LOOK), look(None, None, KEYS_PER_LOOK, descending=True)
     if not head or not tail:
         return [{"expected": 0}]
-    sample = Sample(look, Stratum(sorted(head), sorted(tail)))
+    sample = RangeSample(look, Stratum(sorted(head), sorted(tail)))
     sample.refine(min(max(LEAST_HALVINGS[0], 2 * count), LEAST_HALVINGS[1]))
     curve = Curve.of(sample.strata)
     bounds = curve.bounds(count)
@@ -95,7 +95,7 @@ class Stratum:
         width = other.head[-1] - one.tail[0] + 1
         return (len(one.tail) + len(other.head)) * _SURPRISE < width * (_density(self.head) + _density(self.tail)) / 2
 
-    def halves(self, look: Look) -> tuple[Stratum, Stratum]:
+    def halves(self, look: KeyQuery) -> tuple[Stratum, Stratum]:
         """Divide what lies between in two, and look what is there."""
         middle = self.head[-1] + (self.tail[0] - self.head[-1]) * _MIDDLE[0] // _MIDDLE[1]
         last = look(self.head[0], middle, KEYS_PER_LOOK, descending=True)
@@ -108,10 +108,10 @@ def _density(keys: Sequence[int]) -> float:
     return min(1.0, (len(keys) - 1) / max(1, keys[-1] - keys[0])) if len(keys) > 1 else 1.0
 
 
-class Sample:
+class RangeSample:
     """Stretches in the order of their keys, more and more of them."""
 
-    def __init__(self, look: Look, whole: Stratum) -> None:
+    def __init__(self, look: KeyQuery, whole: Stratum) -> None:
         self._look = look
         self._settled = 0  # halvings in a row that have told nothing new
         self.strata = [whole]

@@ -50,7 +50,7 @@ def executemany(statement: str, columns: Sequence[str] | None = None) -> Execute
     return ExecuteMany(OfStatement(statement))
 
 
-class Spelled(NamedTuple):
+class MarkedStatement(NamedTuple):
     """A statement as a driver takes it; `places` says which value goes to which mark, None if they are in order."""
 
     sql: str
@@ -65,12 +65,12 @@ class OfTable:
         self.names = table.columns
         self.shown = str(table)
 
-    def spelled(self, kind: str, mark: str) -> Spelled:
+    def spelled(self, kind: str, mark: str) -> MarkedStatement:
         """Return it for a kind of database and a driver's mark."""
         sign, table = _SIGNS[kind], self.table
         marks = ", ".join([mark] * len(table.columns))
         into = f"INSERT INTO {table.quoted(sign)} ({table.quoted_columns(sign)})"
-        return Spelled(f"{into} VALUES ({marks})", None)
+        return MarkedStatement(f"{into} VALUES ({marks})", None)
 
 
 class OfStatement:
@@ -83,7 +83,7 @@ class OfStatement:
         self.names = names_in(sql)
         self.shown = repr(sql)
 
-    def spelled(self, kind: str, mark: str) -> Spelled:
+    def spelled(self, kind: str, mark: str) -> MarkedStatement:
         """Return it for a driver's mark."""
         places: list[int] = []
 
@@ -92,7 +92,7 @@ class OfStatement:
             return _MARK.sub(mark, text)
 
         made = changed(self.sql.replace("%", "%%") if mark == _FORMAT else self.sql, replaced)
-        return Spelled(made, None if places == list(range(len(self.names))) else tuple(places))
+        return MarkedStatement(made, None if places == list(range(len(self.names))) else tuple(places))
 
 
 class ExecuteMany:
@@ -100,7 +100,7 @@ class ExecuteMany:
 
     def __init__(self, what: OfTable | OfStatement) -> None:
         self._what = what
-        self._spelled: dict[tuple[str, str], Spelled] = {}
+        self._spelled: dict[tuple[str, str], MarkedStatement] = {}
 
     def __repr__(self) -> str:
         return f"executemany({self._what.shown})"

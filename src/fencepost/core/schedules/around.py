@@ -33,7 +33,7 @@ class Moment:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class ClockChange:
     """A change of the clock, and the local times around it; `left_off` more inside it are not listed."""
 
     change: OffsetChange
@@ -41,7 +41,7 @@ class Around:
     left_off: int
 
 
-def around(schedule: Cron | Every | At, change: OffsetChange) -> Around:
+def around(schedule: Cron | Every | At, change: OffsetChange) -> ClockChange:
     """Tell what becomes of the times around one change of offset in the schedule's zone."""
     span_us = abs(change.after_s - change.before_s) * SECOND_US
     first_us, end_us = (
@@ -52,7 +52,7 @@ def around(schedule: Cron | Every | At, change: OffsetChange) -> Around:
     before = [_moment(each) for each in _last_before(schedule, first_us)]
     after = [_moment(each) for each in preview(schedule, after_us=after_us, count=_BESIDE)]
     kept = within if len(within) <= _WITHIN else within[: _WITHIN // 2] + within[-_WITHIN // 2 :]
-    return Around(change, (*before, *kept, *after), len(within) - len(kept))
+    return ClockChange(change, (*before, *kept, *after), len(within) - len(kept))
 
 
 def _within(schedule: Cron | Every | At, change: OffsetChange, first_us: int, end_us: int) -> list[Moment]:

@@ -22,9 +22,9 @@ from contextvars import Context
 from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime, Task
-from fencepost.engine.runners.book import Key
 from fencepost.engine.runners.local import LocalRunner, broken, quiet
 from fencepost.engine.runners.outcome import How, Outcome
+from fencepost.engine.runners.unfinished import Key
 from fencepost.engine.runners.watcher import NEVER
 
 InvokeAsync = Callable[[Claim], Awaitable[Outcome]]

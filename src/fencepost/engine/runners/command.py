@@ -23,7 +23,7 @@ from fencepost.core.events import Event, What
 from fencepost.core.parameters import LONGEST_PARAMETERS
 from fencepost.core.report import LONGEST_ERROR
 from fencepost.core.runs import Claim, StopReason
-from fencepost.core.runtime import Ended, GuardedProcess, Runtime
+from fencepost.core.runtime import GuardedProcess, ProgramExit, Runtime
 from fencepost.core.texts import beginning, end
 from fencepost.core.tick import spelled_us
 from fencepost.core.timings import Timings
@@ -188,7 +188,7 @@ class CommandRunner:
         took_us = round((self._runtime.monotonic() - started_at) * 1_000_000)
         self._emit(self._verdict(execution, ended, took_us))
 
-    def _guarded(self, execution: Execution, started_at: float) -> Ended:
+    def _guarded(self, execution: Execution, started_at: float) -> ProgramExit:
         process = self._runtime.guarded(
             execution.job.argv,
             env=environment(self._env, execution.claim),
@@ -235,7 +235,7 @@ class CommandRunner:
         kill_at = self._runtime.monotonic() + grace_s
         process.extend(term_at=0.0, kill_at=min(kill_at, self._trusted_until - self._timings.kill_s))
 
-    def _verdict(self, execution: Execution, ended: Ended, took_us: int) -> Outcome:
+    def _verdict(self, execution: Execution, ended: ProgramExit, took_us: int) -> Outcome:
         claim = execution.claim
         if ended.forced is None:
             return _answered(execution, ended, took_us)
@@ -295,7 +295,7 @@ def _instant(at_us: int | None) -> str | None:
     return None if at_us is None else spelled_us(at_us)
 
 
-def _answered(execution: Execution, ended: Ended, took_us: int) -> Outcome:
+def _answered(execution: Execution, ended: ProgramExit, took_us: int) -> Outcome:
     claim = execution.claim
     if ended.status == 0:
         return Outcome(claim.run_id, claim.attempt, claim.token, How.SUCCEEDED, took_us=took_us)
@@ -311,7 +311,7 @@ def _answered(execution: Execution, ended: Ended, took_us: int) -> Outcome:
     )
 
 
-def _error(execution: Execution, ended: Ended) -> str:
+def _error(execution: Execution, ended: ProgramExit) -> str:
     sentence = f"{execution.job.argv[0]} {verdicts.description(ended)}"
     last_words = str(execution.tail)
     if not last_words:

@@ -17,7 +17,7 @@ Executing = tuple[Claim, float]
 """A claim, and the monotonic reading at which it began to execute."""
 
 
-class Deadlines:
+class JobTimeouts:
     """The timeouts of jobs, in seconds; a job without one may run as long as it likes."""
 
     def __init__(self, timeouts: Mapping[str, float | None]) -> None:

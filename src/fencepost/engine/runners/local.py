@@ -23,10 +23,10 @@ from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime
 from fencepost.engine.runners import verdicts
-from fencepost.engine.runners.book import Book, Key
 from fencepost.engine.runners.claim_ahead import HORIZON_S, ClaimAhead
-from fencepost.engine.runners.deadlines import Deadlines
+from fencepost.engine.runners.deadlines import JobTimeouts
 from fencepost.engine.runners.outcome import How, Outcome
+from fencepost.engine.runners.unfinished import Key, Unfinished
 from fencepost.engine.runners.watcher import NEVER, Watcher
 from fencepost.engine.trust import NodeTrust
 
@@ -36,7 +36,7 @@ _LOOK_AT_QUEUE_S = 0.25
 _SLACK_S = 1.0
 
 
-class Place(Protocol):
+class RunSlot(Protocol):
     """Where a run executes: a thread, or a task. `claim` is read before `began_at`, and written after it."""
 
     claim: Claim | None
@@ -44,7 +44,7 @@ class Place(Protocol):
     why: StopReason | None  # it was told to stop
 
 
-P = TypeVar("P", bound=Place)
+P = TypeVar("P", bound=RunSlot)
 
 
 def quiet(event: Event) -> None:
@@ -74,10 +74,10 @@ class LocalRunner(ABC, Generic[P]):
         self._emit = emit
         self._lock = runtime.lock()
         self._empty = runtime.event()
-        self._book = Book()
+        self._book = Unfinished()
         self._queue: deque[Claim] = deque()
         self._ahead = ClaimAhead(slots)
-        self._deadlines = Deadlines(timeouts)
+        self._deadlines = JobTimeouts(timeouts)
         self._trust = NodeTrust(runtime.monotonic)
         self._abandoned: set[P] = set()
         self._news: deque[Event] = deque()

@@ -30,15 +30,15 @@ from typing import Any
 
 from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, StopReason
-from fencepost.core.runtime import Ended, Runtime, Task, WorkerProcess
+from fencepost.core.runtime import ProgramExit, Runtime, Task, WorkerProcess
 from fencepost.core.timings import Timings
 from fencepost.engine import wire
 from fencepost.engine.runners import verdicts
 from fencepost.engine.runners.claim_ahead import HORIZON_S, MOST_AHEAD
-from fencepost.engine.runners.crew import START_WITHIN_S, Crew
-from fencepost.engine.runners.hand import Assignment, Hand, Stage
 from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.engine.runners.run_times import RunTimes
+from fencepost.engine.runners.worker_handle import Assignment, WorkerHandle, WorkerStage
+from fencepost.engine.runners.worker_pool import START_WITHIN_S, WorkerPool
 
 _OVERHEAD_S = 25e-6  # what the shortest run costs all the same
 _QUICK_S = 200e-6  # such runs are over before another worker would have woken up for them
@@ -93,7 +93,7 @@ class ProcessRunner:
         self._on_outcome: Callable[[], None] = lambda: None
         self._workers = runtime.workers()
         self._lock = runtime.lock()
-        self._crew = Crew(
+        self._crew = WorkerPool(
             self._workers,
             wire.Greeting(app, node, prepare),
             slots=slots,
@@ -213,7 +213,7 @@ class ProcessRunner:
         self._await(lambda: not self._held, within_s=self._timings.stop_s + 1.0)
         with self._lock:
             for hand in self._crew.hands:
-                if hand.stage is not Stage.ENDING:
+                if hand.stage is not WorkerStage.ENDING:
                     hand.end(kill_at=self._runtime.monotonic() + 1.0)
         self._workers.wake()
         self._await(lambda: not self._crew.hands, within_s=3.0)
@@ -266,13 +266,13 @@ class ProcessRunner:
             self._emit(verdicts.returned(self._queue.popleft().claim))
         self._crew.recruit(now)
 
-    def _watch(self, hand: Hand, now: float) -> None:
+    def _watch(self, hand: WorkerHandle, now: float) -> None:
         if now >= hand.kill_at:
             hand.kill()
         elif self._crew.is_late(hand, now):
             hand.trouble = f"the application was not loaded within {START_WITHIN_S:.0f} s"
             hand.kill()
-        elif hand.stage is Stage.READY and (executing := hand.executing()) is not None:
+        elif hand.stage is WorkerStage.READY and (executing := hand.executing()) is not None:
             assignment, started_at = executing
             if now - started_at >= _STUCK_AFTER_S and not hand.is_stuck:
                 self._queue.extendleft(reversed(hand.take_back()))
@@ -285,7 +285,7 @@ class ProcessRunner:
 
     # -- workers die --------------------------------------------------------------------------------------------------
 
-    def _bury(self, hand: Hand, ended: Ended, now: float) -> None:
+    def _bury(self, hand: WorkerHandle, ended: ProgramExit, now: float) -> None:
         """Answer for what a worker that is gone had in its hands."""
         if hand.process is not None:
             self._hear(hand.process, hand.process.receive())
@@ -314,7 +314,7 @@ class ProcessRunner:
         if self._crew.is_closing:
             self._hand_back(self._queue)
 
-    def _verdict(self, assignment: Assignment, ended: Ended, *, took_us: int, now: float) -> Outcome:
+    def _verdict(self, assignment: Assignment, ended: ProgramExit, *, took_us: int, now: float) -> Outcome:
         claim = assignment.claim
         if assignment.stop is not None:
             return verdicts.stopped(claim, assignment.stop, took_us=took_us, timeout_s=self._timeouts.get(claim.job))
@@ -335,7 +335,7 @@ class ProcessRunner:
         for index, hand in enumerate(hands):
             self._fill(hand, len(self._queue) if is_quick else -(-len(self._queue) // (len(hands) - index)))
 
-    def _fill(self, hand: Hand, most: int) -> None:
+    def _fill(self, hand: WorkerHandle, most: int) -> None:
         queue, expected_s = self._queue, self._times.expected_s
         for _ in range(most):
             if not queue or not hand.give(queue[0], expected_s(queue[0].claim.job)):
@@ -354,7 +354,7 @@ class ProcessRunner:
         for answer in answers:
             self._note(hand, answer)
 
-    def _note(self, hand: Hand, answer: list[Any]) -> None:
+    def _note(self, hand: WorkerHandle, answer: list[Any]) -> None:
         match answer:
             case ["ready"]:
                 self._crew.welcome(hand)
@@ -371,7 +371,7 @@ class ProcessRunner:
                     self._times.note_job(assignment.claim.job, outcome.took_us * 1e-6 + _OVERHEAD_S)
                     self._emit(outcome)
 
-    def _done(self, hand: Hand, serial: int) -> Assignment | None:
+    def _done(self, hand: WorkerHandle, serial: int) -> Assignment | None:
         assignment = hand.done(serial)
         self._crew.settle(hand)
         return assignment

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fencepost.core.duration import spelled
 from fencepost.core.runs import Claim, StopReason
-from fencepost.core.runtime import Ended
+from fencepost.core.runtime import ProgramExit
 from fencepost.engine.runners.outcome import HOW_STOPPED, How, Outcome
 
 _CODE = {StopReason.SHUTDOWN: "shutdown", StopReason.TIMED_OUT: "timeout"}
@@ -36,7 +36,7 @@ def stopped(claim: Claim, why: StopReason, *, took_us: int, timeout_s: float | N
     return _outcome(claim, HOW_STOPPED[why], took_us=took_us, error_code=_CODE.get(why), error=_told(why, timeout_s))
 
 
-def crashed(claim: Claim, ended: Ended, *, took_us: int) -> Outcome:
+def crashed(claim: Claim, ended: ProgramExit, *, took_us: int) -> Outcome:
     """Tell of a process that died while it executed a claim."""
     if ended.forced is None:
         return _outcome(
@@ -51,7 +51,7 @@ def lost(claim: Claim, *, took_us: int = 0) -> Outcome:
     return _outcome(claim, How.LOST, took_us=took_us)
 
 
-def description(ended: Ended) -> str:
+def description(ended: ProgramExit) -> str:
     """Say how a process ended.
 
     >>> description(Ended(-9))

@@ -20,7 +20,7 @@ import psycopg
 from psycopg.errors import error_from_result
 from psycopg.pq import ConnStatus, DiagnosticField, Escaping, ExecStatus, PipelineStatus, TransactionStatus
 
-from fencepost.fence.change import Change
+from fencepost.fence.final_update import FinalUpdate
 from fencepost.schema.checks import NOT_OURS
 
 Meanwhile = Callable[[], None]
@@ -66,7 +66,7 @@ def commits_after(
     parameters: Sequence[int | str],
     *,
     retold: Retold,
-    change: Change | None = None,
+    change: FinalUpdate | None = None,
 ) -> bool | Exception:
     """Make a change, call the procedure `check` and commit; False if that refuses: then the transaction has failed.
 
@@ -139,7 +139,7 @@ def _error(connection: psycopg.Connection[Any], result: Any) -> psycopg.Error:
     return error_from_result(result, encoding=encoding)
 
 
-def _changing(connection: psycopg.Connection[Any], change: Change) -> bytes:
+def _changing(connection: psycopg.Connection[Any], change: FinalUpdate) -> bytes:
     """Return a change that fails unless it finds its row: what is sent together is ended by an error alone."""
     sql = f"WITH changed AS ({change.sql} RETURNING 1) SELECT 1 / count(*) FROM changed"  # noqa: S608 - ours
     return _written(connection, sql, change.values)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from fencepost.core.fencing import AHEAD_US
 from fencepost.core.grants import AlreadyDone, Grant, Held, LeaseRecord, Lost, PastGrant, Renewed, Session, next_token
-from fencepost.core.runtime import Event, Runtime
+from fencepost.core.runtime import Flag, Runtime
 from fencepost.core.tick import Tick
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.urls import StoreUrl
@@ -64,7 +64,7 @@ class MemoryStore:
         self._alive_until: dict[str, float] = {}
         self._entries: dict[str, _Entry] = {}
         self._history: list[PastGrant] = []
-        self._waiters: dict[str, list[Event]] = {}
+        self._waiters: dict[str, list[Flag]] = {}
         runtime.after_fork(self, self.wipe)
 
     def start(self) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from fencepost.core.urls import StoreUrl
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.stores.sql import schema
 from fencepost.leases.stores.sql.mysql_backend import MysqlBackend
-from fencepost.leases.stores.sql.options import SHARED_OPTIONS, Tables
+from fencepost.leases.stores.sql.options import SHARED_OPTIONS, LeaseTables
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from fencepost.leases.stores.sql.waiting import Polling
 from fencepost.sql import mysql
@@ -46,7 +46,7 @@ _POLL_S = 0.1
 def from_url(url: StoreUrl, runtime: Runtime) -> SqlLeaseStore:
     """Build the store; the server is first asked in `start`."""
     url.only_options(SHARED_OPTIONS | mysql.URL_OPTIONS)
-    tables = Tables.of(url)
+    tables = LeaseTables.of(url)
     return SqlLeaseStore(
         runtime,
         MysqlBackend(url, tables, runtime),
@@ -59,4 +59,4 @@ def from_url(url: StoreUrl, runtime: Runtime) -> SqlLeaseStore:
 
 def schema_sql(url: StoreUrl) -> str:
     """Return the script that makes the tables, for an administrator to run."""
-    return schema.text(schema.mysql(Tables.of(url)))
+    return schema.text(schema.mysql(LeaseTables.of(url)))

@@ -25,7 +25,7 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.urls import StoreUrl
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.stores.sql import schema
-from fencepost.leases.stores.sql.options import SHARED_OPTIONS, Tables
+from fencepost.leases.stores.sql.options import SHARED_OPTIONS, LeaseTables
 from fencepost.leases.stores.sql.postgres_backend import PostgresBackend
 from fencepost.leases.stores.sql.postgres_watch import PostgresWatch
 from fencepost.leases.stores.sql.store import SqlLeaseStore
@@ -45,7 +45,7 @@ CAPABILITIES = Capabilities(
 def from_url(url: StoreUrl, runtime: Runtime) -> SqlLeaseStore:
     """Build the store; the server is first asked in `start`."""
     url.only_options(SHARED_OPTIONS | postgres.URL_OPTIONS | {"schema"})
-    tables = Tables.of(url)
+    tables = LeaseTables.of(url)
     backend = PostgresBackend(url, tables, runtime)
     return SqlLeaseStore(
         runtime,
@@ -61,4 +61,4 @@ def from_url(url: StoreUrl, runtime: Runtime) -> SqlLeaseStore:
 
 def schema_sql(url: StoreUrl) -> str:
     """Return the script that makes the tables, for an administrator to run."""
-    return schema.text(schema.postgres(Tables.of(url)))
+    return schema.text(schema.postgres(LeaseTables.of(url)))

@@ -26,7 +26,7 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.urls import StoreUrl
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.stores.sql.advisory_store import AdvisoryStore
-from fencepost.leases.stores.sql.options import SHARED_OPTIONS, Tables
+from fencepost.leases.stores.sql.options import SHARED_OPTIONS, LeaseTables
 from fencepost.leases.stores.sql.postgres_backend import PostgresBackend
 from fencepost.sql import postgres
 
@@ -43,6 +43,6 @@ CAPABILITIES = Capabilities(
 def from_url(url: StoreUrl, runtime: Runtime) -> AdvisoryStore:
     """Build the store; the server is first asked in `start`."""
     url.only_options(SHARED_OPTIONS | postgres.URL_OPTIONS | {"schema"})
-    tables = Tables.of(url)
+    tables = LeaseTables.of(url)
     backend = PostgresBackend(url, tables, runtime)
     return AdvisoryStore(runtime, backend, tables, url, capabilities=CAPABILITIES)

@@ -27,7 +27,7 @@ from fencepost.core.runtime import Runtime
 from fencepost.errors import InvalidUrl
 from fencepost.leases.store import Capabilities, Grade, LedgerMark
 from fencepost.leases.stores.sql import schema
-from fencepost.leases.stores.sql.options import SHARED_OPTIONS, Tables
+from fencepost.leases.stores.sql.options import SHARED_OPTIONS, LeaseTables
 from fencepost.leases.stores.sql.sqlite_backend import RISK, SqliteBackend
 from fencepost.leases.stores.sql.store import SqlLeaseStore
 from fencepost.leases.stores.sql.waiting import Polling
@@ -64,7 +64,7 @@ class SqliteStore(SqlLeaseStore):
 def from_url(url: StoreUrl, runtime: Runtime) -> SqliteStore:
     """Build the store; the file is first touched in `start`."""
     url.only_options(SHARED_OPTIONS)
-    tables = Tables.of(url)
+    tables = LeaseTables.of(url)
     backend = SqliteBackend(lease_file(url), tables, runtime, accepts_network=RISK in url.accepted_risks())
     store = SqliteStore(
         runtime,
@@ -96,5 +96,5 @@ def lease_file(url: StoreUrl) -> Path:
 
 def schema_sql(url: StoreUrl) -> str:
     """Return the script that makes the tables. SQLite never needs it: the tables are made with the file."""
-    tables = Tables.of(url)
+    tables = LeaseTables.of(url)
     return schema.text(schema.sqlite(tables, f"{tables.index}_boot"))

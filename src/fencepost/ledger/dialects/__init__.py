@@ -6,10 +6,10 @@ import importlib
 
 from fencepost.core.runtime import Runtime
 from fencepost.errors import MissingExtra
-from fencepost.ledger.dialects.dialect import Connection, Cursor, Dialect, Row
+from fencepost.ledger.dialects.dialect import Cursor, DbapiConnection, Dialect, Row
 from fencepost.ledger.urls import LedgerUrl
 
-__all__ = ["Connection", "Cursor", "Dialect", "Row", "dialect_for"]
+__all__ = ["Cursor", "DbapiConnection", "Dialect", "Row", "dialect_for"]
 
 _MODULES = {
     "sqlite": ("sqlite", "SqliteDialect"),

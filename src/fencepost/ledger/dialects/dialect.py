@@ -42,7 +42,7 @@ class Cursor(Protocol):
     def fetchall(self) -> Any: ...
 
 
-class Connection(Protocol):
+class DbapiConnection(Protocol):
     """A DBAPI connection, in autocommit mode: transactions begin and end by statements of ours."""
 
     def cursor(self) -> Any: ...
@@ -83,7 +83,7 @@ class Dialect(ABC):
         """Return the ledger's time in µs, to stand in a statement of SQLAlchemy."""
 
     @abstractmethod
-    def dial(self, timeout_s: float | None = None) -> Connection:
+    def dial(self, timeout_s: float | None = None) -> DbapiConnection:
         """Connect. Connecting and every statement end after `timeout_s` (if not given: the URL's call_timeout)."""
 
     @abstractmethod
@@ -164,7 +164,7 @@ class Dialect(ABC):
         cursor.execute(f"SELECT {self.now_sql}")
         return int(cursor.fetchone()[0])
 
-    def hang_up(self, connection: Connection, cursor: Cursor | None) -> None:
+    def hang_up(self, connection: DbapiConnection, cursor: Cursor | None) -> None:
         """Close a connection, whatever its cursor is at."""
         connection.close()
 

@@ -12,7 +12,7 @@ from sqlalchemy.dialects.postgresql.psycopg import dialect as postgres_words
 from fencepost.ledger.dialects.dialect import ORIGIN_KEY, Cursor, Dialect, Parameters
 from fencepost.schema.sequences import advice
 from fencepost.sql import postgres, psycopg_link
-from fencepost.sql.psycopg_link import BoundedConnection
+from fencepost.sql.psycopg_link import BoundedPsycopg
 from fencepost.sql.spelling import SPELLING
 from fencepost.sql.troubles import LACKS_TABLES, Trouble, first_line, trouble_of
 
@@ -52,7 +52,7 @@ class PostgresDialect(Dialect):
         """Return the server's time at the moment it is read, not at the transaction's begin."""
         return literal_column(postgres.NOW_US, BigInteger())
 
-    def dial(self, timeout_s: float | None = None) -> BoundedConnection:
+    def dial(self, timeout_s: float | None = None) -> BoundedPsycopg:
         """Connect, look who is at the other end, and set the server's own time limits."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         connection = psycopg_link.dial(self.url.store, limit_s, clock=self.runtime.monotonic)
@@ -100,7 +100,7 @@ class PostgresDialect(Dialect):
     def objection(self, cursor: Cursor) -> str | None:
         """Look at the version, whether it is a primary, and whether texts are texts there."""
         cursor.execute(postgres.SERVER_SQL)
-        return postgres.Server(*cursor.fetchone()).objection(self.product, who_needs_it="the ledger needs")
+        return postgres.ServerFacts(*cursor.fetchone()).objection(self.product, who_needs_it="the ledger needs")
 
     def insert_row(self, cursor: Cursor, table: Table, values: Mapping[str, Any]) -> bool:
         """Insert, and count."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from fencepost.core.runtime import Runtime
 from fencepost.ledger.dialects.dialect import Dialect
-from fencepost.ledger.dialects.hot_postgres import channel
+from fencepost.ledger.dialects.statements_postgres import channel
 from fencepost.sql.psycopg_channel import Channel
 from fencepost.sql.psycopg_link import ERRORS
 
@@ -21,7 +21,7 @@ _DIAL_S = 3.0
 _GONE: tuple[type[Exception], ...] = (*ERRORS, OSError)
 
 
-class Listening:
+class LedgerListener:
     """Waits for notifications on the ledger's channel."""
 
     def __init__(self, dialect: Dialect, runtime: Runtime) -> None:

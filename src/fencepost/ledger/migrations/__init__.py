@@ -21,8 +21,8 @@ step that contracts works before it was taken, and one that brings steps behind 
 from __future__ import annotations
 
 from fencepost.errors import LedgerRefused, SchemaMismatch
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
-from fencepost.ledger.desk import Desk
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.identity import identity
 from fencepost.schema import effects
@@ -113,7 +113,7 @@ def check_schema(database: Database) -> None:
         )
 
 
-def refuse_unreadable(database: Database, desk: Desk) -> None:
+def refuse_unreadable(database: Database, desk: LedgerConnection) -> None:
     """Raise `SchemaMismatch` if a newer version took away what this one needs: what a node asks when it has joined.
 
     Whoever takes something away looks for older nodes first. So either it has seen this one, or this one sees it.

@@ -23,17 +23,17 @@ from fencepost.core.fencing import FencingToken
 from fencepost.core.tick import microseconds
 from fencepost.errors import LeaseLost
 from fencepost.ledger.urls import LedgerUrl
-from fencepost.proof.chaos.effects import Effects
+from fencepost.proof.chaos.effects import ChaosTables
 from fencepost.proof.chaos.lines import Recorder, recorder_in
 from fencepost.proof.chaos.plan import BY_NAME, CHUNKS
 from fencepost.proof.chaos.variables import DEPLOY, FOLDER
-from fencepost.proof.history import Kind
+from fencepost.proof.history import EntryKind
 from fencepost.threaded import ThreadedRuntime
 
 app = App()
 _runtime = ThreadedRuntime()
 _place = LedgerUrl.parse(app.settings.url)
-_effects = Effects(_place)
+_effects = ChaosTables(_place)
 
 
 _one_at_a_time = _runtime.lock()
@@ -90,13 +90,13 @@ def _told(run: Run, work: str) -> Iterator[None]:
     """Write down what became of a write: the block ends when its transaction has."""
     fencing = _fencing(run)
     fields = {"name": fencing.key, "token": fencing.token, "grant": fencing.grant_id, "detail": {"key": work}}
-    kind = Kind.UNKNOWN
+    kind = EntryKind.UNKNOWN
     call = _recorder().invoke("write", **fields)
     try:
         yield
-        kind = Kind.OK
+        kind = EntryKind.OK
     except LeaseLost:
-        kind = Kind.REFUSED
+        kind = EntryKind.REFUSED
         raise
     finally:
         _recorder().end(call, kind, "write", **fields)

@@ -64,7 +64,7 @@ class Actor:
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ProcessSettings:
     """What every process is told."""
 
     folder: Path
@@ -91,7 +91,7 @@ class Surroundings:
 class Cast:
     """All processes."""
 
-    def __init__(self, runtime: Runtime, around: Surroundings) -> None:
+    def __init__(self, runtime: Runtime, around: ProcessSettings) -> None:
         self._runtime = runtime
         self._around = around
         self.actors: dict[str, Actor] = {}

@@ -17,12 +17,12 @@ from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
 from fencepost.leases.schemes import store_from_url
 from fencepost.ledger.urls import LedgerUrl
-from fencepost.proof.chaos.effects import Effects
+from fencepost.proof.chaos.effects import ChaosTables
 from fencepost.proof.chaos.lines import Recorder, recorder_in
 from fencepost.proof.chaos.plan import LOCKS
 from fencepost.proof.chaos.recording import RecordingStore
 from fencepost.proof.chaos.variables import FOLDER, LEDGER, LOCKS_URL, NAME, TTL
-from fencepost.proof.history import Kind
+from fencepost.proof.history import EntryKind
 from fencepost.threaded import ThreadedRuntime
 
 _WAIT_S = 20.0
@@ -30,7 +30,7 @@ _SHORTEST_S, _LONGEST_S = 0.1, 1.2
 _WRITES = 2
 
 
-class Contender:
+class LockContender:
     """One process with a task for each lock."""
 
     def __init__(
@@ -41,7 +41,7 @@ class Contender:
         self._ttl_s = ttl_s
         place = LedgerUrl.parse(ledger)
         self._prefix, self._schema = place.prefix, place.schema
-        self._effects = Effects(place)
+        self._effects = ChaosTables(place)
         self._engine: Engine = create_engine(place.sqlalchemy(), pool_pre_ping=True, pool_size=len(LOCKS))
         self._store = RecordingStore(store_from_url(locks_url, runtime), recorder)
         self._locks = Locks(self._store, runtime=runtime, holder=recorder.node)
@@ -86,19 +86,19 @@ class Contender:
             with lease.fence(self._engine, prefix=self._prefix, schema=self._schema) as tx:
                 self._effects.write(tx, lease.fencing, work)
         except LeaseLost:
-            self._recorder.end(call, Kind.REFUSED, "write", **fields)
+            self._recorder.end(call, EntryKind.REFUSED, "write", **fields)
             raise
         except (FencepostError, DBAPIError):
-            self._recorder.end(call, Kind.UNKNOWN, "write", **fields)
+            self._recorder.end(call, EntryKind.UNKNOWN, "write", **fields)
         else:
-            self._recorder.end(call, Kind.OK, "write", **fields)
+            self._recorder.end(call, EntryKind.OK, "write", **fields)
 
 
 def main() -> None:
     """Contend, as the environment says."""
     runtime = ThreadedRuntime()
     recorder = recorder_in(Path(os.environ[FOLDER]), os.environ[NAME], runtime)
-    Contender(
+    LockContender(
         runtime,
         recorder,
         locks_url=os.environ[LOCKS_URL],

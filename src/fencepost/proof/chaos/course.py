@@ -22,18 +22,18 @@ from fencepost.errors import ConfigurationError, FencepostError, LedgerUnavailab
 from fencepost.leases.schemes import store_from_url
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.migrations import migrate
-from fencepost.proof.chaos.cast import WORKERS, Cast, Surroundings
+from fencepost.proof.chaos.cast import WORKERS, Cast, ProcessSettings
 from fencepost.proof.chaos.chance import Chance
 from fencepost.proof.chaos.director import Director
-from fencepost.proof.chaos.effects import Effects
-from fencepost.proof.chaos.faults import Server
-from fencepost.proof.chaos.gathering import POLL_S, SETTLE_S, Ending, gather, is_settled
+from fencepost.proof.chaos.effects import ChaosTables
+from fencepost.proof.chaos.faults import HarmableServer
+from fencepost.proof.chaos.gathering import POLL_S, SETTLE_S, CalmTimes, gather, is_settled
 from fencepost.proof.chaos.lines import recorder_in
 from fencepost.proof.chaos.namespace import Namespace
-from fencepost.proof.chaos.outcome import Around, Outcome, outcome_of
+from fencepost.proof.chaos.outcome import ChaosOutcome, Participants, outcome_of
 from fencepost.proof.chaos.processes import refuse_without_proc
 from fencepost.proof.chaos.proxy import Network, Proxy
-from fencepost.proof.chaos.wiring import Line, server_of
+from fencepost.proof.chaos.wiring import ServerLine, server_of
 
 LEDGER, STORE = "ledger", "store"
 LEAST = 2
@@ -45,7 +45,7 @@ _LEAVE_WITHIN_S = 8.0
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class ChaosStage:
     """What an act may use. `ledger_url` leads to the ledger without a proxy that is harmed."""
 
     cast: Cast
@@ -58,11 +58,11 @@ class Act(NamedTuple):
     """Something that happens at a share of the time, whatever else does: a deploy, a migration."""
 
     at: float
-    do: Callable[[Stage], None]
+    do: Callable[[ChaosStage], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
+class ChaosOptions:
     """What is to be done. `servers` are those that may be harmed, because whoever asks has started them for it."""
 
     nodes: int = 3
@@ -72,7 +72,7 @@ class Wishes:
     ttl_s: float = 3.0
     seed: int = 1
     gap_s: float = 1.0
-    servers: Sequence[Server] = ()
+    servers: Sequence[HarmableServer] = ()
     keep: Path | None = None  # where histories and logs are left, instead of nowhere
     pythons: Mapping[str, str] = field(default_factory=dict)  # by name: who is of another version
     absent: Collection[str] = ()  # who comes later, if at all
@@ -85,13 +85,13 @@ class Course:
     """One run of chaos in a namespace."""
 
     space: Namespace
-    wishes: Wishes
+    wishes: ChaosOptions
     runtime: Runtime
     say: Callable[[str], None]
-    _lines: dict[str, Line] = field(default_factory=dict)
+    _lines: dict[str, ServerLine] = field(default_factory=dict)
     _are_tokens_durable: bool = True
 
-    def run(self) -> Outcome:
+    def run(self) -> ChaosOutcome:
         """Do all of it."""
         self._refuse()
         self.space.reach(self.runtime)  # by their own names, not by those of proxies
@@ -112,7 +112,7 @@ class Course:
                 f"chaos needs a ttl of at least {SMALLEST_TTL_S:g} s: starting a process takes time"
             )
 
-    def _on(self, network: Network, folder: Path) -> Outcome:
+    def _on(self, network: Network, folder: Path) -> ChaosOutcome:
         self.say(f"whatever chaos makes begins with {self.space.prefix}, and is removed at the end")
         self._lines = {LEDGER: self._line(self.space.ledger_url, network)}
         if self.space.store_url is not None:
@@ -129,11 +129,11 @@ class Course:
             ledger.close()
             self._remove(within)
 
-    def _line(self, url: str, network: Network) -> Line:
+    def _line(self, url: str, network: Network) -> ServerLine:
         server = server_of(url)
         if server is None:
             self.say(f"no proxy can stand before {url.partition('://')[0]}://…, so its network stays as it is")
-        return Line(url, server, network)
+        return ServerLine(url, server, network)
 
     def _prepare(self, ledger: Ledger, engine: Engine) -> None:
         store = store_from_url(self.space.locks_url, self.runtime)
@@ -146,18 +146,18 @@ class Course:
             migrate(ledger)
         else:
             self.wishes.make_tables(ledger.url.text)
-        Effects(ledger.url).make(engine)
+        ChaosTables(ledger.url).make(engine)
 
-    def _play(self, ledger: Ledger, engine: Engine, folder: Path) -> Outcome:
+    def _play(self, ledger: Ledger, engine: Engine, folder: Path) -> ChaosOutcome:
         wishes, runtime = self.wishes, self.runtime
         patience_s = wishes.seconds + _START_WITHIN_S + _CALM_WITHIN_S + SETTLE_S + 2 * _LEAVE_WITHIN_S
-        cast = Cast(runtime, Surroundings(folder, wishes.ttl_s, runtime.monotonic() + patience_s))
+        cast = Cast(runtime, ProcessSettings(folder, wishes.ttl_s, runtime.monotonic() + patience_s))
         try:
             self._engage(cast)
             self._await_start(cast)
             wall_us_at_0 = _wall_us_at_0(ledger, runtime)
             director = self._director(cast, folder)
-            self._harm(director, Stage(cast, director, ledger.url.text, self.say))
+            self._harm(director, ChaosStage(cast, director, ledger.url.text, self.say))
             quiet_from = self._calm(director)
             ended_at = self._settle(director, ledger, quiet_from, wall_us_at_0)
         finally:
@@ -168,10 +168,10 @@ class Course:
             engine,
             folder / "history",
             ttl_s=wishes.ttl_s,
-            ending=Ending(quiet_from, ended_at, wall_us_at_0, was_away),
+            ending=CalmTimes(quiet_from, ended_at, wall_us_at_0, was_away),
             tokens_are_durable=self._are_tokens_durable,
         )
-        around = Around(tuple(cast.actors), tuple(director.fallen), is_one_file=ledger.url.kind == "sqlite")
+        around = Participants(tuple(cast.actors), tuple(director.fallen), is_one_file=ledger.url.kind == "sqlite")
         return outcome_of(evidence, director.faults, seed=wishes.seed, around=around)
 
     def _engage(self, cast: Cast) -> None:
@@ -227,7 +227,7 @@ class Course:
             say=self.say,
         )
 
-    def _harm(self, director: Director, stage: Stage) -> None:
+    def _harm(self, director: Director, stage: ChaosStage) -> None:
         began_at, seconds = self.runtime.monotonic(), self.wishes.seconds
         acts = sorted(self.wishes.acts, key=lambda act: act.at)
         try:

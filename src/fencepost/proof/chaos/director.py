@@ -12,12 +12,12 @@ from functools import partial
 from fencepost.core.runtime import Runtime
 from fencepost.proof.chaos.cast import Actor, Cast
 from fencepost.proof.chaos.chance import Chance
-from fencepost.proof.chaos.faults import EVERYBODY, LIKELIHOOD, MODES, Fault, FaultKind, Server
+from fencepost.proof.chaos.faults import EVERYBODY, LIKELIHOOD, MODES, Fault, FaultKind, HarmableServer
 from fencepost.proof.chaos.lines import Recorder
 from fencepost.proof.chaos.processes import CONTINUE, KILL, STOP, freeze, thaw, workers_of
 from fencepost.proof.chaos.proxy import Mode, Proxy
 from fencepost.proof.chaos.sparing import Sparing
-from fencepost.proof.chaos.wiring import Line
+from fencepost.proof.chaos.wiring import ServerLine
 from fencepost.threaded.signals import send
 
 _SHORTEST_PAUSE_TTLS, _LONGEST_PAUSE_TTLS = 0.1, 5.0
@@ -44,8 +44,8 @@ class Director:
         self,
         *,
         cast: Cast,
-        lines: Mapping[str, Line],
-        servers: Sequence[Server],
+        lines: Mapping[str, ServerLine],
+        servers: Sequence[HarmableServer],
         runtime: Runtime,
         recorder: Recorder,
         chance: Chance,

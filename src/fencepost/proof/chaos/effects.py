@@ -16,7 +16,7 @@ from fencepost.proof.evidence import Effect
 _LENGTH = 200
 
 
-class Effects:
+class ChaosTables:
     """The two tables of effects, in the database of a ledger and under its prefix."""
 
     def __init__(self, place: LedgerUrl) -> None:

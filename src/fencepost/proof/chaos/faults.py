@@ -82,7 +82,7 @@ class Fault:
         return f"{self.kind} {self.target.removeprefix('node ')}{lasting}"
 
 
-class Server(Protocol):
+class HarmableServer(Protocol):
     """A server that whoever started chaos owns, and may therefore be harmed."""
 
     @property

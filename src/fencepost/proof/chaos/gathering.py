@@ -9,7 +9,7 @@ from pathlib import Path
 from sqlalchemy import Engine, select
 
 from fencepost.ledger.ledger import Ledger
-from fencepost.proof.chaos.effects import Effects
+from fencepost.proof.chaos.effects import ChaosTables
 from fencepost.proof.chaos.lines import read_lines
 from fencepost.proof.chaos.plan import BACKOFF, BY_NAME, CRASH_LIMIT, PLAN, RETRIES
 from fencepost.proof.evidence import FINAL, Due, Evidence, JobRules, RunSeen, Timing, Violation
@@ -23,7 +23,7 @@ _US = 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class CalmTimes:
     """When it was calm again and when it was over, on the clock of histories; and the ledger's time at nought."""
 
     quiet_from: float
@@ -33,7 +33,7 @@ class Ending:
 
 
 def gather(
-    ledger: Ledger, engine: Engine, histories: Path, *, ttl_s: float, ending: Ending, tokens_are_durable: bool
+    ledger: Ledger, engine: Engine, histories: Path, *, ttl_s: float, ending: CalmTimes, tokens_are_durable: bool
 ) -> Evidence:
     """Put together what is known."""
     runs, attempts = read_ledger(ledger)
@@ -45,7 +45,7 @@ def gather(
         due=tuple(_due(ledger, end_us)),
         runs=runs,
         attempts=attempts,
-        effects=Effects(ledger.url).read(engine),
+        effects=ChaosTables(ledger.url).read(engine),
         jobs={planned.name: _rules(planned.overlap) for planned in PLAN},
         wall_us_at_0=ending.wall_us_at_0,
         tokens_are_durable=tokens_are_durable,

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.core.runtime import Runtime
-from fencepost.proof.history import Entry, History, Kind
+from fencepost.proof.history import Entry, EntryKind, History
 
 
 class Recorder:
@@ -24,21 +24,21 @@ class Recorder:
 
     def note(self, what: str, *, node: str | None = None, **more: Any) -> None:
         """Write down something that is no call."""
-        self._write(Kind.NOTE, what, 0, node, more)
+        self._write(EntryKind.NOTE, what, 0, node, more)
 
     def invoke(self, what: str, **more: Any) -> int:
         """Write down the beginning of a call, and return its number."""
         with self._numbers:
             self._calls += 1
             call = self._calls
-        self._write(Kind.INVOKE, what, call, None, more)
+        self._write(EntryKind.INVOKE, what, call, None, more)
         return call
 
-    def end(self, call: int, kind: Kind, what: str, **more: Any) -> None:
+    def end(self, call: int, kind: EntryKind, what: str, **more: Any) -> None:
         """Write down the end of a call."""
         self._write(kind, what, call, None, more)
 
-    def _write(self, kind: Kind, what: str, call: int, node: str | None, more: dict[str, Any]) -> None:
+    def _write(self, kind: EntryKind, what: str, call: int, node: str | None, more: dict[str, Any]) -> None:
         fields = {"at": self._runtime.monotonic(), "kind": kind, "what": what, "node": node or self.node}
         os.write(self._file, json.dumps({**fields, "call": call, **more}).encode() + b"\n")
 
@@ -63,4 +63,4 @@ def _entries(lines: Iterable[str], file: int) -> Iterator[Entry]:
         except ValueError:  # the disk was full, or the machine went down
             continue
         call = fields.pop("call")
-        yield Entry(**{**fields, "kind": Kind(fields["kind"]), "call": call and file * 1_000_000 + call})
+        yield Entry(**{**fields, "kind": EntryKind(fields["kind"]), "call": call and file * 1_000_000 + call})

@@ -12,7 +12,7 @@ from fencepost.proof.chaos.gathering import lost_writes
 from fencepost.proof.chaos.takeovers import GRACE_S, Takeover, quantile, takeovers
 from fencepost.proof.checkers import CHECKERS
 from fencepost.proof.evidence import Evidence, Violation
-from fencepost.proof.history import Kind
+from fencepost.proof.history import EntryKind
 
 _RAN = frozenset({"succeeded", "dead", "cancelled"})
 
@@ -30,7 +30,7 @@ class Fires:
 
 
 @dataclass(frozen=True, slots=True)
-class Around:
+class Participants:
     """Who took part, who ended by itself, and whether all of it was in one file."""
 
     names: tuple[str, ...]
@@ -39,7 +39,7 @@ class Around:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ChaosOutcome:
     """All of it."""
 
     seed: int
@@ -91,7 +91,7 @@ class Outcome:
         }
 
 
-def outcome_of(evidence: Evidence, faults: Sequence[Fault], *, seed: int, around: Around) -> Outcome:
+def outcome_of(evidence: Evidence, faults: Sequence[Fault], *, seed: int, around: Participants) -> ChaosOutcome:
     """Check everything, and count."""
     ttl_s = evidence.timing.ttl_s
     taken = takeovers(evidence, faults, names=around.names, is_one_file=around.is_one_file)
@@ -99,8 +99,8 @@ def outcome_of(evidence: Evidence, faults: Sequence[Fault], *, seed: int, around
     checks["effects"] = tuple(lost_writes(evidence))
     checks["processes"] = tuple(Violation("processes", each) for each in around.fallen)
     checks["takeover"] = tuple(_too_slow(taken, ttl_s + GRACE_S))
-    granted = [entry for entry in evidence.history.of("acquire") if entry.kind is Kind.OK]
-    return Outcome(
+    granted = [entry for entry in evidence.history.of("acquire") if entry.kind is EntryKind.OK]
+    return ChaosOutcome(
         seed, ttl_s, tuple(faults), _fires(evidence), len(granted), len(evidence.effects), checks, tuple(taken)
     )
 

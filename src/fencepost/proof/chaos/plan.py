@@ -17,7 +17,7 @@ CHUNKS = 4
 
 
 @dataclass(frozen=True, slots=True)
-class Planned:
+class PlannedJob:
     """One job: its name, every how many seconds it is due, and its policy."""
 
     name: str
@@ -49,16 +49,16 @@ class Planned:
 
 
 PLAN = (
-    Planned("settle", 1, "queue", by_cron=True, more={"effects": "fenced", "misfire": "all:20"}),
-    Planned("reconcile", 2, "forbid", more={"misfire": "once"}),
-    Planned("carry", 2, "queue", chunks=CHUNKS, more={"effects": "fenced", "type": "bulk", "misfire": "once"}),
-    Planned("quote", 2, "forbid", more={"type": "near-real-time", "misfire": "once"}),
-    Planned("newest", 2, "replace", more={"misfire": "once"}),
-    Planned("mail", 2, "allow"),
-    Planned("poll", 1, "forbid", more={"misfire": "skip", "grace": "1s"}),
-    Planned("export", 2, "queue", by_cron=True, more={"misfire": "once"}, renamed="ship"),
-    Planned("sweep", 2, "allow", more={"misfire": "once"}),
-    Planned("gather", 2, "queue", more={"effects": "fenced", "misfire": "once"}),
-    Planned("audit", 2, "queue", more={"misfire": "once"}, deploy=2),
+    PlannedJob("settle", 1, "queue", by_cron=True, more={"effects": "fenced", "misfire": "all:20"}),
+    PlannedJob("reconcile", 2, "forbid", more={"misfire": "once"}),
+    PlannedJob("carry", 2, "queue", chunks=CHUNKS, more={"effects": "fenced", "type": "bulk", "misfire": "once"}),
+    PlannedJob("quote", 2, "forbid", more={"type": "near-real-time", "misfire": "once"}),
+    PlannedJob("newest", 2, "replace", more={"misfire": "once"}),
+    PlannedJob("mail", 2, "allow"),
+    PlannedJob("poll", 1, "forbid", more={"misfire": "skip", "grace": "1s"}),
+    PlannedJob("export", 2, "queue", by_cron=True, more={"misfire": "once"}, renamed="ship"),
+    PlannedJob("sweep", 2, "allow", more={"misfire": "once"}),
+    PlannedJob("gather", 2, "queue", more={"effects": "fenced", "misfire": "once"}),
+    PlannedJob("audit", 2, "queue", more={"misfire": "once"}, deploy=2),
 )
 BY_NAME = {name: planned for planned in PLAN for name in (planned.name, planned.renamed) if name is not None}

@@ -10,7 +10,7 @@ from fencepost.core.tick import Tick
 from fencepost.errors import StoreUnavailable
 from fencepost.leases.store import Capabilities, LeaseStore
 from fencepost.proof.chaos.lines import Recorder
-from fencepost.proof.history import Kind
+from fencepost.proof.history import EntryKind
 
 
 class RecordingStore:
@@ -31,12 +31,12 @@ class RecordingStore:
         try:
             outcome = self._store.renew(session, grants)
         except StoreUnavailable:
-            self._recorder.end(call, Kind.UNKNOWN, "renew", session=session.id)
+            self._recorder.end(call, EntryKind.UNKNOWN, "renew", session=session.id)
             raise
         if isinstance(outcome, Lost):
-            self._recorder.end(call, Kind.REFUSED, "renew", session=session.id)
+            self._recorder.end(call, EntryKind.REFUSED, "renew", session=session.id)
         else:
-            self._recorder.end(call, Kind.OK, "renew", session=session.id, detail={"gone": sorted(outcome.gone)})
+            self._recorder.end(call, EntryKind.OK, "renew", session=session.id, detail={"gone": sorted(outcome.gone)})
         return outcome
 
     def acquire(
@@ -48,12 +48,12 @@ class RecordingStore:
         try:
             outcome = self._store.acquire(session, name, grant_id=grant_id, tick=tick, floor=floor)
         except StoreUnavailable:
-            self._recorder.end(call, Kind.UNKNOWN, "acquire", **fields)
+            self._recorder.end(call, EntryKind.UNKNOWN, "acquire", **fields)
             raise
         if isinstance(outcome, Grant):
-            self._recorder.end(call, Kind.OK, "acquire", **fields, token=outcome.token)
+            self._recorder.end(call, EntryKind.OK, "acquire", **fields, token=outcome.token)
         else:
-            self._recorder.end(call, Kind.REFUSED, "acquire", **fields, detail=_why(outcome))
+            self._recorder.end(call, EntryKind.REFUSED, "acquire", **fields, detail=_why(outcome))
         return outcome
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
@@ -62,9 +62,9 @@ class RecordingStore:
         try:
             was_ours = self._store.release(grant, done=done, keep_for_s=keep_for_s)
         except StoreUnavailable:
-            self._ended(call, Kind.UNKNOWN, "release", grant)
+            self._ended(call, EntryKind.UNKNOWN, "release", grant)
             raise
-        self._ended(call, Kind.OK if was_ours else Kind.REFUSED, "release", grant)
+        self._ended(call, EntryKind.OK if was_ours else EntryKind.REFUSED, "release", grant)
         return was_ours
 
     def revoke(self, record: LeaseRecord) -> bool:
@@ -78,7 +78,7 @@ class RecordingStore:
         """Open a session, and write down its name."""
         call = self._recorder.invoke("open")
         session = self._store.open(holder, ttl_s=ttl_s, call_timeout_s=call_timeout_s)
-        self._recorder.end(call, Kind.OK, "open", session=session.id)
+        self._recorder.end(call, EntryKind.OK, "open", session=session.id)
         return session
 
     def missing(self, grants: Collection[Grant]) -> frozenset[str]:
@@ -88,7 +88,7 @@ class RecordingStore:
         """Close the session; what still hangs on it is free from then on."""
         call = self._recorder.invoke("close", session=session.id)
         self._store.close(session)
-        self._recorder.end(call, Kind.OK, "close", session=session.id)
+        self._recorder.end(call, EntryKind.OK, "close", session=session.id)
 
     def read(self, name: str) -> LeaseRecord | None:
         return self._store.read(name)
@@ -108,7 +108,7 @@ class RecordingStore:
     def _began(self, what: str, grant: Grant) -> int:
         return self._recorder.invoke(what, **_of(grant))
 
-    def _ended(self, call: int, kind: Kind, what: str, grant: Grant) -> None:
+    def _ended(self, call: int, kind: EntryKind, what: str, grant: Grant) -> None:
         self._recorder.end(call, kind, what, **_of(grant))
 
 

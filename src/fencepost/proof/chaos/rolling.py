@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from fencepost.proof.chaos.course import Act, Stage
+from fencepost.proof.chaos.course import Act, ChaosStage
 from fencepost.proof.chaos.variables import DEPLOY
 
 _LEAVE_WITHIN_S = 8.0
@@ -25,7 +25,7 @@ def rolling(nodes: Sequence[str], *, rounds: int) -> list[Act]:
     ]
 
 
-def _restart(name: str, deploy: int, stage: Stage) -> None:
+def _restart(name: str, deploy: int, stage: ChaosStage) -> None:
     actor = stage.cast.actors[name]
     actor.env = {**actor.env, DEPLOY: str(deploy)}
     stage.director.send_away(name, within_s=_LEAVE_WITHIN_S)

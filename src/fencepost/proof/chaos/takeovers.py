@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fencepost.proof.chaos.faults import ENDS, EVERYBODY, KILLS, STOPS, Fault, FaultKind
 from fencepost.proof.chaos.plan import BY_NAME
 from fencepost.proof.evidence import Evidence
-from fencepost.proof.history import Entry, History, Kind
+from fencepost.proof.history import Entry, EntryKind, History
 
 GRACE_S = 2.0  # what a takeover may take beyond the ttl
 _SIGHT_S = 0.5  # a node notes that it has contact only when it next asks
@@ -102,7 +102,7 @@ def _locks(history: History) -> Iterator[_Hold]:
     for entry in history.of("release"):
         released.setdefault(entry.grant, entry.at)
     for entry in history.of("acquire"):
-        if entry.kind is Kind.OK:
+        if entry.kind is EntryKind.OK:
             yield _Hold(f"lock {entry.name}", entry.node, 0, entry.at, released.get(entry.grant, float("inf")))
 
 

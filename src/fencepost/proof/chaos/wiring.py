@@ -29,7 +29,7 @@ def server_of(url: str) -> Address | None:
 
 
 @dataclass(slots=True)
-class Line:
+class ServerLine:
     """The way to one server: straight, or through proxies."""
 
     url: str

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from fencepost.proof.calls import Call, calls
 from fencepost.proof.evidence import Effect, Evidence, Violation
-from fencepost.proof.history import Kind
+from fencepost.proof.history import EntryKind
 
 NAME = "acknowledged writes"
 
@@ -80,7 +80,7 @@ def _endings(evidence: Evidence) -> Iterator[Violation]:
         outcome = call.detail.get("outcome", "")
         kept = ended.get((call.name, call.token or 0))
         is_same = kept is not None and kept == outcome != "lost"
-        if call.kind is Kind.REFUSED and is_same and (call.name, call.token) not in may_have:
+        if call.kind is EntryKind.REFUSED and is_same and (call.name, call.token) not in may_have:
             yield Violation(NAME, f"the end of run {call.name} was refused, and is on record as {kept}", str(call))
         if not call.is_ok or outcome is None:
             continue

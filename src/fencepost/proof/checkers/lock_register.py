@@ -23,8 +23,8 @@ from typing import NamedTuple
 
 from fencepost.proof.calls import NEVER, Call, calls, faults
 from fencepost.proof.evidence import Evidence, Violation
-from fencepost.proof.history import Kind
-from fencepost.proof.linearizing import Stuck, explain
+from fencepost.proof.history import EntryKind
+from fencepost.proof.linearizing import StuckOrder, explain
 
 NAME = "lock register"
 DEFAULT_SLACK_S = 0.05
@@ -32,7 +32,7 @@ FORGETTING = frozenset({"forget", "promotion"})
 _ENDING = frozenset({"release", "revoke"})
 
 
-class Held(NamedTuple):
+class RegisterState(NamedTuple):
     """What the register knows of one name. `grant` empty: it is free; None: the store forgot, so it may be anything.
 
     `since` is the last moment at which it certainly was so, `expires_at` the earliest at which it ends by itself.
@@ -71,28 +71,28 @@ class _Name:
 
     # -- one step of the order
 
-    def step(self, held: Held, call: Call, at: float, until: float) -> Iterator[tuple[Held, float]]:
+    def step(self, held: RegisterState, call: Call, at: float, until: float) -> Iterator[tuple[RegisterState, float]]:
         """Return what the register may be after `call`, and when at the earliest."""
         for before, from_at in self._forgotten(held, at, until):
             for after, then in self._ways(before, call, from_at, until):
                 if then <= until:
                     yield after, then
 
-    def _ways(self, held: Held, call: Call, at: float, until: float) -> Iterator[tuple[Held, float]]:
+    def _ways(self, held: RegisterState, call: Call, at: float, until: float) -> Iterator[tuple[RegisterState, float]]:
         match call.what, call.kind:
-            case "acquire", Kind.OK:
+            case "acquire", EntryKind.OK:
                 return self._granted(held, call, at)
             case "acquire", _:
                 return self._held_by_another(held, call, at, until)
-            case "renew", Kind.OK:
+            case "renew", EntryKind.OK:
                 return self._renewed(held, call, at)
-            case (("release" | "revoke"), Kind.OK):
+            case (("release" | "revoke"), EntryKind.OK):
                 return self._ended(held, call, at)
             case "close", _:
                 return self._closed(held, call, at)
         return self._is_not_held(held, call, at)
 
-    def _granted(self, held: Held, call: Call, at: float) -> Iterator[tuple[Held, float]]:
+    def _granted(self, held: RegisterState, call: Call, at: float) -> Iterator[tuple[RegisterState, float]]:
         token = call.token or 0
         if held.grant == call.grant and held.token == token:
             yield held._replace(since=at), at
@@ -102,7 +102,9 @@ class _Name:
         free, then = self._freed(held, at)
         yield self._taken(free, call, then), then
 
-    def _held_by_another(self, held: Held, call: Call, at: float, until: float) -> Iterator[tuple[Held, float]]:
+    def _held_by_another(
+        self, held: RegisterState, call: Call, at: float, until: float
+    ) -> Iterator[tuple[RegisterState, float]]:
         other = call.detail.get("held_by")
         if held.grant is None or (not held.grant and held.is_closed):
             yield held, at
@@ -112,36 +114,36 @@ class _Name:
             if taken.grant != call.grant and other in (None, taken.grant):
                 yield taken, then
 
-    def _renewed(self, held: Held, call: Call, at: float) -> Iterator[tuple[Held, float]]:
+    def _renewed(self, held: RegisterState, call: Call, at: float) -> Iterator[tuple[RegisterState, float]]:
         if not call.grant:
             yield self._session_renewed(held, call, at)
             return
         for mine, then in self._mine(held, call, at):
             yield mine._replace(expires_at=max(mine.expires_at, then + self._ttl_s), since=then), then
 
-    def _session_renewed(self, held: Held, call: Call, at: float) -> tuple[Held, float]:
+    def _session_renewed(self, held: RegisterState, call: Call, at: float) -> tuple[RegisterState, float]:
         if held.grant and held.grant in call.detail.get("gone", ()):
             return self._freed(held, at)
         if held.grant and held.session == call.session:
             return held._replace(expires_at=max(held.expires_at, at + self._ttl_s), since=at), at
         return held, at
 
-    def _ended(self, held: Held, call: Call, at: float) -> Iterator[tuple[Held, float]]:
+    def _ended(self, held: RegisterState, call: Call, at: float) -> Iterator[tuple[RegisterState, float]]:
         keep_s = float(call.detail.get("keep_for_s", 0.0))
         for mine, then in self._mine(held, call, at):
             yield _free(mine, then)._replace(is_closed=keep_s > 0, expires_at=then + keep_s), then
 
-    def _closed(self, held: Held, call: Call, at: float) -> Iterator[tuple[Held, float]]:
+    def _closed(self, held: RegisterState, call: Call, at: float) -> Iterator[tuple[RegisterState, float]]:
         yield (_free(held, at) if held.grant and held.session == call.session else held), at
 
-    def _is_not_held(self, held: Held, call: Call, at: float) -> Iterator[tuple[Held, float]]:
+    def _is_not_held(self, held: RegisterState, call: Call, at: float) -> Iterator[tuple[RegisterState, float]]:
         """Explain a refused renewal, release or revocation: at that moment the grant was not the current one."""
         is_this = held.grant == call.grant if call.grant else held.session == call.session
         yield self._freed(held, at) if held.grant and is_this else (held, at)
 
     # -- what may have happened meanwhile
 
-    def _mine(self, held: Held, call: Call, at: float) -> Iterator[tuple[Held, float]]:
+    def _mine(self, held: RegisterState, call: Call, at: float) -> Iterator[tuple[RegisterState, float]]:
         """Return the states in which the caller holds the name, if there is a way to them."""
         if held.grant == call.grant:
             yield held, at
@@ -152,7 +154,7 @@ class _Name:
                 (taken, then) for taken, then in self._taken_unseen(held, at, NEVER) if taken.grant == call.grant
             )
 
-    def _freed(self, held: Held, at: float) -> tuple[Held, float]:
+    def _freed(self, held: RegisterState, at: float) -> tuple[RegisterState, float]:
         """Return the register without its holder, as early as it can have lost it."""
         if not held.grant and not held.is_closed:
             return held, at
@@ -166,7 +168,7 @@ class _Name:
             frees_at = min(frees_at, ended_at, min(closed_at, default=NEVER), min(killed_at, default=NEVER))
         return _free(held, max(held.since, frees_at)), max(at, frees_at)
 
-    def _taken(self, held: Held, call: Call, at: float) -> Held:
+    def _taken(self, held: RegisterState, call: Call, at: float) -> RegisterState:
         """Return the register with the caller as its holder; it lives as long as its session was renewed for."""
         token = max(held.token, (call.token if call.is_ok else self._token_of.get(call.grant)) or 0)
         forgot_at = self._forgot_at[: bisect_right(self._forgot_at, at)]
@@ -176,9 +178,9 @@ class _Name:
             if each.is_ok and each.ended_at <= call.sent_at and each.sent_at > max(forgot_at, default=-NEVER)
         )
         renewed_at = max(renewals, default=-NEVER)
-        return Held(call.grant, call.session, token, at, max(at, renewed_at + self._ttl_s), held.used)
+        return RegisterState(call.grant, call.session, token, at, max(at, renewed_at + self._ttl_s), held.used)
 
-    def _taken_unseen(self, held: Held, at: float, until: float) -> Iterator[tuple[Held, float]]:
+    def _taken_unseen(self, held: RegisterState, at: float, until: float) -> Iterator[tuple[RegisterState, float]]:
         """Return the registers in which an unanswered acquisition has taken effect, now that it explains something.
 
         It may have happened before; then it may also end sooner.
@@ -192,7 +194,7 @@ class _Name:
             taken = self._taken(free, call, max(free.since, call.sent_at))
             yield taken._replace(used=held.used | {call.number}), max(freed_at, call.sent_at)
 
-    def _forgotten(self, held: Held, at: float, until: float) -> Iterator[tuple[Held, float]]:
+    def _forgotten(self, held: RegisterState, at: float, until: float) -> Iterator[tuple[RegisterState, float]]:
         """Return the register as it is, or may be if the store forgot since it was last seen: then it is anything."""
         position = bisect_left(self._forgot_at, held.since)
         forgot_at = self._forgot_at[position] if position < len(self._forgot_at) else NEVER
@@ -200,11 +202,11 @@ class _Name:
             yield held, at
         if forgot_at <= until:
             then = max(at, forgot_at)
-            yield Held(None, since=then, expires_at=then, token=held.token, used=held.used), then
+            yield RegisterState(None, since=then, expires_at=then, token=held.token, used=held.used), then
 
 
-def _free(held: Held, at: float) -> Held:
-    return Held(token=held.token, since=at, used=held.used)
+def _free(held: RegisterState, at: float) -> RegisterState:
+    return RegisterState(token=held.token, since=at, used=held.used)
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
@@ -225,7 +227,7 @@ def _judge(name: str, evidence: Evidence, own: list[Call], sessions: dict[str, l
     users = {call.session for call in own if call.session}
     shared = [call for user in sorted(users) for call in sessions[user] if not call.name]
     register = _Name(evidence, own, sessions)
-    stuck = explain([call for call in (*own, *shared) if _says_something(call)], Held(), register.step)
+    stuck = explain([call for call in (*own, *shared) if _says_something(call)], RegisterState(), register.step)
     if stuck is not None:
         yield _violation(name, stuck)
 
@@ -236,7 +238,7 @@ def _says_something(call: Call) -> bool:
     return call.what != "acquire" or call.is_ok or call.detail.get("why") == "held"
 
 
-def _violation(name: str, stuck: Stuck[Held]) -> Violation:
+def _violation(name: str, stuck: StuckOrder[RegisterState]) -> Violation:
     held = stuck.state
     state = f"held by grant {held.grant!r} under token {held.token} since {held.since:.3f} s" if held.grant else "free"
     what = "no order of its calls explains all answers" if stuck.is_decided else "no order was found in time"

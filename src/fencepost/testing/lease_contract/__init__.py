@@ -18,9 +18,9 @@ from fencepost.testing.lease_contract.deaths import Deaths
 from fencepost.testing.lease_contract.exclusion import Exclusion
 from fencepost.testing.lease_contract.operation import Operation
 from fencepost.testing.lease_contract.repeats import Repeats
-from fencepost.testing.lease_contract.ticks import Ticks
+from fencepost.testing.lease_contract.ticks import TickContract
 from fencepost.testing.lease_contract.tokens import Tokens
 
 
-class LeaseStoreContract(Exclusion, Tokens, Repeats, Deaths, Ticks, Operation):
+class LeaseStoreContract(Exclusion, Tokens, Repeats, Deaths, TickContract, Operation):
     """Derive from it; see the module's docstring."""

@@ -8,7 +8,7 @@ from fencepost.core.events import Event, What
 from fencepost.errors import LockHeld, StoreUnavailable
 from fencepost.testing.lease_contract.stand import HOUR_S, RUNTIME, Connect, Contend, Stand
 from fencepost.testing.under_test import StoreUnderTest
-from fencepost.testing.waiting import Measured
+from fencepost.testing.waiting import Stopwatch
 
 
 class Deaths(Stand):
@@ -19,7 +19,7 @@ class Deaths(Stand):
         old = holder.ask("lock", name=name, ttl=self.ttl_s)
         assert waiter.ask("lock", name=name, ttl=self.ttl_s)["held_by"] == old["holder"]
         waiter.tell("lock", name=name, ttl=self.ttl_s, wait=10 * self.ttl_s)
-        with Measured() as took:
+        with Stopwatch() as took:
             holder.kill()
             new = waiter.hear()
         assert new["token"] > old["token"]
@@ -57,7 +57,7 @@ class Deaths(Stand):
         assert second["token"] > first["token"]
         assert ahead.ask("lock", name=name, ttl=self.ttl_s)["held_by"] == second["holder"]
         right.tell("lock", name=name, ttl=self.ttl_s, wait=10 * self.ttl_s)
-        with Measured() as took:
+        with Stopwatch() as took:
             behind.kill()
             third = right.hear()
         assert third["token"] > second["token"]
@@ -73,7 +73,7 @@ class Deaths(Stand):
             lease.on_lost(lambda _: told.set())
             fault.hang()
             hung_at = RUNTIME.monotonic()
-            with Measured() as took:
+            with Stopwatch() as took:
                 assert told.wait(10 * self.ttl_s), "nobody told the holder"
             assert took.awake_s <= self.ttl_s + self.slack_s / 4
             assert lease.lost
@@ -88,7 +88,7 @@ class Deaths(Stand):
             with locks.lock(f"{name}/warm", ttl=self.ttl_s):
                 pass
             fault.hang()
-            with Measured() as took, pytest.raises(StoreUnavailable):
+            with Stopwatch() as took, pytest.raises(StoreUnavailable):
                 locks.lock(name, ttl=self.ttl_s).acquire()
             assert took.awake_s <= 2 * 3.0 + self.slack_s
             fault.heal()

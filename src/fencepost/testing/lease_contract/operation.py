@@ -11,7 +11,7 @@ from fencepost.leases.store import KeepsHistory, LeaseStore
 from fencepost.testing.faulty import FaultyStore
 from fencepost.testing.lease_contract.stand import RUNTIME, Connect, Contend, Stand
 from fencepost.testing.under_test import StoreUnderTest
-from fencepost.testing.waiting import Measured, until
+from fencepost.testing.waiting import Stopwatch, until
 
 
 class Operation(Stand):
@@ -25,7 +25,7 @@ class Operation(Stand):
         waiter.tell("lock", name=name, ttl=self.ttl_s, wait=10 * self.ttl_s)
         with pytest.raises(AssertionError, match="did not answer"):
             waiter.hear(deadline_s=0.3)
-        with Measured() as took:
+        with Stopwatch() as took:
             assert lease.release()
             got = waiter.hear()
         assert got["token"] > lease.token
@@ -47,7 +47,7 @@ class Operation(Stand):
         assert not second.is_leader
         assert first.resign("maintenance")
         assert not first.is_leader
-        with Measured() as took:
+        with Stopwatch() as took:
             until(lambda: second.is_leader and len(calls) == 3, 30, "the second candidate leads")
         assert took.awake_s <= self.ttl_s + self.slack_s
         assert [what for what, _ in calls] == ["one elected", "one lost", "other"]
@@ -72,7 +72,7 @@ class Operation(Stand):
         revoked = operator.revoke(name)
         assert revoked is not None
         assert revoked.grant_id == lease.grant_id
-        with Measured() as took:
+        with Stopwatch() as took:
             assert told.wait(10 * self.ttl_s), "the holder was not told"
         assert took.awake_s <= 2 * self.ttl_s, "the holder was not told within two ttls"
         assert lease.lost
@@ -85,7 +85,7 @@ class Operation(Stand):
         leases = [one.lock(f"{name}/{each}", ttl=10 * self.ttl_s).acquire() for each in range(3)]
         one.close()
         for lease in leases:
-            with Measured() as took, other.lock(lease.name, ttl=self.ttl_s, wait=self.ttl_s) as next_lease:
+            with Stopwatch() as took, other.lock(lease.name, ttl=self.ttl_s, wait=self.ttl_s) as next_lease:
                 assert next_lease.token > lease.token
             assert took.awake_s <= self.slack_s
         assert all(lease.lost for lease in leases)

@@ -9,7 +9,7 @@ from fencepost.errors import StoreUnavailable
 from fencepost.leases.store import LeaseStore
 from fencepost.testing.lease_contract.stand import RUNTIME, Connect, Stand
 from fencepost.testing.under_test import StoreUnderTest
-from fencepost.testing.waiting import Measured, until
+from fencepost.testing.waiting import Stopwatch, until
 
 
 class Repeats(Stand):
@@ -66,7 +66,7 @@ class Repeats(Stand):
         # a store that sees its holder's connection keeps the session alive by itself: end it as its death would
         if not self.expires_unrenewed(store, sleeper, old):
             store.close(sleeper)
-        with Measured() as took:
+        with Stopwatch() as took:
             new = until(taken, 30, "the successor gets the lock")
         assert took.awake_s <= self.ttl_s + self.slack_s
         assert new.token > old.token

@@ -11,7 +11,7 @@ from fencepost.leases.store import LeaseStore
 from fencepost.testing.lease_contract.stand import RUNTIME, Connect, Contend, Stand
 
 
-class Ticks(Stand):
+class TickContract(Stand):
     """A due time is done once; a lock stays closed as long as it was asked to."""
 
     def test_tick_is_done_once(self, connect: Connect, name: str) -> None:

@@ -28,8 +28,8 @@ SQLite, whose locks are finer. Nodes here have clocks of their own all the same,
 Needs ``pip install 'fencepost[testing]'`` (greenlet).
 """
 
-from fencepost.testing.simulation.outcome import Outcome
+from fencepost.testing.simulation.outcome import SeedOutcome
 from fencepost.testing.simulation.run import simulate
-from fencepost.testing.simulation.scenario import FAULTS, Fault, Scenario, scenario
+from fencepost.testing.simulation.scenario import FAULTS, Scenario, SimulatedFault, scenario
 
-__all__ = ["FAULTS", "Fault", "Outcome", "Scenario", "scenario", "simulate"]
+__all__ = ["FAULTS", "Scenario", "SeedOutcome", "SimulatedFault", "scenario", "simulate"]

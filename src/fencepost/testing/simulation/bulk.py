@@ -28,7 +28,7 @@ from fencepost.testing.simulation.scenario import LOAD, LOAD_EVERY_S, BulkWork
 
 if TYPE_CHECKING:
     from fencepost.app.application import App
-    from fencepost.testing.simulation.jobs import Floor
+    from fencepost.testing.simulation.jobs import JobSite
 
 PART = f"{LOAD}/part"
 _RETRIES = 10
@@ -47,7 +47,7 @@ _LETTERS = "SELECT item_key, run_id FROM fencepost_dead_letter ORDER BY id"
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class BulkHost:
     """What declaring a bulk job asks of an application."""
 
     jobs: Jobs
@@ -57,7 +57,7 @@ class Stage:
     wake: Callable[[], None]
 
     @property
-    def settings(self) -> Stage:
+    def settings(self) -> BulkHost:
         """The settings: of these, the generation is asked for."""
         return self
 
@@ -80,7 +80,7 @@ def load_rules() -> dict[str, JobRules]:
     return dict.fromkeys((LOAD, PART), JobRules(str(made.overlap), made.retries, pauses_s))
 
 
-def declare_load(stage: Stage, work: BulkWork, floor: Floor, target: Any) -> None:
+def declare_load(stage: BulkHost, work: BulkWork, floor: JobSite, target: Any) -> None:
     """Declare the job in one process; `target` is what it reads from and writes to, None for the ledger's database."""
     options = {
         "partitions": work.partitions,
@@ -102,7 +102,7 @@ def declare_load(stage: Stage, work: BulkWork, floor: Floor, target: Any) -> Non
     )
 
 
-def load_class(work: BulkWork, floor: Floor) -> type:
+def load_class(work: BulkWork, floor: JobSite) -> type:
     """Return the job as a user would write it."""
 
     class Load:

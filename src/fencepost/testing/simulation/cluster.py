@@ -38,10 +38,10 @@ from fencepost.ledger.migrations import NEWEST
 from fencepost.ledger.schedule_rows import NewSchedule
 from fencepost.proof.history import History
 from fencepost.schema.revisions import recorded
-from fencepost.testing.simulation.bulk import Stage, declare_load
-from fencepost.testing.simulation.connections import Server, SimDialect, sim_url
+from fencepost.testing.simulation.bulk import BulkHost, declare_load
+from fencepost.testing.simulation.connections import SimDialect, SimulatedServer, sim_url
 from fencepost.testing.simulation.hub import Hub, Process
-from fencepost.testing.simulation.jobs import Floor, jobs_on
+from fencepost.testing.simulation.jobs import JobSite, jobs_on
 from fencepost.testing.simulation.lease_stores import ForgetfulStore, Way
 from fencepost.testing.simulation.ledger_file import SimFile, effects_file
 from fencepost.testing.simulation.runtime import Clock, SimRuntime, StoreRuntime
@@ -55,7 +55,7 @@ _GRACE_S = 1.0
 _TRY_AGAIN_AFTER_S = 0.3
 
 
-class Place:
+class NodePlace:
     """Where one node runs."""
 
     def __init__(self, slot: int, clock: Clock) -> None:
@@ -83,7 +83,7 @@ class Cluster:
         self.weather = Weather()
         self.events: Counter[str] = Counter()
         self.told: list[tuple[float, str, Event]] = []
-        self.server = Server(hub, file, self.weather, latency_s=plan.latency_s, timeout_s=plan.ttl_s / 3)
+        self.server = SimulatedServer(hub, file, self.weather, latency_s=plan.latency_s, timeout_s=plan.ttl_s / 3)
         self.elsewhere = self._server_elsewhere()
         self.store_clock = Clock(hub)
         for server in (self.server, self.elsewhere):
@@ -100,17 +100,19 @@ class Cluster:
         self.world = SimRuntime(hub, world, self.store_clock)
         dice = hub.dice
         self.places = [
-            Place(slot, Clock(hub, drift=drift, began_at=dice.uniform(0, 1e6), off_us=dice.randrange(-(10**9), 10**9)))
+            NodePlace(
+                slot, Clock(hub, drift=drift, began_at=dice.uniform(0, 1e6), off_us=dice.randrange(-(10**9), 10**9))
+            )
             for slot, drift in enumerate(plan.drifts)
         ]
         self.desk = self.ledger_of(SimRuntime(hub, Process("operator", 99), Clock(hub)), OPERATOR)
 
     @property
-    def servers(self) -> dict[str, Server]:
+    def servers(self) -> dict[str, SimulatedServer]:
         """The databases, by the names that the weather has for them."""
         return {each.name: each for each in (self.server, self.elsewhere) if each is not None}
 
-    def _server_elsewhere(self) -> Server | None:
+    def _server_elsewhere(self) -> SimulatedServer | None:
         """Return the database that bulk work is done in, if it is not the ledger's; the input is there."""
         plan = self.plan
         if plan.bulk is None:
@@ -121,11 +123,13 @@ class Cluster:
         file = effects_file()
         file.empty()
         file.fill(plan.bulk.keys)
-        return Server(self.hub, file, self.weather, latency_s=plan.latency_s, timeout_s=plan.ttl_s / 3, name=ELSEWHERE)
+        return SimulatedServer(
+            self.hub, file, self.weather, latency_s=plan.latency_s, timeout_s=plan.ttl_s / 3, name=ELSEWHERE
+        )
 
     # -- processes ---------------------------------------------------------------------------------------------------
 
-    def boot(self, place: Place) -> None:
+    def boot(self, place: NodePlace) -> None:
         """Start a process in a place that is empty."""
         if place.is_up:
             return
@@ -140,13 +144,13 @@ class Cluster:
         for server in self.servers.values():
             server.drop_all(process)
 
-    def kill(self, place: Place) -> None:
+    def kill(self, place: NodePlace) -> None:
         """End the process in the middle of whatever it does."""
         if place.process is not None:
             self.hub.kill(place.process)
         place.node = None
 
-    def leave(self, place: Place, grace_s: float = _GRACE_S) -> None:
+    def leave(self, place: NodePlace, grace_s: float = _GRACE_S) -> None:
         """Let the node leave in good order; called by a task of the world."""
         process, node, close = place.process, place.node, place.close
         if process is None or node is None or process.is_dead:
@@ -165,7 +169,7 @@ class Cluster:
         if place.process is process:  # and not yet another one
             place.node = None
 
-    def _main(self, place: Place, runtime: SimRuntime) -> None:
+    def _main(self, place: NodePlace, runtime: SimRuntime) -> None:
         process = runtime.process
         try:
             node = self._composed(place, runtime)
@@ -176,7 +180,7 @@ class Cluster:
             return
         place.node = node
 
-    def _boot_again(self, place: Place, after: Process) -> None:
+    def _boot_again(self, place: NodePlace, after: Process) -> None:
         self.hub.wait(_TRY_AGAIN_AFTER_S)
         if place.process is after:
             self.boot(place)
@@ -198,7 +202,7 @@ class Cluster:
         """Return the ledger's URL, as whoever is in a slot has it."""
         return f"{self.server_of(slot).file.url}?call_timeout={self.plan.ttl_s / 3:.3f}s"
 
-    def server_of(self, slot: int) -> Server:
+    def server_of(self, slot: int) -> SimulatedServer:
         """Return the server that has the ledger of whoever is in a slot."""
         return self.server
 
@@ -206,17 +210,17 @@ class Cluster:
         """Return the store that has the leases of the node in a slot."""
         return self.leases
 
-    def jobs_of(self, place: Place, floor: Floor, ledger: Ledger, far: Engine | None) -> Jobs:
+    def jobs_of(self, place: NodePlace, floor: JobSite, ledger: Ledger, far: Engine | None) -> Jobs:
         """Return the jobs that a process in this place declares; `far` is the database elsewhere, if there is one."""
         plan = self.plan
         names = (*plan.jobs, "late") if place.generation else plan.jobs
         jobs = jobs_on(floor, [name for name in names if name != LOAD])
         if plan.bulk is not None:
-            stage = Stage(jobs, ledger, place.generation, Operations(ledger), partial(wake, place))
+            stage = BulkHost(jobs, ledger, place.generation, Operations(ledger), partial(wake, place))
             declare_load(stage, plan.bulk, floor, far)
         return jobs
 
-    def settings_of(self, place: Place, runtime: SimRuntime) -> NodeSettings:
+    def settings_of(self, place: NodePlace, runtime: SimRuntime) -> NodeSettings:
         """Return what a node in this place knows of itself."""
         return NodeSettings(
             name=runtime.process.name,
@@ -228,8 +232,8 @@ class Cluster:
             poll_s=self.plan.poll_s,
         )
 
-    def _composed(self, place: Place, runtime: SimRuntime) -> Node:
-        floor = Floor(self.hub, runtime.process, self.history, runtime.sleep)
+    def _composed(self, place: NodePlace, runtime: SimRuntime) -> Node:
+        floor = JobSite(self.hub, runtime.process, self.history, runtime.sleep)
         ledger = self.ledger_of(runtime, place.slot)
         self._open_engine(engine_of(ledger), self.server_of(place.slot), runtime.process, place.slot)
         far = self._engine_elsewhere(runtime.process, place.slot)
@@ -279,7 +283,7 @@ class Cluster:
         )
         return runner
 
-    def _locks(self, store: MemoryStore, kind: str, place: Place, runtime: SimRuntime) -> Locks:
+    def _locks(self, store: MemoryStore, kind: str, place: NodePlace, runtime: SimRuntime) -> Locks:
         words: dict[str, Any] = {
             "hub": self.hub,
             "weather": self.weather,
@@ -302,7 +306,7 @@ class Cluster:
         self._open_engine(engine, self.elsewhere, process, slot)
         return engine
 
-    def _open_engine(self, engine: Engine, server: Server, process: Process, slot: int) -> None:
+    def _open_engine(self, engine: Engine, server: SimulatedServer, process: Process, slot: int) -> None:
         """Let SQLAlchemy reach a server too, and connect once while nobody can interrupt: it holds a real lock."""
         event.listen(engine, "do_connect", lambda *_: server.connect(process, slot, EFFECTS))
         server.is_instant = True
@@ -317,7 +321,7 @@ class Cluster:
         self.told.append((self.hub.now, process.name, told))
 
 
-def wake(place: Place) -> None:
+def wake(place: NodePlace) -> None:
     if place.node is not None:
         place.node.wake()
 

@@ -18,10 +18,10 @@ from multiprocessing.util import Finalize
 from pathlib import Path
 from typing import cast
 
-from fencepost.testing.simulation.kept import Kept, keep, shrunk
+from fencepost.testing.simulation.kept import KeptSeed, keep, shrunk
 from fencepost.testing.simulation.ledger_file import remove_files
 from fencepost.testing.simulation.lives.plan import ACTS
-from fencepost.testing.simulation.outcome import Outcome
+from fencepost.testing.simulation.outcome import SeedOutcome
 from fencepost.testing.simulation.run import simulate
 from fencepost.testing.simulation.scenario import FAULTS
 from fencepost.testing.simulation.timeline import timeline
@@ -32,7 +32,7 @@ _COMMAND = "python -m fencepost.testing.simulation"
 
 
 @dataclass(slots=True)
-class Tally:
+class SeedTally:
     """What became of some seeds."""
 
     seeds: int = 0
@@ -40,7 +40,7 @@ class Tally:
     hashes: dict[int, str] = field(default_factory=dict)
     failed: list[tuple[int, tuple[str, ...]]] = field(default_factory=list)
 
-    def add(self, outcome: Outcome) -> None:
+    def add(self, outcome: SeedOutcome) -> None:
         """Count one."""
         self.seeds += 1
         self.counts += outcome.counts
@@ -48,7 +48,7 @@ class Tally:
         if outcome.violations:
             self.failed.append((outcome.seed, tuple(map(str, outcome.violations))))
 
-    def merge(self, other: Tally) -> None:
+    def merge(self, other: SeedTally) -> None:
         """Take in what somebody else counted."""
         self.seeds += other.seeds
         self.counts += other.counts
@@ -71,7 +71,7 @@ def main(arguments: list[str] | None = None) -> int:
     first, _, last = asked.seeds.rpartition(":")
     seeds = range(int(first or 0), int(last))
     began_at = time.monotonic()
-    tally = Tally()
+    tally = SeedTally()
     for part in _parts(seeds, kinds, asked.jobs):
         tally.merge(part)
         _tell_progress(tally, len(seeds), time.monotonic() - began_at)
@@ -81,7 +81,7 @@ def main(arguments: list[str] | None = None) -> int:
     return 1 if tally.failed else 0
 
 
-def _parts(seeds: range, kinds: frozenset[str] | None, jobs: int) -> Iterator[Tally]:
+def _parts(seeds: range, kinds: frozenset[str] | None, jobs: int) -> Iterator[SeedTally]:
     if jobs == 1:
         yield from (_chunk(chunk, kinds) for chunk in _cut(seeds, _CHUNK))
         return
@@ -89,7 +89,7 @@ def _parts(seeds: range, kinds: frozenset[str] | None, jobs: int) -> Iterator[Ta
     yield from _by_stints(_cut(seeds, _STINT), kinds, jobs)
 
 
-def _by_stints(stints: list[range], kinds: frozenset[str] | None, jobs: int) -> Iterator[Tally]:
+def _by_stints(stints: list[range], kinds: frozenset[str] | None, jobs: int) -> Iterator[SeedTally]:
     """Have seeds simulated by several processes at once, each for one stint.
 
     What was crashed is never resumed and so never freed: its stack keeps all that it knew. With the process it goes.
@@ -134,8 +134,8 @@ def _be_quiet() -> None:
     logging.getLogger("fencepost").addHandler(logging.NullHandler())
 
 
-def _chunk(seeds: range, kinds: frozenset[str] | None) -> Tally:
-    tally = Tally()
+def _chunk(seeds: range, kinds: frozenset[str] | None) -> SeedTally:
+    tally = SeedTally()
     gc.disable()
     for seed in seeds:
         tally.add(simulate(seed, kinds=kinds))
@@ -171,15 +171,15 @@ def _explain(seed: int, violations: tuple[str, ...], kinds: frozenset[str] | Non
     for fault in smallest.plan.faults:
         print(f"    {fault.to_json()}")
     if path is not None:
-        keep(path, Kept(seed, smallest.plan.faults, violations[0][:300]))
+        keep(path, KeptSeed(seed, smallest.plan.faults, violations[0][:300]))
 
 
-def _tell_progress(tally: Tally, of: int, took_s: float) -> None:
+def _tell_progress(tally: SeedTally, of: int, took_s: float) -> None:
     if sys.stderr.isatty():
         print(f"\r{tally.seeds}/{of} seeds, {len(tally.failed)} failed, {took_s:.0f} s", end="", file=sys.stderr)
 
 
-def _report(tally: Tally, took_s: float) -> None:
+def _report(tally: SeedTally, took_s: float) -> None:
     if sys.stderr.isatty():
         print(file=sys.stderr)
     counts = tally.counts

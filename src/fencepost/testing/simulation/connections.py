@@ -23,7 +23,7 @@ from fencepost.ledger.dialects.dialect import Parameters
 from fencepost.ledger.dialects.sqlite import SqliteDialect
 from fencepost.ledger.urls import LedgerUrl
 from fencepost.sql.troubles import FileReplacedError
-from fencepost.testing.simulation.hub import Hub, Process, Task
+from fencepost.testing.simulation.hub import GreenTask, Hub, Process
 from fencepost.testing.simulation.ledger_file import SimFile
 from fencepost.testing.simulation.runtime import SimRuntime
 from fencepost.testing.simulation.weather import AFTER, BEFORE, BEGIN, COMMIT, LATE, LEDGER, SLOW, STALL, Shot, Weather
@@ -33,7 +33,7 @@ _BEGINNINGS = frozenset({"BEGIN", "BEGIN IMMEDIATE"})
 _COMPILED: dict[Any, Any] = {}
 
 
-class Server:
+class SimulatedServer:
     """A file as a server that processes talk to. `name` is what the weather knows it by."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Server:
         self.is_instant = False
         self.evidence = 0  # by which one database is told from another
         self.statements = 0
-        self.waiting: list[tuple[Task, int]] = []
+        self.waiting: list[tuple[GreenTask, int]] = []
         self._open: list[SimConnection] = []
 
     def connect(self, process: Process, slot: int, use: str = LEDGER) -> SimConnection:
@@ -123,7 +123,7 @@ class Server:
 class SimConnection(sqlite3.Connection):
     """A connection as the ledger and SQLAlchemy know it. All it does is passed on to one of the file's."""
 
-    def begin_life(self, server: Server, process: Process, slot: int, use: str) -> None:
+    def begin_life(self, server: SimulatedServer, process: Process, slot: int, use: str) -> None:
         """Instead of opening something."""
         self.server = server
         self.process = process
@@ -333,7 +333,9 @@ class SimCursor:
 class SimDialect(SqliteDialect):
     """SQLite as one simulated process reaches it. Time is the server's."""
 
-    def __init__(self, url: LedgerUrl, clock: SimRuntime, *, server: Server, process: Process, slot: int) -> None:
+    def __init__(
+        self, url: LedgerUrl, clock: SimRuntime, *, server: SimulatedServer, process: Process, slot: int
+    ) -> None:
         super().__init__(url, clock)
         self._server = server
         self._process = process

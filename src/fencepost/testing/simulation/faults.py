@@ -6,10 +6,10 @@ from functools import partial
 from typing import Any
 
 from fencepost.core.names import NODE_LEASE
-from fencepost.proof.history import Kind
-from fencepost.testing.simulation.cluster import Cluster, Place
+from fencepost.proof.history import EntryKind
+from fencepost.testing.simulation.cluster import Cluster, NodePlace
 from fencepost.testing.simulation.operators import Operators
-from fencepost.testing.simulation.scenario import SERVER_STEP, Fault
+from fencepost.testing.simulation.scenario import SERVER_STEP, SimulatedFault
 from fencepost.testing.simulation.stepped_store import SteppedStore
 from fencepost.testing.simulation.weather import Shot
 
@@ -62,7 +62,7 @@ class Faults:
             if not place.is_up:
                 cluster.boot(place)
 
-    def _happen(self, fault: Fault) -> None:
+    def _happen(self, fault: SimulatedFault) -> None:
         self._hub.wait(max(fault.at - self._hub.now, 0.0))
         if self._is_over:
             return
@@ -76,13 +76,13 @@ class Faults:
         finally:
             self._under_way -= 1
 
-    def _kill(self, place: Place, fault: Fault) -> None:
+    def _kill(self, place: NodePlace, fault: SimulatedFault) -> None:
         self._cluster.kill(place)
         self._hub.wait(fault.length_s)
         if not self._is_over:
             self._cluster.boot(place)
 
-    def _pause(self, place: Place, fault: Fault) -> None:
+    def _pause(self, place: NodePlace, fault: SimulatedFault) -> None:
         process = place.process
         if process is None or process.is_dead or process.is_paused:
             return
@@ -91,32 +91,32 @@ class Faults:
         if process.is_paused:
             self._hub.resume(process)
 
-    def _restart(self, place: Place, fault: Fault) -> None:
+    def _restart(self, place: NodePlace, fault: SimulatedFault) -> None:
         self._cluster.leave(place)
         self._hub.wait(fault.length_s)
         self._cluster.boot(place)
 
-    def _step(self, _: Place, fault: Fault) -> None:
+    def _step(self, _: NodePlace, fault: SimulatedFault) -> None:
         self._cluster.store_clock.off_us += round(fault.amount * 1_000_000)
 
-    def _step_server(self, _: Place, fault: Fault) -> None:
+    def _step_server(self, _: NodePlace, fault: SimulatedFault) -> None:
         if isinstance(self._cluster.leases, SteppedStore):
             self._cluster.leases.step(fault.amount)
 
-    def _drift(self, place: Place, fault: Fault) -> None:
+    def _drift(self, place: NodePlace, fault: SimulatedFault) -> None:
         place.clock.drift(fault.amount)
 
-    def _shoot(self, place: Place, fault: Fault) -> None:
+    def _shoot(self, place: NodePlace, fault: SimulatedFault) -> None:
         how, store, *at = fault.word.split()
         self._cluster.weather.aim(place.slot, store, Shot(how, fault.length_s, "".join(at)))
 
-    def _outage(self, _: Place, fault: Fault) -> None:
+    def _outage(self, _: NodePlace, fault: SimulatedFault) -> None:
         self._away(None, fault)
 
-    def _cut(self, place: Place, fault: Fault) -> None:
+    def _cut(self, place: NodePlace, fault: SimulatedFault) -> None:
         self._away(place.slot, fault)
 
-    def _away(self, slot: int | None, fault: Fault) -> None:
+    def _away(self, slot: int | None, fault: SimulatedFault) -> None:
         weather, stores = self._cluster.weather, fault.word.split()
         for store in stores:
             weather.cut(slot, store)
@@ -127,11 +127,11 @@ class Faults:
             for store in stores:
                 weather.mend(slot, store)
 
-    def _forget(self, _: Place, fault: Fault) -> None:
+    def _forget(self, _: NodePlace, fault: SimulatedFault) -> None:
         if self._cluster.gate is not None:
             self._cluster.gate.forget(fault.amount)
 
-    def _revoke(self, place: Place, _: Fault) -> None:
+    def _revoke(self, place: NodePlace, _: SimulatedFault) -> None:
         """Take the node's session away: until its next renewal it does not know, and only fences stop its writes."""
         cluster, process = self._cluster, place.process
         for record in cluster.leases.records():
@@ -139,16 +139,16 @@ class Faults:
             if is_its and record.name.startswith(NODE_LEASE):
                 about: dict[str, Any] = {"name": record.name, "grant": record.grant_id, "token": record.token}
                 call = cluster.history.invoke(self._hub.now, "revoke", "operator", **about)
-                kind = Kind.OK if cluster.leases.revoke(record) else Kind.REFUSED
+                kind = EntryKind.OK if cluster.leases.revoke(record) else EntryKind.REFUSED
                 cluster.history.end(call, self._hub.now, kind, "revoke", "operator", **about)
 
-    def _deploy(self, place: Place, _: Fault) -> None:
+    def _deploy(self, place: NodePlace, _: SimulatedFault) -> None:
         self._generation += 1
         self._cluster.leave(place)
         place.generation = self._generation
         self._cluster.boot(place)
 
-    def _press(self, _: Place, fault: Fault) -> None:
+    def _press(self, _: NodePlace, fault: SimulatedFault) -> None:
         word, job = fault.word.split()
         self._operators.press(word, job, round(fault.amount))
         if word == "hold":

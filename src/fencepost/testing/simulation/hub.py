@@ -21,7 +21,7 @@ LEAST_S = 1e-6
 STUCK_AFTER = 20_000
 
 
-class Stuck(Exception):
+class StuckTask(Exception):
     """A task asked for the time again and again and never waited: in real life it would have kept a core busy."""
 
 
@@ -33,12 +33,12 @@ class Process:
         self.number = number
         self.is_dead = False
         self.is_paused = False
-        self.tasks: list[Task] = []
-        self.held_up: list[tuple[Task, int, bool]] = []
+        self.tasks: list[GreenTask] = []
+        self.held_up: list[tuple[GreenTask, int, bool]] = []
         self.on_death: list[Callable[[], None]] = []
 
 
-class Task:
+class GreenTask:
     """A greenlet of a process. `turn` tells a wake-up that is meant for this wait from one that came too late."""
 
     __slots__ = ("greenlet", "is_done", "joiners", "name", "process", "turn", "was_woken")
@@ -49,7 +49,7 @@ class Task:
         self.turn = 0
         self.was_woken = False
         self.is_done = False
-        self.joiners: list[tuple[Task, int]] = []
+        self.joiners: list[tuple[GreenTask, int]] = []
         self.greenlet = greenlet(lambda: self._run(hub, work), parent=hub.main)
 
     def _run(self, hub: Hub, work: Callable[[], None]) -> None:
@@ -71,14 +71,14 @@ class Hub:
         self.main = getcurrent()
         self.now = 0.0
         self.dice = Random(seed)
-        self.current: Task | None = None
+        self.current: GreenTask | None = None
         self.is_over = False
         self.failures: list[tuple[str, str, BaseException]] = []
         self.switches = 0
-        self._heap: list[tuple[float, int, Task, int, bool]] = []
+        self._heap: list[tuple[float, int, GreenTask, int, bool]] = []
         self._order = 0
         self.asked = 0
-        self._tasks: list[Task] = []
+        self._tasks: list[GreenTask] = []
         self._until = 0.0
 
     # -- from the outside --------------------------------------------------------------------------------------------
@@ -107,9 +107,9 @@ class Hub:
             self.current = None
         self.now = max(self.now, until)
 
-    def spawn(self, process: Process, name: str, work: Callable[[], None]) -> Task:
+    def spawn(self, process: Process, name: str, work: Callable[[], None]) -> GreenTask:
         """Start a task, which begins a moment later."""
-        task = Task(self, process, name, work)
+        task = GreenTask(self, process, name, work)
         process.tasks.append(task)
         self._tasks.append(task)
         self._push(self.now + self._moment(), task, 0, woken=True)
@@ -146,14 +146,14 @@ class Hub:
         self._tasks.clear()
         self._heap.clear()
 
-    def task_failed(self, task: Task, error: BaseException) -> None:
+    def task_failed(self, task: GreenTask, error: BaseException) -> None:
         """Note that a task ended by an exception that nobody caught."""
         if not self.is_over:
             self.failures.append((task.process.name, task.name, error))
 
     # -- from a task -------------------------------------------------------------------------------------------------
 
-    def wait(self, timeout_s: float | None, *, about: list[tuple[Task, int]] | None = None) -> bool:
+    def wait(self, timeout_s: float | None, *, about: list[tuple[GreenTask, int]] | None = None) -> bool:
         """Wait to be woken, or for the timeout; say whether somebody did. `about` lists those to be woken."""
         task = self.current
         if self.is_over or task is None:
@@ -177,7 +177,7 @@ class Hub:
             raise GreenletExit
         return task.was_woken
 
-    def _is_next(self, at: float, task: Task) -> bool:
+    def _is_next(self, at: float, task: GreenTask) -> bool:
         """Whether nobody else does anything until then: it is most often so, and saves two switches."""
         heap = self._heap
         while heap and heap[0][0] <= at:
@@ -188,7 +188,7 @@ class Hub:
         process = task.process
         return at <= self._until and not (process.is_dead or process.is_paused)
 
-    def wake(self, task: Task, turn: int) -> None:
+    def wake(self, task: GreenTask, turn: int) -> None:
         """Let a waiting task go on, as soon as it gets a processor."""
         if not self.is_over and turn == task.turn:
             self._push(self.now + self._moment(), task, turn, woken=True)
@@ -196,13 +196,13 @@ class Hub:
     def give_up(self) -> None:
         """Stop whoever turns in circles without waiting."""
         self.asked = 0
-        raise Stuck
+        raise StuckTask
 
     def _moment(self) -> float:
         """How long it takes until somebody who may go on does: mostly no time, now and then a scheduler's slice."""
         draw = self.dice.random()
         return draw * 2e-4 if draw < 0.95 else draw * 5e-3
 
-    def _push(self, at: float, task: Task, turn: int, *, woken: bool) -> None:
+    def _push(self, at: float, task: GreenTask, turn: int, *, woken: bool) -> None:
         self._order += 1
         heappush(self._heap, (at, self._order, task, turn, woken))

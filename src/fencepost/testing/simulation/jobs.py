@@ -13,7 +13,7 @@ from fencepost.engine.jobs import Job, Jobs
 from fencepost.engine.run import Run
 from fencepost.errors import LeaseLost
 from fencepost.proof.evidence import JobRules
-from fencepost.proof.history import History, Kind
+from fencepost.proof.history import EntryKind, History
 from fencepost.testing.simulation.hub import Hub, Process
 
 _BACKOFF = "0.2s..1s"
@@ -30,7 +30,7 @@ _WORDS: dict[str, dict[str, Any]] = {
 }
 
 
-class Floor:
+class JobSite:
     """Where the jobs of one process work: what they do there is written down."""
 
     def __init__(self, hub: Hub, process: Process, history: History, sleep: Callable[[float], None]) -> None:
@@ -60,16 +60,16 @@ class Floor:
         try:
             with run.transaction(final=final) as tx:
                 if once and not run.once(f"sim:{key}", tx):
-                    self._history.end(call, self._hub.now, Kind.REFUSED, what, node, **about)
+                    self._history.end(call, self._hub.now, EntryKind.REFUSED, what, node, **about)
                     return False
                 tx.exec_driver_sql(_INSERT, (resource, key, run.token, grant, run.id))
         except LeaseLost:
-            self._history.end(call, self._hub.now, Kind.REFUSED, what, node, **about)
+            self._history.end(call, self._hub.now, EntryKind.REFUSED, what, node, **about)
             raise
         except Exception:
-            self._history.end(call, self._hub.now, Kind.UNKNOWN, what, node, **about)
+            self._history.end(call, self._hub.now, EntryKind.UNKNOWN, what, node, **about)
             raise
-        self._history.end(call, self._hub.now, Kind.OK, what, node, **about)
+        self._history.end(call, self._hub.now, EntryKind.OK, what, node, **about)
         return True
 
     def offer(self, run: Run, *, resource: str, key: str) -> None:
@@ -104,7 +104,7 @@ def job_rules(names: Iterable[str]) -> dict[str, JobRules]:
     return found
 
 
-def jobs_on(floor: Floor, names: Iterable[str]) -> Jobs:
+def jobs_on(floor: JobSite, names: Iterable[str]) -> Jobs:
     """Return the jobs of one process."""
     return Jobs([replace(_declared(name), function=_MADE[name](floor)) for name in names])
 
@@ -112,7 +112,7 @@ def jobs_on(floor: Floor, names: Iterable[str]) -> Jobs:
 @lru_cache(maxsize=64)
 def _declared(name: str) -> Job:
     """Read a job's signature once: its function is the same in every process, but for the floor it works on."""
-    nowhere = Floor(Hub(0), Process("nowhere", 0), History(), lambda _: None)
+    nowhere = JobSite(Hub(0), Process("nowhere", 0), History(), lambda _: None)
     schedules = [every(f"{EVERY_S[name]}s")] if name in EVERY_S else []
     return Job.of(_MADE[name](nowhere), name=name, policy=_policy(name), schedules=schedules)
 
@@ -122,7 +122,7 @@ def _policy(name: str) -> Policy:
     return Policy.of("scheduled" if name in EVERY_S else "manual", **words)
 
 
-def _beat(floor: Floor) -> Callable[..., Any]:
+def _beat(floor: JobSite) -> Callable[..., Any]:
     def beat(run: Run) -> None:
         floor.begin(run)
         draw = floor.draw()
@@ -134,7 +134,7 @@ def _beat(floor: Floor) -> Callable[..., Any]:
     return beat
 
 
-def _line(floor: Floor) -> Callable[..., Any]:
+def _line(floor: JobSite) -> Callable[..., Any]:
     def line(run: Run) -> None:
         floor.begin(run)
         for _ in range(round(floor.draw() * 8)):
@@ -145,7 +145,7 @@ def _line(floor: Floor) -> Callable[..., Any]:
     return line
 
 
-def _pay(floor: Floor) -> Callable[..., Any]:
+def _pay(floor: JobSite) -> Callable[..., Any]:
     def pay(run: Run) -> None:
         floor.begin(run)
         floor.sleep(floor.draw() * 0.4)
@@ -155,7 +155,7 @@ def _pay(floor: Floor) -> Callable[..., Any]:
     return pay
 
 
-def _post(floor: Floor) -> Callable[..., Any]:
+def _post(floor: JobSite) -> Callable[..., Any]:
     def post(run: Run) -> None:
         floor.begin(run)
         floor.sleep(floor.draw() * 0.3)
@@ -168,7 +168,7 @@ def _post(floor: Floor) -> Callable[..., Any]:
     return post
 
 
-def _swap(floor: Floor) -> Callable[..., Any]:
+def _swap(floor: JobSite) -> Callable[..., Any]:
     def swap(run: Run) -> None:
         floor.begin(run)
         for _ in range(round(floor.draw() * 30)):
@@ -179,7 +179,7 @@ def _swap(floor: Floor) -> Callable[..., Any]:
     return swap
 
 
-def _account(floor: Floor) -> Callable[..., Any]:
+def _account(floor: JobSite) -> Callable[..., Any]:
     def account(run: Run, account: str) -> None:
         floor.begin(run)
         for number in range(2):
@@ -190,7 +190,7 @@ def _account(floor: Floor) -> Callable[..., Any]:
     return account
 
 
-def _late(floor: Floor) -> Callable[..., Any]:
+def _late(floor: JobSite) -> Callable[..., Any]:
     def late(run: Run) -> None:
         floor.begin(run)
         floor.end(run)
@@ -198,7 +198,7 @@ def _late(floor: Floor) -> Callable[..., Any]:
     return late
 
 
-_MADE: dict[str, Callable[[Floor], Callable[..., Any]]] = {
+_MADE: dict[str, Callable[[JobSite], Callable[..., Any]]] = {
     "beat": _beat,
     "line": _line,
     "pay": _pay,

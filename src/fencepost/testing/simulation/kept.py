@@ -7,20 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from fencepost.testing.simulation.outcome import Outcome, Patch
+from fencepost.testing.simulation.outcome import Patch, SeedOutcome
 from fencepost.testing.simulation.run import simulate
-from fencepost.testing.simulation.scenario import Fault
+from fencepost.testing.simulation.scenario import SimulatedFault
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class KeptSeed:
     """One of them, and what was found."""
 
     seed: int
-    faults: tuple[Fault, ...]
+    faults: tuple[SimulatedFault, ...]
     found: str
 
-    def replay(self) -> Outcome:
+    def replay(self) -> SeedOutcome:
         """Simulate it once more."""
         return simulate(self.seed, faults=self.faults)
 
@@ -30,26 +30,26 @@ class Kept:
         return json.dumps({"seed": self.seed, "found": self.found, "faults": faults})
 
     @staticmethod
-    def from_json(text: str) -> Kept:
+    def from_json(text: str) -> KeptSeed:
         """Read a line."""
         read = json.loads(text)
-        return Kept(read["seed"], tuple(Fault(**fault) for fault in read["faults"]), read["found"])
+        return KeptSeed(read["seed"], tuple(SimulatedFault(**fault) for fault in read["faults"]), read["found"])
 
 
-def kept_in(path: Path) -> Iterator[Kept]:
+def kept_in(path: Path) -> Iterator[KeptSeed]:
     """Read a list; none if there is no file."""
     if path.exists():
-        yield from (Kept.from_json(line) for line in path.read_text().splitlines() if line.strip())
+        yield from (KeptSeed.from_json(line) for line in path.read_text().splitlines() if line.strip())
 
 
-def keep(path: Path, found: Kept) -> None:
+def keep(path: Path, found: KeptSeed) -> None:
     """Add to a list, unless it is in there."""
     if found.to_json() not in {each.to_json() for each in kept_in(path)}:
         with path.open("a") as file:
             file.write(found.to_json() + "\n")
 
 
-def shrunk(failed: Outcome, *, patch: Patch | None = None) -> Outcome:
+def shrunk(failed: SeedOutcome, *, patch: Patch | None = None) -> SeedOutcome:
     """Drop faults, one after the other, as long as the same checker still objects."""
     checker = failed.violations[0].checker
     is_smaller = True

@@ -10,7 +10,7 @@ from fencepost.core.tick import Tick
 from fencepost.errors import StoreUnavailable
 from fencepost.leases.store import Capabilities
 from fencepost.leases.stores.memory import MemoryStore
-from fencepost.proof.history import History, Kind
+from fencepost.proof.history import EntryKind, History
 from fencepost.testing.simulation.hub import Hub, Process
 from fencepost.testing.simulation.runtime import StoreRuntime
 from fencepost.testing.simulation.weather import AFTER, BEFORE, LATE, SLOW, Weather
@@ -93,16 +93,16 @@ class Way:
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
         call = self._invoke("open")
         opened = self._told(call, "open", lambda: self._store.open(holder, ttl_s=ttl_s, call_timeout_s=call_timeout_s))
-        self._end(call, "open", Kind.OK, session=opened.id)
+        self._end(call, "open", EntryKind.OK, session=opened.id)
         return opened
 
     def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
         call = self._invoke("renew", session=session.id)
         outcome = self._told(call, "renew", lambda: self._store.renew(session, grants))
         if isinstance(outcome, Renewed):
-            self._end(call, "renew", Kind.OK, session=session.id, detail={"gone": sorted(outcome.gone)})
+            self._end(call, "renew", EntryKind.OK, session=session.id, detail={"gone": sorted(outcome.gone)})
         else:
-            self._end(call, "renew", Kind.REFUSED, session=session.id)
+            self._end(call, "renew", EntryKind.REFUSED, session=session.id)
         return outcome
 
     def acquire(
@@ -117,10 +117,10 @@ class Way:
             ),
         )
         if isinstance(outcome, Grant):
-            self._end(call, "acquire", Kind.OK, name=name, token=outcome.token, grant=grant_id, session=session.id)
+            self._end(call, "acquire", EntryKind.OK, name=name, token=outcome.token, grant=grant_id, session=session.id)
         else:
             self._end(
-                call, "acquire", Kind.REFUSED, name=name, grant=grant_id, session=session.id, detail=_why(outcome)
+                call, "acquire", EntryKind.REFUSED, name=name, grant=grant_id, session=session.id, detail=_why(outcome)
             )
         return outcome
 
@@ -128,7 +128,7 @@ class Way:
         about: dict[str, Any] = {"name": grant.name, "grant": grant.grant_id, "token": grant.token}
         call = self._invoke("release", **about)
         was_held = self._told(call, "release", lambda: self._store.release(grant, done=done, keep_for_s=keep_for_s))
-        self._end(call, "release", Kind.OK if was_held else Kind.REFUSED, **about)
+        self._end(call, "release", EntryKind.OK if was_held else EntryKind.REFUSED, **about)
         return was_held
 
     def missing(self, grants: Collection[Grant]) -> frozenset[str]:
@@ -137,7 +137,7 @@ class Way:
     def close(self, session: Session) -> None:
         call = self._invoke("close", session=session.id)
         self._told(call, "close", lambda: self._store.close(session))
-        self._end(call, "close", Kind.OK, session=session.id)
+        self._end(call, "close", EntryKind.OK, session=session.id)
 
     def read(self, name: str) -> LeaseRecord | None:
         return self._do(lambda: self._store.read(name))
@@ -171,7 +171,7 @@ class Way:
         try:
             return self._do(work)
         except StoreUnavailable:
-            self._end(call, what, Kind.UNKNOWN)
+            self._end(call, what, EntryKind.UNKNOWN)
             raise
 
     def _do(self, work: Callable[[], T]) -> T:
@@ -213,7 +213,7 @@ class Way:
     def _invoke(self, what: str, **about: Any) -> int:
         return self._history.invoke(self._hub.now, what, self._process.name, **about)
 
-    def _end(self, call: int, what: str, kind: Kind, **about: Any) -> None:
+    def _end(self, call: int, what: str, kind: EntryKind, **about: Any) -> None:
         self._history.end(call, self._hub.now, kind, what, self._process.name, **about)
 
 

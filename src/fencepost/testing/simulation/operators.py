@@ -9,7 +9,7 @@ from typing import Any
 from fencepost.app.operations import Operations
 from fencepost.errors import DuplicateRequest, FencepostError, LedgerUnavailable
 from fencepost.ledger import schedules
-from fencepost.proof.history import Kind
+from fencepost.proof.history import EntryKind
 from fencepost.testing.simulation.bulk import params_of
 from fencepost.testing.simulation.cluster import Cluster
 from fencepost.testing.simulation.scenario import LOAD
@@ -90,17 +90,19 @@ class Operators:
             try:
                 made = self._operations.enqueue(job, params, key=key)
             except DuplicateRequest:
-                history.end(call, hub.now, Kind.REFUSED, "request", "operator", name=key, detail={"why": "payload"})
+                history.end(
+                    call, hub.now, EntryKind.REFUSED, "request", "operator", name=key, detail={"why": "payload"}
+                )
                 return
             except LedgerUnavailable:
-                history.end(call, hub.now, Kind.UNKNOWN, "request", "operator", name=key)
+                history.end(call, hub.now, EntryKind.UNKNOWN, "request", "operator", name=key)
                 hub.wait(0.3)
                 continue
             except FencepostError:
-                history.end(call, hub.now, Kind.REFUSED, "request", "operator", name=key)
+                history.end(call, hub.now, EntryKind.REFUSED, "request", "operator", name=key)
                 hub.wait(0.3)
                 continue
-            history.end(call, hub.now, Kind.OK, "request", "operator", name=key, detail={"run": made.run_id})
+            history.end(call, hub.now, EntryKind.OK, "request", "operator", name=key, detail={"run": made.run_id})
             return
 
     def _at(self, at: float, act: Callable[[], None]) -> None:

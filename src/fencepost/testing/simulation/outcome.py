@@ -19,7 +19,7 @@ Patch = Callable[[], AbstractContextManager[object]]
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class SeedOutcome:
     """What became of one seed."""
 
     seed: int

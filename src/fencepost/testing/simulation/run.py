@@ -21,9 +21,9 @@ from fencepost.testing.simulation.ledger_file import ledger_file
 from fencepost.testing.simulation.lives.live import live
 from fencepost.testing.simulation.lives.plan import is_life
 from fencepost.testing.simulation.operators import Operators
-from fencepost.testing.simulation.outcome import Outcome, Patch, counted, trace_hash, uncollected, unexpected
+from fencepost.testing.simulation.outcome import Patch, SeedOutcome, counted, trace_hash, uncollected, unexpected
 from fencepost.testing.simulation.runtime import EPOCH_US
-from fencepost.testing.simulation.scenario import LOAD, LOAD_EVERY_S, Fault, Scenario, scenario
+from fencepost.testing.simulation.scenario import LOAD, LOAD_EVERY_S, Scenario, SimulatedFault, scenario
 
 _LAST_GRACE_S = 5.0  # longer than any job takes: nobody is to be lost in the end
 
@@ -33,10 +33,10 @@ _STALE = "SELECT key, token, run_id, holder_token FROM sim_effect WHERE holder_t
 def simulate(
     seed: int,
     *,
-    faults: tuple[Fault, ...] | None = None,
+    faults: tuple[SimulatedFault, ...] | None = None,
     kinds: frozenset[str] | None = None,
     patch: Patch | None = None,
-) -> Outcome:
+) -> SeedOutcome:
     """Simulate the cluster that `seed` stands for, and let the checkers judge it.
 
     Args:
@@ -56,7 +56,7 @@ def simulate(
         cluster = Cluster(plan, file)
         evidence = _lived(cluster)
     violations = (*check_all(evidence), *_stale(evidence), *unexpected(cluster))
-    return Outcome(
+    return SeedOutcome(
         seed=seed,
         violations=violations,
         trace_hash=trace_hash(cluster, [evidence]),

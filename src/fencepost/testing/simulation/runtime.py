@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import NoReturn
 
 from fencepost.core import runtime
-from fencepost.testing.simulation.hub import STUCK_AFTER, Hub, Process, Task
+from fencepost.testing.simulation.hub import STUCK_AFTER, GreenTask, Hub, Process
 
 EPOCH_US = 1_767_225_600_000_000  # 2026-01-01T00:00Z, when every simulation begins
 _PREEMPTED = 0.02
@@ -50,7 +50,7 @@ class SimEvent:
         self._hub = hub
         self._clock = clock
         self._is_set = False
-        self._waiters: list[tuple[Task, int]] = []
+        self._waiters: list[tuple[GreenTask, int]] = []
 
     def set(self) -> None:
         self._is_set = True
@@ -82,7 +82,7 @@ class SimLock:
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._is_held = False
-        self._waiters: list[tuple[Task, int]] = []
+        self._waiters: list[tuple[GreenTask, int]] = []
 
     def __enter__(self) -> bool:
         hub = self._hub
@@ -118,7 +118,7 @@ class SimTask:
 
     __slots__ = ("_clock", "_hub", "_task")
 
-    def __init__(self, hub: Hub, task: Task, clock: Clock) -> None:
+    def __init__(self, hub: Hub, task: GreenTask, clock: Clock) -> None:
         self._hub = hub
         self._task = task
         self._clock = clock
@@ -170,10 +170,10 @@ class SimRuntime:
     def spawn(self, name: str, work: Callable[[], None]) -> runtime.Task:
         return SimTask(self.hub, self.hub.spawn(self.process, name, work), self.clock)
 
-    def event(self) -> runtime.Event:
+    def event(self) -> runtime.Flag:
         return SimEvent(self.hub, self.clock)
 
-    def lock(self) -> runtime.Lock:
+    def lock(self) -> runtime.Mutex:
         return SimLock(self.hub)
 
     def after_fork(self, owner: object, forget: Callable[[], None]) -> None:
@@ -208,5 +208,5 @@ class StoreRuntime(SimRuntime):
     def monotonic(self) -> float:
         return self.clock.monotonic()
 
-    def lock(self) -> runtime.Lock:
+    def lock(self) -> runtime.Mutex:
         return NoLock()

@@ -35,7 +35,7 @@ SERVER_STEP = "server step"
 
 
 @dataclass(frozen=True, slots=True)
-class Fault:
+class SimulatedFault:
     """Something that goes wrong at a time. `slot` is the node it happens to, `word` and `amount` say more."""
 
     at: float
@@ -100,7 +100,7 @@ class Scenario:
     drifts: tuple[float, ...]
     requests: tuple[float, ...]
     faults_until: float
-    faults: tuple[Fault, ...]
+    faults: tuple[SimulatedFault, ...]
     bulk: BulkWork | None = None
     is_stepped: bool = False  # whether the clock of the lease store can be set
 
@@ -145,14 +145,16 @@ def scenario(seed: int, *, kinds: frozenset[str] | None = None) -> Scenario:
     )
 
 
-def server_steps(seed: int, *, until: float) -> list[Fault]:
+def server_steps(seed: int, *, until: float) -> list[SimulatedFault]:
     """Draw how the clock of a seed's lease store is set; that of most cannot be."""
     dice = Random(f"server clock {seed}")
     if dice.random() >= _STEPPED:
         return []
     sizes_s = (1.0, 5.0, 60.0, 600.0, 3599.0)
     return [
-        Fault(dice.uniform(FIRST_FAULT_AT, until), SERVER_STEP, amount=dice.choice((-1, 1)) * dice.choice(sizes_s))
+        SimulatedFault(
+            dice.uniform(FIRST_FAULT_AT, until), SERVER_STEP, amount=dice.choice((-1, 1)) * dice.choice(sizes_s)
+        )
         for _ in range(dice.randint(1, 3))
     ]
 
@@ -207,7 +209,7 @@ class Drawing:
         self._bulk = bulk
         self._places = (LEDGER, LEDGER, ELSEWHERE) if bulk is not None and bulk.is_far else (LEDGER, LEDGER)
 
-    def faults(self) -> list[Fault]:
+    def faults(self) -> list[SimulatedFault]:
         """Return a few faults, in the order of their times."""
         kinds = list(_KINDS)
         weights = [_KINDS[kind][0] for kind in kinds]
@@ -222,59 +224,71 @@ class Drawing:
         effects = [EFFECTS] if self._bulk is None else [EFFECTS, EFFECTS, EFFECTS]
         return self._dice.choice([LEDGER, LEDGER, *effects, LEASES, *([GATE] if self._gate else [])])
 
-    def kill(self, at: float) -> Fault:
-        return Fault(at, "kill", self._slot(), length_s=self._dice.choice((0.05, 0.5, 1.5)) * self._ttl_s)
+    def kill(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "kill", self._slot(), length_s=self._dice.choice((0.05, 0.5, 1.5)) * self._ttl_s)
 
-    def pause(self, at: float) -> Fault:
-        return Fault(at, "pause", self._slot(), length_s=self._dice.choice((0.4, 0.95, 1.2, 1.5, 2.2)) * self._ttl_s)
+    def pause(self, at: float) -> SimulatedFault:
+        return SimulatedFault(
+            at, "pause", self._slot(), length_s=self._dice.choice((0.4, 0.95, 1.2, 1.5, 2.2)) * self._ttl_s
+        )
 
-    def restart(self, at: float) -> Fault:
-        return Fault(at, "restart", self._slot(), length_s=self._dice.choice((0.0, 0.3)))
+    def restart(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "restart", self._slot(), length_s=self._dice.choice((0.0, 0.3)))
 
-    def step(self, at: float) -> Fault:
-        return Fault(at, "clock step", amount=self._dice.choice((-3.0, -0.7, -0.1, 0.1, 0.9, 4.0, 15.0)))
+    def step(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "clock step", amount=self._dice.choice((-3.0, -0.7, -0.1, 0.1, 0.9, 4.0, 15.0)))
 
-    def drift(self, at: float) -> Fault:
-        return Fault(at, "drift", self._slot(), amount=self._dice.uniform(-0.03, 0.03))
+    def drift(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "drift", self._slot(), amount=self._dice.uniform(-0.03, 0.03))
 
-    def shot(self, at: float) -> Fault:
+    def shot(self, at: float) -> SimulatedFault:
         how = self._dice.choice((BEFORE, AFTER, AFTER, LATE, SLOW))
         store = self._store()
         length_s = self._dice.choice((0.2, 0.6, 1.2)) if how == SLOW else 0.0
         is_at_commit = store in (LEDGER, EFFECTS) and self._dice.random() < 0.7
         word = f"{how} {store} {COMMIT}" if is_at_commit else f"{how} {store}"
-        return Fault(at, "shot", self._slot(), length_s=length_s, word=word)
+        return SimulatedFault(at, "shot", self._slot(), length_s=length_s, word=word)
 
-    def stall(self, at: float) -> Fault:
+    def stall(self, at: float) -> SimulatedFault:
         word = f"{STALL} {self._dice.choice((LEDGER, LEDGER, EFFECTS))} {BEGIN}"
-        return Fault(at, "stall", self._slot(), length_s=self._dice.choice((1.1, 1.4, 2.0)) * self._ttl_s, word=word)
+        return SimulatedFault(
+            at, "stall", self._slot(), length_s=self._dice.choice((1.1, 1.4, 2.0)) * self._ttl_s, word=word
+        )
 
-    def outage(self, at: float) -> Fault:
+    def outage(self, at: float) -> SimulatedFault:
         word = self._dice.choice((*self._places, LEASES, f"{LEDGER} {LEASES}"))
-        return Fault(at, "outage", word=word, length_s=self._dice.choice((0.2, 0.6, 1.1, 1.6)) * self._ttl_s)
+        return SimulatedFault(at, "outage", word=word, length_s=self._dice.choice((0.2, 0.6, 1.1, 1.6)) * self._ttl_s)
 
-    def cut(self, at: float) -> Fault:
+    def cut(self, at: float) -> SimulatedFault:
         word = self._dice.choice((*self._places[1:], LEASES, f"{LEDGER} {LEASES}"))
-        return Fault(at, "cut", self._slot(), word=word, length_s=self._dice.choice((0.4, 1.1, 1.6, 2.2)) * self._ttl_s)
+        return SimulatedFault(
+            at, "cut", self._slot(), word=word, length_s=self._dice.choice((0.4, 1.1, 1.6, 2.2)) * self._ttl_s
+        )
 
-    def forget(self, at: float) -> Fault | None:
-        return Fault(at, "forget", amount=self._dice.choice((0.3, 1.0, 100.0))) if self._gate == "forgetful" else None
+    def forget(self, at: float) -> SimulatedFault | None:
+        return (
+            SimulatedFault(at, "forget", amount=self._dice.choice((0.3, 1.0, 100.0)))
+            if self._gate == "forgetful"
+            else None
+        )
 
-    def revoke(self, at: float) -> Fault:
-        return Fault(at, "revoke", self._slot())
+    def revoke(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "revoke", self._slot())
 
-    def deploy(self, at: float) -> Fault:
-        return Fault(at, "deploy", self._slot())
+    def deploy(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "deploy", self._slot())
 
-    def press(self, at: float) -> Fault:
+    def press(self, at: float) -> SimulatedFault:
         word = self._dice.choice(("trigger", "cancel", "cancel", "retry", "hold"))
         length_s = self._dice.choice((0.5, 2.5)) if word == "hold" else 0.0
         scheduled = [job for job in self._jobs if job not in ("account", LOAD)]
         job = self._dice.choice(scheduled if word == "hold" else self._jobs)
-        return Fault(at, "operator", word=f"{word} {job}", length_s=length_s, amount=float(self._dice.randrange(3)))
+        return SimulatedFault(
+            at, "operator", word=f"{word} {job}", length_s=length_s, amount=float(self._dice.randrange(3))
+        )
 
 
-_KINDS: Mapping[str, tuple[int, Callable[[Drawing, float], Fault | None]]] = {
+_KINDS: Mapping[str, tuple[int, Callable[[Drawing, float], SimulatedFault | None]]] = {
     "kill": (5, Drawing.kill),
     "pause": (5, Drawing.pause),
     "restart": (2, Drawing.restart),

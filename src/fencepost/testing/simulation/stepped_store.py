@@ -32,7 +32,7 @@ class SteppedRuntime(StoreRuntime):
 class _Eyes(SimRuntime):
     """A process while the store answers it, which is one step."""
 
-    def lock(self) -> runtime.Lock:
+    def lock(self) -> runtime.Mutex:
         return NoLock()
 
 

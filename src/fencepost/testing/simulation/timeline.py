@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fencepost.proof.history import Entry, Kind
-from fencepost.testing.simulation.outcome import Outcome
+from fencepost.proof.history import Entry, EntryKind
+from fencepost.testing.simulation.outcome import SeedOutcome
 
 _DULL = frozenset({"renewed", "acquired", "released", "refused"})
 
 
-def timeline(outcome: Outcome) -> Iterator[str]:
+def timeline(outcome: SeedOutcome) -> Iterator[str]:
     """Tell a simulation from beginning to end."""
     yield str(outcome.plan)
     entries = outcome.evidence.history.entries
@@ -26,7 +26,7 @@ def timeline(outcome: Outcome) -> Iterator[str]:
 
 def _is_dull(entry: Entry) -> bool:
     of_lease = entry.what in ("acquire", "release", "renew", "open", "close")
-    return of_lease and (entry.kind is Kind.INVOKE or (entry.what == "renew" and entry.kind is Kind.OK))
+    return of_lease and (entry.kind is EntryKind.INVOKE or (entry.what == "renew" and entry.kind is EntryKind.OK))
 
 
 def _spelled(entry: Entry) -> str:

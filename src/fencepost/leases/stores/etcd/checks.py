@@ -6,7 +6,7 @@ from fencepost.errors import StoreRefused, StoreUnavailable
 from fencepost.leases.stores.etcd import transactions
 from fencepost.leases.stores.etcd.client import Client, EtcdRefused, TlsTrouble
 from fencepost.leases.stores.etcd.connection import BROKE
-from fencepost.leases.stores.etcd.values import Keys, encoded
+from fencepost.leases.stores.etcd.values import EtcdKeys, encoded
 from fencepost.leases.urls import StoreUrl
 
 _OLDEST = (3, 4, 0)
@@ -14,7 +14,7 @@ _INCONSISTENT_SINCE, _INCONSISTENT_UNTIL = (3, 5, 0), (3, 5, 2)
 _NOT_ENABLED = "authentication is not enabled"
 
 
-def examine(client: Client, keys: Keys, url: StoreUrl, deadline: float) -> tuple[str, ...]:
+def examine(client: Client, keys: EtcdKeys, url: StoreUrl, deadline: float) -> tuple[str, ...]:
     """Return the warnings; raise `StoreRefused` or `StoreUnavailable`."""
     try:
         version = _version(client, deadline)
@@ -56,7 +56,7 @@ def _log_in(client: Client, url: StoreUrl, deadline: float) -> list[str]:
     return []
 
 
-def _try_rights(client: Client, keys: Keys, deadline: float) -> None:
+def _try_rights(client: Client, keys: EtcdKeys, deadline: float) -> None:
     """Ask for both kinds of access to both kinds of keys, in a transaction that writes nothing."""
     record, holder = keys.record("rights"), keys.holder("rights")
     body = {

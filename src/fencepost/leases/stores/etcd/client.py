@@ -15,8 +15,8 @@ from typing import Any
 
 from fencepost.core.runtime import Runtime
 from fencepost.errors import InvalidUrl, StoreUnavailable
-from fencepost.leases.stores.etcd.clock import StoreClock
-from fencepost.leases.stores.etcd.connection import Member, NotAnswered, NotConnected, NotTrusted, Question, Reply
+from fencepost.leases.stores.etcd.clock import EtcdClock
+from fencepost.leases.stores.etcd.connection import Endpoint, NotAnswered, NotConnected, NotTrusted, Question, Reply
 from fencepost.leases.urls import StoreUrl
 
 DEFAULT_PORT = 2379
@@ -41,7 +41,7 @@ class TlsTrouble(StoreUnavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class EtcdAnswer:
     """What etcd answered, at which store time, and whether it may have got the question twice."""
 
     body: dict[str, Any]
@@ -64,11 +64,11 @@ class Client:
         self._headers: dict[str, str] = {"Content-Type": "application/json"}
         places = [(host, port or DEFAULT_PORT) for host, port in url.hosts] or [("127.0.0.1", DEFAULT_PORT)]
         tls = _tls_context(url)
-        self.clock = StoreClock(runtime)
-        self.calls = Lane([Member(host, port, tls, runtime) for host, port in places], runtime)
-        self.renewals = Lane([Member(host, port, tls, runtime) for host, port in places], runtime)
+        self.clock = EtcdClock(runtime)
+        self.calls = Lane([Endpoint(host, port, tls, runtime) for host, port in places], runtime)
+        self.renewals = Lane([Endpoint(host, port, tls, runtime) for host, port in places], runtime)
 
-    def call(self, method: str, body: dict[str, Any], deadline: float, lane: Lane | None = None) -> Answer:
+    def call(self, method: str, body: dict[str, Any], deadline: float, lane: Lane | None = None) -> EtcdAnswer:
         """Call a method of the gateway. Raises `EtcdRefused`, or `StoreUnavailable` when the outcome is unknown."""
         payload = json.dumps(body).encode()
         lane = lane or self.calls
@@ -116,16 +116,16 @@ class Client:
         self.calls.forget()
         self.renewals.forget()
 
-    def _answer(self, reply: Reply) -> Answer:
+    def _answer(self, reply: Reply) -> EtcdAnswer:
         body = _parsed(reply)
         header = body.get("header") or body.get("result", {}).get("header", {})
-        return Answer(body, self.clock.read(reply.date, int(header.get("revision", 0))), reply.repeated)
+        return EtcdAnswer(body, self.clock.read(reply.date, int(header.get("revision", 0))), reply.repeated)
 
 
 class Lane:
     """Connections for one purpose, to one member at a time."""
 
-    def __init__(self, members: Sequence[Member], runtime: Runtime) -> None:
+    def __init__(self, members: Sequence[Endpoint], runtime: Runtime) -> None:
         self._members = members
         self._runtime = runtime
         self._current = 0

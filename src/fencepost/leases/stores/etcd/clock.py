@@ -27,7 +27,7 @@ from fencepost.core.runtime import Runtime
 _SECOND_US = 1_000_000
 
 
-class StoreClock:
+class EtcdClock:
     """The latest reading of the store's time, and what it must be by now."""
 
     def __init__(self, runtime: Runtime) -> None:

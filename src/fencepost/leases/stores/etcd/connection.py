@@ -56,7 +56,7 @@ class Question(NamedTuple):
     deadline: float
 
 
-class Member:
+class Endpoint:
     """An endpoint of the cluster and the idle connections to it."""
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None, runtime: Runtime) -> None:

@@ -7,19 +7,19 @@ from dataclasses import replace
 from typing import Any
 
 from fencepost.core.grants import LeaseRecord
-from fencepost.leases.stores.etcd.client import Answer
+from fencepost.leases.stores.etcd.client import EtcdAnswer
 from fencepost.leases.stores.etcd.transactions import found, get, seen, to_known
-from fencepost.leases.stores.etcd.values import Keys, Known, Seen, after, decoded, encoded, to_hold
+from fencepost.leases.stores.etcd.values import EtcdKeys, EtcdNameState, EtcdRecord, after, decoded, encoded, to_hold
 
 _PAGE_LENGTH = 500
 
-Ask = Callable[[str, dict[str, Any], float], Answer]
+Ask = Callable[[str, dict[str, Any], float], EtcdAnswer]
 
 
-class Inspection:
+class EtcdInspection:
     """Questions that change nothing. `ask` is how a method of etcd is called, with a deadline."""
 
-    def __init__(self, ask: Ask, keys: Keys) -> None:
+    def __init__(self, ask: Ask, keys: EtcdKeys) -> None:
         self._ask = ask
         self._keys = keys
 
@@ -47,17 +47,17 @@ class Inspection:
         left_s = int(self._ask("lease/timetolive", {"ID": lease_id}, deadline).body.get("TTL", 0))
         return left_s + 1.0 if left_s >= 0 else None
 
-    def _page(self, start: str, deadline: float) -> tuple[dict[str, Seen], str | None]:
+    def _page(self, start: str, deadline: float) -> tuple[dict[str, EtcdNameState], str | None]:
         """Read the names from `start` on, also those of which only the holder is there; and where to go on."""
         records = self._range(self._keys.records, start, None, deadline, limit=_PAGE_LENGTH)
         is_last = len(records) < _PAGE_LENGTH
         end = None if is_last else max(records) + "\0"
         holders = self._range(self._keys.holders, start, end, deadline)
-        nobody = Known(0, 0, None)
-        names = {name: Seen(None, "0", 0, to_known(kv)) for name, kv in records.items()}
+        nobody = EtcdRecord(0, 0, None)
+        names = {name: EtcdNameState(None, "0", 0, to_known(kv)) for name, kv in records.items()}
         for name, kv in holders.items():
             known = names[name].known if name in names else nobody
-            names[name] = Seen(to_hold(kv), kv.get("lease", "0"), int(kv["mod_revision"]), known)
+            names[name] = EtcdNameState(to_hold(kv), kv.get("lease", "0"), int(kv["mod_revision"]), known)
         return names, end
 
     def _range(
@@ -69,7 +69,7 @@ class Inspection:
         return {decoded(kv["key"])[len(prefix) :]: kv for kv in kvs}
 
 
-def _record(name: str, now: Seen, left_s: float | None) -> LeaseRecord:
+def _record(name: str, now: EtcdNameState, left_s: float | None) -> LeaseRecord:
     hold, last = now.hold, now.known.record
     record = LeaseRecord(
         name=name,

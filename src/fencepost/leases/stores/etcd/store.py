@@ -14,8 +14,8 @@ from fencepost.core.tick import Tick
 from fencepost.errors import StoreUnavailable
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.stores.etcd import checks
-from fencepost.leases.stores.etcd.client import Answer, Client, EtcdRefused, Lane
-from fencepost.leases.stores.etcd.inspection import Inspection
+from fencepost.leases.stores.etcd.client import Client, EtcdAnswer, EtcdRefused, Lane
+from fencepost.leases.stores.etcd.inspection import EtcdInspection
 from fencepost.leases.stores.etcd.transactions import (
     Part,
     delete,
@@ -28,11 +28,11 @@ from fencepost.leases.stores.etcd.transactions import (
     seen,
 )
 from fencepost.leases.stores.etcd.values import (
-    Hold,
-    Keys,
-    Known,
+    EtcdHold,
+    EtcdKeys,
+    EtcdNameState,
+    EtcdRecord,
     Record,
-    Seen,
     grant_id_in,
     hold_of,
     hold_value,
@@ -77,9 +77,9 @@ class EtcdStore:
         self._runtime = runtime
         self._call_timeout_s = url.call_timeout_s
         self._client = Client(url, runtime)
-        self._keys = Keys(url.path.rstrip("/") or DEFAULT_PREFIX)
-        self._inspection = Inspection(self._ask, self._keys)
-        self._known: dict[str, Known] = {}
+        self._keys = EtcdKeys(url.path.rstrip("/") or DEFAULT_PREFIX)
+        self._inspection = EtcdInspection(self._ask, self._keys)
+        self._known: dict[str, EtcdRecord] = {}
         self._renewal_timeout_s: dict[str, float] = {}
         runtime.after_fork(self, self.forget_connections)
 
@@ -119,7 +119,9 @@ class EtcdStore:
         deadline = self._deadline()
         wanted = Grant(name, session, grant_id, 0, tick)
         known = self._known.get(name)
-        now = self._look(name, deadline) if known is None or known.has_done(tick) else Seen(None, "0", 0, known)
+        now = (
+            self._look(name, deadline) if known is None or known.has_done(tick) else EtcdNameState(None, "0", 0, known)
+        )
         for _ in range(_ATTEMPTS):
             if (answer := self._judge(now, wanted, deadline)) is not None:
                 return answer
@@ -138,7 +140,7 @@ class EtcdStore:
         kept_lease, success = None, delete(holder_key)
         if keep_for_s > 0:
             kept_lease, kept_s = self._grant_lease(keep_for_s, deadline)
-            success = put(holder_key, hold_value(Hold("", grant.token, None, None, kept_s)), kept_lease)
+            success = put(holder_key, hold_value(EtcdHold("", grant.token, None, None, kept_s)), kept_lease)
         body = {
             "compare": is_held_by(holder_key, grant.grant_id),
             "success": [success] if record is None else [success, self._put_record(grant.name, record)],
@@ -150,7 +152,7 @@ class EtcdStore:
                 self._revoke_lease(kept_lease, deadline)
             return answer.repeated and _was_let_go(grant, seen(answer))
         if record is not None:
-            self._remember(grant.name, Known(answer.revision, record.token, record))
+            self._remember(grant.name, EtcdRecord(answer.revision, record.token, record))
         return True
 
     def missing(self, grants: Collection[Grant]) -> frozenset[str]:
@@ -224,15 +226,15 @@ class EtcdStore:
     def _deadline(self) -> float:
         return self._runtime.monotonic() + self._call_timeout_s
 
-    def _look(self, name: str, deadline: float) -> Seen:
+    def _look(self, name: str, deadline: float) -> EtcdNameState:
         return self._noted(name, self._txn({"success": self._gets(name)}, deadline))
 
-    def _noted(self, name: str, answer: Answer) -> Seen:
+    def _noted(self, name: str, answer: EtcdAnswer) -> EtcdNameState:
         now = seen(answer)
         self._remember(name, now.known if now.known.revision else None)
         return now
 
-    def _take(self, grant: Grant, known: Known, deadline: float) -> Seen | None:
+    def _take(self, grant: Grant, known: EtcdRecord, deadline: float) -> EtcdNameState | None:
         """Try to become the holder; return None for success, or what stands there instead."""
         tick = grant.tick
         marks = tick is not None and tick.at_most_once
@@ -255,10 +257,10 @@ class EtcdStore:
         answer = self._txn(body, deadline)
         if not answer.body.get("succeeded"):
             return self._noted(grant.name, answer)
-        self._remember(grant.name, Known(answer.revision, grant.token, record))
+        self._remember(grant.name, EtcdRecord(answer.revision, grant.token, record))
         return None
 
-    def _judge(self, now: Seen, wanted: Grant, deadline: float) -> Grant | Held | AlreadyDone | None:
+    def _judge(self, now: EtcdNameState, wanted: Grant, deadline: float) -> Grant | Held | AlreadyDone | None:
         """Say what the state of a name means for who wants it, or None if it can be taken."""
         hold, name, tick = now.hold, wanted.name, wanted.tick
         if hold is not None and hold.grant_id == wanted.grant_id:
@@ -287,7 +289,7 @@ class EtcdStore:
     def _gets(self, name: str) -> list[Part]:
         return [get(self._keys.holder(name)), get(self._keys.record(name))]
 
-    def _remember(self, name: str, known: Known | None) -> None:
+    def _remember(self, name: str, known: EtcdRecord | None) -> None:
         if known is None:
             self._known.pop(name, None)
             return
@@ -325,10 +327,10 @@ class EtcdStore:
         if self._runtime.monotonic() < deadline:
             raise StoreUnavailable("etcd closed the watch")
 
-    def _txn(self, body: dict[str, Any], deadline: float) -> Answer:
+    def _txn(self, body: dict[str, Any], deadline: float) -> EtcdAnswer:
         return self._ask("kv/txn", body, deadline)
 
-    def _ask(self, method: str, body: dict[str, Any], deadline: float, lane: Lane | None = None) -> Answer:
+    def _ask(self, method: str, body: dict[str, Any], deadline: float, lane: Lane | None = None) -> EtcdAnswer:
         try:
             return self._client.call(method, body, deadline, lane)
         except EtcdRefused as error:
@@ -337,7 +339,7 @@ class EtcdStore:
             raise StoreUnavailable(f"etcd refused: {error}") from error
 
 
-def _was_let_go(grant: Grant, now: Seen) -> bool:
+def _was_let_go(grant: Grant, now: EtcdNameState) -> bool:
     """Say what became of a release that was sent twice, when the second found another state than it was for.
 
     If nobody came after, the state is what the release leaves. If somebody did, it is unknown: the first may have let
@@ -349,5 +351,5 @@ def _was_let_go(grant: Grant, now: Seen) -> bool:
     raise StoreUnavailable(f"the connection broke while lock {grant.name!r} was released, and it has changed since")
 
 
-def _is_still(held: Held, now: Seen) -> bool:
+def _is_still(held: Held, now: EtcdNameState) -> bool:
     return now.hold is not None and now.hold.grant_id == (held.grant_id or "") and now.hold.token == held.token

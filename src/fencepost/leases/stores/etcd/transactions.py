@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fencepost.leases.stores.etcd.client import Answer
-from fencepost.leases.stores.etcd.values import Known, Seen, encoded, to_hold, to_record
+from fencepost.leases.stores.etcd.client import EtcdAnswer
+from fencepost.leases.stores.etcd.values import EtcdNameState, EtcdRecord, encoded, to_hold, to_record
 
 Part = dict[str, Any]
 
@@ -49,22 +49,22 @@ def get(key: str, end: str = "", limit: int = 0) -> Part:
     return {"request_range": {"key": key, "range_end": end, "limit": limit}}
 
 
-def found(answer: Answer, index: int) -> list[dict[str, Any]]:
+def found(answer: EtcdAnswer, index: int) -> list[dict[str, Any]]:
     """Return the keys that the `index`-th part of the transaction, a `get`, has found."""
     kvs: list[dict[str, Any]] = answer.body["responses"][index]["response_range"].get("kvs", [])
     return kvs
 
 
-def seen(answer: Answer) -> Seen:
+def seen(answer: EtcdAnswer) -> EtcdNameState:
     """Read the answer to ``[get(holder), get(record)]``."""
     holders, records = found(answer, 0), found(answer, 1)
-    known = to_known(records[0]) if records else Known(0, answer.time_us, None)
+    known = to_known(records[0]) if records else EtcdRecord(0, answer.time_us, None)
     if not holders:
-        return Seen(None, "0", 0, known)
-    return Seen(to_hold(holders[0]), holders[0].get("lease", "0"), int(holders[0]["mod_revision"]), known)
+        return EtcdNameState(None, "0", 0, known)
+    return EtcdNameState(to_hold(holders[0]), holders[0].get("lease", "0"), int(holders[0]["mod_revision"]), known)
 
 
-def to_known(kv: Mapping[str, Any]) -> Known:
+def to_known(kv: Mapping[str, Any]) -> EtcdRecord:
     """Read a record with the revision of its key."""
     record = to_record(kv)
-    return Known(int(kv["mod_revision"]), record.token, record)
+    return EtcdRecord(int(kv["mod_revision"]), record.token, record)

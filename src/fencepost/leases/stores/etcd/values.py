@@ -22,7 +22,7 @@ class Record(NamedTuple):
     acquired_at_us: int
 
 
-class Hold(NamedTuple):
+class EtcdHold(NamedTuple):
     """What the holder key says. Without a `grant_id` nobody holds the name: it is kept closed for a while.
 
     In etcd the grant id comes first, then a space, then the rest as JSON. So etcd itself can compare the grant id
@@ -36,7 +36,7 @@ class Hold(NamedTuple):
     ttl_s: float
 
 
-class Known(NamedTuple):
+class EtcdRecord(NamedTuple):
     """The record at a revision of its key; 0 if there is none, and then `token` is a bound from the clock."""
 
     revision: int
@@ -53,16 +53,16 @@ class Known(NamedTuple):
         return self.record.last_tick_us if self.record else None
 
 
-class Seen(NamedTuple):
+class EtcdNameState(NamedTuple):
     """A name as it was at one moment: who holds it, on which etcd lease, since which revision, and the record."""
 
-    hold: Hold | None
+    hold: EtcdHold | None
     lease_id: str
     hold_revision: int
-    known: Known
+    known: EtcdRecord
 
 
-class Keys:
+class EtcdKeys:
     """The keys of the store."""
 
     def __init__(self, prefix: str) -> None:
@@ -93,9 +93,9 @@ def after(key: str) -> str:
     return encoded(key[:-1] + chr(ord(key[-1]) + 1))
 
 
-def hold_of(grant: Grant) -> Hold:
+def hold_of(grant: Grant) -> EtcdHold:
     """Say what the holder key says while `grant` is current."""
-    return Hold(grant.grant_id, grant.token, grant.session.holder, grant.session.id, grant.session.ttl_s)
+    return EtcdHold(grant.grant_id, grant.token, grant.session.holder, grant.session.id, grant.session.ttl_s)
 
 
 def record_value(record: Record) -> str:
@@ -103,7 +103,7 @@ def record_value(record: Record) -> str:
     return encoded(json.dumps(record._asdict()))
 
 
-def hold_value(hold: Hold) -> str:
+def hold_value(hold: EtcdHold) -> str:
     """Encode what a holder key says."""
     fields = hold._asdict()
     return encoded(f"{fields.pop('grant_id')} {json.dumps(fields)}")
@@ -127,10 +127,10 @@ def to_record(kv: Mapping[str, Any]) -> Record:
     )
 
 
-def to_hold(kv: Mapping[str, Any]) -> Hold:
+def to_hold(kv: Mapping[str, Any]) -> EtcdHold:
     """Decode what a holder key says."""
     fields = _fields(kv, b64decode(kv.get("value", "")).partition(b" ")[2])
-    return Hold(
+    return EtcdHold(
         grant_id=grant_id_in(kv),
         token=int(fields["token"]),
         holder=fields.get("holder"),

@@ -19,7 +19,7 @@ from http.client import HTTPException, HTTPResponse
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
 
-from fencepost.core.runtime import Lock, Runtime
+from fencepost.core.runtime import Mutex, Runtime
 from fencepost.errors import StoreUnavailable
 from fencepost.leases.stores.beside import within
 from fencepost.leases.stores.kubernetes.clock import ServerClock
@@ -34,7 +34,7 @@ UNAUTHORIZED = 401
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
+class ApiAnswer:
     """What the API server said."""
 
     status: int
@@ -53,7 +53,7 @@ class ApiServer:
         self._find = find
         self._runtime = runtime
         self._clock = clock
-        self._lock: Lock = runtime.lock()
+        self._lock: Mutex = runtime.lock()
         self._idle: list[_Connection] = []
         self._is_ended = False
         self.requests = 0
@@ -71,7 +71,7 @@ class ApiServer:
 
     def call(
         self, method: str, path: str, body: Json | None = None, *, until: float, kind: str = "application/json"
-    ) -> Answer:
+    ) -> ApiAnswer:
         """Ask, and return the answer whatever its status. `StoreUnavailable` if there is none by `until`."""
         content = b"" if body is None else json.dumps(body).encode()
         authorization = self._authorization(until)
@@ -82,7 +82,7 @@ class ApiServer:
                 answer = self._ask(self._request(method, path, content, kind, fresh), until)
         return answer
 
-    def watch(self, path: str, *, until: float) -> Watch:
+    def watch(self, path: str, *, until: float) -> EventStream:
         """Open a stream of events on a connection of its own."""
         connection = self._connect(until)
         try:
@@ -93,7 +93,7 @@ class ApiServer:
         except BaseException:
             connection.close()
             raise
-        return Watch(connection, response)
+        return EventStream(connection, response)
 
     def end(self) -> None:
         """Close the idle connections, and from now on each that is given back: an answer may come after us."""
@@ -115,7 +115,7 @@ class ApiServer:
         for connection in idle:
             connection.close()  # closes this process's descriptor only; TLS is not told
 
-    def _ask(self, request: bytes, until: float) -> Answer:
+    def _ask(self, request: bytes, until: float) -> ApiAnswer:
         connection = self._take_idle()
         if connection is not None:
             try:
@@ -127,7 +127,7 @@ class ApiServer:
         except _Broken as broken:
             raise StoreUnavailable(f"the Kubernetes API server broke the connection: {broken}") from None
 
-    def _exchange(self, connection: _Connection, request: bytes, until: float) -> Answer:
+    def _exchange(self, connection: _Connection, request: bytes, until: float) -> ApiAnswer:
         try:
             response = self._send(connection, request, until)
             content = _guarded(response.read)
@@ -135,7 +135,7 @@ class ApiServer:
             connection.close()
             raise
         self._give_back(connection, response)
-        return Answer(response.status, _parsed(content))
+        return ApiAnswer(response.status, _parsed(content))
 
     def _send(self, connection: _Connection, request: bytes, until: float) -> HTTPResponse:
         self.requests += 1
@@ -217,7 +217,7 @@ class ApiServer:
         return f"the Kubernetes API server at {self.address.host}:{self.address.port}"
 
 
-class Watch:
+class EventStream:
     """A stream of events. Leave it by `close`, or use it as a context."""
 
     def __init__(self, connection: _Connection, response: HTTPResponse) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import urlencode
 
 from fencepost.errors import StoreRefused, StoreUnavailable
-from fencepost.leases.stores.kubernetes.api import Answer, ApiServer, Watch
+from fencepost.leases.stores.kubernetes.api import ApiAnswer, ApiServer, EventStream
 from fencepost.leases.stores.kubernetes.objects import Json, selector
 
 OK, CREATED = 200, 201
@@ -84,7 +84,7 @@ class Leases:
         found = self._page(wanted, until, limit=_PAGE)
         return found["items"], found["metadata"]["resourceVersion"]
 
-    def watch(self, version: str, *, for_s: float, until: float, **wanted: str) -> Watch:
+    def watch(self, version: str, *, for_s: float, until: float, **wanted: str) -> EventStream:
         """Follow the changes after `version`."""
         query = {
             "watch": "1",
@@ -106,14 +106,14 @@ class Leases:
 
     def _call(
         self, method: str, path: str, body: Json | None = None, *, until: float, kind: str = "application/json"
-    ) -> Answer:
+    ) -> ApiAnswer:
         try:
             return self.api.call(method, self.api.leases + path, body, until=until, kind=kind)
         except StoreRefused as error:  # a token file that has vanished since the start
             raise StoreUnavailable(str(error)) from None
 
 
-def _is(answer: Answer, yes: int, *, no: Collection[int]) -> bool:
+def _is(answer: ApiAnswer, yes: int, *, no: Collection[int]) -> bool:
     """Whether the answer is `yes` rather than one of `no`; anything else is unknown."""
     if answer.status == yes:
         return True

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from fencepost.core.grants import Session
 from fencepost.errors import StoreRefused, StoreUnavailable
-from fencepost.leases.stores.kubernetes.api import Answer, ApiServer
+from fencepost.leases.stores.kubernetes.api import ApiAnswer, ApiServer
 from fencepost.leases.stores.kubernetes.objects import Json, new_session
 from fencepost.leases.stores.kubernetes.requests import FORBIDDEN, NOT_FOUND, UNAUTHORIZED
 
@@ -49,7 +49,7 @@ def _review(namespace: str, verb: str) -> Json:
     }
 
 
-def _answered(answer: Answer) -> Answer:
+def _answered(answer: ApiAnswer) -> ApiAnswer:
     if answer.status == UNAUTHORIZED:
         raise StoreRefused(
             "the Kubernetes API server does not accept the credentials (401): "

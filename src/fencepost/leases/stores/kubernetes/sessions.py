@@ -47,7 +47,7 @@ class Sighting:
         return self.first_seen_at + self.session.ttl_s
 
 
-class Sightings:
+class SessionSightings:
     """What this process has seen of sessions. No input, no output."""
 
     def __init__(self) -> None:
@@ -86,7 +86,7 @@ class Sessions:
         self._heartbeat = heartbeat
         self._runtime = runtime
         self._clock = clock
-        self._sightings = Sightings()
+        self._sightings = SessionSightings()
         self._own: dict[str, _Own] = {}
 
     def open(self, session: Session, *, call_timeout_s: float, until: float) -> None:

@@ -12,7 +12,7 @@ _SPECIAL = str.maketrans({character: f"\\{character}" for character in r"\*?[]^"
 
 
 @dataclass(frozen=True, slots=True)
-class Keys:
+class RedisKeys:
     """Keys look like ``fencepost:{name}``; the braces keep them apart from those of the prefix ``fencepost:x``."""
 
     prefix: str

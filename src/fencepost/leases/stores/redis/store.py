@@ -12,7 +12,7 @@ from fencepost.core.tick import Tick
 from fencepost.errors import StoreUnavailable
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.stores.redis.checks import examine
-from fencepost.leases.stores.redis.records import Keys, record_from
+from fencepost.leases.stores.redis.records import RedisKeys, record_from
 from fencepost.leases.stores.redis.route import route_from_url
 from fencepost.leases.stores.redis.scripts import (
     ACQUIRE,
@@ -52,7 +52,7 @@ class RedisStore:
 
     def __init__(self, url: StoreUrl, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._keys = Keys(url.options.get("prefix", "fencepost"))
+        self._keys = RedisKeys(url.options.get("prefix", "fencepost"))
         self._timeout_s = url.call_timeout_s
         self._accepted_risks = url.accepted_risks()
         self._sessions = OpenSessions()

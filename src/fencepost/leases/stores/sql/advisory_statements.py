@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fencepost.leases.stores.sql.options import Tables
+from fencepost.leases.stores.sql.options import LeaseTables
 from fencepost.leases.stores.sql.postgres_backend import WORDS
 from fencepost.leases.stores.sql.statements import Statements
 
@@ -29,7 +29,7 @@ class AdvisoryStatements:
     renew: str
 
 
-def advisory_statements(sql: Statements, tables: Tables) -> AdvisoryStatements:
+def advisory_statements(sql: Statements, tables: LeaseTables) -> AdvisoryStatements:
     """Build them around the statements of the tables.
 
     `lock`: the function is called exactly once (a materialized WITH), for a session lock is counted, and a second call

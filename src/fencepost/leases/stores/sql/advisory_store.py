@@ -32,14 +32,14 @@ from fencepost.leases.stores.sql.advisory_statements import (
     UNLOCK_ALL,
     advisory_statements,
 )
-from fencepost.leases.stores.sql.backend import Connection, Ending
-from fencepost.leases.stores.sql.looking import Look
-from fencepost.leases.stores.sql.options import Tables
+from fencepost.leases.stores.sql.backend import GrantEnding, LeaseConnection
+from fencepost.leases.stores.sql.looking import LeaseLook
+from fencepost.leases.stores.sql.options import LeaseTables
 from fencepost.leases.stores.sql.pooling import sessions_are_shared
 from fencepost.leases.stores.sql.postgres_backend import PostgresBackend
 from fencepost.leases.stores.sql.psycopg_connection import PsycopgConnection
 from fencepost.leases.stores.sql.statements import NEVER, TOKEN_SUM_PRIME
-from fencepost.leases.stores.sql.store import BUSY_S, ROUNDS, SqlLeaseStore, Wanted, micros
+from fencepost.leases.stores.sql.store import BUSY_S, ROUNDS, Acquisition, SqlLeaseStore, micros
 from fencepost.leases.stores.sql.waiting import Polling
 from fencepost.leases.urls import StoreUrl
 from fencepost.sql.parents import leave_to_parent
@@ -60,7 +60,13 @@ class AdvisoryStore(SqlLeaseStore):
     """Leases on connections."""
 
     def __init__(
-        self, runtime: Runtime, backend: PostgresBackend, tables: Tables, url: StoreUrl, *, capabilities: Capabilities
+        self,
+        runtime: Runtime,
+        backend: PostgresBackend,
+        tables: LeaseTables,
+        url: StoreUrl,
+        *,
+        capabilities: Capabilities,
     ) -> None:
         super().__init__(
             runtime,
@@ -114,7 +120,7 @@ class AdvisoryStore(SqlLeaseStore):
         """Lock and write the row, in one statement if the name is free."""
         if (own := self._sessions.get(session.id)) is None or own.is_mute:
             return _GONE
-        wanted = Wanted(session, name, grant_id, tick, floor, self._lenience_us(session))
+        wanted = Acquisition(session, name, grant_id, tick, floor, self._lenience_us(session))
         outcome = self._on(own, self._timeout_s, lambda c: self._lock(c, own, wanted))
         if isinstance(outcome, StoreUnavailable):
             raise outcome
@@ -124,7 +130,7 @@ class AdvisoryStore(SqlLeaseStore):
         """Write the row and unlock, in one statement."""
         if (own := self._sessions.get(grant.session.id)) is None:
             return False
-        ending = Ending(
+        ending = GrantEnding(
             name=grant.name,
             grant_id=grant.grant_id,
             token=grant.token,
@@ -137,7 +143,7 @@ class AdvisoryStore(SqlLeaseStore):
     def missing(self, grants: Collection[Grant]) -> frozenset[str]:
         """Look whether the rows are current and the locks are there."""
 
-        def look(connection: Connection) -> frozenset[str]:
+        def look(connection: LeaseConnection) -> frozenset[str]:
             locked = self._locked(connection)
             unlocked = {grant.grant_id for grant in grants if halves(key_of(grant.name)) not in locked}
             return self._missing(connection, list(grants)) | unlocked
@@ -160,7 +166,7 @@ class AdvisoryStore(SqlLeaseStore):
     def read(self, name: str) -> LeaseRecord | None:
         """Read the row, and whether the lock is held."""
 
-        def look(connection: Connection) -> LeaseRecord | None:
+        def look(connection: LeaseConnection) -> LeaseRecord | None:
             found = self._look(connection, name)
             return None if found is None else _seen(found, self._locked(connection)).record()
 
@@ -169,9 +175,9 @@ class AdvisoryStore(SqlLeaseStore):
     def records(self) -> Iterator[LeaseRecord]:
         """Read all rows, and which locks are held."""
 
-        def look(connection: Connection) -> list[LeaseRecord]:
+        def look(connection: LeaseConnection) -> list[LeaseRecord]:
             locked = self._locked(connection)
-            return [_seen(Look.of(row), locked).record() for row in connection.rows(self._sql.records)]
+            return [_seen(LeaseLook.of(row), locked).record() for row in connection.rows(self._sql.records)]
 
         return iter(self._calls.run(self._timeout_s, look))
 
@@ -275,7 +281,7 @@ class AdvisoryStore(SqlLeaseStore):
         return Renewed(gone)
 
     def _lock(
-        self, connection: PsycopgConnection, own: AdvisorySession, wanted: Wanted
+        self, connection: PsycopgConnection, own: AdvisorySession, wanted: Acquisition
     ) -> Grant | Held | AlreadyDone | Lost | StoreUnavailable:
         """Lock and write. A busy row is returned, not raised: what is raised here would end the session."""
         key = key_of(wanted.name)
@@ -300,13 +306,13 @@ class AdvisoryStore(SqlLeaseStore):
             self._unlock_key(connection, own, key)
         return outcome if outcome is not None else self._refused(connection, wanted)
 
-    def _write(self, connection: PsycopgConnection, wanted: Wanted) -> Grant | Held | AlreadyDone | Lost:
+    def _write(self, connection: PsycopgConnection, wanted: Acquisition) -> Grant | Held | AlreadyDone | Lost:
         """Write the row of a name whose lock we have, once its last holder is seen off."""
         for _ in range(ROUNDS):
             [(is_alive, *row)] = connection.rows(self._sql.look_for, (*wanted.asking, wanted.name))
             if is_alive is None:
                 return Lost("the session expired, was closed, or its row was deleted")
-            found = None if row[0] is None else Look.of(tuple(row))
+            found = None if row[0] is None else LeaseLook.of(tuple(row))
             outcome = self._insert(connection, wanted) if found is None else self._settle(connection, found, wanted)
             if outcome is not None:
                 return outcome
@@ -314,31 +320,35 @@ class AdvisoryStore(SqlLeaseStore):
                 return wanted.granted(token)
         return Held(wanted.name, None, 0, None, BUSY_S)
 
-    def _settle(self, connection: PsycopgConnection, found: Look, wanted: Wanted) -> Grant | Held | AlreadyDone | None:
+    def _settle(
+        self, connection: PsycopgConnection, found: LeaseLook, wanted: Acquisition
+    ) -> Grant | Held | AlreadyDone | None:
         """See off the last holder: an advisory one is gone, for we have its lock; one of the tables may be alive."""
         if found.session_id is None or not found.session_id.startswith(PREFIX) or found.grant_id is None:
             return self._judge(connection, found, wanted)
-        connection.end_grant(Ending(name=found.name, grant_id=found.grant_id, token=found.token, why="expired"))
+        connection.end_grant(GrantEnding(name=found.name, grant_id=found.grant_id, token=found.token, why="expired"))
         return None
 
-    def _locked_by_us(self, connection: PsycopgConnection, wanted: Wanted) -> Grant | Held | Lost:
+    def _locked_by_us(self, connection: PsycopgConnection, wanted: Acquisition) -> Grant | Held | Lost:
         """Answer for a key this session has locked already: PostgreSQL would let it in a second time."""
         found = self._look(connection, wanted.name)
         if found is not None and found.grant_id == wanted.grant_id:
             return wanted.granted(found.token)
         return self._refused(connection, wanted)
 
-    def _refused(self, connection: PsycopgConnection, wanted: Wanted) -> Held | Lost:
+    def _refused(self, connection: PsycopgConnection, wanted: Acquisition) -> Held | Lost:
         """Say by whom it is held, as far as the row knows: it may be about to be written, or be another's key."""
         [(is_alive, *row)] = connection.rows(self._sql.look_for, (*wanted.asking, wanted.name))
         if is_alive is None:
             return Lost("the session expired, was closed, or its row was deleted")
         if row[0] is None:
             return Held(wanted.name, None, 0)
-        found = Look.of(tuple(row))
+        found = LeaseLook.of(tuple(row))
         return found.held() or Held(wanted.name, None, found.token)
 
-    def _unlock(self, connection: PsycopgConnection, own: AdvisorySession, ending: Ending, session_id: str) -> bool:
+    def _unlock(
+        self, connection: PsycopgConnection, own: AdvisorySession, ending: GrantEnding, session_id: str
+    ) -> bool:
         key = key_of(ending.name)
         if own.keys.get(key) != ending.name:
             return False
@@ -349,7 +359,7 @@ class AdvisoryStore(SqlLeaseStore):
             self._unlock_key(connection, own, key)
         return has_ended
 
-    def _has_another_grant(self, connection: PsycopgConnection, ending: Ending, session_id: str) -> bool:
+    def _has_another_grant(self, connection: PsycopgConnection, ending: GrantEnding, session_id: str) -> bool:
         """Whether this session holds the name by now under another grant, so that its lock must stay."""
         found = self._look(connection, ending.name)
         return found is not None and found.session_id == session_id and found.grant_id != ending.grant_id
@@ -364,11 +374,11 @@ class AdvisoryStore(SqlLeaseStore):
         connection.rows(UNLOCK, (key,))
         own.keys.pop(key, None)
 
-    def _locked(self, connection: Connection) -> frozenset[tuple[int, int]]:
+    def _locked(self, connection: LeaseConnection) -> frozenset[tuple[int, int]]:
         return frozenset((high, low) for high, low in connection.rows(LOCKED))
 
 
-def _seen(found: Look, locked: Collection[tuple[int, int]]) -> Look:
+def _seen(found: LeaseLook, locked: Collection[tuple[int, int]]) -> LeaseLook:
     """Correct a row by the lock: without it, an advisory session that the row names is gone."""
     is_advisory = found.session_id is not None and found.session_id.startswith(PREFIX)
     return replace(found, expires_at=None) if is_advisory and halves(key_of(found.name)) not in locked else found

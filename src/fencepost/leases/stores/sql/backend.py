@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class GrantEnding:
     """One grant that is to end.
 
     Whether its session still lives is not asked: while the row shows the grant, nobody else has the name.
@@ -38,7 +38,7 @@ class Ending:
         return (int(self.keep_us > 0), self.keep_us, self.done_tick_us, self.name, self.grant_id)
 
 
-class Connection(Protocol):
+class LeaseConnection(Protocol):
     """One connection, used by one call at a time. Every method ends at `deadline`, a monotonic reading."""
 
     deadline: float
@@ -58,7 +58,7 @@ class Connection(Protocol):
         """Execute a change of one row and return the number it yields, or None if no row was changed."""
         ...
 
-    def end_grant(self, ending: Ending) -> tuple[bool, bool]:
+    def end_grant(self, ending: GrantEnding) -> tuple[bool, bool]:
         """End one grant and write its history, as one transaction.
 
         Returns whether the grant was current and has ended, and whether somebody waits for the name.
@@ -88,27 +88,27 @@ class Backend(Protocol):
     @property
     def driver_errors(self) -> tuple[type[Exception], ...]: ...
 
-    def connect(self, timeout_s: float) -> Connection: ...
+    def connect(self, timeout_s: float) -> LeaseConnection: ...
 
     def refusal(self, error: Exception) -> FencepostError | None:
         """Return what an operator must mend, if that is what the driver's `error` at the start means."""
         ...
 
-    def prepare(self, connection: Connection) -> tuple[str, ...]:
+    def prepare(self, connection: LeaseConnection) -> tuple[str, ...]:
         """Make the tables if they are missing; refuse an unsafe server; return warnings."""
         ...
 
-    def announce(self, connection: Connection, names: Sequence[str]) -> None:
+    def announce(self, connection: LeaseConnection, names: Sequence[str]) -> None:
         """Wake those who wait for `names`, where the database can; inside a transaction, when it commits."""
         ...
 
-    def forget(self, idle: Sequence[Connection], *, in_use: int) -> None:
+    def forget(self, idle: Sequence[LeaseConnection], *, in_use: int) -> None:
         """Come to terms, in a forked child, with connections that belong to the parent."""
         ...
 
 
 @contextmanager
-def transaction(connection: Connection) -> Iterator[None]:
+def transaction(connection: LeaseConnection) -> Iterator[None]:
     """Commit at the end, roll back on any error."""
     connection.begin()
     try:

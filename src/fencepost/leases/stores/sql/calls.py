@@ -8,7 +8,7 @@ from typing import TypeVar
 from fencepost.core.duration import spelled
 from fencepost.core.runtime import Runtime
 from fencepost.errors import StoreUnavailable
-from fencepost.leases.stores.sql.backend import Backend, Connection
+from fencepost.leases.stores.sql.backend import Backend, LeaseConnection
 from fencepost.sql.forked_sqlite import FORKED_SQLITE
 from fencepost.sql.pool import Pool
 from fencepost.sql.troubles import REPEATABLE, SLOW, CallTimedOut, Trouble, first_line, trouble_of
@@ -23,7 +23,7 @@ def all_busy(_waited_s: float) -> CallTimedOut:
     return CallTimedOut("all connections were busy")
 
 
-def _close(connection: Connection) -> None:
+def _close(connection: LeaseConnection) -> None:
     connection.close()
 
 
@@ -42,14 +42,14 @@ class Calls:
         self.expected: tuple[type[Exception], ...] = (CallTimedOut, OSError, *backend.driver_errors)
         self.pool = Pool(runtime, backend.connect, close=_close, limit=limit, busy=all_busy)
 
-    def run(self, timeout_s: float, work: Callable[[Connection], T]) -> T:
+    def run(self, timeout_s: float, work: Callable[[LeaseConnection], T]) -> T:
         """Do `work` within `timeout_s`; any failure is `StoreUnavailable`."""
         try:
             return self.run_raw(timeout_s, work)
         except self.expected as error:
             raise self.unavailable(error, timeout_s) from error
 
-    def run_raw(self, timeout_s: float, work: Callable[[Connection], T]) -> T:
+    def run_raw(self, timeout_s: float, work: Callable[[LeaseConnection], T]) -> T:
         """Do `work` within `timeout_s`, and let the driver's own errors through."""
         deadline = self._clock() + timeout_s
         conflicts, repeats = 0, False
@@ -82,7 +82,7 @@ class Calls:
         """Whether the connection is gone, as against slow or refusing."""
         return trouble_of(error) is Trouble.BROKEN
 
-    def _roll_back(self, connection: Connection) -> None:
+    def _roll_back(self, connection: LeaseConnection) -> None:
         """Make the connection fit for another try, by replacing it if need be."""
         try:
             connection.rollback()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from fencepost.leases.stores.sql.backend import Backend, Connection, transaction
+from fencepost.leases.stores.sql.backend import Backend, LeaseConnection, transaction
 from fencepost.leases.stores.sql.sightings import Sightings
 from fencepost.leases.stores.sql.statements import WATCHED, Statements, marks
 
@@ -13,14 +13,14 @@ AT_ONCE = 200
 _WATCHED_NAMES = (WATCHED, WATCHED[:-1] + chr(ord(WATCHED[-1]) + 1))  # from the first to the end of all that begin so
 
 
-class Burial(NamedTuple):
+class DeathCheck(NamedTuple):
     """Whether a session is gone, and if not, for how long this process has to watch it before it may end it."""
 
     is_gone: bool
     spared_s: float = 0.0
 
 
-class Endings:
+class SessionEndings:
     """Ends sessions. The order of locks is always session first, then its leases by name."""
 
     def __init__(self, backend: Backend, sql: Statements, sightings: Sightings) -> None:
@@ -28,13 +28,13 @@ class Endings:
         self._sql = sql
         self._sightings = sightings
 
-    def close(self, connection: Connection, session_id: str) -> None:
+    def close(self, connection: LeaseConnection, session_id: str) -> None:
         """End a session at its owner's wish."""
         with transaction(connection):
             connection.change(self._sql.close, (session_id,))
             self._end_leases(connection, session_id, why="session closed")
 
-    def bury(self, connection: Connection, session_id: str, *, only_watched: bool = False) -> Burial:
+    def bury(self, connection: LeaseConnection, session_id: str, *, only_watched: bool = False) -> DeathCheck:
         """End a session if it has expired; a live one is left alone.
 
         That of a node, and with `only_watched` every one, only if this process has watched it for its ttl. A session
@@ -47,21 +47,21 @@ class Endings:
                 expires_at, ttl_us = seen[0]
                 spared_s = self._sightings.spared_s(session_id, mark=expires_at, ttl_us=ttl_us)
                 if spared_s > 0:
-                    return Burial(is_gone=False, spared_s=spared_s)
+                    return DeathCheck(is_gone=False, spared_s=spared_s)
                 sql, parameters = self._sql.bury_seen, [session_id, expires_at]
             is_buried = connection.change(sql, parameters) == 1
             is_gone = is_buried or not connection.rows(self._sql.is_there, (session_id,))
             if is_gone:
                 self._end_leases(connection, session_id, why="expired")
-            return Burial(is_gone)
+            return DeathCheck(is_gone)
 
-    def _seen(self, connection: Connection, session_id: str, only_watched: bool) -> list[tuple[Any, ...]]:
+    def _seen(self, connection: LeaseConnection, session_id: str, only_watched: bool) -> list[tuple[Any, ...]]:
         """Return the mark and ttl of a session that has to be watched before it is ended; nothing if it need not be."""
         if only_watched:
             return connection.rows(self._sql.unwatched, (session_id,))
         return connection.rows(self._sql.watched, (session_id, *_WATCHED_NAMES))
 
-    def _end_leases(self, connection: Connection, session_id: str, *, why: str) -> None:
+    def _end_leases(self, connection: LeaseConnection, session_id: str, *, why: str) -> None:
         """Lock the leases, write their history, free them. Exactly those that were locked, and each once."""
         names = [row[0] for row in connection.rows(self._sql.leases_of, (session_id,))]
         for chunk in chunks(names):

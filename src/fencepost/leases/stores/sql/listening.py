@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 from fencepost.core.grants import Held, LeaseRecord
-from fencepost.core.runtime import Event, Runtime
+from fencepost.core.runtime import Flag, Runtime
 from fencepost.errors import StoreUnavailable
 from fencepost.leases.stores.sql.waiting import Read, has_changed
 from fencepost.sql.parents import leave_to_parent
@@ -31,10 +31,10 @@ class Waiter:
     """Somebody who waits: what it was told, and how it hears that this may no longer be true."""
 
     held: Held
-    told: Event
+    told: Flag
 
 
-class Listening:
+class LeaseListener:
     """Waits for notifications, and looks every second, for a notification can be lost.
 
     Those who wait mark the lease's row; who ends a grant notifies only if it finds the mark. The order is: listen,

@@ -10,7 +10,7 @@ from fencepost.leases.stores.sql.statements import NEVER
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class LeaseLook:
     """A lease row beside its session, and the store's clock when they were read."""
 
     name: str
@@ -26,10 +26,10 @@ class Look:
     ttl_us: int | None
 
     @staticmethod
-    def of(row: Row) -> Look:
+    def of(row: Row) -> LeaseLook:
         """Read a row of `Statements.look`."""
         name = row[0]
-        return Look(name.decode() if isinstance(name, bytes) else name, *row[1:])
+        return LeaseLook(name.decode() if isinstance(name, bytes) else name, *row[1:])
 
     @property
     def is_held(self) -> bool:

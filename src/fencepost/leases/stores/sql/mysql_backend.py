@@ -9,14 +9,14 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.urls import StoreUrl
 from fencepost.errors import FencepostError, InvalidUrl, StoreRefused, UnsafeStore
 from fencepost.leases.stores.sql import schema
-from fencepost.leases.stores.sql.backend import Connection, within
-from fencepost.leases.stores.sql.options import Tables
+from fencepost.leases.stores.sql.backend import LeaseConnection, within
+from fencepost.leases.stores.sql.options import LeaseTables
 from fencepost.leases.stores.sql.pymysql_connection import PymysqlConnection
 from fencepost.leases.stores.sql.statements import Statements, Words, statements
 from fencepost.sql import mysql, pymysql_link
 from fencepost.sql.mysql import NOW_US
 from fencepost.sql.parents import leave_to_parent
-from fencepost.sql.pymysql_link import BoundedConnection
+from fencepost.sql.pymysql_link import BoundedPyMySQL
 from fencepost.sql.troubles import Trouble, first_line, trouble_of
 
 _LEAST_LIMIT_S = 0.001  # PyMySQL takes zero for no limit
@@ -39,7 +39,7 @@ class MysqlBackend:
     is_file = False
     driver_errors = pymysql_link.ERRORS
 
-    def __init__(self, url: StoreUrl, tables: Tables, runtime: Runtime) -> None:
+    def __init__(self, url: StoreUrl, tables: LeaseTables, runtime: Runtime) -> None:
         self._runtime = runtime
         self._timeout_s = url.call_timeout_s
         self._accepted = url.accepted_risks()
@@ -52,7 +52,7 @@ class MysqlBackend:
     def connect(self, timeout_s: float) -> PymysqlConnection:
         """Connect within `timeout_s` and set what every connection needs."""
         deadline = self._runtime.monotonic() + timeout_s
-        raw = within(self._runtime, timeout_s, lambda: pymysql_link.dial(self._url, timeout_s), BoundedConnection.close)
+        raw = within(self._runtime, timeout_s, lambda: pymysql_link.dial(self._url, timeout_s), BoundedPyMySQL.close)
         try:
             raw.limit(max(deadline - self._runtime.monotonic(), _LEAST_LIMIT_S))
             pymysql_link.greet(raw, timeout_s=self._timeout_s, silence_s=self._timeout_s)
@@ -63,7 +63,7 @@ class MysqlBackend:
         connection.deadline = deadline
         return connection
 
-    def _wrapped(self, raw: BoundedConnection) -> PymysqlConnection:
+    def _wrapped(self, raw: BoundedPyMySQL) -> PymysqlConnection:
         """Choose how to end a grant, and what to prepare; only MariaDB executes with values rather than variables."""
         clock, ended, past = self._runtime.monotonic, self.sql.end, self.sql.past
         if not raw.is_mariadb:
@@ -84,7 +84,7 @@ class MysqlBackend:
         is_locked_out = trouble in (Trouble.NO_ENTRY, Trouble.NO_DATABASE)
         return StoreRefused(f"{self.product} refuses: {first_line(error)}") if is_locked_out else None
 
-    def prepare(self, connection: Connection) -> tuple[str, ...]:
+    def prepare(self, connection: LeaseConnection) -> tuple[str, ...]:
         """Check the server, then the tables."""
         variables: dict[str, str] = dict(connection.rows(_VARIABLES))
         warnings = (*self._check_cluster(variables), *self._check_server(variables))
@@ -93,10 +93,10 @@ class MysqlBackend:
         self._check_keys(connection)
         return warnings
 
-    def announce(self, connection: Connection, names: Sequence[str]) -> None:
+    def announce(self, connection: LeaseConnection, names: Sequence[str]) -> None:
         """Nobody needs to be told: who waits, polls."""
 
-    def forget(self, idle: Sequence[Connection], *, in_use: int) -> None:
+    def forget(self, idle: Sequence[LeaseConnection], *, in_use: int) -> None:
         """Keep the parent's connections, unused, so that nothing closes them."""
         leave_to_parent(idle)
 
@@ -133,7 +133,7 @@ class MysqlBackend:
             )
         return ()
 
-    def _ensure_tables(self, connection: Connection) -> None:
+    def _ensure_tables(self, connection: LeaseConnection) -> None:
         try:
             self._touch(connection)
         except self.driver_errors as error:
@@ -143,12 +143,12 @@ class MysqlBackend:
                 connection.change(statement)
             self._touch(connection)
 
-    def _touch(self, connection: Connection) -> None:
+    def _touch(self, connection: LeaseConnection) -> None:
         connection.rows(self.sql.look, ("",))
         connection.rows(self.sql.history, (0,))
         connection.rows(f"SELECT holder, ttl_us, opened_at FROM {self._tables.session} LIMIT 0")
 
-    def _check_keys(self, connection: Connection) -> None:
+    def _check_keys(self, connection: LeaseConnection) -> None:
         """Refuse a copy made without its keys: nothing else keeps two first grants of a name apart."""
         for table, key in ((self._tables.lease, "name"), (self._tables.session, "id")):
             columns = connection.rows(
@@ -162,7 +162,7 @@ class MysqlBackend:
                     f"lock; drop the table, and it is made anew"
                 )
 
-    def _check_engine(self, connection: Connection) -> None:
+    def _check_engine(self, connection: LeaseConnection) -> None:
         names = (self._tables.session, self._tables.lease, self._tables.history)
         for name, engine in connection.rows(
             "SELECT table_name, engine FROM information_schema.tables "

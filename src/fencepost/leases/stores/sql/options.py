@@ -12,7 +12,7 @@ _DEFAULT_HISTORY = "90d"
 
 
 @dataclass(frozen=True, slots=True)
-class Tables:
+class LeaseTables:
     """The names of the three tables, safe to stand in SQL, and how long history is kept."""
 
     session: str
@@ -22,13 +22,13 @@ class Tables:
     history_us: int
 
     @staticmethod
-    def of(url: StoreUrl) -> Tables:
+    def of(url: StoreUrl) -> LeaseTables:
         """Read ``prefix=``, ``schema=`` and ``history=``; identifiers are restricted so that they need no quotes."""
         prefix = identifier(url.options.get("prefix", "fencepost_"), what="prefix")
         schema = url.options.get("schema")
         place = f"{identifier(schema, what='schema')}." if schema else ""
         history_s = seconds(url.options.get("history", _DEFAULT_HISTORY), what="history")
-        return Tables(
+        return LeaseTables(
             session=f"{place}{prefix}session",
             lease=f"{place}{prefix}lease",
             history=f"{place}{prefix}lease_history",

@@ -9,8 +9,8 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.urls import StoreUrl
 from fencepost.errors import FencepostError, StoreRefused
 from fencepost.leases.stores.sql import schema
-from fencepost.leases.stores.sql.backend import Connection, transaction, within
-from fencepost.leases.stores.sql.options import Tables
+from fencepost.leases.stores.sql.backend import LeaseConnection, transaction, within
+from fencepost.leases.stores.sql.options import LeaseTables
 from fencepost.leases.stores.sql.psycopg_connection import PsycopgConnection
 from fencepost.leases.stores.sql.statements import Statements, Words, statements
 from fencepost.schema.sequences import advance_sql, advice, behind, lock_sql, look_sql
@@ -18,7 +18,7 @@ from fencepost.sql import postgres, psycopg_link
 from fencepost.sql.parents import leave_to_parent
 from fencepost.sql.postgres import NOW_US
 from fencepost.sql.psycopg_channel import Channel
-from fencepost.sql.psycopg_link import BoundedConnection
+from fencepost.sql.psycopg_link import BoundedPsycopg
 from fencepost.sql.troubles import Trouble, trouble_of
 
 WORDS = Words(now=NOW_US, wall=NOW_US, by_name='l.name COLLATE "C"')
@@ -30,7 +30,7 @@ class PostgresBackend:
     is_file = False
     driver_errors = psycopg_link.ERRORS
 
-    def __init__(self, url: StoreUrl, tables: Tables, runtime: Runtime) -> None:
+    def __init__(self, url: StoreUrl, tables: LeaseTables, runtime: Runtime) -> None:
         self._runtime = runtime
         self._timeout_s = url.call_timeout_s
         self._url = url
@@ -43,7 +43,7 @@ class PostgresBackend:
     def connect(self, timeout_s: float) -> PsycopgConnection:
         """Connect within `timeout_s`, look who is at the other end, and set the server's own time limits."""
         deadline = self._runtime.monotonic() + timeout_s
-        raw = within(self._runtime, timeout_s, self._dial, BoundedConnection.close)
+        raw = within(self._runtime, timeout_s, self._dial, BoundedPsycopg.close)
         raw.limit_call(deadline)
         try:
             psycopg_link.greet(raw, postgres.limit_settings(self._timeout_s, self._timeout_s), ())
@@ -84,7 +84,7 @@ class PostgresBackend:
         """Return the statements that make the tables."""
         return schema.postgres(self._tables)
 
-    def prepare(self, connection: Connection) -> tuple[str, ...]:
+    def prepare(self, connection: LeaseConnection) -> tuple[str, ...]:
         """Check the server, then the tables."""
         assert isinstance(connection, PsycopgConnection)  # noqa: S101 - for the type checker
         self.is_proxied = connection.is_proxied
@@ -92,24 +92,24 @@ class PostgresBackend:
         self._ensure_tables(connection)
         return warnings
 
-    def announce(self, connection: Connection, names: Sequence[str]) -> None:
+    def announce(self, connection: LeaseConnection, names: Sequence[str]) -> None:
         """Notify the listeners of all processes."""
         connection.rows("SELECT pg_notify(%s, name) FROM unnest(%s::text[]) name", (self.channel, list(names)))
 
-    def forget(self, idle: Sequence[Connection], *, in_use: int) -> None:
+    def forget(self, idle: Sequence[LeaseConnection], *, in_use: int) -> None:
         """Keep the parent's connections, unused, so that nothing closes them."""
         leave_to_parent(idle)
 
-    def _dial(self) -> BoundedConnection:
+    def _dial(self) -> BoundedPsycopg:
         return psycopg_link.dial(self._url, self._timeout_s, clock=self._runtime.monotonic)
 
     def _inspect(self, connection: PsycopgConnection) -> tuple[str, ...]:
-        server = postgres.Server(*connection.rows(postgres.SERVER_SQL)[0])
+        server = postgres.ServerFacts(*connection.rows(postgres.SERVER_SQL)[0])
         if (objection := server.objection(self.product, who_needs_it="leases need")) is not None:
             raise StoreRefused(objection)
         return _reservations(self.product, server.synchronous_commit, server.fsync)
 
-    def _ensure_tables(self, connection: Connection) -> None:
+    def _ensure_tables(self, connection: LeaseConnection) -> None:
         """Use the tables; make them only if they are not there, one process at a time."""
         try:
             self._touch(connection)
@@ -123,7 +123,7 @@ class PostgresBackend:
             self._touch(connection)
         self._advance_sequence(connection)
 
-    def _advance_sequence(self, connection: Connection) -> None:
+    def _advance_sequence(self, connection: LeaseConnection) -> None:
         """Let the ids of the history go on where it ends: else no grant could be ended, for its end is recorded."""
         table = self._tables.history
         found = behind(table, connection.rows(look_sql(table))[0])
@@ -139,7 +139,7 @@ class PostgresBackend:
                 raise
             raise StoreRefused(f"{self.product}: {found}: {advice(table)}") from error
 
-    def _touch(self, connection: Connection) -> None:
+    def _touch(self, connection: LeaseConnection) -> None:
         connection.rows(f"{self.sql.look} LIMIT 0", ("",))
         connection.rows(self.sql.history, (0,))
         connection.rows(f"SELECT waiting_until FROM {self._tables.lease} LIMIT 0")
@@ -158,7 +158,7 @@ def _reservations(product: str, synchronous_commit: str, fsync: str) -> tuple[st
     return tuple(sentences)
 
 
-def _end_sql(ended: str, tables: Tables) -> str:
+def _end_sql(ended: str, tables: LeaseTables) -> str:
     """Return the statement that ends a grant, records it, and says whether somebody waits."""
     return (
         f"WITH ended AS ({ended} RETURNING name, holder, token, acquired_at, waiting_until), "

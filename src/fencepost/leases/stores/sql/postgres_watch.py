@@ -6,11 +6,11 @@ from __future__ import annotations
 from fencepost.core.grants import Held, LeaseRecord
 from fencepost.core.runtime import Runtime
 from fencepost.leases.stores.sql.calls import Calls
-from fencepost.leases.stores.sql.listening import Listening
-from fencepost.leases.stores.sql.looking import Look
-from fencepost.leases.stores.sql.options import Tables
+from fencepost.leases.stores.sql.listening import LeaseListener
+from fencepost.leases.stores.sql.looking import LeaseLook
+from fencepost.leases.stores.sql.options import LeaseTables
 from fencepost.leases.stores.sql.postgres_backend import WORDS, PostgresBackend
-from fencepost.leases.stores.sql.waiting import Polling, Read, Watch
+from fencepost.leases.stores.sql.waiting import Polling, Read, RefusalWatch
 from fencepost.sql.psycopg_channel import Channel
 
 _POLL_S = 0.1
@@ -21,7 +21,14 @@ class PostgresWatch:
     """Chooses the way of waiting by what stood at the other end when the store started."""
 
     def __init__(
-        self, runtime: Runtime, backend: PostgresBackend, tables: Tables, *, calls: Calls, read: Read, timeout_s: float
+        self,
+        runtime: Runtime,
+        backend: PostgresBackend,
+        tables: LeaseTables,
+        *,
+        calls: Calls,
+        read: Read,
+        timeout_s: float,
     ) -> None:
         self._backend = backend
         self._calls = calls
@@ -31,13 +38,13 @@ class PostgresWatch:
             f"WHERE name = %s AND waiting_until < {WORDS.now} + %s"
         )
         self._polling = Polling(runtime, read, interval_s=_POLL_S)
-        self._listening = Listening(
+        self._listening = LeaseListener(
             runtime, dial=self._dial, mark=self._mark, read=read, look=self._look, rest=self._rest
         )
 
     def wait(self, held: Held, timeout_s: float) -> None:
         """Return when the name may be free."""
-        way: Watch = self._polling if self._backend.is_proxied else self._listening
+        way: RefusalWatch = self._polling if self._backend.is_proxied else self._listening
         way.wait(held, timeout_s)
 
     def shutdown(self) -> None:
@@ -56,7 +63,7 @@ class PostgresWatch:
 
     def _look(self, channel: Channel, name: str) -> LeaseRecord | None:
         row = channel.connection.execute(self._backend.sql.look, (name,)).fetchone()
-        return None if row is None else Look.of(row).record()
+        return None if row is None else LeaseLook.of(row).record()
 
     def _rest(self) -> None:
         self._calls.pool.drop_unused(0.0)

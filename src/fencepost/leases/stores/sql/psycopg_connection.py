@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from fencepost.leases.stores.sql.backend import Ending, Row
-from fencepost.sql.psycopg_link import BoundedConnection
+from fencepost.leases.stores.sql.backend import GrantEnding, Row
+from fencepost.sql.psycopg_link import BoundedPsycopg
 
 
 class PsycopgConnection:
     """The seam's connection on psycopg. `is_proxied`: a pooler stands between us and the server."""
 
-    def __init__(self, raw: BoundedConnection, *, end_sql: str) -> None:
+    def __init__(self, raw: BoundedPsycopg, *, end_sql: str) -> None:
         self.raw = raw
         self.repeats = False
         self.is_proxied = raw.is_proxied
@@ -46,7 +46,7 @@ class PsycopgConnection:
         row = self._execute(sql, parameters).fetchone()
         return None if row is None else row[0]
 
-    def end_grant(self, ending: Ending) -> tuple[bool, bool]:
+    def end_grant(self, ending: GrantEnding) -> tuple[bool, bool]:
         """End and record by one statement: a data-modifying WITH."""
         row = self._execute(self._end_sql, (*ending.parameters, ending.why)).fetchone()
         return (False, False) if row is None else (True, row[0])

@@ -6,8 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from fencepost.leases.stores.sql.backend import Ending, Row
-from fencepost.sql.pymysql_link import ERRORS, BoundedConnection
+from fencepost.leases.stores.sql.backend import GrantEnding, Row
+from fencepost.sql.pymysql_link import ERRORS, BoundedPyMySQL
 from fencepost.sql.troubles import CallTimedOut, Trouble, mysql_code, trouble_of
 
 _NOT_PREPARED = 1243
@@ -19,7 +19,7 @@ class PymysqlConnection:
 
     def __init__(
         self,
-        raw: BoundedConnection,
+        raw: BoundedPyMySQL,
         *,
         clock: Callable[[], float],
         end_sql: str,
@@ -57,7 +57,7 @@ class PymysqlConnection:
             return None
         return self._cursor.lastrowid if count else None
 
-    def end_grant(self, ending: Ending) -> tuple[bool, bool]:
+    def end_grant(self, ending: GrantEnding) -> tuple[bool, bool]:
         """End and record in one transaction, sent as one packet. Who waits here polls: nobody needs to be woken."""
         changed = self._execute(self._end_sql, (*ending.parameters, ending.why, ending.name))
         while self._cursor.nextset():

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from fencepost.leases.stores.sql.options import Tables
+from fencepost.leases.stores.sql.options import LeaseTables
 from fencepost.leases.stores.sql.statements import NEVER
 
 
@@ -18,7 +18,7 @@ def text(statements: Iterable[str]) -> str:
     return "".join(f"{statement};\n" for statement in statements)
 
 
-def postgres(tables: Tables) -> tuple[str, ...]:
+def postgres(tables: LeaseTables) -> tuple[str, ...]:
     """Tables for PostgreSQL. The session table is kept free of further indexes so that renewals stay cheap (HOT)."""
     schema, _, rest = tables.lease.rpartition(".")
     return (
@@ -39,7 +39,7 @@ def postgres(tables: Tables) -> tuple[str, ...]:
     )
 
 
-def sqlite(tables: Tables, boot_table: str) -> tuple[str, ...]:
+def sqlite(tables: LeaseTables, boot_table: str) -> tuple[str, ...]:
     """Tables for SQLite. `expires_at` and `kept_until` count from the boot that `boot_table` names."""
     return (
         f"""CREATE TABLE IF NOT EXISTS {tables.session} (
@@ -61,7 +61,7 @@ def sqlite(tables: Tables, boot_table: str) -> tuple[str, ...]:
     )
 
 
-def mysql(tables: Tables) -> tuple[str, ...]:
+def mysql(tables: LeaseTables) -> tuple[str, ...]:
     """Tables for MySQL and MariaDB. Names are bytes, so that no collation makes two of them one."""
     number = "BIGINT NOT NULL"
     reference = "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin"

@@ -13,8 +13,8 @@ from fencepost.core.runtime import Runtime
 from fencepost.errors import FencepostError, StoreRefused, UnsafeStore
 from fencepost.leases.store import LedgerMark
 from fencepost.leases.stores.sql import schema
-from fencepost.leases.stores.sql.backend import Connection, transaction
-from fencepost.leases.stores.sql.options import Tables
+from fencepost.leases.stores.sql.backend import LeaseConnection, transaction
+from fencepost.leases.stores.sql.options import LeaseTables
 from fencepost.leases.stores.sql.sqlite_connection import SqliteConnection
 from fencepost.leases.stores.sql.statements import Statements, Words, statements
 from fencepost.sql import sqlite
@@ -42,7 +42,7 @@ class SqliteBackend:
     is_file = True
     driver_errors = sqlite.ERRORS
 
-    def __init__(self, path: Path, tables: Tables, runtime: Runtime, *, accepts_network: bool) -> None:
+    def __init__(self, path: Path, tables: LeaseTables, runtime: Runtime, *, accepts_network: bool) -> None:
         self.path = path
         self._beside = path.with_name(f"{path.stem.removesuffix('.leases')}{path.suffix}")
         self.product = f"SQLite file {path}"
@@ -81,12 +81,12 @@ class SqliteBackend:
             raise StoreRefused(objection)
         return self._check_file_system(folder.resolve()) + self._check_mount()
 
-    def prepare(self, connection: Connection) -> tuple[str, ...]:
+    def prepare(self, connection: LeaseConnection) -> tuple[str, ...]:
         """Nothing more: connecting has made the tables."""
         connection.rows(self.sql.history, (0,))
         return ()
 
-    def noted(self, connection: Connection, ledger: LedgerMark) -> tuple[str, LedgerMark]:
+    def noted(self, connection: LeaseConnection, ledger: LedgerMark) -> tuple[str, LedgerMark]:
         """Note how far the ledger had come, if it is another one or has come further; return what was noted before."""
         place = f"{self._tables.index}_place"
         [(identity, *before)] = connection.rows(f"SELECT id, ledger_id, era, beat_us FROM {place}")
@@ -95,10 +95,10 @@ class SqliteBackend:
             connection.change(f"UPDATE {place} SET ledger_id = %s, era = %s, beat_us = %s", tuple(ledger))
         return identity, known
 
-    def announce(self, connection: Connection, names: Sequence[str]) -> None:
+    def announce(self, connection: LeaseConnection, names: Sequence[str]) -> None:
         """Nobody needs to be told: who waits, polls."""
 
-    def forget(self, idle: Sequence[Connection], *, in_use: int) -> None:
+    def forget(self, idle: Sequence[LeaseConnection], *, in_use: int) -> None:
         """Close, in a forked child, what the parent had open, together with all others that use SQLite.
 
         As long as the parent lives, its own locks keep the closing from touching the files. If somebody was inside

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fencepost.core.runtime import Runtime
-from fencepost.leases.stores.sql.backend import Ending, Row
+from fencepost.leases.stores.sql.backend import GrantEnding, Row
 from fencepost.leases.stores.sql.statements import Statements
 from fencepost.sql import sqlite
 from fencepost.sql.troubles import CallTimedOut, FileReplacedError
@@ -61,7 +61,7 @@ class SqliteConnection:
         rows = self._execute(_qmark(sql), parameters).fetchall()
         return rows[0][0] if rows else None
 
-    def end_grant(self, ending: Ending) -> tuple[bool, bool]:
+    def end_grant(self, ending: GrantEnding) -> tuple[bool, bool]:
         """End and record in one transaction. Who waits here polls, so nobody needs to be woken."""
         self.begin()
         has_ended = self._execute(_qmark(self._sql.end), ending.parameters).rowcount == 1

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from fencepost.core.fencing import AHEAD_US
 from fencepost.core.names import NODE_LEASE
-from fencepost.leases.stores.sql.options import Tables
+from fencepost.leases.stores.sql.options import LeaseTables
 
 NEVER = -(2**62)
 ALWAYS = 2**62
@@ -75,7 +75,7 @@ class Statements:
     expired: str
 
 
-def statements(words: Words, tables: Tables) -> Statements:
+def statements(words: Words, tables: LeaseTables) -> Statements:
     """Build the statements for one database and one set of tables."""
     now, wall, greatest = words.now, words.wall, words.greatest
     session, lease, history = tables.session, tables.lease, tables.history
@@ -141,7 +141,7 @@ def statements(words: Words, tables: Tables) -> Statements:
     )
 
 
-def _renewal(words: Words, tables: Tables) -> str:
+def _renewal(words: Words, tables: LeaseTables) -> str:
     """Prolong a session and yield the sum of the tokens that hang on it, in one statement.
 
     Parameters: the ttl, the session's id, and for how long it may have been expired by the database's clock.

@@ -11,14 +11,14 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
 from fencepost.errors import StoreUnavailable
 from fencepost.leases.store import Capabilities, Watched
-from fencepost.leases.stores.sql.backend import Backend, Connection, Ending, transaction
+from fencepost.leases.stores.sql.backend import Backend, GrantEnding, LeaseConnection, transaction
 from fencepost.leases.stores.sql.calls import Calls
-from fencepost.leases.stores.sql.endings import Endings, chunks
-from fencepost.leases.stores.sql.looking import Look
+from fencepost.leases.stores.sql.endings import SessionEndings, chunks
+from fencepost.leases.stores.sql.looking import LeaseLook
 from fencepost.leases.stores.sql.sightings import Sightings
 from fencepost.leases.stores.sql.statements import ALWAYS, NEVER, TOKEN_SUM_PRIME, marks
 from fencepost.leases.stores.sql.tidying import Tidying
-from fencepost.leases.stores.sql.waiting import Read, Watch
+from fencepost.leases.stores.sql.waiting import Read, RefusalWatch
 
 _CONNECTIONS = 8
 ROUNDS = 8
@@ -26,11 +26,11 @@ BUSY_S = 0.05
 _SPARED_NAP_S = 0.25
 _SPARED_MOST = 1000
 
-WatchMaker = Callable[[Read, Calls], Watch]
+WatchMaker = Callable[[Read, Calls], RefusalWatch]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class Acquisition:
     """One acquisition, and the parameters it makes for `Statements.take` and `Statements.insert`."""
 
     session: Session
@@ -90,7 +90,7 @@ class SqlLeaseStore:
         self._calls = Calls(runtime, backend, limit=_CONNECTIONS)
         self._heartbeats = Calls(runtime, backend, limit=_CONNECTIONS)
         self._sightings = Sightings(runtime)
-        self._endings = Endings(backend, backend.sql, self._sightings)
+        self._endings = SessionEndings(backend, backend.sql, self._sightings)
         self._tidying = Tidying(
             runtime,
             self._calls,
@@ -127,7 +127,7 @@ class SqlLeaseStore:
         ttl_us = micros(ttl_s)
         sent_at = self._runtime.monotonic()
 
-        def insert(connection: Connection) -> str:
+        def insert(connection: LeaseConnection) -> str:
             session_id = self._runtime.new_id()
             connection.change(self._sql.open, (session_id, holder, ttl_us, ttl_us))
             return session_id
@@ -150,7 +150,7 @@ class SqlLeaseStore:
         parameters = (micros(session.ttl_s), session.id, self._lenience_us(session))
         expected = sum(grant.token % TOKEN_SUM_PRIME for grant in grants)
 
-        def prolong(connection: Connection) -> Renewed | Lost:
+        def prolong(connection: LeaseConnection) -> Renewed | Lost:
             found = connection.number(self._sql.renew, parameters)
             if found is None:
                 self._alive_until.pop(session.id, None)
@@ -169,12 +169,12 @@ class SqlLeaseStore:
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
     ) -> Grant | Held | AlreadyDone | Lost:
         """Take the name: one statement if it is free."""
-        wanted = Wanted(session, name, grant_id, tick, floor, self._lenience_us(session))
+        wanted = Acquisition(session, name, grant_id, tick, floor, self._lenience_us(session))
         return self._calls.run(self._timeout_s, lambda c: self._acquire(c, wanted))
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
         """Let go, if the grant is current: one transaction, history included."""
-        ending = Ending(
+        ending = GrantEnding(
             name=grant.name,
             grant_id=grant.grant_id,
             token=grant.token,
@@ -206,7 +206,7 @@ class SqlLeaseStore:
     def records(self) -> Iterator[LeaseRecord]:
         """Read all names."""
         rows = self._calls.run(self._timeout_s, lambda c: c.rows(self._sql.records))
-        return iter([Look.of(row).record() for row in rows])
+        return iter([LeaseLook.of(row).record() for row in rows])
 
     def history(self, name: str | None, *, limit: int) -> list[PastGrant]:
         """Read the latest ended grants."""
@@ -218,12 +218,12 @@ class SqlLeaseStore:
         """Take the name away; the holder learns of it at its next renewal."""
         if record.grant_id is None:
             return False
-        return self._end(Ending(name=record.name, grant_id=record.grant_id, token=record.token, why="revoked"))
+        return self._end(GrantEnding(name=record.name, grant_id=record.grant_id, token=record.token, why="revoked"))
 
     def reset(self, name: str, token: int, *, reason: str) -> int | None:
         """Bring a token back that a wrong clock has put ahead, history included; see `ResetsTokens`."""
 
-        def lower(connection: Connection) -> int | None:
+        def lower(connection: LeaseConnection) -> int | None:
             with transaction(connection):
                 found = connection.number(self._sql.reset, (name, token))
                 if found is not None:
@@ -255,13 +255,13 @@ class SqlLeaseStore:
         idle = [connection for connections, _ in opened for connection in connections]
         self._backend.forget(idle, in_use=sum(in_use for _, in_use in opened))
 
-    def open_now(self) -> tuple[list[Connection], int]:
+    def open_now(self) -> tuple[list[LeaseConnection], int]:
         """Return the connections that are idle, and how many are in use."""
         opened = [calls.pool.open_now() for calls in (self._calls, self._heartbeats)]
         return [connection for idle, _ in opened for connection in idle], sum(in_use for _, in_use in opened)
 
-    def _acquire(self, connection: Connection, wanted: Wanted) -> Grant | Held | AlreadyDone | Lost:
-        found: Look | None = None
+    def _acquire(self, connection: LeaseConnection, wanted: Acquisition) -> Grant | Held | AlreadyDone | Lost:
+        found: LeaseLook | None = None
         for _ in range(ROUNDS):
             token = connection.number(self._sql.take, wanted.to_take)
             if token is not None:
@@ -269,19 +269,21 @@ class SqlLeaseStore:
             [(is_alive, *row)] = connection.rows(self._sql.look_for, (*wanted.asking, wanted.name))
             if is_alive is None:
                 return Lost("the session expired, was closed, or its row was deleted")
-            found = None if row[0] is None else Look.of(tuple(row))
+            found = None if row[0] is None else LeaseLook.of(tuple(row))
             outcome = self._insert(connection, wanted) if found is None else self._judge(connection, found, wanted)
             if outcome is not None:
                 return outcome
         # Others were quicker every time: it is busy rather than free.
         return Held(wanted.name, None, found.token if found else 0, None, BUSY_S)
 
-    def _insert(self, connection: Connection, wanted: Wanted) -> Grant | None:
+    def _insert(self, connection: LeaseConnection, wanted: Acquisition) -> Grant | None:
         """Take a name that has no record yet; None if it has one by now."""
         token = connection.number(self._sql.insert, wanted.to_insert)
         return None if token is None else wanted.granted(token)
 
-    def _judge(self, connection: Connection, found: Look, wanted: Wanted) -> Grant | Held | AlreadyDone | None:
+    def _judge(
+        self, connection: LeaseConnection, found: LeaseLook, wanted: Acquisition
+    ) -> Grant | Held | AlreadyDone | None:
         """Say why the name was not taken; None if it is worth another try."""
         if found.grant_id == wanted.grant_id:
             return wanted.granted(found.token)
@@ -297,14 +299,14 @@ class SqlLeaseStore:
             return AlreadyDone(found.name, wanted.tick, found.last_tick)
         return None
 
-    def _buried_or_spared(self, connection: Connection, session_id: str, *, is_there: bool) -> float | None:
+    def _buried_or_spared(self, connection: LeaseConnection, session_id: str, *, is_there: bool) -> float | None:
         """End a session that looks dead: None if it is gone; else how long it is spared, 0 if it lives after all."""
         if is_there and self._is_ours(session_id):
             return _SPARED_NAP_S
         burial = self._endings.bury(connection, session_id)
         return None if burial.is_gone else burial.spared_s
 
-    def _spared(self, found: Look, spared_s: float) -> Held:
+    def _spared(self, found: LeaseLook, spared_s: float) -> Held:
         """Refuse a name whose session looks dead to the database, and to nobody who has watched it."""
         if len(self._spared_until) > _SPARED_MOST:
             self._spared_until.clear()  # costs those who wait for them a round
@@ -318,18 +320,18 @@ class SqlLeaseStore:
     def _lenience_us(self, session: Session) -> int:
         return ALWAYS if self._is_ours(session.id) else 0
 
-    def _look(self, connection: Connection, name: str) -> Look | None:
+    def _look(self, connection: LeaseConnection, name: str) -> LeaseLook | None:
         rows = connection.rows(self._sql.look, (name,))
-        return Look.of(rows[0]) if rows else None
+        return LeaseLook.of(rows[0]) if rows else None
 
-    def _end(self, ending: Ending) -> bool:
+    def _end(self, ending: GrantEnding) -> bool:
         until = self._runtime.monotonic() + self._timeout_s
         has_ended, somebody_waits = self._calls.run(self._timeout_s, lambda c: self._end_once(c, ending))
         if somebody_waits:
             self._wake(ending.name, until)
         return has_ended
 
-    def _end_once(self, connection: Connection, ending: Ending) -> tuple[bool, bool]:
+    def _end_once(self, connection: LeaseConnection, ending: GrantEnding) -> tuple[bool, bool]:
         has_ended, somebody_waits = connection.end_grant(ending)
         if not has_ended and connection.repeats:
             # The first try may have ended it, and only its reply was lost: history knows.
@@ -342,18 +344,18 @@ class SqlLeaseStore:
         with suppress(StoreUnavailable):
             self._calls.run(left_s, lambda c: self._backend.announce(c, [name]))
 
-    def _gone(self, connection: Connection, session: Session, grants: Collection[Grant]) -> frozenset[str]:
+    def _gone(self, connection: LeaseConnection, session: Session, grants: Collection[Grant]) -> frozenset[str]:
         there = {row[0] for row in connection.rows(self._sql.grants_of, (session.id,))}
         return frozenset(grant.grant_id for grant in grants if grant.grant_id not in there)
 
-    def _missing(self, connection: Connection, grants: list[Grant]) -> frozenset[str]:
+    def _missing(self, connection: LeaseConnection, grants: list[Grant]) -> frozenset[str]:
         there: set[str] = set()
         for chunk in chunks([grant.name for grant in grants]):
             rows = connection.rows(f"{self._sql.current}{marks(len(chunk))}", tuple(chunk))
             there.update(grant_id for grant_id, session_id, is_alive in rows if is_alive or self._is_ours(session_id))
         return frozenset(grant.grant_id for grant in grants if grant.grant_id not in there)
 
-    def _watched(self, connection: Connection, grants: list[Grant]) -> Watched:
+    def _watched(self, connection: LeaseConnection, grants: list[Grant]) -> Watched:
         """A grant is missing if it is not there, or if its session is dead by the database's clock and by ours."""
         there: set[str] = set()
         again_in_s = float("inf")

@@ -11,9 +11,9 @@ from contextlib import suppress
 from fencepost.core.names import NODE_LEASE
 from fencepost.core.runtime import Runtime
 from fencepost.errors import StoreUnavailable
-from fencepost.leases.stores.sql.backend import Connection
+from fencepost.leases.stores.sql.backend import LeaseConnection
 from fencepost.leases.stores.sql.calls import Calls
-from fencepost.leases.stores.sql.endings import Endings
+from fencepost.leases.stores.sql.endings import SessionEndings
 from fencepost.leases.stores.sql.statements import Statements
 
 EVERY_S = 600.0
@@ -31,7 +31,7 @@ class Tidying:
         calls: Calls,
         *,
         sql: Statements,
-        endings: Endings,
+        endings: SessionEndings,
         timeout_s: float,
         history_us: int,
     ) -> None:
@@ -71,9 +71,9 @@ class Tidying:
     def _bury(self, session_id: str) -> None:
         self._calls.run(self._timeout_s, lambda c: self._endings.bury(c, session_id, only_watched=True))
 
-    def _prune(self, connection: Connection) -> int:
+    def _prune(self, connection: LeaseConnection) -> int:
         return connection.change(self._sql.prune, (self._history_us,))
 
-    def _forget(self, connection: Connection) -> int:
+    def _forget(self, connection: LeaseConnection) -> int:
         long_us = max(self._history_us, _DAY_US)
         return connection.change(self._sql.forget, (f"{NODE_LEASE}%", long_us, f"{NODE_LEASE}%", long_us))

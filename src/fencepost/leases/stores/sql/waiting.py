@@ -11,7 +11,7 @@ from fencepost.core.runtime import Runtime
 Read = Callable[[str], LeaseRecord | None]
 
 
-class Watch(Protocol):
+class RefusalWatch(Protocol):
     """Returns when a refusal may no longer be true."""
 
     def wait(self, held: Held, timeout_s: float) -> None: ...

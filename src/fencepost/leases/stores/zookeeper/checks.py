@@ -8,14 +8,14 @@ from kazoo.exceptions import NoNodeError
 
 from fencepost.errors import StoreRefused
 from fencepost.leases.stores.zookeeper.link import Link, NoRights
-from fencepost.leases.stores.zookeeper.nodes import Paths
+from fencepost.leases.stores.zookeeper.nodes import ZooKeeperPaths
 from fencepost.leases.stores.zookeeper.transactions import commit, create, delete
 from fencepost.leases.urls import StoreUrl
 
 _OLDEST = (3, 5)
 
 
-def examine(link: Link, paths: Paths, unique: str, url: StoreUrl, deadline: float) -> tuple[str, ...]:
+def examine(link: Link, paths: ZooKeeperPaths, unique: str, url: StoreUrl, deadline: float) -> tuple[str, ...]:
     """Create the root if need be, try our rights, and return the warnings."""
     try:
         for path in (paths.leases, paths.sessions):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from fencepost.core.runtime import Runtime
 
 
-class StoreClock:
+class ZooKeeperClock:
     """The latest stamp seen, and what the leader's clock must show by now."""
 
     def __init__(self, runtime: Runtime) -> None:

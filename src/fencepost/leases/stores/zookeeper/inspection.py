@@ -9,21 +9,21 @@ from typing import Any
 from kazoo.exceptions import NoNodeError
 
 from fencepost.core.grants import Grant, LeaseRecord
-from fencepost.leases.stores.zookeeper.clock import StoreClock
+from fencepost.leases.stores.zookeeper.clock import ZooKeeperClock
 from fencepost.leases.stores.zookeeper.link import Link, Request
-from fencepost.leases.stores.zookeeper.nodes import Hold, Paths, Seen, to_hold, to_known
+from fencepost.leases.stores.zookeeper.nodes import ZooKeeperHold, ZooKeeperNameState, ZooKeeperPaths, to_hold, to_known
 
 _PAGE_LENGTH = 100
 
 
-class Inspection:
+class ZooKeeperInspection:
     """Questions that change nothing. Each begins with a *sync*: a server may be behind the leader, its answers not."""
 
-    def __init__(self, paths: Paths, clock: StoreClock) -> None:
+    def __init__(self, paths: ZooKeeperPaths, clock: ZooKeeperClock) -> None:
         self._paths = paths
         self._clock = clock
 
-    def seen(self, link: Link, name: str, deadline: float) -> Seen:
+    def seen(self, link: Link, name: str, deadline: float) -> ZooKeeperNameState:
         """Return who holds the name, and the record."""
         return self._seen_all(link, [name], deadline)[0]
 
@@ -55,20 +55,20 @@ class Inspection:
             if hold is None or hold.grant_id != grant.grant_id
         )
 
-    def _seen_all(self, link: Link, names: list[str], deadline: float) -> list[Seen]:
+    def _seen_all(self, link: Link, names: list[str], deadline: float) -> list[ZooKeeperNameState]:
         requests = [self._sync()]
         for name in names:
             requests += [_get(self._paths.holder(name)), _get(self._paths.record(name))]
         _, *answers = link.ask_all(requests, deadline).values
         return [
-            Seen(_hold(holder), None if isinstance(record, Exception) else to_known(*record))
+            ZooKeeperNameState(_hold(holder), None if isinstance(record, Exception) else to_known(*record))
             for holder, record in zip(answers[::2], answers[1::2], strict=True)
         ]
 
     def _sync(self) -> Request:
         return lambda kazoo: kazoo.sync_async(self._paths.leases)
 
-    def _record(self, name: str, now: Seen) -> LeaseRecord | None:
+    def _record(self, name: str, now: ZooKeeperNameState) -> LeaseRecord | None:
         hold, known = now.hold, now.known
         if known is None or not known.is_granted:
             return None
@@ -96,5 +96,5 @@ def _get_async(path: str, kazoo: Any) -> Any:
     return kazoo.get_async(path)
 
 
-def _hold(answer: Any) -> Hold | None:
+def _hold(answer: Any) -> ZooKeeperHold | None:
     return None if isinstance(answer, Exception) else to_hold(answer[0])

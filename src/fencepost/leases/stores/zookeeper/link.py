@@ -54,7 +54,7 @@ class SessionEnded(StoreUnavailable):
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class Ensemble:
     """Where the servers are, and as whom we come."""
 
     hosts: str
@@ -72,7 +72,7 @@ class Answers(NamedTuple):
 class Link:
     """A ZooKeeper session of our own making, and questions on it."""
 
-    def __init__(self, place: Place, runtime: Runtime, *, timeout_s: float, is_renewed_by_us: bool) -> None:
+    def __init__(self, place: Ensemble, runtime: Runtime, *, timeout_s: float, is_renewed_by_us: bool) -> None:
         self._place = place
         self._runtime = runtime
         self._is_renewed_by_us = is_renewed_by_us

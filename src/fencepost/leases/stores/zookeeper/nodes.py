@@ -11,7 +11,7 @@ from fencepost.core.tick import Tick
 from fencepost.errors import StoreUnavailable
 
 
-class Paths:
+class ZooKeeperPaths:
     """The nodes of the store. A name's node is its percent-encoding, dots and slashes included."""
 
     def __init__(self, root: str) -> None:
@@ -40,7 +40,7 @@ class Paths:
         return unquote(node)
 
 
-class Known(NamedTuple):
+class ZooKeeperRecord(NamedTuple):
     """A record at a version. If it was never granted, `token` is a bound from the time of its creation."""
 
     era: str
@@ -65,7 +65,7 @@ class Known(NamedTuple):
         return json.dumps(fields).encode()
 
 
-class Hold(NamedTuple):
+class ZooKeeperHold(NamedTuple):
     """What the holder's node says."""
 
     grant_id: str
@@ -76,11 +76,11 @@ class Hold(NamedTuple):
     acquired_at_us: int
 
 
-class Seen(NamedTuple):
+class ZooKeeperNameState(NamedTuple):
     """A name as it was at one moment: who holds it, and the record, if there is one."""
 
-    hold: Hold | None
-    known: Known | None
+    hold: ZooKeeperHold | None
+    known: ZooKeeperRecord | None
 
 
 def new_record(era: str) -> bytes:
@@ -88,7 +88,7 @@ def new_record(era: str) -> bytes:
     return json.dumps({"era": era}).encode()
 
 
-def to_known(content: bytes, stat: Any) -> Known:
+def to_known(content: bytes, stat: Any) -> ZooKeeperRecord:
     """Decode a record.
 
     A record is created empty. Tokens given before are from before its creation, and so are below the millisecond
@@ -96,7 +96,7 @@ def to_known(content: bytes, stat: Any) -> Known:
     """
     fields = _fields(content, "era")
     tick = fields.get("last_tick_us")
-    return Known(
+    return ZooKeeperRecord(
         era=str(fields["era"]),
         version=int(stat.version),
         token=int(fields.get("token", (stat.ctime + 1) * 1000 - 1)),
@@ -109,14 +109,14 @@ def to_known(content: bytes, stat: Any) -> Known:
 def hold_of(grant: Grant, acquired_at_us: int) -> bytes:
     """Encode what the holder's node says while `grant` is current."""
     session = grant.session
-    hold = Hold(grant.grant_id, grant.token, session.holder, session.id, session.ttl_s, acquired_at_us)
+    hold = ZooKeeperHold(grant.grant_id, grant.token, session.holder, session.id, session.ttl_s, acquired_at_us)
     return json.dumps(hold._asdict()).encode()
 
 
-def to_hold(content: bytes) -> Hold:
+def to_hold(content: bytes) -> ZooKeeperHold:
     """Decode what a holder's node says."""
     fields = _fields(content, "token")
-    return Hold(
+    return ZooKeeperHold(
         grant_id=str(fields.get("grant_id", "")),
         token=int(fields["token"]),
         holder=str(fields.get("holder", "")),

@@ -14,10 +14,17 @@ from fencepost.core.tick import Tick
 from fencepost.errors import StoreUnavailable
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.stores.zookeeper import checks
-from fencepost.leases.stores.zookeeper.clock import StoreClock
-from fencepost.leases.stores.zookeeper.inspection import Inspection
-from fencepost.leases.stores.zookeeper.link import Link, Place, SessionEnded
-from fencepost.leases.stores.zookeeper.nodes import Known, Paths, Seen, hold_of, new_record, to_hold
+from fencepost.leases.stores.zookeeper.clock import ZooKeeperClock
+from fencepost.leases.stores.zookeeper.inspection import ZooKeeperInspection
+from fencepost.leases.stores.zookeeper.link import Ensemble, Link, SessionEnded
+from fencepost.leases.stores.zookeeper.nodes import (
+    ZooKeeperNameState,
+    ZooKeeperPaths,
+    ZooKeeperRecord,
+    hold_of,
+    new_record,
+    to_hold,
+)
 from fencepost.leases.stores.zookeeper.transactions import (
     Part,
     commit,
@@ -53,7 +60,7 @@ class _OpenSession:
     link: Link
     node: str
     call_timeout_s: float
-    granted: dict[str, Known] = field(default_factory=dict)
+    granted: dict[str, ZooKeeperRecord] = field(default_factory=dict)
 
 
 class ZooKeeperStore:
@@ -74,15 +81,15 @@ class ZooKeeperStore:
         self._runtime = runtime
         self._url = url
         self._call_timeout_s = url.call_timeout_s
-        self._place = Place(
+        self._place = Ensemble(
             hosts=",".join(f"{host}:{port}" for host, port in zip(hosts, ports, strict=True)),
             login=f"{url.user}:{url.password or ''}" if url.user else None,
             connect_s=self._call_timeout_s / len(hosts),
         )
-        self._paths = Paths(url.path.rstrip("/") or DEFAULT_ROOT)
-        self._clock = StoreClock(runtime)
-        self._inspection = Inspection(self._paths, self._clock)
-        self._known: dict[str, Known] = {}
+        self._paths = ZooKeeperPaths(url.path.rstrip("/") or DEFAULT_ROOT)
+        self._clock = ZooKeeperClock(runtime)
+        self._inspection = ZooKeeperInspection(self._paths, self._clock)
+        self._known: dict[str, ZooKeeperRecord] = {}
         self._lock = runtime.lock()
         self._sessions: dict[str, _OpenSession] = {}
         self._shared_link: Link | None = None
@@ -148,7 +155,7 @@ class ZooKeeperStore:
         wanted = Grant(name, session, grant_id, 0, tick)
         known = self._known.get(name)
         is_enough = known is not None and not known.has_done(tick) and not self._is_kept(known)
-        now = Seen(None, known) if is_enough else self._look(opened.link, name, deadline)
+        now = ZooKeeperNameState(None, known) if is_enough else self._look(opened.link, name, deadline)
         for _ in range(_ATTEMPTS):
             there = now.known
             if there is None:
@@ -305,12 +312,12 @@ class ZooKeeperStore:
         _, stat = opened.link.ask(lambda kazoo: kazoo.get_async(opened.node), deadline)
         self._clock.read(stat.ctime, sent_at)
 
-    def _look(self, link: Link, name: str, deadline: float) -> Seen:
+    def _look(self, link: Link, name: str, deadline: float) -> ZooKeeperNameState:
         now = self._inspection.seen(link, name, deadline)
         self._remember(name, now.known)
         return now
 
-    def _create(self, link: Link, name: str, deadline: float) -> Seen:
+    def _create(self, link: Link, name: str, deadline: float) -> ZooKeeperNameState:
         """Create the record with its era, unless somebody has done so already, and read it."""
         era = self._runtime.new_id()[:12]
         parts = [create(self._paths.record(name), new_record(era)), create(self._paths.era(name, era))]
@@ -319,7 +326,7 @@ class ZooKeeperStore:
             commit(link, parts, deadline)
         return self._look(link, name, deadline)
 
-    def _begin_again(self, link: Link, name: str, known: Known, deadline: float) -> Seen:
+    def _begin_again(self, link: Link, name: str, known: ZooKeeperRecord, deadline: float) -> ZooKeeperNameState:
         """Replace the record of a free name, all that it says included, by one whose versions are counted from 0."""
         path, fresh = self._paths.record(name), known._replace(era=self._runtime.new_id()[:12])
         content = fresh.to_json() if known.is_granted else new_record(fresh.era)
@@ -332,17 +339,19 @@ class ZooKeeperStore:
         commit(link, parts, deadline)
         return self._look(link, name, deadline)
 
-    def _mended(self, link: Link, name: str, known: Known, deadline: float) -> Known:
+    def _mended(self, link: Link, name: str, known: ZooKeeperRecord, deadline: float) -> ZooKeeperRecord:
         """Put the era's node back if somebody deleted it alone."""
         path = self._paths.era(name, known.era)
         link.ask_all([lambda kazoo: kazoo.create_async(path)], deadline)
         return known
 
-    def _take(self, opened: _OpenSession, grant: Grant, known: Known, deadline: float) -> Seen | None:
+    def _take(
+        self, opened: _OpenSession, grant: Grant, known: ZooKeeperRecord, deadline: float
+    ) -> ZooKeeperNameState | None:
         """Try to become the holder; return None for success, or what stands there instead."""
         name, tick = grant.name, grant.tick
         last_tick_us = tick.at_us if tick is not None and tick.at_most_once else known.last_tick_us
-        record = Known(known.era, known.version + 1, grant.token, last_tick_us, 0, is_granted=True)
+        record = ZooKeeperRecord(known.era, known.version + 1, grant.token, last_tick_us, 0, is_granted=True)
         sent_at = self._runtime.monotonic()
         parts = [
             exists(opened.node),
@@ -363,7 +372,9 @@ class ZooKeeperStore:
             self._mended(opened.link, name, now.known, deadline)
         return now
 
-    def _judge(self, now: Seen, known: Known, wanted: Grant) -> Grant | Held | AlreadyDone | None:
+    def _judge(
+        self, now: ZooKeeperNameState, known: ZooKeeperRecord, wanted: Grant
+    ) -> Grant | Held | AlreadyDone | None:
         """Say what the state of a name means for who wants it, or None if it can be taken."""
         hold, name, tick = now.hold, wanted.name, wanted.tick
         if hold is not None and hold.grant_id == wanted.grant_id:
@@ -377,10 +388,10 @@ class ZooKeeperStore:
             return AlreadyDone(name, tick, known.last_tick_us or 0)
         return None
 
-    def _is_kept(self, known: Known) -> bool:
+    def _is_kept(self, known: ZooKeeperRecord) -> bool:
         return known.kept_until_us > self._clock.earliest_us()
 
-    def _after(self, grant: Grant, known: Known, *, done: bool, keep_for_s: float) -> Known:
+    def _after(self, grant: Grant, known: ZooKeeperRecord, *, done: bool, keep_for_s: float) -> ZooKeeperRecord:
         """Say what the record is after a release; unchanged, if there is nothing to note."""
         after = known
         if done and grant.tick is not None:
@@ -389,14 +400,14 @@ class ZooKeeperStore:
             after = after._replace(kept_until_us=self._clock.latest_us() + int(keep_for_s * 1_000_000))
         return after if after == known else after._replace(version=known.version + 1)
 
-    def _release_parts(self, name: str, known: Known, after: Known) -> list[Part]:
+    def _release_parts(self, name: str, known: ZooKeeperRecord, after: ZooKeeperRecord) -> list[Part]:
         """Delete the holder, if the record is the one we know. Every grant changes it, so the holder is too."""
         path = self._paths.record(name)
         is_noted = after == known
         note = is_unchanged(path, known.version) if is_noted else write(path, after.to_json(), known.version)
         return [exists(self._paths.era(name, known.era)), note, delete(self._paths.holder(name))]
 
-    def _remember(self, name: str, known: Known | None) -> None:
+    def _remember(self, name: str, known: ZooKeeperRecord | None) -> None:
         if known is None:
             self._known.pop(name, None)
             return
@@ -420,7 +431,7 @@ class ZooKeeperStore:
             self._watches.leave(path, changed, is_watched=is_watched)
 
 
-def _was_let_go(grant: Grant, now: Seen) -> bool:
+def _was_let_go(grant: Grant, now: ZooKeeperNameState) -> bool:
     """Say what became of a release that was sent twice, when the second found another state than it was for.
 
     If nobody came after, the state is what the release leaves. If somebody did, it is unknown: the first may have let

@@ -14,7 +14,7 @@ Part = Callable[[Any], None]
 _ANY_VERSION = -1
 
 
-class Outcome(NamedTuple):
+class TransactionOutcome(NamedTuple):
     """What each part came to. `failed` is the number of the part that said no, with `error`, or None."""
 
     values: list[Any]
@@ -57,7 +57,7 @@ def delete(path: str, version: int = _ANY_VERSION) -> Part:
     return lambda multi: multi.delete(path, version)
 
 
-def commit(link: Link, parts: list[Part], deadline: float) -> Outcome:
+def commit(link: Link, parts: list[Part], deadline: float) -> TransactionOutcome:
     """Carry out the parts in one round trip."""
 
     def request(client: Any) -> Any:
@@ -69,12 +69,12 @@ def commit(link: Link, parts: list[Part], deadline: float) -> Outcome:
     answers = link.ask_all([request], deadline)
     values = answers.values[0]
     if isinstance(values, Exception):
-        return Outcome([], 0, values, answers.repeated)
+        return TransactionOutcome([], 0, values, answers.repeated)
     for number, value in enumerate(values):
         if isinstance(value, ANSWERS):
-            return Outcome(values, number, value, answers.repeated)
+            return TransactionOutcome(values, number, value, answers.repeated)
         if isinstance(value, NoAuthError):
             raise NoRights("ZooKeeper says that we have no right to do that")
         if isinstance(value, Exception) and not isinstance(value, RolledBackError | RuntimeInconsistency):
             raise StoreUnavailable(f"ZooKeeper refused: {type(value).__name__}")
-    return Outcome(values, None, None, answers.repeated)
+    return TransactionOutcome(values, None, None, answers.repeated)

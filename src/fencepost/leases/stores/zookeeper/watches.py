@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from fencepost.core.runtime import Event, Runtime
+from fencepost.core.runtime import Flag, Runtime
 
 
 class Watches:
@@ -15,17 +15,17 @@ class Watches:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._lock = runtime.lock()
-        self._waiting: dict[str, set[Event]] = {}
+        self._waiting: dict[str, set[Flag]] = {}
         self._callbacks: dict[str, Callable[[Any], None]] = {}
 
-    def join(self, path: str) -> tuple[Event, Callable[[Any], None]]:
+    def join(self, path: str) -> tuple[Flag, Callable[[Any], None]]:
         """Return an event that is set when `path` changes, and the function to give to kazoo as its watch."""
         changed = self._runtime.event()
         with self._lock:
             self._waiting.setdefault(path, set()).add(changed)
             return changed, self._callbacks.setdefault(path, partial(self._changed, path))
 
-    def leave(self, path: str, changed: Event, *, is_watched: bool) -> None:
+    def leave(self, path: str, changed: Flag, *, is_watched: bool) -> None:
         """Wait no longer. `is_watched`: whether kazoo has the function, and will call it one day."""
         with self._lock:
             waiting = self._waiting.get(path, set())

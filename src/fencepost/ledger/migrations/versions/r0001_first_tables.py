@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 
-from fencepost.schema.step import Step
+from fencepost.schema.step import MigrationStep
 
 revision = "0001"
 down_revision = None
@@ -33,7 +33,7 @@ def needed(name: str, kind: Any) -> sa.Column[Any]:
     return sa.Column(name, kind, nullable=False)
 
 
-def upgrade(step: Step) -> None:
+def upgrade(step: MigrationStep) -> None:
     _nodes_and_jobs(step)
     _schedules(step)
     _runs(step)
@@ -41,7 +41,7 @@ def upgrade(step: Step) -> None:
     _journal(step)
 
 
-def _nodes_and_jobs(step: Step) -> None:
+def _nodes_and_jobs(step: MigrationStep) -> None:
     step.create_table(
         "node",
         sa.Column("id", key(32), primary_key=True),
@@ -72,7 +72,7 @@ def _nodes_and_jobs(step: Step) -> None:
     )
 
 
-def _schedules(step: Step) -> None:
+def _schedules(step: MigrationStep) -> None:
     step.create_table(
         "schedule",
         sa.Column("id", key(160), primary_key=True),
@@ -94,7 +94,7 @@ def _schedules(step: Step) -> None:
     step.create_index("schedule", "due", "next_due_at", where="next_due_at IS NOT NULL")
 
 
-def _runs(step: Step) -> None:
+def _runs(step: MigrationStep) -> None:
     step.create_table(
         "run",
         sa.Column("id", ID, sa.Identity(always=False), primary_key=True),
@@ -153,7 +153,7 @@ def _runs(step: Step) -> None:
     step.create_index("run", "tick", "schedule", "due_at", where="schedule IS NOT NULL")
 
 
-def _attempts_and_keys(step: Step) -> None:
+def _attempts_and_keys(step: MigrationStep) -> None:
     step.create_table(
         "attempt",
         sa.Column("run_id", BIG, primary_key=True, autoincrement=False),
@@ -177,7 +177,7 @@ def _attempts_and_keys(step: Step) -> None:
     )
 
 
-def _journal(step: Step) -> None:
+def _journal(step: MigrationStep) -> None:
     step.create_table(
         "journal",
         sa.Column("id", ID, sa.Identity(always=False), primary_key=True),

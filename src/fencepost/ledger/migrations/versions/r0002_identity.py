@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
-from fencepost.schema.step import Step
+from fencepost.schema.step import MigrationStep
 
 revision = "0002"
 down_revision = "0001"
@@ -15,7 +15,7 @@ branch_labels = None
 depends_on = None
 
 
-def upgrade(step: Step) -> None:
+def upgrade(step: MigrationStep) -> None:
     step.create_table(
         "identity",
         sa.Column("only", sa.Integer(), primary_key=True, autoincrement=False),

@@ -6,7 +6,7 @@ connection, which costs more than the rest of it; so it must be planned for a ta
 
 from __future__ import annotations
 
-from fencepost.schema.step import Step
+from fencepost.schema.step import MigrationStep
 
 revision = "0003"
 down_revision = "0002"
@@ -14,7 +14,7 @@ branch_labels = None
 depends_on = None
 
 
-def upgrade(step: Step) -> None:
+def upgrade(step: MigrationStep) -> None:
     step.create_check(
         "check_run",
         "is_run bigint, has_token bigint",

@@ -21,7 +21,7 @@ from __future__ import annotations
 import sqlalchemy as sa
 
 from fencepost.schema.columns import key, number, text
-from fencepost.schema.step import Step
+from fencepost.schema.step import MigrationStep
 
 revision = "0004_from_0003"
 down_revision = "0003"
@@ -29,7 +29,7 @@ branch_labels = None
 depends_on = None
 
 
-def upgrade(step: Step) -> None:
+def upgrade(step: MigrationStep) -> None:
     step.add_column("node", sa.Column("draining_at", number()))
     step.add_column("node", sa.Column("fingerprint", key(32)))
     step.create_table(

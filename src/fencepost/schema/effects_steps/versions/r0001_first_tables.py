@@ -7,7 +7,7 @@ from typing import Any
 import sqlalchemy as sa
 from sqlalchemy.dialects import mysql, postgresql
 
-from fencepost.schema.step import Step
+from fencepost.schema.step import MigrationStep
 
 revision = "0001"
 down_revision = None
@@ -29,14 +29,14 @@ def needed(name: str, kind: Any) -> sa.Column[Any]:
     return sa.Column(name, kind, nullable=False)
 
 
-def upgrade(step: Step) -> None:
+def upgrade(step: MigrationStep) -> None:
     _fences(step)
     _keys(step)
     _checkpoints(step)
     _dead_letters(step)
 
 
-def _fences(step: Step) -> None:
+def _fences(step: MigrationStep) -> None:
     step.create_table(
         "fence",
         sa.Column("key", key(191), primary_key=True),
@@ -50,7 +50,7 @@ def _fences(step: Step) -> None:
     step.insert("fence", {"key": "", "token": 0, "grant_id": "", "raised_at": 0})
 
 
-def _keys(step: Step) -> None:
+def _keys(step: MigrationStep) -> None:
     step.create_table(
         "idempotency_key",
         sa.Column("key", key(191), primary_key=True),
@@ -65,7 +65,7 @@ def _keys(step: Step) -> None:
     step.create_index("idempotency_key", "expiry", "expires_at", where="expires_at IS NOT NULL")
 
 
-def _checkpoints(step: Step) -> None:
+def _checkpoints(step: MigrationStep) -> None:
     step.create_table(
         "checkpoint",
         sa.Column("name", key(191), primary_key=True),
@@ -78,7 +78,7 @@ def _checkpoints(step: Step) -> None:
     )
 
 
-def _dead_letters(step: Step) -> None:
+def _dead_letters(step: MigrationStep) -> None:
     step.create_table(
         "dead_letter",
         sa.Column("id", ID, sa.Identity(always=False), primary_key=True),

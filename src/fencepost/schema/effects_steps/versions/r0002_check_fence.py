@@ -5,7 +5,7 @@ It goes along with COMMIT, as the ledger's does for a run.
 
 from __future__ import annotations
 
-from fencepost.schema.step import Step
+from fencepost.schema.step import MigrationStep
 
 revision = "0002"
 down_revision = "0001"
@@ -13,7 +13,7 @@ branch_labels = None
 depends_on = None
 
 
-def upgrade(step: Step) -> None:
+def upgrade(step: MigrationStep) -> None:
     step.create_check(
         "check_fence",
         "has_key text, has_token bigint, has_grant text",

@@ -11,10 +11,10 @@ from fencepost.app.operations import Operations
 from fencepost.errors import FencepostError
 from fencepost.ledger.history import RunRow
 from fencepost.ledger.pruning import DAY_S
-from fencepost.testing.simulation.cluster import Place
+from fencepost.testing.simulation.cluster import NodePlace
 from fencepost.testing.simulation.lives.restoring import Restoring
 from fencepost.testing.simulation.lives.settlement import Settlement, Tenure
-from fencepost.testing.simulation.scenario import Fault
+from fencepost.testing.simulation.scenario import SimulatedFault
 
 _BY = "ann"
 _UP_WITHIN_S = 30.0
@@ -42,7 +42,7 @@ class Happenings:
         self._hub = world.hub
         self._operations = [Operations(desk) for desk in world.desks]
         self._dice = Random(f"acts {world.plan.seed}")
-        self._returns: list[tuple[float, Place]] = []
+        self._returns: list[tuple[float, NodePlace]] = []
         self._asked = 0
         self.hits: list[Counter[int]] = [Counter() for _ in world.ledgers]
         self.orders: list[tuple[int, str, str]] = []
@@ -71,7 +71,7 @@ class Happenings:
         for place in self._world.places:
             self._up(place)
 
-    def happen(self, scene: int, acts: list[Fault]) -> None:
+    def happen(self, scene: int, acts: list[SimulatedFault]) -> None:
         """Do all that happens in a scene, one after the other."""
         back = [place for at, place in self._returns if at <= scene]
         self._returns = [(at, place) for at, place in self._returns if at > scene]
@@ -89,13 +89,13 @@ class Happenings:
 
     # -- processes ---------------------------------------------------------------------------------------------------
 
-    def _place(self, act: Fault) -> Place:
+    def _place(self, act: SimulatedFault) -> NodePlace:
         return self._world.places[act.slot % len(self._world.places)]
 
-    def _program(self, act: Fault) -> int:
+    def _program(self, act: SimulatedFault) -> int:
         return act.slot % len(self._world.life.programs)
 
-    def _up(self, place: Place) -> None:
+    def _up(self, place: NodePlace) -> None:
         """Start a process in a place, or let the one that is there go on, and wait until it works."""
         world = self._world
         if not place.is_up:
@@ -113,7 +113,7 @@ class Happenings:
         jobs = world.declared[process.name]
         world.tenures.append(Tenure(process, place.slot, program, jobs, world.now_us()))
 
-    def _ended(self, place: Place, *, was_killed: bool) -> None:
+    def _ended(self, place: NodePlace, *, was_killed: bool) -> None:
         """Note the end of a process. Whoever comes in its place is upgraded: the way back is promised for a day."""
         self._world.older.discard(place.slot)
         for tenure in self._world.tenures:
@@ -121,19 +121,19 @@ class Happenings:
                 tenure.to_us = self._world.now_us()
                 tenure.was_killed = was_killed
 
-    def _leave(self, place: Place) -> None:
+    def _leave(self, place: NodePlace) -> None:
         if place.process is not None and place.process.is_paused:
             self._hub.resume(place.process)
         self._ended(place, was_killed=False)
         self._world.leave(place)
 
-    def _restart(self, act: Fault) -> None:
+    def _restart(self, act: SimulatedFault) -> None:
         place = self._place(act)
         if place.is_up:
             self._leave(place)
             self._up(place)
 
-    def _kill(self, act: Fault) -> None:
+    def _kill(self, act: SimulatedFault) -> None:
         place = self._place(act)
         if not place.is_up or place.process is None:
             return
@@ -146,7 +146,7 @@ class Happenings:
         else:
             self._up(place)
 
-    def _sleep(self, act: Fault) -> None:
+    def _sleep(self, act: SimulatedFault) -> None:
         """Stop a machine for days, in the middle of whatever it does; its clock goes on."""
         place = self._place(act)
         # A writer of an older version is expected to be about for a day, not for as long as machines sleep here.
@@ -157,14 +157,14 @@ class Happenings:
             self._hub.pause(place.process)
             self._returns.append((act.at + act.amount, place))
 
-    def _count_hits(self, place: Place) -> None:
+    def _count_hits(self, place: NodePlace) -> None:
         """Note which runs a process is killed with, as the ledger has it."""
         number = self._world.ledger_number(place.slot)
         name = "" if place.process is None else place.process.name
         with self._world.ledgers[number].file.lend() as connection:
             self.hits[number].update(row[0] for row in connection.execute(_RUNNING, (name,)))
 
-    def _deploy(self, act: Fault) -> None:
+    def _deploy(self, act: SimulatedFault) -> None:
         program = self._program(act)
         world = self._world
         world.version[program] += 1
@@ -174,13 +174,13 @@ class Happenings:
                 self._leave(place)
                 self._up(place)
 
-    def _down(self, act: Fault) -> None:
+    def _down(self, act: SimulatedFault) -> None:
         for place in self._world.places_of(self._program(act)):
             if place.is_up:
                 self._leave(place)
                 self._returns.append((act.at + act.amount, place))
 
-    def _winter(self, act: Fault) -> None:
+    def _winter(self, act: SimulatedFault) -> None:
         """Let everybody leave, and come back after many days."""
         for place in self._world.places:
             if place.is_up:
@@ -189,7 +189,7 @@ class Happenings:
         for place in self._world.places:
             self._up(place)
 
-    def _rolling(self, act: Fault) -> None:
+    def _rolling(self, act: SimulatedFault) -> None:
         """Restart all nodes of a program, again and again, while something runs that takes long."""
         program = self._program(act)
         self._enqueue(program, "long")
@@ -200,20 +200,20 @@ class Happenings:
                     self._leave(place)
                     self._up(place)
 
-    def _old_zones(self, act: Fault) -> None:
+    def _old_zones(self, act: SimulatedFault) -> None:
         place = self._place(act)
         self._world.has_old_zones.add(place.slot)
         if place.is_up:
             self._leave(place)
             self._up(place)
 
-    def _step(self, act: Fault) -> None:
+    def _step(self, act: SimulatedFault) -> None:
         before_us = self._world.now_us()
         self._world.store_clock.off_us += round(act.amount * 1_000_000)
         after_us = self._world.now_us()
         self.steps_us.append((min(before_us, after_us), max(before_us, after_us)))
 
-    def _ids_behind(self, act: Fault) -> None:
+    def _ids_behind(self, act: SimulatedFault) -> None:
         """Let the count of ids fall behind, as after a restore that left it out; not below what was pruned."""
         server = self._world.ledgers[self._world.life.programs[self._program(act)].ledger]
         while server.is_busy:
@@ -221,7 +221,7 @@ class Happenings:
         with server.file.lend() as connection, suppress(sqlite3.OperationalError):  # whoever sleeps may have it locked
             connection.execute(_COUNT_BACK, (round(act.amount),))
 
-    def _restore(self, act: Fault) -> None:
+    def _restore(self, act: SimulatedFault) -> None:
         """Make a dump of a ledger; or put the last one back, meet it with all its nodes, and accept it."""
         number = self._world.life.programs[self._program(act)].ledger
         if not self.restoring.has_dump(number):
@@ -239,7 +239,7 @@ class Happenings:
 
     # -- people ------------------------------------------------------------------------------------------------------
 
-    def _request(self, act: Fault) -> None:
+    def _request(self, act: SimulatedFault) -> None:
         self._enqueue(self._program(act), act.word)
 
     def _enqueue(self, program: int, kind: str) -> None:
@@ -253,7 +253,7 @@ class Happenings:
             return
         self.orders.append((made.ledger, kind, wanted))
 
-    def _repeat(self, act: Fault) -> None:
+    def _repeat(self, act: SimulatedFault) -> None:
         """Repeat something that was given up or cancelled, if its work is neither done nor under way."""
         number = self._world.life.programs[self._program(act)].ledger
         found = [run for run in self._runs(number, ("dead", "cancelled")) if not self._is_seen_to(number, run)]
@@ -267,7 +267,7 @@ class Happenings:
         except FencepostError:
             return
 
-    def _cancel(self, act: Fault) -> None:
+    def _cancel(self, act: SimulatedFault) -> None:
         number = self._world.life.programs[self._program(act)].ledger
         found = self._runs(number, _UNDER_WAY)
         if found:
@@ -276,7 +276,7 @@ class Happenings:
             except FencepostError:
                 return
 
-    def _reprocess(self, act: Fault) -> None:
+    def _reprocess(self, act: SimulatedFault) -> None:
         """Repeat all that was given up, after one of them was repeated by hand."""
         number = self._world.life.programs[self._program(act)].ledger
         found = [run for run in self._runs(number, ("dead",)) if not self._is_seen_to(number, run)]

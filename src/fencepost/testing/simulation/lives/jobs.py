@@ -22,8 +22,8 @@ from fencepost.core.schedules.cron import cron
 from fencepost.core.schedules.every import every
 from fencepost.engine.jobs import Job
 from fencepost.engine.run import Run, current_run
-from fencepost.testing.simulation.bulk import Stage
-from fencepost.testing.simulation.jobs import Floor, work_key
+from fencepost.testing.simulation.bulk import BulkHost
+from fencepost.testing.simulation.jobs import JobSite, work_key
 from fencepost.testing.simulation.lives.plan import ZONE, LifeJob
 
 MINUTE, HOUR, WEEKDAY = 17, 12, 1  # of what is due once a week by the clocks of a zone: Mondays
@@ -57,7 +57,7 @@ class Works:
     """
 
     program: str
-    floor: Floor
+    floor: JobSite
     far: Engine
     failures: Counter[int]
     offers: list[Offer]
@@ -168,7 +168,7 @@ def _long(works: Works) -> Callable[..., Any]:
 _MADE: dict[str, Callable[[Works], Callable[..., Any]]] = {"tick": _tick, "ask": _ask, "long": _long}
 
 
-def declare_load(stage: Stage, job: LifeJob, works: Works) -> None:
+def declare_load(stage: BulkHost, job: LifeJob, works: Works) -> None:
     """Declare the bulk job of one process."""
     declare_bulk(
         cast("Any", stage),

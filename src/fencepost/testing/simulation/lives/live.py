@@ -20,8 +20,8 @@ from fencepost.testing.simulation.lives.jobs import LAPSES_D, Offer
 from fencepost.testing.simulation.lives.observing import Observer
 from fencepost.testing.simulation.lives.plan import ZONE, Scene, life
 from fencepost.testing.simulation.lives.settlement import Settlement
-from fencepost.testing.simulation.outcome import Outcome, Patch, counted, trace_hash, uncollected, unexpected
-from fencepost.testing.simulation.scenario import Fault
+from fencepost.testing.simulation.outcome import Patch, SeedOutcome, counted, trace_hash, uncollected, unexpected
+from fencepost.testing.simulation.scenario import SimulatedFault
 
 _LAST_GRACE_S = 5.0
 _LEAP_S = 3.4 * 86400.0  # well below the ttl: who lived before a leap lives after it
@@ -36,10 +36,10 @@ _CLOCKS_APART_S = 3600.0  # of nodes, by which keys expire on SQLite
 def live(
     seed: int,
     *,
-    faults: tuple[Fault, ...] | None = None,
+    faults: tuple[SimulatedFault, ...] | None = None,
     kinds: frozenset[str] | None = None,
     patch: Patch | None = None,
-) -> Outcome:
+) -> SeedOutcome:
     """Simulate the life that `seed` stands for, and let the checkers judge it; see `simulate`."""
     plan = life(seed, kinds=kinds)
     if faults is not None:
@@ -53,7 +53,7 @@ def live(
     counts = counted(world, evidence)
     counts["lives"] = 1
     counts["days"] = round(living.ended_at / 86400.0)
-    return Outcome(
+    return SeedOutcome(
         seed=seed,
         violations=(*violations, *_lapses(world), *living.happenings.restoring.seen.violations, *unexpected(world)),
         trace_hash=trace_hash(world, evidence),

@@ -1,7 +1,7 @@
 """What the seed of a life stands for: programs and their versions, how long history is kept, and what happens when.
 
 A life is a row of *scenes*, a few virtual seconds each, with days between them in which nothing is due. What happens
-in a scene is a list of acts, drawn before anything runs; `Fault.at` is the number of the scene.
+in a scene is a list of acts, drawn before anything runs; `SimulatedFault.at` is the number of the scene.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from random import Random
 
 from fencepost.ledger.pruning import DAY_S, Retention
-from fencepost.testing.simulation.scenario import Fault, Scenario
+from fencepost.testing.simulation.scenario import Scenario, SimulatedFault
 
 ONE_IN = 30
 _FIRST = 5
@@ -204,9 +204,9 @@ class Acts:
         self._places = places
         self._scenes = scenes
 
-    def drawn(self) -> list[Fault]:
+    def drawn(self) -> list[SimulatedFault]:
         """Return a few acts for each scene, in their order."""
-        found: list[Fault] = []
+        found: list[SimulatedFault] = []
         kinds = [kind for kind in _KINDS if kind not in AWAITED]
         weights = [_KINDS[kind][0] for kind in kinds]
         for scene in range(1, self._scenes):
@@ -220,57 +220,57 @@ class Acts:
     def _program(self) -> int:
         return self._dice.randrange(len(self._programs))
 
-    def restart(self, at: float) -> Fault:
-        return Fault(at, "restart", self._slot())
+    def restart(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "restart", self._slot())
 
-    def kill(self, at: float) -> Fault:
-        return Fault(at, "kill", self._slot(), amount=float(self._dice.choice((0, 0, 1, 4))))
+    def kill(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "kill", self._slot(), amount=float(self._dice.choice((0, 0, 1, 4))))
 
-    def sleep(self, at: float) -> Fault:
-        return Fault(at, "sleep", self._slot(), amount=float(self._dice.choice((1, 1, 2))))
+    def sleep(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "sleep", self._slot(), amount=float(self._dice.choice((1, 1, 2))))
 
-    def deploy(self, at: float) -> Fault:
-        return Fault(at, "deploy", self._program())
+    def deploy(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "deploy", self._program())
 
-    def winter(self, at: float) -> Fault:
-        return Fault(at, "winter", amount=float(self._dice.choice((20, 50, 200, 400))))
+    def winter(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "winter", amount=float(self._dice.choice((20, 50, 200, 400))))
 
-    def down(self, at: float) -> Fault:
-        return Fault(at, "down", self._program(), amount=float(self._dice.choice((1, 3, 6))))
+    def down(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "down", self._program(), amount=float(self._dice.choice((1, 3, 6))))
 
-    def rolling(self, at: float) -> Fault:
-        return Fault(at, "rolling", self._program(), amount=float(self._dice.randint(3, 4)))
+    def rolling(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "rolling", self._program(), amount=float(self._dice.randint(3, 4)))
 
-    def old_zones(self, at: float) -> Fault:
-        return Fault(at, "old zones", self._slot())
+    def old_zones(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "old zones", self._slot())
 
-    def request(self, at: float) -> Fault:
-        return Fault(
+    def request(self, at: float) -> SimulatedFault:
+        return SimulatedFault(
             at, "request", self._program(), word=self._dice.choice(("ask", "ask", "load", "load", "load", "long"))
         )
 
-    def repeat(self, at: float) -> Fault:
+    def repeat(self, at: float) -> SimulatedFault:
         word = self._dice.choice(("load", "load", ""))
-        return Fault(at, "repeat", self._program(), word=word, amount=self._dice.random())
+        return SimulatedFault(at, "repeat", self._program(), word=word, amount=self._dice.random())
 
-    def cancel(self, at: float) -> Fault:
-        return Fault(at, "cancel", self._program(), amount=self._dice.random())
+    def cancel(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "cancel", self._program(), amount=self._dice.random())
 
-    def reprocess(self, at: float) -> Fault:
-        return Fault(at, "reprocess", self._program())
+    def reprocess(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "reprocess", self._program())
 
-    def ids_behind(self, at: float) -> Fault:
-        return Fault(at, "ids behind", self._program(), amount=float(self._dice.choice((1, 5, 50))))
+    def ids_behind(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "ids behind", self._program(), amount=float(self._dice.choice((1, 5, 50))))
 
-    def restore(self, at: float) -> Fault:
-        return Fault(at, "restore", self._program())
+    def restore(self, at: float) -> SimulatedFault:
+        return SimulatedFault(at, "restore", self._program())
 
-    def step(self, at: float) -> Fault:
+    def step(self, at: float) -> SimulatedFault:
         size_s = self._dice.choice((1.0, 5.0, 60.0, 600.0, 3599.0))
-        return Fault(at, "clock step", amount=self._dice.choice((-1, 1)) * size_s)
+        return SimulatedFault(at, "clock step", amount=self._dice.choice((-1, 1)) * size_s)
 
 
-_KINDS: Mapping[str, tuple[int, Callable[[Acts, float], Fault]]] = {
+_KINDS: Mapping[str, tuple[int, Callable[[Acts, float], SimulatedFault]]] = {
     "restart": (3, Acts.restart),
     "kill": (3, Acts.kill),
     "sleep": (1, Acts.sleep),

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from fencepost.ledger.restoring import Pending, accept
 from fencepost.proof.evidence import Violation
-from fencepost.testing.simulation.connections import Server
+from fencepost.testing.simulation.connections import SimulatedServer
 from fencepost.testing.simulation.lives.settlement import Settlement
 
 NAME = "held until decided"
@@ -99,5 +99,5 @@ class Restoring:
             found: tuple[int, ...] = connection.execute(_DONE).fetchone()
             return found
 
-    def _server(self, number: int) -> Server:
+    def _server(self, number: int) -> SimulatedServer:
         return self._world.ledgers[number]

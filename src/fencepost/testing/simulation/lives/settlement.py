@@ -21,11 +21,11 @@ from fencepost.leases.stores.memory import MemoryStore
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.migrations import NEWEST
 from fencepost.schema.revisions import recorded
-from fencepost.testing.simulation.bulk import Stage
-from fencepost.testing.simulation.cluster import OPERATOR, SLOTS, Cluster, Place, wake
-from fencepost.testing.simulation.connections import Server
+from fencepost.testing.simulation.bulk import BulkHost
+from fencepost.testing.simulation.cluster import OPERATOR, SLOTS, Cluster, NodePlace, wake
+from fencepost.testing.simulation.connections import SimulatedServer
 from fencepost.testing.simulation.hub import Process
-from fencepost.testing.simulation.jobs import Floor
+from fencepost.testing.simulation.jobs import JobSite
 from fencepost.testing.simulation.ledger_file import SimFile, effects_file, life_files
 from fencepost.testing.simulation.lives.jobs import Offer, Works, declare_load, declared
 from fencepost.testing.simulation.lives.older import OLDER, OlderLedger
@@ -76,21 +76,23 @@ class Settlement(Cluster):
     def _person(self, number: int) -> SimRuntime:
         return SimRuntime(self.hub, Process(f"operator{number}", 98 - number), Clock(self.hub))
 
-    def _served(self, file: SimFile, name: str) -> Server:
+    def _served(self, file: SimFile, name: str) -> SimulatedServer:
         file.empty()
         plan = self.plan
-        return Server(self.hub, file, self.weather, latency_s=plan.latency_s, timeout_s=_CALL_TIMEOUT_S, name=name)
+        return SimulatedServer(
+            self.hub, file, self.weather, latency_s=plan.latency_s, timeout_s=_CALL_TIMEOUT_S, name=name
+        )
 
-    def _server_elsewhere(self) -> Server:
+    def _server_elsewhere(self) -> SimulatedServer:
         file = effects_file()
         served = self._served(file, ELSEWHERE)
         file.fill(self.life.keys)
         return served
 
     @property
-    def servers(self) -> dict[str, Server]:
+    def servers(self) -> dict[str, SimulatedServer]:
         """The databases, by the names that the weather has for them."""
-        return {each.name: each for each in (*self.ledgers, cast("Server", self.elsewhere))}
+        return {each.name: each for each in (*self.ledgers, cast("SimulatedServer", self.elsewhere))}
 
     def now_us(self) -> int:
         """The time by the clock of the databases."""
@@ -107,7 +109,7 @@ class Settlement(Cluster):
     def url_of(self, slot: int) -> str:
         return f"{self.server_of(slot).file.url}?call_timeout={_CALL_TIMEOUT_S}s"
 
-    def server_of(self, slot: int) -> Server:
+    def server_of(self, slot: int) -> SimulatedServer:
         return self.ledgers[self.ledger_number(slot)] if hasattr(self, "ledgers") else self.server
 
     def ledger_kind(self, slot: int) -> type[Ledger]:
@@ -116,7 +118,7 @@ class Settlement(Cluster):
     def leases_of(self, slot: int) -> MemoryStore:
         return self.lease_stores[self.ledger_number(slot)]
 
-    def places_of(self, program: int) -> list[Place]:
+    def places_of(self, program: int) -> list[NodePlace]:
         """Return the places of a program."""
         return [place for place in self.places if self.life.place_programs[place.slot] == program]
 
@@ -127,7 +129,7 @@ class Settlement(Cluster):
         jobs = versions[min(self.version[program], len(versions) - 1)]
         return tuple(job for job in jobs if not (job.is_zoned and slot in self.has_old_zones))
 
-    def jobs_of(self, place: Place, floor: Floor, ledger: Ledger, far: Engine | None) -> Jobs:
+    def jobs_of(self, place: NodePlace, floor: JobSite, ledger: Ledger, far: Engine | None) -> Jobs:
         assert far is not None
         assert place.process is not None
         works = self.works[place.process.name] = Works(
@@ -142,11 +144,11 @@ class Settlement(Cluster):
         jobs = Jobs([declared(job, works) for job in wanted if job.kind != "load"])
         for job in wanted:
             if job.kind == "load":
-                stage = Stage(jobs, ledger, place.generation, Operations(ledger), partial(wake, place))
+                stage = BulkHost(jobs, ledger, place.generation, Operations(ledger), partial(wake, place))
                 declare_load(stage, job, works)
         return jobs
 
-    def settings_of(self, place: Place, runtime: SimRuntime) -> NodeSettings:
+    def settings_of(self, place: NodePlace, runtime: SimRuntime) -> NodeSettings:
         program = self.life.programs[self.life.place_programs[place.slot]]
         return NodeSettings(
             name=runtime.process.name,

@@ -24,7 +24,7 @@ _REASONS = tuple(StopReason)
 _STEP = 8  # more than there are reasons
 
 
-class Board:
+class SharedPage:
     """The words, over a page that both processes map."""
 
     __slots__ = ("_floats", "_ints")

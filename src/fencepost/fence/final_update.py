@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 
-class Change(NamedTuple):
+class FinalUpdate(NamedTuple):
     """An UPDATE that must find one row, else the transaction is rolled back and `missed` is raised.
 
     It is executed when everything else has been, right before the fence is compared; where that saves a round trip,

@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 from fencepost.core.events import Event, What
 from fencepost.core.policy import Policy
-from fencepost.core.retry import Fail, Hold, Rerun, after_loss
+from fencepost.core.retry import GiveUpLost, HoldForPerson, Rerun, after_loss
 from fencepost.core.timings import DEFAULT_TTL_S
 from fencepost.errors import ConfigurationError
-from fencepost.ledger.desk import Desk
-from fencepost.ledger.dialects.hot import hot_words
+from fencepost.ledger.connection import LedgerConnection
+from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.jobs import jobs
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.nodes import died
@@ -26,7 +26,7 @@ WHERE r.state = 'running' AND (n.dead_at IS NOT NULL OR n.left_at IS NOT NULL)
 """
 
 
-class Burial:
+class LostNodeRuns:
     """Buries nodes. Policies are read from the ledger: the dead may have run jobs that this node does not know."""
 
     def __init__(self, ledger: Ledger, emit: Callable[[Event], None], *, ttl_s: float = DEFAULT_TTL_S) -> None:
@@ -34,22 +34,22 @@ class Burial:
         self._emit = emit
         self._ttl_us = round(ttl_s * 1_000_000)
 
-    def bury(self, desk: Desk, node_id: str, why: str) -> bool:
+    def bury(self, desk: LedgerConnection, node_id: str, why: str) -> bool:
         """Note that a node is dead, and give up its runs; True if nobody had said so before."""
         is_first = desk.write(lambda cursor: died(self._ledger, cursor, node_id, why))
         self.give_up_runs(desk, node_id)
         return is_first
 
-    def unfinished(self, desk: Desk) -> list[str]:
+    def unfinished(self, desk: LedgerConnection) -> list[str]:
         """Return nodes whose end is noted, and in whose name something still runs."""
-        hot = hot_words(desk)
+        hot = statements_for(desk)
         return [row[0] for row in desk.read(lambda cursor: hot.rows(cursor, _UNFINISHED))]
 
-    def give_up_runs(self, desk: Desk, node_id: str) -> int:
+    def give_up_runs(self, desk: LedgerConnection, node_id: str) -> int:
         """Give up whatever still runs in the name of a node that is dead or has left; return how many runs."""
         policies = {job.name: job.policy for job in jobs(self._ledger, desk=desk)}
 
-        def decide(job: str, crashes: int, /) -> Rerun | Fail | Hold:
+        def decide(job: str, crashes: int, /) -> Rerun | GiveUpLost | HoldForPerson:
             return after_loss(_policy(policies.get(job)), crashes=crashes)
 
         count = 0

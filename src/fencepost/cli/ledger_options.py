@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fencepost.cli.speech import complain
+from fencepost.cli.messages import complain
 from fencepost.core.nearest import suggestion
 from fencepost.errors import ConfigurationError, NoSuchJob, NotInLedger, SchemaMismatch
 

@@ -18,10 +18,10 @@ from __future__ import annotations
 from enum import Enum
 
 from fencepost.core.runs import Claim, StopReason
-from fencepost.core.runtime import Ended, WorkerProcess
+from fencepost.core.runtime import ProgramExit, WorkerProcess
 from fencepost.engine import wire
-from fencepost.engine.board import Board
 from fencepost.engine.runners.outcome import Outcome
+from fencepost.engine.shared_page import SharedPage
 
 LEAD_S = 0.01  # how much short work may wait inside a worker, so that it need not wait for us
 _MOST = 256
@@ -29,7 +29,7 @@ _NOBODY = float("-inf")
 _NEVER = float("inf")
 
 
-class Stage(Enum):
+class WorkerStage(Enum):
     """How far a worker is."""
 
     STARTING = "starting"
@@ -47,17 +47,17 @@ class Assignment:
         self.claim = claim
         self.taken_at = taken_at
         self.expected_s = 0.0
-        self.hand: Hand | None = None
+        self.hand: WorkerHandle | None = None
         self.stop: StopReason | None = None
         self.kill_at = _NEVER  # when its worker is killed, if it was told to stop
 
 
-class Hand:
+class WorkerHandle:
     """A worker process, or the intention to have one."""
 
     def __init__(self, now: float) -> None:
         """Intend to start a worker."""
-        self.stage = Stage.STARTING
+        self.stage = WorkerStage.STARTING
         self.since = now
         self.process: WorkerProcess | None = None
         self.trouble: str | None = None
@@ -67,7 +67,7 @@ class Hand:
         self.is_lifted = False  # its present run, all it has, may outlast trust: its guardian waits for its timeout
         self.is_suspended = False  # that run has outlasted trust
         self.kill_at = _NEVER
-        self._board: Board | None = None
+        self._board: SharedPage | None = None
         self._load_s = 0.0
         self._last = 0  # serial number
 
@@ -82,7 +82,7 @@ class Hand:
         return self._load_s
 
     @property
-    def board(self) -> Board:
+    def board(self) -> SharedPage:
         """What it shares with its worker."""
         if self._board is None:
             raise RuntimeError("this worker has not been started")
@@ -91,9 +91,9 @@ class Hand:
     def adopt(self, process: WorkerProcess) -> None:
         """Have a process that was started."""
         self.process = process
-        self._board = Board(process.shared)
+        self._board = SharedPage(process.shared)
 
-    def ended(self) -> Ended | None:
+    def ended(self) -> ProgramExit | None:
         """Return how the process ended, or None if it has not, or there is none."""
         return None if self.process is None else self.process.ended()
 
@@ -132,7 +132,7 @@ class Hand:
 
     def take_back(self) -> list[Assignment]:
         """Recall what the worker has not taken yet."""
-        if self.stage is not Stage.READY or self.process is None or not self.in_hand:
+        if self.stage is not WorkerStage.READY or self.process is None or not self.in_hand:
             return []
         serials = map(wire.serial_of, self.process.recall())
         return [assignment for serial in serials if (assignment := self.done(serial)) is not None]
@@ -173,7 +173,7 @@ class Hand:
 
     def trust(self, until: float, *, term_at: float, kill_at: float) -> None:
         """Let the worker act longer."""
-        if self.process is None or self.stage is Stage.ENDING or self.is_suspended:
+        if self.process is None or self.stage is WorkerStage.ENDING or self.is_suspended:
             return
         self.board.trust(until)
         if not self.is_lifted:
@@ -191,7 +191,7 @@ class Hand:
     def suspend(self) -> Assignment | None:
         """Keep up a run that may outlast trust and was not told to stop; None if there is none."""
         assignment = next(iter(self.in_hand.values()), None) if self.is_lifted else None
-        if assignment is None or assignment.stop is not None or self.stage is not Stage.READY:
+        if assignment is None or assignment.stop is not None or self.stage is not WorkerStage.READY:
             return None
         self.is_suspended = True
         self.board.trust(_NOBODY)
@@ -208,12 +208,12 @@ class Hand:
     def end(self, *, kill_at: float) -> None:
         """Tell the worker to end now; it has time for that until `kill_at`."""
         if self.process is not None:
-            self.stage = Stage.ENDING
+            self.stage = WorkerStage.ENDING
             self.process.extend(term_at=0.0, kill_at=kill_at)
 
     def kill(self) -> None:
         """Kill the worker's group now."""
         if self.process is not None:
-            self.stage = Stage.ENDING
+            self.stage = WorkerStage.ENDING
             self.kill_at = _NEVER
             self.process.kill()

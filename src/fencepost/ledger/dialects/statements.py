@@ -24,7 +24,7 @@ from operator import attrgetter
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from fencepost.core.runs import Claim, Ending
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
 
 TABLES = ("node", "job", "schedule", "run", "attempt", "exclusive", "journal", "identity")
@@ -41,7 +41,7 @@ _PERSON = {"waiting": "person"}
 _LIMITS = (500, 400, 300, 200, 150, 100, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 
 
-class Wanted(NamedTuple):
+class ClaimRequest(NamedTuple):
     """What a node asks for when it claims. `keys`: if given, of the keyed runs only those with one of these."""
 
     node: str
@@ -62,7 +62,7 @@ class Taken(NamedTuple):
     keyed: list[tuple[int, str]]
 
 
-class Endings(NamedTuple):
+class EndingRows(NamedTuple):
     """Endings as they are written. `waits_for`, if given, has a word for each: what a run that is waiting waits for."""
 
     rows: Sequence[Ending]
@@ -80,7 +80,7 @@ class Match(NamedTuple):
         return f"r.{self.key} = e.{self.column}{self.also and ' AND '}{self.also}"
 
 
-class Hot(ABC):
+class LedgerStatements(ABC):
     """The words of one dialect, for the tables of one ledger."""
 
     greatest: ClassVar[str] = "greatest"
@@ -159,21 +159,21 @@ class Hot(ABC):
         """Return a template that changes rows `r` of `table` from the rows `e` of `source`."""
 
     @abstractmethod
-    def take(self, desk: Desk, wanted: Wanted) -> Taken:
+    def take(self, desk: LedgerConnection, wanted: ClaimRequest) -> Taken:
         """Claim runs without a key, and find those with one: in one transaction, waiting for nobody.
 
         Those whose key is free may be claimed, too.
         """
 
     @abstractmethod
-    def end(self, cursor: Cursor, endings: Endings) -> tuple[int, int]:
+    def end(self, cursor: Cursor, endings: EndingRows) -> tuple[int, int]:
         """End attempts that are still what they were; return the time and how many those were.
 
         Comes with a row of `attempt` for each that has an outcome.
         """
 
     @abstractmethod
-    def end_alone(self, desk: Desk, endings: Endings) -> tuple[int, int]:
+    def end_alone(self, desk: LedgerConnection, endings: EndingRows) -> tuple[int, int]:
         """Do the same in a transaction of its own."""
 
     def _rows(self, spec: str) -> str:
@@ -226,17 +226,17 @@ def _is_encodable(text: str) -> bool:
     return True
 
 
-def written(endings: Sequence[Ending], *, horizon_us: int) -> Endings:
+def written(endings: Sequence[Ending], *, horizon_us: int) -> EndingRows:
     """Return endings as they are written, each with what its run waits for.
 
     A next attempt is queued, or waits for a time beyond the horizon. What ends as waiting is held for a person.
     """
     if _AGAIN.isdisjoint(map(_STATE, endings)):
-        return Endings(endings)
+        return EndingRows(endings)
     is_far = [ending.state == "queued" and ending.delay_us > horizon_us for ending in endings]
     rows = [each._replace(state="waiting") if far else each for each, far in zip(endings, is_far, strict=True)]
     words = ["time" if far else _PERSON.get(each.state) for each, far in zip(endings, is_far, strict=True)]
-    return Endings(rows, words)
+    return EndingRows(rows, words)
 
 
 class HasDialect(Protocol):
@@ -245,23 +245,23 @@ class HasDialect(Protocol):
     dialect: Dialect
 
 
-def hot_words(desk: HasDialect) -> Hot:
+def statements_for(desk: HasDialect) -> LedgerStatements:
     """Return the words of a desk's dialect; they are kept with it, and go with it."""
-    words: Hot | None = desk.dialect.kept_words
+    words: LedgerStatements | None = desk.dialect.kept_words
     if words is None:
         words = desk.dialect.kept_words = _made(desk.dialect)
     return words
 
 
-def _made(dialect: Dialect) -> Hot:
+def _made(dialect: Dialect) -> LedgerStatements:
     if dialect.name == "postgresql":
-        from fencepost.ledger.dialects.hot_postgres import HotPostgres  # noqa: PLC0415 - needs its driver
+        from fencepost.ledger.dialects.statements_postgres import HotPostgres  # noqa: PLC0415 - needs its driver
 
         return HotPostgres(dialect)
     if dialect.name == "sqlite":
-        from fencepost.ledger.dialects.hot_sqlite import HotSqlite  # noqa: PLC0415
+        from fencepost.ledger.dialects.statements_sqlite import HotSqlite  # noqa: PLC0415
 
         return HotSqlite(dialect)
-    from fencepost.ledger.dialects.hot_mysql import HotMysql  # noqa: PLC0415
+    from fencepost.ledger.dialects.statements_mysql import HotMysql  # noqa: PLC0415
 
     return HotMysql(dialect)

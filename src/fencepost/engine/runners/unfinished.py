@@ -21,7 +21,7 @@ Key = tuple[int, int]
 _key_of: Callable[[Claim], Key] = attrgetter("run_id", "token")
 
 
-class Book:
+class Unfinished:
     """Accounts of one runner. `held` and `outcomes` are public for its innermost loop, which calls their C methods."""
 
     __slots__ = ("_is_told", "_on_outcome", "held", "outcomes")

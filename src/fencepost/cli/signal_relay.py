@@ -8,7 +8,7 @@ from fencepost.core.runtime import GuardedProcess
 FORWARDED = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2")
 
 
-class Relay:
+class SignalRelay:
     """Before there is a program, a signal ends this command; while it starts, signals wait; then it gets them."""
 
     def __init__(self) -> None:

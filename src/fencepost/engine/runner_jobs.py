@@ -14,7 +14,7 @@ ASK_FOR_ROOM_S = 0.1
 
 
 @dataclass(slots=True)
-class Station:
+class RunnerJobs:
     """A runner and the jobs it executes on this node, and whether the ledger may have something for it."""
 
     runner: Runner
@@ -31,10 +31,10 @@ class Station:
         return now if is_member and self.runner.room() > 0 else now + ASK_FOR_ROOM_S
 
 
-def stations(jobs: Jobs, runners: Mapping[str, Runner]) -> list[Station]:
+def stations(jobs: Jobs, runners: Mapping[str, Runner]) -> list[RunnerJobs]:
     """Give each runner the jobs of its kinds."""
     names: dict[int, list[str]] = {}
     by_id = {id(runner): runner for runner in runners.values()}
     for name, job in jobs.items():
         names.setdefault(id(runners[job.kind]), []).append(name)
-    return [Station(by_id[key], tuple(found)) for key, found in names.items()]
+    return [RunnerJobs(by_id[key], tuple(found)) for key, found in names.items()]

@@ -19,7 +19,7 @@ Due = datetime | str | Tick
 SKIPS = ("return", "raise")
 
 
-class Wishes(TypedDict, total=False):
+class ExclusiveOptions(TypedDict, total=False):
     """The options of `Locks.exclusive`; what each means is with `Locks.lock`."""
 
     ttl: Duration
@@ -39,7 +39,7 @@ class Wishes(TypedDict, total=False):
 
 def refuse_unknown(names: Iterable[str], *, of: str) -> None:
     """Raise a `TypeError` for the first of `names` that is no wish."""
-    known = (*Wishes.__annotations__, "on_skip")
+    known = (*ExclusiveOptions.__annotations__, "on_skip")
     for name in names:
         if name not in known:
             raise TypeError(f"{of} has no option {name!r}; {suggestion(name, known)}")

@@ -13,9 +13,9 @@ from collections.abc import Collection, Mapping
 from operator import attrgetter
 
 from fencepost.core.runs import Claim
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
-from fencepost.ledger.dialects.hot import Endings, Hot, Match, Taken, Wanted, listed
+from fencepost.ledger.dialects.statements import ClaimRequest, EndingRows, LedgerStatements, Match, Taken, listed
 
 _FIND = """
 SELECT r.priority, {columns} FROM {run} r FORCE INDEX ({run_claim})
@@ -80,7 +80,7 @@ UPDATE {_ENDED} STRAIGHT_JOIN {{run}} r FORCE INDEX (PRIMARY) ON r.id = e.id SET
 """
 
 
-class HotMysql(Hot):
+class HotMysql(LedgerStatements):
     """The words of MySQL and MariaDB."""
 
     key = "`key`"
@@ -112,11 +112,11 @@ class HotMysql(Hot):
         changes = ", ".join(f"r.{column} = {value}" for column, value in sets.items())
         return f"UPDATE {source} STRAIGHT_JOIN {{{table}}} r FORCE INDEX (PRIMARY) ON {on} SET {changes}"
 
-    def take(self, desk: Desk, wanted: Wanted) -> Taken:
+    def take(self, desk: LedgerConnection, wanted: ClaimRequest) -> Taken:
         """Lock and change."""
         return desk.write(lambda cursor: self._take(cursor, wanted))
 
-    def end(self, cursor: Cursor, endings: Endings) -> tuple[int, int]:
+    def end(self, cursor: Cursor, endings: EndingRows) -> tuple[int, int]:
         """Lock the runs that are still what they were; keep their attempts; change them."""
         now_us = self.now_us(cursor)
         rows = endings.rows
@@ -131,11 +131,11 @@ class HotMysql(Hot):
         self.change(cursor, _END, text)
         return now_us, len(ended)
 
-    def end_alone(self, desk: Desk, endings: Endings) -> tuple[int, int]:
+    def end_alone(self, desk: LedgerConnection, endings: EndingRows) -> tuple[int, int]:
         """End in a transaction."""
         return desk.write(lambda cursor: self.end(cursor, endings))
 
-    def _take(self, cursor: Cursor, wanted: Wanted) -> Taken:
+    def _take(self, cursor: Cursor, wanted: ClaimRequest) -> Taken:
         now_us = self.now_us(cursor)
         found = self._found(cursor, wanted, now_us)
         free = [each for each in found if each.exclusive_key is None]
@@ -144,7 +144,7 @@ class HotMysql(Hot):
             self.change(cursor, _START, wanted.node, now_us, now_us, self.ints([claim.run_id for claim in free]))
         return Taken(now_us, [_started(claim, now_us) for claim in free], keyed)
 
-    def _found(self, cursor: Cursor, wanted: Wanted, now_us: int) -> list[Claim]:
+    def _found(self, cursor: Cursor, wanted: ClaimRequest, now_us: int) -> list[Claim]:
         gate = () if wanted.keys is None else (self.texts(wanted.keys),)
         template = _FIND.replace("{limit}", str(wanted.limit)).replace("{gate}", "" if wanted.keys is None else _GATE)
         given = (self.texts(wanted.jobs), *gate, wanted.node)

@@ -8,9 +8,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fencepost.core.runs import Claim, Ending
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
-from fencepost.ledger.dialects.hot import Endings, Hot, Match, Taken, Wanted, clean
+from fencepost.ledger.dialects.statements import ClaimRequest, EndingRows, LedgerStatements, Match, Taken, clean
 
 # The plus signs keep the planner from other indexes than that of queued runs.
 _FIND = """
@@ -65,7 +65,7 @@ class _Found(NamedTuple):
     exclusive_key: str | None
 
 
-class HotSqlite(Hot):
+class HotSqlite(LedgerStatements):
     """The words of SQLite."""
 
     greatest = "max"
@@ -92,11 +92,11 @@ class HotSqlite(Hot):
         changes = ", ".join(f"{column} = {value}" for column, value in sets.items())
         return f"UPDATE {{{table}}} AS r SET {changes} FROM {source} WHERE {on}"
 
-    def take(self, desk: Desk, wanted: Wanted) -> Taken:
+    def take(self, desk: LedgerConnection, wanted: ClaimRequest) -> Taken:
         """Find and change."""
         return desk.write(lambda cursor: self._take(cursor, wanted))
 
-    def end(self, cursor: Cursor, endings: Endings) -> tuple[int, int]:
+    def end(self, cursor: Cursor, endings: EndingRows) -> tuple[int, int]:
         """Keep the attempts, then change the runs, one by one inside the library."""
         now_us = self.now_us(cursor)
         waits_for = endings.waits_for or [None] * len(endings.rows)
@@ -105,11 +105,11 @@ class HotSqlite(Hot):
         cursor.executemany(self.sql(_END), rows)
         return now_us, cursor.rowcount
 
-    def end_alone(self, desk: Desk, endings: Endings) -> tuple[int, int]:
+    def end_alone(self, desk: LedgerConnection, endings: EndingRows) -> tuple[int, int]:
         """End in a transaction."""
         return desk.write(lambda cursor: self.end(cursor, endings))
 
-    def _take(self, cursor: Cursor, wanted: Wanted) -> Taken:
+    def _take(self, cursor: Cursor, wanted: ClaimRequest) -> Taken:
         now_us = self.now_us(cursor)
         found = self._found(cursor, wanted, now_us)
         free = [each.run_id for each in found if each.exclusive_key is None]
@@ -121,7 +121,7 @@ class HotSqlite(Hot):
         claims = {claim.run_id: claim for claim in map(Claim._make, self.rows(cursor, _READ, ids))}
         return Taken(now_us, [claims[run_id] for run_id in free], keyed)
 
-    def _found(self, cursor: Cursor, wanted: Wanted, now_us: int) -> list[_Found]:
+    def _found(self, cursor: Cursor, wanted: ClaimRequest, now_us: int) -> list[_Found]:
         gate: Sequence[Any] = () if wanted.keys is None else (self.texts(wanted.keys),)
         template = _FIND.replace("{limit}", str(wanted.limit)).replace("{gate}", "" if wanted.keys is None else _GATE)
         given = (self.texts(wanted.jobs), *gate, wanted.node)

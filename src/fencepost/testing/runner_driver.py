@@ -20,7 +20,7 @@ SOON_S = 20.0  # how long a loaded machine may take
 TRUST_S = 3600.0
 
 
-class Desk:
+class RunnerDriver:
     """Somebody who hands a runner its claims, collects what becomes of them, and allows no outcome twice."""
 
     def __init__(self, runner: Runner, folder: Path) -> None:

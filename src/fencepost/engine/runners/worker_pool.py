@@ -18,11 +18,11 @@ from collections.abc import Callable, Mapping, Sequence
 
 from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim
-from fencepost.core.runtime import Ended, Lock, Runtime, Workers
+from fencepost.core.runtime import Mutex, ProgramExit, Runtime, Workers
 from fencepost.core.timings import Timings
 from fencepost.engine import wire
 from fencepost.engine.runners import verdicts
-from fencepost.engine.runners.hand import Assignment, Hand, Stage
+from fencepost.engine.runners.worker_handle import Assignment, WorkerHandle, WorkerStage
 
 START_WITHIN_S = 60.0
 _ALONE_S = 3.0  # for so long the others wait for the first to be ready
@@ -37,7 +37,7 @@ def worker_command() -> list[str]:
     return [sys.executable, "-c", _WORKER, json.dumps([os.path.abspath(folder) for folder in sys.path])]
 
 
-class Crew:
+class WorkerPool:
     """At most `slots` workers, and the trust they have."""
 
     def __init__(
@@ -48,7 +48,7 @@ class Crew:
         slots: int,
         timings: Timings,
         runtime: Runtime,
-        lock: Lock,
+        lock: Mutex,
         command: Sequence[str] | None,
         env: Mapping[str, str] | None,
         emit: Callable[[Event], None],
@@ -67,7 +67,7 @@ class Crew:
         self._start_at = _NEVER
         self._was_trusted = False
         self.trusted_until = _NEVER
-        self.hands: list[Hand] = []
+        self.hands: list[WorkerHandle] = []
         self.is_closing = False
 
     @property
@@ -75,9 +75,9 @@ class Crew:
         """Whether nobody is missing."""
         return len(self.hands) == self._slots
 
-    def ready(self) -> list[Hand]:
+    def ready(self) -> list[WorkerHandle]:
         """Return those that can be given something."""
-        return [hand for hand in self.hands if hand.stage is Stage.READY]
+        return [hand for hand in self.hands if hand.stage is WorkerStage.READY]
 
     # -- trust ---------------------------------------------------------------------------------------------------------
 
@@ -110,23 +110,23 @@ class Crew:
                 kept.append(assignment.claim)
         return kept
 
-    def resume(self, hand: Hand) -> None:
+    def resume(self, hand: WorkerHandle) -> None:
         """Let a worker go on as before."""
         hand.is_suspended = False
         self._extend(hand)
 
-    def lift(self, hand: Hand, assignment: Assignment, *, overdue_at: float) -> None:
+    def lift(self, hand: WorkerHandle, assignment: Assignment, *, overdue_at: float) -> None:
         """Let what a worker executes outlast trust; its guardian ends it if nobody has, a while after its timeout."""
         term_at = overdue_at + self._timings.stop_s + _SLACK_S
         hand.lift(assignment, term_at=term_at, kill_at=term_at + self._timings.term_grace_s)
 
-    def settle(self, hand: Hand) -> None:
+    def settle(self, hand: WorkerHandle) -> None:
         """Let trust bind a worker again, before it is given anything else: what was to outlast it has ended."""
         if hand.is_lifted:
             hand.is_lifted = hand.is_suspended = False
             self._extend(hand)
 
-    def _extend(self, hand: Hand) -> None:
+    def _extend(self, hand: WorkerHandle) -> None:
         term_at, kill_at = self._deadlines()
         hand.trust(self.trusted_until, term_at=term_at, kill_at=kill_at)
 
@@ -142,7 +142,7 @@ class Crew:
     def recruit(self, now: float) -> None:
         """Start those that are missing, if it is time."""
         while not self.is_complete and self._may_start(now):
-            hand = Hand(now)
+            hand = WorkerHandle(now)
             self.hands.append(hand)
             self._runtime.spawn("fencepost-worker-start", lambda hand=hand: self._start(hand))  # type: ignore[misc]
 
@@ -153,10 +153,10 @@ class Crew:
 
     def _is_first_loading(self, now: float) -> bool:
         """Whether nobody can be given anything yet, and somebody may be ready soon."""
-        starting = [hand.since for hand in self.hands if hand.stage is Stage.STARTING]
+        starting = [hand.since for hand in self.hands if hand.stage is WorkerStage.STARTING]
         return bool(starting) and not self.ready() and now < min(starting) + _ALONE_S
 
-    def _start(self, hand: Hand) -> None:
+    def _start(self, hand: WorkerHandle) -> None:
         term_at, kill_at = self._deadlines()
         try:
             process = self._workers.start(self._command, env=self._env, term_at=term_at, kill_at=kill_at)
@@ -173,17 +173,17 @@ class Crew:
         process.send(self._greeting)  # last: before it, a worker has nothing to say that nobody would hear
         self._workers.wake()
 
-    def is_late(self, hand: Hand, now: float) -> bool:
+    def is_late(self, hand: WorkerHandle, now: float) -> bool:
         """Whether a worker takes too long to load the application."""
-        return hand.stage is Stage.STARTING and hand.process is not None and now - hand.since >= START_WITHIN_S
+        return hand.stage is WorkerStage.STARTING and hand.process is not None and now - hand.since >= START_WITHIN_S
 
-    def welcome(self, hand: Hand) -> None:
+    def welcome(self, hand: WorkerHandle) -> None:
         """Note that a worker has loaded the application."""
-        if hand.stage is Stage.STARTING:
-            hand.stage = Stage.READY
+        if hand.stage is WorkerStage.STARTING:
+            hand.stage = WorkerStage.READY
             self._failures = 0
 
-    def dismiss(self, hand: Hand, ended: Ended) -> None:
+    def dismiss(self, hand: WorkerHandle, ended: ProgramExit) -> None:
         """Let go of a worker that is gone."""
         self.hands.remove(hand)
         hand.close()
@@ -191,7 +191,7 @@ class Crew:
         if is_useless and not self.is_closing:
             self._pause(hand, hand.trouble or f"a worker {verdicts.description(ended)} before it had done anything")
 
-    def _pause(self, hand: Hand, trouble: str) -> None:
+    def _pause(self, hand: WorkerHandle, trouble: str) -> None:
         """Wait before the next start, longer each time. Those that were started together fail together: once."""
         if hand.since < self._start_at:
             return

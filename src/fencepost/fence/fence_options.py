@@ -11,7 +11,7 @@ from fencepost.fence.sources.sqlite_limit import LIMIT_S
 
 
 @dataclass(frozen=True, slots=True)
-class Terms:
+class FenceOptions:
     """What a transaction has to keep to.
 
     `check_trust` raises if whoever writes may not go on. `refused` puts on record that a write was refused. `found_at`

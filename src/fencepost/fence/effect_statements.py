@@ -15,7 +15,7 @@ from fencepost.sql.troubles import NO_TABLES, trouble_of
 _URLS = {"postgresql": "postgresql://host/database", "mysql": "mysql://host/database", "sqlite": "sqlite:///file.db"}
 
 
-class Landing:
+class EffectStatements:
     """The tables of effects, seen through the caller's connection. Nothing is begun, committed or rolled back."""
 
     def __init__(self, tx: Any, writer: Writer) -> None:

@@ -36,7 +36,7 @@ T = TypeVar("T")
 CONFLICTS_BORNE = 5
 
 
-class Desk:
+class LedgerConnection:
     """A connection and its manners. `writer` is the turn that writers of a SQLite file take within this process."""
 
     def __init__(self, name: str, dialect: Dialect, *, writer: Turns | None = None) -> None:

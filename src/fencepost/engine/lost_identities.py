@@ -19,10 +19,10 @@ from typing import NamedTuple
 
 from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, StopReason
-from fencepost.engine.burial import Burial
+from fencepost.engine.giving_up import LostNodeRuns
 from fencepost.engine.runners.runner import Runner
 from fencepost.ledger.adopting import Key, adopt
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 
 _STOPPED_WITHIN_S = 15.0
 
@@ -35,10 +35,10 @@ class Former(NamedTuple):
     since: float = float("-inf")
 
 
-class Formers:
+class LostIdentities:
     """The identities whose affairs are not in order yet. Added to by the membership, put in order by the exchange."""
 
-    def __init__(self, burial: Burial, runners: Sequence[Runner], emit: Callable[[Event], None]) -> None:
+    def __init__(self, burial: LostNodeRuns, runners: Sequence[Runner], emit: Callable[[Event], None]) -> None:
         self._burial = burial
         self._runners = runners
         self._emit = emit
@@ -57,7 +57,7 @@ class Formers:
         """Return the identity that went on with a run, if it was adopted at the last occasion."""
         return self._adopted.get(key)
 
-    def settle(self, desk: Desk, *, node_id: str | None, in_hand: Collection[Key], now: float) -> bool:
+    def settle(self, desk: LedgerConnection, *, node_id: str | None, in_hand: Collection[Key], now: float) -> bool:
         """Adopt what is still ours and give up the rest; False if that has to wait.
 
         For this process to join, or for what was stopped to end. `in_hand` are the runs that have not ended: only
@@ -78,7 +78,7 @@ class Formers:
             self._formers.pop(0)
         return True
 
-    def _adopt(self, desk: Desk, formers: list[str], node_id: str, suspended: dict[Key, Claim]) -> None:
+    def _adopt(self, desk: LedgerConnection, formers: list[str], node_id: str, suspended: dict[Key, Claim]) -> None:
         adopted = adopt(desk, formers=formers, node=node_id, runs=suspended)
         self._adopted = dict.fromkeys(adopted, node_id)
         for runner in self._runners:

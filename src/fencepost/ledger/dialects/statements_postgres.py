@@ -23,9 +23,18 @@ from weakref import WeakKeyDictionary
 
 from fencepost.core.runs import Claim
 from fencepost.core.runtime import Runtime
-from fencepost.ledger.desk import Desk
+from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
-from fencepost.ledger.dialects.hot import Endings, Hot, Match, Taken, Wanted, Word, clean, rounded
+from fencepost.ledger.dialects.statements import (
+    ClaimRequest,
+    EndingRows,
+    LedgerStatements,
+    Match,
+    Taken,
+    Word,
+    clean,
+    rounded,
+)
 
 _CLAIM = partial(tuple.__new__, Claim)
 _WIDTH = len(Claim._fields)  # behind a claim's columns comes the priority, upside down
@@ -144,7 +153,7 @@ SELECT clock.now, (SELECT count(*) FROM changed) FROM clock
 """.replace("{again}", "(e.is_again AND r.cancel_requested_at IS NULL)")
 
 
-class Floor:
+class QueueStart:
     """Where the queue begins, as far as one who has just taken a full batch from it knows.
 
     The index keeps entries of runs that were claimed until the table is vacuumed, and passing them by costs more the
@@ -158,12 +167,12 @@ class Floor:
         self._clock = runtime.monotonic
         self._known: dict[tuple[Any, ...], tuple[int, float]] = {}
 
-    def of(self, wanted: Wanted) -> int:
+    def of(self, wanted: ClaimRequest) -> int:
         """Return the time to begin at; 0 for the whole queue."""
         floor_us, until = self._known.get(wanted[1:3], (0, 0.0))
         return floor_us if self._clock() < until else 0
 
-    def took(self, wanted: Wanted, taken: Taken, *, from_us: int) -> None:
+    def took(self, wanted: ClaimRequest, taken: Taken, *, from_us: int) -> None:
         """Note what was taken, beginning at `from_us`."""
         if taken.keyed or len(taken.claims) < wanted.limit:
             self._known.pop(wanted[1:3], None)
@@ -172,14 +181,14 @@ class Floor:
         self._known[wanted[1:3]] = (taken.claims[-1].available_at_us, until)
 
 
-class HotPostgres(Hot):
+class HotPostgres(LedgerStatements):
     """The words of PostgreSQL."""
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
         self.fields["many"] = Word(_many)
         self._takes: dict[tuple[int, bool, bool], tuple[str, str]] = {}
-        self._floors: WeakKeyDictionary[Desk, Floor] = WeakKeyDictionary()
+        self._floors: WeakKeyDictionary[LedgerConnection, QueueStart] = WeakKeyDictionary()
 
     def among_ints(self, column: str) -> str:
         """Compare with an array."""
@@ -209,9 +218,9 @@ class HotPostgres(Hot):
         """Notify the ledger's channel; the server sends it once per transaction, after the commit."""
         cursor.execute(self._notify_sql)
 
-    def take(self, desk: Desk, wanted: Wanted) -> Taken:
+    def take(self, desk: LedgerConnection, wanted: ClaimRequest) -> Taken:
         """Take all in one statement, which is a transaction; in two, if beyond the floor there was not enough."""
-        floor = self._floors.setdefault(desk, Floor(self.dialect.runtime))
+        floor = self._floors.setdefault(desk, QueueStart(self.dialect.runtime))
         floor_us = floor.of(wanted)
         taken = self._take(desk, wanted, floor_us)
         count = len(taken.claims) + len(taken.keyed)
@@ -221,7 +230,7 @@ class HotPostgres(Hot):
         floor.took(wanted, taken, from_us=floor_us)
         return taken
 
-    def _take(self, desk: Desk, wanted: Wanted, floor_us: int) -> Taken:
+    def _take(self, desk: LedgerConnection, wanted: ClaimRequest, floor_us: int) -> Taken:
         take, find = self._takes.get(_shape(wanted)) or self._take_sql(wanted)
         queues = wanted.queues[0] if len(wanted.queues) == 1 else _texts(wanted.queues)
         gate = () if wanted.keys is None else (_texts(wanted.keys),)
@@ -236,7 +245,7 @@ class HotPostgres(Hot):
                 return _only_keyed(cursor.fetchall())
         return _taken(rows)
 
-    def end(self, cursor: Cursor, endings: Endings) -> tuple[int, int]:
+    def end(self, cursor: Cursor, endings: EndingRows) -> tuple[int, int]:
         """End all by one statement."""
         ids, attempts, tokens, states, outcomes, delays, took, *texts, _ = zip(*endings.rows, strict=True)
         numbers = _numbers(ids)
@@ -251,13 +260,13 @@ class HotPostgres(Hot):
         now_us, count = cursor.fetchone()
         return now_us, count
 
-    def end_alone(self, desk: Desk, endings: Endings) -> tuple[int, int]:
+    def end_alone(self, desk: LedgerConnection, endings: EndingRows) -> tuple[int, int]:
         """End all by one statement, which is a transaction."""
         with desk.autocommit() as cursor:
             _settle(cursor)
             return self.end(cursor, endings)
 
-    def _take_sql(self, wanted: Wanted) -> tuple[str, str]:
+    def _take_sql(self, wanted: ClaimRequest) -> tuple[str, str]:
         """Return what takes runs, and what finds those with a key where nothing could be taken."""
         is_one = len(wanted.queues) == 1
         find = _FIND.replace("{queue}", "%s" if is_one else "q.name")
@@ -285,7 +294,7 @@ def _many(spec: str) -> str:
     )
 
 
-def _shape(wanted: Wanted) -> tuple[int, bool, bool]:
+def _shape(wanted: ClaimRequest) -> tuple[int, bool, bool]:
     """Return what the text of the statement depends on."""
     return wanted.limit, wanted.keys is not None, len(wanted.queues) == 1
 

@@ -88,7 +88,7 @@ def unescaped(text: str) -> str:
 
 def draw_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], *, spare: Sequence[str] = ()) -> None:
     """Draw a table with a head. In a narrow terminal the columns in `spare` are left out, the first ones first."""
-    from fencepost.cli.fitting import fitting  # noqa: PLC0415 - only people need tables
+    from fencepost.cli.column_widths import fitting  # noqa: PLC0415 - only people need tables
 
     cells = [tuple(map(visible, row)) for row in rows]
     fit = fitting(columns, cells, room=console().width, spare=spare)

@@ -24,7 +24,7 @@ _WORDS = {
 _SUCCEEDED = str(How.SUCCEEDED)
 
 
-class Endings:
+class JobPolicies:
     """Decides by the policies of these jobs."""
 
     def __init__(
