@@ -9,6 +9,7 @@ from tests.crashpoints.by_hand import HandNode
 from tests.crashpoints.world import World
 
 BULK = "bulk"  # the family of bulk work
+FENCE = "fence"  # of transactions behind a fence
 Do = Callable[[World], None]
 
 

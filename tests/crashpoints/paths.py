@@ -6,7 +6,7 @@ from fencepost.core.runtime import ProgramExit
 from fencepost.engine.runners import verdicts
 from fencepost.ledger.claiming import claim
 from tests.crashpoints import bulk_paths
-from tests.crashpoints.path import PATHS, Do, claimed, path
+from tests.crashpoints.path import FENCE, PATHS, Do, claimed, path
 from tests.crashpoints.world import World, renewing
 
 __all__ = ["PATHS", "bulk_paths"]
@@ -271,4 +271,4 @@ for _name, _job, _params in (
     ("run row, final", "final", {"key": "k"}),
     ("fence row", "far", {}),
 ):
-    path("fence", _name, _one_claim(_job, **_params))(_works)
+    path(FENCE, _name, _one_claim(_job, **_params))(_works)

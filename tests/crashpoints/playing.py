@@ -13,7 +13,7 @@ from tests.crashpoints.checking import Found, found, violations
 from tests.crashpoints.child import Exits
 from tests.crashpoints.drivers import COMMIT, ROLLBACK, watched
 from tests.crashpoints.grounds import Ground
-from tests.crashpoints.path import BULK, PATHS, Path
+from tests.crashpoints.path import BULK, FENCE, PATHS, Path
 from tests.crashpoints.points import POINTS, Way
 from tests.crashpoints.world import World, world
 
@@ -74,7 +74,16 @@ class Tally:
 
 
 def recorded(ground: Ground, path: Path) -> tuple[str, ...]:
-    """Play a path as it is, and return its round trips; it must be sound by itself."""
+    """Play a path as it is, and return its round trips.
+
+    A fence that was found a moment ago is not looked for again, unless a busy machine makes that moment long: then
+    there are statements which later plays do not reach. So a path of fences is played twice, and the shorter counts.
+    """
+    return min((_recorded(ground, path) for _ in range(2 if path.family == FENCE else 1)), key=len)
+
+
+def _recorded(ground: Ground, path: Path) -> tuple[str, ...]:
+    """Play it once; it must be sound by itself."""
     ground.empty()
     with watched(), world(ground) as made:
         path.prepare(made)
@@ -127,7 +136,7 @@ def _new(labels: tuple[str, ...], known: set[str]) -> list[int]:
 
 def plays(ground: Ground, path: Path, labels: tuple[str, ...], points: tuple[int, ...]) -> Iterator[Play]:
     """These points, in all ways there are."""
-    is_fence = path.family == "fence"
+    is_fence = path.family == FENCE
     last = max((number for number, label in enumerate(labels, 1) if is_fence and label == COMMIT), default=len(labels))
     ways = (Way.EXIT, Way.ERROR, Way.LOST, *(() if ground.kind == "sqlite" else (Way.KILLED,)))
     for number in points:
