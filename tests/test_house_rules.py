@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import fencepost
-from fencepost import errors, locks
+from fencepost import bulk, errors, fences, locks
 from fencepost.core.states import diagram
 from fencepost.leases.schemes import SCHEMES
 
@@ -30,11 +30,21 @@ def test_lint_refuses_impure_modules_outside_the_threaded_runtime(module: str) -
     assert "TID251" not in codes("src/fencepost/threaded/runtime.py")
 
 
-@pytest.mark.parametrize("module", [fencepost, locks], ids=lambda module: module.__name__)
+@pytest.mark.parametrize("module", [fencepost, locks, fences, bulk], ids=lambda module: module.__name__)
 def test_all_is_exact(module: object) -> None:
     names = module.__all__  # type: ignore[attr-defined]
     assert sorted(names) == sorted(set(names))
     assert all(hasattr(module, name) for name in names)
+
+
+def test_modules_for_users_are_there_without_an_import_of_their_own_and_cost_nobody_else() -> None:
+    program = """
+import sys, fencepost
+assert not {"fencepost.bulk", "fencepost.fences"} & set(sys.modules), "loaded though nobody asked"
+assert {"bulk", "fences", "locks"} <= set(dir(fencepost)) & set(fencepost.__all__)
+fencepost.bulk.keyset, fencepost.fences.write_fenced, fencepost.locks.connect
+"""
+    subprocess.run([sys.executable, "-c", program], check=True)
 
 
 def test_every_error_is_in_the_tree_of_the_docstring() -> None:

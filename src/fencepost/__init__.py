@@ -13,7 +13,8 @@ run's own end land once::
             tx.execute(...)
 
 Run it with ``fencepost run module:app`` on as many machines as you like, or inside your own process with
-``app.start()``. For locks and elections alone see `fencepost.locks`.
+``app.start()``. For locks and elections alone see `fencepost.locks`, for bulk work `fencepost.bulk`, for fences outside
+the ledger `fencepost.fences`.
 """
 
 import importlib
@@ -31,6 +32,7 @@ from fencepost.errors import (
 )
 
 if TYPE_CHECKING:
+    from fencepost import bulk, fences
     from fencepost.app import App
     from fencepost.core.schedule import at, cron, every
     from fencepost.core.verdicts import Cancel, Fail, Retry, Skip
@@ -59,9 +61,11 @@ __all__ = [
     "Window",
     "__version__",
     "at",
+    "bulk",
     "cron",
     "current_run",
     "every",
+    "fences",
     "idempotent",
     "locks",
     "once",
@@ -86,18 +90,20 @@ _ELSEWHERE = {
     "once": "fencepost.fence.idempotency",
     "work_key": "fencepost.fence.work_key",
 }
+_MODULES = {"bulk": "fencepost.bulk", "fences": "fencepost.fences"}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _ELSEWHERE:
+    where = _MODULES.get(name) or _ELSEWHERE.get(name)
+    if where is None:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     try:
-        module = importlib.import_module(_ELSEWHERE[name])
+        module = importlib.import_module(where)
     except AttributeError as error:  # it would be taken for ours, and hide what is wrong
-        raise ImportError(f"{_ELSEWHERE[name]} cannot be imported: {error}") from error
-    value = globals()[name] = getattr(module, name)
+        raise ImportError(f"{where} cannot be imported: {error}") from error
+    value = globals()[name] = module if name in _MODULES else getattr(module, name)
     return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_ELSEWHERE})
+    return sorted({*globals(), *_ELSEWHERE, *_MODULES})
