@@ -19,6 +19,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.runtime import Runtime
 from fencepost.core.schedule import Schedule
 from fencepost.core.timings import SHUTDOWN_GRACE
+from fencepost.core.words import TypeWord
 from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Job, Jobs
 from fencepost.errors import ConfigurationError, InvalidSetting
@@ -124,7 +125,7 @@ class App:
         self,
         *schedules: Schedule | None,
         name: str | None = None,
-        type: str | None = None,
+        type: TypeWord | None = None,
         params: Mapping[str, Any] | None = None,
         **policy: Unpack[PolicyWords],
     ) -> Callable[[Callable[P, R]], JobFunction[P, R]]: ...
@@ -132,7 +133,7 @@ class App:
         self,
         *given: Any,
         name: str | None = None,
-        type: str | None = None,
+        type: TypeWord | None = None,
         params: Mapping[str, Any] | None = None,
         **policy: Unpack[PolicyWords],
     ) -> Any:
@@ -170,7 +171,7 @@ class App:
         name: str,
         argv: Sequence[str],
         *schedules: Schedule | None,
-        type: str | None = None,
+        type: TypeWord | None = None,
         params: Mapping[str, Any] | None = None,
         **policy: Unpack[PolicyWords],
     ) -> JobHandle:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar
 from fencepost.core.duration import Duration
 from fencepost.core.retry import Backoff
 from fencepost.core.schedule import At, Cron, Every, Schedule
+from fencepost.core.words import EffectsWord, IsolationWord, MisfireWord, OnCrashWord, OverlapWord
 from fencepost.engine.jobs import ASYNC, Job
 from fencepost.errors import InvalidParameters, InvalidSchedule
 
@@ -28,17 +29,17 @@ class PolicyWords(TypedDict, total=False):
     timeout: Duration
     retries: int
     backoff: Backoff | Duration | Mapping[str, Duration]
-    overlap: str
-    misfire: str
+    overlap: OverlapWord
+    misfire: MisfireWord
     grace: Duration
     sla: Duration
     exclusive: str
     priority: int
     queue: str
-    on_crash: str
+    on_crash: OnCrashWord
     crash_limit: int
-    effects: str
-    isolation: str
+    effects: EffectsWord
+    isolation: IsolationWord
     chunk: int
     formerly: str | Sequence[str]
 

@@ -9,17 +9,18 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, get_args
 
 from fencepost.bulk.reader import Reader
 from fencepost.bulk.unfinished import is_async, refuse_deferred
 from fencepost.core.nearest import suggestion
 from fencepost.core.retry import Backoff
 from fencepost.core.sizing import Sizing
+from fencepost.core.words import OverWord
 from fencepost.errors import InvalidBulk
 
 MOST_PARTITIONS = 10_000
-NODES, THREADS = "nodes", "threads"
+THREADS: OverWord = "threads"
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +30,7 @@ class Options:
     sizing: Sizing
     partitions: int = 1
     given: tuple[Mapping[str, Any], ...] = ()  # values of the partitions, where they are given one by one
-    over: str = NODES
+    over: OverWord = "nodes"
     skip_limit: int = 0
     retry_limit: int = 3
     backoff: Backoff = field(default_factory=lambda: Backoff.of("1s..1m"))
@@ -48,9 +49,9 @@ class Options:
         given = words.get("partitions", 1)
         counted = isinstance(given, int) and not isinstance(given, bool)
         values: tuple[Mapping[str, Any], ...] = () if counted else _given_partitions(given)
-        over = words.get("over", NODES)
-        if over not in (NODES, THREADS):
-            raise InvalidBulk(f"over {over!r} must be {NODES!r} (each partition is a run) or {THREADS!r}")
+        over = words.get("over", "nodes")
+        if over not in get_args(OverWord):
+            raise InvalidBulk(f"over {over!r} must be 'nodes' (each partition is a run) or {THREADS!r}")
         return Options(
             sizing=Sizing.of(
                 chunk=chunk,

@@ -9,6 +9,7 @@ from fencepost.cli.output import at, draw_rows, say
 from fencepost.core.duration import spelled
 from fencepost.core.schedule import Cron, Preview, Schedule, changes_of_offset, cron, describe, every, preview
 from fencepost.core.schedules.around import ClockChange, Moment, around
+from fencepost.core.schedules.cron import dst_word
 from fencepost.core.schedules.dialects import disagreements
 from fencepost.core.schedules.zones import OffsetChange, local
 from fencepost.core.tick import instant
@@ -45,7 +46,7 @@ def ad_hoc(text: str, *, tz: str, dst: str = "auto") -> Schedule | None:
     stripped = text.strip()
     if stripped.lower().startswith("every "):
         return every(stripped[len("every ") :], tz=tz)
-    return cron(stripped, tz=tz, dst=dst) if " " in stripped or stripped.startswith("@") else None
+    return cron(stripped, tz=tz, dst=dst_word(dst)) if " " in stripped or stripped.startswith("@") else None
 
 
 def outlook_fields(outlook: Outlook) -> dict[str, object]:

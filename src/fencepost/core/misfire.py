@@ -15,18 +15,20 @@ not overlap. A year of missed seconds is counted, not walked, so `plan_schedule`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from fencepost.core.duration import Duration, seconds, spelled
 from fencepost.core.schedule import Schedule
+from fencepost.core.words import MisfireKind, MisfireWord
 from fencepost.errors import InvalidPolicy
 
 SECOND_US = 1_000_000
 DEFAULT_GRACE_S = 10.0
 DEFAULT_CAP = 100
 LARGEST_CAP = 10_000
+_KINDS: Mapping[str, MisfireKind] = {kind: kind for kind in get_args(MisfireKind)}
 _HELP = "there are 'once', 'all', 'all:10' (at most 10) and 'skip'"
 
 
@@ -34,12 +36,12 @@ _HELP = "there are 'once', 'all', 'all:10' (at most 10) and 'skip'"
 class Misfire:
     """The policy for late dues. Make it with `Misfire.of`, which validates."""
 
-    kind: Literal["once", "all", "skip"] = "once"
+    kind: MisfireKind = "once"
     cap: int = DEFAULT_CAP
     grace_us: int = int(DEFAULT_GRACE_S * SECOND_US)
 
     @staticmethod
-    def of(misfire: str | Misfire = "once", *, grace: Duration | None = None) -> Misfire:
+    def of(misfire: MisfireWord | Misfire = "once", *, grace: Duration | None = None) -> Misfire:
         """Read what users write: ``once``, ``all``, ``all:10``, ``skip``, with a grace such as ``10s``."""
         policy = misfire if isinstance(misfire, Misfire) else _parsed(misfire)
         if grace is None:
@@ -149,12 +151,12 @@ def _run(due_us: int) -> PlannedStretch:
 
 def _parsed(text: object) -> Misfire:
     kind, _, cap = text.strip().lower().partition(":") if isinstance(text, str) else ("", "", "")
-    match kind:
-        case "once" | "skip" if not cap:
-            return Misfire(kind)
-        case "all":
-            return Misfire("all", _cap(cap) if cap else DEFAULT_CAP)
-    raise InvalidPolicy(f"misfire {text!r} is not known; {_HELP}")
+    known = _KINDS.get(kind)
+    if known == "all":
+        return Misfire(known, _cap(cap) if cap else DEFAULT_CAP)
+    if known is None or cap:
+        raise InvalidPolicy(f"misfire {text!r} is not known; {_HELP}")
+    return Misfire(known)
 
 
 def _cap(text: str) -> int:

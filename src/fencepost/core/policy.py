@@ -31,13 +31,14 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from string import Formatter
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 from fencepost.core.duration import seconds, spelled
 from fencepost.core.identity import canonical_json, job_name, queue_name
 from fencepost.core.misfire import Misfire
 from fencepost.core.nearest import suggestion
 from fencepost.core.retry import Backoff
+from fencepost.core.words import EffectsWord, IsolationWord, OnCrashWord, OverlapWord, TypeWord
 from fencepost.errors import InvalidPolicy
 
 LONGEST_TIMEOUT_S = 366 * 86400.0
@@ -117,7 +118,7 @@ class Policy:
         >>> Policy.of("bulk", timeout="10m", backoff="10s..5m").timeout_s
         600.0
         """
-        batch = _choice(BatchType)(type, "type")
+        batch = _batch_type(type, "type")
         values: dict[str, Any] = {**_DEFAULTS[batch], "type": batch}
         for name, value in changes.items():
             if name not in _READERS:
@@ -169,8 +170,10 @@ def _from_json(text: str) -> Policy:
 Reader = Callable[[Any, str], Any]
 
 
-def _choice(kind: type[E]) -> Callable[[object, str], E]:
-    choices = {_folded(member): member for member in kind}
+def _choice(kind: type[E], words: Any) -> Callable[[object, str], E]:
+    """Return what reads one of `words`, the literal that public signatures have, as a member of `kind`."""
+    members = {_folded(member): member for member in kind}
+    choices = {_folded(word): members[_folded(word)] for word in get_args(words)}
 
     def read(value: object, name: str) -> E:
         found = choices.get(_folded(value)) if isinstance(value, str) else None
@@ -183,7 +186,7 @@ def _choice(kind: type[E]) -> Callable[[object, str], E]:
 
 def isolation_of(word: str) -> Isolation:
     """Read an isolation level as users write it, such as ``REPEATABLE READ``; `InvalidPolicy` names those there are."""
-    return _choice(Isolation)(word, "isolation")
+    return _isolation(word, "isolation")
 
 
 def _folded(word: str) -> str:
@@ -245,22 +248,25 @@ def _exclusive(value: Any, name: str) -> str:
     return value
 
 
+_batch_type = _choice(BatchType, TypeWord)
+_isolation = _choice(Isolation, IsolationWord)
+
 _READERS: Mapping[str, tuple[str, Reader]] = {
     "timeout": ("timeout_s", _positive),
     "retries": ("retries", _whole(0, 10_000)),
-    "isolation": ("isolation", _choice(Isolation)),
+    "isolation": ("isolation", _isolation),
     "chunk": ("chunk", _whole(1, 1_000_000)),
-    "overlap": ("overlap", _choice(Overlap)),
+    "overlap": ("overlap", _choice(Overlap, OverlapWord)),
     "backoff": ("backoff", _backoff),
     "sla": ("sla_s", _positive),
     "misfire": ("misfire", _misfire),
     "grace": ("grace_s", _any_duration),
-    "on_crash": ("on_crash", _choice(OnCrash)),
+    "on_crash": ("on_crash", _choice(OnCrash, OnCrashWord)),
     "crash_limit": ("crash_limit", _whole(1, 1000)),
     "exclusive": ("exclusive", _exclusive),
     "priority": ("priority", _whole(-1000, 1000)),
     "queue": ("queue", _queue),
-    "effects": ("effects", _choice(Effects)),
+    "effects": ("effects", _choice(Effects, EffectsWord)),
     "formerly": ("formerly", _formerly),
 }
 

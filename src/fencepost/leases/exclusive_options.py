@@ -5,18 +5,19 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable
 from datetime import datetime
-from typing import TypedDict
+from typing import TypedDict, get_args
 
 from fencepost.core.duration import Duration
 from fencepost.core.nearest import suggestion
 from fencepost.core.tick import Tick
+from fencepost.core.words import OnSkipWord
 from fencepost.errors import ConfigurationError
 
 Due = datetime | str | Tick
 """A due time; as a text also ``auto:CRON``, the latest one of a cron expression."""
 
 
-SKIPS = ("return", "raise")
+_SKIPS: tuple[OnSkipWord, ...] = get_args(OnSkipWord)
 
 
 class ExclusiveOptions(TypedDict, total=False):
@@ -47,7 +48,7 @@ def refuse_unknown(names: Iterable[str], *, of: str) -> None:
 
 def refuse_misspelt_skip(on_skip: object) -> None:
     """Refuse what is nearly one of the two words: it would be returned as a value."""
-    if isinstance(on_skip, str) and on_skip not in SKIPS and (near := difflib.get_close_matches(on_skip, SKIPS, n=1)):
+    if isinstance(on_skip, str) and on_skip not in _SKIPS and (near := difflib.get_close_matches(on_skip, _SKIPS, n=1)):
         raise ConfigurationError(
             f"on_skip={on_skip!r} would be returned by every call that is skipped; did you mean {near[0]!r}?"
         )

@@ -17,6 +17,7 @@ from fencepost.core.grants import Grant
 from fencepost.core.lease import RAN_OUT
 from fencepost.core.runtime import Runtime
 from fencepost.core.timings import Timings
+from fencepost.core.words import IsolationWord
 from fencepost.errors import LeaseLost, StoreUnavailable
 from fencepost.leases.current import entered, left
 
@@ -127,7 +128,7 @@ class Lease:
         self,
         source: Any,
         *,
-        isolation: str = "read committed",
+        isolation: IsolationWord = "read committed",
         prefix: str = "fencepost_",
         schema: str | None = None,
     ) -> AbstractContextManager[Any]:

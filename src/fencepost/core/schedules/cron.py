@@ -18,6 +18,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import get_args
 
 from fencepost.core.duration import Duration
 from fencepost.core.schedules.base import CHECKED_FROM_US, LAST_S, LAST_US, SECOND_US, Dues
@@ -25,6 +26,7 @@ from fencepost.core.schedules.calendar import LeaveOut, spelled_items
 from fencepost.core.schedules.fields import WallTimes, is_fixed_time, normalized, refuse_vain_steps, wall_times
 from fencepost.core.schedules.jitter import jitter_from
 from fencepost.core.schedules.zones import DST, Passes, Stretch, stretches_from, stretches_until, zone_key
+from fencepost.core.words import DstWord
 from fencepost.errors import InvalidSchedule
 
 
@@ -34,7 +36,7 @@ class Cron(Dues):
 
     expression: str
     tz: str = "UTC"
-    dst: str = "auto"
+    dst: DstWord = "auto"
     leave_out: tuple[str, ...] = ()
     jitter_us: int = 0
     _walls: WallTimes = field(init=False, repr=False, compare=False)
@@ -45,7 +47,7 @@ class Cron(Dues):
         object.__setattr__(self, "_passes", DST[self.dst_in_force])
 
     @property
-    def dst_in_force(self) -> str:
+    def dst_in_force(self) -> DstWord:
         """What `dst` comes to: never *auto*."""
         if self.dst != "auto":
             return self.dst
@@ -123,7 +125,7 @@ def cron(
     expression: str,
     *,
     tz: str = "UTC",
-    dst: str = "auto",
+    dst: DstWord = "auto",
     leave_out: Sequence[LeaveOut] | LeaveOut = (),
     jitter: Duration = 0,
 ) -> Cron:
@@ -158,13 +160,21 @@ def cron(
     return cron_on_record(expression, tz=tz, dst=dst, leave_out=leave_out, jitter=jitter)
 
 
+def dst_word(given: object) -> DstWord:
+    """Return `given` if it is a word of `cron`'s dst, else raise `InvalidSchedule`."""
+    known: tuple[DstWord, ...] = get_args(DstWord)
+    for word in known:
+        if word == given:
+            return word
+    raise InvalidSchedule(f"dst {given!r} is not known; there are {', '.join(known)}")
+
+
 def cron_on_record(
     expression: str, *, tz: str, dst: str, leave_out: Sequence[LeaveOut] | LeaveOut = (), jitter: Duration = 0
 ) -> Cron:
     """Make a schedule that was accepted before, perhaps by an older version that was less strict."""
-    if dst not in ("auto", *DST):
-        raise InvalidSchedule(f"dst {dst!r} is not known; there are auto, {', '.join(DST)}")
-    schedule = Cron(normalized(expression), zone_key(tz), dst, spelled_items(leave_out), jitter_from(jitter))
+    word = dst_word(dst)
+    schedule = Cron(normalized(expression), zone_key(tz), word, spelled_items(leave_out), jitter_from(jitter))
     if schedule.due_after(CHECKED_FROM_US) is None:
         left_out = f" with {', '.join(schedule.leave_out)} left out" if schedule.leave_out else ""
         raise InvalidSchedule(f"cron {schedule.expression!r} in {schedule.tz}{left_out} would never be due")

@@ -31,7 +31,7 @@ Offsets come from `zoneinfo`: the system's database, else the `tzdata` package. 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from difflib import get_close_matches
@@ -40,6 +40,7 @@ from itertools import pairwise
 from zoneinfo import ZoneInfo, available_timezones
 
 from fencepost.core.schedules.base import DAY_S, FIRST_YEAR, LAST_YEAR, SECOND_US
+from fencepost.core.words import DstWord
 from fencepost.errors import InvalidSchedule
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -60,7 +61,7 @@ class Passes:
     second: bool
 
 
-DST = {
+DST: Mapping[DstWord, Passes] = {
     "first": Passes(after_gap=True, first=True, second=False),
     "second": Passes(after_gap=True, first=False, second=True),
     "both": Passes(after_gap=True, first=True, second=True),
