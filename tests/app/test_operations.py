@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,12 +11,14 @@ import pytest
 
 from fencepost import App, cron, every
 from fencepost.app.composing import publish
+from fencepost.app.operations import Operations
 from fencepost.core.identity import params_hash, tick_key
 from fencepost.core.runs import Requested
 from fencepost.core.tick import instant
 from fencepost.engine.why import Became
 from fencepost.errors import AlreadyRequested, IllegalMove, InvalidParameters, NoSuchJob, NoSuchRun
 from fencepost.ledger import jobs, requests
+from fencepost.ledger.history import RunFilter
 from fencepost.ledger.journal import About
 from fencepost.ledger.recording import Enqueued
 from tests.ledger.test_duplicates import at_once
@@ -383,3 +386,9 @@ class TestAskingTwice:
         assert '"retries":4' in jobs.job(apps[0].ledger, "fresh").policy
         for app in apps:
             app.close()
+
+
+def test_every_filter_of_runs_is_a_parameter_of_its_own() -> None:
+    taken = inspect.signature(Operations.runs).parameters
+    assert not [each for each in taken.values() if each.kind is each.VAR_KEYWORD]
+    assert set(taken) == {"self", "before_id", "after_id", "limit", *RunFilter.__slots__}

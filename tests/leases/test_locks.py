@@ -1,14 +1,17 @@
 """What users hold, on the memory store: locks, exclusive functions, the asynchronous face, and failures in between."""
 
 import asyncio
+import inspect
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
-from fencepost import locks
+from fencepost import App, locks
 from fencepost.core.events import Event, What
 from fencepost.errors import InvalidName, InvalidTimings, LeaseLost, LockHeld, StoreUnavailable, TickDone
+from fencepost.leases.exclusive_options import ExclusiveOptions, LockWishes
+from fencepost.leases.lock import Lock
 from fencepost.leases.locks import Locks
 from fencepost.leases.stores.memory import MemoryStore
 from fencepost.testing import FaultyStore, until
@@ -407,3 +410,27 @@ def test_async_callbacks_are_refused(store: Locks) -> None:
 
     with pytest.raises(TypeError, match="cannot be async"):
         store.election("planner", on_elected=elected)
+
+
+# -- signatures ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lock", [Locks.lock, App.lock], ids=["Locks", "App"])
+def test_every_wish_is_a_parameter_of_its_own(lock: Callable[..., Lock]) -> None:
+    taken = dict(inspect.signature(lock).parameters)
+    assert list(taken)[:2] == ["self", "name"]
+    assert all(each.kind is each.KEYWORD_ONLY for name, each in taken.items() if name not in ("self", "name"))
+    assert set(taken) - {"self", "name"} == set(LockWishes.__annotations__) == set(ExclusiveOptions.__annotations__)
+
+
+def test_the_application_and_its_store_have_the_same_defaults() -> None:
+    def defaults(lock: Callable[..., Lock]) -> dict[str, object]:
+        return {name: each.default for name, each in inspect.signature(lock).parameters.items()}
+
+    assert defaults(App.lock) == defaults(Locks.lock)
+
+
+def test_a_misspelt_wish_is_refused(store: Locks) -> None:
+    for ask in (store.lock, store.try_lock, store.election):
+        with pytest.raises(TypeError, match="renew_evry"):
+            ask("a", renew_evry="5s")  # type: ignore[call-arg]

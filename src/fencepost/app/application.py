@@ -18,11 +18,12 @@ from fencepost.core.identity import node_name
 from fencepost.core.policy import Policy
 from fencepost.core.runtime import Runtime
 from fencepost.core.schedule import Schedule
-from fencepost.core.timings import SHUTDOWN_GRACE
+from fencepost.core.timings import DEFAULT_TTL_S, SHUTDOWN_GRACE
 from fencepost.core.words import TypeWord
 from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Job, Jobs
 from fencepost.errors import ConfigurationError, InvalidSetting
+from fencepost.leases.exclusive_options import Due
 from fencepost.leases.lock import Lock
 from fencepost.leases.locks import Locks
 from fencepost.leases.observers import Observers
@@ -310,15 +311,47 @@ class App:
             unique=unique,
         )
 
-    def lock(self, name: str, **wishes: Any) -> Lock:
-        """Return a lock on the application's lease store; takes what `fencepost.locks.Locks.lock` takes.
+    def lock(
+        self,
+        name: str,
+        *,
+        ttl: Duration = DEFAULT_TTL_S,
+        wait: Duration = 0,
+        at_least: Duration = 0,
+        tick: Due | None = None,
+        tz: str | None = None,
+        at_most_once: bool = False,
+        floor: int = 0,
+        margin: Duration | None = None,
+        renew_every: Duration | None = None,
+        call_timeout: Duration | None = None,
+        retry_every: Duration | None = None,
+        term_grace: Duration | None = None,
+        kill: Duration | None = None,
+    ) -> Lock:
+        """Return a lock on the application's lease store. The options are those of `fencepost.locks.Locks.lock`.
 
         ::
 
             with app.lock("month-end", wait="5s") as lease:
                 close_the_books(token=lease.token)
         """
-        return self.locks.lock(name, **wishes)
+        return self.locks.lock(
+            name,
+            ttl=ttl,
+            wait=wait,
+            at_least=at_least,
+            tick=tick,
+            tz=tz,
+            at_most_once=at_most_once,
+            floor=floor,
+            margin=margin,
+            renew_every=renew_every,
+            call_timeout=call_timeout,
+            retry_every=retry_every,
+            term_grace=term_grace,
+            kill=kill,
+        )
 
     # -- what it stands on -------------------------------------------------------------------------------------------
 

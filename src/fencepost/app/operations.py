@@ -239,10 +239,35 @@ class Operations:
         before_id: int | None = None,
         after_id: int | None = None,
         limit: int = 100,
-        **wanted: Any,
+        waits_for: str | None = None,
+        schedule: str | None = None,
+        queue: str | None = None,
+        node: str | None = None,
+        requested_by: str | None = None,
+        retry_of: int | None = None,
+        exclusive_key: str | None = None,
+        since_us: int | None = None,
+        until_us: int | None = None,
+        ids: Collection[int] | None = None,
     ) -> list[RunRow]:
-        """Return a page of runs, newest first; with `after_id` those after it, oldest first. More in `RunFilter`."""
-        chosen = RunFilter(job=job, states=states, **wanted)
+        """Return a page of runs, newest first; with `after_id` those after it, oldest first.
+
+        What is left out does not matter. `since_us` and `until_us`: when they were made, in µs since 1970.
+        """
+        chosen = RunFilter(
+            job=job,
+            states=states,
+            waits_for=waits_for,
+            schedule=schedule,
+            queue=queue,
+            node=node,
+            requested_by=requested_by,
+            retry_of=retry_of,
+            exclusive_key=exclusive_key,
+            since_us=since_us,
+            until_us=until_us,
+            ids=ids,
+        )
         return history.runs(self._ledger, chosen, before_id=before_id, after_id=after_id, limit=limit)
 
     def run(self, run_id: int) -> RunRow:

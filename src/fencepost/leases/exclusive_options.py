@@ -20,22 +20,31 @@ Due = datetime | str | Tick
 _SKIPS: tuple[OnSkipWord, ...] = get_args(OnSkipWord)
 
 
-class ExclusiveOptions(TypedDict, total=False):
-    """The options of `Locks.exclusive`; what each means is with `Locks.lock`."""
-
+class _Wishes(TypedDict, total=False):
     ttl: Duration
     wait: Duration
     at_least: Duration
-    tick: Due | Callable[..., Due | None] | None
     tz: str | None
     at_most_once: bool
     floor: int
-    margin: Duration
-    renew_every: Duration
-    call_timeout: Duration
-    retry_every: Duration
-    term_grace: Duration
-    kill: Duration
+    margin: Duration | None
+    renew_every: Duration | None
+    call_timeout: Duration | None
+    retry_every: Duration | None
+    term_grace: Duration | None
+    kill: Duration | None
+
+
+class LockWishes(_Wishes, total=False):
+    """The options of `Locks.lock`, which says what each means."""
+
+    tick: Due | None
+
+
+class ExclusiveOptions(_Wishes, total=False):
+    """The options of `Locks.exclusive`: those of `Locks.lock`, where the tick may depend on the call."""
+
+    tick: Due | Callable[..., Due | None] | None
 
 
 def refuse_unknown(names: Iterable[str], *, of: str) -> None:

@@ -20,6 +20,7 @@ from fencepost.leases.exclusive import Exclusive, Skipped, has_fields
 from fencepost.leases.exclusive_options import (
     Due,
     ExclusiveOptions,
+    LockWishes,
     refuse_misspelt_skip,
     refuse_unknown,
     refuse_vain_zone,
@@ -40,6 +41,8 @@ from fencepost.leases.store import (
 )
 
 S = TypeVar("S")
+
+Changes = tuple[Duration | None, ...]  # of the timings but the ttl, in the order of `Timings`
 
 
 class Locks:
@@ -99,7 +102,12 @@ class Locks:
         tz: str | None = None,
         at_most_once: bool = False,
         floor: int = 0,
-        **timings: Duration,
+        margin: Duration | None = None,
+        renew_every: Duration | None = None,
+        call_timeout: Duration | None = None,
+        retry_every: Duration | None = None,
+        term_grace: Duration | None = None,
+        kill: Duration | None = None,
     ) -> Lock:
         """Return a lock to enter with ``with`` or ``async with``; entering raises `LockHeld` or `TickDone`.
 
@@ -115,20 +123,24 @@ class Locks:
             tz: the time zone of ``auto:CRON``; UTC by default.
             at_most_once: count the tick as done when the lock is taken, not when the work ended well.
             floor: the smallest token to accept, for a holder that met a fence ahead of it.
-            **timings: ``margin``, ``renew_every``, ``call_timeout``, ``retry_every``, ``term_grace``, ``kill``;
-                scaled from the ttl unless given, and validated together.
+            margin: how long before the store's own count the holder stops trusting the lock. This and what follows are
+                scaled from the ttl unless given, and validated together; see docs/timings.md.
+            renew_every: how often it is renewed.
+            call_timeout: how long a renewal may take.
+            retry_every: how soon a renewal that was not answered is repeated.
+            term_grace: how long work that is told to end may take for it.
+            kill: how long it takes to kill work that did not end.
         """
         due = None if tick is None and tz is None else self._due(tick, tz, at_most_once=at_most_once)
         wait_s = seconds(wait, what="wait") if wait != 0 else 0.0
         at_least_s = seconds(at_least, what="at_least") if at_least != 0 else 0.0
         wish = Wish(lock_name(name), wait_s, at_least_s, due, floor)
-        return Lock(
-            wish=wish, keeper=self._keeper(ttl, timings), store=self._store, runtime=self._runtime, emit=self._emit
-        )
+        keeper = self._keeper(ttl, (margin, renew_every, call_timeout, retry_every, term_grace, kill))
+        return Lock(wish=wish, keeper=keeper, store=self._store, runtime=self._runtime, emit=self._emit)
 
-    def try_lock(self, name: str, **wishes: object) -> Lease | None:
+    def try_lock(self, name: str, **wishes: Unpack[LockWishes]) -> Lease | None:
         """Return the lease, or None if it is held or the tick is done. Takes what `lock` takes."""
-        outcome = self.lock(name, **wishes).attempt()  # type: ignore[arg-type]
+        outcome = self.lock(name, **wishes).attempt()
         return outcome if isinstance(outcome, Lease) else None
 
     @overload
@@ -176,16 +188,21 @@ class Locks:
         on_elected: Callable[..., object] | None = None,
         on_lost: Callable[..., object] | None = None,
         ttl: Duration = DEFAULT_TTL_S,
-        **timings: Duration,
+        margin: Duration | None = None,
+        renew_every: Duration | None = None,
+        call_timeout: Duration | None = None,
+        retry_every: Duration | None = None,
+        term_grace: Duration | None = None,
+        kill: Duration | None = None,
     ) -> Election:
         """Stand for election in the background, until `Election.stop`.
 
         `on_elected(lease)` runs on a task of its own; `on_lost(lease)` when leadership ends. Both may also take
-        no parameter.
+        no parameter. The timings are those of `lock`.
         """
         election = Election(
             name=lock_name(name),
-            keeper=self._keeper(ttl, timings),
+            keeper=self._keeper(ttl, (margin, renew_every, call_timeout, retry_every, term_grace, kill)),
             store=self._store,
             runtime=self._runtime,
             emit=self._emit,
@@ -301,9 +318,9 @@ class Locks:
         refuse_vain_zone(tick, tz)
         return None if tick is None else tick_of(tick, now_us=self._runtime.wall_us(), tz=tz, at_most_once=at_most_once)
 
-    def _keeper(self, ttl: Duration, changes: dict[str, Duration]) -> Keeper:
+    def _keeper(self, ttl: Duration, changes: Changes) -> Keeper:
         """Find the keeper of these timings; each way to write them is validated once, for this is a hot path."""
-        key = (type(ttl), ttl, *sorted(changes.items()))  # the type, because True is 1 and yet no duration
+        key = (type(ttl), ttl, changes)  # the type, because True is 1 and yet no duration
         try:
             return self._known[key]
         except (KeyError, TypeError):  # TypeError: it cannot even be a key, and what follows says why
@@ -324,8 +341,17 @@ class Locks:
                 )
             return self._keepers[timings]
 
-    def _timings(self, ttl: Duration, changes: dict[str, Duration]) -> Timings:
-        timings = Timings.of(ttl, **changes)
+    def _timings(self, ttl: Duration, changes: Changes) -> Timings:
+        margin, renew_every, call_timeout, retry_every, term_grace, kill = changes
+        timings = Timings.of(
+            ttl,
+            margin=margin,
+            renew_every=renew_every,
+            call_timeout=call_timeout,
+            retry_every=retry_every,
+            term_grace=term_grace,
+            kill=kill,
+        )
         smallest_s = self._store.capabilities.smallest_ttl_s
         if timings.ttl_s < smallest_s:
             raise InvalidTimings(f"ttl {spelled(timings.ttl_s)} must be ≥ {spelled(smallest_s)} on this store")
