@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any
 
 import pytest
 
 from fencepost import App
 from fencepost.bulk import keyset
+from fencepost.bulk.definition import OPTIONS
 from fencepost.errors import InvalidBulk, InvalidPolicy
 from tests.bulk.orders import QUERY, Shop, kind, place, played, settling, shop
 
@@ -104,6 +106,33 @@ class TestRefusals:
     def test_a_name_too_long_for_its_parts(self, app: App) -> None:
         with pytest.raises(InvalidBulk, match="at most 113 characters"):
             app.bulk(read=READ, name="n" * 114)(write)
+
+
+class TestOptions:
+    def test_each_is_a_parameter_of_its_own(self) -> None:
+        taken = inspect.signature(App.bulk).parameters
+        assert {"chunk", *OPTIONS} <= {name for name, each in taken.items() if each.kind is each.KEYWORD_ONLY}
+
+    def test_what_is_none_is_left_to_the_class(self, app: App) -> None:
+        job = app.bulk(chunk=None, skip_limit=None, partitions=None)(settling(chunk=7, skip_limit=3, partitions=2))
+        options = job.declared.make().steps[0].options
+        assert (options.sizing.chunk, options.skip_limit, options.partitions) == (7, 3, 2)
+
+    @pytest.mark.parametrize(
+        ("words", "source", "target"),
+        [
+            ({}, "sqlite:///class.db", "sqlite:///class.db"),
+            ({"source": None}, None, "sqlite:///class.db"),
+            ({"target": None}, None, None),
+            ({"target": "sqlite:///other.db"}, "sqlite:///other.db", "sqlite:///other.db"),
+        ],
+    )
+    def test_no_database_is_the_ledgers_own(
+        self, app: App, words: dict[str, Any], source: str | None, target: str | None
+    ) -> None:
+        job = app.bulk(**words)(settling(target="sqlite:///class.db"))
+        options = job.declared.make().steps[0].options
+        assert (options.source, options.target) == (source, target)
 
 
 class TestForms:

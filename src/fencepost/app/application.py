@@ -7,7 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, overload
 
-from fencepost.app.declaring import JobFunction, JobHandle, PolicyWords, as_schedules
+from fencepost.app.declaring import (
+    NOT_GIVEN,
+    JobFunction,
+    JobHandle,
+    NotGiven,
+    PolicyWords,
+    SharedWords,
+    as_schedules,
+)
 from fencepost.app.lifecycle import Lifecycle, Running
 from fencepost.app.operations import Operations
 from fencepost.app.schedules import Schedules
@@ -19,7 +27,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.runtime import Runtime
 from fencepost.core.schedule import Schedule
 from fencepost.core.timings import DEFAULT_TTL_S, SHUTDOWN_GRACE
-from fencepost.core.words import TypeWord
+from fencepost.core.words import OverWord, TypeWord
 from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Job, Jobs
 from fencepost.errors import ConfigurationError, InvalidSetting
@@ -35,7 +43,9 @@ from fencepost.threaded import ThreadedRuntime
 
 if TYPE_CHECKING:
     from fencepost.app.bulk import BulkJob
+    from fencepost.bulk.definition import Database
     from fencepost.bulk.reader import Reader
+    from fencepost.core.retry import Backoff
 
 _SHORTEST_SILENCE_S = 1.0  # a busy machine keeps a process waiting for less, in the middle of a short transaction
 
@@ -202,7 +212,21 @@ class App:
         read: Reader | None = None,
         process: Callable[[Any], Any] | None = None,
         writer: Callable[[Any, Sequence[Any]], Any] | None = None,
-        **words: Any,
+        target: Database | NotGiven | None = NOT_GIVEN,
+        source: Database | NotGiven | None = NOT_GIVEN,
+        chunk: int | None = None,
+        chunk_bytes: int | str | None = None,
+        chunk_time: Duration | None = None,
+        memory: int | str | None = None,
+        partitions: int | Sequence[Mapping[str, Any]] | None = None,
+        over: OverWord | None = None,
+        skip_limit: int | None = None,
+        retry_limit: int | None = None,
+        retry_backoff: Backoff | Duration | Mapping[str, Duration] | None = None,
+        crash_limit: int | None = None,
+        read_ahead: int | None = None,
+        concurrency: int | None = None,
+        **policy: Unpack[SharedWords],
     ) -> Callable[[Any], BulkJob]:
         """Declare a bulk job: items from a reader, in chunks, each with its checkpoint in one fenced transaction.
 
@@ -225,20 +249,51 @@ class App:
             read: the reader, where the class has none.
             process: what is done with an item, where the class has no such method.
             writer: how items are written: ``copy(…)``, ``unnest(…)``, ``executemany(…)``.
-            **words: how items are handled (``chunk``, ``chunk_bytes``, ``chunk_time``, ``memory``, ``partitions``,
-                ``over``, ``skip_limit``, ``retry_limit``, ``retry_backoff``, ``crash_limit``, ``read_ahead``,
-                ``concurrency``, ``source``, ``target``: see docs/bulk.md), and the policy as for `job`.
+            target: where items are written: a SQLAlchemy engine, its URL, or a function that returns one. Without it,
+                or None: the ledger's own database. This and what follows may also stand in the class.
+            source: where they are read, in the same way; without it, where they are written.
+            chunk: how many items a chunk has at most; 2000 by default.
+            chunk_bytes: how much its items take at most, as in ``"8MB"``; the size follows what is measured.
+            chunk_time: how long it takes, about, as in ``"5s"``.
+            memory: how much all workers take together, as in ``"256MB"``.
+            partitions: into how many parts the input is divided, or the values of each part that its query names.
+            over: whether parts are shared by all ``nodes`` (default), or by ``threads`` of one process.
+            skip_limit: how many items may be put aside before the run is given up; 0 by default.
+            retry_limit: how often `process` is called again for one item; 3 by default.
+            retry_backoff: how long to wait before that; ``"1s..1m"`` by default.
+            crash_limit: how many workers may be lost at one place before its item is put aside; 3 by default.
+            read_ahead: how many pages are read before they are needed; 1 by default.
+            concurrency: how many items an async `process` handles at once; 16 by default.
+            **policy: as for `job`.
         """
-        from fencepost.app.bulk import declare_bulk, split_words  # noqa: PLC0415 - most applications have none
+        from fencepost.app.bulk import declare_bulk, given_options  # noqa: PLC0415 - most applications have none
 
         due = as_schedules(schedules)
-        options = split_words(words)
+        options = given_options(
+            policy,
+            target=target,
+            source=source,
+            chunk=chunk,
+            chunk_bytes=chunk_bytes,
+            chunk_time=chunk_time,
+            memory=memory,
+            partitions=partitions,
+            over=over,
+            skip_limit=skip_limit,
+            retry_limit=retry_limit,
+            retry_backoff=retry_backoff,
+            crash_limit=crash_limit,
+            read_ahead=read_ahead,
+            concurrency=concurrency,
+        )
 
         def declare(given: Any) -> BulkJob:
             named = name or str(getattr(given, "__name__", ""))
-            policy = self._policy(named, "bulk", bool(due), {"effects": "fenced", **words})
+            read_policy = self._policy(named, "bulk", bool(due), {"effects": "fenced", "chunk": chunk, **policy})
             parts = {"read": read, "process": process, "writer": writer}
-            made = declare_bulk(self, given, due, name=name, params=params, parts=parts, words=options, policy=policy)
+            made = declare_bulk(
+                self, given, due, name=name, params=params, parts=parts, words=options, policy=read_policy
+            )
             self.bulks[made.name] = made
             return made
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from fencepost.app.declaring import JobHandle, PolicyWords
+from fencepost.app.declaring import NOT_GIVEN, JobHandle, SharedWords
 from fencepost.bulk.conducting import Conductor, work_part
 from fencepost.bulk.definition import OPTIONS, Bulk, Options, Step
 from fencepost.bulk.instance import WINDOW, Instance
@@ -40,6 +40,7 @@ PART, REPLAY = "/part", "/replay"
 _FEW_CRASHES = 3  # an item that ends its worker is replayed no more often than that
 _MOST_CRASHES = 1000  # bulk work counts its losses by place, at the checkpoint, and the run's own count is no limit
 _STEP_WORDS = (*OPTIONS, "chunk")
+_DATABASES = ("source", "target")
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,16 +199,20 @@ def _checked_name(name: str) -> str:
     return job_name(name)
 
 
-def split_words(words: dict[str, Any]) -> dict[str, Any]:
-    """Take the options of bulk jobs out of `words`, and leave those of a policy; refuse what is neither."""
-    options = {word: words.pop(word) for word in OPTIONS if word in words}
-    if "chunk" in words:
-        options["chunk"] = words["chunk"]  # part of the policy as well, which a settings file may change
-    for word in words:
-        if word not in PolicyWords.__annotations__:
-            known = (*OPTIONS, *PolicyWords.__annotations__)
+def given_options(policy: Iterable[str], **options: Any) -> dict[str, Any]:
+    """Return the options that were given; refuse words of the policy that there are none of.
+
+    For most, None is left out. That of a database is the ledger's own, whatever the class says.
+    """
+    for word in policy:
+        if word not in SharedWords.__annotations__:
+            known = (*options, *SharedWords.__annotations__)
             raise InvalidBulk(f"a bulk job has no option {word!r}; {suggestion(word, known)}")
-    return options
+    return {
+        name: value
+        for name, value in options.items()
+        if value is not NOT_GIVEN and (value is not None or name in _DATABASES)
+    }
 
 
 def _signature(given: Any) -> Signature:

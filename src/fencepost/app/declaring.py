@@ -6,6 +6,7 @@ import functools
 import inspect
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from enum import Enum
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar
 
 from fencepost.core.duration import Duration
@@ -23,8 +24,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class PolicyWords(TypedDict, total=False):
-    """How a job is run; what is left out is the batch type's default."""
+class SharedWords(TypedDict, total=False):
+    """How a job of any kind is run; what is left out is the batch type's default."""
 
     timeout: Duration
     retries: int
@@ -37,11 +38,25 @@ class PolicyWords(TypedDict, total=False):
     priority: int
     queue: str
     on_crash: OnCrashWord
-    crash_limit: int
     effects: EffectsWord
     isolation: IsolationWord
-    chunk: int
     formerly: str | Sequence[str]
+
+
+class PolicyWords(SharedWords, total=False):
+    """How a job is run. Bulk jobs have parameters of these names, which say more."""
+
+    crash_limit: int
+    chunk: int
+
+
+class NotGiven(Enum):
+    """Stands for an option that was left out, where None is a value."""
+
+    NOT_GIVEN = "not given"
+
+
+NOT_GIVEN = NotGiven.NOT_GIVEN
 
 
 class JobHandle:

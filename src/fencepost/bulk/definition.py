@@ -9,7 +9,7 @@ import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 from fencepost.bulk.reader import Reader
 from fencepost.bulk.unfinished import is_async, refuse_deferred
@@ -18,6 +18,11 @@ from fencepost.core.retry import Backoff
 from fencepost.core.sizing import Sizing
 from fencepost.core.words import OverWord
 from fencepost.errors import InvalidBulk
+
+if TYPE_CHECKING:
+    from sqlalchemy import Engine
+
+    Database = Engine | str | Callable[[], Engine]
 
 MOST_PARTITIONS = 10_000
 THREADS: OverWord = "threads"
