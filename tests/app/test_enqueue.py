@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import inspect
+from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ import pytest
 import sqlalchemy
 
 from fencepost import App, every
+from fencepost.app.declaring import Asked, JobHandle
 from fencepost.engine.invoke import invoke
 from fencepost.errors import DuplicateRequest, InvalidDuration, InvalidParameters, InvalidTick, NoSuchJob
 from fencepost.ledger.history import RunRow
@@ -71,6 +73,59 @@ def test_parameters_called_like_an_option_are_given_by_params(app: App) -> None:
     row = run_of(app, made.run_id)
     assert row.params == '{"at":"noon","key":"k"}'
     assert row.origin_key == "request:once"
+
+
+def test_options_and_parameters_apart_ask_for_the_same_as_together(app: App, settle: Any) -> None:
+    wishes = {"reason": "audit", "requested_by": "ann", "priority": 9, "at": "2100-01-01T12:00Z"}
+    together = run_of(app, settle.enqueue(7, **wishes).run_id)
+    apart = run_of(app, settle.options(**wishes).enqueue(7).run_id)
+    others = ("id", "created_at", "sla_at", "root")
+    assert {name: value for name, value in apart._asdict().items() if name not in others} == {
+        name: value for name, value in together._asdict().items() if name not in others
+    }
+
+
+def test_options_serve_several_requests(app: App, settle: Any) -> None:
+    keyed, only_one = settle.options(key="order-1"), settle.options(unique=True)
+    first = keyed.enqueue(account=7)
+    assert keyed.enqueue(account=7) == (first.run_id, False)
+    assert only_one.enqueue(account=8).is_new
+    assert not only_one.enqueue(account=8).is_new
+    later = run_of(app, settle.options(delay="1h").enqueue(account=9).run_id)
+    assert later.available_at - later.created_at == pytest.approx(3_600_000_000, abs=5_000_000)
+
+
+def test_options_take_nothing_else_and_leave_parameters_of_their_names_alone(app: App, settle: Any) -> None:
+    @app.job
+    def remind(key: str, at: str) -> None: ...
+
+    row = run_of(app, remind.options(key="once").enqueue(key="k", at="noon").run_id)
+    assert (row.params, row.origin_key) == ('{"at":"noon","key":"k"}', "request:once")
+    with pytest.raises(TypeError, match="dealy"):
+        settle.options(dealy="1h")
+    with pytest.raises(InvalidParameters, match="job 'settle'"):
+        settle.options(key="order-1").enqueue(acount=7)
+    assert repr(settle.options(key="order-1")).endswith("with key>")
+
+
+def test_a_run_asked_for_with_options_commits_with_the_callers_transaction(app: App, settle: Any) -> None:
+    engine = sqlalchemy.create_engine(app.ledger.url.sqlalchemy())
+    with engine.connect() as connection:
+        settle.options(tx=connection).enqueue(account=7)
+        connection.rollback()
+        assert app.operations.runs() == []
+        settle.options(tx=connection).enqueue(account=7)
+        connection.commit()
+    engine.dispose()
+    assert len(app.operations.runs()) == 1
+
+
+def test_the_options_of_every_way_to_ask_are_the_same() -> None:
+    def taken(ask: Callable[..., object]) -> set[str]:
+        return {name for name, each in inspect.signature(ask).parameters.items() if each.kind is each.KEYWORD_ONLY}
+
+    assert taken(JobHandle.options) == set(Asked._fields)
+    assert taken(JobHandle.enqueue) == taken(App.enqueue) == {"params", *Asked._fields}
 
 
 def test_the_same_key_twice_is_one_run_and_another_payload_is_refused(app: App, settle: Any) -> None:

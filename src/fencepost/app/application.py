@@ -43,6 +43,7 @@ from fencepost.threaded import ThreadedRuntime
 
 if TYPE_CHECKING:
     from fencepost.app.bulk import BulkJob
+    from fencepost.app.declaring import Declares, RunFunction, TakesRun
     from fencepost.bulk.definition import Database
     from fencepost.bulk.reader import Reader
     from fencepost.core.retry import Backoff
@@ -130,6 +131,8 @@ class App:
     # -- declaring jobs ----------------------------------------------------------------------------------------------
 
     @overload
+    def job(self, function: TakesRun[P, R], /) -> RunFunction[P, R]: ...
+    @overload
     def job(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
     @overload
     def job(
@@ -139,7 +142,7 @@ class App:
         type: TypeWord | None = None,
         params: Mapping[str, Any] | None = None,
         **policy: Unpack[PolicyWords],
-    ) -> Callable[[Callable[P, R]], JobFunction[P, R]]: ...
+    ) -> Declares: ...
     def job(
         self,
         *given: Any,
@@ -172,7 +175,7 @@ class App:
             return self._declared(given[0], (), name=None, batch_type=None, params=None, policy={})
         schedules = as_schedules(given)
 
-        def declare(function: Callable[P, R]) -> JobFunction[P, R]:
+        def declare(function: Callable[..., R]) -> JobFunction[..., R]:
             return self._declared(function, schedules, name=name, batch_type=type, params=params, policy=policy)
 
         return declare
@@ -185,7 +188,7 @@ class App:
         type: TypeWord | None = None,
         params: Mapping[str, Any] | None = None,
         **policy: Unpack[PolicyWords],
-    ) -> JobHandle:
+    ) -> JobHandle[...]:
         """Declare a program as a job. It finds its token and parameters in its environment.
 
         ::
@@ -301,14 +304,14 @@ class App:
 
     def _declared(
         self,
-        function: Callable[P, R],
+        function: Callable[..., R],
         schedules: tuple[Schedule, ...],
         *,
         name: str | None,
         batch_type: str | None,
         params: Mapping[str, Any] | None,
         policy: Mapping[str, Any],
-    ) -> JobFunction[P, R]:
+    ) -> JobFunction[..., R]:
         inner = function.job.function if isinstance(function, JobFunction) else function
         named = name or str(getattr(inner, "__name__", ""))
         job = Job.of(

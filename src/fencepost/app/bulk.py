@@ -142,7 +142,7 @@ class DeclaredBulk:
         )
 
 
-class BulkJob(JobHandle):
+class BulkJob(JobHandle[...]):
     """A declared bulk job. Called, it is the plain class or function."""
 
     def __init__(self, app: App, job: Job, declared: DeclaredBulk) -> None:

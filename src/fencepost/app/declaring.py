@@ -4,10 +4,20 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from enum import Enum
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    Protocol,
+    TypedDict,
+    TypeVar,
+    overload,
+)
 
 from fencepost.core.duration import Duration
 from fencepost.core.retry import Backoff
@@ -18,10 +28,12 @@ from fencepost.errors import InvalidParameters, InvalidSchedule
 
 if TYPE_CHECKING:
     from fencepost.app.application import App
+    from fencepost.engine.run import Run
     from fencepost.ledger.recording import Enqueued
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 
 
 class SharedWords(TypedDict, total=False):
@@ -50,6 +62,19 @@ class PolicyWords(SharedWords, total=False):
     chunk: int
 
 
+class Asked(NamedTuple):
+    """How a run is asked for, beside its parameters: the options of `JobHandle.options`."""
+
+    at: datetime | str | None
+    delay: Duration | None
+    key: str | None
+    tx: Any
+    priority: int | None
+    reason: str | None
+    requested_by: str | None
+    unique: bool
+
+
 class NotGiven(Enum):
     """Stands for an option that was left out, where None is a value."""
 
@@ -59,15 +84,72 @@ class NotGiven(Enum):
 NOT_GIVEN = NotGiven.NOT_GIVEN
 
 
-class JobHandle:
-    """A declared job: its name, and how to ask for a run of it."""
+class JobHandle(Generic[P]):
+    """A declared job: its name, and how to ask for a run of it with the parameters `P`."""
 
     def __init__(self, app: App, job: Job) -> None:
         self._app = app
         self.job = job
         self.name = job.name
 
-    def enqueue(
+    def options(
+        self,
+        *,
+        at: datetime | str | None = None,
+        delay: Duration | None = None,
+        key: str | None = None,
+        tx: Any = None,
+        priority: int | None = None,
+        reason: str | None = None,
+        requested_by: str | None = None,
+        unique: bool = False,
+    ) -> JobRequest[P]:
+        """Say how a run is asked for; `JobRequest.enqueue` then takes the parameters of the function, and only these.
+
+        ::
+
+            settle.options(key=f"order-{order.id}").enqueue(account=7)
+            urgent = settle.options(priority=100)                 # for several runs
+            urgent.enqueue(account=7)
+
+        Args:
+            at: not before this instant.
+            delay: not before so long from now.
+            key: your name for this request. Asking again under it returns the same run; asking for something else
+                under it is refused as `DuplicateRequest`.
+            tx: your own connection to the ledger's database (SQLAlchemy's, Django's or the driver's), in a transaction:
+                the run is there if, and only if, that commits.
+            priority: instead of the policy's; larger is sooner.
+            reason: why, for those who read the history.
+            requested_by: who asks; by default the run that this code is part of, if any.
+            unique: if a run with the same parameters has not ended yet, return that one. Whoever else asks like this
+                for this job waits for your `tx`, so let that be short.
+        """
+        asked = Asked(at, delay, key, tx, priority, reason, requested_by, unique)
+        return JobRequest(self, asked)
+
+    # With options among the parameters, a call is let through as it is; each overload stands for one of them.
+    @overload
+    def enqueue(self, *arguments: P.args, **named: P.kwargs) -> Enqueued: ...
+    @overload
+    def enqueue(self, *arguments: Any, at: datetime | str | None, **more: Any) -> Enqueued: ...
+    @overload
+    def enqueue(self, *arguments: Any, delay: Duration | None, **more: Any) -> Enqueued: ...
+    @overload
+    def enqueue(self, *arguments: Any, key: str | None, **more: Any) -> Enqueued: ...
+    @overload
+    def enqueue(self, *arguments: Any, tx: Any, **more: Any) -> Enqueued: ...
+    @overload
+    def enqueue(self, *arguments: Any, priority: int | None, **more: Any) -> Enqueued: ...
+    @overload
+    def enqueue(self, *arguments: Any, reason: str | None, **more: Any) -> Enqueued: ...
+    @overload
+    def enqueue(self, *arguments: Any, requested_by: str | None, **more: Any) -> Enqueued: ...
+    @overload
+    def enqueue(self, *arguments: Any, unique: bool, **more: Any) -> Enqueued: ...
+    @overload
+    def enqueue(self, *arguments: Any, params: Mapping[str, Any] | None, **more: Any) -> Enqueued: ...
+    def enqueue(  # type: ignore[misc]  # a parameter that is called like an option goes through params=
         self,
         *arguments: Any,
         at: datetime | str | None = None,
@@ -91,39 +173,33 @@ class JobHandle:
             settle.enqueue(account=7, unique=True)                # unless the same is waiting or running
             settle.enqueue(account=7, tx=connection)              # if, and only if, your transaction commits
 
+        Type checkers compare parameters with the function's where no option stands among them. With options, write
+        ``settle.options(key=…).enqueue(account=7)``, which is the same and is compared.
+
         Args:
             *arguments: parameters in the order of the function's.
-            at: not before this instant.
-            delay: not before so long from now.
-            key: your name for this request. Asking again under it returns the same run; asking for something else
-                under it is refused as `DuplicateRequest`.
-            tx: your own connection to the ledger's database (SQLAlchemy's, Django's or the driver's), in a transaction.
-            priority: instead of the policy's; larger is sooner.
-            reason: why, for those who read the history.
-            requested_by: who asks; by default the run that this code is part of, if any.
-            unique: if a run with the same parameters has not ended yet, return that one. Whoever else asks like this
-                for this job waits for your `tx`, so let that be short.
+            at: this and the following options: see `options`.
+            delay: see there.
+            key: see there.
+            tx: see there.
+            priority: see there.
+            reason: see there.
+            requested_by: see there.
+            unique: see there.
             params: parameters by name, for those that are called like one of these options.
             **named: parameters by name.
 
         Returns:
             The run's id, and whether it is new.
         """
-        return self._app.enqueue(
-            self.name,
-            params=self._collected(arguments, params or {}, named),
-            at=at,
-            delay=delay,
-            key=key,
-            tx=tx,
-            priority=priority,
-            reason=reason,
-            requested_by=requested_by,
-            unique=unique,
-        )
+        asked = Asked(at, delay, key, tx, priority, reason, requested_by, unique)
+        return self._enqueue(asked, self._collected(arguments, params or {}, named))
 
     def __repr__(self) -> str:
         return f"<job {self.name!r} of {self._app!r}>"
+
+    def _enqueue(self, asked: Asked, params: Mapping[str, Any]) -> Enqueued:
+        return self._app.enqueue(self.name, params=params, **asked._asdict())
 
     def _collected(
         self, arguments: tuple[Any, ...], params: Mapping[str, Any], named: Mapping[str, Any]
@@ -140,7 +216,24 @@ class JobHandle:
         return collected
 
 
-class JobFunction(JobHandle, Generic[P, R]):
+class JobRequest(Generic[P]):
+    """A job, and how a run of it is asked for. Made by `JobHandle.options`; may be used several times."""
+
+    def __init__(self, handle: JobHandle[P], asked: Asked) -> None:
+        self._handle = handle
+        self._asked = asked
+
+    def enqueue(self, *arguments: P.args, **named: P.kwargs) -> Enqueued:
+        """Ask for a run with the parameters of the function (but for the run, which it gets by itself)."""
+        handle = self._handle
+        return handle._enqueue(self._asked, handle._collected(arguments, {}, named))
+
+    def __repr__(self) -> str:
+        given = {name: value for name, value in self._asked._asdict().items() if value not in (None, False)}
+        return f"<{self._handle!r} with {', '.join(given) or 'no options'}>"
+
+
+class JobFunction(JobHandle[P], Generic[P, R]):
     """A function that is a job as well. Called, it is the plain function: here and now, and no run is recorded."""
 
     def __init__(self, app: App, job: Job) -> None:
@@ -153,6 +246,34 @@ class JobFunction(JobHandle, Generic[P, R]):
         """Call the plain function."""
         result: R = self.job.function(*arguments, **named)
         return result
+
+
+if TYPE_CHECKING:
+
+    class RunFunction(JobFunction[P, R]):
+        """A `JobFunction` that takes the run as well: called, it has to be given one; asked for, it gets it by itself.
+
+        Type checkers know it by the name of its first parameter, which is ``run``.
+        """
+
+        def __call__(self, run: Run, *arguments: P.args, **named: P.kwargs) -> R:  # type: ignore[override]
+            """Call the plain function."""
+            ...
+
+    class TakesRun(Protocol[P, R_co]):
+        """A function whose first parameter is called ``run``, and may be one."""
+
+        def __call__(self, run: Run, *arguments: P.args, **named: P.kwargs) -> R_co:
+            """Be called with the run."""
+            ...
+
+    class Declares(Protocol):
+        """What ``@app.job(…)`` makes of a function."""
+
+        @overload
+        def __call__(self, function: TakesRun[P, R], /) -> RunFunction[P, R]: ...
+        @overload
+        def __call__(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
 
 
 def as_schedules(given: tuple[object, ...]) -> tuple[Schedule, ...]:

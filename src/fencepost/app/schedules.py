@@ -68,7 +68,7 @@ class Schedules:
     def put(
         self,
         id: str,
-        job: str | JobHandle,
+        job: str | JobHandle[...],
         schedule: Schedule,
         *,
         params: Mapping[str, Any] | None = None,
