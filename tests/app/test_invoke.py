@@ -12,7 +12,7 @@ import pytest
 from fencepost.core.runs import StopReason
 from fencepost.core.verdicts import Cancel, Retry, Skip
 from fencepost.engine.invoke import invoke, invoke_async
-from fencepost.engine.run import Run, current_run
+from fencepost.engine.run import Run, attempt_of, current_run
 from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.errors import LeaseLost, Stopped
 from tests.app.surroundings import CLAIM, Told, context, job_of
@@ -153,7 +153,7 @@ def test_an_interrupt_from_the_keyboard_is_meant_for_the_process() -> None:
 
 def test_what_ended_itself_has_succeeded_whatever_it_raises_then(caplog: pytest.LogCaptureFixture) -> None:
     def settle(run: Run) -> None:
-        run.has_ended = True
+        attempt_of(run).has_ended = True
         raise ValueError("too late")
 
     with caplog.at_level(logging.WARNING):

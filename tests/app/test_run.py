@@ -10,7 +10,7 @@ import pytest
 from fencepost.core.events import Event, What
 from fencepost.core.runs import StopReason
 from fencepost.core.tick import microseconds
-from fencepost.engine.run import current
+from fencepost.engine.run import Run, current
 from fencepost.errors import LeaseLost, Stopped
 from fencepost.observe.logs import EventLog, JsonFormatter, TextFormatter, fields_of
 from tests.app.surroundings import Told, run_of
@@ -152,3 +152,33 @@ def test_the_traceback_of_a_failed_run_is_in_the_log_in_every_format(
 def test_progress_must_be_a_number() -> None:
     with pytest.raises(ValueError, match="no fraction"):
         run_of().progress(float("nan"))
+
+
+def test_a_run_shows_its_job_what_it_needs_and_nothing_of_the_engine() -> None:
+    assert [name for name in dir(Run) if not name.startswith("_")] == [
+        "attempt",
+        "check",
+        "crashes",
+        "due_at",
+        "exclusive_key",
+        "fence",
+        "fencing",
+        "id",
+        "in_transaction",
+        "job",
+        "log",
+        "lost",
+        "node",
+        "once",
+        "params",
+        "progress",
+        "requested_by",
+        "schedule",
+        "take",
+        "ticks",
+        "token",
+        "transaction",
+        "window",
+    ]
+    with pytest.raises(AttributeError):
+        run_of(lambda run: None).progres = 0.5  # type: ignore[attr-defined]

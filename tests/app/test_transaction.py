@@ -15,6 +15,7 @@ from fencepost.core.overlap import START, WAIT
 from fencepost.core.runs import Claim, Ending
 from fencepost.engine.context import RunContext
 from fencepost.engine.invoke import invoke
+from fencepost.engine.run import attempt_of
 from fencepost.errors import LeaseLost
 from fencepost.ledger.claiming import claim
 from fencepost.ledger.finishing import finish
@@ -239,11 +240,11 @@ def test_progress_is_sent_about_twice_a_second_at_most(stand: Stand) -> None:
             sent.append(RUNTIME.monotonic())
             super().show(run_id, token, fraction, note)
 
-    run._context = Counting(context.node, context.runtime, context.ledger)
+    attempt_of(run).context = Counting(context.node, context.runtime, context.ledger)
     began_at = RUNTIME.monotonic()
     while RUNTIME.monotonic() < began_at + 1.2:
         run.progress(0.5)
-    run.settle()
+    attempt_of(run).settle()
     assert 2 <= len(sent) <= 5
 
 
@@ -278,7 +279,7 @@ def test_progress_of_a_run_that_is_no_longer_ours_is_not_shown(stand: Stand) -> 
     run = started(stand)
     stand.bump()
     run.progress(0.5)
-    run.settle()
+    attempt_of(run).settle()
     assert shown(stand, run) == (None, None)
 
 

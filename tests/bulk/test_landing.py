@@ -15,6 +15,7 @@ from sqlalchemy import Engine, event, text
 from fencepost import Fail, Retry, Run, Skip
 from fencepost.bulk.checkpoint import CheckpointMoved
 from fencepost.bulk.failures import ChunkVerdict, verdict_of
+from fencepost.engine.run import attempt_of
 from fencepost.errors import LeaseLost, TransactionTooLong
 from fencepost.testing import until
 from testbed.proxy import Proxy
@@ -423,8 +424,8 @@ def _taken_over(shop: Shop, run: Run) -> None:
     if shop.is_own:
         shop.change(f"UPDATE {shop.app.ledger.tables.name('run')} SET token = token + 1 WHERE id = {run.id}")
         return
-    claimed = run._claim._replace(token=run.token + 1, attempt=2)
-    with Run(shop.app.jobs[run.job], claimed, run.context).fence(shop.engine):
+    claimed = attempt_of(run).claim._replace(token=run.token + 1, attempt=2)
+    with Run(shop.app.jobs[run.job], claimed, attempt_of(run).context).fence(shop.engine):
         pass
 
 

@@ -21,7 +21,7 @@ from fencepost.bulk import keyset
 from fencepost.core.policy import Policy
 from fencepost.core.verdicts import Skip
 from fencepost.engine.jobs import Jobs
-from fencepost.engine.run import Run, current_run
+from fencepost.engine.run import Run, attempt_of, current_run
 from fencepost.errors import FencepostError
 from fencepost.ledger.ledger import Ledger
 from tests.crashpoints.grounds import EFFECTS, INPUT, KEYS, PREFIX, engine
@@ -121,7 +121,7 @@ def _effect(run: Run, batch: str, key: int) -> dict[str, Any]:
         "resource": f"bulk:{batch}/{run.exclusive_key or run.id}",
         "work": str(key),
         "token": token,
-        "grant": run.grant_id,
+        "grant": attempt_of(run).grant_id,
         "run": run.id,
     }
 

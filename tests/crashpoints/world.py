@@ -18,7 +18,7 @@ from fencepost.core.schedules.every import every
 from fencepost.core.verdicts import Cancel
 from fencepost.engine.engines import close_engine
 from fencepost.engine.jobs import Job, Jobs
-from fencepost.engine.run import Run
+from fencepost.engine.run import Run, attempt_of
 from fencepost.ledger import jobs as job_rows
 from fencepost.ledger.deploys import sync_code
 from fencepost.ledger.dialects.statements import statements_for
@@ -167,7 +167,7 @@ class World:
             "resource": resource,
             "work": work,
             "token": run.token,
-            "grant": run.grant_id,
+            "grant": attempt_of(run).grant_id,
             "run": run.id,
         }
 

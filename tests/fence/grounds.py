@@ -16,6 +16,7 @@ from fencepost import App, Run
 from fencepost.core.overlap import START, WAIT
 from fencepost.core.runs import Claim
 from fencepost.effects.installing import install, open_database
+from fencepost.engine.run import attempt_of
 from fencepost.fence.target import target_of
 from fencepost.ledger.claiming import claim
 from fencepost.ledger.ledger import open_ledger
@@ -90,7 +91,7 @@ class Ground:
 
     def successor(self, run: Run, *, by: int = 1) -> Run:
         """The next attempt at the run, which has not been here yet."""
-        return self.run_of(run._claim._replace(token=run.token + by, attempt=run.attempt + 1))
+        return self.run_of(attempt_of(run).claim._replace(token=run.token + by, attempt=run.attempt + 1))
 
     def take_over(self, run: Run) -> None:
         """What the successor of a run does to the fence of this place."""
@@ -231,4 +232,5 @@ WAYS: dict[str, Callable[[LedgerUrl], Any]] = {
 
 def a_second_later(run: Run) -> None:
     """Let the time pass in which a run does not look whether a fence is still its own when it begins."""
-    run.found_at.update(dict.fromkeys(run.found_at, -math.inf))
+    found_at = attempt_of(run).found_at
+    found_at.update(dict.fromkeys(found_at, -math.inf))

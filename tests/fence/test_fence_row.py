@@ -12,6 +12,7 @@ from sqlalchemy import event, text
 
 from fencepost import Run
 from fencepost.core.fencing import AHEAD_US
+from fencepost.engine.run import attempt_of
 from fencepost.engine.which_fence import is_the_ledgers
 from fencepost.errors import EffectsMissing, LeaseLost, TransactionConflict
 from fencepost.fence.fence_row import FenceRow
@@ -78,7 +79,7 @@ class TestWhoMayRaiseIt:
 
     def test_the_same_attempt_in_another_process_is_not(self, ground: Ground) -> None:
         run = ground.run()
-        again = ground.run_of(run._claim)
+        again = ground.run_of(attempt_of(run).claim)
         for number, each in enumerate((run, again, run)):
             with each.fence(ground.engine) as tx:
                 write(tx, number)
@@ -136,12 +137,12 @@ class TestWhoMayRaiseIt:
         self, ground: Ground, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("fencepost.fence.families.ONE_IN", 0)  # at every raise
-        names = ground.run().context.naming()
+        names = attempt_of(ground.run()).context.naming()
         long_running = ground.run(overlap="allow")
         ledger = ground.app.ledger
         older = f"UPDATE {ledger.tables.name('run')} SET token = 5 WHERE id = {long_running.id}"
         ledger.write(lambda cursor: ledger.change(cursor, text(older)))
-        long_running = ground.run_of(long_running._claim._replace(token=5))
+        long_running = ground.run_of(attempt_of(long_running).claim._replace(token=5))
         with long_running.fence(ground.engine):
             pass
         for number, token in ((1, 3), (2, 4), (3, 6)):
@@ -155,7 +156,7 @@ class TestWhoMayRaiseIt:
         assert left[names.run_fence(10**11 + 3)] == 6
         assert left[names.fence("job:settle")] == 3
         assert left[names.run_fences] == 5
-        stale = ground.run_of(long_running._claim._replace(run_id=10**11 + 1, token=3))
+        stale = ground.run_of(attempt_of(long_running).claim._replace(run_id=10**11 + 1, token=3))
         with pytest.raises(LeaseLost, match="below the floor"), stale.fence(ground.engine):
             pytest.fail("it began")
         a_second_later(long_running)
@@ -302,7 +303,7 @@ class TestWaiting:
         with Stopwatch() as took, ground.successor(run).fence(ground.engine) as other:
             write(other, 2)
         assert took.whole_s > 0.5
-        assert took.awake_s <= run._context.ttl_s + 2
+        assert took.awake_s <= attempt_of(run).context.ttl_s + 2
         with pytest.raises(Exception, match=r"(?i)terminat|lost|gone|closed|timeout|invalid"):
             transaction.__exit__(None, None, None)
         assert ground.effects() == [2]
@@ -347,7 +348,8 @@ class TestWaiting:
 def short_lived(run: Run, ttl_s: float = 1.0) -> Run:
     from dataclasses import replace
 
-    return Run(run._job, run._claim, replace(run._context, ttl_s=ttl_s))
+    attempt = attempt_of(run)
+    return Run(attempt.job, attempt.claim, replace(attempt.context, ttl_s=ttl_s))
 
 
 def test_nothing_holds_a_password() -> None:

@@ -47,7 +47,7 @@ def written(ground: Ground) -> list[tuple[Any, ...]]:
 
 
 def fenced(run: Any, source: Any) -> RunTransaction:
-    return RunTransaction(run, run.context, source, final=False)
+    return RunTransaction(run, source, final=False)
 
 
 @pytest.mark.parametrize("isolation", ISOLATIONS)

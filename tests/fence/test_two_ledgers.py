@@ -11,6 +11,8 @@ from sqlalchemy import text
 
 from fencepost import App, Run
 from fencepost.core.fencing import FencingToken
+from fencepost.engine.attempt import Attempt
+from fencepost.engine.run import attempt_of
 from fencepost.errors import LeaseLost
 from fencepost.ledger import nodes
 from fencepost.ledger.identity import identity
@@ -25,17 +27,22 @@ __all__ = ["ground", "server_ground", "shared_ground", "shared_server_ground"]
 DAY_US = 24 * 3600 * 1_000_000
 
 
-class OfOlderVersion(Run):
+class OfOlderVersion(Attempt):
     """A run in the hands of a node that does not know the ledger's identity in names."""
 
     __slots__ = ()
 
     def shown(self) -> tuple[FencingToken, None]:
-        return FencingToken(self.exclusive_key or f"run:{self.id}", self.token, self.grant_id, self.node), None
+        claim = self.claim
+        key = claim.exclusive_key or f"run:{claim.run_id}"
+        return FencingToken(key, claim.token, self.grant_id, self.context.node), None
 
 
 def of_older_version(run: Run) -> Run:
-    return OfOlderVersion(run._job, run._claim, run._context)
+    attempt = attempt_of(run)
+    older = Run(attempt.job, attempt.claim, attempt.context)
+    older._attempt = OfOlderVersion(attempt.job, attempt.claim, attempt.context)
+    return older
 
 
 @pytest.fixture
@@ -83,9 +90,9 @@ class TestTwoLedgers:
     ) -> None:
         ours = ground.run(overlap=overlap)
         theirs = other.run(overlap=overlap)
-        theirs = Run(
-            theirs._job, theirs._claim._replace(run_id=ours.id, exclusive_key=ours.exclusive_key), theirs._context
-        )
+        attempt = attempt_of(theirs)
+        claimed = attempt.claim._replace(run_id=ours.id, exclusive_key=ours.exclusive_key)
+        theirs = Run(attempt.job, claimed, attempt.context)
         with ours.fence(ground.engine) as tx:
             write(tx)
         with theirs.fence(ground.engine) as tx:
@@ -165,7 +172,7 @@ class TestTwoVersions:
         with older_node(ground):
             with run.fence(ground.engine) as tx:
                 write(tx, 2)
-            assert keys_of(ground) == {run.fencing.key, run.shown()[0].key}
+            assert keys_of(ground) == {run.fencing.key, attempt_of(run).shown()[0].key}
             with of_older_version(ground.successor(run)).fence(ground.engine) as tx:
                 write(tx, 3)
             a_second_later(run)

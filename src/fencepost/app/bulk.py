@@ -26,7 +26,7 @@ from fencepost.core.schedule import Schedule
 from fencepost.core.verdicts import Fail
 from fencepost.engine.jobs import Job
 from fencepost.engine.requesting import KnownJob, Request, requested
-from fencepost.engine.run import Run
+from fencepost.engine.run import Run, attempt_of
 from fencepost.errors import InvalidBulk, NoSuchRun
 from fencepost.ledger import history, requests
 
@@ -230,13 +230,13 @@ def _signature(given: Any) -> Signature:
 def _conducting(app: App, declared: DeclaredBulk, part: Job) -> Callable[..., Any]:
     def ask(run: Run, instance: Instance, wanted: Mapping[str, Mapping[str, Any]]) -> None:
         known, generation = KnownJob.of(part), app.settings.generation
-        request = Request(window_us=instance.window_us, requested_by=run.label, generation=generation)
+        request = Request(window_us=instance.window_us, requested_by=attempt_of(run).label, generation=generation)
         asked = [requested(known, params, replace(request, origin_key=key)) for key, params in wanted.items()]
         requests.enqueue(app.ledger, asked)
         app.wake()
 
     def cancel(run: Run, run_id: int) -> None:
-        app.operations.cancel(run_id, by=run.label, reason="the run it is part of was cancelled")
+        app.operations.cancel(run_id, by=attempt_of(run).label, reason="the run it is part of was cancelled")
 
     def conduct(run: Run, **params: Any) -> Any:
         with _giving_up_what_cannot_work():
@@ -294,7 +294,7 @@ def _part_job(declared: DeclaredBulk, policy: Policy) -> Job:
 
 def _replay_job(declared: DeclaredBulk, policy: Policy) -> Job:
     def replay(run: Run, *, letters: list[int], upto: int = 0, step: str = "") -> Any:
-        ledger = run.context.ledger()
+        ledger = attempt_of(run).context.ledger()
 
         def made(letter: StoredLetter) -> Bulk:
             return _made_for(declared, ledger, letter)

@@ -23,7 +23,7 @@ from fencepost.core.runs import Requested
 from fencepost.engine.backfilling import MOST_BACKFILLED, Backfilled, backfill_requests
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.requesting import KnownJob, Request, instant_us, on_record, requested
-from fencepost.engine.run import current_run
+from fencepost.engine.run import attempt_of, current_run
 from fencepost.engine.why import Why, why
 from fencepost.errors import InvalidParameters
 from fencepost.leases.locks import Locks
@@ -381,7 +381,7 @@ class Operations:
 
 def _asking_run() -> str | None:
     run = current_run()
-    return None if run is None else run.label
+    return None if run is None else attempt_of(run).label
 
 
 def _person(by: object) -> str:

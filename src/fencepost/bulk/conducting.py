@@ -37,6 +37,7 @@ from fencepost.core.runs import StopReason
 from fencepost.core.states import RunState, is_terminal
 from fencepost.core.texts import beginning
 from fencepost.core.verdicts import Cancel, Fail, Skip
+from fencepost.engine.run import attempt_of
 from fencepost.errors import FencepostError, Hopeless, PartitionsFailed, Stopped
 from fencepost.ledger.parts import Part, part_key, parts, take_back, under_way
 
@@ -154,7 +155,7 @@ class Conductor:
         return progress.counts
 
     def _on_threads(self, plan: StepPlan, plans: Plans, watching: Watching) -> None:
-        runtime = self.run.context.runtime
+        runtime = attempt_of(self.run).context.runtime
         left = _left(plans, plan)
         source, target = surroundings_of(plan.step, self.run, plan.instance).source, target_of_step(plan.step, self.run)
         threads = threads_for(source, target, wanted=min(len(left), _MOST_THREADS))
@@ -228,11 +229,11 @@ class PartitionRuns:
                 self._work(taken)
             else:
                 self._watching.look()
-                self._run.context.runtime.sleep(_LOOK_EVERY_S)
+                attempt_of(self._run).context.runtime.sleep(_LOOK_EVERY_S)
 
     @property
     def _ledger(self) -> Ledger:
-        return self._run.context.ledger()
+        return attempt_of(self._run).context.ledger()
 
     # -- having runs ---------------------------------------------------------------------------------------------------
 

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 from fencepost.core.identity import fingerprint
 from fencepost.core.positions import packed, unpacked
 from fencepost.core.tick import instant
+from fencepost.engine.run import attempt_of
 from fencepost.ledger.history import run as run_row
 from fencepost.ledger.roots import AGAIN, Root, root_of
 
@@ -63,7 +64,7 @@ class Instance:
 
 def instance_of(run: Run) -> Instance:
     """Return what a run stands for."""
-    ledger = run.context.ledger()
+    ledger = attempt_of(run).context.ledger()
     row = run_row(ledger, run.id)
     values = {**run.params, **dict(zip(WINDOW, run.window, strict=True))}
     window_us = None if row.window_end is None else (_first(row.window_start, row.window_end), row.window_end)

@@ -27,6 +27,7 @@ from fencepost.bulk.reader import Page, Unread
 from fencepost.bulk.unfinished import refuse_once_only, refuse_unwritten
 from fencepost.core.texts import told
 from fencepost.core.verdicts import Retry, Skip
+from fencepost.engine.run import attempt_of
 from fencepost.engine.transactions import RunTransaction
 from fencepost.errors import BrokenInput, LeaseLost, TooManySkipped
 
@@ -62,13 +63,13 @@ class Lander:
         skipped_elsewhere: Callable[[], int],
     ) -> None:
         self._run = run
-        self._runtime = run.context.runtime
+        self._runtime = attempt_of(run).context.runtime
         self._step = step
         self._target = target
         self._checkpoint = checkpoint
         self._instance = instance
         self._skipped_elsewhere = skipped_elsewhere
-        self._writer = run.writer()
+        self._writer = attempt_of(run).writer()
         self._by = (run.id, run.crashes)
         self.mark = kept.mark
         self.counts = kept.counts
@@ -150,7 +151,7 @@ class Lander:
         while True:
             tries += 1
             try:
-                transaction = RunTransaction(self._run, self._run.context, self._target, final=False)
+                transaction = RunTransaction(self._run, self._target, final=False)
                 with transaction as tx:
                     effects(tx)
                     transaction.end_with(self._checkpoint.moving(tx, self.mark, after, counts))
@@ -187,7 +188,7 @@ class Lander:
             return
         if verdict not in MENDED_BY_TIME or tries >= TRIES or isinstance(error, CheckpointMoved):
             raise error
-        self._run.log.info("a chunk of %s is tried again: %s", self._run.label, told(error))
+        self._run.log.info("a chunk of %s is tried again: %s", attempt_of(self._run).label, told(error))
         pause_before(self._run, tries)
 
     def _wait_as_asked(self, error: Exception, tries: int) -> None:

@@ -28,6 +28,7 @@ from fencepost.bulk.read_ahead import ReadAhead
 from fencepost.bulk.reader import Page, Slice, Surroundings
 from fencepost.core.sizing import MeasuredChunk, bytes_of
 from fencepost.core.texts import told
+from fencepost.engine.run import attempt_of
 from fencepost.errors import FencepostError, NoSuchRun
 from fencepost.ledger.history import run as run_row
 
@@ -68,13 +69,13 @@ class Partition:
         self._it = assignment
         self._surroundings = surroundings
         self._watch = watch
-        self._runtime = run.context.runtime
+        self._runtime = attempt_of(run).context.runtime
         reader = assignment.step.read
         if reader is None:
             raise ValueError(f"step {assignment.step.name!r} reads nothing")
         self._reader = reader
         self._target = target_of_step(assignment.step, run)
-        self._checkpoint = Checkpoint(assignment.name, reader.shape, run.writer())
+        self._checkpoint = Checkpoint(assignment.name, reader.shape, attempt_of(run).writer())
         self._by = (run.id, run.crashes)
         self._size = assignment.step.options.sizing.first()
         self._has_landed = False
@@ -93,7 +94,7 @@ class Partition:
                 tries = 1 if self._has_landed else tries + 1
                 if verdict_of(error) not in MENDED_BY_TIME or tries >= _TRIES:
                     raise
-                self._run.log.warning("%s goes on from its checkpoint: %s", self._run.label, told(error))
+                self._run.log.warning("%s goes on from its checkpoint: %s", attempt_of(self._run).label, told(error))
             pause_before(self._run, tries)
 
     def _work(self, skipped_elsewhere: Callable[[], int]) -> Counts:
@@ -114,7 +115,7 @@ class Partition:
         try:
             with sparing_what_is_there():
                 while not self._read_and_land(feed, lander, processor):
-                    self._run.log.info("%s goes on as usual: nothing ended its worker", self._run.label)
+                    self._run.log.info("%s goes on as usual: nothing ended its worker", attempt_of(self._run).label)
         finally:
             processor.close()
             feed.close()
@@ -145,7 +146,7 @@ class Partition:
             return max(self._by[1] - mark.crashes, 0)
         former = mark.run
         try:
-            row = asked(self._run, lambda: run_row(self._run.context.ledger(), former))
+            row = asked(self._run, lambda: run_row(attempt_of(self._run).context.ledger(), former))
         except NoSuchRun:
             return 0
         return max(row.crashes - mark.crashes, 0)

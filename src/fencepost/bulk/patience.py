@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from fencepost.bulk.checkpoint import CheckpointMoved
 from fencepost.bulk.failures import MENDED_BY_TIME, verdict_of
 from fencepost.core.texts import told
+from fencepost.engine.run import attempt_of
 from fencepost.errors import LedgerUnavailable
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ _LOOK_EVERY_S = 1.0
 
 def pause(run: Run, pause_s: float) -> None:
     """Wait, but not beyond the end of the run's right to run."""
-    runtime = run.context.runtime
+    runtime = attempt_of(run).context.runtime
     until = runtime.monotonic() + pause_s
     while (left_s := until - runtime.monotonic()) > 0:
         run.check()
@@ -33,7 +34,7 @@ def pause(run: Run, pause_s: float) -> None:
 def pause_before(run: Run, tries: int) -> None:
     """Wait before another try, after so many: longer each time, and not all at once."""
     longest_s = min(_SHORTEST_PAUSE_S * 2**tries, _LONGEST_PAUSE_S)
-    pause(run, longest_s * (0.5 + run.context.runtime.random() / 2))
+    pause(run, longest_s * (0.5 + attempt_of(run).context.runtime.random() / 2))
 
 
 def steadily(run: Run, work: Callable[[Any], T], target: Any) -> T:
@@ -49,7 +50,7 @@ def patiently(run: Run, work: Callable[[], T]) -> T:
         except Exception as error:
             if verdict_of(error) not in MENDED_BY_TIME or isinstance(error, CheckpointMoved):
                 raise
-            run.log.info("%s tries again what a database did not answer: %s", run.label, told(error))
+            run.log.info("%s tries again what a database did not answer: %s", attempt_of(run).label, told(error))
         pause_before(run, tries)
     return work()
 
@@ -60,5 +61,5 @@ def asked(run: Run, question: Callable[[], T]) -> T:
         try:
             return question()
         except LedgerUnavailable as error:
-            run.log.info("%s waits for the ledger: %s", run.label, error)
+            run.log.info("%s waits for the ledger: %s", attempt_of(run).label, error)
         pause(run, _LEDGER_AGAIN_AFTER_S)

@@ -9,6 +9,7 @@ from fencepost.bulk.pools import refuse_too_few_connections
 from fencepost.bulk.reader import Surroundings
 from fencepost.bulk.reading import Places
 from fencepost.engine.engines import engine_of
+from fencepost.engine.run import attempt_of
 
 if TYPE_CHECKING:
     from fencepost.bulk.definition import Bulk, Step
@@ -21,7 +22,7 @@ _PLACES = Places()
 
 def target_of_step(step: Step, run: Run) -> Any:
     """Return the engine that a step writes to; that of the ledger's own database if none is named."""
-    return _PLACES.engine(step.options.target, lambda: engine_of(run.context.ledger()))
+    return _PLACES.engine(step.options.target, lambda: engine_of(attempt_of(run).context.ledger()))
 
 
 def target_beside(step: Step, ledger: Ledger) -> Any:
@@ -59,6 +60,7 @@ def surroundings_beside(step: Step, ledger: Ledger, values: Mapping[str, Any]) -
 def surroundings_of(step: Step, run: Run, instance: Instance) -> Surroundings:
     """Return what the reader of a step works with."""
     needs_source = step.read is not None and step.read.needs_source
-    source = _PLACES.engine(step.options.source, lambda: engine_of(run.context.ledger())) if needs_source else None
+    context = attempt_of(run).context
+    source = _PLACES.engine(step.options.source, lambda: engine_of(context.ledger())) if needs_source else None
     refuse_too_few_connections(source, target_of_step(step, run))
-    return Surroundings(run.context.runtime, source, instance.values, run.log.warning)
+    return Surroundings(context.runtime, source, instance.values, run.log.warning)

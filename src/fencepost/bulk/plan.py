@@ -24,6 +24,7 @@ from fencepost.bulk.places import surroundings_of, target_of_step
 from fencepost.bulk.reader import WHOLE, Slice, Surroundings
 from fencepost.core.positions import packed
 from fencepost.core.tick import instant
+from fencepost.engine.run import attempt_of
 from fencepost.errors import CheckpointMismatch
 
 if TYPE_CHECKING:
@@ -105,12 +106,12 @@ class Plans:
 
     def _label(self, steps: Sequence[Step]) -> str:
         """Return the name that its checkpoints stand under."""
-        ledger, instance = self._run.context.ledger(), self._instance
+        ledger, instance = attempt_of(self._run).context.ledger(), self._instance
 
         def look(label: str) -> Iterator[StoredCheckpoint]:
             for step in steps:
                 name = plan_name(self._job, label, step.name)
-                kept = self._steadily(step, Checkpoint(name, None, self._run.writer()).read)
+                kept = self._steadily(step, Checkpoint(name, None, attempt_of(self._run).writer()).read)
                 if kept is not None:
                     yield kept
 
@@ -156,7 +157,7 @@ class Plans:
     def progress(self, plan: StepPlan) -> StepProgress:
         """Return how far the partitions are."""
         names = [plan.name(number) for number in range(len(plan.slices))]
-        writer = self._run.writer()
+        writer = attempt_of(self._run).writer()
         return StepProgress(self._steadily(plan.step, lambda tx: kept_at(tx, names, writer)))
 
     def done(self, plan: StepPlan) -> list[bool]:
@@ -218,7 +219,7 @@ class Plans:
 
     def _checkpoint(self, step: Step, *, of_any_shape: bool = False) -> Checkpoint:
         shape = None if of_any_shape else "work" if step.read is None else step.read.shape
-        return Checkpoint(plan_name(self._job, self._instance.name, step.name), shape, self._run.writer())
+        return Checkpoint(plan_name(self._job, self._instance.name, step.name), shape, attempt_of(self._run).writer())
 
 
 def complete_by(mark: CheckpointMark) -> int | None:

@@ -15,6 +15,7 @@ from fencepost.bulk.patience import asked
 from fencepost.bulk.plan import Plans, StepPlan
 from fencepost.core.tick import spelled_us
 from fencepost.core.verdicts import Fail, Skip
+from fencepost.engine.run import attempt_of
 from fencepost.ledger import history
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ _MOST_NAMED = 5
 
 def refuse_what_a_wider_run_does(bulk: Bulk, run: Run) -> None:
     """Refuse a window that is part of a coalesced run's, unless that one has not begun and never will."""
-    ledger = run.context.ledger()
+    ledger = attempt_of(run).context.ledger()
     for row in asked(run, lambda: wider_runs(ledger, run.id)):
         wider = f"run {row.id}, which stands for several windows together"
         if not has_ended(row):
@@ -47,7 +48,7 @@ def refuse_what_a_wider_run_does(bulk: Bulk, run: Run) -> None:
 
 def refuse_what_narrower_runs_did(bulk: Bulk, run: Run) -> None:
     """Refuse a coalesced run if one of its windows was begun by itself; skip it if all of them are complete."""
-    ledger = run.context.ledger()
+    ledger = attempt_of(run).context.ledger()
     found = asked(run, lambda: narrower_runs(ledger, run.id))
     if not found:
         return
@@ -73,7 +74,7 @@ def refuse_what_narrower_runs_did(bulk: Bulk, run: Run) -> None:
 
 def _plan_of(bulk: Bulk, run: Run, row: RunRow) -> StepPlan | None:
     """Return the plan of what another run stands for, if it was begun."""
-    name = asked(run, partial(instance_name, run.context.ledger(), row))
+    name = asked(run, partial(instance_name, attempt_of(run).context.ledger(), row))
     return Plans(bulk.job, Instance(name, row.id, {}), run).begin(bulk.steps)
 
 

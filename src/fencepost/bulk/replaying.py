@@ -27,6 +27,7 @@ from fencepost.bulk.reader import Unread
 from fencepost.bulk.watching import EVERY_S
 from fencepost.core.report import code_of
 from fencepost.core.verdicts import Retry, Skip
+from fencepost.engine.run import attempt_of
 from fencepost.errors import BrokenInput, InvalidBulk
 
 if TYPE_CHECKING:
@@ -61,11 +62,11 @@ class Replay:
 
     def __init__(self, run: Run, choice: Choice, made: Callable[[StoredLetter], Bulk]) -> None:
         self._run = run
-        self._writer = run.writer()
+        self._writer = attempt_of(run).writer()
         self._choice = choice
         self._made = made
         self._bulks: dict[int | None, Bulk] = {}
-        self._told_at = run.context.runtime.monotonic()
+        self._told_at = attempt_of(run).context.runtime.monotonic()
         self.fates = dict.fromkeys(LetterFate, 0)
 
     def replay(self, targets: Sequence[Any]) -> dict[str, int]:
@@ -81,15 +82,15 @@ class Replay:
     def _note(self, letter: StoredLetter, fate: LetterFate) -> None:
         self.fates[fate] += 1
         self._run.log.info("dead letter %d (%s): %s", letter.id, letter.item_key, fate)
-        now = self._run.context.runtime.monotonic()
+        now = attempt_of(self._run).context.runtime.monotonic()
         if now - self._told_at >= EVERY_S:
             self._told_at = now
             told = " ".join(f"{name.replace(' ', '-')}={count}" for name, count in self.fates.items())
             total = len(self._choice.ids)
-            self._run.show(sum(self.fates.values()) / total if total else 0.0, told)
+            attempt_of(self._run).show(sum(self.fates.values()) / total if total else 0.0, told)
 
     def _chosen(self, target: Any) -> Iterator[StoredLetter]:
-        ledger = asked(self._run, self._run.context.naming).ledger
+        ledger = asked(self._run, attempt_of(self._run).context.naming).ledger
         for page in self._pages(target):
             for each in page:
                 if self._choice.step in ("", each.step) and each.is_of(ledger):
@@ -193,7 +194,7 @@ class Replay:
     def _wait_as_asked(self, step: Step, error: Retry, tries: int) -> None:
         if tries > step.options.retry_limit:
             raise Skip(f"still failing after {tries} tries: {error}") from error
-        backoff_s = step.options.backoff.delay_s(tries, self._run.context.runtime.random())
+        backoff_s = step.options.backoff.delay_s(tries, attempt_of(self._run).context.runtime.random())
         pause(self._run, backoff_s if error.after_s is None else error.after_s)
 
 

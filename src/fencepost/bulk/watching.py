@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from fencepost.bulk.checkpoint import Counts
 from fencepost.core.verdicts import Cancel
+from fencepost.engine.run import attempt_of
 from fencepost.errors import LedgerUnavailable, NoSuchRun
 from fencepost.ledger.history import run as run_row
 
@@ -34,7 +35,7 @@ class Watching:
         self._plan = plan
         self._plans = plans
         self._part = part  # None: it tells of all
-        self._monotonic = run.context.runtime.monotonic
+        self._monotonic = attempt_of(run).context.runtime.monotonic
         self._told_at = self._looked_at = self._begun_at = self._monotonic()
         self._first = self._kept()[0].read
 
@@ -68,7 +69,7 @@ class Watching:
         expected = self._expected()
         rate = (counts.read - self._first) / max(self._monotonic() - self._begun_at, 1e-6)
         note = note_of(counts, expected=expected, partitions=partitions, rate=rate)
-        self._run.show(1.0 if is_end else _fraction(counts, expected, partitions), note)
+        attempt_of(self._run).show(1.0 if is_end else _fraction(counts, expected, partitions), note)
 
     def _kept(self) -> tuple[Counts, tuple[int, int] | None]:
         """Return the counts beside the checkpoints, and how many of how many partitions are done."""
@@ -94,7 +95,7 @@ class Watching:
 def refuse_without_parent(run: Run, parent: int) -> None:
     """End a part whose parent has ended, whatever its end: it was cancelled, or given up, and with it its parts."""
     try:
-        state = run_row(run.context.ledger(), parent).state
+        state = run_row(attempt_of(run).context.ledger(), parent).state
     except LedgerUnavailable:
         return  # which is asked again before long
     except NoSuchRun:

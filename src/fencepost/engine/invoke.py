@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from fencepost.core.report import SUCCEEDED, AttemptReport, report_of_error, report_of_result
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.texts import shown
-from fencepost.engine.run import Run, current
+from fencepost.engine.run import Run, attempt_of, current
 from fencepost.engine.runners.outcome import HOW_STOPPED, How, Outcome
 from fencepost.errors import LeaseLost, Stopped
 
@@ -30,6 +30,7 @@ _SUCCEEDED = SUCCEEDED.how
 def invoke(job: Job, claim: Claim, context: RunContext) -> Outcome:
     """Call a job's function for a claim, and say how it ended."""
     run = Run(job, claim, context)
+    attempt = attempt_of(run)
     before = current.set(run)
     try:
         signature = job.signature
@@ -37,13 +38,13 @@ def invoke(job: Job, claim: Claim, context: RunContext) -> Outcome:
             result = job.function()
         else:
             result = job.function(**signature.bind(json.loads(claim.params), run))
-        if result is None and not run.shows_progress:
-            return Outcome(claim.run_id, claim.attempt, claim.token, _SUCCEEDED, run.took_us())
-        return _returned(run, result, run.took_us())
+        if result is None and not attempt.shows_progress:
+            return Outcome(claim.run_id, claim.attempt, claim.token, _SUCCEEDED, attempt.took_us())
+        return _returned(run, result, attempt.took_us())
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # noqa: BLE001 - whatever it is, it ends this run and nothing else
-        return _raised(run, error, run.took_us())
+        return _raised(run, error, attempt.took_us())
     finally:
         current.reset(before)
 
@@ -53,25 +54,27 @@ async def invoke_async(job: Job, claim: Claim, context: RunContext) -> Outcome:
     from asyncio import CancelledError  # noqa: PLC0415 - asyncio costs those who do not need it 30 ms
 
     run = Run(job, claim, context)
+    attempt = attempt_of(run)
     current.set(run)  # a task has a context of its own, which ends with it
     try:
         result = await job.function(**job.signature.bind(json.loads(claim.params), run))
-        return _returned(run, result, run.took_us())
+        return _returned(run, result, attempt.took_us())
     except (KeyboardInterrupt, CancelledError):
         raise
     except BaseException as error:  # noqa: BLE001 - as above
-        return _raised(run, error, run.took_us())
+        return _raised(run, error, attempt.took_us())
 
 
 def _returned(run: Run, result: object, took_us: int) -> Outcome:
-    run.settle()
+    attempt_of(run).settle()
     return _outcome(run, report_of_result(result), took_us)
 
 
 def _raised(run: Run, error: BaseException, took_us: int) -> Outcome:
-    run.settle()
-    if run.has_ended:
-        run.log.warning("%s had succeeded, and then raised %s", run.label, shown(error))
+    attempt = attempt_of(run)
+    attempt.settle()
+    if attempt.has_ended:
+        run.log.warning("%s had succeeded, and then raised %s", attempt.label, shown(error))
         return _outcome(run, SUCCEEDED, took_us)
     return _outcome(run, _report(run, error), took_us)
 

@@ -14,12 +14,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from fencepost.core.keyed import watching
 from fencepost.core.noted import Noted
+from fencepost.engine.run import Run, attempt_of
 from fencepost.errors import FencepostError
 from fencepost.ledger.journal import journal
 
 if TYPE_CHECKING:
-    from fencepost.engine.context import RunContext
-    from fencepost.engine.run import Run
+    from fencepost.engine.attempt import Attempt
 
 T = TypeVar("T")
 
@@ -30,20 +30,21 @@ _WHY = (
 
 
 @contextmanager
-def noticing_keys(run: Run, context: RunContext, opened: AbstractContextManager[T]) -> Iterator[T]:
+def noticing_keys(run: Run, opened: AbstractContextManager[T]) -> Iterator[T]:
     """Enter `opened`, a transaction of `run`; when it has committed without a key, tell so, once."""
     with opened as tx, watching(tx) as watch:
         yield tx
-    if not watch.has_key and not run.was_told_of_keys:
-        run.was_told_of_keys = True
-        _tell(run, context)
+    attempt = attempt_of(run)
+    if not watch.has_key and not attempt.was_told_of_keys:
+        attempt.was_told_of_keys = True
+        _tell(run, attempt)
 
 
-def _tell(run: Run, context: RunContext) -> None:
-    run.log.warning("%s: %s", run.label, _WHY)
+def _tell(run: Run, attempt: Attempt) -> None:
+    run.log.warning("%s: %s", attempt.label, _WHY)
     with suppress(FencepostError):  # the log has it, and the effect is committed in any case
         journal(
-            context.ledger(),
+            attempt.context.ledger(),
             what=Noted.UNKEYED_WRITE,
             job=run.job,
             run_id=run.id,

@@ -24,23 +24,21 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Hashable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime, tzinfo
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, overload
 
 from fencepost.core.duration import Duration
 from fencepost.core.fencing import FencingToken
-from fencepost.core.policy import Effects, Policy
-from fencepost.core.runs import Claim, StopReason
+from fencepost.core.policy import Effects
+from fencepost.core.runs import Claim
 from fencepost.core.tick import instant
+from fencepost.engine.attempt import Attempt
 from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Job
-from fencepost.engine.progress import RunProgress
 from fencepost.engine.run_log import RunLog
-from fencepost.errors import LeaseLost, LedgerUnavailable, Stopped
-from fencepost.fence.writer import TablePlace, Writer, found_by
+from fencepost.fence.writer import Writer, found_by
 from fencepost.observe import logs
 
 if TYPE_CHECKING:
@@ -52,8 +50,6 @@ if TYPE_CHECKING:
     S = TypeVar("S", bound=Session)
 
 T = TypeVar("T")
-
-_LOOK_EVERY_S = 0.05  # while it is suspended; in a worker process there is nothing to wait for but a word of memory
 
 
 class Window(NamedTuple):
@@ -70,23 +66,13 @@ class Window(NamedTuple):
 class Run:
     """One attempt at a run, in the hands of its job."""
 
-    __slots__ = (
-        *("_claim", "_context", "_job", "_log", "_params", "_progress", "_was_mixed"),
-        *("has_ended", "found_at", "started_at", "was_told_of_keys"),
-    )
+    __slots__ = ("_attempt", "_claim", "_log", "_params")
 
     def __init__(self, job: Job, claim: Claim, context: RunContext) -> None:
-        self._job = job
+        self._attempt = Attempt(job, claim, context)  # what is not for jobs: see `attempt_of`
         self._claim = claim
-        self._context = context
         self._params: Mapping[str, Any] | None = None
         self._log: RunLog | None = None
-        self._progress: RunProgress | None = None
-        self.started_at = context.runtime.monotonic()
-        self.found_at: dict[Hashable, float] = {}  # where its fence was found to be its own, and when
-        self.has_ended = False  # within a transaction of its own: whatever it does now, it has succeeded
-        self._was_mixed = False  # whether older versions took part when it last came to a fence
-        self.was_told_of_keys = False  # see `fencepost.engine.keying`
 
     def __repr__(self) -> str:
         return f"<Run {self.id} of {self.job!r}, attempt {self.attempt}, token {self.token}>"
@@ -124,29 +110,18 @@ class Run:
         these names. While nodes of an older version take part it has not, since these show it without. The ledger is
         asked about that every few seconds at most; `LedgerUnavailable` if it never answered.
         """
-        shown, former = self.shown()
+        shown, former = self._attempt.shown()
         return shown if former is None else shown._replace(key=former)
 
-    def shown(self) -> tuple[FencingToken, str | None]:
-        """Return what it shows at a fence, and the key that older versions show there, while such take part."""
-        key, naming = self.exclusive_key, self._context.naming()
-        if naming.is_mixed is not self._was_mixed:
-            self._was_mixed = naming.is_mixed
-            self.found_at.clear()  # what was raised and found there is not all that has to be
-        # With no key to exclude others by, it is in order with nobody.
-        named = naming.run_fence(self.id) if key is None else naming.fence(key)
-        shown = FencingToken(named, self.token, self.grant_id, self.node)
-        return shown, (key or f"run:{self.id}") if naming.is_mixed else None
-
     @property
-    def grant_id(self) -> str:
-        """Which attempt it is, as fences keep it beside the token."""
-        return f"{self.node}/{self.id}/{self.attempt}"
+    def exclusive_key(self) -> str | None:
+        """The key under which it excludes others, if it has one."""
+        return self._claim.exclusive_key
 
     @property
     def node(self) -> str:
         """The node that executes it."""
-        return self._context.node
+        return self._attempt.context.node
 
     @property
     def schedule(self) -> str | None:
@@ -180,7 +155,7 @@ class Run:
     def params(self) -> Mapping[str, Any]:
         """The parameters, as the function gets them; those it was not given are not among them."""
         if self._params is None:
-            bound = self._job.signature.bind(json.loads(self._claim.params), self)
+            bound = self._attempt.job.signature.bind(json.loads(self._claim.params), self)
             self._params = {name: value for name, value in bound.items() if value is not self}
         return self._params
 
@@ -188,13 +163,13 @@ class Run:
     def log(self) -> RunLog:
         """A logger whose records tell of which run, attempt, token and node they are."""
         if self._log is None:
-            self._log = RunLog(self.job, self.fields)
+            self._log = RunLog(self.job, self._attempt.fields)
         return self._log
 
     @property
     def lost(self) -> bool:
         """Whether the right to run is gone, as far as this process knows. Cheap; ask as often as you like."""
-        return self._context.standing.stopped(self.id, self.token) is StopReason.LOST
+        return self._attempt.is_lost
 
     def check(self, *, ask_ledger: bool = False) -> None:
         """Raise `LeaseLost` if the right to run is gone, `Stopped` if the run was cancelled or is out of time.
@@ -204,29 +179,19 @@ class Run:
         asked too (a round trip): `LedgerUnavailable` then means that nobody knows.
         """
         if is_on_event_loop():
-            self.raise_if_stopped()
+            self._attempt.raise_if_stopped()
         else:
-            self.wait_while_suspended()
-        if ask_ledger and not self._context.is_ours(self.id, self.token):
-            raise self._lost("the ledger has given it to somebody else, or ended it")
+            self._attempt.wait_while_suspended()
+        if ask_ledger:
+            self._attempt.raise_unless_ours()
 
     def progress(self, fraction: float, note: str | None = None) -> None:
         """Show how far it is, from 0 to 1. Never waits: the ledger gets the latest value about twice a second.
 
         >>> run.progress(0.5, "half way")  # doctest: +SKIP
         """
-        self.raise_if_stopped()
-        if self._progress is None:
-            self._progress = RunProgress(self._context, self.id, self.token)
-        self._progress.show(fraction, note)
-
-    def show(self, fraction: float, note: str | None = None) -> None:
-        """Show how far it is, now, and wait for the ledger; one that does not answer costs this value alone.
-
-        For work that opens one transaction after the other, between which `progress` would hardly find a moment.
-        """
-        with suppress(LedgerUnavailable):
-            self._context.show(self.id, self.token, min(max(fraction, 0.0), 1.0), note)
+        self._attempt.raise_if_stopped()
+        self._attempt.progress().show(fraction, note)
 
     @overload
     def transaction(
@@ -258,12 +223,12 @@ class Run:
         """
         from fencepost.engine.transactions import RunTransaction  # noqa: PLC0415 - most runs open none
 
-        opened = RunTransaction(self, self._context, source, final=final)
-        if final or self.policy.effects is not Effects.IDEMPOTENT:
+        opened = RunTransaction(self, source, final=final)
+        if final or self._attempt.policy.effects is not Effects.IDEMPOTENT:
             return opened
         from fencepost.engine.keying import noticing_keys  # noqa: PLC0415 - as above
 
-        return noticing_keys(self, self._context, opened)
+        return noticing_keys(self, opened)
 
     def in_transaction(self, work: Callable[[Any], T], source: Any = None, *, final: bool = False, tries: int = 5) -> T:
         """Call `work` with an open `transaction`, and return what it returns.
@@ -277,7 +242,7 @@ class Run:
         """
         from fencepost.engine.transactions import in_transaction  # noqa: PLC0415 - as above
 
-        return in_transaction(self, self._context, work, source, final=final, tries=tries)
+        return in_transaction(self, work, source, final=final, tries=tries)
 
     @overload
     def fence(self, source: Engine) -> AbstractContextManager[Connection]: ...
@@ -317,7 +282,7 @@ class Run:
         """
         from fencepost.fence.taking import take  # noqa: PLC0415 - as above
 
-        self.raise_if_stopped()
+        self._attempt.raise_if_stopped()
         return take(tx, query, limit=limit, params=params)
 
     def once(self, key: str, tx: Any, *, expires: Duration | None = None) -> bool:
@@ -340,78 +305,13 @@ class Run:
         """
         from fencepost.fence.idempotency import once_by  # noqa: PLC0415 - as above
 
-        self.raise_if_stopped()
-        return once_by(self.writer(), key, tx, expires=expires)
+        self._attempt.raise_if_stopped()
+        return once_by(self._attempt.writer(), key, tx, expires=expires)
 
-    def writer(self) -> Writer:
-        """Return on whose behalf, and to which tables, effects are written."""
-        tables = self._context.ledger().tables
-        place = TablePlace(tables.prefix, tables.schema)
-        return Writer(place, self.job, self.id, self.token, self._context.runtime.wall_us)
 
-    @property
-    def shows_progress(self) -> bool:
-        """Whether there may be progress that is not sent yet."""
-        return self._progress is not None
-
-    def settle(self) -> None:
-        """Send what progress is still on its way. For whoever invokes the function, when it has returned."""
-        if self._progress is not None:
-            self._progress.settle()
-
-    def hold_progress(self) -> Callable[[], None]:
-        """Send no progress until the returned function is called: a transaction that compares the row is open."""
-        if self._progress is None:
-            self._progress = RunProgress(self._context, self.id, self.token)
-        return self._progress.hold()
-
-    def wait_while_suspended(self) -> None:
-        """Wait until it is known that this run may go on; raise if it may not."""
-        claim, context = self._claim, self._context
-        self.raise_if_stopped()
-        while context.standing.suspended(claim.run_id, claim.token):
-            context.runtime.sleep(_LOOK_EVERY_S)
-            self.raise_if_stopped()
-
-    def raise_if_stopped(self) -> None:
-        """Raise if the right to run is gone, or it was told to stop. Never waits."""
-        why = self._context.standing.stopped(self._claim.run_id, self._claim.token)
-        if why is StopReason.LOST:
-            raise self._lost("this node is no longer trusted, or the run was taken over")
-        if why is not None:
-            raise Stopped(str(why))
-
-    def _lost(self, why: str) -> LeaseLost:
-        return LeaseLost(self.label, self.token, why)
-
-    @property
-    def context(self) -> RunContext:
-        """Its surroundings, for what is built upon runs."""
-        return self._context
-
-    @property
-    def policy(self) -> Policy:
-        """How its job is run."""
-        return self._job.policy
-
-    @property
-    def exclusive_key(self) -> str | None:
-        """The key under which it excludes others, if it has one."""
-        return self._claim.exclusive_key
-
-    def took_us(self) -> int:
-        """How long it has been executing."""
-        return int((self._context.runtime.monotonic() - self.started_at) * 1_000_000)
-
-    @property
-    def fields(self) -> dict[str, object]:
-        """What a log record of this run says of it."""
-        return {"job": self.job, "run": self.id, "attempt": self.attempt, "token": self.token, "node": self.node}
-
-    @property
-    def label(self) -> str:
-        """What to call it in a sentence."""
-        return f"run {self.id} of {self.job!r}"
+def attempt_of(run: Run) -> Attempt:
+    """Return what the engine knows of a run, and does with it; for what is built upon runs."""
+    return run._attempt
 
 
 def is_on_event_loop() -> bool:
@@ -430,12 +330,12 @@ def current_run() -> Run | None:
 
 def _writer_of_current_run() -> Writer | None:
     run = current.get()
-    return None if run is None else run.writer()
+    return None if run is None else run._attempt.writer()
 
 
 def _fields_of_current_run() -> dict[str, object] | None:
     run = current.get()
-    return None if run is None else run.fields
+    return None if run is None else run._attempt.fields
 
 
 found_by(_writer_of_current_run)

@@ -15,6 +15,7 @@ from fencepost.core.runs import Ending
 from fencepost.core.states import Move, RunState, next_state, outcome_of
 from fencepost.core.texts import told
 from fencepost.engine.engines import engine_of
+from fencepost.engine.run import Run, attempt_of
 from fencepost.engine.which_fence import fence_of, is_known_to_be_the_ledgers, run_row
 from fencepost.errors import FencepostError, LedgerUnavailable, TransactionConflict
 from fencepost.fence.fence_options import FenceOptions
@@ -31,8 +32,7 @@ from fencepost.sql.held_files import hold, let_go
 from fencepost.sql.troubles import REPEATABLE, SLOW, Trouble, trouble_of
 
 if TYPE_CHECKING:
-    from fencepost.engine.context import RunContext
-    from fencepost.engine.run import Run
+    from fencepost.engine.attempt import Attempt
     from fencepost.ledger.ledger import Ledger
 
 T = TypeVar("T")
@@ -44,11 +44,11 @@ _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 class RunTransaction:
     """Enter it for a connection in a transaction; leaving it commits behind the fence."""
 
-    __slots__ = ("_context", "_file", "_final", "_opened", "_run", "_send_progress_again", "_source")
+    __slots__ = ("_attempt", "_file", "_final", "_opened", "_run", "_send_progress_again", "_source")
 
-    def __init__(self, run: Run, context: RunContext, source: Any, *, final: bool) -> None:
+    def __init__(self, run: Run, source: Any, *, final: bool) -> None:
         self._run = run
-        self._context = context
+        self._attempt = attempt_of(run)
         self._source = source
         self._final = final
         self._opened: FencedTransaction | None = None
@@ -57,9 +57,9 @@ class RunTransaction:
 
     def __enter__(self) -> Any:
         # Whatever else changes the row while the transaction is open would end it under repeatable read.
-        self._send_progress_again = send_progress_again = self._run.hold_progress()
+        self._send_progress_again = send_progress_again = self._attempt.hold_progress()
         try:
-            self._opened, given = _begun(self._run, self._context, self._source, final=self._final)
+            self._opened, given = _begun(self._run, self._source, final=self._final)
         except BaseException:
             send_progress_again()
             raise
@@ -79,37 +79,36 @@ class RunTransaction:
         if opened is None or self._send_progress_again is None:
             return
         if self._file is not None:
-            let_go(self._file, self._run.label)
+            let_go(self._file, self._attempt.label)
         try:
             opened.__exit__(kind, error, trace)
             if kind is None:
-                self._run.has_ended = self._run.has_ended or self._final
+                self._attempt.has_ended = self._attempt.has_ended or self._final
         finally:
             self._send_progress_again()
 
     def _hold_file(self) -> None:
-        ledger = self._context.ledger()
+        ledger = self._attempt.context.ledger()
         is_the_ledgers = self._opened is not None and isinstance(self._opened.fence, FencedRun)
         self._file = str(ledger.url.path) if ledger.dialect.has_one_writer and is_the_ledgers else None
         if self._file is not None:
-            hold(self._file, self._run.label)
+            hold(self._file, self._attempt.label)
 
 
-def in_transaction(
-    run: Run, context: RunContext, work: Callable[[Any], T], source: Any, *, final: bool, tries: int
-) -> T:
+def in_transaction(run: Run, work: Callable[[Any], T], source: Any, *, final: bool, tries: int) -> T:
     """Do `work` in a fenced transaction, and again in a new one if the database gave it up through nobody's fault."""
     if tries < 1:
         raise ValueError(f"tries={tries}: at least one is needed")
+    attempt = attempt_of(run)
     for number in range(1, tries):
         try:
             return _done(run, work, source, final=final)
         except Exception as error:
             if not _is_worth_repeating(error):
                 raise
-            run.log.info("a transaction of %s is tried again: %s", run.label, told(error))
+            run.log.info("a transaction of %s is tried again: %s", attempt.label, told(error))
         longest_s = min(_SHORTEST_PAUSE_S * 2**number, _LONGEST_PAUSE_S)
-        context.runtime.sleep(longest_s * (0.5 + context.runtime.random() / 2))
+        attempt.context.runtime.sleep(longest_s * (0.5 + attempt.context.runtime.random() / 2))
     return _done(run, work, source, final=final)
 
 
@@ -122,23 +121,24 @@ def _is_worth_repeating(error: Exception) -> bool:
     return isinstance(error, TransactionConflict) or trouble_of(error) in REPEATABLE
 
 
-def _begun(run: Run, context: RunContext, source: Any, *, final: bool) -> tuple[FencedTransaction, Any]:
+def _begun(run: Run, source: Any, *, final: bool) -> tuple[FencedTransaction, Any]:
     """Begin; while nobody knows whether the run is ours, or where its ledger is, one that can wait waits.
 
     Nothing has happened before a transaction has begun, so it can be begun again. It is the run's timeout that ends it.
     A database of the user's own that is away is the user's to wait for.
     """
+    attempt = attempt_of(run)
     while True:
-        run.wait_while_suspended()
-        ledger = context.ledger()
+        attempt.wait_while_suspended()
+        ledger = attempt.context.ledger()
         way = None if source is None else source_of(source)
-        opened = _transaction(run, context, way, final=final)
+        opened = _transaction(run, attempt, way, final=final)
         try:
             return opened, opened.__enter__()
         except (LedgerUnavailable, DBAPIError) as error:
-            if run.policy.stops_in_doubt or not _is_away(ledger, way, error):
+            if attempt.policy.stops_in_doubt or not _is_away(ledger, way, error):
                 raise
-        context.runtime.sleep(_TRY_AGAIN_AFTER_S)
+        attempt.context.runtime.sleep(_TRY_AGAIN_AFTER_S)
 
 
 def _is_away(ledger: Ledger, way: Source | None, error: LedgerUnavailable | DBAPIError) -> bool:
@@ -149,39 +149,40 @@ def _is_away(ledger: Ledger, way: Source | None, error: LedgerUnavailable | DBAP
     return is_the_ledgers and trouble_of(error.orig) in SLOW | {Trouble.BROKEN}
 
 
-def _transaction(run: Run, context: RunContext, way: Source | None, *, final: bool) -> FencedTransaction:
+def _transaction(run: Run, attempt: Attempt, way: Source | None, *, final: bool) -> FencedTransaction:
+    context = attempt.context
     ledger = context.ledger()
     terms = FenceOptions(
         runtime=context.runtime,
-        isolation=str(run.policy.isolation),
+        isolation=str(attempt.policy.isolation),
         ttl_s=context.ttl_s,
         # It does not wait: once begun, the row decides, and whoever waited would keep what it has locked from others.
-        check_trust=run.raise_if_stopped,
-        refused=lambda why: _record_refusal(run, ledger, why),
-        found_at=run.found_at,
-        finish=_finish(run, ledger) if final else None,
+        check_trust=attempt.raise_if_stopped,
+        refused=lambda why: _record_refusal(run, attempt, why),
+        found_at=attempt.found_at,
+        finish=_finish(run, attempt) if final else None,
     )
     if way is None:
-        return FencedTransaction(source_of(engine_of(ledger)), lambda _: run_row(run, ledger), terms)
-    return FencedTransaction(way, lambda opened: _chosen(run, ledger, opened, final=final), terms)
+        return FencedTransaction(source_of(engine_of(ledger)), lambda _: run_row(attempt, ledger), terms)
+    return FencedTransaction(way, lambda opened: _chosen(attempt, opened, final=final), terms)
 
 
-def _chosen(run: Run, ledger: Ledger, source: Source, *, final: bool) -> Fence:
-    fence = fence_of(run, ledger, source)
+def _chosen(attempt: Attempt, source: Source, *, final: bool) -> Fence:
+    fence = fence_of(attempt, source)
     if final and not isinstance(fence, FencedRun):
         raise RuntimeError(
-            f"final=True ends {run.label} in the transaction of its effects, and this one is in another database than "
-            "the ledger, so it cannot; leave final out, and the run ends after its function returns"
+            f"final=True ends {attempt.label} in the transaction of its effects, and this one is in another database "
+            "than the ledger, so it cannot; leave final out, and the run ends after its function returns"
         )
     return fence
 
 
-def _record_refusal(run: Run, ledger: Ledger, why: str) -> None:
+def _record_refusal(run: Run, attempt: Attempt, why: str) -> None:
     """Put on record, in a transaction of its own, that a stale writer was turned away."""
-    run.log.warning("a write of %s was refused: %s", run.label, why)
+    run.log.warning("a write of %s was refused: %s", attempt.label, why)
     with suppress(FencepostError):  # the log has it, and the writer is turned away in any case
         journal(
-            ledger,
+            attempt.context.ledger(),
             what=Noted.REFUSED_WRITE,
             job=run.job,
             run_id=run.id,
@@ -192,23 +193,24 @@ def _record_refusal(run: Run, ledger: Ledger, why: str) -> None:
         )
 
 
-def _finish(run: Run, ledger: Ledger) -> Callable[[Any], bool]:
+def _finish(run: Run, attempt: Attempt) -> Callable[[Any], bool]:
     """Return what ends the run as succeeded, within somebody's transaction, and says whether it was ours."""
+    ledger = attempt.context.ledger()
     hot = statements_for(ledger.desk("words"))
     keys = [] if run.exclusive_key is None else [run.exclusive_key]
 
     def finish(given: Any) -> bool:
-        endings = EndingRows([_succeeded(run)])
+        endings = EndingRows([_succeeded(run, attempt.took_us())])
         with cursor_of(given, ledger.dialect) as cursor:
             ended = end_keyed(cursor, hot, endings, keys)[1] if keys else hot.end(cursor, endings)[1]
-            if keys and run.policy.isolation is not Isolation.READ_COMMITTED:
+            if keys and attempt.policy.isolation is not Isolation.READ_COMMITTED:
                 hot.notify(cursor)  # who waits for the key may not be seen from here: others look for them
         return ended == 1
 
     return finish
 
 
-def _succeeded(run: Run) -> Ending:
+def _succeeded(run: Run, took_us: int) -> Ending:
     state, outcome = next_state(RunState.RUNNING, Move.SUCCEED), outcome_of(Move.SUCCEED)
     return Ending(
         run.id,
@@ -216,6 +218,6 @@ def _succeeded(run: Run) -> Ending:
         run.token,
         state=state.value,
         outcome=None if outcome is None else outcome.value,
-        took_us=run.took_us(),
+        took_us=took_us,
         exclusive_key=run.exclusive_key,
     )

@@ -22,29 +22,30 @@ from fencepost.ledger.naming import run_floor
 from fencepost.sql.troubles import NO_TABLES, trouble_of
 
 if TYPE_CHECKING:
-    from fencepost.engine.run import Run
+    from fencepost.engine.attempt import Attempt
     from fencepost.fence.sources.source import Source
     from fencepost.ledger.ledger import Ledger
 
 _MOST_REMEMBERED = 1000
 
 
-def run_row(run: Run, ledger: Ledger) -> FencedRun:
+def run_row(attempt: Attempt, ledger: Ledger) -> FencedRun:
     """Return the fence in the ledger's own database."""
-    tables = ledger.tables
-    return FencedRun(tables.name("run"), tables.name("check_run"), run.id, run.token, run.label)
+    tables, claim = ledger.tables, attempt.claim
+    return FencedRun(tables.name("run"), tables.name("check_run"), claim.run_id, claim.token, attempt.label)
 
 
-def fence_of(run: Run, ledger: Ledger, source: Source) -> Fence:
+def fence_of(attempt: Attempt, source: Source) -> Fence:
     """Return the fence for a source that is open."""
+    ledger = attempt.context.ledger()
     if is_the_ledgers(source, ledger):
-        return run_row(run, ledger)
+        return run_row(attempt, ledger)
     schema = ledger.url.schema if source.target.kind == "postgresql" else None
-    shown, former = run.shown()
-    row = fence_row(shown, TablePlace(ledger.url.prefix, schema), what=run.label, former=former)
-    if run.exclusive_key is not None:
+    shown, former = attempt.shown()
+    row = fence_row(shown, TablePlace(ledger.url.prefix, schema), what=attempt.label, former=former)
+    if attempt.claim.exclusive_key is not None:
         return row
-    return replace(row, family=Family(run.context.naming().run_fences, lambda: run_floor(ledger)))
+    return replace(row, family=Family(attempt.context.naming().run_fences, lambda: run_floor(ledger)))
 
 
 def is_the_ledgers(source: Source, ledger: Ledger) -> bool:

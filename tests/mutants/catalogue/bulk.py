@@ -16,7 +16,7 @@ _QUERY = "fencepost.bulk.readers.page_query:PageQuery"
 _FEED = "fencepost.bulk.readers.page_feed:PageFeed"
 
 _TRANSACTION = """\
-            transaction = RunTransaction(self._run, self._run.context, self._target, final=False)
+            transaction = RunTransaction(self._run, self._target, final=False)
             with transaction as tx:
                 effects(tx)
                 transaction.end_with(self._checkpoint.moving(tx, self.mark, after, counts))

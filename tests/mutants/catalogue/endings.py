@@ -132,7 +132,7 @@ ENDINGS = (
     mutant(
         "final transaction ends nothing",
         "a transaction that is to end its run commits without ending it",
-        Code("fencepost.engine.transactions:_transaction", "_finish(run, ledger) if final else None", "None"),
+        Code("fencepost.engine.transactions:_transaction", "_finish(run, attempt) if final else None", "None"),
         tests="tests/app/test_transaction.py::"
         "test_a_final_transaction_ends_the_run_with_its_effects[sqlite-read committed]",
     ),

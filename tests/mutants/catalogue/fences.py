@@ -18,7 +18,7 @@ FENCES = (
     mutant(
         "fences of single runs stay",
         "the fence of a run that excludes nobody is never removed: one row for each run, for ever",
-        Code("fencepost.engine.which_fence:fence_of", "if run.exclusive_key is not None:", "if True:"),
+        Code("fencepost.engine.which_fence:fence_of", "if attempt.claim.exclusive_key is not None:", "if True:"),
         tests=f"{_ROWS}::TestWhoMayRaiseIt::"
         "test_those_of_runs_that_ended_long_ago_go_by_themselves_and_still_refuse[sqlite]",
     ),
@@ -38,7 +38,7 @@ FENCES = (
     mutant(
         "older fence not compared",
         "beside older nodes, a stale writer looks at the new name of its fence alone",
-        Code("fencepost.engine.run:Run.shown", "if naming.is_mixed else None", "if False else None"),
+        Code("fencepost.engine.attempt:Attempt.shown", "if naming.is_mixed else None", "if False else None"),
         tests=f"{_VERSIONS}::test_a_stale_writer_of_this_one_is_refused_after_its_successor_of_the_older_one[sqlite]",
     ),
     mutant(

@@ -21,7 +21,7 @@ from fencepost.core.policy import Policy
 from fencepost.core.schedules.every import every
 from fencepost.core.verdicts import Retry, Skip
 from fencepost.engine.jobs import Jobs
-from fencepost.engine.run import Run, current_run
+from fencepost.engine.run import Run, attempt_of, current_run
 from fencepost.ledger.ledger import Ledger
 from fencepost.proof.evidence import JobRules
 from fencepost.testing.simulation.scenario import LOAD, LOAD_EVERY_S, BulkWork
@@ -130,7 +130,7 @@ def load_class(work: BulkWork, floor: JobSite) -> type:
             resource = f"{self._resource(run)}/{run.exclusive_key or run.id}"
             for key in keys:
                 floor.offer(run, resource=resource, key=str(key))
-            rows = [(resource, str(key), _token(work, run, key), run.grant_id, run.id) for key in keys]
+            rows = [(resource, str(key), _token(work, run, key), attempt_of(run).grant_id, run.id) for key in keys]
             tx.exec_driver_sql(_INSERT, rows)
             if work.is_settling:
                 tx.exec_driver_sql(_SETTLE, [(key,) for key in keys])

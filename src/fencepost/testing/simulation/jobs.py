@@ -10,7 +10,7 @@ from typing import Any
 from fencepost.core.policy import Policy
 from fencepost.core.schedules.every import every
 from fencepost.engine.jobs import Job, Jobs
-from fencepost.engine.run import Run
+from fencepost.engine.run import Run, attempt_of
 from fencepost.errors import LeaseLost
 from fencepost.proof.evidence import JobRules
 from fencepost.proof.history import EntryKind, History
@@ -53,7 +53,7 @@ class JobSite:
 
     def write(self, run: Run, *, resource: str, key: str, final: bool = False, once: bool = False) -> bool:
         """Write an effect behind the fence; say whether it was written."""
-        grant = run.grant_id
+        grant = attempt_of(run).grant_id
         about: dict[str, Any] = {"name": resource, "token": run.token, "grant": grant}
         node, what = self._process.name, "write"
         call = self._history.invoke(self._hub.now, what, node, **about, detail={"key": key})
@@ -80,7 +80,7 @@ class JobSite:
             self._process.name,
             name=resource,
             token=run.token,
-            grant=run.grant_id,
+            grant=attempt_of(run).grant_id,
             detail={"key": key},
         )
 
