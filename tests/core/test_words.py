@@ -35,9 +35,9 @@ def test_the_words_of_a_policy_are_those_of_its_signature(name: str, literal: An
 def test_job_asks_for_these_words() -> None:
     hints = get_type_hints(PolicyWords)
     assert {name: hints[name] for name, *_ in CHOICES if name != "type"} == {
-        name: literal for name, literal, _ in CHOICES if name != "type"
+        name: literal | None for name, literal, _ in CHOICES if name != "type"
     }
-    assert hints["misfire"] == words.MisfireWord
+    assert hints["misfire"] == words.MisfireWord | None
 
 
 @pytest.mark.parametrize("word", ["Forbid", " QUEUE ", "rePlace"])

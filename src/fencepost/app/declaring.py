@@ -37,29 +37,29 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class SharedWords(TypedDict, total=False):
-    """How a job of any kind is run; what is left out is the batch type's default."""
+    """How a job of any kind is run; what is left out, or None, is the batch type's default."""
 
-    timeout: Duration
-    retries: int
-    backoff: Backoff | Duration | Mapping[str, Duration]
-    overlap: OverlapWord
-    misfire: MisfireWord
-    grace: Duration
-    sla: Duration
-    exclusive: str
-    priority: int
-    queue: str
-    on_crash: OnCrashWord
-    effects: EffectsWord
-    isolation: IsolationWord
-    formerly: str | Sequence[str]
+    timeout: Duration | None
+    retries: int | None
+    backoff: Backoff | Duration | Mapping[str, Duration] | None
+    overlap: OverlapWord | None
+    misfire: MisfireWord | None
+    grace: Duration | None
+    sla: Duration | None
+    exclusive: str | None
+    priority: int | None
+    queue: str | None
+    on_crash: OnCrashWord | None
+    effects: EffectsWord | None
+    isolation: IsolationWord | None
+    formerly: str | Sequence[str] | None
 
 
 class PolicyWords(SharedWords, total=False):
     """How a job is run. Bulk jobs have parameters of these names, which say more."""
 
-    crash_limit: int
-    chunk: int
+    crash_limit: int | None
+    chunk: int | None
 
 
 class Asked(NamedTuple):
@@ -235,6 +235,10 @@ class JobRequest(Generic[P]):
 
 class JobFunction(JobHandle[P], Generic[P, R]):
     """A function that is a job as well. Called, it is the plain function: here and now, and no run is recorded."""
+
+    __name__: str
+    __qualname__: str
+    __wrapped__: Callable[P, R]
 
     def __init__(self, app: App, job: Job) -> None:
         functools.update_wrapper(self, job.function, updated=())
