@@ -245,6 +245,8 @@ class App:
             @app.bulk(read=keyset(…), target=engine)
             def settle(tx, orders): ...            # the function is what writes
 
+        For mypy, which takes a decorated class for the plain one, write ``settle = app.bulk(…)(SettleOrders)``.
+
         Args:
             *schedules: when it is due; with none it runs when asked for.
             name: by default the class's or function's.
