@@ -130,7 +130,7 @@ def _claims(scene: Scene, fault: LostReply, row: Any, charges: list[tuple[Any, .
         "the customer was charged once": len(charges) == 1,
     }
     if scene.how != "final":
-        claims["its result is the receipt of the one charge"] = row.result == f'"{charges[0][0]}"'
+        claims["its result is the receipt of the one charge"] = row.result == charges[0][0]
     return claims
 
 

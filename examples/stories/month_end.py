@@ -120,13 +120,13 @@ def _claims(scene: Scene, history: list[Any]) -> stage.Claims:
     for row in reversed(history):
         orders = sorted(order_id for order_id, run_id in paid if run_id == row.id)
         who = row.requested_by or "the schedule"
-        scene.say(f"run {row.id}, {row.job} {row.params} ({row.params_hash[:12]}…), {row.state}, paid {orders}", who)
+        scene.say(f"run {row.id}, {row.job} {row.params} ({row.request_hash[:12]}…), {row.state}, paid {orders}", who)
     return {
         "every order is settled": scene.ask(OPEN, month=MONTH) == [],
         "each order is settled once": scene.ask(TWICE) == [],
         "both runs are in the history, and succeeded": [row.state for row in history] == ["succeeded"] * 2,
-        "with their parameters, and hashes that differ": len({row.params_hash for row in history}) == 2
-        and all(MONTH in row.params for row in history),
+        "with their parameters, and hashes that differ": len({row.request_hash for row in history}) == 2
+        and all(row.params["month"] == MONTH for row in history),
     }
 
 

@@ -317,8 +317,8 @@ class NoSuchRun(NotInLedger):
 class NoSuchJob(NotInLedger):
     """No node has registered a job of this name."""
 
-    def __init__(self, name: str) -> None:
-        super().__init__(f"there is no job {name!r} in the ledger; a job is registered when a node that has it starts")
+    def __init__(self, name: str, hint: str = "a job is registered when a node that has it starts") -> None:
+        super().__init__(f"there is no job {name!r} in the ledger; {hint}")
         self.name = name
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -41,7 +40,7 @@ def test_a_run_comes_to_be_with_the_block(app: App, connection: Any) -> None:
         made = asked(app, connection)
     (row,) = app.operations.runs()
     assert (row.id, row.state, row.exclusive_key) == (made, "queued", "account:7")
-    assert json.loads(row.params)["note"] == NOTE
+    assert row.params["note"] == NOTE
 
 
 def test_a_run_goes_with_a_block_that_fails(app: App, connection: Any) -> None:

@@ -66,5 +66,5 @@ def test_one_node_leads_where_that_is_wished_for(tmp_path: Path) -> None:
     app = App(f"sqlite:///{tmp_path}/app.db", leader=True, ttl="5s")
     with app.running():
         record = until(app.operations.leader, 20, what="somebody leads")
-        assert record.is_held
+        assert record.held
     app.close()

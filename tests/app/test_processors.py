@@ -8,7 +8,7 @@ import pytest
 
 from fencepost import App
 from fencepost.app import composing, processors
-from fencepost.cli.run import default_workers
+from fencepost.app.worker_processes import default_workers
 
 VERSION_1 = "4:memory:/docker/x\n3:cpu,cpuacct:/docker/x\n"
 

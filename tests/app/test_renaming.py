@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -123,7 +124,7 @@ def test_each_due_time_runs_once_across_a_rolling_rename(apps: list[App], url: s
     dues = [each.due_at for each in rows]
     assert len(set(dues)) == len(dues)
     covered = sum(each.ticks for each in rows)
-    assert covered == (max(dues) - min(each.first_due_at for each in rows)) // 1_000_000 + 1
+    assert covered == (max(dues) - min(each.first_due_at for each in rows)) // timedelta(seconds=1) + 1
 
 
 def test_a_node_of_the_old_name_that_comes_back_takes_nothing_from_the_new_one(apps: list[App], url: str) -> None:

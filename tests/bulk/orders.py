@@ -18,6 +18,7 @@ import sqlalchemy
 from sqlalchemy import Engine, text
 
 from fencepost import App
+from fencepost.app.records import RunRecord
 from fencepost.bulk import keyset
 from fencepost.core.overlap import START, WAIT
 from fencepost.core.runs import Claim, StopReason
@@ -28,7 +29,6 @@ from fencepost.engine.run import Run
 from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.ledger.claiming import claim
 from fencepost.ledger.finishing import finish
-from fencepost.ledger.history import RunRow
 from fencepost.ledger.urls import LedgerUrl
 
 NODE = "0" * 32
@@ -146,7 +146,7 @@ class Hand:
         if ending is not None:
             finish(self._desk, [ending])
 
-    def play(self, run_id: int, *, jobs: Iterable[str] | None = None, most: int = 60) -> RunRow:
+    def play(self, run_id: int, *, jobs: Iterable[str] | None = None, most: int = 60) -> RunRecord:
         """Execute what is due until a run has ended."""
         for _ in range(most):
             row = self.app.operations.run(run_id)
@@ -175,13 +175,13 @@ class Told:
         return self.is_suspended
 
 
-def played(shop: Shop, handle: Any, **params: Any) -> RunRow:
+def played(shop: Shop, handle: Any, **params: Any) -> RunRecord:
     """Ask for a run and execute it, and its parts, by one hand."""
     with hand(shop) as one:
         return one.play(handle.enqueue(**params).run_id)
 
 
-def again(shop: Shop, row: RunRow, app: App | None = None) -> RunRow:
+def again(shop: Shop, row: RunRecord, app: App | None = None) -> RunRecord:
     """Repeat a run as an operator does, and execute that."""
     with hand(shop, app) as one:
         return one.play(one.app.operations.retry(row.id, by="ann"))
@@ -193,9 +193,9 @@ def hand(shop: Shop, app: App | None = None, standing: RunStanding = UNSTOPPED) 
         yield one
 
 
-def result_of(row: RunRow) -> dict[str, Any]:
+def result_of(row: RunRecord) -> dict[str, Any]:
     assert row.result is not None, row
-    return dict(json.loads(row.result))
+    return dict(row.result)
 
 
 def settling(process: Callable[[Any], Any] | None = None, **more: Any) -> type:

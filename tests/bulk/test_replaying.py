@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,10 +9,10 @@ import pytest
 from sqlalchemy import text
 
 from fencepost import Retry, Skip
+from fencepost.app.records import RunRecord
 from fencepost.bulk import keyset
 from fencepost.bulk.letters import REPLAYED, settle
 from fencepost.bulk.visits import visiting, visitor
-from fencepost.ledger.history import RunRow
 from fencepost.ledger.pruning import Retention, prune
 from tests.cli.bulk_shop import ORDERS, BulkShop
 
@@ -45,18 +44,18 @@ def shop(make_shop: MakeShop) -> BulkShop:
     return shop
 
 
-def replayed(shop: BulkShop, *ids: int, **params: Any) -> RunRow:
+def replayed(shop: BulkShop, *ids: int, **params: Any) -> RunRecord:
     [row] = shop.drive(shop.app.enqueue("settle/replay", params={"letters": list(ids), **params}).run_id)
     return row
 
 
-def fates(row: RunRow) -> dict[str, int]:
+def fates(row: RunRecord) -> dict[str, int]:
     assert row.state == "succeeded", row.error
-    return {name: count for name, count in json.loads(row.result or "{}").items() if count}
+    return {name: count for name, count in (row.result or {}).items() if count}
 
 
 def numbers(shop: BulkShop) -> list[int]:
-    listed = shop.call("dead", "list", "settle", "--json").json
+    listed = shop.call("letters", "list", "settle", "--json").json
     return sorted(each["id"] for each in listed)
 
 

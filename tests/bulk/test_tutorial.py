@@ -92,7 +92,7 @@ def test_the_commands_of_the_tutorial_do_what_it_says(shell: Shell) -> None:
     assert sum(command.startswith("fencepost run ") for command in COMMANDS) == 2
     said = {}
     for command in COMMANDS:
-        if "dead replay" in command:
+        if "letters replay" in command:
             shell.mend()
         said[command] = shell.type(command)
         if "trigger" in command:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -152,7 +151,7 @@ class TestTwoVersions:
         row = played(shop, shop.bulk(settling(), partitions=2))
         assert row.state == "succeeded"
         assert {name.partition("/")[0] for name in shop.marks()} == {f"bulk:Settle@run-{row.id}"}
-        parts = [json.loads(each.params) for each in shop.app.operations.runs() if each.job == "Settle/part"]
+        parts = [each.params for each in shop.app.operations.runs() if each.job == "Settle/part"]
         assert {each["instance"] for each in parts} == {f"run-{row.id}"}
 
     @in_a_file

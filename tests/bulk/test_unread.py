@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
+from fencepost.app.records import RunRecord
 from fencepost.bulk import csv_file, iterable, json_lines
-from fencepost.ledger.history import RunRow
 from tests.bulk.orders import Died, Shop, again, hand, kind, on, place, played, result_of, shop
 
 __all__ = ["kind", "place", "shop"]
@@ -59,7 +59,7 @@ def letters(shop: Shop) -> list[dict[str, Any]]:
     return [{**each, "raw": json.loads(each["payload"]).get("raw")} for each in found]
 
 
-def counts(row: RunRow) -> tuple[int, int, int, int]:
+def counts(row: RunRecord) -> tuple[int, int, int, int]:
     found = result_of(row)
     return found["read"], found["written"], found["filtered"], found["skipped"]
 
@@ -226,7 +226,7 @@ class TestReplays:
             row = one.play(later.enqueue("import/replay", params={"letters": ids}).run_id)
         later.close()
         assert row.state == "succeeded", row.error
-        return {name: count for name, count in json.loads(row.result or "{}").items() if count}
+        return {name: count for name, count in (row.result or {}).items() if count}
 
     def test_what_the_reader_understands_now_is_written_and_the_rest_stays_with_what_to_do(
         self, shop: Shop, put_aside: Path

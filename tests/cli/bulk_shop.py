@@ -18,9 +18,9 @@ import sqlalchemy
 from sqlalchemy import Engine, text
 
 from fencepost import App
+from fencepost.app.records import RunRecord
 from fencepost.bulk import keyset
 from fencepost.effects.installing import install, open_database
-from fencepost.ledger.history import RunRow
 from fencepost.ledger.ledger import open_ledger
 from fencepost.ledger.migrations import migrate
 from fencepost.ledger.urls import LedgerUrl
@@ -103,21 +103,21 @@ class BulkShop:
         with self.engine.connect() as connection:
             return [tuple(row) for row in connection.execute(text(query))]
 
-    def drive(self, *run_ids: int) -> list[RunRow]:
+    def drive(self, *run_ids: int) -> list[RunRecord]:
         """Be a node until these runs have ended, and return them."""
         with self.app.running():
             for each in run_ids:
                 until(lambda each=each: self.app.operations.run(each).state in ENDED, 30, what=f"run {each} ends")
         return [self.app.operations.run(each) for each in run_ids]
 
-    def run(self, **params: Any) -> RunRow:
+    def run(self, **params: Any) -> RunRecord:
         """Settle what there is."""
         [row] = self.drive(self.settle.enqueue(**params).run_id)
         return row
 
     def call(self, *words: str) -> Done:
         """Do what ``fencepost`` does with these words; commands that need the application are told which it is."""
-        named = ("--app", self.spec) if words[0] in ("bulk", "dead", "tune") else ()
+        named = ("--app", self.spec) if words[0] in ("bulk", "dead", "letters", "tune") else ()
         return call(*words, *named, ledger=self.ledger_url)
 
     def close(self) -> None:

@@ -155,7 +155,7 @@ def old_shop(make_shop: MakeShop) -> BulkShop:
     shop.open(range(1, 31))
     shop.poison = {7, 21}
     assert shop.run().state == "succeeded"
-    assert shop.call("dead", "drop", "settle", "1", "--reason", "a test order").returncode == 0
+    assert shop.call("letters", "drop", "settle", "1", "--reason", "a test order").returncode == 0
     for table, column in (("checkpoint", "updated_at"), ("dead_letter", "created_at")):
         shop.execute(f"UPDATE fencepost_{table} SET {column} = {column} - 40 * 86400000000")
     return shop

@@ -6,8 +6,8 @@ import psycopg
 import pytest
 
 from fencepost.app.composing import publish
+from fencepost.app.operations import Operations
 from fencepost.cli.following import Following
-from fencepost.ledger.history import RunFilter
 from fencepost.ledger.ledger import open_ledger
 from fencepost.ledger.migrations import migrate
 from fencepost.threaded import ThreadedRuntime
@@ -47,7 +47,7 @@ def test_a_run_that_is_committed_after_later_ones_is_shown_below_a_head(
 
         book.runtime.steps = iter([enqueue_two, lambda: None, slow.commit, lambda: None])  # type: ignore[attr-defined]
         with pytest.raises(Over):
-            Following(book, RunFilter(job="add"), as_json=False).run(50)
+            Following(Operations(book), {"job": "add"}, as_json=False).run(50)
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["id", "job", "state"]
     early, late = shown

@@ -137,7 +137,7 @@ def test_the_application_may_be_named_once_for_all_commands(
 ) -> None:
     shop = opened(make_shop)
     monkeypatch.chdir(tmp_path)
-    for words in (("tune", "settle"), ("dead", "list"), ("bulk", "show", "1")):
+    for words in (("tune", "settle"), ("letters", "list"), ("bulk", "show", "1")):
         assert "--app, with FENCEPOST_APP, or with app = in" in refusal(call(*words, ledger=shop.ledger_url))
     (tmp_path / "fencepost.toml").write_text(f'app = "{shop.spec}"')
     assert call("tune", "settle", ledger=shop.ledger_url).returncode == 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -43,7 +42,7 @@ def finished(app: App, *runs: int) -> list[Any]:
         lambda: all(app.operations.run(each).state in ("succeeded", "dead") for each in runs), 30, what="the runs ended"
     )
     assert [app.operations.run(each).error for each in runs] == [None] * len(runs)
-    return [json.loads(app.operations.run(each).result or "null") for each in runs]
+    return [app.operations.run(each).result for each in runs]
 
 
 def test_of_two_runs_one_does_it_and_the_row_says_which(app: App) -> None:

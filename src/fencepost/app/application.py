@@ -116,7 +116,6 @@ class App:
         self.runtime: Runtime = runtime or ThreadedRuntime()
         self.jobs = Jobs()
         self.bulks: dict[str, BulkJob] = {}
-        self.schedules = Schedules(self)
         self._observers = Observers([EventLog(lambda: self.node_name), *observers])
         self._lifecycle = Lifecycle(self)
         self._opening = self.runtime.lock()
@@ -453,7 +452,13 @@ class App:
             generation=self.settings.generation,
             wake=self.wake,
             locks=self._node_locks,
+            bulks=self.bulks,
         )
+
+    @property
+    def schedules(self) -> Schedules:
+        """Schedules at run time: put, get, list, pause, resume, delete."""
+        return self.operations.schedules
 
     def wake(self) -> None:
         """Let this process's node, if it is one, look now: something was asked for."""
@@ -479,20 +484,24 @@ class App:
 
     # -- running -----------------------------------------------------------------------------------------------------
 
-    def start(self) -> None:
+    def start(self, *, processes: bool = False) -> None:
         """Take part in running the jobs, in this process, on threads and an event loop of its own.
+
+        With `processes`, jobs run in worker processes, as with ``fencepost run``: they can be killed, and nothing that
+        they do keeps this process from renewing its lease. Workers import the application by its name, so it and its
+        jobs have to stand in modules, not in a script or a notebook.
 
         Returns when this process is a node. Starting twice is starting once. A forked child is not started.
         """
-        self._lifecycle.start()
+        self._lifecycle.start(processes=processes)
 
     def stop(self, grace: Duration = SHUTDOWN_GRACE) -> None:
         """Take no more runs, give those that execute `grace` to end, and leave."""
         self._lifecycle.stop(grace)
 
-    def running(self, grace: Duration = SHUTDOWN_GRACE) -> Running:
+    def running(self, grace: Duration = SHUTDOWN_GRACE, *, processes: bool = False) -> Running:
         """Start, and stop at the end of the block: ``with app.running():`` or ``async with app.running():``."""
-        return Running(self._lifecycle, grace)
+        return Running(self._lifecycle, grace, processes=processes)
 
     @property
     def is_running(self) -> bool:

@@ -1,7 +1,7 @@
 """From an application to a node: settings, ledger, leases, runners, put together in one place.
 
-``app.start()`` and ``fencepost run`` differ only in the runners they bring: threads and an event loop in this process,
-or worker processes.
+Nodes differ only in the runners they bring: threads and an event loop in this process (``app.start()``), or worker
+processes (``fencepost run`` and ``app.start(processes=True)``: `fencepost.app.worker_processes`).
 """
 
 from __future__ import annotations
@@ -75,8 +75,10 @@ class Composed:
             locks.close()
 
 
-def compose(app: App, runners: Mapping[str, Runner] | None = None) -> Composed:
+def compose(app: App, runners: Mapping[str, Runner] | None = None, *, slots: int | None = None) -> Composed:
     """Make a node of `app`. `runners` are by the kind of job they execute; by default those inside this process.
+
+    `slots` is how many runs these execute at once, where that is not what the settings say.
 
     When it has joined, it puts the jobs and schedules of the code on record, so that every node and command knows them.
     """
@@ -88,7 +90,7 @@ def compose(app: App, runners: Mapping[str, Runner] | None = None) -> Composed:
     try:
         for url in urls:
             opened.append(open_locks(app, url))  # noqa: PERF401 - what was opened before one fails is to be closed
-        return Composed(_node(app, runners, opened), tuple(opened))
+        return Composed(_node(app, runners, opened, slots), tuple(opened))
     except BaseException:
         for locks in opened:
             locks.close()
@@ -100,7 +102,11 @@ class StartCalledOff(Exception):
 
 
 def start_node(
-    app: App, runners: Callable[[], Mapping[str, Runner]] | None = None, *, asked: runtime.Flag | None = None
+    app: App,
+    runners: Callable[[], Mapping[str, Runner]] | None = None,
+    *,
+    slots: int | None = None,
+    asked: runtime.Flag | None = None,
 ) -> Composed:
     """Make a node of `app` and start it. What others will let go of before long is waited for.
 
@@ -128,7 +134,7 @@ def start_node(
             if not is_warned:
                 warn(app)
             is_warned = True
-            return _started(app, compose(app, None if runners is None else runners()))
+            return _started(app, compose(app, None if runners is None else runners(), slots=slots))
         except (LedgerUnavailable, StoreUnavailable) as error:
             reason = _waits_for(error)
             if reason is None or app.runtime.monotonic() > give_up_at:
@@ -150,7 +156,7 @@ def _started(app: App, composed: Composed) -> Composed:
     return composed
 
 
-def _node(app: App, runners: Mapping[str, Runner] | None, opened: Sequence[Locks]) -> Node:
+def _node(app: App, runners: Mapping[str, Runner] | None, opened: Sequence[Locks], slots: int | None) -> Node:
     return Node(
         ledger=app.ledger,
         locks=opened[0],
@@ -158,7 +164,7 @@ def _node(app: App, runners: Mapping[str, Runner] | None, opened: Sequence[Locks
         jobs=app.jobs,
         runners=local_runners(app) if runners is None else runners,
         runtime=app.runtime,
-        settings=node_settings(app),
+        settings=node_settings(app, slots),
         declared=declared_by(app),
         publish=partial(publish, app),
         emit=app.emit,
@@ -173,7 +179,7 @@ def open_locks(app: App, url: str) -> Locks:
     return locks
 
 
-def node_settings(app: App) -> NodeSettings:
+def node_settings(app: App, slots: int | None = None) -> NodeSettings:
     """Return what a node needs to know of itself."""
     from fencepost import __version__  # noqa: PLC0415 - the package imports us
 
@@ -183,7 +189,7 @@ def node_settings(app: App) -> NodeSettings:
         version=recorded(__version__, NEWEST, effects.NEWEST),
         timings=settings.timings,
         queues=settings.queues,
-        slots=slots_of(app),
+        slots=slots or slots_of(app),
         generation=settings.generation,
         leader=settings.leader,
         retention=settings.retention,

@@ -43,17 +43,24 @@ class Lifecycle:
         composed = self._composed
         return composed is not None and composed.node.is_running
 
-    def start(self) -> None:
+    def start(self, *, processes: bool = False) -> None:
         """Become a node."""
-        from fencepost.app.composing import start_node  # noqa: PLC0415 - those who only enqueue need none of it
-
         refuse_green_threads()
         with self._changing:
             if self._composed is not None:
                 return
-            self._composed = start_node(self._app)
+            self._composed = self._started(processes)
         # After the lease stores have asked for the same, so that we leave before they close.
         self._app.runtime.at_exit(self, self._leave)
+
+    def _started(self, processes: bool) -> Composed:
+        if processes:
+            from fencepost.app.worker_processes import start_process_node  # noqa: PLC0415 - few need it
+
+            return start_process_node(self._app)
+        from fencepost.app.composing import start_node  # noqa: PLC0415 - those who only enqueue need none of it
+
+        return start_node(self._app)
 
     def stop(self, grace: Duration) -> None:
         """Be none any more."""
@@ -85,13 +92,14 @@ class Lifecycle:
 class Running:
     """A block in which this process is a node. Enter it once, with ``with`` or ``async with``."""
 
-    def __init__(self, lifecycle: Lifecycle, grace: Duration) -> None:
+    def __init__(self, lifecycle: Lifecycle, grace: Duration, *, processes: bool = False) -> None:
         seconds(grace, what="grace")
         self._lifecycle = lifecycle
         self._grace = grace
+        self._processes = processes
 
     def __enter__(self) -> None:
-        self._lifecycle.start()
+        self._lifecycle.start(processes=self._processes)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
@@ -99,7 +107,7 @@ class Running:
         self._lifecycle.stop(self._grace)
 
     async def __aenter__(self) -> None:
-        await self._beside(self._lifecycle.start)
+        await self._beside(lambda: self._lifecycle.start(processes=self._processes))
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

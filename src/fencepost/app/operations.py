@@ -8,13 +8,15 @@ looks for work after each act, without waiting for its next turn.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from fencepost.app.looking import Looking, optional_us
+from fencepost.app.people import person
+from fencepost.app.records import DueRecord
+from fencepost.app.schedules import Schedules
 from fencepost.core.duration import Duration, seconds
-from fencepost.core.grants import LeaseRecord
 from fencepost.core.noted import Noted
 from fencepost.core.overlap import exclusive_key
 from fencepost.core.parameters import Signature
@@ -24,26 +26,28 @@ from fencepost.engine.backfilling import MOST_BACKFILLED, Backfilled, backfill_r
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.requesting import KnownJob, Request, instant_us, on_record, requested
 from fencepost.engine.run import attempt_of, current_run
-from fencepost.engine.why import Why, why
-from fencepost.errors import InvalidParameters
+from fencepost.errors import ConfigurationError, InvalidParameters
 from fencepost.leases.locks import Locks
-from fencepost.ledger import duplicates, history, jobs, journal, nodes, requests, schedules
+from fencepost.ledger import duplicates, jobs, journal, requests, schedules
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import statements_for
-from fencepost.ledger.history import AttemptRow, RunFilter, RunRow
-from fencepost.ledger.jobs import JobRow, NewJob
-from fencepost.ledger.journal import About, JournalEntry
+from fencepost.ledger.history import RunFilter
+from fencepost.ledger.jobs import NewJob
+from fencepost.ledger.journal import About
 from fencepost.ledger.keys import taken_keys
 from fencepost.ledger.ledger import Ledger
-from fencepost.ledger.nodes import NodeRow
 from fencepost.ledger.recording import Enqueued, record
+from fencepost.ledger.removing import Forgotten, forget
 from fencepost.ledger.requests import Cancelled, Retried
-from fencepost.locks import connect
+
+if TYPE_CHECKING:
+    from fencepost.app.bulk import BulkJob
+    from fencepost.app.letters import Letters
 
 _BATCH = 500
 
 
-class Operations:
+class Operations(Looking):
     """Acts and questions on one ledger. `known` are jobs whose code is at hand; of others the ledger knows enough."""
 
     def __init__(
@@ -54,17 +58,22 @@ class Operations:
         generation: int = 0,
         wake: Callable[[], None] = lambda: None,
         locks: Callable[[], Locks] | None = None,
+        bulks: Mapping[str, BulkJob] | None = None,
     ) -> None:
-        """Act on `ledger`. `wake` lets the node of this process look for work; `locks` is the nodes' lease store."""
-        self._ledger = ledger
+        """Act on `ledger`. `wake` lets the node of this process look for work; `locks` is the nodes' lease store.
+
+        `bulks` are the bulk jobs of the application: where their letters are, only their code knows.
+        """
+        super().__init__(ledger, locks=locks)
         self._known = known if known is not None else Jobs()
+        self._bulks = bulks
+        self.schedules = Schedules(ledger, self.known, wake)
         self._generation = generation
         self._wake = wake
-        self._locks = locks
 
     # -- asking for runs ---------------------------------------------------------------------------------------------
 
-    def job(self, name: str) -> KnownJob:
+    def known(self, name: str) -> KnownJob:
         """Return what a request needs to know of a job: from the code if it is here, else from the ledger."""
         if name in self._known:
             return KnownJob.of(self._known[name])
@@ -126,8 +135,8 @@ class Operations:
         time with the same parameters. Without a key, what is under way already is refused as `AlreadyRequested`,
         unless `again` insists on one more.
         """
-        request = Request(key=key, priority=priority, reason=reason, requested_by=_person(by), **self._when(at, delay))
-        asked, policy = self._requested(job, params or {}, request), self.job(job).policy
+        request = Request(key=key, priority=priority, reason=reason, requested_by=person(by), **self._when(at, delay))
+        asked, policy = self._requested(job, params or {}, request), self.known(job).policy
 
         def work(cursor: Cursor) -> Enqueued:
             if key is None and not again:
@@ -144,7 +153,7 @@ class Operations:
 
     def read_params(self, job: str, typed: Mapping[str, str]) -> dict[str, Any]:
         """Read parameters as they were typed (``-p days=3``), each as its job wants it."""
-        return self.job(job).signature.coerce_text(typed, job=job)
+        return self.known(job).signature.coerce_text(typed, job=job)
 
     def backfill(
         self,
@@ -167,14 +176,9 @@ class Operations:
         due times are refused unless `limit` allows them.
         """
         back_key = key or self._ledger.runtime.new_id()[:12]
-        asked = backfill_requests(
-            self.job(job),
-            [each for each in schedules.schedules(self._ledger, job=job) if schedule in (None, each.id)],
-            range_us=(instant_us(first, what="first"), instant_us(last, what="last")),
-            request=Request(requested_by=_person(by), reason=reason, generation=self._generation),
-            key=back_key,
-            params=params,
-            limit=MOST_BACKFILLED if limit is None else limit,
+        request = Request(requested_by=person(by), reason=reason, generation=self._generation)
+        asked = self._due_times(
+            job, (first, last), schedule=schedule, request=request, key=back_key, params=params, limit=limit
         )
         about = About(job=job, schedule=schedule, by=by, reason=reason)
         detail = {"key": back_key, "runs": len(asked), "first": str(first), "last": str(last)}
@@ -183,11 +187,50 @@ class Operations:
         self._wake()
         return made
 
+    def would_backfill(
+        self,
+        job: str,
+        first: datetime | str,
+        last: datetime | str,
+        *,
+        schedule: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        limit: int | None = None,
+    ) -> list[DueRecord]:
+        """Return the due times that `backfill` would ask for, each with its window; asks for nothing."""
+        request, key = Request(), "dry-run"
+        asked = self._due_times(
+            job, (first, last), schedule=schedule, request=request, key=key, params=params, limit=limit
+        )
+        return [DueRecord.of(each) for each in asked]
+
+    def _due_times(
+        self,
+        job: str,
+        stretch: tuple[datetime | str, datetime | str],
+        *,
+        schedule: str | None,
+        request: Request,
+        key: str,
+        params: Mapping[str, Any] | None,
+        limit: int | None,
+    ) -> list[Requested]:
+        first, last = stretch
+        return backfill_requests(
+            self.known(job),
+            [each for each in schedules.schedules(self._ledger, job=job) if schedule in (None, each.id)],
+            range_us=(instant_us(first, what="first"), instant_us(last, what="last")),
+            request=request,
+            key=key,
+            params=params,
+            limit=MOST_BACKFILLED if limit is None else limit,
+        )
+
     # -- changing the course of runs ---------------------------------------------------------------------------------
 
     def cancel(self, run_id: int, *, by: str, reason: str | None = None) -> Cancelled:
         """Cancel a run that has not started, or have it stopped; returns which of them, or that it was too late."""
-        outcome = requests.cancel(self._ledger, run_id, by=_person(by), reason=reason)
+        outcome = requests.cancel(self._ledger, run_id, by=person(by), reason=reason)
         self._wake()
         return outcome
 
@@ -196,13 +239,13 @@ class Operations:
 
         While a repetition of it has not ended, that is refused as `AlreadyRequested`, unless `again` insists.
         """
-        made = requests.retry(self._ledger, run_id, by=_person(by), reason=reason, again=again)
+        made = requests.retry(self._ledger, run_id, by=person(by), reason=reason, again=again)
         self._wake()
         return made
 
     def release(self, run_id: int, *, by: str, reason: str | None = None) -> None:
         """Let a run go on that waits for a person."""
-        requests.release_held(self._ledger, run_id, by=_person(by), reason=reason)
+        requests.release_held(self._ledger, run_id, by=person(by), reason=reason)
         self._wake()
 
     def reprocess(
@@ -217,107 +260,36 @@ class Operations:
         limit: int = 100,
     ) -> list[Retried]:
         """Repeat runs that were given up, each once, from after `after_id` on; go on from the last `old_id`."""
-        wanted = RunFilter(job=job, since_us=_optional_us(since, "since"), until_us=_optional_us(until, "until"))
-        made = requests.reprocess(self._ledger, wanted, after_id=after_id, limit=limit, by=_person(by), reason=reason)
+        wanted = RunFilter(job=job, since_us=optional_us(since, "since"), until_us=optional_us(until, "until"))
+        made = requests.reprocess(self._ledger, wanted, after_id=after_id, limit=limit, by=person(by), reason=reason)
         self._wake()
         return made
 
-    # -- asking what happened ----------------------------------------------------------------------------------------
+    # -- what is not a run -------------------------------------------------------------------------------------------
 
-    def why(self, job: str, at: datetime | str | None = None) -> list[Why]:
-        """Say what became of a due time: one answer per schedule of the job that has something to say of it.
+    @property
+    def letters(self) -> Letters:
+        """Dead letters of the application's bulk jobs: list, show, replay, drop."""
+        from fencepost.app.letters import Letters  # noqa: PLC0415 - most applications have none
 
-        `job` may also be the id of a schedule. Without a time, what became of the latest due time of each schedule.
-        """
-        return why(self._ledger, job, None if at is None else instant_us(at, what="at"))
+        if self._bulks is None:
+            raise ConfigurationError("letters are where bulk jobs write to, which needs their code: app.operations")
+        return Letters(self._ledger, self._bulks, self._known, self.trigger)
 
-    def runs(
-        self,
-        *,
-        job: str | None = None,
-        states: Collection[str] = (),
-        before_id: int | None = None,
-        after_id: int | None = None,
-        limit: int = 100,
-        waits_for: str | None = None,
-        schedule: str | None = None,
-        queue: str | None = None,
-        node: str | None = None,
-        requested_by: str | None = None,
-        retry_of: int | None = None,
-        exclusive_key: str | None = None,
-        since_us: int | None = None,
-        until_us: int | None = None,
-        ids: Collection[int] | None = None,
-    ) -> list[RunRow]:
-        """Return a page of runs, newest first; with `after_id` those after it, oldest first.
-
-        What is left out does not matter. `since_us` and `until_us`: when they were made, in µs since 1970.
-        """
-        chosen = RunFilter(
-            job=job,
-            states=states,
-            waits_for=waits_for,
-            schedule=schedule,
-            queue=queue,
-            node=node,
-            requested_by=requested_by,
-            retry_of=retry_of,
-            exclusive_key=exclusive_key,
-            since_us=since_us,
-            until_us=until_us,
-            ids=ids,
-        )
-        return history.runs(self._ledger, chosen, before_id=before_id, after_id=after_id, limit=limit)
-
-    def run(self, run_id: int) -> RunRow:
-        """Return one run."""
-        return history.run(self._ledger, run_id)
-
-    def attempts(self, run_id: int) -> list[AttemptRow]:
-        """Return the attempts of a run that have ended."""
-        return history.attempts(self._ledger, run_id)
-
-    def nodes(self, *, limit: int = 100) -> list[NodeRow]:
-        """Return nodes, the living first."""
-        return nodes.nodes(self._ledger, limit=limit)
-
-    def jobs(self) -> list[JobRow]:
-        """Return the jobs that any deploy has put on record."""
-        return jobs.jobs(self._ledger)
-
-    def journal(
-        self, *, about: About | None = None, limit: int = 100, before_id: int | None = None
-    ) -> list[JournalEntry]:
-        """Return lines of the journal, newest first."""
-        return journal.entries(self._ledger, about=about, limit=limit, before_id=before_id)
-
-    def leader(self) -> LeaseRecord | None:
-        """Return who leads, or led last; None if nobody ever stood for it."""
-        from fencepost.engine.node import LEADER  # noqa: PLC0415 - the engine's loops are not needed to ask
-
-        with self._lease_store() as locks:
-            return locks.read(LEADER)
+    def forget_job(self, name: str, *, by: str, reason: str | None = None) -> Forgotten:
+        """Forget a job that no living node has: delete its schedules, cancel its runs that have not ended."""
+        return forget(self._ledger, self.job(name).name, by=person(by), reason=reason)
 
     # -- small things ------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def _lease_store(self) -> Iterator[Locks]:
-        """Lend the store of the nodes' leases: the one that is open already, or one for the duration."""
-        if self._locks is not None:
-            yield self._locks()
-            return
-        with connect(self._ledger.url.lease_url(), runtime=self._ledger.runtime) as locks:
-            yield locks
-
     def _requested(self, job: str, params: Mapping[str, Any], request: Request) -> Requested:
-        return requested(self.job(job), params, request)
+        return requested(self.known(job), params, request)
 
     def _when(self, at: datetime | str | None, delay: Duration | None) -> dict[str, Any]:
         """Say when, by the ledger's clock; and which deploy asks."""
         if at is not None and delay is not None:
             raise InvalidParameters("give at= or delay=, not both")
-        at_us = _optional_us(at, "at")
+        at_us = optional_us(at, "at")
         delayed_us = None if delay is None else self._ledger.now_us() + round(seconds(delay, what="delay") * 1_000_000)
         return {"at_us": at_us, "available_at_us": delayed_us, "generation": self._generation}
 
@@ -382,13 +354,3 @@ class Operations:
 def _asking_run() -> str | None:
     run = current_run()
     return None if run is None else attempt_of(run).label
-
-
-def _person(by: object) -> str:
-    if not isinstance(by, str) or not by.strip():
-        raise InvalidParameters("say who does this: by='ann'; the journal keeps it")
-    return by.strip()
-
-
-def _optional_us(at: datetime | str | None, what: str) -> int | None:
-    return None if at is None else instant_us(at, what=what)

@@ -6,64 +6,31 @@ are seen here too, and can be paused and resumed; to change one, change the code
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from fencepost.app.records import ScheduleRecord
 from fencepost.core.identity import canonical_json, schedule_id
 from fencepost.core.overlap import exclusive_key
-from fencepost.core.schedule import Schedule, describe, schedule_from_json, schedule_to_json
-from fencepost.core.tick import instant
+from fencepost.core.schedule import Schedule, schedule_to_json
 from fencepost.ledger import schedules
-from fencepost.ledger.schedule_rows import NewSchedule, StoredSchedule
+from fencepost.ledger.removing import delete_schedule
+from fencepost.ledger.schedule_rows import NewSchedule
 
 if TYPE_CHECKING:
-    from fencepost.app.application import App
     from fencepost.app.declaring import JobHandle
-
-
-@dataclass(frozen=True, slots=True)
-class ScheduleEntry:
-    """A schedule on record. `next_due_at` is None while it is paused, and when no due time is left."""
-
-    id: str
-    job: str
-    schedule: Schedule
-    params: Mapping[str, Any]
-    is_in_code: bool
-    next_due_at: datetime | None
-    planned_through: datetime
-    paused_at: datetime | None
-    paused_by: str | None
-    pause_reason: str | None
-
-    @staticmethod
-    def of(row: StoredSchedule) -> ScheduleEntry:
-        """Read a row of the ledger."""
-        return ScheduleEntry(
-            id=row.id,
-            job=row.job,
-            schedule=schedule_from_json(row.spec),
-            params=json.loads(row.params),
-            is_in_code=row.origin == "code",
-            next_due_at=_instant(row.next_due_at),
-            planned_through=instant(row.planned_through),
-            paused_at=_instant(row.paused_at),
-            paused_by=row.paused_by,
-            pause_reason=row.pause_reason,
-        )
-
-    def __str__(self) -> str:
-        return f"{self.id}: {self.job}, {describe(self.schedule)}{' (paused)' if self.paused_at else ''}"
+    from fencepost.engine.requesting import KnownJob
+    from fencepost.ledger.ledger import Ledger
 
 
 class Schedules:
-    """The schedules of the application's ledger."""
+    """The schedules of a ledger: ``app.schedules``, and ``app.operations.schedules``."""
 
-    def __init__(self, app: App) -> None:
-        self._app = app
+    def __init__(self, ledger: Ledger, known: Callable[[str], KnownJob], wake: Callable[[], None]) -> None:
+        """Act on `ledger`. `known` tells what a job takes; `wake` lets the node of this process look for work."""
+        self._ledger = ledger
+        self._known = known
+        self._wake = wake
 
     def put(
         self,
@@ -74,7 +41,7 @@ class Schedules:
         params: Mapping[str, Any] | None = None,
         by: str | None = None,
         reason: str | None = None,
-    ) -> ScheduleEntry:
+    ) -> ScheduleRecord:
         """Make a schedule, or change the one of this id; it is planned from now on.
 
         The parameters are checked against the job's function, or, if another deploy owns the job, against what that
@@ -83,37 +50,39 @@ class Schedules:
         from fencepost.app.declaring import as_schedule  # noqa: PLC0415 - it imports us
 
         due = as_schedule(schedule)
-        known = self._app.operations.job(job if isinstance(job, str) else job.name)
+        known = self._known(job if isinstance(job, str) else job.name)
         stored = known.signature.validate(params or {}, job=known.name)
         exclusive_key(known.name, known.policy, stored)  # it must be possible to make one, or no tick could be planned
         new = NewSchedule(schedule_id(id), known.name, schedule_to_json(due), canonical_json(stored))
-        entry = ScheduleEntry.of(schedules.put(self._app.ledger, new, by=by, reason=reason))
-        self._app.wake()
+        entry = ScheduleRecord.of(schedules.put(self._ledger, new, by=by, reason=reason))
+        self._wake()
         return entry
 
-    def get(self, id: str) -> ScheduleEntry:
+    def get(self, id: str) -> ScheduleRecord:
         """Return one schedule, or raise `NoSuchSchedule`."""
-        return ScheduleEntry.of(schedules.schedule(self._app.ledger, id))
+        return ScheduleRecord.of(schedules.schedule(self._ledger, id))
 
-    def list(self, *, job: str | None = None, after_id: str = "", limit: int = 1000) -> list[ScheduleEntry]:
+    def list(self, *, job: str | None = None, after_id: str = "", limit: int = 1000) -> list[ScheduleRecord]:
         """Return schedules by id; go on after the last one's id."""
-        found = schedules.schedules(self._app.ledger, job=job, after_id=after_id, limit=limit)
-        return [ScheduleEntry.of(row) for row in found]
+        found = schedules.schedules(self._ledger, job=job, after_id=after_id, limit=limit)
+        return [ScheduleRecord.of(row) for row in found]
 
-    def pause(self, id: str, *, by: str, reason: str | None = None) -> ScheduleEntry:
+    def pause(self, id: str, *, by: str, reason: str | None = None) -> ScheduleRecord:
         """Plan nothing more until `resume`."""
-        return ScheduleEntry.of(schedules.pause(self._app.ledger, id, by=by, reason=reason))
+        return ScheduleRecord.of(schedules.pause(self._ledger, id, by=by, reason=reason))
 
-    def resume(self, id: str, *, by: str, reason: str | None = None) -> ScheduleEntry:
+    def resume(self, id: str, *, by: str, reason: str | None = None) -> ScheduleRecord:
         """Plan again from now on; what was passed over is on record as skipped."""
-        entry = ScheduleEntry.of(schedules.resume(self._app.ledger, id, by=by, reason=reason))
-        self._app.wake()
+        entry = ScheduleRecord.of(schedules.resume(self._ledger, id, by=by, reason=reason))
+        self._wake()
         return entry
 
-    def delete(self, id: str, *, by: str | None = None, reason: str | None = None) -> None:
-        """Delete a schedule that was made at run time."""
-        schedules.delete(self._app.ledger, id, by=by, reason=reason)
+    def delete(self, id: str, *, by: str | None = None, reason: str | None = None, even_of_code: bool = False) -> None:
+        """Delete a schedule that was made at run time; `even_of_code` also one of a job that no living node has.
 
-
-def _instant(at_us: int | None) -> datetime | None:
-    return None if at_us is None else instant(at_us)
+        Then its ticks that have not begun are skipped, if no living node has its job: nobody would run them.
+        """
+        if even_of_code:
+            delete_schedule(self._ledger, id, by=by, reason=reason)
+        else:
+            schedules.delete(self._ledger, id, by=by, reason=reason)

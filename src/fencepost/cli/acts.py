@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 import typer
 
 from fencepost.cli import messages
+from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import (
     By,
@@ -17,12 +18,12 @@ from fencepost.cli.ledger_options import (
     Reason,
     RunId,
     Tz,
-    know_job,
-    opened,
-    operations,
+    front,
+    needed_time,
+    since_when,
     who,
 )
-from fencepost.cli.output import at, counted, draw_rows, print_json, to_the_second, visible
+from fencepost.cli.output import counted, draw_rows, print_json, to_the_second, visible
 from fencepost.core.states import TERMINAL
 from fencepost.errors import AlreadyRequested, ConfigurationError, IllegalMove
 
@@ -30,9 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from fencepost.app.operations import Operations
-    from fencepost.core.runs import Requested
-    from fencepost.ledger.history import AttemptRow, RunRow
-    from fencepost.ledger.ledger import Ledger
+    from fencepost.app.records import AttemptRecord, DueRecord, RunRecord
     from fencepost.ledger.requests import Retried
 
 T = TypeVar("T")
@@ -73,9 +72,8 @@ def trigger(
     Example: fencepost trigger report -p month=2026-01 --reason 'the auditor asked' --wait
     """
     typed = typed_params(params or [])
-    with opened(ledger) as book:
-        ops = operations(book)
-        know_job(book, job)
+    with front(ledger) as ops:
+        ops.job(job)
         with _told_of_duplicates(as_json=as_json):
             asked = ops.trigger(
                 job,
@@ -89,7 +87,7 @@ def trigger(
         if not as_json:
             print(f"run {asked.run_id} of {job}" + ("" if asked.is_new else " (asked for before, under the same key)"))
         if wait:
-            return _await(book, asked.run_id, as_json=as_json)
+            return _await(ops, asked.run_id, as_json=as_json)
     if as_json:
         print_json({"run": asked.run_id, "job": job, "new": asked.is_new})
     return Exit.OK
@@ -110,11 +108,11 @@ def retry(
 
     Example: fencepost retry 42 --reason 'the disk is back'
     """
-    with opened(ledger) as book, _told_of_duplicates(as_json=as_json):
+    with front(ledger) as ops, _told_of_duplicates(as_json=as_json):
         new = _on_run(
             run,
             "has ended can be repeated",
-            lambda: operations(book).retry(run, by=who(by), reason=reason or None, again=again),
+            lambda: ops.retry(run, by=who(by), reason=reason or None, again=again),
         )
     if as_json:
         print_json({"run": new, "retry_of": run})
@@ -128,8 +126,8 @@ def cancel(run: RunId, *, reason: Reason = "", by: By = "", ledger: LedgerUrlOpt
 
     Example: fencepost cancel 42 --reason 'wrong month'
     """
-    with opened(ledger) as book:
-        outcome = operations(book).cancel(run, by=who(by), reason=reason or None)
+    with front(ledger) as ops:
+        outcome = ops.cancel(run, by=who(by), reason=reason or None)
     if as_json:
         print_json({"run": run, "outcome": str(outcome)})
     else:
@@ -147,11 +145,11 @@ def release(
 
     Example: fencepost release 42 --reason 'looked at it: nothing was sent'
     """
-    with opened(ledger) as book:
+    with front(ledger) as ops:
         _on_run(
             run,
             "is held for a person can be released",
-            lambda: operations(book).release(run, by=who(by), reason=reason or None),
+            lambda: ops.release(run, by=who(by), reason=reason or None),
         )
     if as_json:
         print_json({"run": run, "released": True})
@@ -181,23 +179,19 @@ def reprocess(
 
     Example: fencepost reprocess --failed --after-id 1000 --job settle --reason 'the bank is back'
     """
-    from fencepost.cli.times import instant_us  # noqa: PLC0415 - time zones take their time to load
-    from fencepost.core.tick import instant  # noqa: PLC0415
-
     if not failed:
         raise ConfigurationError("which runs? reprocess repeats those that were given up: add --failed")
     if after_id is None and not since:
         raise ConfigurationError("from where on? Give --after-id ID (0 for all that are kept) or --since 24h")
-    with opened(ledger) as book:
+    with front(ledger) as ops:
         if job:
-            know_job(book, job)
-        since_us = instant_us(since, what="--since", now_us=book.now_us(), tz=tz or None) if since else None
+            ops.job(job)
         repeated = _reprocessed(
-            operations(book),
+            ops,
             after_id=after_id or 0,
             limit=limit,
             job=job or None,
-            since=None if since_us is None else instant(since_us),
+            since=since_when(since, ops, tz=tz),
             by=who(by),
             reason=reason or None,
         )
@@ -232,24 +226,17 @@ def backfill(
 
     Example: fencepost backfill settle --from 2026-01-01T00:00Z --to 2026-01-31T23:59Z --dry-run
     """
-    from fencepost.cli.times import instant_us  # noqa: PLC0415
-    from fencepost.core.tick import instant  # noqa: PLC0415
-
-    with opened(ledger) as book:
-        know_job(book, job)
-        now_us = book.now_us()
-        first_us, last_us = (
-            instant_us(text, what=what, now_us=now_us, tz=tz or None)
-            for text, what in ((first, "--from"), (last, "--to"))
-        )
+    with front(ledger) as ops:
+        ops.job(job)
+        now = ops.now()
+        stretch = [needed_time(text, what=what, now=now, tz=tz) for text, what in ((first, "--from"), (last, "--to"))]
         if dry_run:
-            _print_dues(_would_ask_for(book, job, schedule or None, (first_us, last_us), limit), as_json=as_json)
+            _print_dues(ops.would_backfill(job, *stretch, schedule=schedule or None, limit=limit), as_json=as_json)
             return Exit.OK
         with _told_of_duplicates(as_json=as_json):
-            made = operations(book).backfill(
+            made = ops.backfill(
                 job,
-                first=instant(first_us),
-                last=instant(last_us),
+                *stretch,
                 by=who(by),
                 reason=reason or None,
                 schedule=schedule or None,
@@ -323,97 +310,71 @@ def _print_repeated(repeated: list[Retried], *, as_json: bool) -> None:
         print(f"{counted(len(new), 'run')} {are} repeated{before}; go on with --after-id {repeated[-1].old_id}")
 
 
-def _would_ask_for(
-    book: Ledger, job: str, schedule: str | None, range_us: tuple[int, int], limit: int
-) -> list[Requested]:
-    from fencepost.engine.backfilling import backfill_requests  # noqa: PLC0415 - it loads the engine
-    from fencepost.engine.requesting import Request  # noqa: PLC0415
-    from fencepost.ledger.schedules import schedules  # noqa: PLC0415
-
-    found = [each for each in schedules(book, job=job) if schedule in (None, each.id)]
-    known = operations(book).job(job)
-    return backfill_requests(
-        known, found, range_us=range_us, request=Request(), key="dry-run", params=None, limit=limit
-    )
-
-
-def _print_dues(asked: list[Requested], *, as_json: bool) -> None:
+def _print_dues(asked: list[DueRecord], *, as_json: bool) -> None:
     if as_json:
-        fields = [
-            {
-                "schedule": each.schedule,
-                "due_at": at(each.due_at_us),
-                "window": {"start": at(each.window_start_us), "end": at(each.window_end_us)},
-            }
-            for each in asked
-        ]
-        print_json(fields)
+        print_json([document(each) for each in asked])
         return
-    columns = ("schedule", "due", "window from")
-    draw_rows(
-        columns, ((e.schedule or "", to_the_second(e.due_at_us), to_the_second(e.window_start_us)) for e in asked)
-    )
+    draw_rows(("schedule", "due", "window from"), map(_due_cells, asked))
     print(f"{counted(len(asked), 'run')} would be asked for; nothing was done")
 
 
-def _ended(book: Ledger, run_id: int) -> RunRow:
-    """Return the run when it has ended; whoever waits is told of attempts that failed, and for long, of what for."""
-    from fencepost.cli.waits import why_it_waits  # noqa: PLC0415
-    from fencepost.ledger import history  # noqa: PLC0415 - SQLAlchemy takes its time to load
+def _due_cells(due: DueRecord) -> tuple[str, ...]:
+    start = None if due.window is None else due.window.start
+    return (due.schedule or "", to_the_second(due.due_at), to_the_second(start))
 
+
+def _ended(ops: Operations, run_id: int) -> RunRecord:
+    """Return the run when it has ended; whoever waits is told of attempts that failed, and for long, of what for."""
     told: str | None = None
     told_attempt = 0
-    tell_at = book.runtime.monotonic() + _PATIENCE_S
-    while (row := history.run(book, run_id)).state not in TERMINAL:
-        told_attempt = _tell_failed(book, row, told_attempt)
-        if book.runtime.monotonic() >= tell_at:
+    tell_at = ops.runtime.monotonic() + _PATIENCE_S
+    while (run := ops.run(run_id)).state not in TERMINAL:
+        told_attempt = _tell_failed(ops, run, told_attempt)
+        if ops.runtime.monotonic() >= tell_at:
             tell_at += _PATIENCE_S
-            why = why_it_waits(book, row)
+            why = ops.waits(run_id)
             if why is not None and why != told:
                 messages.complain(f"run {run_id}: {why}")
                 told = why
-        book.runtime.sleep(_LOOK_EVERY_S)
-    _tell_failed(book, row, told_attempt)
-    return row
+        ops.runtime.sleep(_LOOK_EVERY_S)
+    _tell_failed(ops, run, told_attempt)
+    return run
 
 
-def _tell_failed(book: Ledger, row: RunRow, told: int) -> int:
+def _tell_failed(ops: Operations, run: RunRecord, told: int) -> int:
     """Tell of attempts after number `told` that did not succeed; return how far that went.
 
     Not of the last one of a run that has ended: how that went is shown with the run.
     """
-    from fencepost.ledger.history import attempts  # noqa: PLC0415 - SQLAlchemy takes its time to load
-
-    if row.attempts <= told:
+    if run.attempts <= told:
         return told
-    last = row.attempts if row.state in TERMINAL else row.attempts + 1
-    for each in attempts(book, row.id):
+    last = run.attempts if run.state in TERMINAL else run.attempts + 1
+    for each in ops.attempts(run.id):
         if told < each.number < last:
             told = each.number
             if each.outcome != "succeeded":
-                messages.complain(visible(f"run {row.id}: attempt {each.number} {_how_it_went(each)}"))
+                messages.complain(visible(f"run {run.id}: attempt {each.number} {_how_it_went(each)}"))
     return told
 
 
-def _how_it_went(attempt: AttemptRow) -> str:
+def _how_it_went(attempt: AttemptRecord) -> str:
     """Say it in a line: failed: ValueError: it is empty."""
     first_line = (attempt.error or "").strip().partition("\n")[0]
     return ": ".join(part for part in (attempt.outcome.replace("_", " "), attempt.error_code, first_line) if part)
 
 
-def _await(book: Ledger, run_id: int, *, as_json: bool) -> int:
+def _await(ops: Operations, run_id: int, *, as_json: bool) -> int:
     """Stay until the run has ended, then show it."""
-    from fencepost.cli.run_rows import RunListContext, attempt_fields, draw_run, run_fields  # noqa: PLC0415
-    from fencepost.ledger.history import attempts  # noqa: PLC0415 - SQLAlchemy takes its time to load
+    from fencepost.cli.run_rows import draw_run  # noqa: PLC0415
 
     try:
-        row = _ended(book, run_id)
+        run = _ended(ops, run_id)
     except KeyboardInterrupt:
         messages.complain(f"no longer waiting; run {run_id} goes on without us: fencepost show {run_id}")
         raise
-    ended, seen = attempts(book, run_id), RunListContext.of(book)
+    ended = ops.attempts(run_id)
     if as_json:
-        print_json({**run_fields(row, seen), "ended_attempts": [attempt_fields(each, seen.nodes) for each in ended]})
+        print_json({**document(run), "ended_attempts": [document(each) for each in ended]})
     else:
-        draw_run(row, ended, seen, waits=None)
-    return Exit.OK if row.state == "succeeded" else Exit.NOT_WELL
+        draw_run(run, ended, waits=None, now=ops.now())
+    return Exit.OK if run.state == "succeeded" else Exit.NOT_WELL

@@ -11,11 +11,11 @@ from fencepost.cli import (
     acts,
     bulk,
     chaos,
-    dead,
     demo,
     effects,
     jobs,
     journal,
+    letters,
     locks,
     messages,
     migrate,
@@ -41,7 +41,7 @@ app = typer.Typer(
     help=_SUMMARY,
     epilog="Every command has --help with an example; those that show something have --json. The ledger is --ledger "
     "URL, $FENCEPOST_URL, url in fencepost.toml, or sqlite:///fencepost.db. Commands that need your code (run APP, "
-    "tune, bulk, dead) find it by --app, $FENCEPOST_APP, or app in fencepost.toml.",
+    "tune, bulk, letters) find it by --app, $FENCEPOST_APP, or app in fencepost.toml.",
     add_completion=False,
     no_args_is_help=True,
     pretty_exceptions_enable=False,  # its tracebacks may show what a variable holds, such as a URL with its password
@@ -69,7 +69,8 @@ app.command("migrate", rich_help_panel=ACT)(migrate.migrate)
 app.command("restored", rich_help_panel=ACT)(restored.restored)
 app.add_typer(effects.app, name="effects", rich_help_panel=ACT)
 app.add_typer(bulk.app, name="bulk", rich_help_panel=BULK)
-app.add_typer(dead.app, name="dead", rich_help_panel=BULK)
+app.add_typer(letters.app, name="letters", rich_help_panel=BULK)
+app.add_typer(letters.app, name="dead", hidden=True)  # what it was called before; until 1.0
 app.command("tune", rich_help_panel=BULK)(tune.tune)
 app.add_typer(locks.app, name="locks", rich_help_panel=LOCKS)
 

@@ -10,7 +10,7 @@ import typer
 
 from fencepost.cli.ledger_options import opened
 from fencepost.core.nearest import suggestion
-from fencepost.errors import ConfigurationError, FencepostError, NotInLedger
+from fencepost.errors import ConfigurationError, FencepostError
 
 if TYPE_CHECKING:
     from fencepost.app import App
@@ -44,16 +44,15 @@ class Reached(NamedTuple):
         """What operators can do."""
         from fencepost.app.operations import Operations  # noqa: PLC0415 - it loads the engine
 
-        return Operations(self.ledger, known=self.app.jobs, generation=self.app.settings.generation)
+        return Operations(
+            self.ledger, known=self.app.jobs, bulks=self.app.bulks, generation=self.app.settings.generation
+        )
 
     def bulk(self, name: str) -> BulkJob:
         """Return a bulk job of the application, or refuse a name that is none and say which may have been meant."""
-        found = self.app.bulks.get(name)
-        if found is not None:
-            return found
-        if name in self.app.jobs:
-            raise ConfigurationError(f"job {name!r} is no bulk job; {suggestion(name, self.app.bulks)}")
-        raise NotInLedger(f"the application has no bulk job {name!r}; {suggestion(name, self.app.bulks)}")
+        from fencepost.app.letters import bulk_named  # noqa: PLC0415 - it loads the engine
+
+        return bulk_named(name, self.app.bulks, self.app.jobs)
 
     def bulk_of(self, row: RunRow) -> BulkJob:
         """Return the bulk job that a run is of, itself or as a part."""

@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from fencepost.app.bulk import BulkJob
+    from fencepost.app.operations import Operations
     from fencepost.bulk.checkpoint import StoredCheckpoint
     from fencepost.bulk.definition import Bulk
     from fencepost.bulk.forgetting import StepSeen
     from fencepost.ledger.history import RunRow
-    from fencepost.ledger.ledger import Ledger
 
 app = typer.Typer(
     help="How far a bulk job is, partition by partition; do again what is complete, forget what cannot go on.",
@@ -56,7 +56,7 @@ def show(run: RunId, *, spec: AppSpec = "", ledger: LedgerUrlOption = "", as_jso
     """
     with reached(spec, ledger) as here:
         seen = _seen(here, run)
-        runs = RunStates(here.ledger, seen.row.id)
+        runs = RunStates(here.operations, seen.row.id)
         documents = [_step_fields(step, runs) for step in seen.steps]
     if as_json:
         print_json({"run": seen.row.id, "job": seen.job.name, "instance": seen.instance, "steps": documents})
@@ -192,21 +192,17 @@ def _under_way(run_id: int, asked: int) -> ConfigurationError:
 class RunStates:
     """The states of runs that have done partitions; each is asked for once."""
 
-    def __init__(self, ledger: Ledger, parent: int) -> None:
-        from fencepost.ledger.parts import part_place, parts_of  # noqa: PLC0415 - it loads SQLAlchemy
-
-        self._ledger = ledger
-        parts = parts_of(ledger, parent)
+    def __init__(self, ops: Operations, parent: int) -> None:
+        self._ops = ops
+        parts = ops.parts(parent)
         self._states: dict[int, str | None] = {part.run_id: part.state for part in parts}
-        self._by_place = {part_place(part.origin_key): part.run_id for part in parts}  # the latest of each place
+        self._by_place = {(part.step, part.number): part.run_id for part in parts}  # the latest of each place
 
     def state(self, run_id: int) -> str | None:
         """Return the state of a run; None if it is no longer on record."""
-        from fencepost.ledger.history import run  # noqa: PLC0415 - it loads SQLAlchemy
-
         if run_id not in self._states:
             try:
-                self._states[run_id] = run(self._ledger, run_id).state
+                self._states[run_id] = self._ops.run(run_id).state
             except NoSuchRun:
                 self._states[run_id] = None
         return self._states[run_id]

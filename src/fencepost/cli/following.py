@@ -9,27 +9,28 @@ passed over are asked for again, for a while.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from datetime import timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from fencepost.cli.documents import document
 from fencepost.cli.output import print_line, visible
-from fencepost.cli.run_rows import COLUMNS, RunListContext, run_cells, run_fields
+from fencepost.cli.run_rows import COLUMNS, run_cells
 from fencepost.core.states import TERMINAL
 from fencepost.errors import NoSuchRun
-from fencepost.ledger import history
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
-    from fencepost.ledger.history import RunFilter, RunRow
-    from fencepost.ledger.ledger import Ledger
+    from fencepost.app.operations import Operations
+    from fencepost.app.records import RunRecord
 
 _EVERY_S = 1.0
 _PAGE = 500
 _MOST_WATCHED = 100
 """Of runs that have not ended, the newest so many are looked at again; those behind them would cost a query each."""
-_MISSING_FOR_US = 600_000_000
+_MISSING_FOR = timedelta(minutes=10)
 """For how long a number that was passed over is asked for: a transaction that enqueues seldom takes longer."""
 _MOST_MISSING = 1000
 _USUAL_WIDTHS = {"state": 9, "due": 20, "late": 5, "took": 5, "token": 16}
@@ -39,21 +40,22 @@ _USUAL_WIDTHS = {"state": 9, "due": 20, "late": 5, "took": 5, "token": 16}
 class Following:
     """Shows the last runs, then every change, until it is interrupted."""
 
-    def __init__(self, ledger: Ledger, wanted: RunFilter, *, as_json: bool) -> None:
-        self._ledger = ledger
+    def __init__(self, ops: Operations, wanted: Mapping[str, Any], *, as_json: bool) -> None:
+        """Show the runs that `ops.runs(**wanted)` would."""
+        self._ops = ops
         self._wanted = wanted
-        self._any_state = replace(wanted, states=(), waits_for=None)
+        self._any_state = {**wanted, "states": (), "waits_for": None}
         self._as_json = as_json
-        self._seen = RunListContext.of(ledger)
+        self._now = ops.now()
         self._watched: dict[int, tuple[str, int]] = {}
         self._last_id = 0
-        self._missing: dict[int, int] = {}  # numbers that were passed over, and until when to ask for them
+        self._missing: dict[int, datetime] = {}  # numbers that were passed over, and until when to ask for them
         self._widths = [max(len(name), _USUAL_WIDTHS.get(name, 0)) for name in COLUMNS]
 
     def run(self, limit: int) -> None:
         """Show the last `limit` runs, then follow."""
-        latest = history.runs(self._ledger, self._wanted, limit=limit)
-        newest = history.runs(self._ledger, self._any_state, limit=_MOST_WATCHED)
+        latest = self._ops.runs(**self._wanted, limit=limit)
+        newest = self._ops.runs(**self._any_state, limit=_MOST_WATCHED)
         if newest:
             self._last_id = newest[-1].id
             self._passed([row.id for row in reversed(newest)])
@@ -61,21 +63,21 @@ class Following:
             self._watch(row)
         if not self._as_json:
             for row in latest:
-                self._widen(self._cells(row))
+                self._widen(run_cells(row))
             self._print(COLUMNS)
         for row in reversed(latest):
             self._show(row)
         while True:
-            self._seen = replace(self._seen, now_us=self._ledger.now_us())
+            self._now = self._ops.now()
             for row in self._changed():
                 self._show(row)
-            self._ledger.runtime.sleep(_EVERY_S)
+            self._ops.runtime.sleep(_EVERY_S)
 
-    def _changed(self) -> Iterator[RunRow]:
+    def _changed(self) -> Iterator[RunRecord]:
         """Yield runs that look different from the last time, the oldest first."""
         for run_id, seen in sorted(self._watched.items()):
             try:
-                row = history.run(self._ledger, run_id)
+                row = self._ops.run(run_id)
             except NoSuchRun:  # pruned meanwhile
                 del self._watched[run_id]
                 continue
@@ -85,7 +87,7 @@ class Following:
         for row in self._late():
             self._watch(row)
             yield row
-        while page := history.runs(self._ledger, self._any_state, after_id=self._last_id, limit=_PAGE):
+        while page := self._ops.runs(**self._any_state, after_id=self._last_id, limit=_PAGE):
             self._passed([row.id for row in page])
             for row in page:
                 self._watch(row)
@@ -93,25 +95,24 @@ class Following:
 
     def _passed(self, ids: Sequence[int]) -> None:
         """Go on behind the last of these; note which numbers before it were not there."""
-        until_us = self._seen.now_us + _MISSING_FOR_US
+        until = self._now + _MISSING_FOR
         for low, high in pairwise((self._last_id, *ids)):
             for number in range(max(low + 1, high - _MOST_MISSING), high):
-                self._missing[number] = until_us
+                self._missing[number] = until
         self._last_id = max(ids)
 
-    def _late(self) -> list[RunRow]:
+    def _late(self) -> list[RunRecord]:
         """Return runs whose numbers had been passed over, and which are there now."""
-        now_us = self._seen.now_us
-        kept = sorted(number for number, until_us in self._missing.items() if until_us > now_us)[-_MOST_MISSING:]
+        kept = sorted(number for number, until in self._missing.items() if until > self._now)[-_MOST_MISSING:]
         self._missing = {number: self._missing[number] for number in kept}
         if not kept:
             return []
-        found = history.runs(self._ledger, replace(self._any_state, ids=kept), after_id=0, limit=len(kept))
+        found = self._ops.runs(**self._any_state, ids=kept, after_id=0, limit=len(kept))
         for row in found:
             del self._missing[row.id]
         return found
 
-    def _watch(self, row: RunRow) -> None:
+    def _watch(self, row: RunRecord) -> None:
         if row.state in TERMINAL:
             self._watched.pop(row.id, None)
         else:
@@ -119,21 +120,16 @@ class Following:
         while len(self._watched) > _MOST_WATCHED:
             del self._watched[min(self._watched)]
 
-    def _show(self, row: RunRow) -> None:
-        if self._wanted.states and row.state not in self._wanted.states:
+    def _show(self, row: RunRecord) -> None:
+        states, waits_for = self._wanted.get("states"), self._wanted.get("waits_for")
+        if states and row.state not in states:
             return
-        if self._wanted.waits_for is not None and row.waits_for != self._wanted.waits_for:
+        if waits_for is not None and row.waits_for != waits_for:
             return
-        cells = self._cells(row)
         if self._as_json:
-            print_line(run_fields(row, self._seen))
+            print_line(document(row))
         else:
-            self._print(cells)
-
-    def _cells(self, row: RunRow) -> Sequence[str]:
-        if row.node is not None and row.node not in self._seen.nodes:
-            self._seen = RunListContext.of(self._ledger)
-        return run_cells(row, self._seen)
+            self._print(run_cells(row))
 
     def _print(self, cells: Sequence[str]) -> None:
         """Print a line below the others: a column is as wide as the widest cell so far."""

@@ -10,6 +10,7 @@ import typer
 import typer.core
 
 from fencepost.cli.databases import effects_at
+from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import (
     By,
@@ -18,17 +19,19 @@ from fencepost.cli.ledger_options import (
     LedgerUrlOption,
     NeededReason,
     Reason,
-    know_job,
+    front,
     needed_reason,
     opened,
     who,
 )
-from fencepost.cli.output import at, counted, draw_fields, draw_rows, print_json, to_the_second
+from fencepost.cli.output import counted, draw_fields, draw_rows, print_json, to_the_second
 from fencepost.core.duration import spelled
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from fencepost.ledger.jobs import JobRow
+    from collections.abc import Mapping
+
+    from fencepost.app.records import JobRecord
 
 _DURATIONS = ("timeout", "sla", "grace")
 
@@ -61,12 +64,9 @@ def forget(
 
     Example: fencepost jobs forget nightly --reason 'replaced by settle'
     """
-    from fencepost.ledger.removing import forget as forget_job  # noqa: PLC0415 - SQLAlchemy takes its time to load
-
     why = needed_reason(reason)
-    with opened(ledger) as book:
-        know_job(book, name)
-        gone = forget_job(book, name, by=who(by), reason=why)
+    with front(ledger) as ops:
+        gone = ops.forget_job(name, by=who(by), reason=why)
     if as_json:
         print_json({"name": name, "schedules": gone.schedules, "runs": gone.runs})
     else:
@@ -107,12 +107,13 @@ def rename(
 
     Example: fencepost jobs rename nightly settle --effects postgresql://db/shop
     """
-    from fencepost.effects.renaming import move_effects  # noqa: PLC0415 - SQLAlchemy takes its time to load
-    from fencepost.ledger import jobs, moving  # noqa: PLC0415
+    from fencepost.app.operations import Operations  # noqa: PLC0415 - it loads the engine
+    from fencepost.effects.renaming import move_effects  # noqa: PLC0415
+    from fencepost.ledger import moving  # noqa: PLC0415
 
     with opened(ledger) as book, ExitStack() as others:
         found = moving.renaming_of(book, old, new)
-        _check_effects(jobs.jobs(book), {old, new}, effects or [])
+        _check_effects(Operations(book).jobs(), {old, new}, effects or [])
         elsewhere = [others.enter_context(effects_at(url)) for url in effects or () if url != _OWN]
         moved = [move_effects(each, book, found) for each in (book, *elsewhere)]
         done = moving.rename(book, found, by=who(by), reason=reason or None)
@@ -131,7 +132,7 @@ def rename(
     return Exit.OK
 
 
-def _check_effects(rows: list[JobRow], names: set[str], effects: list[str]) -> None:
+def _check_effects(rows: list[JobRecord], names: set[str], effects: list[str]) -> None:
     """Refuse to forget the databases of a bulk job: what has landed would land again."""
     if not effects and any(row.name in names and row.type == "bulk" for row in rows):
         raise ConfigurationError(
@@ -155,62 +156,32 @@ def show(
 
     Example: fencepost jobs settle --json
     """
-    from fencepost.ledger import jobs  # noqa: PLC0415 - SQLAlchemy takes its time to load
-    from fencepost.ledger.nodes import living_nodes  # noqa: PLC0415
-
-    with opened(ledger) as book:
-        if name is not None:
-            know_job(book, name)
-        every = jobs.jobs(book)
-        found = every if name is None else [jobs.job(book, name)]
-        living = [node.jobs for node in living_nodes(book)]
-    nodes = {row.name: sum(row.name in each for each in living) for row in found}
-    newer = _newer_names(every)
+    with front(ledger) as ops:
+        found = ops.jobs() if name is None else [ops.job(name)]
     if as_json:
-        documents = [{**_fields(row, nodes[row.name]), "renamed_to": newer.get(row.name)} for row in found]
+        documents = [document(job) for job in found]
         print_json(documents if name is None else documents[0])
     elif name is not None:
-        _draw_one(found[0], nodes[name], newer.get(name))
+        _draw_one(found[0])
     elif found:
         columns = ("job", "type", "timeout", "retries", "overlap", "misfire", "queue", "nodes", "what it does")
-        cells = (_cells(row, nodes[row.name], newer.get(row.name)) for row in found)
-        draw_rows(columns, cells, spare=("misfire", "overlap", "retries"))
+        draw_rows(columns, map(_cells, found), spare=("misfire", "overlap", "retries"))
     else:
         print("there are no jobs yet; a node brings those of its application when it starts: fencepost run APP")
     return Exit.OK
 
 
-def _newer_names(rows: list[JobRow]) -> dict[str, str]:
-    """Return, by the names that jobs had before, those that they have now."""
-    return {former: row.name for row in rows for former in json.loads(row.policy).get("formerly") or ()}
+def _cells(job: JobRecord) -> tuple[str, ...]:
+    first_line = f"renamed to {job.renamed_to}" if job.renamed_to else (job.doc or "").partition("\n")[0]
+    words = (str(job.policy.get(name, "")) for name in ("retries", "overlap", "misfire", "queue"))
+    return (job.name, job.type, spelled(job.policy.get("timeout", 0)), *words, str(job.nodes), first_line)
 
 
-def _fields(row: JobRow, nodes: int) -> dict[str, object]:
-    return {
-        "name": row.name,
-        "type": row.type,
-        "doc": row.doc,
-        "policy": json.loads(row.policy),
-        "strategy": _strategy(row.policy),
-        "signature": json.loads(row.signature),
-        "generation": row.generation,
-        "seen_at": at(row.seen_at),
-        "nodes": nodes,
-    }
-
-
-def _cells(row: JobRow, nodes: int, newer: str | None) -> tuple[str, ...]:
-    policy = json.loads(row.policy)
-    first_line = f"renamed to {newer}" if newer else (row.doc or "").partition("\n")[0]
-    words = (str(policy.get(name, "")) for name in ("retries", "overlap", "misfire", "queue"))
-    return (row.name, row.type, spelled(policy.get("timeout", 0)), *words, str(nodes), first_line)
-
-
-def _draw_one(row: JobRow, nodes: int, newer: str | None) -> None:
-    known = {"job": row.name} | ({"renamed to": newer} if newer else {})
-    known |= {"does": row.doc or "", "on living nodes": str(nodes), "seen": to_the_second(row.seen_at)}
-    policy = {name: _shown(name, value) for name, value in json.loads(row.policy).items() if value is not None}
-    draw_fields(known | {"parameters": _parameters(row.signature), "strategy": _strategy(row.policy) or ""} | policy)
+def _draw_one(job: JobRecord) -> None:
+    known = {"job": job.name} | ({"renamed to": job.renamed_to} if job.renamed_to else {})
+    known |= {"does": job.doc or "", "on living nodes": str(job.nodes), "seen": to_the_second(job.seen_at)}
+    policy = {name: _shown(name, value) for name, value in job.policy.items() if value is not None}
+    draw_fields(known | {"parameters": _parameters(job.signature), "strategy": job.strategy or ""} | policy)
 
 
 def _shown(name: str, value: object) -> str:
@@ -221,27 +192,15 @@ def _shown(name: str, value: object) -> str:
     return json.dumps(value) if isinstance(value, dict) else str(value)
 
 
-def _strategy(policy: str) -> str | None:
-    """Say what keeps its effects from landing twice."""
-    from fencepost.core.policy import Policy  # noqa: PLC0415 - only this reads them
-    from fencepost.core.strategy import strategy  # noqa: PLC0415
-    from fencepost.errors import InvalidPolicy  # noqa: PLC0415
-
-    try:
-        return strategy(Policy.from_json(policy))
-    except InvalidPolicy:  # a newer release may spell it otherwise
-        return None
-
-
-def _parameters(signature: str) -> str:
+def _parameters(signature: Mapping[str, Any]) -> str:
     """Say what the job takes, a parameter a line."""
     from fencepost.core.parameters import Signature  # noqa: PLC0415 - only this shows them
     from fencepost.errors import InvalidParameters  # noqa: PLC0415
 
     try:
-        takes = Signature.from_json(signature)
+        takes = Signature.from_json(json.dumps(dict(signature)))
     except InvalidParameters:  # a newer release may describe them otherwise
-        return signature
+        return json.dumps(dict(signature))
     lines = [
         f"{each.name}: {each.kind.spelled}{'' if each.is_required else ' (optional)'}" for each in takes.parameters
     ]

@@ -2,23 +2,21 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
-from fencepost.cli.ledger_options import Json, LedgerUrlOption, Tz, know_job, opened
-from fencepost.cli.output import at, draw_rows, print_json, to_the_second
-from fencepost.cli.run_rows import beginning, node_names, shown_node
+from fencepost.cli.ledger_options import Json, LedgerUrlOption, Tz, front, since_when
+from fencepost.cli.output import draw_rows, print_json, to_the_second
+from fencepost.cli.run_rows import beginning, shown_node
 from fencepost.core.nearest import suggestion
 from fencepost.core.noted import Noted
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from fencepost.ledger.journal import JournalEntry
+    from fencepost.app.records import JournalRecord
 
 
 def journal(
@@ -45,23 +43,24 @@ def journal(
 
     Example: fencepost journal --run 42 --json
     """
-    from fencepost.cli.times import instant_us  # noqa: PLC0415
-    from fencepost.ledger.journal import About, entries  # noqa: PLC0415
-
-    with opened(ledger) as book:
+    with front(ledger) as ops:
         if job:
-            know_job(book, job)
-        since_us = instant_us(since, what="--since", now_us=book.now_us(), tz=tz or None) if since else None
-        about = About(job=job or None, run_id=run)
-        found = entries(book, about=about, what=what or None, since_us=since_us, before_id=before, limit=limit)
-        names = node_names(book)
+            ops.job(job)
+        found = ops.journal(
+            job=job or None,
+            run_id=run,
+            what=what or None,
+            since=since_when(since, ops, tz=tz),
+            before_id=before,
+            limit=limit,
+        )
     if what and not found:
         _refuse_unknown(what)
     if as_json:
-        print_json([_fields(entry, names) for entry in found])
+        print_json([document(entry) for entry in found])
     elif found:
         columns = ("id", "at", "what", "job", "run", "schedule", "node", "token", "by", "reason")
-        draw_rows(columns, (_cells(entry, names) for entry in found), spare=("token", "schedule", "node", "id"))
+        draw_rows(columns, map(_cells, found), spare=("token", "schedule", "node", "id"))
     else:
         print("nothing of the kind has happened")
     return Exit.OK
@@ -73,24 +72,7 @@ def _refuse_unknown(what: str) -> None:
         raise ConfigurationError(f"the journal knows no {what!r}; {suggestion(what, sorted(map(str, Noted)))}")
 
 
-def _fields(entry: JournalEntry, names: Mapping[str, str]) -> dict[str, object]:
-    return {
-        "id": entry.id,
-        "at": at(entry.at),
-        "what": entry.what,
-        "job": entry.job,
-        "run": entry.run_id,
-        "schedule": entry.schedule,
-        "node": entry.node,
-        "node_name": names.get(entry.node or ""),
-        "token": entry.token,
-        "by": entry.by,
-        "reason": entry.reason,
-        "detail": None if entry.detail is None else json.loads(entry.detail),
-    }
-
-
-def _cells(entry: JournalEntry, names: Mapping[str, str]) -> tuple[str, ...]:
+def _cells(entry: JournalRecord) -> tuple[str, ...]:
     return (
         str(entry.id),
         to_the_second(entry.at),
@@ -98,7 +80,7 @@ def _cells(entry: JournalEntry, names: Mapping[str, str]) -> tuple[str, ...]:
         entry.job or "",
         str(entry.run_id or ""),
         entry.schedule or "",
-        shown_node(entry.node, names),
+        shown_node(entry),
         str(entry.token or ""),
         entry.by or "",
         beginning(entry.reason or ""),

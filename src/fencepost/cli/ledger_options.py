@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fencepost.cli.messages import complain
-from fencepost.core.nearest import suggestion
-from fencepost.errors import ConfigurationError, NoSuchJob, NotInLedger, SchemaMismatch
+from fencepost.errors import ConfigurationError, SchemaMismatch
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from fencepost.app.operations import Operations
     from fencepost.ledger.ledger import Ledger
 
@@ -75,24 +76,26 @@ def opened(given: str) -> Iterator[Ledger]:
         ledger.close()
 
 
-def operations(ledger: Ledger) -> Operations:
-    """Return what operators can do."""
+@contextmanager
+def front(given: str) -> Iterator[Operations]:
+    """Open a ledger that is there, for what operators do and ask."""
     from fencepost.app.operations import Operations  # noqa: PLC0415 - it loads the engine
 
-    return Operations(ledger)
+    with opened(given) as ledger:
+        yield Operations(ledger)
 
 
-def know_job(ledger: Ledger, name: str) -> None:
-    """Refuse a job that is not on record, and say which one may have been meant."""
-    from fencepost.ledger import jobs  # noqa: PLC0415 - SQLAlchemy takes its time to load
+def since_when(given: str, ops: Operations, *, what: str = "--since", tz: str = "") -> datetime | None:
+    """Read a time of the command line, by the ledger's clock; None if none was given."""
+    return needed_time(given, what=what, now=ops.now(), tz=tz) if given else None
 
-    try:
-        jobs.job(ledger, name)
-    except NoSuchJob:
-        known = [row.name for row in jobs.jobs(ledger)]
-        if not known:
-            raise
-        raise NotInLedger(f"there is no job {name!r} in the ledger; {suggestion(name, known)}") from None
+
+def needed_time(given: str, *, what: str, now: datetime, tz: str) -> datetime:
+    """Read a time of the command line."""
+    from fencepost.cli.times import instant_us  # noqa: PLC0415 - time zones take their time to load
+    from fencepost.core.tick import instant, microseconds  # noqa: PLC0415
+
+    return instant(instant_us(given, what=what, now_us=microseconds(now), tz=tz or None))
 
 
 def needed_reason(given: str) -> str:

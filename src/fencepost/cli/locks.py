@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fencepost.cli import tables
+from fencepost.cli.documents import document
 from fencepost.cli.exec_options import STORE_VARIABLE
 from fencepost.cli.exits import Exit
 from fencepost.cli.output import print_json
-from fencepost.core.grants import LeaseRecord
 from fencepost.core.names import NODE_LEASE, lock_name
 from fencepost.errors import ConfigurationError, LockHeld
 from fencepost.leases.locks import Locks
 from fencepost.locks import connect
+
+if TYPE_CHECKING:
+    from fencepost.app.records import LockRecord
+    from fencepost.core.grants import LeaseRecord
 
 app = typer.Typer(
     help="Look at locks, and take one away by force.",
@@ -41,10 +45,13 @@ def list_(
 
     Example: fencepost locks list --store postgresql://db/app
     """
+    from fencepost.app.records import LockRecord  # noqa: PLC0415 - it loads the engine
+
     with _connected(store) as locks:
-        records = [record for record in locks.records() if every or not _is_of_the_past(record)]
+        found = [LockRecord.of(each) for each in locks.records()]
+    records = [record for record in found if every or not _is_of_the_past(record)]
     if as_json:
-        print_json([tables.record_fields(record) for record in records])
+        print_json([document(record) for record in records])
     elif records:
         tables.print_records(records)
     else:
@@ -60,11 +67,11 @@ def show(name: _Name, store: _Store = "", as_json: _Json = False) -> int:
     """
     lock_name(name)
     with _connected(store) as locks:
-        record = locks.read(name)
+        record = _read(locks, name)
     if record is None:
         return _unknown(name)
     if as_json:
-        print_json(tables.record_fields(record))
+        print_json(document(record))
     else:
         tables.print_record(record)
     return Exit.OK
@@ -81,14 +88,17 @@ def history(
 
     Example: fencepost locks history nightly --store sqlite:///locks.db
     """
+    from fencepost.app.records import PastLockRecord  # noqa: PLC0415 - it loads the engine
+
     if name is not None:
         lock_name(name)
     with _connected(store) as locks:
-        past = locks.history(name, limit=limit)
+        told = locks.history(name, limit=limit)
+    past = None if told is None else [PastLockRecord.of(each) for each in told]
     if past is None:
         print("fencepost: this store keeps no history", file=sys.stderr)
     if as_json:
-        print_json([tables.past_fields(grant) for grant in past or ()])
+        print_json([document(grant) for grant in past or ()])
     elif past:
         tables.print_history(past)
     elif past is not None:
@@ -114,14 +124,14 @@ def release(
     """
     lock_name(name)
     with _connected(store) as locks:
-        record = locks.read(name)
+        record = _read(locks, name)
         if record is None:
             return _unknown(name)
-        if record.is_held and not yes:
+        if record.held and not yes:
             _confirm(record)
-        taken = locks.revoke(name) if record.is_held else None
+        taken = _shown(locks.revoke(name)) if record.held else None
     if as_json:
-        print_json({"released": taken is not None, **tables.record_fields(taken or record)})
+        print_json({"released": taken is not None, **document(taken or record)})
     else:
         print(_what_was_done(name, taken))
     return Exit.OK
@@ -143,7 +153,7 @@ def reset(
     """
     lock_name(name)
     with _connected(store) as locks:
-        record = locks.read(name)
+        record = _read(locks, name)
         if record is None:
             return _unknown(name)
         try:
@@ -157,9 +167,19 @@ def reset(
     return Exit.OK
 
 
-def _is_of_the_past(record: LeaseRecord) -> bool:
+def _read(locks: Locks, name: str) -> LockRecord | None:
+    return _shown(locks.read(name))
+
+
+def _shown(record: LeaseRecord | None) -> LockRecord | None:
+    from fencepost.app.records import LockRecord  # noqa: PLC0415 - it loads the engine
+
+    return None if record is None else LockRecord.of(record)
+
+
+def _is_of_the_past(record: LockRecord) -> bool:
     """Whether it was the session of a node that has left or died: nobody will ever have it again."""
-    return record.name.startswith(NODE_LEASE) and not record.is_held
+    return record.name.startswith(NODE_LEASE) and not record.held
 
 
 def _connected(store: str) -> Locks:
@@ -173,7 +193,7 @@ def _unknown(name: str) -> int:
     return Exit.UNKNOWN
 
 
-def _confirm(record: LeaseRecord) -> None:
+def _confirm(record: LockRecord) -> None:
     if not sys.stdin or not sys.stdin.isatty():
         raise ConfigurationError(
             "release asks before it takes a lock away, and there is no terminal to ask on; add --yes"
@@ -181,7 +201,7 @@ def _confirm(record: LeaseRecord) -> None:
     typer.confirm(f"Take {record.name!r} away from {tables.holder_of(record)} (token {record.token})?", abort=True)
 
 
-def _what_was_done(name: str, taken: LeaseRecord | None) -> str:
+def _what_was_done(name: str, taken: LockRecord | None) -> str:
     if taken is None:
         return f"nobody holds {name!r}; nothing was done"
     return (

@@ -9,9 +9,11 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from fencepost.core.tick import spelled_us
+from fencepost.core.tick import microseconds, spelled_us
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from rich.console import Console
     from rich.table import Table
 
@@ -50,17 +52,19 @@ def at(at_us: int | None) -> str | None:
     return None if at_us is None else spelled_us(at_us)
 
 
-def to_the_second(at_us: int | None) -> str:
-    """Spell an instant for people; nothing if there is none."""
-    return "" if at_us is None else spelled_us(at_us - at_us % 1_000_000).replace("T", " ")
+def exactly(moment: datetime | None) -> str:
+    """Spell an instant in UTC for people who want all of it; nothing if there is none."""
+    return "" if moment is None else spelled_us(microseconds(moment))
 
 
-def to_the_millisecond(at_us: int | None) -> str:
-    """Spell an instant for people who look closely."""
-    if at_us is None:
-        return ""
-    second, part_us = divmod(at_us, 1_000_000)
-    return f"{spelled_us(second * 1_000_000)[:-1]}.{part_us // 1000:03}Z"
+def to_the_second(moment: datetime | None) -> str:
+    """Spell an instant in UTC for people; nothing if there is none."""
+    return exactly(None if moment is None else moment.replace(microsecond=0)).replace("T", " ")
+
+
+def to_the_millisecond(moment: datetime | None) -> str:
+    """Spell an instant in UTC for people who look closely."""
+    return "" if moment is None else f"{exactly(moment.replace(microsecond=0))[:-1]}.{moment.microsecond // 1000:03}Z"
 
 
 def visible(text: str) -> str:
@@ -76,14 +80,6 @@ def say(text: str) -> None:
 def counted(number: int, noun: str) -> str:
     """Count things: 1 run, 2 runs."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def unescaped(text: str) -> str:
-    """Return stored JSON as people write it: é, not its number. What is no JSON stays as it is."""
-    try:
-        return json.dumps(json.loads(text), ensure_ascii=False)
-    except ValueError:
-        return text
 
 
 def draw_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], *, spare: Sequence[str] = ()) -> None:

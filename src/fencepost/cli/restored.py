@@ -9,14 +9,12 @@ import typer
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, NeededReason, needed_reason, opened, who
 from fencepost.cli.output import counted, print_json
-from fencepost.errors import ConfigurationError, StoreRefused, StoreUnavailable
+from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from fencepost.ledger.ledger import Ledger
     from fencepost.ledger.restoring import Restored
-    from fencepost.ledger.standing import LedgerStanding
 
-_HELD = "the ledger is held, nothing is planned and nothing is started"
 _KINDS = ("hold", "run", "cancel")
 
 
@@ -77,34 +75,20 @@ def restored(
 
 
 def _decide(book: Ledger, pending: str, id_gap: int, *, why: str, by: str, is_copy: bool) -> Restored:
-    from fencepost.ledger.restoring import Pending, accept, as_copy  # noqa: PLC0415 - only this needs it
+    from fencepost.app.held import lease_identity  # noqa: PLC0415 - it loads the engine
+    from fencepost.ledger.restoring import Pending, accept, as_copy  # noqa: PLC0415
 
-    leases = _leases(book)
+    leases = lease_identity(book)
     if is_copy:
         return as_copy(book, by=by, reason=why, leases=leases)
     return accept(book, by=by, reason=why, runs=Pending(pending), id_gap=id_gap, leases=leases)
 
 
-def _leases(book: Ledger) -> str | None:
-    """Return the identity of the lease store, where that is apart from the ledger."""
-    from fencepost.leases.locks import Locks  # noqa: PLC0415
-    from fencepost.leases.schemes import store_from_url  # noqa: PLC0415
-    from fencepost.leases.store import LedgerMark  # noqa: PLC0415
-
-    if book.dialect.name != "sqlite":
-        return None
-    locks = Locks(store_from_url(book.url.lease_url(), book.runtime), runtime=book.runtime)
-    try:
-        locks.start()
-        told = locks.noted(LedgerMark(None, -1, -1))
-    finally:
-        locks.close()
-    return None if told is None else told[0]
-
-
 def _refuse_without_cause(book: Ledger) -> None:
     """Refuse to decide twice, or about another ledger than meant: runs would be held or cancelled for nothing."""
-    seen, changed = _seen(book)
+    from fencepost.app.held import standing_of  # noqa: PLC0415 - it loads the engine
+
+    seen, changed = standing_of(book)
     if not changed and seen.held_why is None:
         raise ConfigurationError(
             f"{book.dialect.product} is the ledger it was, as far as anybody has noticed: there is nothing to decide. "
@@ -112,41 +96,10 @@ def _refuse_without_cause(book: Ledger) -> None:
         )
 
 
-def _has_leases(book: Ledger) -> bool:
-    from fencepost.leases.stores.sqlite import lease_file  # noqa: PLC0415
-    from fencepost.leases.urls import StoreUrl  # noqa: PLC0415
-
-    return book.dialect.name == "sqlite" and lease_file(StoreUrl.parse(book.url.lease_url())).exists()
-
-
-def _seen(book: Ledger, *, with_leases: bool = True) -> tuple[LedgerStanding, tuple[str, ...]]:
-    """Return where the ledger stands, its lease store included, and what differs from what is noted."""
-    from fencepost.core.restored import LEASES, differences  # noqa: PLC0415
-    from fencepost.ledger.standing import standing  # noqa: PLC0415
-
-    seen = book.read(lambda cursor: standing(book, cursor))
-    leases = _leases(book) if with_leases else None
-    present = seen.present if leases is None else {**seen.present, LEASES: leases}
-    return seen._replace(present=present), differences(seen.noted or {}, present)
-
-
-def held_because(book: Ledger) -> str | None:
-    """Say why nodes do nothing with this ledger until somebody has decided what it is; None if there is no reason.
-
-    Makes no lease store where there is none, and does without one that does not answer.
-    """
-    try:
-        seen, changed = _seen(book, with_leases=_has_leases(book))
-    except (StoreUnavailable, StoreRefused):
-        seen, changed = _seen(book, with_leases=False)
-    if changed:
-        what = f"it is not the same {' and '.join(changed)} as noted, so it may have been restored or copied"
-        return f"{_HELD}: {what}. Decide what it is: fencepost restored"
-    return None if seen.held_why is None else f"{_HELD}: {seen.held_why}"
-
-
 def _show(book: Ledger, *, as_json: bool) -> int:
-    seen, changed = _seen(book)
+    from fencepost.app.held import standing_of  # noqa: PLC0415 - it loads the engine
+
+    seen, changed = standing_of(book)
     is_held = bool(changed) or seen.held_why is not None
     if as_json:
         known = {"id": seen.ledger.ledger_id, "noted": seen.noted, "present": seen.present, "why": seen.held_why}

@@ -27,10 +27,8 @@ from fencepost.errors import ConfigurationError
 if TYPE_CHECKING:
     from fencepost.app import App
     from fencepost.app.composing import Composed
-    from fencepost.engine.runners.runner import Runner
 
 _SIGNALS = ("TERM", "INT", "HUP")  # the last comes when a terminal goes away
-_FEWEST_WORKERS = 4
 _LOOK_EVERY_S = 1.0
 _ONE_WISH_S = 0.5  # some (timeout(1), a terminal and a shell together) send every signal twice
 
@@ -118,12 +116,11 @@ class Supervision:
 
     def run(self, grace_s: float) -> int:
         """Take part until somebody asks for the end."""
-        from fencepost.app.composing import StartCalledOff, start_node  # noqa: PLC0415 - it loads the engine
+        from fencepost.app.composing import StartCalledOff  # noqa: PLC0415 - it loads the engine
 
         with self._app.runtime.on_signals(_SIGNALS, self._receive):
-            runners = None if self._threads else self._runners
             try:
-                composed = start_node(self._app, runners, asked=self._asked)
+                composed = self._start()
             except StartCalledOff:
                 self._app.close()
                 messages.tell("left: it was asked to before it could start")
@@ -155,29 +152,14 @@ class Supervision:
             messages.flush()
             os._exit(Exit.SIGNALLED + number)
 
-    def _runners(self) -> dict[str, Runner]:
-        """Return worker processes for functions and coroutines; programs have a runner of their own anyway."""
-        from fencepost.app.composing import fenced_of, local_runners, timeouts_of  # noqa: PLC0415
-        from fencepost.engine.jobs import COMMAND  # noqa: PLC0415
-        from fencepost.engine.runners.process import ProcessRunner  # noqa: PLC0415
+    def _start(self) -> Composed:
+        from fencepost.app.composing import start_node  # noqa: PLC0415 - it loads the engine
+        from fencepost.app.worker_processes import Imported, start_process_node  # noqa: PLC0415
 
-        app = self._app
-        kinds = {job.kind for job in app.jobs.values()}
-        runners = {COMMAND: local_runners(app)[COMMAND]} if COMMAND in kinds else {}
-        if kinds - {COMMAND}:
-            workers = ProcessRunner(
-                self._spec,
-                slots=app.settings.slots or default_workers(),
-                timings=app.settings.timings,
-                runtime=app.runtime,
-                timeouts=timeouts_of(app.jobs),
-                fenced=fenced_of(app.jobs),
-                node=app.node_name,
-                prepare=PREPARE.get(self._log_format),
-                emit=app.emit,
-            )
-            runners |= dict.fromkeys(kinds - {COMMAND}, workers)
-        return runners
+        if self._threads:
+            return start_node(self._app, asked=self._asked)
+        prepare = PREPARE.get(self._log_format)
+        return start_process_node(self._app, Imported(self._spec), prepare=prepare, asked=self._asked)
 
     def _greeting(self) -> str:
         app = self._app
@@ -187,16 +169,10 @@ class Supervision:
         return f"{app.node_name} takes part on {where}, with {how}: {', '.join(app.jobs) or 'no jobs'}"
 
 
-def default_workers() -> int:
-    """Return how many worker processes suit this machine, or the quota of this container."""
-    from fencepost.app.processors import processors  # noqa: PLC0415 - it loads the engine
-
-    return max(_FEWEST_WORKERS, 2 * processors())
-
-
 def _loaded(spec: str, wishes: dict[str, Any]) -> App:
     """Import the application, and let what was wished for here outweigh its settings."""
     from fencepost.app import App  # noqa: PLC0415 - it loads the engine
+    from fencepost.app.worker_processes import default_workers  # noqa: PLC0415
     from fencepost.config import KINDS  # noqa: PLC0415
     from fencepost.engine.loading import load_app  # noqa: PLC0415
 

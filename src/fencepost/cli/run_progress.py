@@ -11,19 +11,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fencepost.cli.documents import document
 from fencepost.cli.output import console, print_line, visible
-from fencepost.cli.run_rows import RunListContext, run_fields
 from fencepost.core.duration import spelled
 from fencepost.core.states import TERMINAL
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from fencepost.ledger.history import RunRow
-    from fencepost.ledger.ledger import Ledger
-    from fencepost.ledger.parts import Part
+    from fencepost.app.operations import Operations
+    from fencepost.app.records import PartRecord, RunRecord
 
-    Show = Callable[[RunRow, Sequence[Part], RunListContext | None, Ledger], None]
+    Show = Callable[[RunRecord, Sequence[PartRecord], Operations], None]
 
 _EVERY_S = 0.5
 _MOST_PARTS = 20
@@ -98,24 +97,15 @@ class ProgressLine(NamedTuple):
         return f"{self.label}: {shown}{self.text}".rstrip()
 
 
-def follow(book: Ledger, run_id: int, *, as_json: bool) -> RunRow:
+def follow(ops: Operations, run_id: int, *, as_json: bool) -> RunRecord:
     """Show a run until it has ended, and return it then."""
-    from fencepost.ledger import history  # noqa: PLC0415 - SQLAlchemy takes its time to load
-
     with _view(as_json=as_json) as show:
         while True:
-            row = history.run(book, run_id)
-            parts = _parts(book, row)
-            show(row, parts, RunListContext.of(book) if as_json else None, book)
-            if row.state in TERMINAL:
-                return row
-            book.runtime.sleep(_EVERY_S)
-
-
-def _parts(book: Ledger, row: RunRow) -> list[Part]:
-    from fencepost.ledger.parts import parts_of  # noqa: PLC0415 - as above
-
-    return parts_of(book, row.id) if row.type == _BULK else []
+            run = ops.run(run_id)
+            show(run, ops.parts(run_id) if run.type == _BULK else [], ops)
+            if run.state in TERMINAL:
+                return run
+            ops.runtime.sleep(_EVERY_S)
 
 
 @contextmanager
@@ -132,17 +122,17 @@ def _view(*, as_json: bool) -> Iterator[Show]:
 class _Changes:
     """Writes what has changed since it was written last: objects, or a line for each thing that goes on."""
 
-    def __init__(self, fields: Callable[[RunRow, Sequence[Part], RunListContext], dict[str, Any]] | None) -> None:
+    def __init__(self, fields: Callable[[RunRecord, Sequence[PartRecord]], dict[str, Any]] | None) -> None:
         self._fields = fields
         self._last: dict[str, object] = {}
 
-    def __call__(self, row: RunRow, parts: Sequence[Part], seen: RunListContext | None, book: Ledger) -> None:
-        if self._fields is not None and seen is not None:
-            document = self._fields(row, parts, seen)
-            if self._is_news("run", document):
-                print_line(document)
+    def __call__(self, run: RunRecord, parts: Sequence[PartRecord], ops: Operations) -> None:
+        if self._fields is not None:
+            fields = self._fields(run, parts)
+            if self._is_news("run", fields):
+                print_line(fields)
             return
-        for line in _lines(row, parts, book):
+        for line in _lines(run, parts, ops):
             if self._is_news(line.label, line):
                 print(visible(str(line)), flush=True)
 
@@ -152,12 +142,8 @@ class _Changes:
         return is_news
 
 
-def _as_fields(row: RunRow, parts: Sequence[Part], seen: RunListContext) -> dict[str, Any]:
-    several = [
-        {"run": part.run_id, "key": part.origin_key, "state": part.state, "progress_note": part.progress_note}
-        for part in parts
-    ]
-    return {**run_fields(row, seen), "parts": several}
+def _as_fields(run: RunRecord, parts: Sequence[PartRecord]) -> dict[str, Any]:
+    return {**document(run), "parts": [document(part) for part in parts]}
 
 
 @contextmanager
@@ -167,8 +153,8 @@ def _bars() -> Iterator[Show]:
 
     with Live(console=console(), auto_refresh=False) as live:
 
-        def show(row: RunRow, parts: Sequence[Part], _: RunListContext | None, book: Ledger) -> None:
-            live.update(_drawn(_lines(row, parts, book)), refresh=True)
+        def show(run: RunRecord, parts: Sequence[PartRecord], ops: Operations) -> None:
+            live.update(_drawn(_lines(run, parts, ops)), refresh=True)
 
         yield show
 
@@ -189,33 +175,29 @@ def _drawn(lines: Sequence[ProgressLine]) -> Any:
 # -- what there is to say ----------------------------------------------------------------------------------------------
 
 
-def _lines(row: RunRow, parts: Sequence[Part], book: Ledger) -> list[ProgressLine]:
+def _lines(run: RunRecord, parts: Sequence[PartRecord], ops: Operations) -> list[ProgressLine]:
     """Return a line for the run, and one for each of its parts that run."""
     running = [part for part in parts if part.state == "running"]
-    lines = [_line_of_run(row, book), *map(_line_of_part, running[:_MOST_PARTS])]
+    lines = [_line_of_run(run, ops), *map(_line_of_part, running[:_MOST_PARTS])]
     if len(running) > _MOST_PARTS:
         lines.append(ProgressLine("  …", None, f"and {len(running) - _MOST_PARTS} more parts"))
     return lines
 
 
-def _line_of_run(row: RunRow, book: Ledger) -> ProgressLine:
-    from fencepost.cli.waits import why_it_waits  # noqa: PLC0415 - few follow
-
+def _line_of_run(row: RunRecord, ops: Operations) -> ProgressLine:
     label = f"run {row.id} of {row.job}"
     told = Told.of(row.progress_note)
     attempt = f", attempt {row.attempts}" if row.attempts > 1 else ""
     if row.state != "running":
-        why = (why_it_waits(book, row) if row.state not in TERMINAL else None) or row.why or row.error
+        why = (ops.waits(row.id) if row.state not in TERMINAL else None) or row.why or row.error
         said = str(told) if told else row.progress_note
         return ProgressLine(label, row.progress, "; ".join(filter(None, (f"{row.state}{attempt}", why, said))))
     text = str(told) if told else row.progress_note or "running"
     return ProgressLine(label, row.progress if told is None else told.fraction or row.progress, f"{text}{attempt}")
 
 
-def _line_of_part(part: Part) -> ProgressLine:
-    from fencepost.ledger.parts import part_place  # noqa: PLC0415 - few follow
-
-    place, told = part_place(part.origin_key), Told.of(part.progress_note)
-    name = f"{place[0]} #{place[1]}" if place else "a partition"
+def _line_of_part(part: PartRecord) -> ProgressLine:
+    told = Told.of(part.progress_note)
+    name = "a partition" if part.step is None else f"{part.step} #{part.number}"
     text = str(told) if told else part.progress_note or "running"
     return ProgressLine(f"  {name} (run {part.run_id})", told.fraction if told else None, text)

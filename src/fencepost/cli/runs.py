@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
-from fencepost.cli.ledger_options import Json, LedgerUrlOption, RunId, Tz, know_job, opened
+from fencepost.cli.ledger_options import Json, LedgerUrlOption, RunId, Tz, front, since_when
 from fencepost.cli.messages import complain
 from fencepost.cli.output import print_json, print_json_list
 from fencepost.core.nearest import suggestion
@@ -16,10 +17,10 @@ from fencepost.core.states import RunState
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Mapping
 
-    from fencepost.ledger.history import RunFilter, RunRow
-    from fencepost.ledger.ledger import Ledger
+    from fencepost.app.operations import Operations
+    from fencepost.app.records import RunRecord
 
 _PAGE = 1000
 _FOR_PEOPLE = 50
@@ -55,25 +56,24 @@ def runs(
 
     Example: fencepost runs --follow --json
     """
-    from fencepost.cli.run_rows import RunListContext, draw_runs, run_fields  # noqa: PLC0415
+    from fencepost.cli.run_rows import draw_runs  # noqa: PLC0415
 
     states = _states(state or [], failed=failed)
     if follow and before is not None:
         raise ConfigurationError("--follow goes on from now, and --before back from a run; give one of them")
-    with opened(ledger) as book:
-        wanted = _filter(book, job, states, since, tz=tz, held=held)
+    with front(ledger) as ops:
+        wanted = _wanted(ops, job, states, since, tz=tz, held=held)
         if follow:
             from fencepost.cli.following import Following  # noqa: PLC0415 - few follow
 
-            Following(book, wanted, as_json=as_json).run(limit or _FOR_PEOPLE)
+            Following(ops, wanted, as_json=as_json).run(limit or _FOR_PEOPLE)
             return Exit.OK
-        seen = RunListContext.of(book)
         if as_json:
-            print_json_list(run_fields(row, seen) for row in _pages(book, wanted, before, limit or sys.maxsize))
+            print_json_list(document(run) for run in _pages(ops, wanted, before, limit or sys.maxsize))
             return Exit.OK
-        rows = list(_pages(book, wanted, before, limit or _FOR_PEOPLE))
+        rows = list(_pages(ops, wanted, before, limit or _FOR_PEOPLE))
     if rows:
-        draw_runs(rows, seen)
+        draw_runs(rows)
     else:
         print("there are no such runs")
     return Exit.OK
@@ -97,36 +97,31 @@ def show(
 
     Example: fencepost show 42 --follow
     """
-    from fencepost.cli.run_rows import RunListContext, attempt_fields, draw_run, run_fields  # noqa: PLC0415
-    from fencepost.cli.waits import why_it_waits  # noqa: PLC0415
-    from fencepost.ledger import history  # noqa: PLC0415 - SQLAlchemy takes its time to load
+    from fencepost.cli.run_rows import draw_run  # noqa: PLC0415
 
-    with opened(ledger) as book:
-        row = _followed(book, run, as_json=as_json) if follow else history.run(book, run)
+    with front(ledger) as ops:
+        found = _followed(ops, run, as_json=as_json) if follow else ops.run(run)
         if follow and as_json:
-            return _code(row)
-        attempts = history.attempts(book, run)
-        seen = RunListContext.of(book)
-        waits = why_it_waits(book, row)
+            return _code(found)
+        attempts, waits, now = ops.attempts(run), ops.waits(run), ops.now()
     if as_json:
-        attempted = [attempt_fields(each, seen.nodes) for each in attempts]
-        print_json({**run_fields(row, seen), "waits": waits, "ended_attempts": attempted})
+        print_json({**document(found), "waits": waits, "ended_attempts": [document(each) for each in attempts]})
     else:
-        draw_run(row, attempts, seen, waits=waits)
-    return _code(row) if follow else Exit.OK
+        draw_run(found, attempts, waits=waits, now=now)
+    return _code(found) if follow else Exit.OK
 
 
-def _followed(book: Ledger, run_id: int, *, as_json: bool) -> RunRow:
+def _followed(ops: Operations, run_id: int, *, as_json: bool) -> RunRecord:
     from fencepost.cli.run_progress import follow  # noqa: PLC0415 - few follow
 
     try:
-        return follow(book, run_id, as_json=as_json)
+        return follow(ops, run_id, as_json=as_json)
     except KeyboardInterrupt:
         complain(f"no longer following; run {run_id} goes on without us")
         raise
 
 
-def _code(row: RunRow) -> int:
+def _code(row: RunRecord) -> int:
     return Exit.OK if row.state == "succeeded" else Exit.NOT_WELL
 
 
@@ -138,21 +133,15 @@ def _states(given: list[str], *, failed: bool) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*words, *(["dead"] if failed else [])]))
 
 
-def _filter(book: Ledger, job: str, states: tuple[str, ...], since: str, *, tz: str, held: bool) -> RunFilter:
-    from fencepost.cli.times import instant_us  # noqa: PLC0415 - time zones take their time to load
-    from fencepost.ledger.history import RunFilter  # noqa: PLC0415
-
+def _wanted(ops: Operations, job: str, states: tuple[str, ...], since: str, *, tz: str, held: bool) -> dict[str, Any]:
+    """Return which runs are asked for, as `Operations.runs` takes it."""
     if job:
-        know_job(book, job)  # or a name that was misspelt would look like a job that never ran
-    since_us = instant_us(since, what="--since", now_us=book.now_us(), tz=tz or None) if since else None
-    if held:
-        return RunFilter(job=job or None, states=("waiting",), waits_for="person", since_us=since_us)
-    return RunFilter(job=job or None, states=states, since_us=since_us)
+        ops.job(job)  # or a name that was misspelt would look like a job that never ran
+    wanted: dict[str, Any] = {"job": job or None, "since": since_when(since, ops, tz=tz)}
+    return wanted | ({"states": ("waiting",), "waits_for": "person"} if held else {"states": states})
 
 
-def _pages(book: Ledger, wanted: RunFilter, before: int | None, limit: int) -> Iterator[RunRow]:
-    from fencepost.ledger import history  # noqa: PLC0415 - SQLAlchemy takes its time to load
-
-    while limit and (page := history.runs(book, wanted, before_id=before, limit=min(_PAGE, limit))):
+def _pages(ops: Operations, wanted: Mapping[str, Any], before: int | None, limit: int) -> Iterator[RunRecord]:
+    while limit and (page := ops.runs(**wanted, before_id=before, limit=min(_PAGE, limit))):
         yield from page
         before, limit = page[-1].id, limit - len(page)

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
-from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, Reason, know_job, opened, who
-from fencepost.cli.output import at, draw_fields, draw_rows, print_json, to_the_second
+from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, Reason, front, who
+from fencepost.cli.output import draw_fields, draw_rows, print_json, to_the_second
+from fencepost.core.identity import canonical_json
 
 if TYPE_CHECKING:
+    from fencepost.app.operations import Operations
+    from fencepost.app.records import ScheduleRecord
     from fencepost.core.schedule import Schedule
-    from fencepost.ledger.ledger import Ledger
-    from fencepost.ledger.schedule_rows import StoredSchedule
 
 app = typer.Typer(
     help="See when jobs are due; pause, resume and delete schedules.",
@@ -37,15 +38,15 @@ def list_(
 
     Example: fencepost schedules list --job settle
     """
-    with opened(ledger) as book:
+    with front(ledger) as ops:
         if job:
-            know_job(book, job)
-        found = _all(book, job or None)
+            ops.job(job)
+        found = _all(ops, job or None)
     if as_json:
-        print_json([_fields(each) for each in found])
+        print_json([document(each) for each in found])
     elif found:
         columns = ("schedule", "job", "when", "next due", "held back")
-        draw_rows(columns, ((e.id, e.job, _when(e), to_the_second(e.next_due_at), _held_back(e)) for e in found))
+        draw_rows(columns, ((e.id, e.job, e.when, to_the_second(e.next_due_at), _held_back(e)) for e in found))
     else:
         print("there are no schedules yet; a node brings those of its application when it starts")
     return Exit.OK
@@ -57,10 +58,8 @@ def show(schedule: _Id, *, ledger: LedgerUrlOption = "", as_json: Json = False) 
 
     Example: fencepost schedules show settle --json
     """
-    from fencepost.ledger import schedules  # noqa: PLC0415 - SQLAlchemy takes its time to load
-
-    with opened(ledger) as book:
-        found = schedules.schedule(book, schedule)
+    with front(ledger) as ops:
+        found = ops.schedules.get(schedule)
     _print(found, as_json=as_json)
     return Exit.OK
 
@@ -73,10 +72,8 @@ def pause(
 
     Example: fencepost schedules pause settle --reason 'the bank is closed'
     """
-    from fencepost.ledger import schedules  # noqa: PLC0415 - SQLAlchemy takes its time to load
-
-    with opened(ledger) as book:
-        found = schedules.pause(book, schedule, by=who(by), reason=reason or None)
+    with front(ledger) as ops:
+        found = ops.schedules.pause(schedule, by=who(by), reason=reason or None)
     _print(found, as_json=as_json)
     return Exit.OK
 
@@ -89,10 +86,8 @@ def resume(
 
     Example: fencepost schedules resume settle
     """
-    from fencepost.ledger import schedules  # noqa: PLC0415 - SQLAlchemy takes its time to load
-
-    with opened(ledger) as book:
-        found = schedules.resume(book, schedule, by=who(by), reason=reason or None)
+    with front(ledger) as ops:
+        found = ops.schedules.resume(schedule, by=who(by), reason=reason or None)
     _print(found, as_json=as_json)
     return Exit.OK
 
@@ -107,12 +102,9 @@ def delete(
 
     Example: fencepost schedules delete report:42 --reason 'the customer has left'
     """
-    from fencepost.ledger import schedules  # noqa: PLC0415 - SQLAlchemy takes its time to load
-    from fencepost.ledger.removing import delete_schedule  # noqa: PLC0415
-
-    with opened(ledger) as book:
-        found = schedules.schedule(book, schedule)
-        delete_schedule(book, schedule, by=who(by), reason=reason or None)
+    with front(ledger) as ops:
+        found = ops.schedules.get(schedule)
+        ops.schedules.delete(schedule, by=who(by), reason=reason or None, even_of_code=True)
     if as_json:
         print_json({"id": found.id, "job": found.job, "deleted": True})
     else:
@@ -164,41 +156,31 @@ def preview(
 
 def _named(what: str, ledger: str) -> list[tuple[str | None, Schedule]]:
     """Return the schedules of this id, or of the job of this name."""
-    from fencepost.core.schedule import schedule_from_json  # noqa: PLC0415
-    from fencepost.errors import NoSuchSchedule  # noqa: PLC0415
-    from fencepost.ledger import schedules  # noqa: PLC0415
-
-    with opened(ledger) as book:
-        of_job = _all(book, what)
-        try:
-            found = of_job or [schedules.schedule(book, what)]
-        except NoSuchSchedule as error:
-            raise NoSuchSchedule(what) from error
-    return [(each.id, schedule_from_json(each.spec)) for each in found]
+    with front(ledger) as ops:
+        found = _all(ops, what) or [ops.schedules.get(what)]
+    return [(each.id, each.schedule) for each in found]
 
 
-def _all(book: Ledger, job: str | None) -> list[StoredSchedule]:
-    from fencepost.ledger import schedules  # noqa: PLC0415 - SQLAlchemy takes its time to load
-
-    found: list[StoredSchedule] = []
-    while page := schedules.schedules(book, job=job, after_id=found[-1].id if found else "", limit=_PAGE):
+def _all(ops: Operations, job: str | None) -> list[ScheduleRecord]:
+    found: list[ScheduleRecord] = []
+    while page := ops.schedules.list(job=job, after_id=found[-1].id if found else "", limit=_PAGE):
         found += page
     return found
 
 
-def _print(found: StoredSchedule, *, as_json: bool) -> None:
+def _print(found: ScheduleRecord, *, as_json: bool) -> None:
     if as_json:
-        print_json(_fields(found))
+        print_json(document(found))
         return
     draw_fields(
         {
             "schedule": found.id,
             "job": found.job,
-            "when": _when(found),
-            "parameters": "" if found.params == "{}" else found.params,
-            "stands in": "the code" if found.origin == "code" else "the ledger alone: it was made at run time",
+            "when": found.when,
+            "parameters": canonical_json(found.params) if found.params else "",
+            "stands in": "the code" if found.is_in_code else "the ledger alone: it was made at run time",
             "next due": to_the_second(found.next_due_at) or _never(found),
-            "planned through": to_the_second(found.planned_through),
+            "planned through": to_the_second(found.planned_through_at),
             "paused": _pause(found),
             "not planned": _no_node(found),
             "created": to_the_second(found.created_at),
@@ -207,65 +189,36 @@ def _print(found: StoredSchedule, *, as_json: bool) -> None:
     )
 
 
-def _fields(found: StoredSchedule) -> dict[str, object]:
-    return {
-        "id": found.id,
-        "job": found.job,
-        "when": _when(found),
-        "spec": json.loads(found.spec),
-        "params": json.loads(found.params),
-        "origin": found.origin,
-        "generation": found.generation,
-        "next_due_at": at(found.next_due_at),
-        "planned_through": at(found.planned_through),
-        "paused_at": at(found.paused_at),
-        "paused_by": found.paused_by,
-        "pause_reason": found.pause_reason,
-        "no_node_since": at(found.no_node_since),
-        "created_at": at(found.created_at),
-        "updated_at": at(found.updated_at),
-    }
-
-
-def _when(found: StoredSchedule) -> str:
-    from fencepost.core.schedule import describe  # noqa: PLC0415
-
-    known = _schedule(found)
-    return found.spec if known is None else describe(known)
-
-
-def _schedule(found: StoredSchedule) -> Schedule | None:
-    from fencepost.core.schedule import schedule_from_json  # noqa: PLC0415
+def _is_of_named_times(found: ScheduleRecord) -> bool:
+    from fencepost.core.schedules.at import At  # noqa: PLC0415
     from fencepost.errors import InvalidSchedule  # noqa: PLC0415
 
     try:
-        return schedule_from_json(found.spec)
+        return isinstance(found.schedule, At)
     except InvalidSchedule:  # a newer release may know more kinds
-        return None
+        return False
 
 
-def _never(found: StoredSchedule) -> str:
-    from fencepost.core.schedules.at import At  # noqa: PLC0415
-
+def _never(found: ScheduleRecord) -> str:
     if found.paused_at is not None:
         return "not while it is paused"
-    if isinstance(_schedule(found), At):
+    if _is_of_named_times(found):
         return f"never again: all its times have passed; see: fencepost runs --job {found.job}"
     return "never, as it stands"
 
 
-def _held_back(found: StoredSchedule) -> str:
+def _held_back(found: ScheduleRecord) -> str:
     pause = _pause(found)
     return f"paused {pause}" if pause else _no_node(found)
 
 
-def _no_node(found: StoredSchedule) -> str:
-    if found.no_node_since is None:
+def _no_node(found: ScheduleRecord) -> str:
+    if found.unserved_at is None:
         return ""
-    return f"no living node has its job since {to_the_second(found.no_node_since)}"
+    return f"no living node has its job since {to_the_second(found.unserved_at)}"
 
 
-def _pause(found: StoredSchedule) -> str:
+def _pause(found: ScheduleRecord) -> str:
     if found.paused_at is None:
         return ""
     by = f" by {found.paused_by}" if found.paused_by else ""

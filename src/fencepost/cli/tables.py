@@ -1,78 +1,55 @@
-"""Locks and their history, as tables for people and as fields for programs."""
+"""Locks and their history, as tables for people."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from fencepost.cli.output import at, draw_fields, draw_rows, to_the_second
+from fencepost.cli.output import draw_fields, draw_rows, exactly, to_the_second
 from fencepost.core.duration import spelled
-from fencepost.core.grants import LeaseRecord, PastGrant
+
+if TYPE_CHECKING:
+    from fencepost.app.records import LockRecord, PastLockRecord
 
 
-def record_fields(record: LeaseRecord) -> dict[str, object]:
-    """Return what is known of a lock, as JSON can say it."""
-    return {
-        "name": record.name,
-        "held": record.is_held,
-        "holder": record.holder,
-        "token": record.token,
-        "grant": record.grant_id,
-        "since": at(record.acquired_at_us) if record.is_held else None,
-        "free_in_s": record.free_in_s,
-        "last_tick": at(record.last_tick_us),
-    }
-
-
-def past_fields(grant: PastGrant) -> dict[str, object]:
-    """Return a row of history, as JSON can say it."""
-    return {
-        "name": grant.name,
-        "holder": grant.holder,
-        "token": grant.token,
-        "from": at(grant.acquired_at_us),
-        "until": at(grant.ended_at_us),
-        "why": grant.why,
-    }
-
-
-def holder_of(record: LeaseRecord) -> str:
+def holder_of(record: LockRecord) -> str:
     """Name the holder, or say that there is none."""
-    return (record.holder or "somebody") if record.is_held else "nobody"
+    return (record.holder or "somebody") if record.held else "nobody"
 
 
-def print_records(records: Sequence[LeaseRecord]) -> None:
+def print_records(records: Sequence[LockRecord]) -> None:
     """Draw one row per lock."""
     columns = ("name", "holder", "token", "since", "free in", "last tick")
     draw_rows(columns, (list(_cells(record).values()) for record in records))
 
 
-def print_record(record: LeaseRecord) -> None:
+def print_record(record: LockRecord) -> None:
     """Draw one lock, one line per field."""
     draw_fields(_cells(record) | {"grant": record.grant_id or ""})
 
 
-def print_history(past: Sequence[PastGrant]) -> None:
+def print_history(past: Sequence[PastLockRecord]) -> None:
     """Draw one row per ended grant."""
     draw_rows(("name", "holder", "token", "from", "until", "why"), (_past_cells(grant) for grant in past))
 
 
-def _past_cells(grant: PastGrant) -> tuple[str, ...]:
-    from_to = (to_the_second(grant.acquired_at_us), to_the_second(grant.ended_at_us))
+def _past_cells(grant: PastLockRecord) -> tuple[str, ...]:
+    from_to = (to_the_second(grant.acquired_at), to_the_second(grant.ended_at))
     return (grant.name, grant.holder, str(grant.token), *from_to, grant.why)
 
 
-def _cells(record: LeaseRecord) -> dict[str, str]:
+def _cells(record: LockRecord) -> dict[str, str]:
     return {
         "name": record.name,
         "holder": holder_of(record),
         "token": str(record.token),
-        "since": to_the_second(record.acquired_at_us if record.is_held else None),
+        "since": to_the_second(record.acquired_at),
         "free in": _free_in(record),
-        "last tick": at(record.last_tick_us) or "",
+        "last tick": exactly(record.last_tick_at),
     }
 
 
-def _free_in(record: LeaseRecord) -> str:
+def _free_in(record: LockRecord) -> str:
     if record.free_in_s is None:
-        return "unknown" if record.is_held else "free"
+        return "unknown" if record.held else "free"
     return spelled(round(max(record.free_in_s, 0.0), 1)) if record.free_in_s > 0 else "free"

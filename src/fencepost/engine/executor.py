@@ -74,7 +74,7 @@ class JobExecutor:
 def load_executor(greeting: Greeting, trust: BoardTrust) -> JobExecutor:
     """Import an application and return what executes its jobs."""
     loaded = _prepared(greeting.prepare)
-    application = load_app(greeting.app)
+    application = load_app(greeting.app, modules=greeting.modules)
     if loaded is not None:
         loaded()
     context = application.worker_context()

@@ -6,6 +6,7 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
 from typing import Protocol
@@ -34,15 +35,24 @@ class Application(Protocol):
         ...
 
 
-def load_app(spec: str) -> Application:
+def load_app(spec: str, *, modules: Sequence[str] = ()) -> Application:
     """Import ``module:attribute`` (``:app`` may be left out) and return the application it names.
 
-    The current folder is searched first, as with ``python -m``.
+    The current folder is searched first, as with ``python -m``. `modules` are imported as well: they declare jobs.
     """
     module_name, attribute = _parts(spec)
     if os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
-    return _checked(_attribute(_module(module_name, spec), attribute, spec), spec)
+    found = _checked(_attribute(_module(module_name, spec), attribute, spec), spec)
+    for name in modules:
+        _module(name, spec)
+    return found
+
+
+class Process:
+    """What this process is: a worker of a node must not become a node with workers of its own."""
+
+    is_worker = False
 
 
 def _parts(spec: str) -> tuple[str, str]:

@@ -25,12 +25,13 @@ class Greeting(NamedTuple):
     """What a worker is told first.
 
     `app` is the application to load, `node` the name of the node it works for, `prepare` a function (also as
-    ``module:name``) to call before, where logs are set up.
+    ``module:name``) to call before, where logs are set up; `modules` declare jobs of the application, too.
     """
 
     app: str
     node: str | None = None
     prepare: str | None = None
+    modules: tuple[str, ...] = ()
 
 
 def greeting_message(greeting: Greeting) -> bytes:
@@ -40,7 +41,8 @@ def greeting_message(greeting: Greeting) -> bytes:
 
 def read_greeting(message: bytes) -> Greeting:
     """Read one."""
-    return Greeting._make(json.loads(message))
+    app, node, prepare, *modules = json.loads(message)
+    return Greeting(app, node, prepare, *map(tuple, modules))
 
 
 def claim_message(serial: int, claim: Claim) -> bytes:

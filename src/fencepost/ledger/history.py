@@ -271,6 +271,13 @@ def counts(
     return (desk or database).read(work)
 
 
+def running_by_node(database: Database) -> dict[str, int]:
+    """Return how many runs each node has in hand, by its id."""
+    c = database.tables.run.c
+    query = select(c.node, func.count()).where(c.state == _spelled("running"), c.node.is_not(None)).group_by(c.node)
+    return database.read(lambda cursor: {row[0]: int(row[1]) for row in database.rows(cursor, query)})
+
+
 def _spelled(word: str) -> Any:
     """Return a state, or what is waited for, to stand in the statement itself; only words of ours do."""
     return literal(word, literal_execute=word in _OUR_WORDS)

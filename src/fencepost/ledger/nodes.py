@@ -6,7 +6,7 @@ The table only describes. Whether a node lives is decided by its session, a leas
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import Select, and_, case, func, select, update
@@ -17,6 +17,8 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.journal import About, note
+
+_MOST_AT_ONCE = 500
 
 
 class NewNode(NamedTuple):
@@ -146,6 +148,20 @@ def nodes(database: Database, *, limit: int = 100, desk: LedgerConnection | None
     return _read(
         database, _all(database).order_by(is_ended, ended.desc(), table.c.started_at.desc()).limit(limit), desk
     )
+
+
+def node_names(database: Database, ids: Collection[str]) -> dict[str, str]:
+    """Return what these nodes are called, by their ids; those whose record is gone are left out."""
+    c, wanted = database.tables.node.c, sorted(ids)
+
+    def ask(cursor: Cursor) -> dict[str, str]:
+        found: dict[str, str] = {}
+        for start in range(0, len(wanted), _MOST_AT_ONCE):
+            query = select(c.id, c.name).where(c.id.in_(wanted[start : start + _MOST_AT_ONCE]))
+            found |= {row[0]: row[1] for row in database.rows(cursor, query)}
+        return found
+
+    return database.read(ask) if wanted else {}
 
 
 def _all(database: Database) -> Select[Any]:

@@ -53,7 +53,7 @@ WHERE {ints:id} AND ({was:state} = 'queued' OR {was:state} = 'waiting')
 _RUNNING = "SELECT r.id FROM {run} r WHERE r.state = 'running' AND {was:r.job} = %s LIMIT 1"
 
 
-def delete_schedule(database: Database, schedule_id: str, *, by: str, reason: str | None = None) -> None:
+def delete_schedule(database: Database, schedule_id: str, *, by: str | None, reason: str | None = None) -> None:
     """Delete a schedule for an operator.
 
     Refused while a living node has it in its code. Where no living node has its job, its ticks that have not begun are

@@ -65,6 +65,7 @@ class ProcessRunner:
         fenced: Collection[str] = (),
         node: str | None = None,
         prepare: str | None = None,
+        modules: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         command: Sequence[str] | None = None,
         emit: Callable[[Event], None] = lambda _: None,
@@ -81,6 +82,7 @@ class ProcessRunner:
             node: the name of the node, as runs shall see it.
             prepare: a function, as ``module:name``, that each worker calls before it loads `app`; for logs. If it
                 returns a function, that is called when `app` has been loaded.
+            modules: what the workers import besides: these declare jobs of `app`.
             env: the workers' environment; ours if not given.
             command: what starts a worker; this Python, with our module path, if not given.
             emit: is told of trouble with workers.
@@ -95,7 +97,7 @@ class ProcessRunner:
         self._lock = runtime.lock()
         self._crew = WorkerPool(
             self._workers,
-            wire.Greeting(app, node, prepare),
+            wire.Greeting(app, node, prepare, tuple(modules)),
             slots=slots,
             timings=timings,
             runtime=runtime,

@@ -8,7 +8,8 @@ from typing import Any
 
 from fencepost.app.operations import Operations
 from fencepost.errors import DuplicateRequest, FencepostError, LedgerUnavailable
-from fencepost.ledger import schedules
+from fencepost.ledger import history, schedules
+from fencepost.ledger.history import RunFilter
 from fencepost.proof.history import EntryKind
 from fencepost.testing.simulation.bulk import params_of
 from fencepost.testing.simulation.cluster import Cluster
@@ -78,31 +79,29 @@ class Operators:
                 return
 
     def _of_newest(self, job: str, states: tuple[str, ...], number: int, act: Callable[..., Any]) -> None:
-        found = self._operations.runs(job=job, states=states, limit=3)
+        found = history.runs(self._cluster.desk, RunFilter(job=job, states=states), limit=3)
         if found:
             act(found[min(number, len(found) - 1)].id, by=_BY)
 
     def _ask(self, job: str, key: str, params: dict[str, Any]) -> None:
-        history, hub = self._cluster.history, self._hub
+        told, hub = self._cluster.history, self._hub
         payload = f"{job} {sorted(params.items())}"
         for _ in range(20):
-            call = history.invoke(hub.now, "request", "operator", name=key, detail={"payload": payload})
+            call = told.invoke(hub.now, "request", "operator", name=key, detail={"payload": payload})
             try:
                 made = self._operations.enqueue(job, params, key=key)
             except DuplicateRequest:
-                history.end(
-                    call, hub.now, EntryKind.REFUSED, "request", "operator", name=key, detail={"why": "payload"}
-                )
+                told.end(call, hub.now, EntryKind.REFUSED, "request", "operator", name=key, detail={"why": "payload"})
                 return
             except LedgerUnavailable:
-                history.end(call, hub.now, EntryKind.UNKNOWN, "request", "operator", name=key)
+                told.end(call, hub.now, EntryKind.UNKNOWN, "request", "operator", name=key)
                 hub.wait(0.3)
                 continue
             except FencepostError:
-                history.end(call, hub.now, EntryKind.REFUSED, "request", "operator", name=key)
+                told.end(call, hub.now, EntryKind.REFUSED, "request", "operator", name=key)
                 hub.wait(0.3)
                 continue
-            history.end(call, hub.now, EntryKind.OK, "request", "operator", name=key, detail={"run": made.run_id})
+            told.end(call, hub.now, EntryKind.OK, "request", "operator", name=key, detail={"run": made.run_id})
             return
 
     def _at(self, at: float, act: Callable[[], None]) -> None:

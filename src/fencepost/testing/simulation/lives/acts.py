@@ -9,7 +9,8 @@ from random import Random
 
 from fencepost.app.operations import Operations
 from fencepost.errors import FencepostError
-from fencepost.ledger.history import RunRow
+from fencepost.ledger import history
+from fencepost.ledger.history import RunFilter, RunRow
 from fencepost.ledger.pruning import DAY_S
 from fencepost.testing.simulation.cluster import NodePlace
 from fencepost.testing.simulation.lives.restoring import Restoring
@@ -288,7 +289,7 @@ class Happenings:
 
     def _runs(self, number: int, states: tuple[str, ...]) -> list[RunRow]:
         try:
-            return self._operations[number].runs(states=states, limit=30)
+            return history.runs(self._world.desks[number], RunFilter(states=states), limit=30)
         except FencepostError:
             return []
 

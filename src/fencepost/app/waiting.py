@@ -4,24 +4,21 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fencepost.cli.nodes import running_by_node
-from fencepost.cli.output import to_the_second
-from fencepost.cli.restored import held_because
+from fencepost.app.held import held_because
+from fencepost.core.tick import spelled_us
+from fencepost.ledger.history import RunFilter, RunRow, running_by_node, runs
+from fencepost.ledger.nodes import NodeRow, living_nodes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from fencepost.ledger.history import RunRow
     from fencepost.ledger.ledger import Ledger
-    from fencepost.ledger.nodes import NodeRow
 
 _LATE_US = 5_000_000
 
 
 def why_it_waits(ledger: Ledger, row: RunRow) -> str | None:
     """Say what a run waits for; None if it does not wait."""
-    from fencepost.ledger.nodes import living_nodes  # noqa: PLC0415 - SQLAlchemy takes its time to load
-
     match row.state, row.waits_for:
         case "waiting", "key":
             return f"it waits until {_holder(ledger, row)} is done, which has the key {row.exclusive_key!r}"
@@ -30,22 +27,25 @@ def why_it_waits(ledger: Ledger, row: RunRow) -> str | None:
         case "waiting", "node":
             return held_because(ledger) or _in_queue(ledger, row, living_nodes(ledger), ledger.now_us())
         case "waiting", _:
-            return f"its time is {to_the_second(row.available_at)}"
+            return _its_time(row)
         case "queued", _:
             return held_because(ledger) or _in_queue(ledger, row, living_nodes(ledger), ledger.now_us())
     return None
 
 
 def _holder(ledger: Ledger, row: RunRow) -> str:
-    from fencepost.ledger.history import RunFilter, runs  # noqa: PLC0415
-
     running = runs(ledger, RunFilter(states=("running",), exclusive_key=row.exclusive_key), limit=1)
     return f"run {running[0].id} of {running[0].job}" if running else "another run"
 
 
+def _its_time(row: RunRow) -> str:
+    at_us = row.available_at - row.available_at % 1_000_000
+    return f"its time is {spelled_us(at_us).replace('T', ' ')}"
+
+
 def _in_queue(ledger: Ledger, row: RunRow, nodes: Sequence[NodeRow], now_us: int) -> str:
     if row.available_at > now_us:
-        return f"its time is {to_the_second(row.available_at)}"
+        return _its_time(row)
     if not nodes:
         return "there is no living node to run it: fencepost run APP starts one"
     if not any(row.job in node.jobs for node in nodes):

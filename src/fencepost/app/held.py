@@ -1,0 +1,63 @@
+"""Whether a ledger is held: it may have been restored or copied, and nodes do nothing until somebody has decided.
+
+See `fencepost.core.restored` for what is compared, and ``fencepost restored`` for deciding.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fencepost.core.restored import LEASES, differences
+from fencepost.errors import StoreRefused, StoreUnavailable
+from fencepost.leases.locks import Locks
+from fencepost.leases.schemes import store_from_url
+from fencepost.leases.store import LedgerMark
+from fencepost.leases.urls import StoreUrl
+from fencepost.ledger.standing import LedgerStanding, standing
+
+if TYPE_CHECKING:
+    from fencepost.ledger.ledger import Ledger
+
+_HELD = "the ledger is held, nothing is planned and nothing is started"
+
+
+def held_because(ledger: Ledger) -> str | None:
+    """Say why nodes do nothing with this ledger until somebody has decided what it is; None if there is no reason.
+
+    Makes no lease store where there is none, and does without one that does not answer.
+    """
+    try:
+        seen, changed = standing_of(ledger, with_leases=_has_leases(ledger))
+    except (StoreUnavailable, StoreRefused):
+        seen, changed = standing_of(ledger, with_leases=False)
+    if changed:
+        what = f"it is not the same {' and '.join(changed)} as noted, so it may have been restored or copied"
+        return f"{_HELD}: {what}. Decide what it is: fencepost restored"
+    return None if seen.held_why is None else f"{_HELD}: {seen.held_why}"
+
+
+def standing_of(ledger: Ledger, *, with_leases: bool = True) -> tuple[LedgerStanding, tuple[str, ...]]:
+    """Return where the ledger stands, its lease store included, and what differs from what is noted."""
+    seen = ledger.read(lambda cursor: standing(ledger, cursor))
+    leases = lease_identity(ledger) if with_leases else None
+    present = seen.present if leases is None else {**seen.present, LEASES: leases}
+    return seen._replace(present=present), differences(seen.noted or {}, present)
+
+
+def lease_identity(ledger: Ledger) -> str | None:
+    """Return the identity of the lease store, where that is apart from the ledger."""
+    if ledger.dialect.name != "sqlite":
+        return None
+    locks = Locks(store_from_url(ledger.url.lease_url(), ledger.runtime), runtime=ledger.runtime)
+    try:
+        locks.start()
+        told = locks.noted(LedgerMark(None, -1, -1))
+    finally:
+        locks.close()
+    return None if told is None else told[0]
+
+
+def _has_leases(ledger: Ledger) -> bool:
+    from fencepost.leases.stores.sqlite import lease_file  # noqa: PLC0415 - of SQLite alone
+
+    return ledger.dialect.name == "sqlite" and lease_file(StoreUrl.parse(ledger.url.lease_url())).exists()

@@ -1,0 +1,257 @@
+"""Dead letters of an application's bulk jobs: listed, shown, replayed and dropped. ``app.operations.letters``.
+
+Letters are in the databases that jobs write to, and only the code knows which these are: so this needs the bulk jobs
+themselves. Their ids are counted in each database by itself; where one means two, the job and the step tell them apart.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from fencepost.app.people import person, reason_given
+from fencepost.app.records import LetterRecord
+from fencepost.bulk.labels import PART
+from fencepost.bulk.letters import DROPPED, NEW, STATES, LetterFilter, StoredLetter, letters, letters_by_id, settle
+from fencepost.bulk.places import database_of, targets_of
+from fencepost.bulk.visits import visiting, visitor
+from fencepost.core.nearest import suggestion
+from fencepost.core.noted import Noted
+from fencepost.errors import ConfigurationError, InvalidParameters, NoSuchLetter, NotInLedger
+from fencepost.ledger.identity import identity
+from fencepost.ledger.journal import journal
+from fencepost.ledger.naming import short
+
+if TYPE_CHECKING:
+    from fencepost.app.bulk import BulkJob
+    from fencepost.engine.jobs import Jobs
+    from fencepost.ledger.ledger import Ledger
+    from fencepost.ledger.recording import Enqueued
+
+_PAGE = 200
+
+
+class Shelf(NamedTuple):
+    """A database, and the jobs whose letters are in it: under their names, and those of their parts."""
+
+    target: Any
+    jobs: tuple[str, ...]
+
+    def __str__(self) -> str:
+        url: Any = getattr(self.target, "url", None)
+        return str(url.render_as_string(hide_password=True)) if hasattr(url, "render_as_string") else "a database"
+
+
+class Found(NamedTuple):
+    """A letter, and where it is."""
+
+    letter: StoredLetter
+    shelf: Shelf
+
+    def record(self) -> LetterRecord:
+        """Return it as it is shown; a letter of a partition has the name of the job's parts."""
+        return LetterRecord.of(self.letter, job=self.letter.job.removesuffix(PART), database=str(self.shelf))
+
+
+class Letters:
+    """The dead letters of the bulk jobs of one application."""
+
+    def __init__(
+        self, ledger: Ledger, bulks: Mapping[str, BulkJob], jobs: Jobs, trigger: Callable[..., Enqueued]
+    ) -> None:
+        """Look where `bulks` write to. `trigger` asks for a run in the name of a person."""
+        self._ledger = ledger
+        self._archive = _Archive(ledger, bulks, jobs)
+        self._trigger = trigger
+
+    def list(
+        self,
+        job: str | None = None,
+        *,
+        state: str | None = None,
+        step: str = "",
+        before_id: int | None = None,
+        limit: int = 100,
+    ) -> list[LetterRecord]:
+        """Return letters, newest first in each database: those before `before_id`, at most `limit`."""
+        return list(islice(self.iterate(job, state=state, step=step, before_id=before_id), limit))
+
+    def iterate(
+        self, job: str | None = None, *, state: str | None = None, step: str = "", before_id: int | None = None
+    ) -> Iterator[LetterRecord]:
+        """Yield all such letters, read page by page: there may be more than fit into memory."""
+        if state is not None and state not in STATES:
+            raise InvalidParameters(f"there is no state {state!r}; {suggestion(state, STATES)}")
+        return (each.record() for each in self._archive.listed(job, state, step, before_id=before_id))
+
+    def show(self, letter_id: int, *, job: str | None = None, step: str = "") -> LetterRecord:
+        """Return one letter, or raise `NoSuchLetter`; refuse a number that means two."""
+        return self._archive.by_id(job, [letter_id], step=step)[0].record()
+
+    def replay(
+        self,
+        job: str,
+        ids: Iterable[int] = (),
+        *,
+        by: str,
+        reason: str,
+        all_new: bool = False,
+        step: str = "",
+        again: bool = False,
+    ) -> Enqueued | None:
+        """Have letters processed again, in a run of its own; with `all_new` all that are new.
+
+        None if there is nothing to replay. While the same is being replayed, that is refused as `AlreadyRequested`,
+        unless `again` insists.
+        """
+        bulk, wanted = self._archive.bulk(job), _chosen(ids, all_new=all_new)
+        if wanted:
+            _refuse_unfit(self._archive.by_id(job, wanted, step=step))
+            params: dict[str, Any] = {"letters": wanted, "step": step}
+        else:
+            newest = self._archive.newest(job, step)
+            if not newest:
+                return None
+            params = {"letters": [], "upto": newest, "step": step}
+        return self._trigger(bulk.replay_name, params, by=by, reason=reason_given(reason), again=again)
+
+    def drop(
+        self, job: str, ids: Iterable[int] = (), *, by: str, reason: str, all_new: bool = False, step: str = ""
+    ) -> int:
+        """Mark letters as dropped, with `all_new` all that are new; they stay on record. Return how many were.
+
+        Those that somebody has settled meanwhile are left alone.
+        """
+        self._archive.bulk(job)
+        who, why, wanted = person(by), reason_given(reason), _chosen(ids, all_new=all_new)
+        if wanted:
+            known = self._archive.by_id(job, wanted, step=step)
+            _refuse_settled(known)
+        chosen = iter(known) if wanted else self._archive.listed(job, NEW, step)
+        return sum(self._dropped(job, page, by=who, reason=why) for page in _pages_of(chosen))
+
+    def _dropped(self, job: str, page: Sequence[Found], *, by: str, reason: str) -> int:
+        """Drop letters of one database; the journal has it first: it may be in another one, and nothing is silent."""
+        ids = [each.letter.id for each in page]
+        journal(self._ledger, what=Noted.LETTERS_DROPPED, job=job, by=by, reason=reason, detail={"letters": ids})
+        writer = visitor(self._ledger)
+        with visiting(page[0].shelf.target) as tx:
+            return sum(settle(tx, writer, number, DROPPED) for number in ids)
+
+
+class _Archive:
+    """All databases that the bulk jobs write to, and the letters in them."""
+
+    def __init__(self, ledger: Ledger, bulks: Mapping[str, BulkJob], jobs: Jobs) -> None:
+        self._ledger = ledger
+        self._bulks = bulks
+        self._jobs = jobs
+
+    def bulk(self, name: str) -> BulkJob:
+        return bulk_named(name, self._bulks, self._jobs)
+
+    def _shelves(self, job: str | None, step: str) -> list[Shelf]:
+        """Return the databases that the jobs write to, each once."""
+        bulks = list(self._bulks.values()) if job is None else [self.bulk(job)]
+        found: dict[Any, Shelf] = {}
+        for each in bulks:
+            outline = each.declared.outline()
+            if step and job is None and step not in [one.name for one in outline.steps]:
+                continue
+            for target in targets_of(outline, self._ledger, step=step):
+                shelf = found.setdefault(database_of(target), Shelf(target, ()))
+                found[database_of(target)] = shelf._replace(jobs=(*shelf.jobs, *each.names))
+        return list(found.values())
+
+    def _is_ours(self, step: str) -> Callable[[StoredLetter], bool]:
+        """Return what tells letters of a step, and of this ledger: another one may share the database."""
+        ledger = short(identity(self._ledger))
+        return lambda letter: step in ("", letter.step) and letter.is_of(ledger)
+
+    def listed(self, job: str | None, state: str | None, step: str, *, before_id: int | None = None) -> Iterator[Found]:
+        """Yield letters, newest first in each database, page by page."""
+        writer, is_ours = visitor(self._ledger), self._is_ours(step)
+        for shelf in self._shelves(job, step):
+            last, wanted = before_id, LetterFilter(shelf.jobs, state)
+            while True:
+                with visiting(shelf.target) as tx:
+                    page = letters(tx, writer, wanted, before_id=last, limit=_PAGE)
+                yield from (Found(each, shelf) for each in page if is_ours(each))
+                if len(page) < _PAGE:
+                    break
+                last = page[-1].id
+
+    def newest(self, job: str, step: str) -> int:
+        """Return the highest number that a new letter of any of the databases has; 0 if there is none."""
+        writer, found = visitor(self._ledger), [0]
+        for shelf in self._shelves(job, step):
+            with visiting(shelf.target) as tx:
+                found += [each.id for each in letters(tx, writer, LetterFilter(shelf.jobs, NEW), limit=1)]
+        return max(found)
+
+    def by_id(self, job: str | None, ids: Sequence[int], *, step: str) -> list[Found]:
+        """Return these letters; refuse if one is not there, or if a number means two."""
+        writer, is_ours, found = visitor(self._ledger), self._is_ours(step), list[Found]()
+        for shelf in self._shelves(job, step):
+            with visiting(shelf.target) as tx:
+                some = letters_by_id(tx, writer, shelf.jobs, ids)
+            found += [Found(each, shelf) for each in some if is_ours(each)]
+        known = [each.letter.id for each in found]
+        missing = [number for number in ids if number not in known]
+        if missing:
+            whose = f"job {job!r}" if job else "the bulk jobs of this application"
+            raise NoSuchLetter(f"there is no dead letter {', '.join(map(str, missing))} of {whose}; nothing was done")
+        twice = sorted({number for number in known if known.count(number) > 1})
+        if twice:
+            raise ConfigurationError(
+                f"number {twice[0]} means a letter in each of several databases; say which job's by "
+                f"{'--step' if job else '--job, and if need be --step'}"
+            )
+        return found
+
+
+def bulk_named(name: str, bulks: Mapping[str, BulkJob], jobs: Jobs) -> BulkJob:
+    """Return a bulk job of the application, or refuse a name that is none and say which may have been meant."""
+    found = bulks.get(name)
+    if found is not None:
+        return found
+    if name in jobs:
+        raise ConfigurationError(f"job {name!r} is no bulk job; {suggestion(name, bulks)}")
+    raise NotInLedger(f"the application has no bulk job {name!r}; {suggestion(name, bulks)}")
+
+
+def _chosen(ids: Iterable[int], *, all_new: bool) -> list[int]:
+    """Return the ids that were given; none stands for all, which has to be said."""
+    given = sorted(set(ids))
+    if all_new and given:
+        raise InvalidParameters("give the numbers of letters, or all_new=True; not both")
+    if not all_new and not given:
+        raise InvalidParameters("which letters? Give their numbers, or all_new=True for all that are new")
+    return given
+
+
+def _refuse_settled(found: Sequence[Found]) -> None:
+    settled = [each.letter for each in found if each.letter.state != NEW]
+    if settled:
+        told = ", ".join(f"{each.id} was {each.state}" for each in settled[:5])
+        raise ConfigurationError(f"only letters that are new can be replayed or dropped: {told}; nothing was done")
+
+
+def _refuse_unfit(found: Sequence[Found]) -> None:
+    _refuse_settled(found)
+    for each in found:
+        if not each.letter.can_be_replayed:
+            each.letter.item()  # raises, and says why
+
+
+def _pages_of(found: Iterator[Found]) -> Iterator[list[Found]]:
+    """Put together what is in one database, so many at a time."""
+    page: list[Found] = []
+    for each in found:
+        if page and (len(page) == _PAGE or page[0].shelf is not each.shelf):
+            yield page
+            page = []
+        page.append(each)
+    if page:
+        yield page

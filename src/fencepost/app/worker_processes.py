@@ -1,0 +1,150 @@
+"""The runners of a node whose jobs execute in worker processes: the default of ``fencepost run``.
+
+Worker processes are started afresh, so they import the application by its name, ``package.module:app``. ``fencepost
+run`` is told it. ``app.start(processes=True)`` looks for it: an imported module that has this very application. Beside
+that one, workers import every module whose functions are jobs, so that they have the jobs that this process has.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from types import ModuleType
+from typing import TYPE_CHECKING, NamedTuple
+
+from fencepost.app.composing import Composed, fenced_of, local_runners, start_node, timeouts_of
+from fencepost.app.processors import processors
+from fencepost.engine.jobs import COMMAND
+from fencepost.engine.loading import Process
+from fencepost.engine.runners.process import ProcessRunner
+from fencepost.errors import ConfigurationError
+
+if TYPE_CHECKING:
+    from fencepost.app.application import App
+    from fencepost.core import runtime
+    from fencepost.engine.runners.runner import Runner
+
+_FEWEST_WORKERS = 4
+_OURS = "fencepost"
+_SCRIPT = "__main__"
+_HELP = (
+    "Put it into a module, such as shop/jobs.py, and import it from there: from shop.jobs import app. Or leave "
+    "processes=True out: then jobs run on threads of this process"
+)
+
+
+class Imported(NamedTuple):
+    """What worker processes import: the application by its name, and modules that declare jobs of it."""
+
+    spec: str
+    modules: tuple[str, ...] = ()
+
+
+def start_process_node(
+    app: App, imported: Imported | None = None, *, prepare: str | None = None, asked: runtime.Flag | None = None
+) -> Composed:
+    """Make a node of `app` that executes jobs in worker processes, and start it; see `start_node`.
+
+    `imported` is what workers import, by default what `importable` finds; `prepare` is a function that they call first,
+    as ``module:name``.
+    """
+    kinds = {job.kind for job in app.jobs.values()}
+    found = imported or (importable(app) if kinds - {COMMAND} else None)
+    return start_node(app, lambda: process_runners(app, found, prepare=prepare), slots=workers_of(app), asked=asked)
+
+
+def process_runners(app: App, imported: Imported | None, *, prepare: str | None = None) -> dict[str, Runner]:
+    """Return worker processes for functions and coroutines; programs have a runner of their own anyway.
+
+    `imported` may be None where there are only programs.
+    """
+    kinds = {job.kind for job in app.jobs.values()}
+    runners = {COMMAND: local_runners(app)[COMMAND]} if COMMAND in kinds else {}
+    if kinds - {COMMAND} and imported is not None:
+        workers = ProcessRunner(
+            imported.spec,
+            modules=imported.modules,
+            slots=workers_of(app),
+            timings=app.settings.timings,
+            runtime=app.runtime,
+            timeouts=timeouts_of(app.jobs),
+            fenced=fenced_of(app.jobs),
+            node=app.node_name,
+            prepare=prepare,
+            emit=app.emit,
+        )
+        runners |= dict.fromkeys(kinds - {COMMAND}, workers)
+    return runners
+
+
+def workers_of(app: App) -> int:
+    """Return how many worker processes to start: as set, or as many as suit this machine."""
+    return app.settings.slots or default_workers()
+
+
+def default_workers() -> int:
+    """Return how many worker processes suit this machine, or the quota of this container."""
+    return max(_FEWEST_WORKERS, 2 * processors())
+
+
+# -- by which name workers find the application ------------------------------------------------------------------------
+
+
+def importable(app: App) -> Imported:
+    """Return by which name a worker process finds `app`, and what else it has to import; refuse where it cannot.
+
+    Of several modules that have it, the one that the settings name (``FENCEPOST_APP``), else the one that declares most
+    of its jobs, else the one that was imported last: the others have it from there.
+    """
+    if Process.is_worker:
+        raise ConfigurationError(
+            "app.start(processes=True) was called in a worker process, while it imported the application: it would "
+            "start workers of its own. Call it where your program starts, behind if __name__ == '__main__'"
+        )
+    names = _names_of(app)
+    if not names:
+        raise ConfigurationError(
+            "app.start(processes=True) runs jobs in processes of their own, which import the application by its name, "
+            f"and no module that can be imported has it: was it made in a script, a notebook or a function? {_HELP}"
+        )
+    declaring = _declaring(app)
+    spec = app.settings.app if app.settings.app in names else max(names, key=lambda name: declaring[_module_in(name)])
+    return Imported(str(spec), tuple(sorted(set(declaring) - {_module_in(str(spec))})))
+
+
+def _names_of(app: App) -> list[str]:
+    """Return every ``module:name`` that is `app`, the module that was imported last first."""
+    return [
+        f"{name}:{attribute}"
+        for name, module in reversed(list(sys.modules.items()))
+        if _can_be_imported(name, module)
+        for attribute, value in list(vars(module).items())
+        if value is app and attribute.isidentifier()
+    ]
+
+
+def _can_be_imported(name: str, module: object) -> bool:
+    """Whether another process finds it: it came from an import, and is no script."""
+    is_found = isinstance(module, ModuleType) and getattr(module, "__spec__", None) is not None
+    return is_found and name != _SCRIPT and name.partition(".")[0] != _OURS
+
+
+def _declaring(app: App) -> Counter[str]:
+    """Return how many jobs each module declares; refuse a job of a script, which workers would not have."""
+    functions = {job.name: job.function for job in app.jobs.values() if job.kind != COMMAND}
+    functions |= {name: bulk.declared.given for name, bulk in app.bulks.items()}
+    found: Counter[str] = Counter()
+    for job, function in functions.items():
+        name = getattr(function, "__module__", None) or ""
+        if name == _SCRIPT:
+            raise ConfigurationError(
+                f"app.start(processes=True) runs jobs in processes of their own, and job {job!r} is declared in a "
+                f"script or a notebook, which these cannot import. {_HELP}"
+            )
+        if _can_be_imported(name, sys.modules.get(name)):
+            found[name] += 1
+    return found
+
+
+def _module_in(spec: str) -> str:
+    return spec.partition(":")[0]

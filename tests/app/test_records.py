@@ -1,0 +1,409 @@
+"""What a ledger is shown as, written down field by field: whoever changes a name or a type changes this list."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+import types
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Union, get_args, get_origin, get_type_hints
+
+import pytest
+import sqlalchemy
+
+from fencepost import App, Run, every
+from fencepost.app import records
+from fencepost.app.records import LockRecord, PastLockRecord, Record
+from fencepost.bulk.readers.keyset import keyset
+from fencepost.core.grants import LeaseRecord, PastGrant
+from fencepost.engine.why import Became
+from fencepost.testing import until
+
+WINDOW = {"start": "instant or null", "end": "instant"}
+RUN = {
+    "id": "integer",
+    "job": "text",
+    "type": "text",
+    "state": "text",
+    "waits_for": "text or null",
+    "why": "text or null",
+    "schedule": "text or null",
+    "origin_key": "text or null",
+    "first_due_at": "instant or null",
+    "due_at": "instant or null",
+    "ticks": "integer",
+    "window": "WindowRecord or null",
+    "params": "object",
+    "request_hash": "text or null",
+    "requested_by": "text or null",
+    "reason": "text or null",
+    "priority": "integer",
+    "queue": "text",
+    "exclusive_key": "text or null",
+    "attempts": "integer",
+    "failures": "integer",
+    "crashes": "integer",
+    "node": "text or null",
+    "node_name": "text or null",
+    "token": "integer or null",
+    "created_at": "instant",
+    "available_at": "instant",
+    "started_at": "instant or null",
+    "ended_at": "instant or null",
+    "cancel_requested_at": "instant or null",
+    "cancel_by": "text or null",
+    "error_code": "text or null",
+    "error": "text or null",
+    "result": "anything",
+    "progress": "number or null",
+    "progress_note": "text or null",
+    "sla_at": "instant or null",
+    "sla_missed": "boolean or null",
+    "retry_of": "integer or null",
+    "generation": "integer",
+}
+ATTEMPT = {
+    "run_id": "integer",
+    "number": "integer",
+    "outcome": "text",
+    "node": "text or null",
+    "node_name": "text or null",
+    "token": "integer",
+    "started_at": "instant or null",
+    "ended_at": "instant",
+    "took_s": "number or null",
+    "error_code": "text or null",
+    "error": "text or null",
+    "trace": "text or null",
+}
+PART = {
+    "run_id": "integer",
+    "origin_key": "text",
+    "step": "text or null",
+    "number": "integer or null",
+    "state": "text",
+    "progress_note": "text or null",
+}
+JOB = {
+    "name": "text",
+    "type": "text",
+    "doc": "text or null",
+    "policy": "object",
+    "strategy": "text or null",
+    "signature": "object",
+    "generation": "integer",
+    "seen_at": "instant",
+    "nodes": "integer",
+    "renamed_to": "text or null",
+}
+SCHEDULE = {
+    "id": "text",
+    "job": "text",
+    "when": "text",
+    "spec": "object",
+    "params": "object",
+    "origin": "text",
+    "generation": "integer",
+    "next_due_at": "instant or null",
+    "planned_through_at": "instant",
+    "paused_at": "instant or null",
+    "paused_by": "text or null",
+    "pause_reason": "text or null",
+    "unserved_at": "instant or null",
+    "created_at": "instant",
+    "updated_at": "instant",
+}
+DUE = {"schedule": "text or null", "due_at": "instant or null", "window": "WindowRecord or null"}
+NODE = {
+    "id": "text",
+    "name": "text",
+    "state": "text",
+    "running": "integer",
+    "slots": "integer",
+    "queues": "list of text",
+    "jobs": "list of text",
+    "generation": "integer",
+    "version": "text",
+    "token": "integer",
+    "started_at": "instant",
+    "draining_at": "instant or null",
+    "left_at": "instant or null",
+    "dead_at": "instant or null",
+    "dead_why": "text or null",
+    "longest_pause_s": "number or null",
+}
+LOCK = {
+    "name": "text",
+    "held": "boolean",
+    "holder": "text or null",
+    "token": "integer",
+    "grant_id": "text or null",
+    "acquired_at": "instant or null",
+    "free_in_s": "number or null",
+    "last_tick_at": "instant or null",
+}
+PAST_LOCK = {
+    "name": "text",
+    "holder": "text",
+    "token": "integer",
+    "acquired_at": "instant",
+    "ended_at": "instant",
+    "why": "text",
+}
+LETTER = {
+    "id": "integer",
+    "job": "text",
+    "step": "text",
+    "instance": "text",
+    "run_id": "integer or null",
+    "state": "text",
+    "item_key": "text",
+    "item": "anything",
+    "shown": "text",
+    "error_code": "text",
+    "error": "text",
+    "tries": "integer",
+    "created_at": "instant",
+    "can_be_replayed": "boolean",
+    "database": "text",
+}
+JOURNAL = {
+    "id": "integer",
+    "at": "instant",
+    "what": "text",
+    "job": "text or null",
+    "run_id": "integer or null",
+    "schedule": "text or null",
+    "node": "text or null",
+    "node_name": "text or null",
+    "token": "integer or null",
+    "by": "text or null",
+    "reason": "text or null",
+    "detail": "object or null",
+}
+WHY = {
+    "job": "text",
+    "schedule": "text or null",
+    "at": "instant",
+    "became": "text",
+    "sentence": "text",
+    "run": "RunRecord or null",
+    "nearest_at": "list of instant",
+}
+SHAPES = {
+    "WindowRecord": WINDOW,
+    "RunRecord": RUN,
+    "AttemptRecord": ATTEMPT,
+    "PartRecord": PART,
+    "JobRecord": JOB,
+    "ScheduleRecord": SCHEDULE,
+    "DueRecord": DUE,
+    "NodeRecord": NODE,
+    "LockRecord": LOCK,
+    "PastLockRecord": PAST_LOCK,
+    "LetterRecord": LETTER,
+    "JournalRecord": JOURNAL,
+    "WhyRecord": WHY,
+}
+INSTANT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{6})?Z")
+PLAIN: dict[Any, str] = {
+    int: "integer",
+    str: "text",
+    bool: "boolean",
+    float: "number",
+    datetime: "instant",
+    Any: "anything",
+    Became: "text",
+}
+IS_OF: dict[str, Callable[[Any], bool]] = {
+    "integer": lambda value: type(value) is int,
+    "number": lambda value: type(value) in (int, float),
+    "text": lambda value: type(value) is str,
+    "boolean": lambda value: type(value) is bool,
+    "object": lambda value: isinstance(value, dict),
+    "instant": lambda value: isinstance(value, str) and INSTANT.fullmatch(value) is not None,
+    "null": lambda value: value is None,
+    "anything": lambda value: True,
+}
+
+
+def spelled(hint: Any) -> str:
+    """Say what a type is in JSON."""
+    if hint in PLAIN:
+        return PLAIN[hint]
+    if isinstance(hint, type) and issubclass(hint, Record):
+        return hint.__name__
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return " or ".join("null" if each is type(None) else spelled(each) for each in arguments)
+    if origin is Mapping:
+        return "object"
+    assert origin is Sequence, hint
+    return f"list of {spelled(arguments[0])}"
+
+
+def fits(value: Any, shape: str) -> bool:
+    """Whether a value, read back from JSON, is what its shape says."""
+    if " or " in shape:
+        return any(fits(value, each) for each in shape.split(" or "))
+    if shape.startswith("list of "):
+        return isinstance(value, list) and all(fits(each, shape.removeprefix("list of ")) for each in value)
+    if shape in SHAPES:
+        return isinstance(value, dict) and not misfits(value, SHAPES[shape])
+    return IS_OF[shape](value)
+
+
+def misfits(document: Mapping[str, Any], shape: Mapping[str, str]) -> list[str]:
+    assert list(document) == list(shape)
+    return [name for name, value in document.items() if not fits(value, shape[name])]
+
+
+def read(record: Record) -> dict[str, Any]:
+    """Return a record as somebody reads it who has only its JSON, after a look at whether that is what is promised."""
+    document: dict[str, Any] = json.loads(json.dumps(record.to_json()))
+    assert misfits(document, SHAPES[type(record).__name__]) == [], document
+    return document
+
+
+def test_every_kind_of_record_is_written_down_here() -> None:
+    kinds = [value for value in vars(records).values() if isinstance(value, type) and issubclass(value, Record)]
+    assert {kind.__name__ for kind in kinds} - {"Record"} == set(SHAPES)
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_its_fields_have_these_names_and_types(name: str) -> None:
+    kind = getattr(records, name)
+    hints = get_type_hints(kind, localns={"Became": Became})
+    assert {field.name: spelled(hints[field.name]) for field in dataclasses.fields(kind)} == SHAPES[name]
+    assert [field.name for field in dataclasses.fields(kind)] == list(SHAPES[name])
+    assert kind.__dataclass_params__.frozen
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_names_say_what_is_an_instant_and_what_a_duration(name: str) -> None:
+    for field, shape in SHAPES[name].items():
+        is_instant = "instant" in shape and name != "WindowRecord"
+        assert is_instant == (field == "at" or field.endswith("_at")), field
+        assert not field.endswith("_us")
+        assert not ("number" in shape and "progress" not in field) or field.endswith("_s"), field
+
+
+# -- and so they come from a ledger ------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[App]:
+    """An application of which a node has run a few jobs, one of them in vain, and items of a bulk job."""
+    folder = tmp_path_factory.mktemp("records")
+    app = App(f"sqlite:///{folder}/ledger.db", ttl="10s", leader=True)
+    declare(app, folder)
+    with app.running():
+        good = app.enqueue("add", params={"a": 1}, requested_by="ann", reason="sums").run_id
+        bad = app.operations.trigger("boom", by="ann", reason="to see").run_id
+        bulk = app.enqueue("settle").run_id
+        app.enqueue("add", params={"a": 9}, delay="1d")
+        ended = ("succeeded", "dead")
+        until(lambda: all(app.operations.run(each).state in ended for each in (good, bad, bulk)), 30, what="they end")
+        until(app.operations.leader, 30, what="somebody leads")
+    yield app
+    app.close()
+
+
+def declare(app: App, folder: Path) -> None:
+    @app.job(every("1h"), sla="10m")
+    def add(run: Run, a: int = 0) -> int:
+        """Add one."""
+        run.progress(0.5, "half of it")
+        return a + 1
+
+    @app.job(retries=0)
+    def boom() -> None:
+        raise KeyError("boom")
+
+    engine = sqlalchemy.create_engine(f"sqlite:///{folder}/target.db")
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
+        connection.exec_driver_sql("INSERT INTO orders VALUES (1), (2)")
+
+    @app.bulk(read=keyset("SELECT id FROM orders WHERE id > :after ORDER BY id LIMIT :limit", key="id"),
+              name="settle", source=engine, process=refuse, skip_limit=5)  # fmt: skip
+    def settle(tx: Any, orders: Any) -> None: ...
+
+
+def refuse(order: Any) -> Any:
+    raise ValueError(f"order {order.id} is poison")
+
+
+def test_runs_and_their_attempts(app: App) -> None:
+    found = {row.id: read(row) for row in app.operations.runs(limit=1000)}
+    states = {row["state"] for row in found.values()}
+    assert states >= {"succeeded", "dead", "waiting"}
+    [failed] = app.operations.runs(states=["dead"])
+    [attempt] = app.operations.attempts(failed.id)
+    assert read(attempt)["run_id"] == failed.id
+    assert (attempt.outcome, attempt.error_code) == ("failed", "KeyError")
+    assert attempt.node_name == app.node_name
+    [good] = app.operations.runs(job="add", states=["succeeded"], requested_by="ann")
+    assert (good.params, good.result) == ({"a": 1}, 2)
+    assert good.created_at.tzinfo is UTC
+    assert (good.sla_at or good.created_at) - good.created_at == timedelta(minutes=10)
+    assert good.sla_missed is False
+    assert found[good.id]["created_at"] == good.created_at.isoformat().replace("+00:00", "Z")
+
+
+def test_jobs_schedules_and_nodes(app: App) -> None:
+    jobs = {each.name: read(each) for each in app.operations.jobs()}
+    assert jobs["add"]["doc"] == "Add one."
+    assert jobs["add"]["policy"]["sla"] == 600
+    assert app.operations.job("add").nodes == 0
+    [schedule] = app.operations.schedules.list()
+    assert read(schedule)["spec"] == schedule.spec
+    assert (schedule.schedule, schedule.is_in_code) == (every("1h"), True)
+    assert str(schedule) == "add: add, every 1h"
+    [node] = app.operations.nodes()
+    assert read(node)["state"] == "left"
+    assert not node.is_living
+    assert app.operations.nodes(living=True) == []
+
+
+def test_what_a_back_fill_would_ask_for(app: App) -> None:
+    first = datetime(2026, 1, 1, tzinfo=UTC)
+    dues = app.operations.would_backfill("add", first, first + timedelta(hours=2))
+    assert [read(each)["due_at"] for each in dues] == [f"2026-01-01T0{hour}:00:00Z" for hour in range(3)]
+    assert app.operations.runs(job="add", since=first, requested_by="nobody") == []
+
+
+def test_the_journal_and_the_fate_of_a_due_time(app: App) -> None:
+    [line] = [each for each in app.operations.journal() if each.what == "run triggered"]
+    assert (read(line)["by"], line.reason) == ("ann", "to see")
+    for answer in app.operations.why("add", datetime.now(UTC) - timedelta(days=400)):
+        assert read(answer)["became"] == answer.became
+    never = app.operations.why("add", datetime(2026, 1, 1, 0, 0, 1, tzinfo=UTC))
+    assert [len(read(each)["nearest_at"]) for each in never] == [2]
+
+
+def test_letters(app: App) -> None:
+    listed = app.operations.letters.list()
+    assert [read(each)["item"] for each in listed] == [[2], [1]]
+    assert [each.state for each in app.operations.letters.list("settle", state="new", limit=1)] == ["new"]
+
+
+def test_locks(app: App) -> None:
+    leader = app.operations.leader()
+    assert leader is not None
+    assert read(leader)["held"] is False
+    at_us = 1_767_225_600_000_000
+    shown = read(LockRecord.of(LeaseRecord("nightly", 7, "here", "g", "s", at_us, 3.5, at_us)))
+    assert shown["acquired_at"] == shown["last_tick_at"] == "2026-01-01T00:00:00Z"
+    read(PastLockRecord.of(PastGrant("nightly", "here", 7, at_us, at_us + 5, "released")))
+
+
+def test_what_a_later_release_has_written_is_shown_all_the_same(app: App) -> None:
+    from fencepost.app.records import ScheduleRecord
+    from fencepost.ledger import schedules
+
+    row = schedules.schedule(app.ledger, "add")._replace(spec='{"tide":"high"}')
+    assert read(ScheduleRecord.of(row))["when"] == '{"tide":"high"}'
