@@ -16,7 +16,7 @@ import sqlalchemy
 
 from fencepost import App, Run, every
 from fencepost.app import records
-from fencepost.app.records import LockRecord, PastLockRecord, Record
+from fencepost.app.records import LedgerRecord, LockRecord, PastLockRecord
 from fencepost.bulk.readers.keyset import keyset
 from fencepost.core.grants import LeaseRecord, PastGrant
 from fencepost.engine.why import Became
@@ -234,7 +234,7 @@ def spelled(hint: Any) -> str:
     """Say what a type is in JSON."""
     if hint in PLAIN:
         return PLAIN[hint]
-    if isinstance(hint, type) and issubclass(hint, Record):
+    if isinstance(hint, type) and issubclass(hint, LedgerRecord):
         return hint.__name__
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
@@ -261,7 +261,7 @@ def misfits(document: Mapping[str, Any], shape: Mapping[str, str]) -> list[str]:
     return [name for name, value in document.items() if not fits(value, shape[name])]
 
 
-def read(record: Record) -> dict[str, Any]:
+def read(record: LedgerRecord) -> dict[str, Any]:
     """Return a record as somebody reads it who has only its JSON, after a look at whether that is what is promised."""
     document: dict[str, Any] = json.loads(json.dumps(record.to_json()))
     assert misfits(document, SHAPES[type(record).__name__]) == [], document
@@ -269,8 +269,8 @@ def read(record: Record) -> dict[str, Any]:
 
 
 def test_every_kind_of_record_is_written_down_here() -> None:
-    kinds = [value for value in vars(records).values() if isinstance(value, type) and issubclass(value, Record)]
-    assert {kind.__name__ for kind in kinds} - {"Record"} == set(SHAPES)
+    kinds = [value for value in vars(records).values() if isinstance(value, type) and issubclass(value, LedgerRecord)]
+    assert {kind.__name__ for kind in kinds} - {"LedgerRecord"} == set(SHAPES)
 
 
 @pytest.mark.parametrize("name", SHAPES)

@@ -17,7 +17,7 @@ import pytest
 from fencepost import App
 from fencepost.app.worker_processes import Imported, default_workers, importable
 from fencepost.core.events import Event, What
-from fencepost.engine.loading import Process
+from fencepost.engine.loading import ThisProcess
 from fencepost.errors import ConfigurationError
 from fencepost.testing import until
 from testbed.keeper import is_alive
@@ -168,7 +168,7 @@ def test_a_script_is_told_what_to_do(module: Make, tmp_path: Path, script: str, 
 def test_a_worker_that_would_become_a_node_itself_says_so(module: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     app = module("shop_with_workers", SHOP).app
     with monkeypatch.context() as patch:
-        patch.setattr(Process, "is_worker", True)
+        patch.setattr(ThisProcess, "is_worker", True)
         with pytest.raises(ConfigurationError, match="in a worker process, while it imported the application"):
             app.start(processes=True)
     app.start(processes=True)

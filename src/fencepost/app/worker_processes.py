@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from fencepost.app.composing import Composed, fenced_of, local_runners, start_node, timeouts_of
 from fencepost.app.processors import processors
 from fencepost.engine.jobs import COMMAND
-from fencepost.engine.loading import Process
+from fencepost.engine.loading import ThisProcess
 from fencepost.engine.runners.process import ProcessRunner
 from fencepost.errors import ConfigurationError
 
@@ -96,7 +96,7 @@ def importable(app: App) -> Imported:
     Of several modules that have it, the one that the settings name (``FENCEPOST_APP``), else the one that declares most
     of its jobs, else the one that was imported last: the others have it from there.
     """
-    if Process.is_worker:
+    if ThisProcess.is_worker:
         raise ConfigurationError(
             "app.start(processes=True) was called in a worker process, while it imported the application: it would "
             "start workers of its own. Call it where your program starts, behind if __name__ == '__main__'"

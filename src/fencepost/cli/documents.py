@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fencepost.app.records import Record
+    from fencepost.app.records import LedgerRecord
 
 FORMER_NAMES = {
     "JournalRecord": {"run": "run_id"},
@@ -22,7 +22,7 @@ FORMER_NAMES = {
 """By the class of a record, what fields were called before, and what they are called now."""
 
 
-def document(record: Record) -> dict[str, Any]:
+def document(record: LedgerRecord) -> dict[str, Any]:
     """Return a record as ``--json`` prints it."""
     fields = record.to_json()
     former = FORMER_NAMES.get(type(record).__name__, {})

@@ -49,7 +49,7 @@ def load_app(spec: str, *, modules: Sequence[str] = ()) -> Application:
     return found
 
 
-class Process:
+class ThisProcess:
     """What this process is: a worker of a node must not become a node with workers of its own."""
 
     is_worker = False

@@ -167,9 +167,9 @@ def _sentence(error: Exception) -> str:
 def main() -> None:
     """Be a worker process: the last three arguments are its line's descriptors."""
     from fencepost.engine.executor import load_executor  # noqa: PLC0415 - it imports much, and the line must be ours first
-    from fencepost.engine.loading import Process  # noqa: PLC0415 - as above
+    from fencepost.engine.loading import ThisProcess  # noqa: PLC0415 - as above
 
-    Process.is_worker = True
+    ThisProcess.is_worker = True
     packets, answers, memory = map(int, sys.argv[-3:])
     prepare_streams()
     worker = Worker(WorkerLine(packets, answers, memory), ThreadedRuntime())

@@ -22,8 +22,8 @@ import gc
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Protocol
-from weakref import WeakMethod
 
+from fencepost.core.weak_method import BoundWeakly
 from fencepost.sql.held_files import holds_any
 
 _FORKS_WITHIN_S = 1.0
@@ -51,7 +51,7 @@ class ForkedSqlite:
 
     def __init__(self, collect_nothing: Callable[[], None] = lambda: None) -> None:
         self._collect_nothing = collect_nothing
-        self._parts: list[WeakMethod[Callable[[], Open]]] = []
+        self._parts: list[BoundWeakly[Open]] = []
         self._settled_in: int | None = None
         self._is_lost = False
         self._kept: list[Closable] = []  # so that nothing closes them
@@ -59,7 +59,7 @@ class ForkedSqlite:
 
     def join(self, what_is_open: Callable[[], Open]) -> None:
         """Be asked, in a child, what is open: by a bound method, as long as its object lives."""
-        self._parts = [*(part for part in self._parts if part() is not None), WeakMethod(what_is_open)]
+        self._parts = [*(part for part in self._parts if part() is not None), BoundWeakly(what_is_open)]
 
     def settle(self, process_id: int, idle: Sequence[Closable], *, in_use: int) -> bool:
         """Close, in a child, all that is inherited, and say whether SQLite must not be used in this process.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import atexit
 import functools
+import itertools
 import os
 import random
 import signal
@@ -16,6 +17,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 
 from fencepost.core import runtime
+from fencepost.core.weak_method import BoundWeakly
 from fencepost.sql.forked_sqlite import FORKED_SQLITE
 
 _HOOKS_LAST_S = 0.02
@@ -30,15 +32,18 @@ class _Forgetting:
     """
 
     def __init__(self) -> None:
-        self._all: dict[int, weakref.WeakMethod[Callable[[], None]]] = {}
+        self._all: dict[int, BoundWeakly[None]] = {}
+        self._numbers = itertools.count()
         self._was_interrupted = False
         os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._forget)
 
     def add(self, method: Callable[[], None]) -> None:
         """Call the bound `method` in every child that is forked while its object lives."""
-        numbers = self._all  # not self: what comes at the object's end must need nothing else
-        reference = weakref.WeakMethod(method, lambda gone: numbers.pop(id(gone), None))
-        numbers[id(reference)] = reference
+        parts, number = (
+            self._all,
+            next(self._numbers),
+        )  # not self: what comes at the object's end must need nothing else
+        parts[number] = BoundWeakly(method, lambda: parts.pop(number, None))
 
     def _before(self) -> None:
         try:
@@ -160,7 +165,7 @@ class ThreadedRuntime:
 
 def _weakly(method: Callable[[], None]) -> Callable[[], None]:
     """Call the bound `method` only while its object lives, and do not keep the object alive."""
-    reference = weakref.WeakMethod(method)
+    reference = BoundWeakly(method)
 
     def call() -> None:
         if (alive := reference()) is not None:

@@ -1,0 +1,253 @@
+"""How jobs are declared: the decorators of an application."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast, overload
+
+from fencepost.app.declaring import (
+    NOT_GIVEN,
+    JobFunction,
+    JobHandle,
+    NotGiven,
+    PolicyWords,
+    SharedWords,
+    as_schedules,
+)
+from fencepost.config import Settings
+from fencepost.core.duration import Duration
+from fencepost.core.policy import Policy
+from fencepost.core.schedule import Schedule
+from fencepost.core.words import OverWord, TypeWord
+from fencepost.engine.jobs import Job, Jobs
+from fencepost.errors import ConfigurationError, InvalidSetting
+
+if TYPE_CHECKING:
+    from fencepost.app.application import App
+    from fencepost.app.bulk import BulkJob
+    from fencepost.app.declaring import Declares, RunFunction, TakesRun
+    from fencepost.bulk.definition import Database
+    from fencepost.bulk.reader import Reader
+    from fencepost.core.retry import Backoff
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class JobDecorators:
+    """What declares jobs: `job`, `bulk` and `command`. An `App` is one."""
+
+    settings: Settings
+    jobs: Jobs
+    bulks: dict[str, BulkJob]
+
+    @overload
+    def job(self, function: TakesRun[P, R], /) -> RunFunction[P, R]: ...
+    @overload
+    def job(self, function: Callable[P, R], /) -> JobFunction[P, R]: ...
+    @overload
+    def job(
+        self,
+        *schedules: Schedule | None,
+        name: str | None = None,
+        type: TypeWord | None = None,
+        params: Mapping[str, Any] | None = None,
+        **policy: Unpack[PolicyWords],
+    ) -> Declares: ...
+    def job(
+        self,
+        *given: Any,
+        name: str | None = None,
+        type: TypeWord | None = None,
+        params: Mapping[str, Any] | None = None,
+        **policy: Unpack[PolicyWords],
+    ) -> Any:
+        """Declare a function as a job; it stays callable as it was.
+
+        ::
+
+            @app.job                                                  # on request alone: settle.enqueue(…)
+            @app.job(every("1h"))                                     # scheduled
+            @app.job(cron("0 3 * * *"), cron("0 12 * * SUN"))         # several schedules
+            @app.job(type="bulk", timeout="2h", exclusive="account:{account}")
+
+        Args:
+            *given: when it is due: `cron`, `every`, `at`. With none it runs when asked for.
+            name: by default the function's. It must be unique, and is what the ledger knows the job by.
+            type: ``scheduled`` (default with a schedule), ``manual`` (default without), ``event``, ``bulk``,
+                ``near-real-time``; each has its own defaults for what follows.
+            params: the parameters of its scheduled runs.
+            **policy: ``timeout``, ``retries``, ``backoff``, ``overlap``, ``misfire``, ``grace``, ``sla``,
+                ``exclusive``, ``priority``, ``queue``, ``on_crash``, ``crash_limit``, ``effects``, ``isolation``,
+                ``chunk``, and ``formerly``: what the job was called before. A settings file outweighs them:
+                ``[jobs.<name>]``.
+        """
+        if len(given) == 1 and callable(given[0]):
+            return self._declared(given[0], (), name=None, batch_type=None, params=None, policy={})
+        schedules = as_schedules(given)
+
+        def declare(function: Callable[..., R]) -> JobFunction[..., R]:
+            return self._declared(function, schedules, name=name, batch_type=type, params=params, policy=policy)
+
+        return declare
+
+    def command(
+        self,
+        name: str,
+        argv: Sequence[str],
+        *schedules: Schedule | None,
+        type: TypeWord | None = None,
+        params: Mapping[str, Any] | None = None,
+        **policy: Unpack[PolicyWords],
+    ) -> JobHandle[...]:
+        """Declare a program as a job. It finds its token and parameters in its environment.
+
+        ::
+
+            app.command("report", ["./report.sh", "--daily"], cron("0 6 * * *"), timeout="20m")
+        """
+        due = as_schedules(schedules)
+        job = Job.of_command(
+            argv,
+            name=name,
+            policy=self._policy(name, type, bool(due), policy),
+            schedules=due,
+            params=params,
+            place=f"app.command({name!r})",
+        )
+        self.jobs.add(job)
+        return JobHandle(cast("App", self), job)
+
+    def bulk(
+        self,
+        *schedules: Schedule | None,
+        name: str | None = None,
+        params: Mapping[str, Any] | None = None,
+        read: Reader | None = None,
+        process: Callable[[Any], Any] | None = None,
+        writer: Callable[[Any, Sequence[Any]], Any] | None = None,
+        target: Database | NotGiven | None = NOT_GIVEN,
+        source: Database | NotGiven | None = NOT_GIVEN,
+        chunk: int | None = None,
+        chunk_bytes: int | str | None = None,
+        chunk_time: Duration | None = None,
+        memory: int | str | None = None,
+        partitions: int | Sequence[Mapping[str, Any]] | None = None,
+        over: OverWord | None = None,
+        skip_limit: int | None = None,
+        retry_limit: int | None = None,
+        retry_backoff: Backoff | Duration | Mapping[str, Duration] | None = None,
+        crash_limit: int | None = None,
+        read_ahead: int | None = None,
+        concurrency: int | None = None,
+        **policy: Unpack[SharedWords],
+    ) -> Callable[[Any], BulkJob]:
+        """Declare a bulk job: items from a reader, in chunks, each with its checkpoint in one fenced transaction.
+
+        ::
+
+            @app.bulk(cron("0 2 * * *"), chunk=2000, partitions=8, skip_limit=100, target=engine)
+            class SettleOrders:
+                read = keyset("SELECT id, amount FROM orders WHERE id > :after ORDER BY id LIMIT :limit", key="id")
+
+                def process(self, order): ...      # None filters; raise Skip or Retry; async is allowed
+                def write(self, tx, items): ...    # in the chunk's transaction
+
+            @app.bulk(read=keyset(…), target=engine)
+            def settle(tx, orders): ...            # the function is what writes
+
+        For mypy, which takes a decorated class for the plain one, write ``settle = app.bulk(…)(SettleOrders)``.
+
+        Args:
+            *schedules: when it is due; with none it runs when asked for.
+            name: by default the class's or function's.
+            params: the parameters of its scheduled runs: what the class is made with.
+            read: the reader, where the class has none.
+            process: what is done with an item, where the class has no such method.
+            writer: how items are written: ``copy(…)``, ``unnest(…)``, ``executemany(…)``.
+            target: where items are written: a SQLAlchemy engine, its URL, or a function that returns one. Without it,
+                or None: the ledger's own database. This and what follows may also stand in the class.
+            source: where they are read, in the same way; without it, where they are written.
+            chunk: how many items a chunk has at most; 2000 by default.
+            chunk_bytes: how much its items take at most, as in ``"8MB"``; the size follows what is measured.
+            chunk_time: how long it takes, about, as in ``"5s"``.
+            memory: how much all workers take together, as in ``"256MB"``.
+            partitions: into how many parts the input is divided, or the values of each part that its query names.
+            over: whether parts are shared by all ``nodes`` (default), or by ``threads`` of one process.
+            skip_limit: how many items may be put aside before the run is given up; 0 by default.
+            retry_limit: how often `process` is called again for one item; 3 by default.
+            retry_backoff: how long to wait before that; ``"1s..1m"`` by default.
+            crash_limit: how many workers may be lost at one place before its item is put aside; 3 by default.
+            read_ahead: how many pages are read before they are needed; 1 by default.
+            concurrency: how many items an async `process` handles at once; 16 by default.
+            **policy: as for `job`.
+        """
+        from fencepost.app.bulk import declare_bulk, given_options  # noqa: PLC0415 - most applications have none
+
+        due = as_schedules(schedules)
+        options = given_options(
+            policy,
+            target=target,
+            source=source,
+            chunk=chunk,
+            chunk_bytes=chunk_bytes,
+            chunk_time=chunk_time,
+            memory=memory,
+            partitions=partitions,
+            over=over,
+            skip_limit=skip_limit,
+            retry_limit=retry_limit,
+            retry_backoff=retry_backoff,
+            crash_limit=crash_limit,
+            read_ahead=read_ahead,
+            concurrency=concurrency,
+        )
+
+        def declare(given: Any) -> BulkJob:
+            named = name or str(getattr(given, "__name__", ""))
+            read_policy = self._policy(named, "bulk", bool(due), {"effects": "fenced", "chunk": chunk, **policy})
+            parts = {"read": read, "process": process, "writer": writer}
+            made = declare_bulk(
+                cast("App", self), given, due, name=name, params=params, parts=parts, words=options, policy=read_policy
+            )
+            self.bulks[made.name] = made
+            return made
+
+        return declare
+
+    def _declared(
+        self,
+        function: Callable[..., R],
+        schedules: tuple[Schedule, ...],
+        *,
+        name: str | None,
+        batch_type: str | None,
+        params: Mapping[str, Any] | None,
+        policy: Mapping[str, Any],
+    ) -> JobFunction[..., R]:
+        inner = function.job.function if isinstance(function, JobFunction) else function
+        named = name or str(getattr(inner, "__name__", ""))
+        job = Job.of(
+            inner,
+            name=name,
+            policy=self._policy(named, batch_type, bool(schedules), policy),
+            schedules=schedules,
+            params=params,
+        )
+        self.jobs.add(job)
+        return JobFunction(cast("App", self), job)
+
+    def _policy(self, name: str, batch_type: str | None, is_scheduled: bool, words: Mapping[str, Any]) -> Policy:
+        """Read the policy; what the settings file says of this job outweighs what the code says."""
+        batch_type = batch_type or ("scheduled" if is_scheduled else "manual")
+        try:
+            policy = Policy.of(batch_type, **words)
+        except ConfigurationError as error:
+            raise type(error)(f"job {name!r}: {error}") from None
+        overrides = self.settings.jobs.get(name)
+        if not overrides:
+            return policy
+        try:
+            return Policy.of(**{"type": batch_type, **words, **overrides})
+        except ConfigurationError as error:
+            raise InvalidSetting(f"[jobs.{name}] in the settings file: {error}") from None

@@ -1,0 +1,211 @@
+"""Nodes, locks, dead letters and the journal."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from fencepost.app.records.record import LedgerRecord, NodeNames, at_or_none, seconds_of
+from fencepost.core.tick import instant
+
+if TYPE_CHECKING:
+    from fencepost.bulk.letters import StoredLetter
+    from fencepost.core.grants import LeaseRecord, PastGrant
+    from fencepost.ledger.journal import JournalEntry
+    from fencepost.ledger.nodes import NodeRow
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRecord(LedgerRecord):
+    """A node. `running`: how many runs it has in hand; `state`: ``living``, ``draining``, ``left`` or ``dead``."""
+
+    id: str
+    name: str
+    state: str
+    running: int
+    slots: int
+    queues: Sequence[str]
+    jobs: Sequence[str]
+    generation: int
+    version: str
+    token: int
+    started_at: datetime
+    draining_at: datetime | None
+    left_at: datetime | None
+    dead_at: datetime | None
+    dead_why: str | None
+    longest_pause_s: float | None
+
+    @staticmethod
+    def of(row: NodeRow, *, running: int) -> NodeRecord:
+        """Read a row of the ledger."""
+        return NodeRecord(
+            id=row.id,
+            name=row.name,
+            state=_node_state(row),
+            running=running,
+            slots=row.slots,
+            queues=tuple(row.queues),
+            jobs=tuple(row.jobs),
+            generation=row.generation,
+            version=row.version,
+            token=row.token,
+            started_at=instant(row.started_at),
+            draining_at=at_or_none(row.draining_at),
+            left_at=at_or_none(row.left_at),
+            dead_at=at_or_none(row.dead_at),
+            dead_why=row.dead_why,
+            longest_pause_s=seconds_of(row.longest_pause_us),
+        )
+
+    @property
+    def is_living(self) -> bool:
+        """Whether nobody has noted its end."""
+        return self.left_at is None and self.dead_at is None
+
+
+@dataclass(frozen=True, slots=True)
+class LockRecord(LedgerRecord):
+    """A lock, also one that nobody holds now. `holder` is then who had it last.
+
+    `free_in_s`: when it is worth asking again at the latest, where the store knows. `last_tick_at`: the last due time
+    that was done under it.
+    """
+
+    name: str
+    held: bool
+    holder: str | None
+    token: int
+    grant_id: str | None
+    acquired_at: datetime | None
+    free_in_s: float | None
+    last_tick_at: datetime | None
+
+    @staticmethod
+    def of(record: LeaseRecord) -> LockRecord:
+        """Read what a lease store has told."""
+        return LockRecord(
+            name=record.name,
+            held=record.is_held,
+            holder=record.holder,
+            token=record.token,
+            grant_id=record.grant_id,
+            acquired_at=at_or_none(record.acquired_at_us) if record.is_held else None,
+            free_in_s=record.free_in_s,
+            last_tick_at=at_or_none(record.last_tick_us),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class PastLockRecord(LedgerRecord):
+    """Who held a lock, from when until when, and why that ended."""
+
+    name: str
+    holder: str
+    token: int
+    acquired_at: datetime
+    ended_at: datetime
+    why: str
+
+    @staticmethod
+    def of(grant: PastGrant) -> PastLockRecord:
+        """Read what a lease store has told."""
+        return PastLockRecord(
+            name=grant.name,
+            holder=grant.holder,
+            token=grant.token,
+            acquired_at=instant(grant.acquired_at_us),
+            ended_at=instant(grant.ended_at_us),
+            why=grant.why,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LetterRecord(LedgerRecord):
+    """A dead letter: an item of a bulk job that could not be processed. Ids are counted in each `database` by itself.
+
+    `item` is the item as JSON, None where only a description was kept, which is `shown`; `tries` how often it was
+    processed in vain; `state` is ``new``, ``replayed`` or ``dropped``.
+    """
+
+    id: int
+    job: str
+    step: str
+    instance: str
+    run_id: int | None
+    state: str
+    item_key: str
+    item: Any
+    shown: str
+    error_code: str
+    error: str
+    tries: int
+    created_at: datetime
+    can_be_replayed: bool
+    database: str
+
+    @staticmethod
+    def of(letter: StoredLetter, *, job: str, database: str) -> LetterRecord:
+        """Read a row of the database it is in."""
+        return LetterRecord(
+            id=letter.id,
+            job=job,
+            step=letter.step,
+            instance=letter.instance,
+            run_id=letter.run_id,
+            state=letter.state,
+            item_key=letter.item_key,
+            item=json.loads(letter.shown) if letter.can_be_replayed else None,
+            shown=letter.shown,
+            error_code=letter.error_code,
+            error=letter.error,
+            tries=letter.attempt,
+            created_at=instant(letter.created_at),
+            can_be_replayed=letter.can_be_replayed,
+            database=database,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class JournalRecord(LedgerRecord):
+    """A line of the journal: what somebody did, or what went wrong."""
+
+    id: int
+    at: datetime
+    what: str
+    job: str | None
+    run_id: int | None
+    schedule: str | None
+    node: str | None
+    node_name: str | None
+    token: int | None
+    by: str | None
+    reason: str | None
+    detail: Mapping[str, Any] | None
+
+    @staticmethod
+    def of(entry: JournalEntry, *, nodes: NodeNames) -> JournalRecord:
+        """Read a row of the ledger."""
+        return JournalRecord(
+            id=entry.id,
+            at=instant(entry.at),
+            what=entry.what,
+            job=entry.job,
+            run_id=entry.run_id,
+            schedule=entry.schedule,
+            node=entry.node,
+            node_name=nodes.get(entry.node or ""),
+            token=entry.token,
+            by=entry.by,
+            reason=entry.reason,
+            detail=None if entry.detail is None else json.loads(entry.detail),
+        )
+
+
+def _node_state(row: NodeRow) -> str:
+    if row.is_living:
+        return "living" if row.draining_at is None else "draining"
+    return "dead" if row.dead_at is not None else "left"
