@@ -10,7 +10,7 @@ from functools import partial
 from pathlib import Path
 
 from sqlalchemy import Engine, create_engine
-from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import SQLAlchemyError
 
 from fencepost.errors import FencepostError, LeaseLost
 from fencepost.leases.lease import Lease
@@ -88,7 +88,7 @@ class Contender:
         except LeaseLost:
             self._recorder.end(call, Kind.REFUSED, "write", **fields)
             raise
-        except (FencepostError, DBAPIError):
+        except (FencepostError, SQLAlchemyError):  # also that a lost connection has no transaction any more
             self._recorder.end(call, Kind.UNKNOWN, "write", **fields)
         else:
             self._recorder.end(call, Kind.OK, "write", **fields)
