@@ -79,9 +79,9 @@ def test_options_and_parameters_apart_ask_for_the_same_as_together(app: App, set
     wishes = {"reason": "audit", "requested_by": "ann", "priority": 9, "at": "2100-01-01T12:00Z"}
     together = run_of(app, settle.enqueue(7, **wishes).run_id)
     apart = run_of(app, settle.options(**wishes).enqueue(7).run_id)
-    others = ("id", "created_at", "sla_at", "root")
-    assert {name: value for name, value in apart._asdict().items() if name not in others} == {
-        name: value for name, value in together._asdict().items() if name not in others
+    others = ("id", "created_at", "sla_at")
+    assert {name: value for name, value in apart.to_json().items() if name not in others} == {
+        name: value for name, value in together.to_json().items() if name not in others
     }
 
 
@@ -92,7 +92,7 @@ def test_options_serve_several_requests(app: App, settle: Any) -> None:
     assert only_one.enqueue(account=8).is_new
     assert not only_one.enqueue(account=8).is_new
     later = run_of(app, settle.options(delay="1h").enqueue(account=9).run_id)
-    assert later.available_at - later.created_at == pytest.approx(3_600_000_000, abs=5_000_000)
+    assert (later.available_at - later.created_at).total_seconds() == pytest.approx(3600, abs=5)
 
 
 def test_options_take_nothing_else_and_leave_parameters_of_their_names_alone(app: App, settle: Any) -> None:
@@ -100,7 +100,7 @@ def test_options_take_nothing_else_and_leave_parameters_of_their_names_alone(app
     def remind(key: str, at: str) -> None: ...
 
     row = run_of(app, remind.options(key="once").enqueue(key="k", at="noon").run_id)
-    assert (row.params, row.origin_key) == ('{"at":"noon","key":"k"}', "request:once")
+    assert (row.params, row.origin_key) == ({"at": "noon", "key": "k"}, "request:once")
     with pytest.raises(TypeError, match="dealy"):
         settle.options(dealy="1h")
     with pytest.raises(InvalidParameters, match="job 'settle'"):
