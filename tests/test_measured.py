@@ -8,8 +8,8 @@ import time
 
 MEASURING = """
 import os, signal, time
-from fencepost.testing import Measured
-with Measured() as took:
+from fencepost.testing import Stopwatch
+with Stopwatch() as took:
     time.sleep(0.3)
     os.kill(os.getpid(), signal.SIGSTOP)
 print(took.whole_s, took.awake_s)
