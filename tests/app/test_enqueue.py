@@ -224,3 +224,15 @@ def test_the_first_use_of_a_sqlite_ledger_makes_its_tables(tmp_path: Any) -> Non
 def test_a_lock_of_the_application_lives_beside_its_ledger(app: App) -> None:
     with app.lock("month-end") as lease:
         assert app.locks.read("month-end").token == lease.token  # type: ignore[union-attr]
+
+
+def test_an_option_that_the_function_has_as_a_parameter_is_refused_where_it_may_mean_either(app: App) -> None:
+    @app.job
+    def export(table: str, key: str = "id") -> None: ...
+
+    with pytest.raises(InvalidParameters, match=r"export.options\(key=…\)"):
+        export.enqueue(table="orders", key="customer_id")
+    assert (
+        run_of(app, export.options().enqueue(table="orders", key="customer_id").run_id).params["key"] == "customer_id"
+    )
+    assert run_of(app, export.enqueue(key="once", params={"table": "orders", "key": "k"}).run_id).params["key"] == "k"

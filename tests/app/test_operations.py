@@ -392,3 +392,9 @@ def test_every_filter_of_runs_is_a_parameter_of_its_own() -> None:
     assert not [each for each in taken.values() if each.kind is each.VAR_KEYWORD]
     fields = {name.removesuffix("_us") for name in RunFilter.__slots__}  # instants are passed as people have them
     assert set(taken) == {"self", "before_id", "after_id", "limit", *fields}
+
+
+def test_a_state_that_no_run_has_is_refused_and_one_alone_may_be_a_word(app: App) -> None:
+    with pytest.raises(InvalidParameters, match="did you mean 'dead'"):
+        app.operations.runs(states=["daed"])
+    assert app.operations.runs(states="dead") == app.operations.runs(states=["dead"])

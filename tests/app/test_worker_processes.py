@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import os
+import signal
 import subprocess
 import sys
 import textwrap
@@ -102,6 +103,64 @@ def test_it_can_be_started_and_stopped_and_started_on_threads_again(module: Make
     assert asyncio.run(one()) != os.getpid()
     with app.running():
         assert ended(app, app.enqueue("where").run_id)[0].result == os.getpid()
+
+
+FORKING = """
+import os, signal, sys, time
+from shop_that_lasts import app
+
+if __name__ == "__main__":
+    app.start(processes=True)
+    app.enqueue("lasts")
+    while not os.path.exists(sys.argv[1]):
+        time.sleep(0.05)
+    child = os.fork()
+    if child == 0:
+        time.sleep(600)
+    with open(sys.argv[2], "w") as file:
+        file.write(str(child))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+LASTING = """
+import os, time
+from fencepost import App
+
+app = App("sqlite:///{folder}/ledger.db", ttl="30s", slots=1)
+
+@app.job(effects="fenced", timeout="1h")
+def lasts() -> None:
+    with open("{folder}/worker.new", "w") as file:
+        file.write(str(os.getpid()))
+    os.rename("{folder}/worker.new", "{folder}/worker")
+    time.sleep(600)
+"""
+
+
+def test_workers_end_with_the_process_that_started_them_though_a_child_of_it_lives(tmp_path: Path) -> None:
+    """The child has inherited the pipes whose end tells a guardian that its supervisor is gone."""
+    (tmp_path / "shop_that_lasts.py").write_text(LASTING.replace("{folder}", str(tmp_path)))
+    (tmp_path / "forking.py").write_text(FORKING)
+    command = [sys.executable, "forking.py", str(tmp_path / "worker"), str(tmp_path / "child")]
+    subprocess.run(command, cwd=tmp_path, stderr=subprocess.DEVNULL, check=False, timeout=120)
+    child = int((tmp_path / "child").read_text())
+    try:
+        worker = int((tmp_path / "worker").read_text())
+        until(lambda: not is_alive(worker), 10, what="the worker is gone, long before its lease ends")
+        assert is_alive(child)
+    finally:
+        os.kill(child, signal.SIGKILL)
+
+
+def test_workers_import_what_their_supervisor_has_not_what_lies_in_the_folder(
+    module: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    app = module("shop_with_workers", SHOP).app
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "shop_with_workers.py").write_text("raise RuntimeError('another one of that name')")
+    monkeypatch.chdir(elsewhere)
+    with app.running(processes=True):
+        ended(app, app.enqueue("where").run_id)
 
 
 def test_of_the_names_it_has_the_one_that_the_settings_say_comes_first(

@@ -193,6 +193,7 @@ class JobHandle(Generic[P]):
             The run's id, and whether it is new.
         """
         asked = Asked(at, delay, key, tx, priority, reason, requested_by, unique)
+        self._refuse_ambiguous(asked, params or {})
         return self._enqueue(asked, self._collected(arguments, params or {}, named))
 
     def __repr__(self) -> str:
@@ -200,6 +201,16 @@ class JobHandle(Generic[P]):
 
     def _enqueue(self, asked: Asked, params: Mapping[str, Any]) -> Enqueued:
         return self._app.enqueue(self.name, params=params, **asked._asdict())
+
+    def _refuse_ambiguous(self, asked: Asked, params: Mapping[str, Any]) -> None:
+        """An option that is also a parameter of the function may have been meant as that; type checkers take it so."""
+        for name, value in asked._asdict().items():
+            if value not in (None, False) and name in self.job.signature.names and name not in params:
+                raise InvalidParameters(
+                    f"job {self.name!r} has a parameter {name!r}, and enqueue has an option of that name: write "
+                    f"{self.name}.options({name}=…).enqueue(…) for the option, {self.name}.options().enqueue({name}=…) "
+                    "for the parameter"
+                )
 
     def _collected(
         self, arguments: tuple[Any, ...], params: Mapping[str, Any], named: Mapping[str, Any]

@@ -27,10 +27,11 @@ from fencepost.app.records import (
 from fencepost.app.waiting import why_it_waits
 from fencepost.core.nearest import suggestion
 from fencepost.core.runtime import Runtime
+from fencepost.core.states import RunState
 from fencepost.core.tick import instant
 from fencepost.engine.requesting import instant_us
 from fencepost.engine.why import why
-from fencepost.errors import NoSuchJob
+from fencepost.errors import InvalidParameters, NoSuchJob
 from fencepost.leases.locks import Locks
 from fencepost.ledger import history, jobs, journal, nodes
 from fencepost.ledger.history import RunFilter, RunRow
@@ -88,7 +89,7 @@ class Looking:
         """
         wanted = RunFilter(
             job=job,
-            states=states,
+            states=_known_states(states),
             waits_for=waits_for,
             schedule=schedule,
             queue=queue,
@@ -207,3 +208,12 @@ class Looking:
 def optional_us(at: datetime | str | None, what: str) -> int | None:
     """Read an instant that may be left out."""
     return None if at is None else instant_us(at, what=what)
+
+
+def _known_states(states: Collection[str]) -> Collection[str]:
+    """Refuse what no run can be: it would find nothing, which looks like an answer."""
+    asked = (states,) if isinstance(states, str) else states
+    for state in asked:
+        if state not in set(RunState):
+            raise InvalidParameters(f"{state!r} is not a state of runs; {suggestion(str(state), RunState)}")
+    return asked

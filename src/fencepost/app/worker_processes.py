@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _FEWEST_WORKERS = 4
 _OURS = "fencepost"
-_SCRIPT = "__main__"
+_SCRIPTS = ("__main__", "__mp_main__")  # the second: in a child that multiprocessing has spawned
 _HELP = (
     "Put it into a module, such as shop/jobs.py, and import it from there: from shop.jobs import app. Or leave "
     "processes=True out: then jobs run on threads of this process"
@@ -126,7 +126,7 @@ def _names_of(app: App) -> list[str]:
 def _can_be_imported(name: str, module: object) -> bool:
     """Whether another process finds it: it came from an import, and is no script."""
     is_found = isinstance(module, ModuleType) and getattr(module, "__spec__", None) is not None
-    return is_found and name != _SCRIPT and name.partition(".")[0] != _OURS
+    return is_found and name not in _SCRIPTS and name.partition(".")[0] != _OURS
 
 
 def _declaring(app: App) -> Counter[str]:
@@ -136,7 +136,7 @@ def _declaring(app: App) -> Counter[str]:
     found: Counter[str] = Counter()
     for job, function in functions.items():
         name = getattr(function, "__module__", None) or ""
-        if name == _SCRIPT:
+        if name in _SCRIPTS:
             raise ConfigurationError(
                 f"app.start(processes=True) runs jobs in processes of their own, and job {job!r} is declared in a "
                 f"script or a notebook, which these cannot import. {_HELP}"

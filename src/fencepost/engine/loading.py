@@ -38,10 +38,11 @@ class Application(Protocol):
 def load_app(spec: str, *, modules: Sequence[str] = ()) -> Application:
     """Import ``module:attribute`` (``:app`` may be left out) and return the application it names.
 
-    The current folder is searched first, as with ``python -m``. `modules` are imported as well: they declare jobs.
+    The current folder is searched first, as with ``python -m``; not in a worker, which has the path of its supervisor.
+    `modules` are imported as well: they declare jobs.
     """
     module_name, attribute = _parts(spec)
-    if os.getcwd() not in sys.path and "" not in sys.path:
+    if not ThisProcess.is_worker and os.getcwd() not in sys.path and "" not in sys.path:
         sys.path.insert(0, os.getcwd())
     found = _checked(_attribute(_module(module_name, spec), attribute, spec), spec)
     for name in modules:

@@ -17,6 +17,7 @@ from contextlib import suppress
 
 from fencepost.core.runtime import ProgramExit
 from fencepost.threaded import guardian
+from fencepost.threaded.inherited import keep_from_children
 
 _GONE_WITHIN_S = 0.2  # what was killed needs no longer, unless nobody reaps it
 
@@ -99,6 +100,7 @@ class GuardedProgram:
         self._pid = 0
         self._closing = threading.RLock()  # a signal handler may come in while its own thread has it
         os.set_blocking(control, False)  # a guardian that is stopped must not stop us
+        keep_from_children(self)
 
     @property
     def pid(self) -> int:
@@ -137,6 +139,13 @@ class GuardedProgram:
     def tell(self, number: int) -> None:
         """Send a signal to the program alone, not to its group."""
         self._order(f"tell {int(number)}\n")
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: the program is its parent's, and must end when that one does."""
+        if self._ended is None:
+            self._ended = ProgramExit(-signal.SIGKILL, "it belongs to the process that this one was forked from")
+            os.close(self._control)
+            self._reports.close()
 
     @property
     def reports(self) -> int:

@@ -24,6 +24,7 @@ from contextlib import suppress
 from fencepost.core.runtime import ProgramExit, WorkerProcess
 from fencepost.threaded.guarded import GuardedProgram
 from fencepost.threaded.guarded import start as start_guarded
+from fencepost.threaded.inherited import keep_from_children
 from fencepost.threaded.worker_line import ASIDE, END, LARGEST_MESSAGE, LOOK, PAGE
 
 _ROOM_FOR_PACKETS = 1 << 20
@@ -143,6 +144,8 @@ class WorkerChild:
         os.set_blocking(answers, False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ROOM_FOR_PACKETS)
         _enlarge(answers)
+        self._is_closed = False
+        keep_from_children(self)
 
     @property
     def pid(self) -> int:
@@ -193,7 +196,18 @@ class WorkerChild:
             self._ended = ended
         return self._ended
 
+    def leave_to_parent(self) -> None:
+        """In a forked child: whatever it kept open, the parent's poll would go on looking at."""
+        if not self._is_closed:
+            self._is_closed = True
+            self._ours.close()
+            self._theirs.close()
+            os.close(self._answers)
+
     def close(self) -> None:
+        if self._is_closed:
+            return
+        self._is_closed = True
         self._workers.forget(self, *self.descriptors)
         self._ours.close()
         self._theirs.close()
