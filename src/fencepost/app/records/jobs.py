@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from fencepost.app.records.record import LedgerRecord, WindowRecord, at_or_none, window_of
+from fencepost.app.records.record import LedgerRecord, WindowRecord, at_or_none, read_json, window_of
 from fencepost.core.tick import instant
 
 if TYPE_CHECKING:
@@ -44,9 +43,9 @@ class JobRecord(LedgerRecord):
             name=row.name,
             type=row.type,
             doc=row.doc,
-            policy=json.loads(row.policy),
+            policy=read_json(row.policy),
             strategy=_strategy(row.policy),
-            signature=json.loads(row.signature),
+            signature=read_json(row.signature),
             generation=row.generation,
             seen_at=instant(row.seen_at),
             nodes=nodes,
@@ -85,8 +84,8 @@ class ScheduleRecord(LedgerRecord):
             id=row.id,
             job=row.job,
             when=_when(row.spec),
-            spec=json.loads(row.spec),
-            params=json.loads(row.params),
+            spec=read_json(row.spec),
+            params=read_json(row.params),
             origin=row.origin,
             generation=row.generation,
             next_due_at=at_or_none(row.next_due_at),

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from fencepost.app.records.record import LedgerRecord, NodeNames, at_or_none, seconds_of
+from fencepost.app.records.record import LedgerRecord, NodeNames, at_or_none, read_json, seconds_of
 from fencepost.core.tick import instant
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ class JournalRecord(LedgerRecord):
             token=entry.token,
             by=entry.by,
             reason=entry.reason,
-            detail=None if entry.detail is None else json.loads(entry.detail),
+            detail=read_json(entry.detail),
         )
 
 
