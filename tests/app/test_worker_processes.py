@@ -163,6 +163,31 @@ def test_workers_import_what_their_supervisor_has_not_what_lies_in_the_folder(
         ended(app, app.enqueue("where").run_id)
 
 
+TASKS = """
+import os
+
+def cleanup() -> int:
+    return os.getpid()
+"""
+REGISTER = """
+import tasks_of_the_shop
+from shop_with_workers import app
+
+app.job(name="cleanup")(tasks_of_the_shop.cleanup)
+"""
+
+
+def test_workers_import_the_module_that_declares_a_job_though_its_function_is_from_another(module: Make) -> None:
+    app = module("shop_with_workers", SHOP).app
+    module("tasks_of_the_shop", TASKS)
+    module("registering_the_tasks", REGISTER)
+    found = importable(app)
+    assert "registering_the_tasks" in (found.spec.partition(":")[0], *found.modules)
+    with app.running(processes=True):
+        [run] = ended(app, app.enqueue("cleanup").run_id)
+    assert run.result != os.getpid()
+
+
 def test_of_the_names_it_has_the_one_that_the_settings_say_comes_first(
     module: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ class App(JobDecorators):
         self.runtime: Runtime = runtime or ThreadedRuntime()
         self.jobs = Jobs()
         self.bulks = {}
+        self.declared_in = {}
         self._observers = Observers([EventLog(lambda: self.node_name), *observers])
         self._lifecycle = Lifecycle(self)
         self._opening = self.runtime.lock()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import FrameType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack, cast, overload
 
 from fencepost.app.declaring import (
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
     from fencepost.bulk.reader import Reader
     from fencepost.core.retry import Backoff
 
+_OURS = "fencepost"
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -40,6 +43,8 @@ class JobDecorators:
     settings: Settings
     jobs: Jobs
     bulks: dict[str, BulkJob]
+    declared_in: dict[str, str]
+    """The module in which each job was declared; its function may be from another one."""
 
     @overload
     def job(self, function: TakesRun[P, R], /) -> RunFunction[P, R]: ...
@@ -211,6 +216,7 @@ class JobDecorators:
                 cast("App", self), given, due, name=name, params=params, parts=parts, words=options, policy=read_policy
             )
             self.bulks[made.name] = made
+            self.declared_in[made.name] = _calling_module()
             return made
 
         return declare
@@ -235,6 +241,7 @@ class JobDecorators:
             params=params,
         )
         self.jobs.add(job)
+        self.declared_in[job.name] = _calling_module()
         return JobFunction(cast("App", self), job)
 
     def _policy(self, name: str, batch_type: str | None, is_scheduled: bool, words: Mapping[str, Any]) -> Policy:
@@ -251,3 +258,14 @@ class JobDecorators:
             return Policy.of(**{"type": batch_type, **words, **overrides})
         except ConfigurationError as error:
             raise InvalidSetting(f"[jobs.{name}] in the settings file: {error}") from None
+
+
+def _calling_module() -> str:
+    """Return the name of the module whose code has called us: the nearest that is not our own."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        name = str(frame.f_globals.get("__name__", ""))
+        if name.partition(".")[0] != _OURS:
+            return name
+        frame = frame.f_back
+    return ""

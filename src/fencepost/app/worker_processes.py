@@ -135,7 +135,7 @@ def _declaring(app: App) -> Counter[str]:
     functions |= {name: bulk.declared.given for name, bulk in app.bulks.items()}
     found: Counter[str] = Counter()
     for job, function in functions.items():
-        name = getattr(function, "__module__", None) or ""
+        name = app.declared_in.get(job) or getattr(function, "__module__", None) or ""
         if name in _SCRIPTS:
             raise ConfigurationError(
                 f"app.start(processes=True) runs jobs in processes of their own, and job {job!r} is declared in a "
