@@ -76,10 +76,11 @@ class Tally:
 def recorded(ground: Ground, path: Path) -> tuple[str, ...]:
     """Play a path as it is, and return its round trips.
 
-    A fence that was found a moment ago is not looked for again, unless a busy machine makes that moment long: then
-    there are statements which later plays do not reach. So a path of fences is played twice, and the shorter counts.
+    A slow machine has statements of its own: a fence that was found a moment ago is looked for again if that moment was
+    long, a connection is asked whether it still lives. Later plays do not reach them. So a path is played twice, and
+    the shorter one counts.
     """
-    return min((_recorded(ground, path) for _ in range(2 if path.family == FENCE else 1)), key=len)
+    return min((_recorded(ground, path) for _ in range(2)), key=len)
 
 
 def _recorded(ground: Ground, path: Path) -> tuple[str, ...]:
