@@ -63,12 +63,13 @@ def test_node_whose_end_is_noted_does_not_reap_itself(ledger_url: str) -> None:
         go.wait(30)
 
     with crew(ledger_url, [job(wait)]) as made:
-        node = made.node(poll_s=3600.0)  # so that it does not learn of it
+        node = made.node(poll_s=3600.0)
         made.enqueue("wait")
         node.wake()
         assert begun.wait(30)
         was = node.node_id
         assert was is not None
+        assert node._exchange_loop.stop(30)  # it may be about to look, and would learn of it
         made.ledger.write(lambda cursor: died(made.ledger, cursor, was, "somebody is mistaken"))
         node._reaper._see_to(was)
         [row] = made.runs()
