@@ -109,10 +109,10 @@ def claimed_run(ledger_url: str, key: str) -> Iterator[Run]:
     """A run that was claimed as a node does it."""
     app, name = App(ledger_url), key.replace(" ", "-").replace("#", "-")
     app.job(name=name, exclusive=key, isolation="read committed")(lambda: None).enqueue()
-    desk = app.ledger.desk("bench")
-    taken = claim(desk, node=NODE, jobs=[name], queues=["default"], limit=1, decide=lambda job, **_: START)
+    connection = app.ledger.connect("bench")
+    taken = claim(connection, node=NODE, jobs=[name], queues=["default"], limit=1, decide=lambda job, **_: START)
     [claimed] = taken.claims
-    desk.rest()
+    connection.rest()
     yield Run(app.jobs[name], claimed, app.worker_context())
     app.close()
 

@@ -145,7 +145,7 @@ class Field:
         self._url = server_url.removesuffix("/postgres") + f"/{name}"
         self._ledger = open_ledger(self._url, ThreadedRuntime())
         migrate(self._ledger)
-        self._desk = self._ledger.desk("bench")
+        self._connection = self._ledger.connect("bench")
         self._sql = psycopg.connect(self._url, autocommit=True)
         self._ticks = Ticks(horizon_us=HORIZON_US, emit=lambda event: None, is_believed=lambda now_us: True)
         self._jobs = tuple(f"job-{number}" for number in range(JOBS))
@@ -180,7 +180,7 @@ class Field:
         """Do what autovacuum would have done by now. Forget the plans that were made without."""
         self._sql.execute("VACUUM ANALYZE")
         self._warm_up()
-        self._desk.rest()
+        self._connection.rest()
 
     def _warm_up(self) -> None:
         """Have everything in the server's memory."""
@@ -223,7 +223,7 @@ class Field:
 
     def _claim(self) -> list[Claim]:
         claimed = claim(
-            self._desk, node="bench", jobs=self._jobs, queues=("default",), limit=BATCH, decide=_may_start
+            self._connection, node="bench", jobs=self._jobs, queues=("default",), limit=BATCH, decide=_may_start
         ).claims
         if len(claimed) != BATCH:
             raise RuntimeError(f"{len(claimed)} of {BATCH} were claimed")
@@ -231,15 +231,15 @@ class Field:
 
     def _finish(self, claims: list[Claim]) -> None:
         endings = [_ending(each) for each in claims]
-        refused = finish(self._desk, endings).refused
+        refused = finish(self._connection, endings).refused
         if refused:
             raise RuntimeError(f"refused: {refused}")
 
     def _look(self) -> None:
-        look(self._desk, node="bench", queues=("default",), jobs=self._jobs)
+        look(self._connection, node="bench", queues=("default",), jobs=self._jobs)
 
     def _plan(self) -> int:
-        return plan(self._desk, horizon_us=HORIZON_US, limit=PLANNED, decide=self._ticks.plan).runs
+        return plan(self._connection, horizon_us=HORIZON_US, limit=PLANNED, decide=self._ticks.plan).runs
 
     def _tidy(self) -> None:
         self._sql.execute("DELETE FROM fencepost_attempt WHERE run_id > %s", (self._filled,))
@@ -279,7 +279,7 @@ class Yard:
         url = server_url.removesuffix("/postgres") + f"/{name}"
         self._ledger = open_ledger(url, ThreadedRuntime())
         migrate(self._ledger)
-        self._desk = self._ledger.desk("bench")
+        self._connection = self._ledger.connect("bench")
         self._sql = psycopg.connect(url, autocommit=True)
         self._sql.execute(_JOB, ("gone", POLICY.to_json()))
         self._sql.execute("UPDATE fencepost_job SET seen_at = 0")
@@ -293,8 +293,8 @@ class Yard:
         """Do what a living node does about what nobody serves; return how many seconds that took."""
         began_at = time.perf_counter()
         serving = Serving(lambda event: None)
-        serving.read(self._desk, 0.0)
-        while park(self._desk).runs:  # a batch each time that the nodes are read
+        serving.read(self._connection, 0.0)
+        while park(self._connection).runs:  # a batch each time that the nodes are read
             pass
         ticks = Ticks(
             horizon_us=HORIZON_US,
@@ -302,7 +302,7 @@ class Yard:
             is_believed=lambda now_us: True,
             is_served=serving.is_served,
         )
-        if plan(self._desk, horizon_us=HORIZON_US, limit=PLANNED, decide=ticks.plan).runs:
+        if plan(self._connection, horizon_us=HORIZON_US, limit=PLANNED, decide=ticks.plan).runs:
             raise RuntimeError("what nobody serves was planned")
         seconds = time.perf_counter() - began_at
         self._sql.execute("VACUUM ANALYZE")  # as autovacuum does
@@ -313,8 +313,8 @@ class Yard:
         jobs = ("job-0",)
         asked: dict[str, Any] = {"jobs": jobs, "queues": ("default",)}
         calls: dict[str, Callable[[], Any]] = {
-            "empty claim": lambda: claim(self._desk, node="n", limit=BATCH, decide=_may_start, **asked),
-            "look": lambda: look(self._desk, node="n", **asked),
+            "empty claim": lambda: claim(self._connection, node="n", limit=BATCH, decide=_may_start, **asked),
+            "look": lambda: look(self._connection, node="n", **asked),
         }
         return {name: min(_timed(call)[0] for _ in range(3)) * 1e6 for name, call in calls.items()}
 

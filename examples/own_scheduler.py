@@ -18,7 +18,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from fencepost import LeaseLost, TickDone, locks
+from fencepost import LeaseLost, LockHeld, StoreUnavailable, TickDone, locks
 
 TTL = "3s"
 WORK_S = 0.25
@@ -41,6 +41,9 @@ def node(name: str, url: str, effects: Path, first_due: datetime, last_due: date
             pass  # the normal course: another instance has done it
         except LeaseLost as loss:
             say(name, due, "woke up", f"lost its lease, wrote nothing: {loss.reason.split(':')[0]}")
+            continue  # is it done? The store knows: if another instance has done it, this raises TickDone
+        except (LockHeld, StoreUnavailable):
+            continue  # somebody is at it for long, or nobody knows whether it was done: ask again
         due += timedelta(seconds=1)
     store.close()
 

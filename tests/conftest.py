@@ -5,6 +5,7 @@ import gc
 import os
 import signal
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import hypothesis
@@ -13,7 +14,7 @@ import pytest
 
 from testbed.server import Missing
 
-pytest_plugins = ["fencepost.testing.table", "tests.interleaving_table", "tests.servers"]
+pytest_plugins = ["fencepost.testing.table", "tests.interleaving_table", "tests.processor_time", "tests.servers"]
 
 for _name in ("HUP", "QUIT"):  # whoever runs us in the background may ignore them, and children would inherit that
     signal.signal(signal.Signals[f"SIG{_name}"], signal.SIG_DFL)
@@ -52,12 +53,28 @@ def pytest_collection() -> Iterator[object]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup() -> Iterator[None]:
-    """Leave out the tests of a server that is not on this machine; with FENCEPOST_TEST_ALL nothing may be left out."""
-    try:
+def pytest_runtest_setup() -> Iterator[None]:
+    """Leave out every test of a server that is not on this machine, not only the first that asks for its fixture.
+
+    Pytest keeps what a fixture of a module or session raised, and raises it again without asking the hooks of fixtures.
+    """
+    with _left_out_if_missing():
         return (yield)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call() -> Iterator[None]:
+    """Do the same for a test that asks for its server while it runs."""
+    with _left_out_if_missing():
+        return (yield)
+
+
+@contextmanager
+def _left_out_if_missing() -> Iterator[None]:
+    try:
+        yield
     except Missing as missing:
-        if os.environ.get("FENCEPOST_TEST_ALL") == "1":
+        if os.environ.get("FENCEPOST_TEST_ALL") == "1":  # nothing may be left out
             raise
         pytest.skip(f"left out: {missing}")
 

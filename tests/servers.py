@@ -13,6 +13,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from fencepost.core.audit import FIRST
 from fencepost.ledger import migrations
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.schema.effects import EffectTables
@@ -101,8 +102,10 @@ def _emptying(ledger: Ledger) -> Iterator[str]:
     """The statements that make tables what they were after they were migrated."""
     effects = EffectTables(ledger.url.prefix)
     for table in (*ledger.tables.all, *effects.all):
-        if table not in (ledger.tables.identity, effects.fence):
+        if table not in (ledger.tables.identity, ledger.tables.operating["audit_head"], effects.fence):
             yield f"DELETE FROM {table.name}"
+    head = ledger.tables.operating["audit_head"].name
+    yield f"UPDATE {head} SET n = 0, hash = '{FIRST}', floor_n = 0, floor_hash = '{FIRST}'"
     # Else what one test notes of older nodes, or of a restored ledger, decides in the next.
     yield f"UPDATE {ledger.tables.identity.name} SET nameless_until = NULL, held_why = NULL"
     yield f"DELETE FROM {effects.fence.name} WHERE grant_id <> ''"  # the floor has none, and stays

@@ -11,9 +11,11 @@ import fencepost
 from fencepost import bulk, errors, fences, locks
 from fencepost.core.states import diagram
 from fencepost.leases.schemes import SCHEMES
+from tests import repetition
 
 ROOT = Path(__file__).parent.parent
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
+MOST_REPETITIONS = 60
 
 
 @pytest.mark.parametrize("module", ["time", "threading", "random", "subprocess", "secrets", "queue", "uuid", "signal"])
@@ -90,3 +92,9 @@ def test_a_class_name_stands_for_one_idea() -> None:
 def test_no_file_holds_more_than_a_reader_takes_in() -> None:
     """Past 450 lines, a file holds two subjects."""
     assert [str(path.relative_to(ROOT)) for path in SOURCES if len(path.read_text().splitlines()) > 450] == []
+
+
+def test_little_is_written_twice() -> None:
+    """`python -m tests.repetition` lists the pairs. The number may fall and not rise: write what is shared once."""
+    found = repetition.pairs(repetition.read(repetition.SRC))
+    assert len(found) <= MOST_REPETITIONS

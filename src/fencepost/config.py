@@ -1,26 +1,25 @@
-"""Settings: from a file, from the environment, from arguments. Each later one outweighs the earlier.
+"""Settings from a file, the environment and arguments. Arguments override the environment, which overrides the file.
 
 - The file is ``fencepost.toml``, or the table ``[tool.fencepost]`` of ``pyproject.toml``, in the working directory; or
-  the one that ``FENCEPOST_CONFIG`` or ``App(config=…)`` names.
-- Each setting has a variable of its name: ``FENCEPOST_URL``, ``FENCEPOST_TTL``, ``FENCEPOST_QUEUES=mail,default``. An
-  empty one counts as not set.
-- Arguments are those of ``App(…)``.
+  the file that ``FENCEPOST_CONFIG`` or ``App(config=…)`` names.
+- Each setting has an environment variable: ``FENCEPOST_URL``, ``FENCEPOST_TTL``, ``FENCEPOST_QUEUES=mail,default``. An
+  empty variable counts as not set.
+- The arguments are those of ``App(…)``.
 
 ::
 
     url = "postgresql://db/app"
     ttl = "20s"
 
-    [retention]                 # how long what ended is kept; "forever" keeps it
+    [retention]                 # how long ended runs are kept; "forever" never deletes them
     succeeded = "7d"
 
-    [jobs.settle]               # outweighs what the code says: for operators
+    [jobs.settle]               # overrides the options in the code; for operators
     timeout = "10m"
 
-**Promises.** A setting of the file or an argument that is not known is refused with the one most like it. A variable
-that is not known (``FENCEPOST_UL``) is named with the one most like it, in the log of a node and by commands, and
-otherwise ignored: an environment also has what others put there. Every refusal names where the value stands. No
-password is shown.
+**Promises.** An unknown setting in the file or an unknown argument is an error that suggests the most similar name. An
+unknown variable (``FENCEPOST_UL``) is only reported, with the most similar name, in the log of a node and by commands:
+other programs may have set it. Every error says where the value was set. No message contains a password.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ import os
 import re
 import tomllib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -38,7 +37,7 @@ from fencepost.core.duration import seconds, spelled
 from fencepost.core.identity import job_name, queue_name
 from fencepost.core.nearest import suggestion
 from fencepost.core.timings import DEFAULT_TTL_S, Timings
-from fencepost.core.urls import StoreUrl
+from fencepost.core.urls import StoreUrl, absolute_url
 from fencepost.errors import ConfigurationError, InvalidDuration, InvalidSetting
 from fencepost.ledger.pruning import Retention
 
@@ -46,8 +45,8 @@ DEFAULT_URL = "sqlite:///fencepost.db"
 CONFIG_VARIABLE = "FENCEPOST_CONFIG"
 _TABLES = ("jobs", "retention")
 _PREFIX = "FENCEPOST_"
-_OTHER_VARIABLES = ("FENCEPOST_STORE",)  # of commands
-# What programs get from us, what our own tests use, and what Kubernetes says of a service with such a name.
+_OTHER_VARIABLES = ("FENCEPOST_STORE",)  # read by commands
+# Variables that Fencepost sets for programs, those of its own tests, and those of a Kubernetes service of this name.
 _NOT_MEANT_FOR_US = re.compile(
     r"^FENCEPOST_(JOB|RUN|ATTEMPT|TOKEN|PARAMS|SCHEDULE|DUE_AT|WINDOW_START|WINDOW_END|LOCK|GRANT|TICK)$"
     r"|^FENCEPOST_(TEST|CHAOS|INTERLEAVE|MUTANT)"
@@ -62,14 +61,14 @@ def _nothing() -> Mapping[str, Any]:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Everything an application can be told from outside, and where each value came from."""
+    """All settings of an application, and where each value was set."""
 
     url: str = field(default=DEFAULT_URL, repr=False)
-    app: str | None = None  # which application commands mean if none is named
+    app: str | None = None  # the application that commands use if none is named
     leases: str | None = field(default=None, repr=False)
     name: str | None = None
     ttl_s: float = DEFAULT_TTL_S
-    slots: int | None = None  # None: as many as suit the runner
+    slots: int | None = None  # None: the runner chooses
     queues: tuple[str, ...] = ("default",)
     generation: int = 0
     leader: bool = False
@@ -79,21 +78,26 @@ class Settings:
 
     @property
     def timings(self) -> Timings:
-        """The timings of the node's session, scaled to the ttl."""
+        """The timings of the node's session, scaled from the ttl."""
         return Timings.of(self.ttl_s)
 
+    def resolved(self) -> Settings:
+        """Return the same with absolute URLs, so that they mean the same after a change of the working directory."""
+        leases = None if self.leases is None else absolute_url(self.leases)
+        return replace(self, url=absolute_url(self.url), leases=leases)
+
     def source_of(self, name: str) -> str:
-        """Return where the value of a setting came from: a file, a variable, an argument, or ``default``."""
+        """Return where a setting was set: a file, a variable, an argument, or ``default``."""
         return self.sources.get(name, _BY_DEFAULT)
 
     def shown(self) -> list[tuple[str, str, str]]:
-        """Return every setting as (name, value, source), fit to be shown to anybody."""
+        """Return every setting as (name, value, source), without passwords."""
         return [(name, kind.show(getattr(self, kind.field)), self.source_of(name)) for name, kind in KINDS.items()]
 
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """One setting: its field in `Settings`, how it is read, and how it is shown."""
+    """One setting: its field in `Settings`, how to parse its value, and how to display it."""
 
     field: str
     read: Callable[[Any], Any]
@@ -136,7 +140,7 @@ def _of_environment(variables: Mapping[str, str]) -> list[tuple[str, str, Any]]:
 
 
 def unknown_variables(variables: Mapping[str, str]) -> list[str]:
-    """Return a sentence for every variable that looks like a setting of ours and is none."""
+    """Return a sentence for every variable that looks like a setting but is unknown."""
     names = [name for name in variables if name.startswith(_PREFIX)]
     known = [f"{_PREFIX}{name.upper()}" for name in KINDS] + [CONFIG_VARIABLE, *_OTHER_VARIABLES]
     return [
@@ -160,7 +164,7 @@ def _read(name: str, source: str, value: Any) -> Any:
 
 
 def _table(path: Path | None, directory: Path) -> tuple[Path | None, Mapping[str, Any]]:
-    """Find the file and return what it says of us; without a file, nothing."""
+    """Find the settings file and return its table for Fencepost; an empty table if there is no file."""
     if path is not None:
         return path, _section(path, _parsed(path))
     own, shared = directory / "fencepost.toml", directory / "pyproject.toml"
@@ -176,7 +180,7 @@ def _section(path: Path, content: Mapping[str, Any]) -> Mapping[str, Any]:
         return content
     table = content.get("tool", {}).get("fencepost", {})
     if not isinstance(table, Mapping):
-        raise InvalidSetting(f"{path}: tool.fencepost is no table")
+        raise InvalidSetting(f"{path}: tool.fencepost is not a table")
     return table
 
 
@@ -186,7 +190,7 @@ def _parsed(path: Path) -> Mapping[str, Any]:
     except OSError as error:
         raise InvalidSetting(f"{path}: the settings cannot be read: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise InvalidSetting(f"{path}: this is no TOML: {error}") from None
+        raise InvalidSetting(f"{path}: this is not valid TOML: {error}") from None
 
 
 def _retention(path: Path | None, table: Mapping[str, Any]) -> Retention:
@@ -200,7 +204,7 @@ def _retention(path: Path | None, table: Mapping[str, Any]) -> Retention:
 
 
 def _jobs(path: Path | None, table: Mapping[str, Any]) -> Mapping[str, Mapping[str, Any]]:
-    """Return ``[jobs.<name>]``. What stands there is judged with the job's policy, when the job is known."""
+    """Return the tables ``[jobs.<name>]``. Their options are validated when the job is declared."""
     jobs = table.get("jobs", {})
     if not isinstance(jobs, Mapping) or not all(isinstance(each, Mapping) for each in jobs.values()):
         raise InvalidSetting(f'{path}: write the settings of a job as [jobs.<name>], as in [jobs.settle] timeout="10m"')
@@ -212,13 +216,13 @@ def _jobs(path: Path | None, table: Mapping[str, Any]) -> Mapping[str, Mapping[s
 
 def _text(value: Any) -> str:
     if not isinstance(value, str) or not value.strip():
-        raise InvalidSetting(f"{value!r} is no text")
+        raise InvalidSetting(f"{value!r} is not a text")
     return value.strip()
 
 
 def _url(value: Any) -> str:
-    if not isinstance(value, str):  # what was given instead may hold a password, and is not repeated
-        raise InvalidSetting("a URL is a text, such as postgresql://host/database")
+    if not isinstance(value, str):  # the message omits the value, which may contain a password
+        raise InvalidSetting("a URL must be a text, such as postgresql://host/database")
     StoreUrl.parse(value.strip())
     return value.strip()
 
@@ -236,7 +240,7 @@ def _ttl(value: Any) -> float:
 def _number(value: Any, *, least: int) -> int:
     number = int(value) if isinstance(value, str) and value.strip().isdecimal() else value
     if isinstance(number, bool) or not isinstance(number, int) or not least <= number < 2**31:
-        raise InvalidSetting(f"{value!r} is no whole number of at least {least}")
+        raise InvalidSetting(f"{value!r} is not a whole number of at least {least}")
     return number
 
 
@@ -251,7 +255,7 @@ def _flag(value: Any) -> bool:
 def _queues(value: Any) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple | set | frozenset):
-        raise InvalidSetting(f"{value!r} is no list of queues; write it as mail,default")
+        raise InvalidSetting(f"{value!r} is not a list of queues; write it as mail,default")
     names = [part.strip() if isinstance(part, str) else part for part in parts]
     queues = tuple(dict.fromkeys(queue_name(name) for name in names if name))
     if not queues:

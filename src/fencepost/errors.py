@@ -1,79 +1,93 @@
-"""Everything Fencepost raises, in one tree.
+"""All exceptions that Fencepost raises, in one tree.
 
 ::
 
     FencepostError
-    ├── ConfigurationError        what you asked for cannot work; mend it and start again
-    │   ├── EffectsMissing        a database that is to receive effects lacks the tables for it
-    │   ├── InvalidApp            "shop.jobs:app" does not import, or is no application
+    ├── ConfigurationError        the configuration or the call cannot work; correct it and try again
+    │   ├── EffectsMissing        a database that receives effects lacks the tables for them
+    │   ├── InvalidApp            "shop.jobs:app" cannot be imported, or is not an application
     │   ├── InvalidBulk           a bulk job that could not be resumed, or would do its work twice
     │   ├── InvalidDuration       "5 parsecs"
-    │   ├── InvalidHeader         a fencing header of a request that makes no sense
+    │   ├── InvalidHeader         a malformed fencing header of a request
     │   ├── InvalidJob            a function that cannot be a job
-    │   ├── InvalidName           a name that is empty, too long or has odd characters
-    │   ├── InvalidParameters     parameters that do not fit the job's function, or are no JSON
+    │   ├── InvalidName           a name that is empty, too long or has characters that are not allowed
+    │   ├── InvalidParameters     parameters that do not fit the job's function, or cannot be stored as JSON
     │   ├── InvalidPolicy         a policy with an unknown name or an impossible value
-    │   ├── InvalidSchedule       a bad cron, an unknown time zone, a schedule that is never due
-    │   ├── InvalidSetting        a setting with an unknown name or a bad value, and where it stands
-    │   ├── InvalidTick           a due time without a time zone, or a cron that is none
-    │   ├── InvalidTimings        ttl, margin and renewal do not fit together
-    │   ├── InvalidUrl            a store URL with an unknown scheme or a bad part
-    │   ├── LedgerRefused         the ledger's database answered, and said no (credentials, rights, version)
+    │   ├── InvalidSchedule       an invalid cron expression, an unknown time zone, a schedule that is never due
+    │   ├── InvalidSetting        a setting with an unknown name or an invalid value; the message says where it is set
+    │   ├── InvalidTick           a due time without a time zone, or an invalid cron expression
+    │   ├── InvalidTimings        ttl, margin and renewal interval do not fit together
+    │   ├── InvalidUrl            a store URL with an unknown scheme or an invalid part
+    │   ├── AuditHeadMissing      the row that ends the audit's chain was deleted: no act can be recorded
+    │   ├── LedgerRefused         the ledger's database refused the request (credentials, privileges, version)
     │   │   └── SchemaMismatch    its tables are missing, too old or too new for this node
     │   ├── MissingExtra          the backend's driver is not installed
-    │   ├── StoreRefused          the server answered, and said no (credentials, rights, version)
-    │   └── UnsafeStore           the server works, but locks on it would not hold
-    ├── NotAcquired               you did not get the lock, for a known reason
-    │   ├── LockHeld              somebody else has it
-    │   └── TickDone              this due time has been done already
-    ├── DuplicateRequest          this key was used before, for something else
-    │   └── AlreadyRequested      the same was asked for before, and has not ended; insist with again=True
-    ├── Hopeless                  a run that raised this is given up: no retry would mend it
-    │   ├── BrokenInput           what a bulk job reads cannot be read: a file that ends within a record, a key twice
-    │   ├── CheckpointMismatch    a checkpoint that was made by other code, or by another query
+    │   ├── StoreRefused          the server refused the request (credentials, privileges, version)
+    │   └── UnsafeStore           the server works, but locks on it would not be safe
+    ├── NotAcquired               the lock was not acquired, for a known reason
+    │   ├── LockHeld              another holder has it
+    │   └── TickDone              this due time is already done
+    ├── DuplicateRequest          this key was used before, for another request
+    │   └── AlreadyRequested      the same request was made before, and its run has not ended; again=True runs it anyway
+    ├── Hopeless                  a run that raises this fails at once, without retries
+    │   ├── BrokenInput           a bulk job cannot read its input: a file that ends within a record, a duplicate key
+    │   ├── CheckpointMismatch    a checkpoint that was written by other code, or for another query
     │   ├── PartitionsFailed      some partitions of a bulk job were given up
     │   └── TooManySkipped        more items of a bulk job failed than its skip limit allows
-    ├── IdempotencyConflict       this key was used before, for something else
-    ├── IllegalMove               a run cannot go that way from its state
-    ├── LedgerHeld                the ledger was restored or copied, and a person has to decide
-    ├── LedgerUnavailable         the outcome is unknown: no answer, or a broken one
-    ├── NotInLedger               what was named is not on record
-    │   ├── NoSuchJob             no node has registered it
-    │   ├── NoSuchLetter          there is no such dead letter
-    │   ├── NoSuchRun             it never was, became part of a later one, or was pruned
-    │   └── NoSuchSchedule        it never was, or was deleted
-    ├── LeaseLost                 you had it, and no longer have the right to act
-    ├── SequenceConflict          a sequence has moved on since it was looked at; nothing was written
-    ├── StoreClosed               you closed the store, and then asked it for something
-    ├── TransactionConflict       a fenced transaction met another change of its run; nothing was written, try again
-    ├── TransactionTooLong        a transaction kept a SQLite ledger from everybody else, and was rolled back
-    └── StoreUnavailable          the outcome is unknown: no answer, or a broken one
+    ├── IdempotencyConflict       this key was used before, with other arguments or for other work
+    ├── IllegalMove               the run's state does not allow this transition
+    ├── LedgerHeld                the ledger was restored or copied, and an operator has to decide how to go on
+    ├── LedgerUnavailable         the outcome is unknown: no reply from the ledger's database, or a broken one
+    ├── NotAllowed                the person or API token does not have the role that this needs
+    │   └── LastAdmin             the last admin would lose the role: nobody could change permissions any more
+    ├── NotInLedger               the ledger has no record of this name or id
+    │   ├── NoSuchAccount         no account has this name
+    │   ├── NoSuchApiToken        no API token has this id
+    │   ├── NoSuchJob             no node has registered the job
+    │   ├── NoSuchLetter          the dead letter does not exist
+    │   ├── NoSuchRun             the run never existed, was merged into a later one, or was pruned
+    │   └── NoSuchSchedule        the schedule never existed, or was deleted
+    ├── LeaseLost                 the lease is lost, and with it the right to act
+    ├── SequenceConflict          a sequence has changed since it was read; nothing was written
+    ├── StoreClosed               the store was used after it was closed
+    ├── TransactionConflict       the run was changed during a fenced transaction; nothing was written, try again
+    ├── TransactionTooLong        a transaction blocked all other writers of a SQLite ledger, and was rolled back
+    └── StoreUnavailable          the outcome is unknown: no reply from the store, or a broken one
 
-    Stopped                       raised inside a job that has to stop: let it pass. No `Exception`, so that
-                                  ``except Exception`` does not swallow it
+    Stopped                       raised inside a job that must stop: do not catch it. Not an `Exception`, so that
+                                  ``except Exception`` does not catch it
 
-The branches differ by who can mend it: the programmer or operator (`ConfigurationError`), nobody,
-because it is the normal course of things (`NotAcquired`), the caller, by stopping (`LeaseLost`), or
-time (`StoreUnavailable`).
+The branches differ in what resolves the error. `ConfigurationError`: a programmer or operator corrects the cause.
+`NotAcquired`: nothing, it is a normal outcome. `LeaseLost`: the caller stops. `StoreUnavailable`: a later retry.
 """
 
 from __future__ import annotations
 
 
 class FencepostError(Exception):
-    """Base of all errors of this package."""
+    """Base class of all errors of this package."""
 
 
 class ConfigurationError(FencepostError):
-    """What was asked for cannot work until somebody changes it."""
+    """The configuration or the call is wrong; it cannot succeed until it is corrected."""
+
+
+class AuditHeadMissing(ConfigurationError):
+    """The row that ends the audit's chain was deleted. Acts are refused, because none could be recorded."""
+
+    def __init__(self, table: str) -> None:
+        super().__init__(
+            f"the one row of {table} was deleted, so nothing that people do can be recorded in the audit, and it is "
+            "refused; restore the row: n and hash of the last entry, floor_n and floor_hash of the last one pruned"
+        )
 
 
 class EffectsMissing(ConfigurationError):
-    """A database that is to receive effects lacks the tables for it; the message names the command that makes them."""
+    """A database that receives effects lacks the tables for them; the message names the command that creates them."""
 
 
 class InvalidApp(ConfigurationError):
-    """A text such as ``shop.jobs:app`` that does not lead to an application."""
+    """A reference such as ``shop.jobs:app`` that does not resolve to an application."""
 
 
 class InvalidBulk(ConfigurationError, ValueError):
@@ -81,11 +95,11 @@ class InvalidBulk(ConfigurationError, ValueError):
 
 
 class InvalidDuration(ConfigurationError, ValueError):
-    """A text or number that is no duration."""
+    """A value that is not a valid duration."""
 
 
 class InvalidHeader(ConfigurationError, ValueError):
-    """The header in which a writer shows its token makes no sense; the message says why."""
+    """The header that carries a writer's token is malformed; the message says why."""
 
 
 class InvalidJob(ConfigurationError, TypeError):
@@ -93,11 +107,11 @@ class InvalidJob(ConfigurationError, TypeError):
 
 
 class InvalidName(ConfigurationError, ValueError):
-    """A name that no store could keep faithfully."""
+    """A name that not every store could keep unchanged: empty, too long, or with characters that are not allowed."""
 
 
 class InvalidParameters(ConfigurationError, ValueError):
-    """Parameters that do not fit the job's function, or that are no JSON; the message names each of them."""
+    """Parameters that do not fit the job's function, or cannot be stored as JSON; the message names each of them."""
 
 
 class InvalidPolicy(ConfigurationError, ValueError):
@@ -105,15 +119,15 @@ class InvalidPolicy(ConfigurationError, ValueError):
 
 
 class InvalidSchedule(ConfigurationError, ValueError):
-    """A schedule that cannot be understood, or that would never be due."""
+    """A schedule that cannot be parsed, or that would never be due."""
 
 
 class InvalidSetting(ConfigurationError, ValueError):
-    """A setting with an unknown name or a bad value; the message begins with where it stands."""
+    """A setting with an unknown name or an invalid value; the message begins with where it is set."""
 
 
 class InvalidTick(ConfigurationError, ValueError):
-    """A due time that is no instant, or a cron expression that is none."""
+    """A due time without a time zone, or an invalid cron expression."""
 
 
 class InvalidTimings(ConfigurationError, ValueError):
@@ -121,15 +135,15 @@ class InvalidTimings(ConfigurationError, ValueError):
 
 
 class InvalidUrl(ConfigurationError, ValueError):
-    """A store URL that cannot be understood."""
+    """A store URL that cannot be parsed, or has an unknown scheme."""
 
 
 class LedgerRefused(ConfigurationError):
-    """The ledger's database answered and said no: credentials, rights, or something it cannot do."""
+    """The ledger's database refused the request: credentials, privileges, or a feature that it lacks."""
 
 
 class SchemaMismatch(LedgerRefused):
-    """The ledger's tables are missing, or of another version than this node can work with."""
+    """The ledger's tables are missing, or have a version that this node cannot work with."""
 
 
 class MissingExtra(ConfigurationError, ImportError):
@@ -137,26 +151,26 @@ class MissingExtra(ConfigurationError, ImportError):
 
 
 class StoreRefused(ConfigurationError):
-    """The server answered and said no: credentials, rights, or a version that is too old."""
+    """The server refused the request: credentials, privileges, or a version that is too old."""
 
 
 class UnsafeStore(ConfigurationError):
-    """The server works, but a lock kept there would not hold.
+    """The server works, but locks kept there would not be safe.
 
-    `risk` is the word with which an operator may accept it: ``accept_risk=<risk>``.
+    `risk` is the word with which an operator can accept the risk: ``accept_risk=<risk>``.
     """
 
     def __init__(self, risk: str, message: str) -> None:
-        super().__init__(f"{message} (to accept this knowingly: accept_risk={risk})")
+        super().__init__(f"{message} (to accept this risk: accept_risk={risk})")
         self.risk = risk
 
 
 class NotAcquired(FencepostError):
-    """The lock was not taken, for a reason that is known."""
+    """The lock was not acquired, for a known reason."""
 
 
 class LockHeld(NotAcquired):
-    """Somebody else holds the lock, or it is kept closed for a while after its holder (`at_least`)."""
+    """Another holder has the lock, or its last holder asked to keep it closed for a while (`at_least`)."""
 
     def __init__(
         self, name: str, holder: str | None, token: int | None = None, *, closed_for_s: float | None = None
@@ -170,7 +184,7 @@ class LockHeld(NotAcquired):
 
 
 class TickDone(NotAcquired):
-    """This due time has been done already, here or elsewhere."""
+    """This due time is already done, by this process or another."""
 
     def __init__(self, name: str, tick: str, last: str) -> None:
         super().__init__(f"lock {name!r}: tick {tick} is already done (last done: {last})")
@@ -180,7 +194,7 @@ class TickDone(NotAcquired):
 
 
 class IllegalMove(FencepostError):
-    """A run cannot go that way from its state; nothing was changed."""
+    """The run's state does not allow this transition; nothing was changed."""
 
     def __init__(self, state: str, move: str, to: str | None = None) -> None:
         super().__init__(f"a run that is {state!r} cannot {move!r}{f' to {to!r}' if to else ''}")
@@ -190,7 +204,7 @@ class IllegalMove(FencepostError):
 
 
 class LeaseLost(FencepostError):
-    """The lease is gone: stop, and write nothing more in its name."""
+    """The lease is lost: stop, and write nothing more under it."""
 
     def __init__(self, name: str, token: int, reason: str) -> None:
         super().__init__(f"lease on {name!r} (token {token}) is lost: {reason}")
@@ -200,31 +214,31 @@ class LeaseLost(FencepostError):
 
 
 class StoreClosed(FencepostError):
-    """The store was closed by its owner, and gives no more locks."""
+    """The store was closed by the application, and grants no more locks."""
 
     def __init__(self) -> None:
         super().__init__("this store was closed; connect again to take locks")
 
 
 class StoreUnavailable(FencepostError):
-    """The store did not answer, or not in time. What was asked may or may not have happened."""
+    """The store did not reply, or not in time. The request may or may not have been carried out."""
 
 
 class LedgerHeld(FencepostError):
-    """The ledger was restored or copied, and nobody has decided yet what it is; the message names the commands."""
+    """The ledger was restored or copied, and an operator has to decide how to go on; the message names the commands."""
 
 
 class LedgerUnavailable(FencepostError):
-    """The ledger's database did not answer, or not in time. What was asked may or may not have happened."""
+    """The ledger's database did not reply, or not in time. The request may or may not have been carried out."""
 
 
 class DuplicateRequest(FencepostError):
     """The key of a request was used before, for another job or with other parameters. Nothing was enqueued."""
 
     def __init__(self, origin_key: str, *, run_id: int, job: str) -> None:
-        key = origin_key.removeprefix("request:")  # which stands before a key of the user's own
+        key = origin_key.removeprefix("request:")  # the ledger's prefix for keys that users chose
         super().__init__(
-            f"the key {key!r} already stands for run {run_id} of job {job!r}, which asked for something else; "
+            f"the key {key!r} was already used for run {run_id} of job {job!r}, with other parameters or another job; "
             "use another key, or the same parameters"
         )
         self.origin_key = origin_key
@@ -233,7 +247,7 @@ class DuplicateRequest(FencepostError):
 
 
 class AlreadyRequested(DuplicateRequest):
-    """What a person asks for is under way already. Nothing was enqueued; `run_id` is the run that does it."""
+    """An operator's request matches a run that has not ended. Nothing was enqueued; `run_id` is that run."""
 
     def __init__(
         self, what: str, *, run_id: int, job: str, state: str, requested_by: str | None, requested_at: str
@@ -241,8 +255,8 @@ class AlreadyRequested(DuplicateRequest):
         by = f" by {requested_by}" if requested_by else ""
         FencepostError.__init__(
             self,
-            f"run {run_id} of job {job!r} {what} and is {state} (made at {requested_at}{by}), so nothing was asked "
-            "for; wait for it, or insist: --again, in code again=True",
+            f"run {run_id} of job {job!r} {what} and is {state} (made at {requested_at}{by}), so nothing was "
+            "enqueued; wait for it, or run it anyway: --again, in code again=True",
         )
         self.origin_key = ""
         self.run_id = run_id
@@ -253,33 +267,33 @@ class AlreadyRequested(DuplicateRequest):
 
 
 class Hopeless(FencepostError):
-    """Raised by a job whose run is to be given up at once: to try it again would fail again."""
+    """Raised by a job to fail its run at once, without retries, because a retry would fail again."""
 
 
 class BrokenInput(Hopeless):
-    """What a bulk job reads cannot be read on; what was read before it has landed, and a restart goes on there."""
+    """A bulk job cannot read its input any further. Everything before has landed, and a restart continues there."""
 
 
 class CheckpointMismatch(Hopeless):
-    """A bulk job was changed while an unfinished run of it has checkpoints that its new code cannot go on from."""
+    """A bulk job was changed, and its new code cannot continue from the checkpoints of an unfinished run."""
 
 
 class PartitionsFailed(Hopeless):
-    """Some partitions of a bulk job were given up; the message names them, and what became of the others."""
+    """Some partitions of a bulk job were given up; the message names them, and the state of the others."""
 
 
 class TooManySkipped(Hopeless):
-    """One item more failed than the skip limit allows. All before it has landed, and a restart goes on there."""
+    """More items failed than the skip limit allows. Everything before has landed, and a restart continues there."""
 
 
 class IdempotencyConflict(FencepostError):
-    """An idempotency key was used before, for something else. Nothing was done."""
+    """An idempotency key was used before, with other arguments or for other work. Nothing was done."""
 
     def __init__(self, key: str, name: str, *, job: str | None = None, run_id: int | None = None) -> None:
         by = f" by run {run_id} of {job!r}" if run_id is not None else ""
         super().__init__(
-            f"the key {key!r} was used before{by} for something else than this call of {name}: with other arguments, "
-            "or for other work; nothing was done. Use another key, or the same arguments"
+            f"the key {key!r} was used before{by} with other arguments or for other work than this call of {name}; "
+            "nothing was done. Use another key, or the same arguments"
         )
         self.key = key
         self.job = job
@@ -287,35 +301,65 @@ class IdempotencyConflict(FencepostError):
 
 
 class SequenceConflict(FencepostError):
-    """A sequence is not where its caller believed it to be; nothing was written."""
+    """A sequence does not have the value that the caller expected; nothing was written."""
 
     def __init__(self, name: str, *, expected: int | None, found: int | None) -> None:
         super().__init__(
-            f"sequence {name!r} was to go on after {expected}, and is at {found}: somebody else has moved it; "
-            "nothing was written, read it again"
+            f"sequence {name!r} was expected at {expected}, but is at {found}: another writer has advanced it; "
+            "nothing was written. Read the sequence again"
         )
         self.name = name
         self.expected = expected
         self.found = found
 
 
+class NotAllowed(FencepostError):
+    """The person or API token does not have the role that this needs; nothing was changed."""
+
+
+class LastAdmin(NotAllowed):
+    """The last admin for all jobs would lose the role; nothing was changed."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            "this is the last admin for all jobs, without whom nobody could change permissions; make another one "
+            "first: fencepost permissions give user:NAME admin"
+        )
+
+
 class NotInLedger(FencepostError, LookupError):
-    """What was named is not on record in the ledger."""
+    """The ledger has no record of this name or id."""
+
+
+class NoSuchAccount(NotInLedger):
+    """No account has this name."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(f"there is no account {name!r}; fencepost users list shows those there are")
+        self.name = name
+
+
+class NoSuchApiToken(NotInLedger):
+    """No API token has this id."""
+
+    def __init__(self, token_id: str) -> None:
+        super().__init__(f"there is no API token {token_id!r}; fencepost api-tokens list shows those there are")
+        self.token_id = token_id
 
 
 class NoSuchRun(NotInLedger):
-    """There is no run with this id: it never was, became part of a later run before it began, or was pruned."""
+    """The run never existed, was merged into a later run before it started, or was pruned."""
 
     def __init__(self, run_id: int) -> None:
         super().__init__(
-            f"there is no run {run_id}; it never was, or a later run of its schedule makes good for it (misfire is "
-            "once: fencepost why JOB --at TIME), or it has been pruned"
+            f"there is no run {run_id}: it never existed, it was merged into a later run of its schedule (misfire "
+            '"once"; see fencepost why JOB --at TIME), or it was pruned'
         )
         self.run_id = run_id
 
 
 class NoSuchJob(NotInLedger):
-    """No node has registered a job of this name."""
+    """No node has registered a job with this name."""
 
     def __init__(self, name: str, hint: str = "a job is registered when a node that has it starts") -> None:
         super().__init__(f"there is no job {name!r} in the ledger; {hint}")
@@ -323,31 +367,31 @@ class NoSuchJob(NotInLedger):
 
 
 class NoSuchLetter(NotInLedger):
-    """There is no dead letter with this id where the job writes to."""
+    """The database that the job writes to has no dead letter with this id."""
 
 
 class NoSuchSchedule(NotInLedger):
-    """There is no schedule with this id: it never was, or it was deleted."""
+    """The schedule never existed, or was deleted."""
 
     def __init__(self, schedule_id: str) -> None:
-        super().__init__(f"there is no schedule {schedule_id!r}; it never was, or it has been deleted")
+        super().__init__(f"there is no schedule {schedule_id!r}: it never existed, or it was deleted")
         self.schedule_id = schedule_id
 
 
 class TransactionConflict(FencepostError):
-    """The run's row was changed while a fenced transaction ran; nothing was written, and it may be tried again."""
+    """The run's row was changed during a fenced transaction. Nothing was written; the transaction can be retried."""
 
 
 class TransactionTooLong(FencepostError):
-    """A transaction kept everybody else from writing to a SQLite ledger for too long, and was rolled back."""
+    """A transaction blocked all other writers of a SQLite ledger for too long, and was rolled back."""
 
 
 class Stopped(BaseException):
-    """Raised inside a job that has to stop: it was cancelled, is out of time, or its node shuts down. Let it pass.
+    """Raised inside a job that must stop: it was cancelled, timed out, or its node is shutting down. Do not catch it.
 
     `reason` is a `fencepost.core.runs.StopReason`, as text.
     """
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"this run has to stop: {reason}")
+        super().__init__(f"this run must stop: {reason}")
         self.reason = reason

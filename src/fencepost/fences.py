@@ -1,4 +1,4 @@
-"""Fences outside the ledger: whatever is written to, an older token is refused there.
+"""Fences for files, Redis and HTTP services: they refuse a write that carries an older token.
 
 ::
 
@@ -8,9 +8,9 @@
     fences.RedisFence(client, "fence:{stock}").execute(run, "SET", …)    # Redis, Valkey
     session.post(url, json=…, headers=fences.fence_headers(run))         # a service, which has the middleware
 
-Each takes a run, a lease, or what one of them shows (`FencingToken`), and raises `LeaseLost` for a stale one. For SQL
-databases there is ``run.transaction()``. For a fence of your own, `fencing_of` gives what the writer shows, and
-`refusal` is the rule by which it is judged; ``examples/object_store.py`` makes one of conditional writes.
+Each takes a run, a lease, or the `FencingToken` of one, and raises `LeaseLost` if it is stale. For SQL databases, use
+``run.transaction()``. To write a fence of your own, use `fencing_of` to get a writer's token and `refusal` to decide
+whether it is stale; ``examples/object_store.py`` builds a fence from conditional writes.
 """
 
 from __future__ import annotations
@@ -66,39 +66,39 @@ def write_fenced(
     timeout: Duration = file.TIMEOUT_S,
     accept_risk: str | None = None,
 ) -> None:
-    """Replace the file at `path` by `content` as a whole, or raise `LeaseLost` and leave it untouched.
+    """Replace the file at `path` with `content` atomically, or raise `LeaseLost` and leave it unchanged.
 
     Args:
-        path: the file; what a link leads to is replaced, not the link.
-        content: all of it; text is written as UTF-8.
-        token: the run or the lease in whose name it is written.
-        timeout: how long to wait for another writer who is just replacing it.
-        accept_risk: ``"network-filesystem"`` to write where locks on files may not hold.
+        path: the file. If it is a symbolic link, the target of the link is replaced, not the link.
+        content: the complete new content; text is written as UTF-8.
+        token: the run or lease on whose behalf the file is written.
+        timeout: how long to wait for another writer that is replacing the file.
+        accept_risk: ``"network-filesystem"`` to write to a file system where file locks may not work.
     """
     timeout_s = seconds(timeout, what="timeout")
     file.write_fenced(path, content, token, runtime=_RUNTIME, timeout_s=timeout_s, accept_risk=accept_risk)
 
 
 def marks_in_memory() -> MemoryMarks:
-    """Return marks for a service that is one process with one worker; they are gone when it ends."""
+    """Return marks for a service that runs as one process with one worker; they are lost when it ends."""
     return MemoryMarks(_RUNTIME)
 
 
 def marks_in_redis(client: Any, *, prefix: str = "fencepost:fence:") -> RedisMarks:
-    """Return marks that all workers of a service share, in Redis or Valkey; `client` is as for `RedisFence`."""
+    """Return marks that all workers of a service share, in Redis or Valkey. `client` is that of `RedisFence`."""
     return RedisMarks(client, prefix=prefix)
 
 
 def marks_in_sql(source: Any, *, prefix: str = "fencepost_", schema: str | None = None) -> SqlMarks:
-    """Return marks in the database of a service, which its own transactions can check.
+    """Return marks in the database of a service, so that the service's own transactions can check them.
 
-    The tables are made by ``fencepost effects install URL``.
+    ``fencepost effects install URL`` creates the tables.
 
     Args:
-        source: a SQLAlchemy engine, or a function that returns a fresh connection, which is closed after use.
-        prefix: that of the tables.
-        schema: where the tables are, on PostgreSQL.
+        source: a SQLAlchemy engine, or a function that returns a new connection, which is closed after use.
+        prefix: the prefix of the table names.
+        schema: the schema of the tables, on PostgreSQL.
     """
-    from fencepost.fence.sql_marks import SqlMarks  # noqa: PLC0415 - the others can do without SQLAlchemy
+    from fencepost.fence.sql_marks import SqlMarks  # noqa: PLC0415 - the other fences do not need SQLAlchemy
 
     return SqlMarks(source, _RUNTIME, prefix=prefix, schema=schema)

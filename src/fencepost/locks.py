@@ -1,4 +1,4 @@
-"""Locks and elections for people who bring their own scheduler.
+"""Locks and elections for applications that have their own scheduler.
 
 ::
 
@@ -64,15 +64,15 @@ def connect(
     observers: Iterable[Observer] = (),
     runtime: Runtime | None = None,
 ) -> Locks:
-    """Connect to the store a URL names, and refuse one on which locks would not hold.
+    """Connect to the store at `url`. Raises `UnsafeStore` if locks kept there would not be safe.
 
     Args:
         url: ``sqlite:///app.db``, ``postgresql://…``, ``postgresql+advisory://…``, ``mysql://…``, ``redis://…``,
             ``redis+sentinel://…``, ``etcd://…``, ``zookeeper://…``, ``kubernetes://namespace`` or ``memory://``.
-        holder: what to call this machine in the records, instead of its host name. The process id and a fresh
-            random part are added in any case.
-        observers: called with every `Event`, on the thread where it happens. Events are logged in any case.
-        runtime: for simulation and tests.
+        holder: the name of this machine in the records, instead of its host name. The process id and a
+            random part are always appended.
+        observers: called with every `Event`, on the thread that emits it. Events are always logged as well.
+        runtime: replaces clocks and threads in simulations and tests.
     """
     world = runtime or ThreadedRuntime()
     connected = Locks(store_from_url(url, world), runtime=world, holder=holder, observers=[log_event, *observers])

@@ -5,9 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy
 
+from fencepost import App
 from fencepost.config import KINDS, Settings, read_settings
+from fencepost.core.urls import absolute_url
 from fencepost.errors import InvalidSetting
+from fencepost.ledger.ledger import open_ledger
+from fencepost.ledger.migrations import migrate
+from fencepost.ledger.urls import LedgerUrl
 
 
 @pytest.fixture
@@ -69,14 +75,14 @@ def test_a_ttl_may_be_a_timedelta(read: Any) -> None:
     ("variable", "value", "says"),
     [
         ("FENCEPOST_TTL", "5 parsecs", "FENCEPOST_TTL: '5 parsecs' is not a valid duration; write it as"),
-        ("FENCEPOST_TTL", "1ms", "FENCEPOST_TTL: ttl 1ms must lie between"),
-        ("FENCEPOST_SLOTS", "0", "FENCEPOST_SLOTS: '0' is no whole number of at least 1"),
-        ("FENCEPOST_SLOTS", "many", "FENCEPOST_SLOTS: 'many' is no whole number"),
-        ("FENCEPOST_GENERATION", "-1", "FENCEPOST_GENERATION: '-1' is no whole number of at least 0"),
+        ("FENCEPOST_TTL", "1ms", "FENCEPOST_TTL: ttl 1ms must be between"),
+        ("FENCEPOST_SLOTS", "0", "FENCEPOST_SLOTS: '0' is not a whole number of at least 1"),
+        ("FENCEPOST_SLOTS", "many", "FENCEPOST_SLOTS: 'many' is not a whole number"),
+        ("FENCEPOST_GENERATION", "-1", "FENCEPOST_GENERATION: '-1' is not a whole number of at least 0"),
         ("FENCEPOST_QUEUES", ",", "FENCEPOST_QUEUES: name at least one queue"),
         ("FENCEPOST_QUEUES", "a b", "FENCEPOST_QUEUES: queue name 'a b'"),
         ("FENCEPOST_LEADER", "perhaps", "FENCEPOST_LEADER: 'perhaps' is neither true nor false"),
-        ("FENCEPOST_URL", "postgres", "FENCEPOST_URL: a URL looks like"),
+        ("FENCEPOST_URL", "postgres", "FENCEPOST_URL: write a URL as"),
     ],
 )
 def test_a_bad_value_is_refused_with_where_it_stands(read: Any, variable: str, value: str, says: str) -> None:
@@ -90,9 +96,9 @@ def test_a_bad_value_is_refused_with_where_it_stands(read: Any, variable: str, v
     [
         ("quees = ['a']", "there is no setting 'quees'; did you mean 'queues'?"),
         ("ttl = 'x'", "ttl in "),
-        ("ttl = [", "this is no TOML"),
-        ("slots = true", "True is no whole number"),
-        ("url = 5", "a URL is a text"),
+        ("ttl = [", "this is not valid TOML"),
+        ("slots = true", "True is not a whole number"),
+        ("url = 5", "a URL must be a text"),
         ("[jobs]\nsettle = 5", "[jobs.settle]"),
         ("[jobs.'not a name']\ntimeout = '1m'", "[jobs]: job name 'not a name'"),
     ],
@@ -106,7 +112,7 @@ def test_a_bad_file_is_refused_with_its_path_and_what_was_meant(read: Any, file:
 
 def test_a_file_that_is_not_text_is_refused(read: Any, tmp_path: Path) -> None:
     (tmp_path / "fencepost.toml").write_bytes(b"\xff\xfe")
-    with pytest.raises(InvalidSetting, match="no TOML"):
+    with pytest.raises(InvalidSetting, match="not valid TOML"):
         read()
 
 
@@ -145,3 +151,53 @@ def test_no_password_is_shown_or_repeated(read: Any) -> None:
 
 def test_every_setting_is_shown(read: Any) -> None:
     assert [name for name, _, _ in read().shown()] == list(KINDS)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///jobs.db", "sqlite:///file:jobs.db", "sqlite:///%6Aobs.db?prefix=x_"])
+def test_the_file_of_an_application_stays_the_same_when_the_working_directory_changes(
+    url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path)
+    app = App(url, leases="sqlite:///locks.db")
+    ledger = open_ledger(url, app.runtime)
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    migrate(app.ledger)
+    app.operations.leader()
+    with app.lock("nightly"):
+        pass
+    app.close()
+    assert [each.name for each in app.operations.jobs()] == []
+    assert ledger.url.path == tmp_path / "jobs.db"
+    ledger.read(lambda cursor: ledger.rows(cursor, sqlalchemy.text("SELECT 1")))
+    ledger.close()
+    app.close()
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+    names = {each.name for each in tmp_path.glob("*.db")}
+    assert names == {"jobs.db", "jobs.leases.db", "locks.leases.db"}
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["postgresql://db/app", "mysql://db/app?x=1", "sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite:///a#b.db",
+     "sqlite://host/app.db", "redis://cache"],
+)  # fmt: skip
+def test_only_files_are_resolved(url: str) -> None:
+    assert absolute_url(url) == url
+
+
+def test_url_through_a_link_and_back_names_the_same_file_before_and_after(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "real" / "deep").mkdir(parents=True)
+    (tmp_path / "link").symlink_to(tmp_path / "real" / "deep")
+    monkeypatch.chdir(tmp_path)
+    url = "sqlite:///link/../y.db"
+    assert LedgerUrl.parse(absolute_url(url)).path == LedgerUrl.parse(url).path == tmp_path / "real" / "y.db"
+
+
+def test_a_resolved_url_names_the_same_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    resolved = absolute_url("sqlite:///a%3Fb and c.db?prefix=x_")
+    assert absolute_url(resolved) == resolved
+    assert (LedgerUrl.parse(resolved).path, LedgerUrl.parse(resolved).prefix) == (tmp_path / "a?b and c.db", "x_")

@@ -11,7 +11,8 @@ import pytest
 import sqlalchemy
 
 from fencepost import App, every
-from fencepost.app.declaring import Asked, JobHandle
+from fencepost.app.declaring import JobHandle, RequestOptions
+from fencepost.app.operations import Operations
 from fencepost.app.records import RunRecord
 from fencepost.engine.invoke import invoke
 from fencepost.errors import DuplicateRequest, InvalidDuration, InvalidParameters, InvalidTick, NoSuchJob
@@ -124,8 +125,11 @@ def test_the_options_of_every_way_to_ask_are_the_same() -> None:
     def taken(ask: Callable[..., object]) -> set[str]:
         return {name for name, each in inspect.signature(ask).parameters.items() if each.kind is each.KEYWORD_ONLY}
 
-    assert taken(JobHandle.options) == set(Asked._fields)
-    assert taken(JobHandle.enqueue) == taken(App.enqueue) == {"params", *Asked._fields}
+    known = set(RequestOptions.__annotations__)
+    assert taken(JobHandle.enqueue) == {"params", *known}
+    assert taken(Operations.enqueue) == known
+    for ask in (JobHandle.options, App.enqueue):
+        assert inspect.signature(ask).parameters["options"].annotation == "Unpack[RequestOptions]"
 
 
 def test_the_same_key_twice_is_one_run_and_another_payload_is_refused(app: App, settle: Any) -> None:
@@ -155,7 +159,7 @@ def test_a_run_for_later_waits_for_its_time(app: App, settle: Any) -> None:
     ("wishes", "error", "says"),
     [
         ({"at": datetime(2030, 1, 1)}, InvalidTick, "no time zone"),
-        ({"at": "noon"}, InvalidTick, "'noon' is no time"),
+        ({"at": "noon"}, InvalidTick, "'noon' is not a valid time"),
         ({"delay": "soon"}, InvalidDuration, "delay 'soon'"),
         ({"at": datetime(2030, 1, 1, tzinfo=UTC), "delay": 5}, InvalidParameters, "not both"),
         ({"priority": "high"}, InvalidParameters, "priority 'high'"),

@@ -100,9 +100,9 @@ class TestOverlap:
         assert stand.effects_now() == [1]
 
     def reaped_and_claimed_again(self, stand: Stand) -> Run:
-        reap(stand.desk, node=NODE, limit=10, decide=lambda job, crashes: Rerun())
+        reap(stand.connection, node=NODE, limit=10, decide=lambda job, crashes: Rerun())
         [again] = claim(
-            stand.desk,
+            stand.connection,
             node="1" * 32,
             jobs=["settle"],
             queues=["default"],

@@ -45,7 +45,7 @@ def test_a_result_that_is_no_json_does_not_spoil_the_success() -> None:
     outcome = outcome_of(lambda: [object()])
     assert outcome.how == How.SUCCEEDED
     assert outcome.result is None
-    assert "no JSON" in (outcome.reason or "")
+    assert "not JSON" in (outcome.reason or "")
 
 
 def test_parameters_arrive_as_the_function_wants_them() -> None:

@@ -174,7 +174,7 @@ def test_a_connection_of_ones_own_is_used_and_left_open(stand: Stand) -> None:
 def test_a_connection_in_a_transaction_cannot_be_fenced_from_its_beginning(stand: Stand) -> None:
     with stand.engine.connect() as connection:
         connection.begin()
-        with pytest.raises(RuntimeError, match="in a transaction already"), stand.begin(connection):
+        with pytest.raises(RuntimeError, match="already in a transaction"), stand.begin(connection):
             pytest.fail("it began")
 
 
@@ -242,7 +242,7 @@ class TestOnSqlite:
         assert stand.effects_now() == [1]
 
     def test_a_transaction_that_waits_is_rolled_back_and_the_file_is_free(self, stand: Stand) -> None:
-        with pytest.raises(TransactionTooLong, match="wait for nothing"), stand.begin(sqlite_limit_s=0.1) as tx:
+        with pytest.raises(TransactionTooLong, match="do not wait for anything"), stand.begin(sqlite_limit_s=0.1) as tx:
             stand.write(tx)
             stand.take_over()  # waits for the file: succeeds only because the limit ended the transaction
         assert stand.effects_now() == []

@@ -121,6 +121,58 @@ def test_what_was_given_up_is_reprocessed_once_from_where_one_left_off(app: App)
     assert [each.is_new for each in app.operations.reprocess(by="ann")] == [False] * 3
 
 
+def test_what_was_given_up_is_reprocessed_in_transactions_of_limited_size(
+    app: App, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fencepost.app.operations._BATCH", 2)
+    ids = [app.operations.trigger("by_hand", by="ann", again=True).run_id for _ in range(5)]
+    for run_id in ids:
+        set_run(app, run_id, state="dead")
+    assert [each.old_id for each in app.operations.reprocess(by="ann", limit=4)] == ids[:4]
+    assert [each.old_id for each in app.operations.reprocess(by="ann", limit=100)] == ids
+
+
+@pytest.mark.parametrize("limit", [-1, 1.5, True, "7"])
+def test_a_limit_that_is_no_count_is_refused(app: App, limit: Any) -> None:
+    for ask in (
+        lambda: app.operations.runs(limit=limit),
+        lambda: app.operations.nodes(limit=limit),
+        lambda: app.operations.journal(limit=limit),
+        lambda: app.operations.schedules.list(limit=limit),
+        lambda: app.operations.letters.list(limit=limit),
+        lambda: app.operations.reprocess(by="ann", limit=limit),
+    ):
+        with pytest.raises(InvalidParameters, match=r"limit=.* is not possible: give a whole number, 0 or more"):
+            ask()
+
+
+@pytest.mark.parametrize("beyond", [2**63, 10**30, -(10**30)])
+def test_an_id_beyond_64_bits_is_one_that_does_not_exist(app: App, beyond: int) -> None:
+    for ask in (
+        lambda: app.operations.run(beyond),
+        lambda: app.operations.waits(beyond),
+        lambda: app.operations.attempts(beyond),
+        lambda: app.operations.parts(beyond),
+        lambda: app.operations.cancel(beyond, by="ann"),
+        lambda: app.operations.retry(beyond, by="ann"),
+        lambda: app.operations.release(beyond, by="ann"),
+    ):
+        with pytest.raises(NoSuchRun, match=f"there is no run {beyond}"):
+            ask()
+    assert app.operations.runs(ids=[beyond]) == app.operations.runs(retry_of=beyond) == []
+    assert app.operations.journal(run_id=beyond) == []
+
+
+def test_pages_before_and_after_an_id_beyond_64_bits(app: App) -> None:
+    made = app.operations.trigger("by_hand", by="ann").run_id
+    beyond = 10**30
+    assert [row.id for row in app.operations.runs(before_id=beyond, limit=beyond)] == [made]
+    assert [row.id for row in app.operations.runs(after_id=-beyond)] == [made]
+    assert app.operations.runs(after_id=beyond) == app.operations.runs(before_id=-beyond) == []
+    assert app.operations.journal(before_id=beyond, limit=beyond) == app.operations.journal()
+    assert app.operations.reprocess(by="ann", after_id=beyond) == []
+
+
 class TestBackfill:
     def test_each_due_time_becomes_one_run_with_its_window(self, app: App) -> None:
         done = app.operations.backfill("settle", "2026-01-01T00:00Z", "2026-01-01T05:00Z", by="ann", reason="lost")
@@ -322,7 +374,8 @@ class TestAskingTwice:
         error = refused.value
         assert (error.run_id, error.job, error.state, error.requested_by) == (first.run_id, "settle", "queued", "ann")
         assert f"run {first.run_id} of job 'settle' asks for the same and is queued (made at 20" in str(error)
-        assert " by ann), so nothing was asked for; wait for it, or insist: --again, in code again=True" in str(error)
+        refusal = " by ann), so nothing was enqueued; wait for it, or run it anyway: --again, in code again=True"
+        assert refusal in str(error)
         assert len(app.operations.runs()) == 1
 
     def test_whoever_insists_gets_another(self, app: App) -> None:

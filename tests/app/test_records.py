@@ -8,18 +8,22 @@ import re
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Union, get_args, get_origin, get_type_hints
 
 import pytest
 import sqlalchemy
 
-from fencepost import App, Run, every
+from fencepost import App, Run, cron, every
 from fencepost.app import records
-from fencepost.app.records import LedgerRecord, LockRecord, PastLockRecord
+from fencepost.app.composing import publish
+from fencepost.app.operations import Operations
+from fencepost.app.records import LedgerRecord, LockRecord, OutlookRecord, PastLockRecord
 from fencepost.bulk.readers.keyset import keyset
 from fencepost.core.grants import LeaseRecord, PastGrant
 from fencepost.engine.why import Became
+from fencepost.errors import ConfigurationError, InvalidParameters, NoSuchRun, NoSuchSchedule
 from fencepost.testing import until
 
 WINDOW = {"start": "instant or null", "end": "instant"}
@@ -193,7 +197,84 @@ WHY = {
     "run": "RunRecord or null",
     "nearest_at": "list of instant",
 }
+COUNTS = dict.fromkeys(("read", "written", "filtered", "skipped", "chunks"), "integer")
+PARTITION = {
+    "number": "integer",
+    "slice": "object",
+    "position": "anything",
+    "done": "boolean",
+    "counts": "CountsRecord or null",
+    "run_id": "integer or null",
+    "run_state": "text or null",
+}
+BULK_STEP = {
+    "name": "text",
+    "state": "text",
+    "done_by": "integer or null",
+    "other_code": "boolean",
+    "counts": "CountsRecord",
+    "partitions": "list of PartitionRecord",
+}
+BULK = {
+    "run_id": "integer",
+    "job": "text",
+    "state": "text",
+    "instance": "text",
+    "steps": "list of BulkStepRecord",
+}
+BULK_AGAIN = {"run_id": "integer", "again_of": "integer"}
+BULK_FORGOTTEN = {"run_id": "integer", "instance": "text", "checkpoints": "integer", "written": "integer"}
+STANDING = {
+    "held": "boolean",
+    "changed": "list of text",
+    "id": "text or null",
+    "noted": "object or null",
+    "present": "object",
+    "why": "text or null",
+}
+DECISION = {"copy": "boolean", "skipped": "integer", "runs": "integer", "paused": "integer"}
+RENAMED_JOB = {
+    "name": "text",
+    "formerly": "text",
+    "schedules": "integer",
+    "runs": "integer",
+    "checkpoints": "integer",
+    "letters": "integer",
+}
+MOMENT = {"due_at": "instant or null", "local": "text", "note": "text or null"}
+CLOCK_CHANGE = {
+    "at": "instant",
+    "kind": "text",
+    "local_before": "text",
+    "local_after": "text",
+    "offset_before_s": "integer",
+    "offset_after_s": "integer",
+    "around": "list of MomentRecord",
+    "left_off": "integer",
+}
+OUTLOOK = {
+    "schedule": "text or null",
+    "when": "text",
+    "tz": "text",
+    "dst": "text or null",
+    "disagreements": "list of text",
+    "year": "integer",
+    "next": "list of MomentRecord",
+    "changes": "list of ClockChangeRecord",
+}
 SHAPES = {
+    "CountsRecord": COUNTS,
+    "PartitionRecord": PARTITION,
+    "BulkStepRecord": BULK_STEP,
+    "BulkRecord": BULK,
+    "BulkAgainRecord": BULK_AGAIN,
+    "BulkForgottenRecord": BULK_FORGOTTEN,
+    "StandingRecord": STANDING,
+    "DecisionRecord": DECISION,
+    "RenamedJobRecord": RENAMED_JOB,
+    "MomentRecord": MOMENT,
+    "ClockChangeRecord": CLOCK_CHANGE,
+    "OutlookRecord": OUTLOOK,
     "WindowRecord": WINDOW,
     "RunRecord": RUN,
     "AttemptRecord": ATTEMPT,
@@ -289,6 +370,35 @@ def test_names_say_what_is_an_instant_and_what_a_duration(name: str) -> None:
         assert is_instant == (field == "at" or field.endswith("_at")), field
         assert not field.endswith("_us")
         assert not ("number" in shape and "progress" not in field) or field.endswith("_s"), field
+
+
+SAMPLES: dict[str, Any] = {
+    "integer": 7,
+    "number": 0.5,
+    "text": "some",
+    "boolean": True,
+    "object": {"a": [1]},
+    "instant": datetime(2026, 1, 1, tzinfo=UTC),
+    "anything": {"b": [2]},
+}
+
+
+def sample(shape: str) -> Any:
+    """Return a value of this shape, of the widest kind that it may have."""
+    first = shape.partition(" or ")[0]
+    if first.startswith("list of "):
+        return (sample(first.removeprefix("list of ")),)
+    return sampled(first) if first in SHAPES else SAMPLES[first]
+
+
+def sampled(name: str) -> LedgerRecord:
+    made: LedgerRecord = getattr(records, name)(*map(sample, SHAPES[name].values()))
+    return made
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_records_can_be_put_into_sets(name: str) -> None:
+    assert len({sampled(name), sampled(name)}) == 1
 
 
 # -- and so they come from a ledger ------------------------------------------------------------------------------------
@@ -389,6 +499,90 @@ def test_letters(app: App) -> None:
     listed = app.operations.letters.list()
     assert [read(each)["item"] for each in listed] == [[2], [1]]
     assert [each.state for each in app.operations.letters.list("settle", state="new", limit=1)] == ["new"]
+
+
+def test_how_far_a_bulk_job_is_and_doing_it_again(app: App) -> None:
+    [run] = app.operations.runs(job="settle", limit=1)
+    shown = app.operations.bulk.show(run.id)
+    assert read(shown)["steps"][0]["partitions"][0]["counts"] == read(shown)["steps"][0]["counts"]
+    [step] = shown.steps
+    assert (shown.state, step.state, step.partitions_done, step.counts.skipped) == ("succeeded", "done", 1, 2)
+    with pytest.raises(ConfigurationError, match="was completed by run"):
+        app.operations.bulk.forget(run.id, by="ann", reason="to see")
+    made = app.operations.bulk.again(run.id, by="ann", reason="the rates were wrong")
+    assert read(made) == {"run_id": made.run_id, "again_of": run.id}
+    with pytest.raises(ConfigurationError, match=f"run {made.run_id} of what run .* stands for has not ended"):
+        app.operations.bulk.forget(made.run_id, by="ann", reason="to see")
+    assert app.operations.cancel(made.run_id, by="ann") == "cancelled"
+    gone = app.operations.bulk.forget(made.run_id, by="ann", reason="it never began")
+    assert (read(gone)["checkpoints"], gone.written, gone.run_id) == (0, 0, made.run_id)
+
+
+@pytest.mark.parametrize("missing", [{"by": " ", "reason": "x"}, {"by": "ann", "reason": " "}])
+def test_acts_without_a_person_or_a_reason_are_refused(app: App, missing: dict[str, str]) -> None:
+    ops = app.operations
+    for act in (
+        lambda: ops.bulk.again(1, **missing),
+        lambda: ops.bulk.forget(1, **missing),
+        lambda: ops.restored.accept(unnoticed=True, **missing),
+        lambda: ops.restored.as_copy(unnoticed=True, **missing),
+    ):
+        with pytest.raises(InvalidParameters, match="the journal keeps it"):
+            act()
+
+
+def test_what_is_no_run_of_a_bulk_job_is_refused(app: App) -> None:
+    [failed] = app.operations.runs(states=["dead"])
+    with pytest.raises(ConfigurationError, match="which is no bulk job here"):
+        app.operations.bulk.show(failed.id)
+    with pytest.raises(NoSuchRun):
+        app.operations.bulk.show(10**30)
+    with pytest.raises(ConfigurationError, match="checkpoints are where bulk jobs write to, which needs their code"):
+        _ = Operations(app.ledger).bulk
+
+
+def test_a_ledger_that_was_not_restored(app: App) -> None:
+    seen = app.operations.restored.standing()
+    assert (read(seen)["held"], seen.changed, seen.why) == (False, (), None)
+    with pytest.raises(ConfigurationError, match="there is nothing to decide"):
+        app.operations.restored.accept(by="ann", reason="a dump")
+    with pytest.raises(InvalidParameters, match="pending='keep' is not known; there are hold, run, cancel"):
+        app.operations.restored.accept(by="ann", reason="a dump", pending="keep")  # type: ignore[arg-type]
+    with pytest.raises(InvalidParameters, match="at least one id"):
+        app.operations.restored.accept(by="ann", reason="a dump", id_gap=0)
+
+
+def test_what_a_schedule_will_do(app: App) -> None:
+    [outlook] = app.operations.schedules.preview("add", count=3, year=2026)
+    assert (read(outlook)["schedule"], outlook.when, outlook.tz, outlook.dst) == ("add", "every 1h", "UTC", None)
+    gaps = [after.due_at - before.due_at for before, after in pairwise(outlook.next)]  # type: ignore[operator]
+    assert gaps == [timedelta(hours=1)] * 2
+    berlin = OutlookRecord.of(cron("30 2 * * *", tz="Europe/Berlin"), now_us=1_767_225_600_000_000)
+    assert [each["kind"] for each in read(berlin)["changes"]] == ["gap", "fold"]
+    with pytest.raises(NoSuchSchedule):
+        app.operations.schedules.preview("nothing")
+
+
+def test_words_that_the_journal_never_uses_are_refused(app: App) -> None:
+    assert app.operations.journal(what="node died") == []
+    with pytest.raises(InvalidParameters, match="the journal knows no 'nod died'; did you mean 'node died'"):
+        app.operations.journal(what="nod died")
+
+
+def test_a_job_is_renamed(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/ledger.db")
+    declare(app, tmp_path)
+    publish(app)
+    app.operations.trigger("add", by="ann")
+    done = app.operations.rename_job("add", "sum", by="ann", reason="a better name")
+    assert read(done) == {
+        "name": "sum", "formerly": "add", "schedules": 1, "runs": 1, "checkpoints": 0, "letters": 0
+    }  # fmt: skip
+    with pytest.raises(ConfigurationError, match=r"name each of these databases .*effects=\[\]"):
+        app.operations.rename_job("settle", "clear", by="ann")
+    assert read(app.operations.rename_job("settle", "clear", by="ann", effects=[]))["name"] == "clear"
+    assert [each.by for each in app.operations.journal(what="job renamed")] == ["ann", "ann"]
+    app.close()
 
 
 def test_locks(app: App) -> None:

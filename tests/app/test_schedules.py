@@ -220,10 +220,10 @@ def test_an_operators_run_waits_for_a_run_of_a_schedule_that_does_the_same(app: 
 
 
 def _claimed(app: App) -> Any:
-    desk = app.ledger.desk("test")
+    connection = app.ledger.connect("test")
     try:
         return claim(
-            desk,
+            connection,
             node="0" * 32,
             jobs=["report"],
             queues=["default"],
@@ -231,4 +231,4 @@ def _claimed(app: App) -> Any:
             decide=lambda job, *, key_is_taken, **_: WAIT if key_is_taken else START,
         )
     finally:
-        desk.rest()
+        connection.rest()

@@ -31,7 +31,7 @@ class Stand:
 
     def __init__(self, app: App) -> None:
         self.app = app
-        self.desk = app.ledger.desk("test")
+        self.connection = app.ledger.connect("test")
         self.effects = f"{app.ledger.url.prefix}effect"
         self.engine = sqlalchemy.create_engine(app.ledger.url.sqlalchemy())
         with self.engine.begin() as connection:
@@ -39,7 +39,7 @@ class Stand:
 
     def claimed(self) -> list[Claim]:
         return claim(
-            self.desk,
+            self.connection,
             node=NODE,
             jobs=list(self.app.jobs),
             queues=["default"],
@@ -75,7 +75,7 @@ def app(url: str) -> Iterator[App]:
 def stand(app: App) -> Iterator[Stand]:
     stand = Stand(app)
     yield stand
-    stand.desk.rest()
+    stand.connection.rest()
     stand.engine.dispose()
 
 
@@ -159,7 +159,7 @@ def test_the_outcome_of_a_run_that_ended_itself_is_recognized_as_done(stand: Sta
     with run.transaction(final=True):
         pass
     ending = Ending(run.id, run.attempt, run.token, state="succeeded", outcome="succeeded", took_us=5)
-    assert finish(stand.desk, [ending]).refused == []
+    assert finish(stand.connection, [ending]).refused == []
     assert len(stand.app.operations.attempts(run.id)) == 1
 
 

@@ -49,7 +49,7 @@ def test_the_next_in_line_is_queued_when_the_end_is_told(stand: Stand, isolation
         assert stand.claimed() == []
         assert stand.app.operations.run(second).waits_for == "key"
     told = Ending(claimed.run_id, claimed.attempt, claimed.token, "succeeded", "succeeded", 5, exclusive_key="one")
-    assert finish(stand.desk, [told]).refused == []
+    assert finish(stand.connection, [told]).refused == []
     assert [each.run_id for each in stand.claimed()] == [second]
 
 
@@ -57,7 +57,7 @@ def test_whoever_is_killed_before_it_tells_keeps_nobody_waiting(
     stand: Stand, isolation: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nobody tells the end of the first run: its process is gone with the commit."""
-    monkeypatch.setattr(reaper, "promote_stranded", lambda desk: 0)  # it comes by once a minute
+    monkeypatch.setattr(reaper, "promote_stranded", lambda connection: 0)  # it comes by once a minute
     handle = stand.app.job(name="settle", exclusive="one", isolation=isolation)(lambda: None)
     handle.enqueue()
     [claimed] = stand.claimed()

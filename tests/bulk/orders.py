@@ -114,12 +114,12 @@ class Hand:
     def __init__(self, app: App, standing: RunStanding = UNSTOPPED) -> None:
         self.app = app
         self.standing = standing
-        self._desk = app.ledger.desk("hand")
+        self._connection = app.ledger.connect("hand")
         self._endings = JobPolicies(app.jobs, random=lambda: 0.0, emit=lambda _: None)
 
     def claim(self, jobs: Iterable[str] | None = None) -> Claim | None:
         found = claim(
-            self._desk,
+            self._connection,
             node=NODE,
             jobs=list(jobs or self.app.jobs),
             queues=["default"],
@@ -144,7 +144,7 @@ class Hand:
     def end(self, claimed: Claim, outcome: Outcome) -> None:
         ending = self._endings.of(claimed, outcome)
         if ending is not None:
-            finish(self._desk, [ending])
+            finish(self._connection, [ending])
 
     def play(self, run_id: int, *, jobs: Iterable[str] | None = None, most: int = 60) -> RunRecord:
         """Execute what is due until a run has ended."""
@@ -158,7 +158,7 @@ class Hand:
         raise AssertionError(f"run {run_id} has not ended: {self.app.operations.run(run_id)}")
 
     def close(self) -> None:
-        self._desk.rest()
+        self._connection.rest()
 
 
 class Told:

@@ -45,7 +45,7 @@ class TestOneSlot:
         assert result_of(row)["written"] == 200
         parts = parts_of(shop.app.ledger, row.id)
         assert [part.state for part in parts] == ["skipped"] * 7
-        assert shop.app.operations.run(parts[0].run_id).why == f"run {row.id} does its partition itself"
+        assert shop.app.operations.run(parts[0].run_id).why == f"run {row.id} works on its partition itself"
         assert "partitions=8/8" in (row.progress_note or "")
 
     @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ class TestManyHands:
 
         row = played(shop, shop.bulk(settling(process), partitions=4))
         assert (row.state, row.attempts) == ("dead", 1)
-        assert "1 of 4 partitions were given up (partition 3" in (row.error or "")
+        assert "1 of 4 partitions have failed (partition 3" in (row.error or "")
         assert "; the others have landed. " in (row.error or "")
         assert f"(fencepost retry {row.id})" in (row.error or "")
         assert "item id=90 failed" in (row.error or "")
@@ -168,7 +168,7 @@ class TestManyHands:
             raise ValueError("none of them")
 
         row = played(shop, shop.bulk(settling(process), partitions=2))
-        assert "2 of 2 partitions were given up" in (row.error or "")
+        assert "2 of 2 partitions have failed" in (row.error or "")
         assert "the others have landed" not in (row.error or "")
 
     def test_a_part_that_died_elsewhere_is_named(self, shop: Shop) -> None:
@@ -220,7 +220,7 @@ class TestParentsThatEnd:
             run_id, part = lost_parent(shop, handle)
             shop.change(f"UPDATE {shop.app.ledger.tables.name('run')} SET state = '{state}' WHERE id = {run_id}")
             outcome = one.execute(part)
-        assert (outcome.how, outcome.reason) == ("cancelled", f"run {run_id}, which it is part of, is {state}")
+        assert (outcome.how, outcome.reason) == ("cancelled", f"its parent, run {run_id}, is {state}")
         assert shop.settled() == []
 
     def test_a_part_at_work_notices_that_its_parent_has_ended(self, shop: Shop, monkeypatch: Any) -> None:

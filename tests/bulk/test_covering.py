@@ -78,11 +78,11 @@ def test_rows_without_their_key_are_refused(source: Source) -> None:
 
 
 REFUSED = {
-    "SELECT id FROM orders": r"must say once which rows it is about, as id IN \(:keys\)",
-    "SELECT id FROM orders WHERE id NOT IN (:keys)": r"as id IN \(:keys\)",
-    "SELECT id FROM orders WHERE id = :keys": r"as id IN \(:keys\)",
+    "SELECT id FROM orders": r"must contain id IN \(:keys\) once",
+    "SELECT id FROM orders WHERE id NOT IN (:keys)": r"must contain id IN \(:keys\) once",
+    "SELECT id FROM orders WHERE id = :keys": r"must contain id IN \(:keys\) once",
     "SELECT id FROM orders WHERE id IN (:keys) OR id IN (:keys)": "once",
-    f"{ROWS} LIMIT 10": "leave it to keys=",
+    f"{ROWS} LIMIT 10": "only keys= needs one",
     f"{ROWS} LIMIT 10 OFFSET 1": "OFFSET",
     "DELETE FROM orders WHERE id IN (:keys)": "rows= must be a SELECT",
 }

@@ -40,14 +40,14 @@ class TestRefusals:
             ({"concurrency": 0}, "concurrency 0 must be"),
             ({"partitions": 0}, "partitions 0 must be a whole number from 1"),
             ({"partitions": 10_001}, "must be a whole number from 1 to 10000"),
-            ({"partitions": []}, "must be a number, or a list of values"),
-            ({"partitions": ["eu"]}, "must be a number, or a list of values"),
-            ({"partitions": [{"region": "eu"}]}, "given by region, which .* does not ask for"),
+            ({"partitions": []}, "must be a number, or a list with values"),
+            ({"partitions": ["eu"]}, "must be a number, or a list with values"),
+            ({"partitions": [{"region": "eu"}]}, "have values for region, which .* does not use"),
             ({"over": "processes"}, "over 'processes' must be 'nodes'"),
-            ({"chunk_bytes": "many"}, "chunk_bytes 'many' is no size"),
+            ({"chunk_bytes": "many"}, "chunk_bytes 'many' is not a valid size"),
             ({"chunk_bytes": 0}, "must be more than zero"),
             ({"chunk_time": 0}, "chunk_time 0 must be more than zero"),
-            ({"memory": "1MB"}, "less than a worker takes before its first item"),
+            ({"memory": "1MB"}, "less than a worker needs before its first item"),
             ({"skiplimit": 3}, "has no option 'skiplimit'; did you mean 'skip_limit'?"),
             ({"timeuot": "1h"}, "has no option 'timeuot'; did you mean 'timeout'?"),
         ],
@@ -68,11 +68,11 @@ class TestRefusals:
             app.bulk()(write)
 
     def test_a_reader_that_is_none(self, app: App) -> None:
-        with pytest.raises(InvalidBulk, match="is no reader"):
+        with pytest.raises(InvalidBulk, match="is not a reader"):
             app.bulk(read=QUERY)(write)  # type: ignore[arg-type]
 
     def test_a_class_that_writes_nothing(self, app: App) -> None:
-        with pytest.raises(InvalidBulk, match="it has nothing that writes"):
+        with pytest.raises(InvalidBulk, match="it has no write"):
             app.bulk()(type("Settle", (), {"read": READ}))
 
     def test_an_async_write(self, app: App) -> None:
@@ -85,7 +85,7 @@ class TestRefusals:
         step = settling(name="one")
         for steps, told in (
             ((), "has no step"),
-            ((step, step), "two steps of one name: one, one"),
+            ((step, step), "two steps with the same name: one, one"),
             (step, "steps is a list of classes"),
         ):
             with pytest.raises(InvalidBulk, match=told):
@@ -93,7 +93,7 @@ class TestRefusals:
 
     def test_a_step_that_both_works_and_reads(self, app: App) -> None:
         both = settling(name="one", work=lambda _, run: None)
-        with pytest.raises(InvalidBulk, match="has work\\(\\), so it has neither read nor write"):
+        with pytest.raises(InvalidBulk, match="with work\\(\\) must have neither read nor write"):
             app.bulk()(type("Nightly", (), {"steps": [both]}))
 
     @pytest.mark.parametrize("name", ["run", "window_start", "window_end"])

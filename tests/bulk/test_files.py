@@ -60,7 +60,7 @@ def test_names_are_filled_in_from_the_run(tmp_path: Path) -> None:
 
     assert read("north") == [1]
     assert read("n*") == [3]  # a value is no pattern
-    with pytest.raises(InvalidBulk, match=r"names \{region\}, which is no parameter of this run; .*window_start"):
+    with pytest.raises(InvalidBulk, match=r"has \{region\}, which is not a parameter of this run; .*window_start"):
         reader.open(WHOLE, surroundings(window_start=window_start))
 
 
@@ -75,16 +75,16 @@ def test_partitions_that_are_given_bring_their_values(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("given", "says"),
     [
-        ([], "names no file"),
-        ("", "names no file"),
-        (7, "names no file"),
-        (["a.csv", 7], "names no file"),
-        (b"a.csv", "names no file"),
-        ("a-{.csv", "a brace that belongs to the name is written twice"),
-        ("a-{}.csv", "must say what is filled in"),
-        ("a-{0}.csv", "must say what is filled in"),
-        ("a.csv.zst", "unpack it, or compress it by gzip"),
-        ("a.zip", "unpack it, or compress it by gzip"),
+        ([], "is not a file name"),
+        ("", "is not a file name"),
+        (7, "is not a file name"),
+        (["a.csv", 7], "is not a file name"),
+        (b"a.csv", "is not a file name"),
+        ("a-{.csv", "write a brace that belongs to the name twice"),
+        ("a-{}.csv", "must name its fields"),
+        ("a-{0}.csv", "must name its fields"),
+        ("a.csv.zst", "unpack it, or compress it with gzip"),
+        ("a.zip", "unpack it, or compress it with gzip"),
     ],
 )
 def test_what_names_no_file_is_refused_where_it_stands_in_the_code(given: Any, says: str) -> None:
@@ -97,9 +97,9 @@ def test_what_names_no_file_is_refused_where_it_stands_in_the_code(given: Any, s
 def test_a_file_that_is_missing_is_told_of_before_anything_is_read(tmp_path: Path, make: Any) -> None:
     with pytest.raises(InvalidBulk, match=r"orders\.x is missing; put it there, and restart the run"):
         make(tmp_path / "orders.x").check(surroundings())
-    with pytest.raises(InvalidBulk, match=r"\*\.x is missing \(no file fits the pattern\)"):
+    with pytest.raises(InvalidBulk, match=r"\*\.x is missing \(no file matches the pattern\)"):
         make(tmp_path / "*.x").check(surroundings())
-    with pytest.raises(InvalidBulk, match="is a directory; name the files in it"):
+    with pytest.raises(InvalidBulk, match="is a directory; give the files in it"):
         make(tmp_path).check(surroundings())
     assert make(tmp_path / "orders.x").expected(WHOLE, surroundings()) is None
 
@@ -125,7 +125,7 @@ def test_a_position_in_a_file_that_is_gone_is_told_of(tmp_path: Path) -> None:
     reader = json_lines(tmp_path / "*.jsonl")
     in_the_middle, in_the_next = positions(reader)[1], positions(reader)[3]
     os.remove(tmp_path / "a.jsonl")
-    with pytest.raises(InvalidBulk, match=r"a\.jsonl is missing \(the run is in the middle of it"):
+    with pytest.raises(InvalidBulk, match=r"a\.jsonl is missing \(the run has read a part of it"):
         items(reader, after=in_the_middle)
     assert items(reader, after=in_the_next) == []  # those that are done may be taken away
 

@@ -76,7 +76,7 @@ def test_it_is_given_the_values_that_it_names() -> None:
     assert iterable(any_of_them).open(WHOLE, surroundings(**values)).read(None, 1).items == [values]
     given = {"values": {"region": "south"}}
     assert iterable(named).open(given, surroundings(**values)).read(None, 1).items == [("south", 1)]
-    with pytest.raises(InvalidBulk, match=r"named\) takes 'region', which is no parameter of this run; .*'regions'"):
+    with pytest.raises(InvalidBulk, match=r"named\) needs 'region', which is not a parameter of this run; .*'regions'"):
         iterable(named).open(WHOLE, surroundings(regions=1))
 
 
@@ -130,8 +130,8 @@ def test_a_generator_is_closed_with_its_feed() -> None:
         ([7], InvalidBulk, "yielded 7; it must yield pairs"),
         (["ab"], InvalidBulk, "yielded 'ab'; it must yield pairs"),
         ([(1, 2, 3)], InvalidBulk, "must yield pairs"),
-        ([(None, 1)], InvalidBulk, "cursor None, which stands for the beginning"),
-        ([(object(), 1)], InvalidBulk, "cannot be kept in a checkpoint"),
+        ([(None, 1)], InvalidBulk, "cursor None, which means the beginning"),
+        ([(object(), 1)], InvalidBulk, "cannot be stored in a checkpoint"),
         ([(1, "a"), (1, "b")], BrokenInput, "cursor 1 twice"),
         (7, InvalidBulk, "returned 7; it must yield pairs"),
     ],
@@ -146,11 +146,11 @@ def test_what_cannot_be_called_after_a_cursor_is_refused_where_it_stands_in_the_
     async def waiting(after: Any) -> Any:
         yield 1, 1
 
-    with pytest.raises(InvalidBulk, match="is no function"):
+    with pytest.raises(InvalidBulk, match="is not a function"):
         iterable([1, 2, 3])  # type: ignore[arg-type]
     with pytest.raises(InvalidBulk, match="is async"):
         iterable(waiting)
-    with pytest.raises(InvalidBulk, match="must take the cursor"):
+    with pytest.raises(InvalidBulk, match="must have a parameter for the cursor"):
         iterable(lambda: None)
 
 
@@ -163,7 +163,7 @@ def test_it_is_divided_by_its_part_and_else_refused() -> None:
     reader = iterable(numbers)
     assert len(check_slices(reader, range(50), 4)) == 4
     assert items(reader) == list(range(50))
-    with pytest.raises(InvalidBulk, match="cannot be divided into partitions; let it take part and parts"):
+    with pytest.raises(InvalidBulk, match="cannot be divided into partitions; add the parameters part and parts"):
         iterable(counting(3)).slices(2, surroundings())
 
 

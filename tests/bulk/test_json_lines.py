@@ -85,7 +85,7 @@ def test_an_object_is_a_dict_and_is_named_by_its_line(tmp_path: Path) -> None:
     ("end", "says"),
     [
         (b'{"id": 4, "na', 'line 4 (byte 30): the file ends in the middle of a record: \'{"id": 4'),
-        (b'{"id": "\xff"}', "line 4 (byte 38): this is no utf-8"),
+        (b'{"id": "\xff"}', "line 4 (byte 38): this is not valid utf-8"),
         (b'{"id": "\xe6\xbc', "line 4 (byte 38): the file ends in the middle of a record, even of a character"),
     ],
 )
@@ -106,7 +106,7 @@ def test_what_comes_before_a_broken_line_is_delivered_and_then_it_is_told_where(
     [
         (b'{"id": 4, "na\n', "this line is not valid JSON: "),
         (b'{"id": 4} {"id": 5}\r\n', "this line is not valid JSON: Extra data"),
-        (b'{"id": "\xff"}\n', "this is no utf-8: invalid start byte b'\\xff\"}\\n' at byte 38"),
+        (b'{"id": "\xff"}\n', "this is not valid utf-8: invalid start byte b'\\xff\"}\\n' at byte 38"),
         (b"[" * 100_000 + b"\n", "this line is not valid JSON"),
         (b"9" * 5000 + b"\n", "this line is not valid JSON"),
     ],
@@ -147,7 +147,7 @@ def test_a_bad_line_is_in_one_slice_and_named_by_its_byte_where_lines_are_not_co
 def test_what_was_put_aside_is_read_by_a_reader_that_was_mended_and_else_is_still_broken() -> None:
     assert json_lines("a.jsonl", encoding="latin-1").reread(b'{"name": "f\xfcr"}\n', None) == {"name": "für"}
     for raw in (b'{"name": "f\xfcr"}\n', '{"name": \n'):
-        with pytest.raises(BrokenInput, match=r"no utf-8|not valid JSON"):
+        with pytest.raises(BrokenInput, match=r"not valid utf-8|not valid JSON"):
             json_lines("a.jsonl").reread(raw, None)
 
 
@@ -203,7 +203,7 @@ def test_a_file_that_is_cut_while_it_is_read_is_not_taken_for_one_that_ends(tmp_
     page = feed.read(None, 10)
     end_of_a_line = file.read_bytes().index(b"\n", 400_000) + 1
     os.truncate(file, end_of_a_line)
-    with pytest.raises(BrokenInput, match=f"it was cut to {end_of_a_line} bytes while it was read"):
+    with pytest.raises(BrokenInput, match=f"it was truncated to {end_of_a_line} bytes while it was read"):
         while not page.is_last:
             page = feed.read(page.position_after(len(page.items) - 1), 1000)
     feed.close()

@@ -118,7 +118,7 @@ def test_a_file_without_its_footer_is_broken_and_files_before_it_are_read(tmp_pa
     read, told = until_broken(parquet(tmp_path / "*.parquet"), [3])
     assert len(read) == 5
     assert "b.parquet" in str(told)
-    assert "cut off" in str(told)
+    assert "truncated" in str(told)
 
 
 def test_a_file_that_is_broken_inside_is_told_of_and_what_comes_before_it_is_delivered(tmp_path: Path) -> None:
@@ -131,16 +131,16 @@ def test_a_file_that_is_broken_inside_is_told_of_and_what_comes_before_it_is_del
     for size in (1, 4, 100):
         read, told = until_broken(parquet(file), [size])
         assert [row.id for row in read] == list(range(1, 11))
-        assert "orders.parquet, row group 1, after row 0 of it: Parquet cannot be read" in str(told)
+        assert "orders.parquet, row group 1, after its row 0: Parquet cannot be read" in str(told)
 
 
 def test_a_file_that_was_written_anew_is_refused_in_the_middle_of_it(tmp_path: Path) -> None:
     reader = parquet(orders(tmp_path, 30))
     position, slices = positions(reader)[12], reader.slices(2, surroundings())
     orders(tmp_path, 31)
-    with pytest.raises(BrokenInput, match=r"orders\.parquet has changed since the run was begun"):
+    with pytest.raises(BrokenInput, match=r"orders\.parquet has changed since the run began"):
         items(reader, after=position)
-    with pytest.raises(BrokenInput, match=r"orders\.parquet has changed since the run was begun"):
+    with pytest.raises(BrokenInput, match=r"orders\.parquet has changed since the run began"):
         items(reader, part=slices[0])
 
 
@@ -166,7 +166,7 @@ def test_a_job_lands_each_row_once_also_when_a_file_arrives_late_and_whole(tmp_p
 
     with closing(Importing(ledger_url, parquet(tmp_path / "*.parquet"), row)) as job:
         run = job.run()
-        assert (run.state, "cut off" in run.error) == ("dead", True)
+        assert (run.state, "truncated" in run.error) == ("dead", True)
         assert job.landed() == [(number, f"name {number}") for number in range(1, 26)]
         late.write_bytes(whole)
         assert job.restart(run).state == "succeeded"

@@ -48,7 +48,7 @@ class TestItemsThatEndTheirWorker:
         row = played(shop, shop.bulk(settling(process), chunk=200, skip_limit=1))
         assert row.state == "succeeded"
         assert shop.settled() == [n for n in range(1, 301) if n != 170]
-        assert shop.letters() == [("id=170", "its worker was lost 3 times while it was alone at this item")]
+        assert shop.letters() == [("id=170", "its worker was lost 3 times while it processed only this item")]
         assert len(deaths) == 6  # twice in the whole chunk, once among a few, three times alone
         assert row.crashes == 6
 

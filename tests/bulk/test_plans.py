@@ -84,7 +84,7 @@ def test_a_plan_that_cannot_be_had_fails_nothing(source: Source, monkeypatch: py
         raise RuntimeError("no EXPLAIN here; the password is 'secret'")
 
     monkeypatch.setattr("fencepost.bulk.readers.plans._objections", fail)
-    assert warnings(source, ORDERS) == "the plan of the query could not be looked at: RuntimeError"
+    assert warnings(source, ORDERS) == "the plan of the query is not available: RuntimeError"
 
 
 def test_databases_with_statistics_estimate_rows(source: Source) -> None:

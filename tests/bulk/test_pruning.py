@@ -191,7 +191,7 @@ def test_names_that_were_cut_behind_the_work_go_with_it(place: Place) -> None:
 
 @on_sqlite
 def test_what_was_completed_today_is_not_pruned(place: Place) -> None:
-    with pytest.raises(ConfigurationError, match="23h59m is too young: what was completed within the last day"):
+    with pytest.raises(ConfigurationError, match="23h59m is too short: work that was completed within the last day"):
         place.prune(older_than_s=DAY_S - 60)
     place.prune(older_than_s=DAY_S)
 

@@ -202,5 +202,5 @@ class TestOnEachDatabase:
         source.execute("CREATE TABLE things (k VARCHAR(9) PRIMARY KEY, n INTEGER)")
         source.fill("things", "k, n", [("a", 1), ("b", 2)])
         query = "SELECT t.k, u.k FROM things t, things u WHERE u.n = t.n AND t.k > :after ORDER BY t.k LIMIT :limit"
-        with pytest.raises(BrokenInput, match=r"two columns that are called k|:part and :parts"):
+        with pytest.raises(BrokenInput, match=r"two columns named k|:part and :parts"):
             source.divided(keyset(query, key="k"), 2)

@@ -337,7 +337,7 @@ class TestCoalesced:
             assert states == ["succeeded", "skipped", "succeeded"]
             row = one.play(shop.app.operations.retry(whole, by="ann"))
         assert (row.state, shop.settled()) == ("skipped", [])
-        assert "every window that this run stands for was completed by itself" in (row.why or "")
+        assert "separate runs have completed every window that this run covers" in (row.why or "")
 
     def test_nor_does_one_that_is_being_back_filled(self, shop: Shop) -> None:
         handle = self.declared(shop, [])
@@ -348,7 +348,7 @@ class TestCoalesced:
             assert held is not None
             whole = one.play(self.asked_for_three_days(shop, handle))
             assert whole.state == "dead"
-            assert f"run {held.run_id} is at a part" in (whole.error or "")
+            assert f"run {held.run_id} is working on a part" in (whole.error or "")
             assert f"fencepost retry {whole.id}" in (whole.error or "")
             one.end(held, one.execute(held))
 

@@ -75,7 +75,7 @@ class TestReading:
 
     def test_a_name_without_a_value_is_told_and_changes_nothing(self, engine: Engine) -> None:
         reading = Reading(engine)
-        with pytest.raises(BrokenInput, match=r"names :b, which is no parameter of this run; it has :a"):
+        with pytest.raises(BrokenInput, match=r"uses :b, which is not a parameter of this run; it has :a"):
             reading.fetch("SELECT :b", {"a": 1})
         assert reading.fetch("SELECT 1", {}).rows == [(1,)]
         reading.close()
@@ -106,7 +106,7 @@ class TestReading:
 class TestSources:
     def test_what_cannot_be_read_from_is_refused_without_its_password(self) -> None:
         for bad in (None, 5, object()):
-            with pytest.raises(InvalidBulk, match="give a SQLAlchemy engine, or its URL"):
+            with pytest.raises(InvalidBulk, match="pass a SQLAlchemy engine, or a URL"):
                 kind_of(bad)
 
     def test_engines_that_are_async_are_refused_with_those_to_make(self) -> None:

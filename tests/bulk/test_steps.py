@@ -129,7 +129,7 @@ class TestDeciders:
 
         row = played(shop, shop.bulk(Circle))
         assert (row.state, row.attempts) == ("dead", 1)
-        assert "follow itself" in (row.error or "")
+        assert "a second time" in (row.error or "")
         row = played(shop, shop.bulk(Nowhere))
         assert (row.state, row.attempts) == ("dead", 1)
         assert "has no step 'onne'; did you mean 'one'?" in (row.error or "")

@@ -113,7 +113,7 @@ def test_beyond_the_limit_all_before_it_has_landed_and_a_restart_goes_on_there(
     assert (first.state, first.error_code) == ("dead", "fencepost.errors.TooManySkipped")
     assert "item orders.csv line 16 failed, and skip_limit is 1" in (first.error or "")
     assert "the row has 1 fields, and there are 2 columns" in (first.error or "")
-    assert "restart the run: it goes on there" in (first.error or "")
+    assert "restart the run: it continues there" in (first.error or "")
     assert shop.settled() == list(range(1, 14))
     assert [each["item_key"] for each in letters(shop)] == ["orders.csv line 15"]
 
@@ -237,7 +237,7 @@ class TestReplays:
         assert (first["state"], second["state"], second["attempt"]) == ("replayed", "new", 2)
         assert second["error_code"] == BROKEN
         assert "orders.csv line 10 still cannot be read: the row has 1 fields" in second["error"]
-        assert "Mend the options of the reader and replay it" in second["error"]
+        assert "Correct the reader's options and replay it" in second["error"]
 
     def test_it_is_processed_like_any_other_item(self, shop: Shop, put_aside: Path) -> None:
         seen: list[Any] = []

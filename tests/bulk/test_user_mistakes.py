@@ -96,10 +96,10 @@ class TestWorkThatIsOnlyPromised:
         async def later(*_: Any) -> Any: ...
 
         report = type("report", (), {"work": later})
-        with pytest.raises(InvalidBulk, match=r"work\(\) is called in a plain thread and cannot be async"):
+        with pytest.raises(InvalidBulk, match=r"work\(\) is called in a thread and cannot be async"):
             app.bulk()(type("Nightly", (), {"steps": [report]}))
         works = type("report", (), {"work": lambda *_: None})
-        with pytest.raises(InvalidBulk, match=rf"{name}\(\) is called in a plain thread and cannot be async"):
+        with pytest.raises(InvalidBulk, match=rf"{name}\(\) is called in a thread and cannot be async"):
             app.bulk()(type("Nightly", (), {"steps": [works], name: later}))
 
 
@@ -107,10 +107,10 @@ class TestGivenPartitions:
     @pytest.mark.parametrize(
         ("partitions", "told"),
         [
-            ([{}, {}], "must each give a value for the same names"),
-            ([{"region": 1}, {"area": 2}], "must each give a value for the same names"),
+            ([{}, {}], "must all have values for the same names"),
+            ([{"region": 1}, {"area": 2}], "must all have values for the same names"),
             ([{"region": 0}, {"region": 10}, {"region": 0}], "twice, so its items would land twice"),
-            ([{"limit": 1}, {"limit": 2}], "given by limit, which .* does not ask for"),
+            ([{"limit": 1}, {"limit": 2}], "have values for limit, which .* does not use"),
         ],
         ids=str,
     )
@@ -170,14 +170,14 @@ def test_an_or_without_parentheses_is_named_as_such(shop: Shop) -> None:
     query = QUERY.replace("WHERE id > :after", "WHERE amount > 10 OR amount < 5 AND id > :after")
     row = played(shop, shop.bulk(settling(read=keyset(query, key="id"))))
     assert row.state == "dead"
-    assert "Put parentheses around an OR of its WHERE" in (row.error or "")
+    assert "Put parentheses around an OR in its WHERE" in (row.error or "")
 
 
 def test_a_decider_that_returns_a_class_is_told_the_names_of_the_steps(shop: Shop) -> None:
     report = type("report", (), {"work": lambda *_: None})
     nightly = type("Nightly", (), {"steps": [report], "decide": lambda *_: report})
     row = played(shop, shop.bulk(nightly))
-    assert (row.state, row.why) == ("dead", "no retry would mend it")
+    assert (row.state, row.why) == ("dead", "a retry would fail again")
     assert "has no step <class" in (row.error or "")
     assert "there are: report" in (row.error or "")
 
@@ -205,7 +205,7 @@ def test_the_checkpoints_of_a_ledger_that_is_gone_are_not_taken_for_ours(
     shop.fill(range(6, 11))
     row = played(shop, shop.bulk(settling()))
     assert (row.id, row.state, shop.settled()) == (first.id, "dead", [1, 2, 3, 4, 5])
-    assert "belongs to another run of this number" in (row.error or "")
+    assert "belongs to another run with this number" in (row.error or "")
     assert f"fencepost bulk forget {row.id}" in (row.error or "")
 
 
@@ -218,8 +218,8 @@ class TestPools:
         shop.fill(range(1, 6))
         engine = create_engine(shop.engine.url, **pool)
         row = played(shop, shop.bulk(settling(), target=engine))
-        assert (row.state, row.why, shop.settled()) == ("dead", "no retry would mend it", [])
-        assert "gives out one connection at once" in (row.error or "")
+        assert (row.state, row.why, shop.settled()) == ("dead", "a retry would fail again", [])
+        assert "has only one connection" in (row.error or "")
         other = played(shop, shop.bulk(settling(), target=shop.engine, source=engine, name="other"))
         engine.dispose()
         assert (other.state, shop.settled()) == ("succeeded", [1, 2, 3, 4, 5])

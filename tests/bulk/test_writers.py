@@ -92,11 +92,11 @@ def test_rows_that_fit_are_passed_on_as_they_are() -> None:
     [
         ((1,), "has 1 values"),
         ((1, 2, 3), "has 3 values"),
-        ("ab", "is a text"),
+        ("ab", "is a string"),
         ({"id": 1}, "amount"),
-        (Order, "lacks"),
-        (7, "lacks"),
-        (namedtuple("Odd", ("id", "total"))(1, 2), "no amount"),
+        (Order, "does not have all of"),
+        (7, "does not have all of"),
+        (namedtuple("Odd", ("id", "total"))(1, 2), "but not amount"),
     ],
 )
 def test_an_item_that_does_not_fit_is_found_by_division(item: Any, told: str) -> None:
@@ -208,7 +208,7 @@ def test_a_row_that_is_there_already_is_about_its_item(settled: Engine) -> None:
 @pytest.mark.parametrize("kind", ["sqlite", "mysql"])
 @pytest.mark.parametrize("writer", [copy, unnest])
 def test_ways_of_postgresql_are_refused_elsewhere_with_what_to_use(settled: Engine, writer: Any) -> None:
-    instead = r"write by executemany\('settled', \('id', 'amount'\)\)"
+    instead = r"use executemany\('settled', \('id', 'amount'\)\)"
     with pytest.raises(InvalidBulk, match=instead), settled.begin() as tx:
         writer("settled", COLUMNS)(tx, [(1, 10)])
 
@@ -292,7 +292,7 @@ def test_unnest_takes_types_that_are_given(settled: Engine) -> None:
 def test_unnest_refuses_a_column_of_arrays(engine: Engine) -> None:
     with engine.begin() as connection:
         connection.execute(text("CREATE TABLE tagged (id int, tags text[])"))
-    with pytest.raises(InvalidBulk, match="write by copy"), engine.begin() as tx:
+    with pytest.raises(InvalidBulk, match="use copy"), engine.begin() as tx:
         unnest("tagged", ("id", "tags"))(tx, [(1, ["a"])])
     with engine.begin() as tx:
         copy("tagged", ("id", "tags"))(tx, [(1, ["a", "b,c"]), (2, None)])

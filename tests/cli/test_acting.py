@@ -67,7 +67,7 @@ def test_what_is_under_way_is_not_asked_for_again_unless_one_insists(act) -> Non
     refused = act("trigger", "add", "-p", "a=3", "--by", "bob")
     assert (refused.returncode, refused.stdout) == (4, "")
     assert f"run {first} of job 'add' asks for the same and is queued (made at 2" in refused.stderr
-    assert "by ann), so nothing was asked for; wait for it, or insist: --again" in refused.stderr
+    assert "by ann), so nothing was enqueued; wait for it, or run it anyway: --again" in refused.stderr
     told = act("trigger", "add", "-p", "a=3", "--json")
     assert told.returncode == 4
     known = json.loads(told.stdout)

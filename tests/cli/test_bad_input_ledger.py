@@ -64,7 +64,7 @@ def test_settings_that_are_wrong_say_where_they_stand(tmp_path: Path) -> None:
 
 
 WORDS = {
-    "bad cron": (["schedules", "preview", "61 * * * *"], "'61' is no minute"),
+    "bad cron": (["schedules", "preview", "61 * * * *"], "'61' is not a valid minute"),
     "cron never due": (["schedules", "preview", "0 0 31 4 *"], "can never match"),
     "too few fields": (["schedules", "preview", "* * *"], "* * *"),
     "unknown zone": (["schedules", "preview", "@daily", "--tz", "Europe/Berln"], "did you mean 'Europe/Berlin'?"),
@@ -111,6 +111,21 @@ def ledger(tmp_path_factory: pytest.TempPathFactory) -> str:
 def test_words(case: str, ledger: str) -> None:
     words, expected = WORDS[case]
     assert_one_sentence(call(*words, ledger=ledger), expected)
+
+
+@pytest.mark.parametrize(
+    "words", [["show"], ["cancel"], ["retry"], ["release"], ["show", "--follow"], ["cancel", "--json"]]
+)
+def test_a_run_with_a_number_beyond_64_bits_does_not_exist(words: list[str], ledger: str) -> None:
+    done = call(*words, "1" + "0" * 30, ledger=ledger)
+    assert_one_sentence(done, f"there is no run 1{'0' * 30}", code=1)
+
+
+def test_pages_from_a_number_beyond_64_bits(ledger: str) -> None:
+    beyond = "1" + "0" * 30
+    for words in (["runs", "--before", beyond], ["runs", "--limit", beyond], ["journal", "--before", beyond],
+                  ["journal", "--run", beyond], ["nodes", "--all", "--limit", beyond]):  # fmt: skip
+        assert isinstance(call(*words, "--json", ledger=ledger).json, list)
 
 
 @pytest.mark.parametrize("command", ["trigger", "retry", "cancel", "release", "show", "why", "backfill"])

@@ -91,10 +91,10 @@ def test_what_is_complete_is_done_again_only_on_purpose(used_shop: BulkShop) -> 
     retried = shop.call("retry", "1", "--json").json["run"]
     [skipped] = shop.drive(retried)
     assert skipped.state == "skipped"
-    assert "completed by run 1; to do it again all the same: fencepost bulk again 1" in (skipped.why or "")
+    assert "completed by run 1; to repeat it anyway: fencepost bulk again 1" in (skipped.why or "")
     shop.execute("DELETE FROM settled")
     new = shop.call("bulk", "again", "1", *REASON, "--json").json
-    assert new == {"run": new["run"], "again": 1}
+    assert new == {"run_id": new["run"], "again_of": 1, "run": new["run"], "again": 1}
     [entry] = shop.call("journal", "--run", str(new["run"]), "--json").json
     assert (entry["by"], entry["reason"], entry["detail"]) == ("ann", "the rates were wrong", {"retry_of": 1})
     [done] = shop.drive(new["run"])

@@ -15,6 +15,18 @@ JOURNAL = "id at what job run schedule node node_name token by reason detail"
 LETTER = "id job step instance run state key item shown error_code error attempt created_at can_be_replayed database"
 SCHEDULE = "id job when spec params origin generation next_due_at planned_through paused_at paused_by pause_reason"
 PRINTED = {
+    "BulkAgainRecord": "run again",
+    "BulkForgottenRecord": "run instance checkpoints written",
+    "BulkRecord": "run job instance steps",
+    "BulkStepRecord": "name state done_by other_code counts partitions",
+    "ClockChangeRecord": "at kind local_before local_after offset_before_s offset_after_s around left_off",
+    "CountsRecord": "read written filtered skipped chunks",
+    "DecisionRecord": "copy skipped runs paused",
+    "MomentRecord": "due_at local note",
+    "OutlookRecord": "schedule when tz dst disagreements year next changes",
+    "PartitionRecord": "number slice position done counts run run_state",
+    "RenamedJobRecord": "name formerly schedules runs checkpoints letters",
+    "StandingRecord": "held changed id noted present why",
     "AttemptRecord": "number outcome node node_name token started_at ended_at took_s error_code error trace",
     "DueRecord": "schedule due_at window",
     "JobRecord": "name type doc policy strategy signature generation seen_at nodes renamed_to",
@@ -45,3 +57,12 @@ def test_both_names_have_one_value() -> None:
     assert (lock["acquired_at"], lock["grant_id"], lock["last_tick_at"]) == (lock["since"], "g", lock["last_tick"])
     past = document(records.PastLockRecord.of(PastGrant("nightly", "here", 7, at_us, at_us + 5, "released")))
     assert (past["from"], past["until"]) == (past["acquired_at"], past["ended_at"])
+
+
+def test_records_within_a_record_have_their_former_names_too() -> None:
+    part = records.PartitionRecord(0, {"first": 1}, [9], True, None, 7, "succeeded")
+    step = records.BulkStepRecord("main", "done", 7, False, records.CountsRecord(1, 1, 0, 0, 1), (part,))
+    shown = document(records.BulkRecord(7, "settle", "succeeded", "x", (step,)))
+    [partition] = shown["steps"][0]["partitions"]
+    assert (shown["run"], partition["run"], partition["run_id"]) == (7, 7, 7)
+    assert shown["steps"][0]["counts"]["read"] == 1

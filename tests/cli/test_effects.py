@@ -213,7 +213,7 @@ def test_a_young_fence_is_no_bad_word_for_long(file: str, tmp_path: Path) -> Non
     ledger = f"sqlite:///{tmp_path}/ledger.db"
     call("migrate", "--ledger", ledger)
     done = call("effects", "prune", file, "--fences", "--ledger", ledger, "--older-than", "1h")
-    assert "1h is too young" in in_one_sentence(done)
+    assert "1h is too short" in in_one_sentence(done)
 
 
 @pytest.mark.parametrize("verb", ["install", "verify", "prune"])

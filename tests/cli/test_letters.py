@@ -85,6 +85,10 @@ def test_one_letter_is_shown_with_its_item(shop: BulkShop) -> None:
         assert word in shown
     assert shop.call("letters", "show", "2", "--json").json["item"] == [21, 5]
     assert "no dead letter 99 of the bulk jobs" in refusal(shop.call("letters", "show", "99"), 1)
+    beyond = str(10**30)  # more than 64 bits
+    assert f"no dead letter {beyond} of" in refusal(shop.call("letters", "show", beyond), 1)
+    assert f"no dead letter {beyond} of" in refusal(shop.call("letters", "drop", "settle", beyond, *REASON), 1)
+    assert len(shop.call("letters", "list", "--before", beyond, "--json").json) == 3
 
 
 def test_a_job_that_is_none_is_refused(shop: BulkShop) -> None:

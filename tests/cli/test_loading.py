@@ -2,7 +2,16 @@
 
 import subprocess
 import sys
+from typing import Any
+from unittest.mock import patch
 
+import pytest
+import typer.main
+
+from fencepost.cli import letters
+from tests.cli.inside import call
+
+BUILD = typer.main.get_command_from_info
 HEAVY = ("sqlalchemy", "alembic", "typer", "rich", "asyncio", "fencepost.app", "fencepost.engine", "fencepost.ledger")
 
 
@@ -27,3 +36,23 @@ def test_a_lock_alone_loads_no_schedules() -> None:
 
 def test_an_application_loads_no_database_that_it_does_not_use() -> None:
     assert loaded("import fencepost.app", ("sqlalchemy.dialects.postgresql", "psycopg", "pymysql")) == []
+
+
+def test_a_command_builds_its_own_branch_alone() -> None:
+    built: list[str] = []
+
+    def note_and_build(command_info: Any, **words: Any) -> Any:
+        built.append(command_info.name)
+        return BUILD(command_info, **words)
+
+    with patch("typer.main.get_command_from_info", note_and_build):
+        assert call("runs", "--help").returncode == 0
+        assert built == ["runs"]
+        assert call("dead", "show", "--help").returncode == 0
+        assert set(built) == {"runs", *(each.name for each in letters.app.registered_commands)}
+
+
+@pytest.mark.parametrize("words", [("--help",), ("runz",)])
+def test_help_and_a_word_that_is_no_command_know_all_of_them(words: tuple[str, ...]) -> None:
+    said = call(*words)
+    assert "runs" in said.stdout + said.stderr

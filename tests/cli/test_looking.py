@@ -176,7 +176,7 @@ def test_jobs_are_shown_with_policy_and_signature(look) -> None:
         job["name"] for job in look("jobs", "--json").json
     )
     settle = look("jobs", "settle", "--json").json
-    assert settle["strategy"].startswith("one at a time; in doubt it is stopped")
+    assert settle["strategy"].startswith("one at a time; a run that may have lost its lease is stopped")
     assert "strategy" in look("jobs", "settle").stdout
     assert (settle["type"], settle["doc"], settle["nodes"]) == ("scheduled", "Settle the payments of a day.", 0)
     assert settle["policy"]["timeout"] == 600

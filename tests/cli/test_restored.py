@@ -18,9 +18,9 @@ def ledger(tmp_path: Path) -> str:
     path = tmp_path / "ledger.db"
     app = shop(f"sqlite:///{path}")
     publish(app)
-    desk = app.ledger.desk("test")
-    SameLedger(ledger=app.ledger, runtime=app.runtime, emit=lambda _: None).check(desk)
-    desk.rest()
+    connection = app.ledger.connect("test")
+    SameLedger(ledger=app.ledger, runtime=app.runtime, emit=lambda _: None).check(connection)
+    connection.rest()
     app.close()
     shutil.copyfile(path, tmp_path / "copy.db")
     (tmp_path / "copy.db").rename(path)

@@ -294,7 +294,7 @@ def test_what_cannot_start_says_why_in_a_sentence(here: Path) -> None:
         (["other:application"], "not an App"),
         (["raises:app"], "ZeroDivisionError"),
         (["twice:app"], "two jobs named 'a'"),
-        (["badcron:app"], "'61' is no minute"),
+        (["badcron:app"], "'61' is not a valid minute"),
         (["badzone:app"], "did you mean 'Europe/Berlin'?"),
         (["fine:app", "--ttl", "5 parsecs"], "parsecs"),
         (["fine:app", "--ttl", "1ms"], "ttl"),

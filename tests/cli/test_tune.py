@@ -107,7 +107,7 @@ def tuning(*, bytes_per_item: float, rate: float, memory: int | None = None) -> 
     ("given", "chunk", "why"),
     [
         (tuning(bytes_per_item=200, rate=25_000), 2000, "0.1 s of reading"),
-        (tuning(bytes_per_item=200, rate=10_000_000), 10_000, "no more than 10,000"),
+        (tuning(bytes_per_item=200, rate=10_000_000), 10_000, "at most 10,000"),
         (tuning(bytes_per_item=100_000, rate=25_000), 50, "in one transaction"),
         (tuning(bytes_per_item=10_000, rate=100_000, memory=100 * MB), 50, "of memory for all workers"),
         (tuning(bytes_per_item=200, rate=3), 100, "0.1 s of reading"),

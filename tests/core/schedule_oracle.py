@@ -1,11 +1,12 @@
 """An independent judge of cron schedules: slow, plain, and of no common code with what it judges.
 
-It walks real time, instant by instant, asks zoneinfo for the local time of each, and applies the definition of the
+It walks real time, instant by instant, asks zoneinfo for local times, and applies the definition of the
 policies to what it saw: which local times came twice, and which never came. It reads cron fields by itself.
 Local times are kept as columns of bytes, so that one walk serves a hundred expressions.
 """
 
 import calendar
+import os
 import re
 from bisect import bisect_right
 from collections import Counter
@@ -169,11 +170,11 @@ def changes(zone: str, first_year: int, last_year: int) -> list[Change]:
     tz, found = ZoneInfo(zone), []
     start_s = int(datetime(first_year, 1, 1, tzinfo=UTC).timestamp())
     end_s = int(datetime(last_year + 1, 1, 1, tzinfo=UTC).timestamp())
-    for day_s in range(start_s, end_s, 86_400):
-        low, high = day_s, day_s + 86_400
-        before, after = _offset(tz, low), _offset(tz, high)
+    offsets = ((day_s, _offset(tz, day_s)) for day_s in range(start_s, end_s + 86_400, 86_400))
+    for (day_s, before), (next_day_s, after) in pairwise(offsets):
         if before == after:
             continue
+        low, high = day_s, next_day_s
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if _offset(tz, middle) == before else (low, middle)
@@ -191,18 +192,13 @@ class Walk:
     def __init__(self, zone: str | ZoneInfo, from_s: int, until_s: int, *, step_s: int) -> None:
         tz = ZoneInfo(zone) if isinstance(zone, str) else zone
         self.from_s, self.step_s = from_s, step_s
-        moments = [datetime.fromtimestamp(at_s, tz) for at_s in range(from_s, until_s, step_s)]
-        ordinals = [moment.toordinal() for moment in moments]
-        first_day = min(ordinals)
-        self.dates = [date.fromordinal(day) for day in range(first_day, max(ordinals) + 1)]
-        self.seconds = bytes([moment.second for moment in moments])
-        self.minutes = bytes([moment.minute for moment in moments])
-        self.hours = bytes([moment.hour for moment in moments])
-        self.days = bytes([day - first_day for day in ordinals])
-        walls = [
-            ((day * 24 + hour) * 60 + minute) * 60 + second
-            for day, hour, minute, second in zip(ordinals, self.hours, self.minutes, self.seconds, strict=True)
-        ]
+        walls = _walls(tz, range(from_s, until_s, step_s))
+        first_day = min(walls) // 86_400
+        self.dates = [date.fromordinal(day) for day in range(first_day, max(walls) // 86_400 + 1)]
+        self.seconds = bytes([wall % 60 for wall in walls])
+        self.minutes = bytes([wall // 60 % 60 for wall in walls])
+        self.hours = bytes([wall // 3600 % 24 for wall in walls])
+        self.days = bytes([wall // 86_400 - first_day for wall in walls])
         self.first, self.last = _first_and_last(walls)
         self.gaps = list(_gaps(walls, step_s))
 
@@ -229,6 +225,28 @@ class Walk:
         return [self.from_s + index * self.step_s for index in sorted(found)]
 
 
+def _walls(tz: ZoneInfo, instants: range) -> list[int]:
+    """Return the local time of each instant, as seconds since the day 0 of the calendar.
+
+    Of fifteen instants zoneinfo is asked for the first and the last; for those between only if these two differ by
+    another time than the instants do: then the clocks were changed.
+    """
+    walls: list[int] = []
+    for index in range(0, len(instants), 15):
+        some = instants[index : index + 15]
+        first, last = _wall(tz, some[0]), _wall(tz, some[-1])
+        if last - first == some[-1] - some[0]:
+            walls += range(first, last + 1, instants.step)
+        else:
+            walls += [_wall(tz, at_s) for at_s in some]
+    return walls
+
+
+def _wall(tz: ZoneInfo, at_s: int) -> int:
+    at = datetime.fromtimestamp(at_s, tz)
+    return ((at.toordinal() * 24 + at.hour) * 60 + at.minute) * 60 + at.second
+
+
 def _where(column: bytes, wanted: Collection[int]) -> int:
     """Return a number whose bytes are 1 where the column holds one of the wanted values."""
     table = bytearray(256)
@@ -238,36 +256,49 @@ def _where(column: bytes, wanted: Collection[int]) -> int:
 
 
 def _first_and_last(walls: list[int]) -> tuple[int, int]:
-    times = Counter(walls)
-    first, last, seen = bytearray(b"\1" * len(walls)), bytearray(b"\1" * len(walls)), Counter[int]()
-    if len(times) < len(walls):
+    first, last = bytearray(b"\1" * len(walls)), bytearray(b"\1" * len(walls))
+    if len(set(walls)) < len(walls):
+        times, seen = Counter(walls), Counter[int]()
         for index, wall in enumerate(walls):
-            seen[wall] += 1
-            first[index], last[index] = seen[wall] == 1, seen[wall] == times[wall]
+            if times[wall] > 1:
+                seen[wall] += 1
+                first[index], last[index] = seen[wall] == 1, seen[wall] == times[wall]
     return int.from_bytes(first), int.from_bytes(last)
 
 
 def _gaps(walls: list[int], step_s: int) -> Iterator[tuple[int, list[datetime]]]:
-    for index in range(1, len(walls)):
-        missing = range(walls[index - 1] + step_s, walls[index], step_s)
-        if missing:
+    for index, (before, wall) in enumerate(pairwise(walls), start=1):
+        if wall > before + step_s:
+            missing = range(before + step_s, wall, step_s)
             yield index, [datetime.fromordinal(one // 86_400) + timedelta(seconds=one % 86_400) for one in missing]
 
 
 def check_zone(zone: str, make: Callable[..., Any], years: tuple[int, int] = (2015, 2035)) -> int:
     """Judge schedules made by `make` two days around every change of a zone in these years; count the cases."""
     cases, all_changes = 0, changes(zone, *years)
-    expressions = [(text, expression_of(text)) for text in MINUTELY]
     made = cache(lambda text, word: make(text, tz=zone, dst=word))  # one schedule answers for all changes, as in a node
     for turn, change in enumerate(all_changes):
         walk = Walk(zone, change.at_s - 2 * 86_400, change.at_s + 2 * 86_400, step_s=60)
-        for number, (text, expression) in enumerate(expressions):
-            # Where changes are many, each expression meets each policy at some of them; where they are few, at all.
-            words = WORDS if len(all_changes) < len(WORDS) else [WORDS[(turn + number) % len(WORDS)]]
-            for word in words:
-                judge(made(text, word), walk.dues(expression, word), walk, around_s=change.at_s)
-                cases += 1
+        for text, word in _met_at(turn, len(all_changes)):
+            judge(made(text, word), walk.dues(expression_of(text), word), walk, around_s=change.at_s)
+            cases += 1
     return cases
+
+
+def _met_at(turn: int, changes: int) -> Iterator[tuple[str, str]]:
+    """Say which expressions meet which policies at a change.
+
+    Where changes are few, all meet all. Where they are many, each expression meets each policy at least twice: half or
+    a third of the expressions is taken for as many changes as there are policies, then the next part. With
+    ``FENCEPOST_ZONES=full`` each expression is taken at every change.
+    """
+    rounds = len(WORDS)
+    sparing = 1 if os.environ.get("FENCEPOST_ZONES") == "full" else max(1, min(3, changes // (2 * rounds)))
+    for number, text in enumerate(MINUTELY):
+        if changes < rounds:
+            yield from ((text, word) for word in WORDS)
+        elif (turn // rounds + number) % sparing == 0:
+            yield text, WORDS[(turn + number) % rounds]
 
 
 def check_seconds(zone: str, make: Callable[..., Any], years: tuple[int, int]) -> int:

@@ -45,7 +45,7 @@ def test_ordinary_names_are_taken_as_they_are(name: str) -> None:
         ("a\n", "must consist of letters"),
         ("e\u0301te", "must consist of letters"),
         ("\u1112\u1161\u11ab", "NFC"),
-        (None, "is a text, not NoneType"),
+        (None, "must be a text, not NoneType"),
     ],
 )
 def test_odd_names_are_refused_in_one_short_sentence(name: object, says: str) -> None:
@@ -98,7 +98,7 @@ def test_long_texts_that_differ_only_at_their_end_have_different_keys() -> None:
 
 @pytest.mark.parametrize("key", ["", None, 7])
 def test_a_request_key_is_a_text(key: object) -> None:
-    with pytest.raises(InvalidName, match="request's key"):
+    with pytest.raises(InvalidName, match="key of a request"):
         request_key(key)
 
 

@@ -25,8 +25,8 @@ def test_printable_names_are_taken_as_they_are(name: str) -> None:
         ("a\x00b", "cannot be printed"),
         ("a\ud800b", "cannot be printed"),
         ("x" * 10240, "has 10240 characters; the limit is 200"),
-        (7, "is a text, not int"),
-        (None, "is a text, not NoneType"),
+        (7, "must be a text, not int"),
+        (None, "must be a text, not NoneType"),
     ],
 )
 def test_odd_names_are_refused_in_one_short_sentence(name: object, says: str) -> None:
@@ -51,8 +51,8 @@ def test_ticks_are_instants() -> None:
     [
         ("2026-01-01T00:00", "has no time zone"),
         (datetime(2026, 1, 1), "has no time zone"),
-        ("yesterday", "is no time"),
-        (42, "is no time"),
+        ("yesterday", "is not a valid time"),
+        (42, "is not a valid time"),
     ],
 )
 def test_what_is_no_instant_is_refused(due: object, says: str) -> None:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NewType, Optional, TypedDict
 from uuid import UUID
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fencepost.core.annotations import kind_of
@@ -118,6 +118,7 @@ def test_the_stored_signature_checks_like_the_original(annotation: object, value
         except InvalidParameters as error:
             return str(error)
 
+    @settings(max_examples=40)  # for each of the 22 annotations
     @given(values, JSON)
     def agree(value: object, anything: object) -> None:
         as_json = original.validate({"x": value})["x"]
@@ -311,12 +312,12 @@ def test_what_cannot_be_a_job_is_refused_in_a_sentence() -> None:
     async def async_generator():
         yield 1
 
-    with pytest.raises(InvalidJob, match="passed by name, and 'a' stands before a /"):
+    with pytest.raises(InvalidJob, match="passed by name, and 'a' is positional-only"):
         Signature.of(positional)
     for each in (generator, async_generator):
-        with pytest.raises(InvalidJob, match="it yields"):
+        with pytest.raises(InvalidJob, match="it is a generator"):
             Signature.of(each)
-    with pytest.raises(InvalidJob, match="no function"):
+    with pytest.raises(InvalidJob, match="not a function"):
         Signature.of(3)  # type: ignore[arg-type]
 
 

@@ -85,7 +85,7 @@ def test_a_mapping_that_looks_like_a_mark_is_kept_as_it_is() -> None:
     "value", [object(), {1, 2}, [object()], {"a": object()}], ids=["object", "set", "list", "dict"]
 )
 def test_what_has_no_such_form_is_refused(value: object) -> None:
-    with pytest.raises(TypeError, match="cannot be kept"):
+    with pytest.raises(TypeError, match="cannot be stored"):
         packed(value)
 
 

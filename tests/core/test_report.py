@@ -94,12 +94,12 @@ class Hostile(dict):  # type: ignore[type-arg]
 @pytest.mark.parametrize(
     ("result", "says"),
     [
-        (object(), "no JSON: object is no JSON"),
-        (float("nan"), "no JSON"),
-        (endless(), "no JSON"),
-        ({(1, 2): 3}, "no JSON"),
-        (Hostile(a=1), "no JSON"),
-        (b"x", "bytes is no JSON"),
+        (object(), "not JSON: object cannot be stored as JSON"),
+        (float("nan"), "not JSON"),
+        (endless(), "not JSON"),
+        ({(1, 2): 3}, "not JSON"),
+        (Hostile(a=1), "not JSON"),
+        (b"x", "bytes cannot be stored as JSON"),
         ("x" * LONGEST_RESULT, "takes 60002 characters"),
     ],
     ids=lambda each: type(each).__name__,

@@ -51,10 +51,10 @@ def test_a_backoff_is_read_as_people_write_it(written: object, base_s: float, ca
     [
         ("5m..10s", "first delay must be at most the last"),
         ("1s..400d", "the last at most 366d"),
-        ({"base": 1, "factor": 0.5}, "factor 0.5 must lie between 1 and 100"),
-        ({"base": 1, "jitter": 2}, "jitter 2 must lie between 0 and 1"),
+        ({"base": 1, "factor": 0.5}, "factor 0.5 must be between 1 and 100"),
+        ({"base": 1, "jitter": 2}, "jitter 2 must be between 0 and 1"),
         ({"base": 1, "factor": "much"}, "must be a number"),
-        ({"cap": 1}, "needs its base"),
+        ({"cap": 1}, "needs a base"),
         ({"base": 1, "cop": 2}, "did you mean 'cap'"),
     ],
 )

@@ -190,16 +190,16 @@ def test_calendars_leave_out_what_they_name_and_no_other_day(items: list[str], d
 @pytest.mark.parametrize(
     ("item", "says"),
     [
-        ("someday", "leave_out 'SOMEDAY' is no day; write a weekday"),
-        ("2026-02-29", "is no day"),
-        ("02-30", "is no day"),
-        ("20261225", "is no day"),
-        ("SAT..SUN", "is no day"),
-        ("12-24..2026-12-31", "is no day"),
+        ("someday", "leave_out 'SOMEDAY' is not a valid day; write a weekday"),
+        ("2026-02-29", "is not a valid day"),
+        ("02-30", "is not a valid day"),
+        ("20261225", "is not a valid day"),
+        ("SAT..SUN", "is not a valid day"),
+        ("12-24..2026-12-31", "is not a valid day"),
         ("2026-12-31..2026-12-24", "ends before it begins"),
-        ("", "is no day"),
-        (datetime(2026, 12, 25), "is no day"),
-        (5, "is no day"),
+        ("", "is not a valid day"),
+        (datetime(2026, 12, 25), "is not a valid day"),
+        (5, "is not a valid day"),
     ],
 )
 def test_what_is_no_day_cannot_be_left_out(item: object, says: str) -> None:
@@ -211,7 +211,7 @@ def test_days_to_leave_out_have_one_spelling() -> None:
     spelled = cron("0 0 * * *", leave_out=["sunday", "Sat", date(2026, 12, 25), "2026-12-24 .. 2026-12-25", "SAT"])
     assert spelled.leave_out == ("2026-12-24..2026-12-25", "2026-12-25", "SAT", "SUN")
     assert cron("0 0 * * *", leave_out="sun") == cron("0 0 * * *", leave_out=["SUN"])
-    with pytest.raises(InvalidSchedule, match="5 is no list of days"):
+    with pytest.raises(InvalidSchedule, match="5 is not a list of days"):
         cron("0 0 * * *", leave_out=5)  # type: ignore[arg-type]
 
 

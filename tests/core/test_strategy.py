@@ -15,10 +15,13 @@ from fencepost.core.strategy import strategy, takes_no_lock
         ),
         ({"effects": "idempotent", "overlap": "queue"}, r"^one at a time; each effect lands once by a key"),
         ({"effects": "idempotent", "exclusive": "a:{b}"}, r"^one at a time for each 'a:\{b\}'; each effect"),
-        ({"effects": "fenced"}, r"^one at a time; all it writes goes through run\.transaction\(\)"),
-        ({}, r"^one at a time; in doubt it is stopped"),
-        ({"overlap": "allow"}, r"^no lock: runs may overlap; what two runs both do is done twice"),
-        ({"overlap": "allow", "exclusive": "x"}, r"^one at a time for each 'x'; in doubt it is stopped"),
+        ({"effects": "fenced"}, r"^one at a time; all its writes go through run\.transaction\(\)"),
+        ({}, r"^one at a time; a run that may have lost its lease is stopped"),
+        ({"overlap": "allow"}, r"^no lock: runs may overlap; if two runs do the same work, it lands twice"),
+        (
+            {"overlap": "allow", "exclusive": "x"},
+            r"^one at a time for each 'x'; a run that may have lost its lease is stopped",
+        ),
     ],
 )
 def test_a_policy_is_told_in_a_sentence(words: dict[str, str], says: str) -> None:

@@ -28,14 +28,14 @@ def test_error_names_the_inequality_that_fails() -> None:
     sentence = str(error.value)
     assert "renew_every (9s) + call_timeout (1s)" in sentence
     assert "≤ ttl (10s) − margin (1s) = 9s" in sentence
-    assert "lengthen the ttl" in sentence
+    assert "increase the ttl" in sentence
 
 
 @pytest.mark.parametrize(
     ("ttl", "changes", "says"),
     [
-        ("1ms", {}, "ttl 1ms must lie between"),
-        ("30d", {}, "must lie between"),
+        ("1ms", {}, "ttl 1ms must be between"),
+        ("30d", {}, "must be between"),
         ("30s", {"margin": 0}, "margin must be more than zero"),
         ("30s", {"renew_every": 0}, "renew_every must be more than zero"),
         ("30s", {"patience": "1s"}, "no timing 'patience'"),

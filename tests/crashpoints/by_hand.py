@@ -16,9 +16,15 @@ from fencepost.core.lease import Phase
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.timings import Timings
 from fencepost.engine.context import RunContext
+from fencepost.engine.exchange import Exchange
 from fencepost.engine.invoke import invoke
 from fencepost.engine.jobs import Job, Jobs
-from fencepost.engine.node import Node, NodeSettings
+from fencepost.engine.listening import Listening
+from fencepost.engine.membership import Membership
+from fencepost.engine.node import Node
+from fencepost.engine.node_state import NodeSettings, NodeState
+from fencepost.engine.planner import Planner
+from fencepost.engine.reaper import Reaper
 from fencepost.engine.runners import verdicts
 from fencepost.engine.runners.outcome import Outcome
 from fencepost.engine.trust import NodeTrust
@@ -28,6 +34,7 @@ from fencepost.leases.schemes import store_from_url
 from fencepost.leases.settler import Settler
 from fencepost.ledger.ledger import Ledger
 from fencepost.threaded import ThreadedRuntime
+from tests.engine.crew import step_of
 
 TTL_S = 30.0
 BY_HAND = "by hand"
@@ -191,7 +198,7 @@ class HandNode:
         self.troubles: list[Exception] = []
         self.locks = Locks(store_from_url(ledger.url.lease_url(), runtime), runtime=runtime)
         self.runner = HandRunner(jobs, runtime, lambda: ledger) if runner is None else runner
-        self.node = Node(
+        self.state = NodeState(
             ledger=ledger,
             locks=self.locks,
             jobs=jobs,
@@ -200,16 +207,18 @@ class HandNode:
             settings=NodeSettings(name=name, version="test", timings=Timings.of(TTL_S)),
             emit=self.events.append,
         )
-        self.membership = self.node._membership
-        self.exchange = self.node._exchange
-        self.exchange._may_begin = lambda *_: True  # it is in the middle of its life, and has planned what was due
-        self.planner = self.node._planner
-        self.reaper = self.node._reaper
+        self.node = Node(self.state)
+        self.membership = step_of(self.node, Membership)
+        self.exchange = step_of(self.node, Exchange)
+        # It is in the middle of its life, and has planned what was due.
+        self.exchange._planned_first.may_claim = lambda *_: True  # type: ignore[method-assign]
+        self.planner = step_of(self.node, Planner)
+        self.reaper = step_of(self.node, Reaper)
 
     @property
     def node_id(self) -> str:
-        assert self.membership.member is not None
-        return self.membership.member.node_id
+        assert self.state.node_id is not None
+        return self.state.node_id
 
     @property
     def kept(self) -> list[KeptSession]:
@@ -246,17 +255,18 @@ class HandNode:
         self.step(self.reaper.step)
         self.step(self.planner.step)
         for _ in range(3):
-            self.exchange.hint()
+            self.state.hint()
             self.step(self.exchange.step)
         if isinstance(self.runner, HandRunner):
             self.runner.work(is_wanted)
         self.step(self.exchange.step)
 
     def close(self) -> None:
-        for part in (self.exchange, self.planner, self.reaper, self.node._pruner, self.node._lateness):
-            part.close()
-        self.node._listener.close()
-        self.node._listener.wait(0.0)  # whoever waits lets go of it
+        for step in self.node._steps:
+            if step is not self.membership:  # it does not leave: it is as if it had been killed
+                step.interrupt()
+                step.close()
+        step_of(self.node, Listening).settle(0.0)
         self.locks._store.shutdown()
         self.ledger.close()
 

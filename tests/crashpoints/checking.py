@@ -186,7 +186,7 @@ def _sessions(world: World, seen: Found) -> Iterator[str]:
     """Whoever lives holds its own lease, and nobody else's."""
     holders: dict[str, Any] = {}
     for node in world.nodes:
-        member = node.membership.member
+        member = node.state.member
         if member is not None:
             holders[member.lease.name] = member.lease.grant_id
     records = {record.name: record.grant_id for record in world.nodes[-1].locks.records() if record.is_held}

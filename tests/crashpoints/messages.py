@@ -94,7 +94,7 @@ def _go_on(made: World, node: HandNode, is_done: Callable[[], bool]) -> None:
     def turned() -> bool:
         node.step(node.beat)
         node.step(node.join)
-        node.exchange.hint()
+        node.state.hint()
         node.step(node.exchange.step)
         ThreadedRuntime().sleep(0.005)
         return is_done()

@@ -43,5 +43,5 @@ def path(family: str, name: str, prepare: Do, *, beside: tuple[str, ...] = ()) -
 def claimed(node: HandNode, steps: int = 6) -> None:
     """Let a node claim all there is."""
     for _ in range(steps):
-        node.exchange.hint()
+        node.state.hint()
         node.exchange.step(node.runtime.monotonic())

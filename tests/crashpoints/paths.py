@@ -70,11 +70,11 @@ def _unknown_claims(world: World) -> None:
     claimed(victim)
     world.ask("plain", 2)
     world.ask("alone", key="k")
-    desk = world.ledger.desk("unanswered")
-    overlap = victim.exchange._endings.overlap
+    connection = world.ledger.connect("unanswered")
+    overlap = victim.state.policies.overlap
     wanted = ("plain", "alone")
-    claim(desk, node=victim.node_id, jobs=wanted, queues=("default",), limit=10, decide=overlap)
-    desk.rest()
+    claim(connection, node=victim.node_id, jobs=wanted, queues=("default",), limit=10, decide=overlap)
+    connection.rest()
     victim.exchange._is_unsure = True
     victim.exchange.drain()
 
@@ -225,7 +225,7 @@ def _heartbeat_gone(world: World) -> None:
 
 @path("heartbeat", "leave", _inside)
 def _leave(world: World) -> None:
-    world.victim.step(lambda now: world.victim.node._leave())
+    world.victim.step(lambda now: world.victim.membership.close())
 
 
 def _suspended(world: World) -> None:

@@ -68,8 +68,8 @@ class World:
         self.runtime = HandRuntime(self.skipped)
         self.ledger = opened(ground, self.runtime)
         self.recovered_from_us = 0
-        self._desk = self.ledger.desk("world")
-        self._hot = statements_for(self._desk)
+        self._connection = self.ledger.connect("world")
+        self._hot = statements_for(self._connection)
 
     @property
     def victim(self) -> HandNode:
@@ -120,10 +120,12 @@ class World:
 
     def rows(self, template: str, *parameters: Any) -> list[tuple[Any, ...]]:
         """Ask the ledger, by its own templates."""
-        return [tuple(row) for row in self._desk.read(lambda cursor: self._hot.rows(cursor, template, *parameters))]
+        return [
+            tuple(row) for row in self._connection.read(lambda cursor: self._hot.rows(cursor, template, *parameters))
+        ]
 
     def change(self, template: str, *parameters: Any) -> None:
-        self._desk.write(lambda cursor: self._hot.change(cursor, template, *parameters))
+        self._connection.write(lambda cursor: self._hot.change(cursor, template, *parameters))
 
     # -- what jobs do
 
@@ -195,7 +197,7 @@ class World:
             self.skipped.s += ROUND_S
             for node in self.nodes:
                 node.step(node.beat)
-                node.exchange.hint()
+                node.state.hint()
                 node.step(node.exchange.step)
 
     def _meanwhile(self) -> None:
@@ -217,8 +219,8 @@ class World:
         [(held,)] = self.rows("SELECT count(*) FROM {exclusive} x WHERE x.run_id IS NOT NULL")
         [(overdue,)] = self.rows("SELECT count(*) FROM {schedule} s WHERE s.next_due_at <= %s", self.ledger.now_us())
         there = {row[0] for row in self.rows("SELECT n.id FROM {node} n WHERE n.dead_at IS NULL AND n.left_at IS NULL")}
-        ours = {node.node_id for node in self.nodes if node.membership.member is not None}
-        is_known = not any(node.exchange.has_formers for node in self.nodes)
+        ours = {node.node_id for node in self.nodes if node.state.member is not None}
+        is_known = not any(node.state.lost_identities for node in self.nodes)
         return (
             not (busy or held or overdue)
             and there == ours
@@ -231,7 +233,7 @@ class World:
             node.close()
             close_engine(node.ledger)
         self.elsewhere.dispose()
-        self._desk.rest()
+        self._connection.rest()
         self.ledger.close()
 
 
@@ -256,7 +258,7 @@ def renewing(node: HandNode) -> None:
     for _ in range(ROUNDS):
         node.beat()
         node.join()
-        node.exchange.hint()
+        node.state.hint()
         node.exchange.step(node.runtime.monotonic())
         node.runtime.skipped.s += ROUND_S
     node.beat()

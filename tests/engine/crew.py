@@ -16,7 +16,11 @@ from fencepost.core.timings import Timings
 from fencepost.engine.context import RunContext
 from fencepost.engine.invoke import invoke
 from fencepost.engine.jobs import Job, Jobs
-from fencepost.engine.node import Node, NodeSettings
+from fencepost.engine.loop import Loop
+from fencepost.engine.loop_step import LoopStep
+from fencepost.engine.loops import LOOPS, MakeStep
+from fencepost.engine.node import Node
+from fencepost.engine.node_state import NodeSettings, NodeState
 from fencepost.engine.runners.runner import Runner
 from fencepost.engine.runners.thread import ThreadRunner
 from fencepost.errors import StoreUnavailable
@@ -37,6 +41,21 @@ SHORT_TTL = "2s"  # of a node that is to be lost
 OFTEN = {"renew_every": "600ms", "retry_every": "300ms"}  # so that what was revoked is noticed soon all the same
 
 Found = TypeVar("Found")
+
+
+S = TypeVar("S", bound=LoopStep)
+
+
+def step_of(node: Node, kind: type[S]) -> S:
+    """Return the step of a node's loop."""
+    [step] = [step for step in node._steps if isinstance(step, kind)]
+    return step
+
+
+def loop_of(node: Node, name: str) -> Loop:
+    """Return a loop of a node."""
+    [loop] = [loop for loop in node._loops if loop.name == name]
+    return loop
 
 
 def job(function: Callable[..., Any], schedule: Schedule | None = None, **policy: Any) -> Job:
@@ -79,12 +98,13 @@ class Crew:
         slots: int = 10,
         ttl: str = TTL,
         version: str = "test",
+        loops: tuple[MakeStep, ...] = LOOPS,
         **settings: Any,
     ) -> Node:
         ledger = open_ledger(url or self.url, self.runtime)
         self._ledgers.append(ledger)
         locks = self._connect(ledger.url.lease_url())
-        node = Node(
+        state = NodeState(
             ledger=ledger,
             locks=locks,
             gate_locks=None if gate is None else self._connect(gate),
@@ -96,6 +116,7 @@ class Crew:
             ),
             emit=self.events.append,
         )
+        node = Node(state, loops=loops)
         self.nodes.append(node)
         node.start()
         return node

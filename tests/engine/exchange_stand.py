@@ -10,14 +10,12 @@ from typing import Any
 from fencepost.core.events import Event, What
 from fencepost.core.policy import Policy
 from fencepost.core.runs import Claim, StopReason
+from fencepost.core.timings import Timings
 from fencepost.engine.exchange import Exchange
-from fencepost.engine.giving_up import LostNodeRuns
-from fencepost.engine.job_policies import JobPolicies
 from fencepost.engine.jobs import Job, Jobs
-from fencepost.engine.ledger_clock import LedgerClock
+from fencepost.engine.node_state import NodeSettings, NodeState
 from fencepost.engine.runner_jobs import RunnerJobs
 from fencepost.engine.runners.outcome import Outcome
-from fencepost.engine.same_ledger import SameLedger
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.looking import Look
 from fencepost.ledger.nodes import NewNode, join
@@ -43,18 +41,41 @@ class PuppetLease:
 
 @dataclass(frozen=True)
 class PuppetMember:
+    """Who the node is."""
+
     node_id: str
     lease: PuppetLease = PuppetLease()
+    is_trusted: bool = True
 
 
-class PuppetMembership:
-    """Says who the node is, or that it is nobody."""
+class PuppetPlanning:
+    """Notes for what runs wait, and has always planned."""
 
     def __init__(self) -> None:
-        self.member: PuppetMember | None = None
+        self.waits: list[int] = []
+
+    def waits_until(self, at_us: int) -> None:
+        self.waits.append(at_us)
+
+    def has_planned_since(self, since: float) -> bool:
+        return True
 
 
-@dataclass
+class NoLocks:
+    """The lease store of a node whose loops take no leases."""
+
+    def noted(self, mark: object) -> None:
+        return None
+
+
+def node_state(ledger: Ledger, runtime: Any, jobs: Jobs, **more: Any) -> NodeState:
+    """Return the state of a node that is not there: only what a single loop needs of it is real."""
+    settings = NodeSettings(name="stand", version="test", timings=Timings.of(30.0), poll_s=POLL_S)
+    words: dict[str, Any] = {"locks": NoLocks(), "settings": settings, "runners": {}}
+    return NodeState(ledger=ledger, runtime=runtime, jobs=jobs, **words | more)
+
+
+@dataclass(eq=False)
 class PuppetRunner:
     """Has `slots` places, and ends nothing before it is told to."""
 
@@ -101,32 +122,28 @@ class Stand:
         self.ledger = ledger
         self.scene = Scene(ledger)
         self.runners = [PuppetRunner() for _ in jobs]
-        self.membership = PuppetMembership()
         self.events: list[Event] = []
         self.wanted: tuple[What, ...] = ()
         self.looks: list[Look] = []
-        self.waits: list[int] = []
         self.runtime = SkippingRuntime()
-        self.exchange = Exchange(
-            same=SameLedger(ledger=ledger, runtime=self.runtime, emit=self.events.append),
-            ledger=ledger,
-            membership=self.membership,  # type: ignore[arg-type]
-            stations=[
-                RunnerJobs(runner, tuple(names))  # type: ignore[arg-type]
-                for runner, names in zip(self.runners, jobs, strict=True)
-            ],
-            endings=JobPolicies(_jobs(jobs, policy), random=lambda: 0.0, emit=self.events.append),
-            burial=LostNodeRuns(ledger, self.events.append),
-            clock=LedgerClock(self.runtime, longest_gap_s=30.0),
-            runtime=self.runtime,
-            queues=("default",),
-            poll_s=POLL_S,
+        self.node = node_state(
+            ledger,
+            self.runtime,
+            _jobs(jobs, policy),
+            runners={"sync": self.runners[0]} | {f"also {each}": runner for each, runner in enumerate(self.runners)},
             emit=self.events.append,
-            on_look=self.looks.append,
-            on_waiting=self.waits.append,
-            gate=gate,
             wants=lambda what: what in self.wanted,
         )
+        self.node.runner_jobs = [
+            RunnerJobs(runner, tuple(names))  # type: ignore[arg-type]
+            for runner, names in zip(self.runners, jobs, strict=True)
+        ]
+        self.node.policies._random = lambda: 0.0
+        self.node.gate = gate
+        self.node.planning = planning = PuppetPlanning()
+        self.waits = planning.waits
+        self.node.on_look(self.looks.append)
+        self.exchange = Exchange(self.node)
         self.be("first")
 
     @property
@@ -137,13 +154,13 @@ class Stand:
         """Let the process be this node, or none."""
         if node_id is not None:
             join(self.ledger, NewNode(node_id, node_id, "grant", 1, 0, "test", 10, ("default",), ("work",)))
-        self.membership.member = None if node_id is None else PuppetMember(node_id)
+        self.node.joined = None if node_id is None else PuppetMember(node_id)  # type: ignore[assignment]
 
     def lose(self, suspended: Collection[Claim] = ()) -> None:
         """Let the process lose its identity, as a membership tells it."""
-        member = self.membership.member
-        self.membership.member = None
-        self.exchange.lost(member, suspended)  # type: ignore[arg-type]
+        member, self.node.joined = self.node.joined, None
+        assert member is not None
+        self.node.lost_identities.add(member.node_id, suspended, self.runtime.monotonic())
 
     def add(self, job: str = "work", count: int = 1, **wishes: Any) -> list[int]:
         return [self.scene.add_one(job, **wishes) for _ in range(count)]

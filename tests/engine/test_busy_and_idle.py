@@ -88,7 +88,7 @@ def test_node_joins_again_though_its_users_have_all_shared_connections(ledger_ur
 
     with crew(ledger_url, [job(work)]) as made:
         node = made.node()
-        first, pool = node.node_id, node._ledger.pool
+        first, pool = node.node_id, node._state.ledger.pool
         with ExitStack() as users:
             for _ in range(POOL_SIZE):
                 users.enter_context(pool.borrow(5.0))
@@ -101,11 +101,11 @@ def test_when_the_leader_is_gone_another_plans_what_it_left_out(ledger_url: str)
 
     with crew(ledger_url, [job(tick, every("500ms"), overlap="queue", misfire="all", grace="500ms")]) as made:
         nodes = [made.node(leader=True, ttl="3s") for _ in range(2)]
-        leader = until(lambda: next((node for node in nodes if node._may_lead()), None), 20, "one leads")
+        leader = until(lambda: next((node for node in nodes if node._state.may_lead), None), 20, "one leads")
         made.until_state("succeeded", 2)
-        assert [node._may_lead() for node in nodes].count(True) == 1
+        assert [node._state.may_lead for node in nodes].count(True) == 1
         _vanish(leader)
-        leader._election._is_stopping = True
+        leader._state.election._is_stopping = True
         gone_us = made.ledger.now_us()
         until(lambda: _has_succeeded_since(made, gone_us + 3_000_000), 30, "another plans")
         rows = sorted(made.runs(), key=lambda row: row.due_at)

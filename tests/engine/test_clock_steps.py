@@ -85,7 +85,9 @@ def busy_crew(stepped: Stepped) -> Iterator[tuple[Crew, Callable[[], None]]]:
         made.enqueue("work", exclusive_key="one")
         assert begun.wait(30)
         # Each has watched the other for a whole ttl, so that it would be its right to declare it dead.
-        until(seldom(lambda: all(node._clock.contact_s() > TTL_S for node in made.nodes)), 60, "they have watched")
+        until(
+            seldom(lambda: all(node._state.clock.contact_s() > TTL_S for node in made.nodes)), 60, "they have watched"
+        )
         try:
             yield made, go.set
         finally:

@@ -50,7 +50,7 @@ def test_runner_that_has_plenty_is_not_put_off_for_ever_by_another(two: Stand) -
     two.settle()
     assert len(two.runner.held) == 80
     two.add("slow", 3)
-    two.exchange.hint()
+    two.node.hint()
     assert len(two.for_a_while(1.0)) < 100
     assert len(two.runner.held) == 83
 
@@ -59,17 +59,17 @@ def test_node_that_is_nobody_sleeps_though_something_is_due(made: Stand) -> None
     made.settle()
     made.be(None)
     made.add(available_at_us=made.scene.now_us() + 1000)
-    made.exchange.hint()
+    made.node.hint()
     assert len(made.for_a_while(2 * POLL_S)) < 150
 
 
 def test_due_time_that_is_known_is_not_forgotten_over_something_else(made: Stand) -> None:
     made.settle()
     made.add(available_at_us=made.scene.now_us() + SOON_US)
-    made.exchange.hint()
+    made.node.hint()
     assert made.settle() <= 1.1
     made.add()
-    made.exchange.hint()
+    made.node.hint()
     nap_s = made.settle()
     assert len(made.runner.held) == 1
     assert nap_s <= 1.1
@@ -78,7 +78,7 @@ def test_due_time_that_is_known_is_not_forgotten_over_something_else(made: Stand
 def test_time_that_a_run_waits_for_is_known_though_another_node_queues_it(made: Stand) -> None:
     made.settle()
     made.add(available_at_us=made.scene.now_us() + 3 * SOON_US)
-    made.exchange.hint()
+    made.node.hint()
     assert made.settle() <= 3.1
     assert made.looks[-1].next_waiting_at_us is not None
 
@@ -89,7 +89,7 @@ def test_next_try_that_is_known_is_not_forgotten_over_a_claim(ledger: Ledger) ->
         made.settle()
         made.runner.end(made.runner.held[0], "failed")
         made.add()
-        made.exchange.hint()
+        made.node.hint()
         assert made.settle() <= 1.3
 
 
@@ -98,7 +98,7 @@ def test_queued_run_of_a_job_that_nobody_knows_delays_no_other(made: Stand) -> N
     made.settle()
     made.for_a_while(4 * POLL_S)  # it has looked for it so often that it now does so seldom
     made.add(available_at_us=made.scene.now_us() + SOON_US)
-    made.exchange.hint()
+    made.node.hint()
     assert any(0.9 <= at_s <= 1.1 for at_s in made.for_a_while(2.0))
 
 
@@ -129,7 +129,7 @@ def test_cancellation_is_seen_while_there_is_always_more_to_claim(made: Stand) -
     made.settle()
     [first] = made.runner.held
     made.add(count=60)
-    made.exchange.hint()
+    made.node.hint()
     made.settle()
     made.scene.change("UPDATE {run} SET cancel_requested_at = 5 WHERE id = %s", first.run_id)
     for _ in range(50):
@@ -201,7 +201,7 @@ def test_what_a_lost_identity_left_comes_before_what_is_due(made: Stand) -> None
     made.runner.end_all("lost")
     made.be("second")
     made.add()
-    made.exchange.hint()
+    made.node.hint()
     made.for_a_while(1.0)
     assert made.scene.run(run_id)["crashes"] == 1
     assert len(made.runner.held) == 2
@@ -262,7 +262,7 @@ def test_late_word_of_a_lost_identity_is_not_taken_for_the_next_attempt_s(made: 
 
 def _claim_unseen(made: Stand, node: str) -> None:
     """Claim in the node's name, as a request does that arrives when nobody waits for its answer any more."""
-    claim(made.scene.desk, node=node, jobs=("work",), queues=("default",), limit=10, decide=waits)
+    claim(made.scene.connection, node=node, jobs=("work",), queues=("default",), limit=10, decide=waits)
 
 
 def test_run_in_our_name_that_nobody_here_knows_is_handed_back(made: Stand) -> None:

@@ -45,7 +45,7 @@ def inside(ledger: Ledger) -> Iterator[None]:
     is_inside, may_end = threading.Event(), threading.Event()
 
     def stay() -> None:
-        with ledger.desk("other").transaction():
+        with ledger.connect("other").transaction():
             is_inside.set()
             may_end.wait(60)
 
@@ -111,7 +111,7 @@ def test_who_forks_waits_a_moment_for_those_who_are_inside(ledger: Ledger) -> No
     is_inside = threading.Event()
 
     def stay() -> None:
-        with ledger.desk("other").transaction():
+        with ledger.connect("other").transaction():
             is_inside.set()
             until(lambda: FORKED_SQLITE.forking, 30, what="somebody is about to fork")
 

@@ -56,20 +56,20 @@ def test_nothing_is_given_up_before_somebody_can_adopt(stand: Stand) -> None:
     stand.lose([kept])
     stand.step()
     assert stand.scene.states([kept.run_id, other.run_id]) == ["running", "running"]
-    assert stand.exchange.has_formers
+    assert stand.node.lost_identities
     stand.be("second")
     stand.step()
     assert stand.runner.resumed == [key(kept)]
-    assert stand.exchange.has_formers, "what was stopped has not ended yet"
+    assert stand.node.lost_identities, "what was stopped has not ended yet"
     stand.runner.end(other, "lost")
     stand.step()
-    assert not stand.exchange.has_formers
+    assert not stand.node.lost_identities
 
 
 def test_what_a_reaper_took_is_stopped(stand: Stand) -> None:
     [kept] = begun(stand)
     stand.lose([kept])
-    reap(stand.scene.desk, node="first", limit=10, decide=lambda job, crashes: Rerun())
+    reap(stand.scene.connection, node="first", limit=10, decide=lambda job, crashes: Rerun())
     stand.be("second")
     stand.step()
     assert stand.runner.resumed == []

@@ -112,7 +112,7 @@ def test_tick_whose_key_is_taken_in_the_ledger_is_skipped(make: Callable[..., Ga
     [first] = gated.scene.add(tick("s", now_us - 2000, exclusive_key="k")._replace(job="work"))
     gated.settle()
     [second] = gated.scene.add(tick("s", now_us - 1000, exclusive_key="k")._replace(job="work"))
-    gated.exchange.hint()
+    gated.node.hint()
     gated.for_a_while(1.0)
     assert gated.states(first, second) == ["running", "skipped"]
 
@@ -122,7 +122,7 @@ def test_newer_run_has_the_holder_of_its_key_stopped(make: Callable[..., Gated])
     [first] = gated.add(exclusive_key="k")
     gated.settle()
     [second] = gated.add(exclusive_key="k")
-    gated.exchange.hint()
+    gated.node.hint()
     gated.for_a_while(10.0)
     assert (first, StopReason.CANCELLED) in [(run_id, why) for run_id, _, why in gated.runner.stopped]
     assert gated.states(second) == ["waiting"]
@@ -183,7 +183,7 @@ def test_store_that_does_not_answer_delays_only_runs_with_a_key(gated: Gated) ->
         gated.settle()
         for _ in range(10):
             free += gated.add()
-            gated.exchange.hint()
+            gated.node.hint()
             gated.settle()
     assert set(gated.states(*free)) == {"running"}
     assert set(gated.states(*keyed)) == {"queued"}
@@ -195,9 +195,11 @@ def test_store_that_does_not_answer_delays_only_runs_with_a_key(gated: Gated) ->
 def test_claim_that_the_ledger_did_not_answer_leaves_no_lease_behind(gated: Gated) -> None:
     gated.settle()
     gated.add(exclusive_key="k")
-    gated.exchange._gate.open(claiming.keys_wanted(gated.scene.desk, jobs=("work",), queues=("default",), limit=5))
+    gated.exchange._gate.open(
+        claiming.keys_wanted(gated.scene.connection, jobs=("work",), queues=("default",), limit=5)
+    )
     assert gated.is_held("k")
-    gated.exchange.hint()
+    gated.node.hint()
     gated.settle()
     until(lambda: gated.settle() and gated.runner.held, 30, "it is claimed with a fresh lease")
     gated.runner.end_all()

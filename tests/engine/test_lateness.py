@@ -5,8 +5,6 @@ from __future__ import annotations
 import threading
 
 from fencepost.core.events import What
-from fencepost.core.policy import Policy
-from fencepost.engine.lateness import Lateness
 from fencepost.ledger.journal import entries
 from fencepost.testing import until
 from tests.engine.crew import Crew, crew, job
@@ -56,8 +54,11 @@ def test_what_ends_late_between_two_looks_is_noticed(ledger_url: str) -> None:
 
 
 def test_jobs_that_promise_nothing_are_not_watched(ledger_url: str) -> None:
-    with crew(ledger_url, []) as made:
-        policies = {"plain": Policy.of("manual"), "prompt": Policy.of("manual", sla="1h")}
-        assert Lateness(ledger=made.ledger, policies=policies, emit=made.events.append).has_promises
-        del policies["prompt"]
-        assert not Lateness(ledger=made.ledger, policies=policies, emit=made.events.append).has_promises
+    def plain() -> None: ...
+
+    def prompt() -> None: ...
+
+    with crew(ledger_url, [job(plain), job(prompt, sla="1h")]) as made:
+        assert "lateness" in {loop.name for loop in made.node()._loops}
+    with crew(ledger_url, [job(plain)]) as made:
+        assert "lateness" not in {loop.name for loop in made.node()._loops}

@@ -11,6 +11,7 @@ import pytest
 from fencepost.core.names import NODE_LEASE
 from fencepost.core.schedule import every
 from fencepost.core.verdicts import Retry, Skip
+from fencepost.engine.membership import Membership
 from fencepost.engine.planner import Planner
 from fencepost.ledger import journal
 from fencepost.ledger.history import attempts
@@ -215,13 +216,17 @@ def test_a_node_that_is_gone_is_found_and_what_it_ran_is_run_by_another(ledger_u
 def _vanish(node) -> None:
     """Let a node be as if its process had been killed: no loop goes on, and nothing renews its session."""
     for loop in node._loops:
+        loop.stop(0)
+    for step in node._steps:
+        step.interrupt()
+    for loop in node._loops:
         loop.stop(5)
-    member = node._membership.member
+    member = node._state.member
     member.lease._kept._machine.released()  # its renewer ends without telling the store
     node._stopped.set()
-    node._listener.close()
-    for part in (node._exchange, node._planner, node._reaper, node._pruner):
-        part.close()
+    for step in node._steps:
+        if not isinstance(step, Membership):  # it does not leave
+            step.close()
 
 
 @pytest.mark.parametrize("misfire", ["skip", "once"])

@@ -10,10 +10,11 @@ from itertools import pairwise
 import pytest
 
 from fencepost.core.schedule import every
+from fencepost.engine.planner import Planner
 from fencepost.ledger.history import attempts
 from fencepost.testing import until
 from testbed.proxy import Proxy
-from tests.engine.crew import SHORT_TTL, crew, job
+from tests.engine.crew import SHORT_TTL, crew, job, step_of
 
 pytestmark = pytest.mark.parametrize("kind", ["postgresql", "mysql"], indirect=True)
 
@@ -41,7 +42,9 @@ def test_two_nodes_go_on_by_themselves_after_an_outage(ledger_url: str, proxy: P
             proxy.cut()
         until(lambda: made.whats().count("node lost") == 2, 30, "both nodes lost their sessions")
         told = made.whats().count("ledger back")
-        made.nodes[0]._is_well("planner")  # without an identity it asked for nothing, and so knows nothing
+        made.nodes[0]._note_success(
+            step_of(made.nodes[0], Planner)
+        )  # without an identity it asked for nothing, and so knows nothing
         assert made.whats().count("ledger back") == told
         proxy.flow()
         healed_us = made.ledger.now_us()

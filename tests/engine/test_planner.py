@@ -13,16 +13,15 @@ from fencepost.core.events import Event
 from fencepost.core.policy import Policy
 from fencepost.core.runs import Requested
 from fencepost.core.schedule import every, schedule_to_json
-from fencepost.engine.ledger_clock import LedgerClock
+from fencepost.engine.jobs import Jobs
 from fencepost.engine.planner import Planner
-from fencepost.engine.same_ledger import SameLedger
-from fencepost.engine.ticks import Ticks
 from fencepost.errors import InvalidSchedule
 from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.nodes import NewNode, join
 from fencepost.ledger.planning import SchedulePlan, ScheduleRow
 from fencepost.ledger.run_rows import HORIZON_US
 from fencepost.testing import until
-from tests.engine.exchange_stand import SkippingRuntime
+from tests.engine.exchange_stand import PuppetMember, SkippingRuntime, node_state
 from tests.ledger.hot_scene import Scene
 
 SECOND_US = 1_000_000
@@ -31,28 +30,17 @@ SECOND_US = 1_000_000
 class Stand:
     """One planner on a real ledger."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: Ledger, name: str = "first") -> None:
         self.ledger = ledger
         self.scene = Scene(ledger)
         self.runtime = SkippingRuntime()
-        self.clock = LedgerClock(self.runtime, longest_gap_s=30.0)
         self.events: list[Event] = []
-        self.hints = 0
-        self.ticks = Ticks(horizon_us=HORIZON_US, emit=self.events.append, is_believed=self.clock.told)
-        self.planner = Planner(
-            ledger=ledger,
-            ticks=self.ticks,
-            clock=self.clock,
-            is_member=lambda: True,
-            may_plan=lambda: True,
-            on_planned=self._hint,
-            emit=self.events.append,
-            rest_s=10.0,
-            same=SameLedger(ledger=ledger, runtime=self.runtime, emit=self.events.append),
-        )
-
-    def _hint(self) -> None:
-        self.hints += 1
+        self.node = node_state(ledger, self.runtime, Jobs([]), emit=self.events.append)
+        self.node.joined = PuppetMember(name)  # type: ignore[assignment]
+        join(ledger, NewNode(name, name, "grant", 1, 0, "test", 10, ("default",), ("job", "keyed")))
+        self.clock = self.node.clock
+        self.planner = Planner(self.node)
+        self.ticks = self.planner._ticks
 
     def schedule(self, name: str, due_us: int | None = None, **columns: Any) -> None:
         """Add a schedule that is due every second from `due_us` on."""
@@ -126,7 +114,7 @@ class TestUnreadable:
 
     @pytest.fixture
     def older(self, ledger: Ledger) -> Iterator[Stand]:
-        older = Stand(ledger)
+        older = Stand(ledger, "older")
         decide = older.ticks._planned
 
         def planned(now_us: int, row: ScheduleRow) -> SchedulePlan:

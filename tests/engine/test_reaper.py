@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fencepost.core.events import What
+from fencepost.engine.reaper import Reaper
 from fencepost.ledger.history import attempts
 from fencepost.ledger.nodes import NewNode, died, join, nodes
 from fencepost.testing import until
-from tests.engine.crew import RUNTIME, crew, job, seldom
+from tests.engine.crew import RUNTIME, crew, job, loop_of, seldom, step_of
 
 pytestmark = pytest.mark.parametrize("kind", ["sqlite"], indirect=True)
 TTL_S = 2.0
@@ -69,9 +70,9 @@ def test_node_whose_end_is_noted_does_not_reap_itself(ledger_url: str) -> None:
         assert begun.wait(30)
         was = node.node_id
         assert was is not None
-        assert node._exchange_loop.stop(30)  # it may be about to look, and would learn of it
+        assert loop_of(node, "exchange").stop(30)  # it may be about to look, and would learn of it
         made.ledger.write(lambda cursor: died(made.ledger, cursor, was, "somebody is mistaken"))
-        node._reaper._see_to(was)
+        step_of(node, Reaper)._see_to(was)
         [row] = made.runs()
         assert (row.state, row.node, row.crashes) == ("running", was, 0)
         go.set()

@@ -143,13 +143,13 @@ class Seen:
         self.ledger = ledger
         noted = (lambda _: None) if locks is None else locks.noted
         self.same = SameLedger(ledger=ledger, runtime=RUNTIME, emit=self.events.append, noted=noted)
-        self.desk = ledger.desk("test")
-        self.opened.append(self.desk)
-        self.same.watch(self.desk)
+        self.connection = ledger.connect("test")
+        self.opened.append(self.connection)
+        self.same.watch(self.connection)
         self.check()
 
     def check(self) -> None:
-        self.same.check(self.desk)
+        self.same.check(self.connection)
 
     @classmethod
     def close_all(cls) -> None:
@@ -236,18 +236,18 @@ class TestANodeThatKnowsMore:
 
         monkeypatch.setattr(same_ledger, "standing", planned_meanwhile)
         node.check()
-        node.desk.rest()
-        node.desk.read(lambda cursor: cursor.execute("SELECT 1"))
+        node.connection.rest()
+        node.connection.read(lambda cursor: cursor.execute("SELECT 1"))
         assert node.what == before
 
     def test_no_statement_is_made_on_a_new_connection_to_an_older_ledger(self, scene: Scene) -> None:
         node = self.knowing(scene)
-        node.desk.rest()
+        node.connection.rest()
         older(scene, MINUTE_US)
         with pytest.raises(LedgerHeld):
-            node.desk.read(lambda cursor: cursor.execute("SELECT 1"))
+            node.connection.read(lambda cursor: cursor.execute("SELECT 1"))
         node.check()
-        node.desk.read(lambda cursor: cursor.execute("SELECT 1"))
+        node.connection.read(lambda cursor: cursor.execute("SELECT 1"))
 
     def test_what_had_not_ended_in_the_dump_is_held_for_a_person(self, scene: Scene) -> None:
         scheduled(scene.ledger)
@@ -269,7 +269,7 @@ def test_a_file_that_grows_old_in_place_is_the_same_evidence(scene: Scene) -> No
     """VACUUM FULL, OPTIMIZE and a change of another table are no restore."""
     node = Seen(scene.ledger)
     words = {"postgresql": "VACUUM FULL {identity}", "mysql": "OPTIMIZE TABLE {identity}", "sqlite": "VACUUM"}
-    with scene.desk.autocommit() as cursor:
+    with scene.connection.autocommit() as cursor:
         cursor.execute(words[scene.ledger.dialect.name].format(identity=scene.ledger.tables.name("identity")))
     node.check()
     assert not node.same.is_held
@@ -281,7 +281,7 @@ def test_a_user_who_may_see_neither_the_server_nor_the_sequence_knows_its_ledger
 ) -> None:
     Seen(scene.ledger)  # notes what the owner sees
     user = f"u{RUNTIME.new_id()[:10]}"
-    with scene.desk.autocommit() as cursor:
+    with scene.connection.autocommit() as cursor:
         cursor.execute(f"CREATE ROLE {user} LOGIN")
         for table in scene.ledger.tables.all:
             cursor.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON {table.name} TO {user}")
@@ -291,12 +291,12 @@ def test_a_user_who_may_see_neither_the_server_nor_the_sequence_knows_its_ledger
     try:
         node = Seen(theirs)
         assert not node.same.is_held
-        with scene.desk.autocommit() as cursor:
+        with scene.connection.autocommit() as cursor:
             cursor.execute(f'UPDATE {scene.ledger.tables.name("identity")} SET evidence = \'{{"table": "1"}}\'')
         node.check()
         assert node.same.is_held
     finally:
-        with scene.desk.autocommit() as cursor:
+        with scene.connection.autocommit() as cursor:
             cursor.execute("GRANT EXECUTE ON FUNCTION pg_control_system() TO PUBLIC")
         Seen.close_all()
         theirs.close()

@@ -10,7 +10,7 @@ import pytest
 from fencepost.core.identity import params_hash
 from fencepost.core.policy import Policy
 from fencepost.core.schedule import every
-from fencepost.engine import node as node_module
+from fencepost.engine import membership as membership_module
 from fencepost.engine import planner
 from fencepost.engine.jobs import Job
 from fencepost.ledger import history
@@ -146,14 +146,14 @@ def test_of_two_nodes_that_leave_at_once_one_queues_what_is_set_aside(
         table = made.ledger.tables.name("run")
         made.ledger.write(lambda cursor: cursor.execute(f"UPDATE {table} SET state = 'waiting', waits_for = 'node'"))
         first, second = made.node(version="0.1.0/0004"), made.node(version="0.1.0/0004")
-        looks = node_module.unpark_for_older
+        looks = membership_module.unpark_for_older
 
-        def and_the_other_leaves(desk: LedgerConnection, *, node: str) -> int:
-            count = looks(desk, node=node)
+        def and_the_other_leaves(connection: LedgerConnection, *, node: str) -> int:
+            count = looks(connection, node=node)
             second.stop(5)
             return count
 
-        monkeypatch.setattr(node_module, "unpark_for_older", and_the_other_leaves)
+        monkeypatch.setattr(membership_module, "unpark_for_older", and_the_other_leaves)
         first.stop(5)
         assert history.run(made.ledger, run).state == "queued"
 

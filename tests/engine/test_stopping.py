@@ -12,14 +12,14 @@ import pytest
 from fencepost.core.events import What
 from fencepost.core.names import NODE_LEASE
 from fencepost.engine import exchange as exchange_module
-from fencepost.engine import node as node_module
+from fencepost.engine import membership as membership_module
 from fencepost.errors import LedgerUnavailable
 from fencepost.ledger.claiming import claim
 from fencepost.ledger.history import attempts
 from fencepost.ledger.nodes import leave, nodes
 from fencepost.testing import until
 from testbed.proxy import Proxy
-from tests.engine.crew import RUNTIME, Crew, crew, job
+from tests.engine.crew import RUNTIME, Crew, crew, job, loop_of, step_of
 
 
 def work() -> None: ...
@@ -81,7 +81,7 @@ def test_claim_that_was_not_answered_is_handed_back(made: Crew, monkeypatch: pyt
     node = made.node()
     assert is_claimed.wait(20)
     stopping = _stopping(node)
-    until(lambda: node._exchange._is_draining, 20, "it is stopping")
+    until(lambda: step_of(node, exchange_module.Exchange)._is_draining, 20, "it is stopping")
     go_on.set()
     stopping.join(20)
     assert _states(made) == {"queued": 5}
@@ -97,7 +97,7 @@ def test_node_has_left_before_others_can_take_it_for_dead(made: Crew, monkeypatc
         seen.append(record is not None and record.is_held)
         return leave(made.ledger, node_id)
 
-    monkeypatch.setattr(node_module, "leave", note_and_leave)
+    monkeypatch.setattr(membership_module, "leave", note_and_leave)
     node.stop(1.0)
     assert seen == [True]
     assert made._locks[0].read(f"{NODE_LEASE}{node_id}").is_held is False
@@ -188,7 +188,7 @@ def test_node_one_of_whose_loops_died_leaves(ledger_url: str, loop: str) -> None
         crippled = made.node()
         [run_id] = made.enqueue("work")
         assert begun.wait(30)
-        [dying] = [each for each in crippled._loops if each.name == loop]
+        dying = loop_of(crippled, loop)
         dying._step = die
         dying.wake()
         until(lambda: dying.died_of is not None, 30, "the loop is dead")

@@ -8,7 +8,7 @@ import pytest
 
 from fencepost.core.events import What
 from fencepost.core.timings import Timings
-from fencepost.engine import parts
+from fencepost.engine import withdrawing
 from fencepost.engine.runners.process import ProcessRunner
 from fencepost.engine.runners.runner import Runner
 from fencepost.errors import LedgerUnavailable
@@ -48,7 +48,7 @@ def test_the_ledger_is_told_though_it_did_not_answer_at_first(ledger_url: str, m
             raise LedgerUnavailable("away")
         serve(*given, **more)
 
-    monkeypatch.setattr(parts, "serve", not_at_first)
+    monkeypatch.setattr(withdrawing, "serve", not_at_first)
     made = Deployed(ledger_url, [job(nothing), job(ghost)])
     try:
         made.node()

@@ -74,16 +74,16 @@ class Ground:
         """A run that was really claimed."""
         handle = self.app.job(name=f"job_{RUNTIME.new_id()}", **policy)(lambda: None)
         handle.enqueue()
-        desk = self.app.ledger.desk("test")
+        connection = self.app.ledger.connect("test")
         (claimed,) = claim(
-            desk,
+            connection,
             node=NODE,
             jobs=[handle.job.name],
             queues=["default"],
             limit=1,
             decide=lambda job, *, key_is_taken, **_: WAIT if key_is_taken else START,
         ).claims
-        desk.rest()
+        connection.rest()
         return self.run_of(claimed)
 
     def run_of(self, claimed: Claim) -> Run:

@@ -32,9 +32,9 @@ RUNTIME = ThreadedRuntime()
 
 
 def claimed_by(node: str, ledger: Ledger) -> Claim | None:
-    desk = ledger.desk(node)
-    got = claim(desk, node=node, jobs=("settle",), queues=("default",), limit=1, decide=waits).claims
-    desk.rest()
+    connection = ledger.connect(node)
+    got = claim(connection, node=node, jobs=("settle",), queues=("default",), limit=1, decide=waits).claims
+    connection.rest()
     return got[0] if got else None
 
 

@@ -35,20 +35,20 @@ COMMIT = "COMMIT"
 
 
 class Session(interleaving.Actor):
-    """One node's connections: a desk at the ledger, and an engine for the job's own statements."""
+    """One node's connections: one to the ledger, and an engine for the job's own statements."""
 
     def __init__(self, ledger: Ledger, watcher: Watcher, name: str) -> None:
-        self.desk = ledger.desk(name)
+        self.connection = ledger.connect(name)
         self.dialect = ledger.dialect
         self.labels: list[str] = []
-        self._numbers: tuple[int, ...] = (watcher.number_of(self.desk),)
-        self._cursor = self.desk._cursor
+        self._numbers: tuple[int, ...] = (watcher.number_of(self.connection),)
+        self._cursor = self.connection._cursor
         self._is_stepping = False
         self.engine = self._engine(ledger)
         super().__init__(name, lambda: any(watcher.waits(number) for number in self._numbers))
 
     def begin_session(self, act: Callable[[Session], Any]) -> None:
-        self.desk._cursor = Stopping(self._cursor, self)
+        self.connection._cursor = Stopping(self._cursor, self)
         self.labels = []
         self._is_stepping = True
         self.begin(lambda: act(self))
@@ -60,12 +60,12 @@ class Session(interleaving.Actor):
             self.stop()
 
     def note(self, error: Exception) -> None:
-        """Take note of a statement's error: the desk repeats what it can."""
+        """Take note of a statement's error: the connection repeats what it can."""
 
     def close(self) -> None:
         self._is_stepping = False
         self.engine.dispose()
-        self.desk.rest()
+        self.connection.rest()
 
     def _engine(self, ledger: Ledger) -> Engine:
         engine = sqlalchemy.create_engine(ledger.url.sqlalchemy(), pool_size=2)
@@ -151,9 +151,9 @@ class Seen(NamedTuple):
 class Observer:
     """Sees what is committed, in the order in which it is committed."""
 
-    def __init__(self, desk: LedgerConnection, effects: str, mark_sql: str) -> None:
+    def __init__(self, connection: LedgerConnection, effects: str, mark_sql: str) -> None:
         """`mark_sql` selects the fence as columns (0, token, grant)."""
-        self._desk = desk
+        self._connection = connection
         self._sql = f"SELECT id, token, who FROM {effects} UNION ALL {mark_sql} ORDER BY 1"
         self.effects: list[Seen] = []
         self._ids: set[int] = set()
@@ -164,7 +164,7 @@ class Observer:
         self.look()
 
     def look(self) -> None:
-        with self._desk.autocommit() as cursor:
+        with self._connection.autocommit() as cursor:
             cursor.execute(self._sql)
             rows = list(cursor.fetchall())
         before, self._mark = self._mark, next(((row[1], row[2]) for row in rows if row[0] == 0), None)

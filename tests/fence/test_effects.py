@@ -302,7 +302,7 @@ class TestPruningKeys:
         assert prune_keys(database) == 0
 
     def test_without_the_tables_it_says_so(self, bare: Database) -> None:
-        with pytest.raises(EffectsMissing, match="nothing to prune; to make them, run: fencepost effects install"):
+        with pytest.raises(EffectsMissing, match="nothing to prune; to create them, run: fencepost effects install"):
             prune_keys(bare)
 
     def test_a_node_removes_them_from_its_ledger(self, url: str, opened: Opened) -> None:
@@ -393,11 +393,11 @@ class TestPruningFences:
         migrations.migrate(ledger)
         with fencepost.locks.connect(url) as locks, locks.lock("nightly").acquire() as lease:
             ahead = ledger.now_us() + 2 * DAY_US  # as if the lock had been held for two days
-            ledger.now_us = lambda desk=None: ahead  # type: ignore[method-assign]
+            ledger.now_us = lambda connection=None: ahead  # type: ignore[method-assign]
             assert floor_for(ledger, older_than_s=86400).token == lease.token - 1
 
     def test_fences_of_the_last_day_are_not_pruned(self, url: str, opened: Opened) -> None:
-        with pytest.raises(ConfigurationError, match="too young"):
+        with pytest.raises(ConfigurationError, match="too short"):
             floor_for(opened(url), older_than_s=3600)
 
 

@@ -55,7 +55,7 @@ def test_what_the_child_asks_of_it_is_refused(ground: Ground, source: Any, reque
         pytest.skip("nothing can be put before a connection of sqlite3")
 
     def work(tx: Any) -> bool:
-        with pytest.raises(Exception, match="of the process that this one was forked from"):
+        with pytest.raises(Exception, match="belongs to the parent of this forked process"):
             write(tx, 3)
         return True
 
@@ -69,7 +69,7 @@ def test_nothing_is_enqueued_in_it_by_the_child(ground: Ground, source: Any) -> 
     handle = ground.app.job(name=f"job_{os.urandom(8).hex()}")(lambda: None)
 
     def work(tx: Any) -> bool:
-        with pytest.raises(Exception, match="of the process that this one was forked from"):
+        with pytest.raises(Exception, match="belongs to the parent of this forked process"):
             handle.enqueue(tx=tx)
         return True
 

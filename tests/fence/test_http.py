@@ -189,7 +189,7 @@ class TestMiddleware:
             answer = service.write(token(8))
         assert (answer.status, answer.json()["type"]) == (503, UNKNOWN)
         assert service.written == [7]
-        assert "could not be asked" in caplog.text
+        assert "could not read the mark" in caplog.text
 
     def test_a_lease_of_the_applications_own_is_its_own_affair(self, serve: Serve) -> None:
         def loses_another(fence: Any, written: list[int]) -> None:
@@ -240,7 +240,7 @@ class TestWindow:
                 told.append(str(error))
 
         serve(effect=checks).write(token(7))
-        assert "are in no database" in told[0]
+        assert "are not in a database" in told[0]
 
 
 class TestPausedWriter:

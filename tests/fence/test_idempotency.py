@@ -154,11 +154,11 @@ class TestOnce:
 
     @pytest.mark.parametrize("key", ["", None, 7])
     def test_a_key_is_a_text(self, key: Any) -> None:
-        with pytest.raises(InvalidName, match="at least one character"):
+        with pytest.raises(InvalidName, match="must be a non-empty string"):
             fencepost.once(key, sqlite3.connect(":memory:"))
 
     def test_an_expiry_of_nothing_is_refused(self) -> None:
-        with pytest.raises(InvalidDuration, match="longer than nothing"):
+        with pytest.raises(InvalidDuration, match="greater than zero"):
             fencepost.once("k", sqlite3.connect(":memory:"), expires=0)
 
     def test_a_prefix_is_an_identifier(self) -> None:
@@ -294,7 +294,7 @@ class TestIdempotent:
     def test_other_arguments_under_the_key_are_refused(self, place: EffectPlace) -> None:
         settling, tx = Settling(place), place.begin()
         settling.settle(tx.tx, 1)
-        with pytest.raises(IdempotencyConflict, match=r"'settle:1' was used before for something else .* settle:"):
+        with pytest.raises(IdempotencyConflict, match=r"'settle:1' was used before with other arguments .* settle;"):
             settling.settle(tx.tx, 1, Decimal(2))
         assert settling.runs == 1
 
@@ -340,7 +340,9 @@ class TestIdempotent:
             return {"amount": Decimal(1)}
 
         tx = place.begin()
-        with pytest.raises(TypeError, match=r"settle returned cannot be kept as JSON .*Decimal.*; nothing was written"):
+        with pytest.raises(
+            TypeError, match=r"the result of settle cannot be stored as JSON .*Decimal.*; nothing was written"
+        ):
             settle(tx.tx, 1)
         tx.commit()
         assert place.rows("idempotency_key") == []
@@ -403,13 +405,13 @@ class TestDeclaring:
     @pytest.mark.parametrize(
         ("key", "says"),
         [
-            ("{y}", "names 'y'; it can name: x"),
-            ("{tx}", "it can name: x"),
-            ("{}", "names 'nothing'"),
-            ("{0}", "names '0'"),
-            ("settle", "names none of its arguments"),
-            ("{x", "cannot be read"),
-            (7, "a text or a function"),
+            ("{y}", "refers to 'y'; it can refer to: x"),
+            ("{tx}", "it can refer to: x"),
+            ("{}", "refers to 'nothing'"),
+            ("{0}", "refers to '0'"),
+            ("settle", "refers to none of its arguments"),
+            ("{x", "not a valid format string"),
+            (7, "a string or a function"),
         ],
     )
     def test_a_key_that_cannot_tell_calls_apart_is_refused(self, key: Any, says: str) -> None:
@@ -417,12 +419,12 @@ class TestDeclaring:
             fencepost.idempotent(key=key)(lambda tx, x: None)
 
     def test_a_function_without_a_transaction_is_refused(self) -> None:
-        with pytest.raises(TypeError, match="first one of an idempotent function is its transaction"):
+        with pytest.raises(TypeError, match="first parameter of an idempotent function must be the transaction"):
             fencepost.idempotent(key="{x}")(lambda: None)
 
     def test_arguments_that_cannot_be_compared_are_refused_before_anything_is_done(self) -> None:
         settle = fencepost.idempotent(key="{x}")(lambda tx, x: None)
-        with pytest.raises(TypeError, match=r"argument 'x' of .*holds a object, by which calls cannot be compared"):
+        with pytest.raises(TypeError, match=r"argument 'x' of .*contains a object, by which calls cannot be compared"):
             settle(None, [object()])
 
     def test_name_and_doc_stay(self) -> None:

@@ -219,14 +219,14 @@ def holder_writes(stage: Stage, claimed: Claim, *, final: bool = False) -> Act:
 
 
 def reaps(session: Session) -> Any:
-    return reap(session.desk, node="one", limit=8, decide=lambda job, crashes: Rerun())
+    return reap(session.connection, node="one", limit=8, decide=lambda job, crashes: Rerun())
 
 
 def heir_writes(stage: Stage) -> Act:
     """Claim the run, and write as its new holder; None if it was not to be had."""
 
     def act(session: Session) -> Any:
-        got = claim(session.desk, node="two", jobs=("job",), queues=("default",), limit=8, decide=waits).claims
+        got = claim(session.connection, node="two", jobs=("job",), queues=("default",), limit=8, decide=waits).claims
         return holder_writes(stage, got[0])(session) if got else None
 
     return act
@@ -248,7 +248,7 @@ def run_row_plays(
     """Let the holder of a run, the first of `acts`, meet others, whose steps have been counted."""
     sizes = sizes_of(stage.sessions[0], acts(held(stage))[0], EFFECTS)
     observer = Observer(
-        stage.scene.desk,
+        stage.scene.connection,
         EFFECTS,
         f"SELECT 0, token, '' FROM {stage.scene.ledger.tables.name('run')} WHERE state = 'running'",
     )
@@ -288,7 +288,10 @@ class TestRunRow:
         """An effect of a thread that was left behind by its own run."""
 
         def acts(claimed: Claim) -> list[Act]:
-            return [holder_writes(stage, claimed), lambda session: finish(session.desk, [ending(claimed)]).refused]
+            return [
+                holder_writes(stage, claimed),
+                lambda session: finish(session.connection, [ending(claimed)]).refused,
+            ]
 
         for played in run_row_plays(stage, all_of, acts, FINISH_STEPS):
             assert_sound(played)
@@ -364,7 +367,7 @@ def fence_plays(
     for act, table in zip(acts, (EFFECTS, writes_to, writes_to), strict=False):
         setting()
         sizes.append(sizes_of(stage.sessions[0], act, table, is_transaction=act is acts[0]))
-    observer = Observer(stage.scene.desk, EFFECTS, f"SELECT 0, token, grant_id FROM {FENCES}")
+    observer = Observer(stage.scene.connection, EFFECTS, f"SELECT 0, token, grant_id FROM {FENCES}")
     chosen_ones = orders([len(each) for each in sizes])
     return plays(stage.sessions, observer, (expanded(order, sizes) for order in chosen_ones), setting)
 

@@ -77,7 +77,7 @@ class TestSessions:
         assert ground.effects() == [2]
 
     def test_one_that_is_bound_to_nothing_is_told(self, ground: Ground) -> None:
-        with pytest.raises(TypeError, match="bound to no database"), ground.run().fence(Session()):
+        with pytest.raises(TypeError, match="has no bind of its own"), ground.run().fence(Session()):
             pytest.fail("it began")
 
     def test_one_that_is_bound_to_a_connection_serves_too(self, ground: Ground) -> None:
@@ -202,7 +202,7 @@ class TestOnPostgres:
     def test_a_check_that_is_not_there_is_told_with_the_command(self, postgres_ground: Ground) -> None:
         ground, run = postgres_ground, postgres_ground.run()
         ground.change(f"DROP PROCEDURE {ground.url.prefix}check_fence")
-        with pytest.raises(EffectsMissing, match=r"check_fence where .*fencepost effects install"):  # noqa: SIM117
+        with pytest.raises(EffectsMissing, match=r"check_fence in the database where .*fencepost effects install"):  # noqa: SIM117
             with run.fence(ground.engine) as tx:
                 write(tx)
         assert ground.effects() == []
@@ -242,7 +242,7 @@ class TestOnMysql:
     def test_a_statement_that_commits_by_itself_is_told(self, request: pytest.FixtureRequest, tmp_path: Path) -> None:
         ground = Ground(*urls("mysql", "other", request, tmp_path))
         run = ground.run()
-        with pytest.raises(RuntimeError, match="CREATE TABLE commit by themselves"), run.fence(ground.engine) as tx:
+        with pytest.raises(RuntimeError, match="CREATE TABLE commit implicitly"), run.fence(ground.engine) as tx:
             write(tx)
             tx.execute(text("CREATE TABLE another (n INTEGER)"))
             write(tx, 2)

@@ -48,7 +48,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
         migrations.migrate(ledger)
         scene = Scene(ledger)
         elsewhere = server.url.rpartition("/")[0] + "/elsewhere"
-        with scene.desk.autocommit() as cursor:
+        with scene.connection.autocommit() as cursor:
             cursor.execute("CREATE DATABASE elsewhere")
         database = open_database(elsewhere, RUNTIME)
         install(database)
@@ -88,8 +88,8 @@ def stopped_holder(place: Place, url: str, moment: str) -> Iterator[subprocess.P
 
 def take_over(place: Place) -> Claim:
     """What the ledger does of a node that is dead, as often as it takes, and then its successor."""
-    desk = place.scene.desk
-    until(lambda: reap(desk, node="one", limit=8, decide=lambda job, crashes: Rerun()), LONG_S, "the run is lost")
+    connection = place.scene.connection
+    until(lambda: reap(connection, node="one", limit=8, decide=lambda job, crashes: Rerun()), LONG_S, "the run is lost")
     claimed = until(lambda: claimed_by("two", place.ledger), LONG_S, "the successor has it")
     assert isinstance(claimed, Claim)
     return claimed

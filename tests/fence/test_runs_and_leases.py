@@ -33,7 +33,7 @@ def test_a_lease_that_knows_it_is_lost_does_not_even_come_to_the_fence(tmp_path:
     with locks.connect("memory://") as store:
         lease = store.lock("report").acquire()
         lease.end("taken away")
-        with pytest.raises(LeaseLost, match="it knew so itself"):
+        with pytest.raises(LeaseLost, match="this was known before the fence was asked"):
             write_fenced(tmp_path / "a", "late", lease)
         with pytest.raises(LeaseLost):
             fence_headers(lease)

@@ -45,7 +45,7 @@ def test_it_is_rolled_back_with_what_was_processed(place: EffectPlace, feed: Seq
 def test_who_believes_it_elsewhere_is_told_where_it_is(place: EffectPlace, feed: Sequence, after: int | None) -> None:
     at(place, feed, 5)
     tx = place.begin()
-    with pytest.raises(SequenceConflict, match=rf"'feed' was to go on after {after}, and is at 5") as error:
+    with pytest.raises(SequenceConflict, match=rf"'feed' was expected at {after}, but is at 5") as error:
         feed.advance(tx.tx, after=after, to=10)
     assert (error.value.expected, error.value.found) == (after, 5)
     assert feed.last(tx.tx) == 5

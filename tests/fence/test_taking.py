@@ -201,9 +201,9 @@ class TestQuery:
             ("SELECT DISTINCT id FROM work_item ORDER BY id", "with DISTINCT"),
             ("SELECT max(id) FROM work_item GROUP BY done ORDER BY done", "with GROUP"),
             ("SELECT id FROM a UNION SELECT id FROM b ORDER BY id", "with UNION"),
-            (f"{OPEN}; DELETE FROM work_item", "takes one SELECT"),
-            ("DELETE FROM work_item ORDER BY id", "takes one SELECT"),
-            ("", "takes one SELECT"),
+            (f"{OPEN}; DELETE FROM work_item", "needs a single SELECT"),
+            ("DELETE FROM work_item ORDER BY id", "needs a single SELECT"),
+            ("", "needs a single SELECT"),
         ],
     )
     def test_what_cannot_be_taken_is_refused_in_a_sentence(self, query: str, says: str) -> None:
@@ -228,16 +228,16 @@ class TestQuery:
     def test_marks_and_parameters_must_agree_and_other_percent_signs_be_parameters(self) -> None:
         with closing(sqlite3.connect(":memory:")) as tx:
             for query, params in ((OPEN, (1,)), (OPEN.replace("0", "%s"), ()), (OPEN.replace("= 0", "LIKE '%'"), ())):
-                with pytest.raises(ValueError, match="marks"):
+                with pytest.raises(ValueError, match="placeholders"):
                     take(tx, query, limit=1, params=params)
 
     def test_a_kind_of_query_or_connection_that_is_not_known_is_refused(self) -> None:
         with closing(sqlite3.connect(":memory:")) as tx:
-            with pytest.raises(TypeError, match="SQL as a text"):
+            with pytest.raises(TypeError, match="SQL as a string"):
                 take(tx, sa.text(OPEN), limit=1)
-            with pytest.raises(TypeError, match="needs a connection of SQLAlchemy"):
+            with pytest.raises(TypeError, match="needs a SQLAlchemy connection"):
                 take(tx, SELECT, limit=1)
-        with pytest.raises(TypeError, match="taken are"):
+        with pytest.raises(TypeError, match="supported are"):
             take(object(), OPEN, limit=1)
 
     def test_words_in_texts_names_comments_and_parentheses_do_not_count(self) -> None:

@@ -60,11 +60,11 @@ def test_each_kind_is_written_in_one_way(part: Any, written: str) -> None:
     [
         (1.5, "a float"),
         (datetime(2026, 1, 31), "no time zone"),
-        (True, "says nothing"),
+        (True, "means nothing"),
         (None, "NoneType cannot be part"),
         (b"x", "bytes cannot be part"),
         (("a",), "tuple cannot be part"),
-        (Decimal("NaN"), "no number"),
+        (Decimal("NaN"), "use a finite number"),
     ],
 )
 def test_what_is_ambiguous_is_refused_with_the_reason(part: Any, why: str) -> None:

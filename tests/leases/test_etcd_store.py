@@ -501,7 +501,7 @@ class TestStart:
     @pytest.mark.parametrize(
         ("url", "message"),
         [
-            ("etcd://h?cas=x", "does not know the option 'cas'"),
+            ("etcd://h?cas=x", "has no option 'cas'"),
             ("etcd://h?ca=x", "needs etcds://"),
             ("etcds://h?cert=x", "go together"),
             ("etcds://h?ca=/nowhere", "cannot be used"),

@@ -164,7 +164,7 @@ class TestWhatIsRefusedAtOnce:
             ({"tick": "auto:* * * * *", "tz": "Mars/Olympus"}, InvalidTick, "Mars/Olympus"),
             ({"tz": "UTC"}, ConfigurationError, "tz"),
             ({"tick": "{due}", "tz": "UTC"}, ConfigurationError, "tz"),
-            ({"tick": "{dew}"}, ConfigurationError, r"\{dew\}.*no parameter \(due\)"),
+            ({"tick": "{dew}"}, ConfigurationError, r"\{dew\}.*not a parameter \(there are: due\)"),
             ({"tick": 7}, InvalidTick, "7"),
             ({"on_skip": "rise"}, ConfigurationError, r"did you mean 'raise'\?"),
         ],

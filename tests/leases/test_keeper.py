@@ -275,7 +275,7 @@ def test_a_lock_object_that_two_share_gives_neither_the_lease_of_the_other(store
     thread = threading.Thread(target=waiting.__enter__, daemon=True)
     thread.start()
     until(lambda: memory._waiters.get("a"), 30, "it waits")
-    with pytest.raises(RuntimeError, match="entered already"):  # it is being waited for
+    with pytest.raises(RuntimeError, match="already in use"):  # it is being waited for
         waiting.__enter__()
     first.release()
     thread.join(30)

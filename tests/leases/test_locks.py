@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,6 @@ from fencepost import App, locks
 from fencepost.core.events import Event, What
 from fencepost.errors import InvalidName, InvalidTimings, LeaseLost, LockHeld, StoreUnavailable, TickDone
 from fencepost.leases.exclusive_options import ExclusiveOptions, LockWishes
-from fencepost.leases.lock import Lock
 from fencepost.leases.locks import Locks
 from fencepost.leases.stores.memory import MemoryStore
 from fencepost.testing import FaultyStore, until
@@ -79,7 +79,7 @@ def test_an_error_of_the_body_is_not_hidden_by_the_loss(store: Locks) -> None:
 
 def test_a_lock_object_is_entered_once(store: Locks) -> None:
     lock = store.lock("a")
-    with lock, pytest.raises(RuntimeError, match="entered already"):
+    with lock, pytest.raises(RuntimeError, match="already in use"):
         lock.__enter__()
 
 
@@ -276,7 +276,7 @@ def test_a_refusal_from_inside_the_function_is_not_swallowed(store: Locks) -> No
 
 
 def test_a_name_with_an_unknown_parameter_is_refused_at_once(store: Locks) -> None:
-    with pytest.raises(InvalidName, match="no parameter"):
+    with pytest.raises(InvalidName, match="not a parameter"):
 
         @store.exclusive("report:{acount}")
         def report(account: int) -> None: ...
@@ -415,19 +415,23 @@ def test_async_callbacks_are_refused(store: Locks) -> None:
 # -- signatures ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("lock", [Locks.lock, App.lock], ids=["Locks", "App"])
-def test_every_wish_is_a_parameter_of_its_own(lock: Callable[..., Lock]) -> None:
-    taken = dict(inspect.signature(lock).parameters)
+def test_every_wish_is_a_parameter_of_its_own() -> None:
+    taken = dict(inspect.signature(Locks.lock).parameters)
     assert list(taken)[:2] == ["self", "name"]
     assert all(each.kind is each.KEYWORD_ONLY for name, each in taken.items() if name not in ("self", "name"))
     assert set(taken) - {"self", "name"} == set(LockWishes.__annotations__) == set(ExclusiveOptions.__annotations__)
 
 
-def test_the_application_and_its_store_have_the_same_defaults() -> None:
-    def defaults(lock: Callable[..., Lock]) -> dict[str, object]:
-        return {name: each.default for name, each in inspect.signature(lock).parameters.items()}
+@pytest.mark.parametrize("ask", [App.lock, Locks.try_lock], ids=["App", "try_lock"])
+def test_who_passes_wishes_on_takes_those_of_the_store_and_has_no_defaults(ask: Callable[..., object]) -> None:
+    name, wishes = list(inspect.signature(ask).parameters.values())[1:]
+    assert (name.name, wishes.kind, wishes.annotation) == ("name", wishes.VAR_KEYWORD, "Unpack[LockWishes]")
 
-    assert defaults(App.lock) == defaults(Locks.lock)
+
+def test_a_misspelt_wish_is_refused_by_the_application_too(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/a.db", leases="memory://")
+    with pytest.raises(TypeError, match="renew_evry"):
+        app.lock("a", renew_evry="5s")  # type: ignore[call-arg]
 
 
 def test_a_misspelt_wish_is_refused(store: Locks) -> None:

@@ -70,7 +70,7 @@ class TestUrl:
         [
             ("redis:///0", "names no server"),
             ("redis://one:1,two:2/0", "redis\\+sentinel://"),
-            ("redis://host/zero", "no number"),
+            ("redis://host/zero", "not a number"),
             ("redis://host/0?ca=/x", "needs rediss://"),
             ("redis://host/0?sentinel_password=x", "needs redis\\+sentinel://"),
             ("redis://host/0?prefx=x", "prefx"),
@@ -79,7 +79,7 @@ class TestUrl:
             ("rediss://host/0?cert=/x", "go together"),
             ("rediss://host/0?ca=/no/such/file", "cannot be used"),
             ("redis+sentinel://host:1/", "primary's name"),
-            ("redis+sentinel://host:1/main/x", "no number"),
+            ("redis+sentinel://host:1/main/x", "not a number"),
         ],
     )
     def test_mistakes_are_named(self, url: str, says: str) -> None:

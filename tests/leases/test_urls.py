@@ -26,11 +26,11 @@ def test_a_password_is_never_shown() -> None:
 @pytest.mark.parametrize(
     ("text", "says"),
     [
-        ("nonsense", "looks like scheme://"),
+        ("nonsense", "write a URL as scheme://"),
         ("gopher://x", "no store for gopher://; there are: etcd"),
-        ("redis://h:99999/0", "'99999' of host 'h' is no port number"),
-        ("redis://h:port/0", "is no port number"),
-        ("memory://?colour=red", "does not know the option 'colour'"),
+        ("redis://h:99999/0", "'99999' of host 'h' is not a port number"),
+        ("redis://h:port/0", "is not a port number"),
+        ("memory://?colour=red", "has no option 'colour'"),
         ("redis://[::1", "cannot be read"),
         ("sqlite:///a#b.db", "write # as %23"),
         ("redis://u:pa#ss@h:1/0", "cannot be read"),

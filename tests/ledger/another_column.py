@@ -30,11 +30,11 @@ def main(url: str) -> None:
     from fencepost.threaded import ThreadedRuntime
 
     ledger = open_ledger(url, ThreadedRuntime())
-    desk = ledger.desk("wide")
+    connection = ledger.connect("wide")
     made: list[Any] = []
     for _ in range(3):
         made += claim(
-            desk,
+            connection,
             node="one",
             jobs=("job",),
             queues=("one", "two"),
@@ -47,8 +47,8 @@ def main(url: str) -> None:
         runs.Ending(each.run_id, each.attempt, each.token, "succeeded", "succeeded", exclusive_key=each.exclusive_key)
         for each in made
     ]
-    print(len(made) - len(finish(desk, endings).refused))
-    desk.rest()
+    print(len(made) - len(finish(connection, endings).refused))
+    connection.rest()
     ledger.close()
 
 

@@ -37,14 +37,14 @@ class Scene:
 
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
-        self.desk = ledger.desk("scene")
-        self.hot = statements_for(self.desk)
+        self.connection = ledger.connect("scene")
+        self.hot = statements_for(self.connection)
 
     def close(self) -> None:
-        self.desk.rest()
+        self.connection.rest()
 
     def now_us(self) -> int:
-        return self.ledger.now_us(self.desk)
+        return self.ledger.now_us(self.connection)
 
     # -- what there is
 
@@ -52,7 +52,9 @@ class Scene:
         """Record runs as they are asked for; return their ids in that order."""
         now_us = self.now_us()
         before = self.last_id()
-        self.desk.write(lambda cursor: insert_runs(cursor, self.hot, requested, now_us=now_us, horizon_us=horizon_us))
+        self.connection.write(
+            lambda cursor: insert_runs(cursor, self.hot, requested, now_us=now_us, horizon_us=horizon_us)
+        )
         return [row[0] for row in self.rows("SELECT id FROM {run} WHERE id > %s ORDER BY id", before)]
 
     def add_one(self, job: str = "job", **wishes: Any) -> int:
@@ -65,25 +67,25 @@ class Scene:
     # -- what is done
 
     def claim(
-        self, *, node: str = "node", limit: int = 100, desk: LedgerConnection | None = None, **wishes: Any
+        self, *, node: str = "node", limit: int = 100, connection: LedgerConnection | None = None, **wishes: Any
     ) -> Claimed:
         wishes = {"jobs": ("job",), "queues": ("default",), "decide": waits} | wishes
-        return claim(desk or self.desk, node=node, limit=limit, **wishes)
+        return claim(connection or self.connection, node=node, limit=limit, **wishes)
 
     def claim_one(self, **wishes: Any) -> Claim:
         [claimed] = self.claim(**wishes).claims
         return claimed
 
     def finish(self, *endings: Ending) -> Finished:
-        return finish(self.desk, endings)
+        return finish(self.connection, endings)
 
     # -- what there is to see
 
     def rows(self, template: str, *parameters: Any) -> list[Any]:
-        return self.desk.read(lambda cursor: self.hot.rows(cursor, template, *parameters))
+        return self.connection.read(lambda cursor: self.hot.rows(cursor, template, *parameters))
 
     def change(self, template: str, *parameters: Any) -> int:
-        return self.desk.write(lambda cursor: self.hot.change(cursor, template, *parameters))
+        return self.connection.write(lambda cursor: self.hot.change(cursor, template, *parameters))
 
     def run(self, run_id: int) -> dict[str, Any]:
         return self._one("run", "id", run_id)

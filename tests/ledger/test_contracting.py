@@ -188,7 +188,7 @@ def test_nobody_waits_behind_a_step_that_waits_for_a_table(
     migrations.migrate(ledger)
     line(**{_takes(NEWEST + 1, 3): ADDS})
     node = ledger.tables.name("node")
-    holder, reader = ledger.desk("holder"), ledger.desk("reader")
+    holder, reader = ledger.connect("holder"), ledger.connect("reader")
     done: list[Any] = []
     migrating = threading.Thread(target=lambda: done.append(migrations.migrate(opened(bare_url))))
 
@@ -201,11 +201,11 @@ def test_nobody_waits_behind_a_step_that_waits_for_a_table(
     holder.write(hold)
     migrating.join(30)
     assert done == [(_takes(NEWEST + 1, 3).removeprefix("s"),)]
-    for desk in (holder, reader):
-        desk.rest()
+    for connection in (holder, reader):
+        connection.rest()
 
 
-def _waits_for_table(desk: Any, kind: str) -> bool:
+def _waits_for_table(connection: Any, kind: str) -> bool:
     sql = (
         "SELECT 1 FROM pg_locks WHERE NOT granted AND mode = 'AccessExclusiveLock'"
         if kind == "postgresql"
@@ -216,4 +216,4 @@ def _waits_for_table(desk: Any, kind: str) -> bool:
         cursor.execute(sql)
         return bool(cursor.fetchall())
 
-    return bool(desk.read(look))
+    return bool(connection.read(look))

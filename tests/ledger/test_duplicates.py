@@ -205,13 +205,13 @@ def test_looking_costs_no_more_where_much_has_ended(ledger: Ledger) -> None:
     scene.add(*[asked(params_hash=str(number)) for number in range(20)])
 
     def look() -> None:
-        assert scene.desk.read(lambda cursor: live_twin(ledger, cursor, asked(params_hash="7"))) is not None
+        assert scene.connection.read(lambda cursor: live_twin(ledger, cursor, asked(params_hash="7"))) is not None
 
     works = []
     for count in (LITTLE, MUCH):
         fill(scene, count)
         analyze(scene)
-        with metered(scene.desk) as meter:
+        with metered(scene.connection) as meter:
             works.append([meter.work(look) for _ in range(2)][-1])
             if isinstance(meter, OnPostgres):
                 never_reads_a_whole_table("live_twin", meter)

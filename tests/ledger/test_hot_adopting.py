@@ -29,11 +29,11 @@ def test_run_goes_on_under_the_new_name_with_its_token_and_attempt(scene: Scene)
     run_id = scene.add_one(schedule="s")
     claimed = scene.claim_one(node="former")
     key = (run_id, claimed.token)
-    assert adopt(scene.desk, formers=["former"], node="new", runs=[key]) == {key}
+    assert adopt(scene.connection, formers=["former"], node="new", runs=[key]) == {key}
     row = scene.run(run_id)
     assert (row["node"], row["token"], row["attempts"], row["state"]) == ("new", claimed.token, 1, "running")
-    assert [each.run_id for each in mine(scene.desk, node="new")] == [run_id]
-    assert reap(scene.desk, node="former", limit=10, decide=rerun) == []
+    assert [each.run_id for each in mine(scene.connection, node="new")] == [run_id]
+    assert reap(scene.connection, node="former", limit=10, decide=rerun) == []
     assert scene.finish(ending(claimed)).refused == []
     [entry] = scene.journal()
     assert (entry["what"], entry["run_id"], entry["node"]) == ("run resumed", run_id, "new")
@@ -44,12 +44,12 @@ def test_run_goes_on_under_the_new_name_with_its_token_and_attempt(scene: Scene)
 def test_what_a_reaper_took_is_not_adopted_and_not_touched(scene: Scene) -> None:
     run_id = scene.add_one()
     old = scene.claim_one(node="former")
-    reap(scene.desk, node="former", limit=10, decide=rerun)
-    assert adopt(scene.desk, formers=["former"], node="new", runs=[(run_id, old.token)]) == set()
+    reap(scene.connection, node="former", limit=10, decide=rerun)
+    assert adopt(scene.connection, formers=["former"], node="new", runs=[(run_id, old.token)]) == set()
     assert scene.state(run_id) == "queued"
     again = scene.claim_one(node="other")
-    assert adopt(scene.desk, formers=["former"], node="new", runs=[(run_id, old.token)]) == set()
-    assert adopt(scene.desk, formers=["former"], node="new", runs=[(run_id, again.token)]) == set()
+    assert adopt(scene.connection, formers=["former"], node="new", runs=[(run_id, old.token)]) == set()
+    assert adopt(scene.connection, formers=["former"], node="new", runs=[(run_id, again.token)]) == set()
     row = scene.run(run_id)
     assert (row["node"], row["token"]) == ("other", again.token)
     assert [entry["what"] for entry in scene.journal()] == ["run lost"]
@@ -59,9 +59,9 @@ def test_answer_that_was_lost_is_given_again_and_noted_once(scene: Scene) -> Non
     run_id = scene.add_one()
     key = (run_id, scene.claim_one(node="former").token)
     for _ in range(2):
-        assert adopt(scene.desk, formers=["former"], node="new", runs=[key]) == {key}
+        assert adopt(scene.connection, formers=["former"], node="new", runs=[key]) == {key}
     assert len(scene.journal()) == 1
-    assert adopt(scene.desk, formers=["former", "new"], node="third", runs=[key]) == {key}
+    assert adopt(scene.connection, formers=["former", "new"], node="third", runs=[key]) == {key}
     assert scene.run(run_id)["node"] == "third"
 
 
@@ -69,9 +69,9 @@ def test_only_what_was_kept_up_is_adopted(scene: Scene) -> None:
     kept, stopped = scene.add_one(), scene.add_one()
     claims = {each.run_id: each for each in scene.claim(node="former").claims}
     key = (kept, claims[kept].token)
-    assert adopt(scene.desk, formers=["former"], node="new", runs=[key]) == {key}
-    assert [each.run_id for each in reap(scene.desk, node="former", limit=10, decide=rerun)] == [stopped]
+    assert adopt(scene.connection, formers=["former"], node="new", runs=[key]) == {key}
+    assert [each.run_id for each in reap(scene.connection, node="former", limit=10, decide=rerun)] == [stopped]
 
 
 def test_nothing_is_asked_for_nothing(scene: Scene) -> None:
-    assert adopt(scene.desk, formers=["former"], node="new", runs=[]) == set()
+    assert adopt(scene.connection, formers=["former"], node="new", runs=[]) == set()

@@ -135,11 +135,11 @@ class TestFreeRuns:
 
     def test_every_run_goes_to_one_of_many_nodes(self, scene: Scene) -> None:
         ids = scene.add(*[Requested("job", "manual")] * 300)
-        desks = [scene.ledger.desk(f"node{number}") for number in range(4)]
+        connections = [scene.ledger.connect(f"node{number}") for number in range(4)]
         got: list[int] = []
 
         def work(number: int) -> None:
-            while claims := scene.claim(node=f"node{number}", limit=16, desk=desks[number]).claims:
+            while claims := scene.claim(node=f"node{number}", limit=16, connection=connections[number]).claims:
                 got.extend(each.run_id for each in claims)
 
         threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
@@ -147,8 +147,8 @@ class TestFreeRuns:
             thread.start()
         for thread in threads:
             thread.join()
-        for desk in desks:
-            desk.rest()
+        for connection in connections:
+            connection.rest()
         assert sorted(got) == ids
 
 
@@ -158,9 +158,9 @@ class TestMine:
         claims = scene.claim().claims
         scene.add_one()
         scene.claim(node="other")
-        assert mine(scene.desk, node="node") == sorted(claims)
+        assert mine(scene.connection, node="node") == sorted(claims)
         scene.finish(*(ending(each) for each in claims))
-        assert mine(scene.desk, node="node") == []
+        assert mine(scene.connection, node="node") == []
 
 
 class TestKeyedRuns:
@@ -200,7 +200,7 @@ class TestKeyedRuns:
         claimed = scene.claim(decide=skips)
         assert [each.run_id for each in claimed.claims] == [first]
         [skipped] = claimed.skipped
-        assert skipped == SkippedRun(second, "job", skipped.reason)
+        assert skipped == SkippedRun(second, "job", skipped.reason, first)
         run = scene.run(second)
         when_us = claimed.claims[0].claimed_at_us
         assert (run["state"], run["why"], run["ended_at"]) == ("skipped", skipped.reason, when_us)
@@ -213,6 +213,19 @@ class TestKeyedRuns:
         [running] = scene.claim(decide=skips).skipped
         assert "had not started when this one came due" in unstarted.reason
         assert "has not ended" in running.reason
+
+    def test_skipped_tick_names_the_run_that_makes_good_for_missed_due_times(self, scene: Scene) -> None:
+        now_us = scene.now_us()
+        catching_up, _ = scene.add(
+            tick("s", now_us - 5, exclusive_key="k", first_due_at_us=now_us - 8, ticks=4),
+            tick("s", now_us - 4, exclusive_key="k"),
+        )
+        [at_once] = scene.claim(decide=skips).skipped
+        scene.add(tick("s", now_us - 3, exclusive_key="k"))
+        [later] = scene.claim(decide=skips).skipped
+        reason = f"run {catching_up}, which makes good for 4 missed due times, has not ended, and overlap is forbid"
+        assert [at_once.reason, later.reason] == [reason] * 2
+        assert scene.run(later.run_id)["why"] == reason
 
     def test_requested_run_is_no_tick(self, scene: Scene) -> None:
         scene.add(*[Requested("job", "manual", exclusive_key="k")] * 2)
@@ -253,7 +266,7 @@ class TestKeyedRuns:
             pytest.skip("one writer at a time: nothing is ever locked")
         scene.finish(ending(_claimed(scene, "k")))
         run_id, free_id = scene.add(Requested("job", "manual", exclusive_key="k"), Requested("job", "manual"))
-        other = scene.ledger.desk("other")
+        other = scene.ledger.connect("other")
         with other.transaction() as cursor:
             scene.hot.rows(cursor, "SELECT x.key FROM {exclusive} x WHERE x.key = 'k' FOR UPDATE")
             assert [each.run_id for each in scene.claim().claims] == [free_id]
@@ -265,7 +278,7 @@ class TestKeyedRuns:
         found_us = scene.now_us()
         scene.finish(failed(scene.claim_one(), "queued", delay_us=900_000))
         late = KeyedClaims(scene.hot, node="late", now_us=found_us, decide=waits, gate=None)
-        assert late.serve(scene.desk, [(run_id, "k")]).claims == []
+        assert late.serve(scene.connection, [(run_id, "k")]).claims == []
         assert (scene.state(run_id), scene.holder("k")[0]) == ("queued", None)
 
     def test_claim_that_was_held_up_is_dated_when_its_key_was_free_again(self, scene: Scene) -> None:
@@ -274,7 +287,7 @@ class TestKeyedRuns:
         ended_us = scene.now_us()
         run_id = scene.add_one(exclusive_key="k")
         late = KeyedClaims(scene.hot, node="late", now_us=found_us, decide=waits, gate=None)
-        [got] = late.serve(scene.desk, [(run_id, "k")]).claims
+        [got] = late.serve(scene.connection, [(run_id, "k")]).claims
         assert min(got.claimed_at_us, got.token) >= ended_us
         assert scene.run(run_id)["started_at"] == got.claimed_at_us
 
@@ -286,17 +299,17 @@ class TestKeyedRuns:
         broken: list[str] = []
 
         def work(node: str) -> None:
-            desk = scene.ledger.desk(node)
+            connection = scene.ledger.connect(node)
             here = Scene(scene.ledger)
             while len(done) < 60 and not broken:
-                for each in scene.claim(node=node, limit=8, desk=desk).claims:
+                for each in scene.claim(node=node, limit=8, connection=connection).claims:
                     other = running.setdefault(each.exclusive_key or "", node)
                     if other != node:
                         broken.append(f"{node} and {other} run {each.exclusive_key}")
                     del running[each.exclusive_key or ""]
                     here.finish(ending(each))
                     done.append(each.run_id)
-            desk.rest()
+            connection.rest()
             here.close()
 
         threads = [threading.Thread(target=work, args=(f"node{number}",)) for number in range(3)]
@@ -345,7 +358,7 @@ class TestGate:
         )
 
         def wanted(limit: int = 100, without: tuple[str, ...] = ()) -> list[WantedKey]:
-            return keys_wanted(scene.desk, jobs=("job",), queues=("default",), limit=limit, without=without)
+            return keys_wanted(scene.connection, jobs=("job",), queues=("default",), limit=limit, without=without)
 
         urgent, new = WantedKey("urgent", 0, is_taken=False), WantedKey("new", 0, is_taken=False)
         used, taken = WantedKey("used", past.token, is_taken=False), WantedKey("taken", holder.token, is_taken=True)

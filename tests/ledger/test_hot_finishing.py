@@ -257,15 +257,15 @@ class TestKeys:
     def test_stranded_runs_are_found_and_queued(self, scene: Scene) -> None:
         first, *rest = scene.add(*[Requested("job", "manual", exclusive_key="k")] * 3)
         holder = scene.claim_one()
-        assert promote_stranded(scene.desk) == 0
+        assert promote_stranded(scene.connection) == 0
         scene.finish(ending(holder))
         scene.change("UPDATE {run} SET state = 'cancelled' WHERE id = %s", rest[0])  # it was the next in line
-        assert promote_stranded(scene.desk) == 1
+        assert promote_stranded(scene.connection) == 1
         assert scene.states([first, *rest]) == ["succeeded", "cancelled", "queued"]
 
     def test_key_whose_holder_vanished_strands_nobody(self, scene: Scene) -> None:
         scene.add(*[Requested("job", "manual", exclusive_key="k")] * 2)
         holder = scene.claim_one()
         scene.change("DELETE FROM {run} WHERE id = %s", holder.run_id)
-        assert promote_stranded(scene.desk) == 1
+        assert promote_stranded(scene.connection) == 1
         assert scene.claim_one().exclusive_key == "k"

@@ -75,19 +75,19 @@ def waiting(scene: Scene, key: str, count: int = 1) -> list[int]:
 
 
 def claims(node: str, decide: Any = waits) -> Act:
-    return lambda desk: claim(desk, node=node, jobs=("job",), queues=("default",), limit=8, decide=decide)
+    return lambda connection: claim(connection, node=node, jobs=("job",), queues=("default",), limit=8, decide=decide)
 
 
 def finishes(*ended: Claim, how: Any = ending) -> Act:
-    return lambda desk: finish(desk, [how(each) for each in ended])
+    return lambda connection: finish(connection, [how(each) for each in ended])
 
 
 def reaps(node: str) -> Act:
-    return lambda desk: reap(desk, node=node, limit=8, decide=lambda job, crashes: Rerun())
+    return lambda connection: reap(connection, node=node, limit=8, decide=lambda job, crashes: Rerun())
 
 
 def cancels(ledger: Ledger, run_id: int) -> Act:
-    return lambda desk: requests.cancel(ledger, run_id, desk=desk)
+    return lambda connection: requests.cancel(ledger, run_id, connection=connection)
 
 
 def fenced(scene: Scene, claimed: Claim) -> Act:
@@ -101,8 +101,8 @@ def fenced(scene: Scene, claimed: Claim) -> Act:
         scene.hot.change(cursor, "INSERT INTO {journal} (at, what, run_id) VALUES (0, 'effect', %s)", claimed.run_id)
         return bool(scene.hot.rows(cursor, sql, claimed.run_id, claimed.token))
 
-    def act(desk: LedgerConnection) -> bool:
-        with desk.autocommit() as cursor:
+    def act(connection: LedgerConnection) -> bool:
+        with connection.autocommit() as cursor:
             cursor.execute("BEGIN")
             is_ours = work(cursor)
             cursor.execute("COMMIT" if is_ours else "ROLLBACK")
@@ -239,7 +239,7 @@ class TestKeys:
 def drained_after(scene: Scene) -> None:
     """End what runs, whoever runs it, and see that everybody gets a turn."""
     for node in ("one", "two"):
-        scene.finish(*map(ending, claiming.mine(scene.desk, node=node)))
+        scene.finish(*map(ending, claiming.mine(scene.connection, node=node)))
     drained(scene)
 
 
@@ -339,8 +339,8 @@ class TestFence:
 
 class TestPlanners:
     def test_two_planners_plan_every_tick_once_and_move_every_schedule(self, scene: Scene, actors: list[Actor]) -> None:
-        def plans(desk: LedgerConnection) -> Any:
-            return plan(desk, horizon_us=HORIZON_US, limit=8, decide=_once)
+        def plans(connection: LedgerConnection) -> Any:
+            return plan(connection, horizon_us=HORIZON_US, limit=8, decide=_once)
 
         for schedule in orders((8, 8)):
             reset(scene)
@@ -350,7 +350,7 @@ class TestPlanners:
             scene.add_one(available_at_us=now_us + 5_000_000)
             scene.change("UPDATE {run} SET available_at = %s WHERE waits_for = 'time'", now_us)
             answers = played(actors, [plans, plans], schedule)
-            rest = plan(scene.desk, horizon_us=HORIZON_US, limit=8, decide=_once)
+            rest = plan(scene.connection, horizon_us=HORIZON_US, limit=8, decide=_once)
             assert sum(each.runs for each in (*answers, rest)) == 4, schedule
             rows = scene.rows("SELECT r.schedule, r.state FROM {run} r ORDER BY r.schedule")
             assert sorted(str(name) for name, _ in rows) == ["None", "a", "b", "c"], schedule

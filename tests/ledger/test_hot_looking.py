@@ -21,7 +21,7 @@ def scene(ledger: Ledger) -> Iterator[Scene]:
 
 
 def seen(scene: Scene, *queues: str, node: str = "node") -> Look:
-    return look(scene.desk, node=node, queues=queues or ("default",), jobs=("job", "other"))
+    return look(scene.connection, node=node, queues=queues or ("default",), jobs=("job", "other"))
 
 
 def test_empty_ledger_has_nothing_to_do(scene: Scene) -> None:
@@ -97,8 +97,8 @@ def test_only_the_node_that_runs_it_is_asked_to_stop_it(scene: Scene) -> None:
     scene.change("UPDATE {run} SET cancel_requested_at = 5 WHERE id = %s", claimed.run_id)
     assert seen(scene).cancels is True
     assert seen(scene, node="other").cancels is False
-    assert cancels(scene.desk, node="node") == [(claimed.run_id, claimed.token)]
-    assert cancels(scene.desk, node="other") == []
+    assert cancels(scene.connection, node="node") == [(claimed.run_id, claimed.token)]
+    assert cancels(scene.connection, node="other") == []
     scene.finish(ending(claimed, "cancelled", "cancelled"))
     assert seen(scene).cancels is False
 
@@ -106,16 +106,16 @@ def test_only_the_node_that_runs_it_is_asked_to_stop_it(scene: Scene) -> None:
 def test_check_and_progress_compare_the_token(scene: Scene) -> None:
     run_id = scene.add_one()
     claimed = scene.claim_one()
-    assert check(scene.desk, run_id=run_id, token=claimed.token)
-    assert not check(scene.desk, run_id=run_id, token=claimed.token - 1)
-    assert progress(scene.desk, run_id=run_id, token=claimed.token, fraction=0.25, note="a\x00b")
-    assert progress(scene.desk, run_id=run_id, token=claimed.token, fraction=0.25, note="a\x00b")
-    assert not progress(scene.desk, run_id=run_id, token=claimed.token + 1, fraction=0.5)
+    assert check(scene.connection, run_id=run_id, token=claimed.token)
+    assert not check(scene.connection, run_id=run_id, token=claimed.token - 1)
+    assert progress(scene.connection, run_id=run_id, token=claimed.token, fraction=0.25, note="a\x00b")
+    assert progress(scene.connection, run_id=run_id, token=claimed.token, fraction=0.25, note="a\x00b")
+    assert not progress(scene.connection, run_id=run_id, token=claimed.token + 1, fraction=0.5)
     run = scene.run(run_id)
     assert (run["progress"], run["progress_note"]) == (0.25, "a\ufffdb")
     scene.finish(ending(claimed))
-    assert not check(scene.desk, run_id=run_id, token=claimed.token)
-    assert not progress(scene.desk, run_id=run_id, token=claimed.token, fraction=1.0)
+    assert not check(scene.connection, run_id=run_id, token=claimed.token)
+    assert not progress(scene.connection, run_id=run_id, token=claimed.token, fraction=1.0)
 
 
 def test_look_is_one_statement(scene: Scene) -> None:

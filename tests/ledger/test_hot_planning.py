@@ -39,7 +39,7 @@ def every_minute(now_us: int, row: ScheduleRow) -> SchedulePlan:
 
 
 def planned(scene: Scene, limit: int = 100, decide=every_minute, horizon_us: int = HORIZON_US) -> PlannedBatch:
-    return plan(scene.desk, horizon_us=horizon_us, limit=limit, decide=decide)
+    return plan(scene.connection, horizon_us=horizon_us, limit=limit, decide=decide)
 
 
 def schedule(scene: Scene, name: str) -> tuple[int, int | None]:
@@ -156,9 +156,9 @@ class TestDueSchedules:
 
         assert [planned(scene, limit=4, decide=decide).runs for _ in range(3)] == [0, 1, 0]
         assert schedule(scene, "unserved0") == (7, now_us - MINUTE_US)
-        assert bring_back(scene.desk, Served([({"other"}, {"default"}), ({"job"}, {"heavy"})])) == 0
+        assert bring_back(scene.connection, Served([({"other"}, {"default"}), ({"job"}, {"heavy"})])) == 0
         assert planned(scene).runs == 0
-        assert bring_back(scene.desk, Served([({"job"}, {"default"})])) == 5
+        assert bring_back(scene.connection, Served([({"job"}, {"default"})])) == 5
         assert planned(scene).runs == 5
 
     def test_nothing_is_set_aside_that_a_node_serves_by_now(self, scene: Scene) -> None:

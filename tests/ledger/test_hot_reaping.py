@@ -35,7 +35,7 @@ def by_job(job: str, crashes: int) -> Rerun | GiveUpLost | HoldForPerson:
 
 
 def reaped(scene: Scene, decide=rerun, node: str = "dead", limit: int = 100) -> list[Reaped]:
-    return reap(scene.desk, node=node, limit=limit, decide=decide)
+    return reap(scene.connection, node=node, limit=limit, decide=decide)
 
 
 def test_each_run_fares_as_its_policy_says(scene: Scene) -> None:
@@ -64,7 +64,7 @@ def test_losses_of_one_event_count_once(scene: Scene) -> None:
 
     def lost(*, once_in_us: int) -> int:
         scene.claim_one(node="dead")
-        reap(scene.desk, node="dead", limit=100, decide=decide, once_in_us=once_in_us)
+        reap(scene.connection, node="dead", limit=100, decide=decide, once_in_us=once_in_us)
         return scene.run(run_id)["crashes"]
 
     assert [lost(once_in_us=HOUR_US) for _ in range(3)] == [1, 1, 1]
@@ -79,7 +79,7 @@ def test_deaths_of_workers_count_whatever_was_lost_a_moment_ago(scene: Scene) ->
     for _ in range(2):
         scene.finish(ending(scene.claim_one(node="dead"), "queued", "lost", error_code="crashed"))
     scene.claim_one(node="dead")
-    reap(scene.desk, node="dead", limit=100, decide=rerun, once_in_us=HOUR_US)
+    reap(scene.connection, node="dead", limit=100, decide=rerun, once_in_us=HOUR_US)
     assert scene.run(run_id)["crashes"] == 3
 
 
@@ -140,7 +140,7 @@ def test_other_nodes_runs_are_left_alone(scene: Scene) -> None:
     scene.claim(node="dead", limit=2)
     alive = scene.claim(node="alive").claims
     assert len(reaped(scene)) == 2
-    assert mine(scene.desk, node="alive") == alive
+    assert mine(scene.connection, node="alive") == alive
     assert reaped(scene) == []
 
 
@@ -155,7 +155,7 @@ def test_run_that_a_fenced_transaction_is_about_to_commit_under_is_passed_over(s
         pytest.skip("one writer at a time: nothing is ever locked")
     run_id, other_id = scene.add(*[Requested("job", "manual")] * 2)
     scene.claim(node="dead")
-    effect = scene.ledger.desk("effect")
+    effect = scene.ledger.connect("effect")
     with effect.transaction() as cursor:
         scene.hot.rows(cursor, "SELECT r.id FROM {run} r WHERE r.id = %s" + scene.ledger.dialect.spelling.share, run_id)
         assert [each.run_id for each in reaped(scene)] == [other_id]

@@ -64,10 +64,10 @@ class TestBehindAPooler:
 @contextmanager
 def lost_reply(scene: Scene, word: str) -> Iterator[None]:
     """Let the next statement that begins with `word` be executed, and its answer be lost with the connection."""
-    cursor = scene.desk._cursor
-    scene.desk._cursor = _Losing(cursor, word, scene)
+    cursor = scene.connection._cursor
+    scene.connection._cursor = _Losing(cursor, word, scene)
     yield
-    scene.desk.rest()
+    scene.connection.rest()
 
 
 class _Losing:
@@ -96,7 +96,7 @@ class TestLostReplies:
         scene.claim(jobs=("nobody",))
         with lost_reply(scene, self._word(scene)), pytest.raises(LedgerUnavailable):
             scene.claim()
-        unknown = mine(scene.desk, node="node")
+        unknown = mine(scene.connection, node="node")
         assert [each.run_id for each in unknown] == ids
         assert scene.finish(*map(handed_back, unknown)).refused == []
         again = scene.claim().claims

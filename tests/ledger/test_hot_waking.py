@@ -112,7 +112,7 @@ class TestNotifications:
         scene.add_one(exclusive_key="k")
         with listening(scene.ledger) as here:
             waiting = Waiting(here)
-            claim(scene.desk, node="other", jobs=("job",), queues=("default",), limit=1, decide=replaces)
+            claim(scene.connection, node="other", jobs=("job",), queues=("default",), limit=1, decide=replaces)
             assert waiting.ends() is True
 
     def test_who_waits_lets_go_of_the_connection_when_closed(self, scene: Scene) -> None:
@@ -133,7 +133,7 @@ class TestNotifications:
     def test_many_notifications_are_few_hints(self, scene: Scene) -> None:
         with listening(scene.ledger) as here:
             for _ in range(200):
-                scene.desk.write(scene.hot.notify)
+                scene.connection.write(scene.hot.notify)
             began, hints = time.monotonic(), 0
             while here.wait(0.1):
                 hints += 1
@@ -147,7 +147,7 @@ class TestNotifications:
             admin.execute("SELECT pg_terminate_backend(%s)", (old.connection.info.backend_pid,))
             until(lambda: here.wait(0.1) is not None and here._channel not in (None, old), LONG_S, "listens again")
             waiting = Waiting(here)
-            scene.desk.write(scene.hot.notify)
+            scene.connection.write(scene.hot.notify)
             assert waiting.ends() is True
 
 

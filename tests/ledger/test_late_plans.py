@@ -37,9 +37,9 @@ def scene(bare_url: str, opened: Callable[[str], Ledger]) -> Iterator[Scene]:
 def test_cost_does_not_grow_with_what_is_finished(scene: Scene) -> None:
     def cost() -> int:
         scene.add_one(sla_us=1, due_at_us=5)
-        with metered(scene.desk) as meter:
+        with metered(scene.connection) as meter:
             for _ in range(2):
-                work = meter.work(lambda: note_late(scene.desk, jobs=["job"]))
+                work = meter.work(lambda: note_late(scene.connection, jobs=["job"]))
         return work
 
     fill(scene, LITTLE)

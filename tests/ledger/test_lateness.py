@@ -39,8 +39,8 @@ def test_what_is_late_is_noted_once_wherever_it_is(scene: Scene) -> None:
     queued = scene.add_one(**LATE)
     wanted = {running, held, backing_off, behind, queued}
     assert {scene.state(each) for each in wanted} == {"running", "queued", "waiting"}
-    assert {late.run_id for late in note_late(scene.desk, jobs=["job"])} == wanted
-    assert note_late(scene.desk, jobs=["job"]) == []
+    assert {late.run_id for late in note_late(scene.connection, jobs=["job"])} == wanted
+    assert note_late(scene.connection, jobs=["job"]) == []
     assert sorted(missed(scene)) == sorted(wanted)
 
 
@@ -48,14 +48,14 @@ def test_what_is_claimed_while_it_is_looked_for_is_noted_once(scene: Scene, monk
     # One look asks for one state after the other: a run that is claimed in between shows as queued and as running.
     monkeypatch.setattr(lateness, "_FIND", lateness._FIND * 2)
     run_id = scene.add_one(**LATE)
-    assert [late.run_id for late in note_late(scene.desk, jobs=["job"])] == [run_id]
+    assert [late.run_id for late in note_late(scene.connection, jobs=["job"])] == [run_id]
     assert missed(scene) == [run_id]
 
 
 def test_a_note_says_by_when_and_how_it_stands(scene: Scene) -> None:
     run_id = scene.add_one(**LATE)
     claimed = scene.claim_one()
-    note_late(scene.desk, jobs=["job"])
+    note_late(scene.connection, jobs=["job"])
     [entry] = scene.journal()
     assert (entry["job"], entry["run_id"], entry["node"]) == ("job", run_id, "node")
     assert entry["token"] == claimed.token
@@ -66,7 +66,7 @@ def test_what_is_not_late_or_promises_nothing_or_is_another_job_is_left_alone(sc
     scene.add_one()
     scene.add_one(sla_us=HOUR_US)
     scene.add_one(job="other", **LATE)
-    assert note_late(scene.desk, jobs=["job"]) == []
+    assert note_late(scene.connection, jobs=["job"]) == []
     assert scene.journal() == []
 
 
@@ -74,7 +74,7 @@ def test_what_ended_late_is_noted_and_what_ended_in_time_is_not(scene: Scene) ->
     late, in_time = scene.add_one(**LATE), scene.add_one(sla_us=HOUR_US)
     scene.finish(*map(ending, scene.claim().claims))
     for _ in range(2):
-        note_late_ends(scene.desk, run_ids={late, in_time})
+        note_late_ends(scene.connection, run_ids={late, in_time})
     assert missed(scene) == [late]
     assert "and it ended at 2" in scene.journal()[0]["reason"]
 
@@ -82,15 +82,15 @@ def test_what_ended_late_is_noted_and_what_ended_in_time_is_not(scene: Scene) ->
 def test_a_run_that_was_noted_while_it_ran_is_not_noted_again_when_it_ends(scene: Scene) -> None:
     run_id = scene.add_one(**LATE)
     claimed = scene.claim_one()
-    note_late(scene.desk, jobs=["job"])
+    note_late(scene.connection, jobs=["job"])
     scene.finish(ending(claimed))
-    assert note_late_ends(scene.desk, run_ids={run_id}) == []
+    assert note_late_ends(scene.connection, run_ids={run_id}) == []
     assert missed(scene) == [run_id]
 
 
 def test_many_are_noted_in_turns(scene: Scene) -> None:
     scene.add(*[Requested("job", "manual", **LATE)] * 250)
-    counts = [len(note_late(scene.desk, jobs=["job"])) for _ in range(4)]
+    counts = [len(note_late(scene.connection, jobs=["job"])) for _ in range(4)]
     assert counts == [100, 100, 50, 0]
     assert len(set(missed(scene))) == 250
 
@@ -100,7 +100,7 @@ def test_a_promise_counts_from_when_a_run_may_start(scene: Scene, way: str) -> N
     starts_at = scene.now_us() + HOUR_US
     request = Requested("job", "manual", available_at_us=starts_at, sla_us=1000)
     if way == "recorded":
-        scene.desk.write(lambda cursor: record(scene.ledger, cursor, [request]))
+        scene.connection.write(lambda cursor: record(scene.ledger, cursor, [request]))
     else:
         scene.add(request)
     assert scene.run(scene.last_id())["sla_at"] == starts_at + 1000

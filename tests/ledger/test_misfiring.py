@@ -28,7 +28,7 @@ def scene(ledger: Ledger) -> Iterator[Scene]:
 
 def settled(scene: Scene, misfire: str = "skip", *jobs: str) -> MisfireCounts:
     rules = dict.fromkeys(jobs or ("job",), Misfire.of(misfire, grace="10s"))
-    return settle_late(scene.desk, node="me", queues=("default",), rules=rules)
+    return settle_late(scene.connection, node="me", queues=("default",), rules=rules)
 
 
 def misfired(scene: Scene) -> int:

@@ -103,7 +103,7 @@ def _numbered(scene: Scene, word: str) -> str:
 def analyze(scene: Scene) -> None:
     """Let the database look at what it holds now, and believe in it from then on."""
     word = "ANALYZE TABLE" if scene.ledger.dialect.name == "mysql" else "ANALYZE"
-    with scene.desk.autocommit() as cursor:
+    with scene.connection.autocommit() as cursor:
         for table in ("run", "attempt", "exclusive", "schedule", "job", "node"):
             cursor.execute(f"{word} {scene.ledger.tables.name(table)}")
             if cursor.description:
@@ -162,48 +162,48 @@ def _plan(scene: Scene) -> Call:
     for number in range(10):
         scene.change("DELETE FROM {schedule} WHERE id = %s", f"due{number}")
         add_schedule(scene, f"due{number}", now_us)
-    return lambda scene: plan(scene.desk, horizon_us=HORIZON_US, limit=BATCH, decide=every_minute)
+    return lambda scene: plan(scene.connection, horizon_us=HORIZON_US, limit=BATCH, decide=every_minute)
 
 
 def _queue_near(scene: Scene) -> Call:
     queue(scene, available_at_us=scene.now_us() + HOUR_US)
     stay = SchedulePlan([tick("s", 1)], 0, None)
-    return lambda scene: plan(scene.desk, horizon_us=2 * HOUR_US, limit=BATCH, decide=lambda now_us, row: stay)
+    return lambda scene: plan(scene.connection, horizon_us=2 * HOUR_US, limit=BATCH, decide=lambda now_us, row: stay)
 
 
 def _look(scene: Scene) -> Call:
     queue(scene, 5, available_at_us=scene.now_us() + 1_900_000)
     queue(scene, 5, available_at_us=scene.now_us() + HOUR_US)
-    return lambda scene: look(scene.desk, node="node", queues=("default", "mail"), jobs=("job",))
+    return lambda scene: look(scene.connection, node="node", queues=("default", "mail"), jobs=("job",))
 
 
 def _cancels(scene: Scene) -> Call:
     queue(scene, 5)
     scene.claim()
-    return lambda scene: cancels(scene.desk, node="node")
+    return lambda scene: cancels(scene.connection, node="node")
 
 
 def _mine(scene: Scene) -> Call:
     queue(scene, 5)
     scene.claim()
-    return lambda scene: mine(scene.desk, node="node")
+    return lambda scene: mine(scene.connection, node="node")
 
 
 def _reap(scene: Scene) -> Call:
     scene.add(*(Requested("job", "manual", exclusive_key=f"used{n}" if n % 2 else None) for n in range(1, 20)))
     scene.claim(node="dead")
-    return lambda scene: reap(scene.desk, node="dead", limit=BATCH, decide=lambda job, crashes: Rerun())
+    return lambda scene: reap(scene.connection, node="dead", limit=BATCH, decide=lambda job, crashes: Rerun())
 
 
 def _keys_wanted(scene: Scene) -> Call:
     scene.add(*(Requested("job", "manual", exclusive_key=f"used{n}") for n in range(1, 20)))
-    return lambda scene: keys_wanted(scene.desk, jobs=("job",), queues=("default",), limit=BATCH)
+    return lambda scene: keys_wanted(scene.connection, jobs=("job",), queues=("default",), limit=BATCH)
 
 
 def _strand(scene: Scene) -> Call:
     scene.add(*(Requested("job", "manual", exclusive_key=f"used{n % 5 + 1}") for n in range(1, 20)))
     scene.claim()
-    return lambda scene: promote_stranded(scene.desk)
+    return lambda scene: promote_stranded(scene.connection)
 
 
 CALLS = {
@@ -234,7 +234,7 @@ def works(
 ) -> dict[str, int]:
     """Return how much work each call is, the second time: then its plans are kept."""
     found = {}
-    with metered(scene.desk) as meter:
+    with metered(scene.connection) as meter:
         for name in [name for name in only for _ in range(2)]:
             call = CALLS[name](scene)
             found[name] = meter.work(partial(call, scene))
@@ -278,7 +278,7 @@ def test_nor_if_the_planner_believes_that_nothing_is_ever_queued(scene: Scene) -
     analyze(scene)
     little = works(scene)
     queue(scene, 3000, available_at_us=5)
-    scene.desk.rest()
+    scene.connection.rest()
     assert_alike(little, works(scene, only=("claim_free", "finish_plain", "finish_all_kinds"), tidies=False))
 
 
@@ -289,5 +289,5 @@ def test_nor_if_the_planner_believes_that_a_job_is_rare_and_that_nothing_ever_ru
     little = works(scene)
     add_runs(scene, MUCH)
     add_runs(scene, 3000, state="running", node="elsewhere")
-    scene.desk.rest()
+    scene.connection.rest()
     assert_alike(little, works(scene))

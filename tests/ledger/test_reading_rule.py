@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -15,7 +17,7 @@ from fencepost.leases.stores.sql.options import LeaseTables
 from fencepost.ledger import migrations, nodes
 from fencepost.ledger.ledger import Ledger
 from fencepost.schema import effects
-from fencepost.schema.revisions import is_newer, is_readable, known_by, recorded
+from fencepost.schema.revisions import is_newer, is_readable, known_by, recorded, steps_in
 from fencepost.threaded import ThreadedRuntime
 
 KNOWN = ("0001", "0002", "0003")
@@ -127,3 +129,24 @@ def test_leases_go_on_when_a_newer_version_has_added_columns(bare_url: str, open
         with store.lock("after"):
             assert {record.name for record in store.records()} == {"before", "after"}
         assert [past.name for past in store.history() or ()] == ["after"]
+
+
+def test_steps_are_named_by_their_files_also_in_a_zip_file(tmp_path: Path) -> None:
+    names = ("r0001_first.py", "r0002_from_0001_second.py", "__init__.py")
+    for name in names:
+        (tmp_path / name).touch()
+    with zipfile.ZipFile(tmp_path / "all.zip", "w") as packed:
+        for name in names:
+            packed.writestr(f"versions/{name}", "")
+    assert steps_in(tmp_path) == ("0001", "0002_from_0001")
+    assert steps_in(tmp_path / "all.zip" / "versions") == ("0001", "0002_from_0001")
+
+
+@pytest.mark.parametrize(
+    "name", ["r0002_from_0001.py", "R0002_second.py", "r0003_third.py", "r0001_again.py", "old.py"]
+)
+def test_step_with_a_wrong_name_is_refused(tmp_path: Path, name: str) -> None:
+    for each in ("r0001_first.py", name):
+        (tmp_path / each).touch()
+    with pytest.raises(RuntimeError, match="each number once"):
+        steps_in(tmp_path)

@@ -88,7 +88,7 @@ class TestEnqueue:
         self, ledger: Ledger, changes: dict[str, str]
     ) -> None:
         run_id = only(ledger, asked(origin_key="request:x"))
-        told = f"^the key 'x' already stands for run {run_id} of job 'settle'"
+        told = f"^the key 'x' was already used for run {run_id} of job 'settle'"
         with pytest.raises(DuplicateRequest, match=told) as error:
             requests.enqueue(ledger, [asked(), asked(origin_key="request:x", **changes)])
         assert error.value.run_id == run_id

@@ -48,7 +48,7 @@ def unserved(scene: Scene) -> Scene:
     live(scene)
     leave(scene.ledger, "n")
     scene.change("UPDATE {schedule} SET planned_through = planned_through - %s, next_due_at = 1", HOUR_US)
-    plan(scene.desk, horizon_us=HORIZON_US, limit=8, decide=lambda now_us, row: Left.UNSERVED)
+    plan(scene.connection, horizon_us=HORIZON_US, limit=8, decide=lambda now_us, row: Left.UNSERVED)
     return scene
 
 
@@ -58,12 +58,12 @@ def left_at(scene: Scene) -> int:
 
 class TestWarning:
     def test_job_is_missed_ten_minutes_after_its_last_node_left_and_once(self, unserved: Scene) -> None:
-        assert note_missed(unserved.desk) == []
+        assert note_missed(unserved.connection) == []
         unserved.change("UPDATE {schedule} SET no_node_since = no_node_since - %s", serving.WARNED_AFTER_US)
-        [missed] = note_missed(unserved.desk)
+        [missed] = note_missed(unserved.connection)
         assert (missed.job, missed.since_us) == ("job", left_at(unserved) - serving.WARNED_AFTER_US)
         assert "fencepost jobs forget job" in missed.reason
-        assert note_missed(unserved.desk) == []
+        assert note_missed(unserved.connection) == []
         [entry] = journal.entries(unserved.ledger, what="job without a node")
         assert (entry.job, entry.reason) == ("job", missed.reason)
 
@@ -74,7 +74,7 @@ class TestWarning:
         sync_code(scene.ledger, generation=0, jobs=names, schedules=minutely)
         scene.change("UPDATE {schedule} SET no_node_since = %s", scene.now_us() - HOUR_US)
         monkeypatch.setattr(serving, "NOTED_AT_ONCE", 2)
-        noted = [[missed.job for missed in note_missed(scene.desk)] for _ in range(3)]
+        noted = [[missed.job for missed in note_missed(scene.connection)] for _ in range(3)]
         assert noted == [["a", "b"], ["c"], []]
 
     def test_why_says_since_when_no_node_has_it(self, unserved: Scene) -> None:

@@ -18,22 +18,22 @@ Call = Callable[[], object]
 
 class Meter(Protocol):
     def work(self, call: Call) -> int:
-        """Return the work that `call` makes on the metered desk."""
+        """Return the work that `call` makes on the metered connection."""
         ...
 
 
 @contextmanager
-def metered(desk: LedgerConnection) -> Iterator[Meter]:
+def metered(connection: LedgerConnection) -> Iterator[Meter]:
     kinds: dict[str, type[Any]] = {"postgresql": OnPostgres, "mysql": OnMariaDB, "sqlite": OnSqlite}
-    yield kinds[desk.dialect.name](desk)
+    yield kinds[connection.dialect.name](connection)
 
 
 class OnPostgres:
     """Plans are kept as they are in earnest: the meter only listens."""
 
-    def __init__(self, desk: LedgerConnection) -> None:
+    def __init__(self, connection: LedgerConnection) -> None:
         self.plans: list[dict[str, Any]] = []
-        with desk.autocommit() as cursor:
+        with connection.autocommit() as cursor:
             cursor.connection.add_notice_handler(self._hear)  # type: ignore[attr-defined]
             cursor.execute("LOAD 'auto_explain'")
             for name, value in (
@@ -78,8 +78,8 @@ def _met(plan: dict[str, Any]) -> int:
 
 
 class OnMariaDB:
-    def __init__(self, desk: LedgerConnection) -> None:
-        self._desk = desk
+    def __init__(self, connection: LedgerConnection) -> None:
+        self._connection = connection
 
     def work(self, call: Call) -> int:
         before = self._reads()
@@ -87,15 +87,15 @@ class OnMariaDB:
         return self._reads() - before
 
     def _reads(self) -> int:
-        with self._desk.autocommit() as cursor:
+        with self._connection.autocommit() as cursor:
             cursor.execute("SHOW SESSION STATUS LIKE 'Handler_read%'")
             return sum(int(value) for name, value in cursor.fetchall() if "rnd_deleted" not in name)
 
 
 class OnSqlite:
-    def __init__(self, desk: LedgerConnection) -> None:
+    def __init__(self, connection: LedgerConnection) -> None:
         self._steps = 0
-        with desk.autocommit() as cursor:
+        with connection.autocommit() as cursor:
             cursor.connection.set_progress_handler(self._step, 10)  # type: ignore[attr-defined]
 
     def work(self, call: Call) -> int:

@@ -276,7 +276,7 @@ def the_last_state_is_not_that_of_the_record() -> Evidence:
     return with_run(a_run(), state="dead")
 
 
-@breaks("run graph", "on record no more")
+@breaks("run graph", "no longer recorded")
 def a_run_vanishes() -> Evidence:
     run = a_run(state="skipped")
     return replace(BASE, runs=tuple(each for each in BASE.runs if each.id != run.id))
@@ -309,12 +309,12 @@ def a_later_read_does_not_show_it() -> Evidence:
     return with_entries(*call("read", 95.0, 95.1, name="out:tidy", detail={"keys": ()}))
 
 
-@breaks("acknowledged writes", "nobody wrote")
+@breaks("acknowledged writes", "never written")
 def something_is_there_that_nobody_wrote() -> Evidence:
     return with_effects(Effect("elsewhere", "odd", 1, "g"))
 
 
-@breaks("acknowledged writes", "on no record")
+@breaks("acknowledged writes", "not recorded")
 def an_acknowledged_request_is_lost() -> Evidence:
     return with_entries(*call("request", 70.0, 70.1, detail={"run": 8888}))
 
@@ -468,7 +468,7 @@ def an_acknowledged_request_has_no_run() -> Evidence:
     return with_entries(*call("request", 70.0, 70.1, name="order-77", detail={"payload": "p"}))
 
 
-@breaks("request keys", "all asked for the same")
+@breaks("request keys", "all had the same payload")
 def a_request_is_refused_for_nothing() -> Evidence:
     asked = {"name": "order-77", "detail": {"payload": "p", "why": "payload"}}
     return with_entries(*call("request", 70.0, 70.1, EntryKind.REFUSED, **asked))
@@ -685,7 +685,7 @@ def an_attempt_ends_before_it_begins() -> Evidence:
     return with_attempt(attempt, ended_us=(attempt.started_us or 0) - 1)
 
 
-@breaks("attempts on record", "nobody was seen to claim")
+@breaks("attempts on record", "there was no claim")
 def an_attempt_was_never_claimed() -> Evidence:
     attempt = tries(a_run())[0]
     return with_attempt(attempt, token=attempt.token + 1)

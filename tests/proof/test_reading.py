@@ -63,7 +63,7 @@ def test_attempts_that_ended_and_the_one_under_way_are_seen(scene: Scene) -> Non
     first = scene.claim_one(node="node-a")
     scene.finish(failed(first, "queued"))
     second = scene.claim_one(node="node-b")
-    reap(scene.desk, node="node-b", limit=10, decide=lambda job, crashes: Rerun())
+    reap(scene.connection, node="node-b", limit=10, decide=lambda job, crashes: Rerun())
     scene.finish(handed_back(scene.claim_one(node="node-c")))
     fourth = scene.claim_one(node="node-d")
     [run], attempts = read_ledger(scene.ledger)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, Unpack
 
+from fencepost.app.declaring import RequestOptions
 from fencepost.app.job_decorators import JobDecorators
 from fencepost.app.lifecycle import Lifecycle, Running
 from fencepost.app.operations import Operations
@@ -16,10 +16,10 @@ from fencepost.core.duration import Duration
 from fencepost.core.events import Event, Observer, What
 from fencepost.core.identity import node_name
 from fencepost.core.runtime import Runtime
-from fencepost.core.timings import DEFAULT_TTL_S, SHUTDOWN_GRACE
+from fencepost.core.timings import SHUTDOWN_GRACE
 from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Jobs
-from fencepost.leases.exclusive_options import Due
+from fencepost.leases.exclusive_options import LockWishes
 from fencepost.leases.lock import Lock
 from fencepost.leases.locks import Locks
 from fencepost.leases.observers import Observers
@@ -96,7 +96,7 @@ class App(JobDecorators):
             "generation": generation,
             "leader": leader,
         }
-        self.settings = read_settings(given, config=config)
+        self.settings = read_settings(given, config=config).resolved()
         self.runtime: Runtime = runtime or ThreadedRuntime()
         self.jobs = Jobs()
         self.bulks = {}
@@ -115,51 +115,12 @@ class App(JobDecorators):
     # -- asking for runs ---------------------------------------------------------------------------------------------
 
     def enqueue(
-        self,
-        job: str,
-        *,
-        params: Mapping[str, Any] | None = None,
-        at: datetime | str | None = None,
-        delay: Duration | None = None,
-        key: str | None = None,
-        tx: Any = None,
-        priority: int | None = None,
-        reason: str | None = None,
-        requested_by: str | None = None,
-        unique: bool = False,
+        self, job: str, *, params: Mapping[str, Any] | None = None, **options: Unpack[RequestOptions]
     ) -> Enqueued:
         """Ask for a run of a job by its name, also of one that another deploy owns. See `JobHandle.enqueue`."""
-        return self.operations.enqueue(
-            job,
-            params or {},
-            at=at,
-            delay=delay,
-            key=key,
-            tx=tx,
-            priority=priority,
-            reason=reason,
-            requested_by=requested_by,
-            unique=unique,
-        )
+        return self.operations.enqueue(job, params or {}, **options)
 
-    def lock(
-        self,
-        name: str,
-        *,
-        ttl: Duration = DEFAULT_TTL_S,
-        wait: Duration = 0,
-        at_least: Duration = 0,
-        tick: Due | None = None,
-        tz: str | None = None,
-        at_most_once: bool = False,
-        floor: int = 0,
-        margin: Duration | None = None,
-        renew_every: Duration | None = None,
-        call_timeout: Duration | None = None,
-        retry_every: Duration | None = None,
-        term_grace: Duration | None = None,
-        kill: Duration | None = None,
-    ) -> Lock:
+    def lock(self, name: str, **wishes: Unpack[LockWishes]) -> Lock:
         """Return a lock on the application's lease store. The options are those of `fencepost.locks.Locks.lock`.
 
         ::
@@ -167,22 +128,7 @@ class App(JobDecorators):
             with app.lock("month-end", wait="5s") as lease:
                 close_the_books(token=lease.token)
         """
-        return self.locks.lock(
-            name,
-            ttl=ttl,
-            wait=wait,
-            at_least=at_least,
-            tick=tick,
-            tz=tz,
-            at_most_once=at_most_once,
-            floor=floor,
-            margin=margin,
-            renew_every=renew_every,
-            call_timeout=call_timeout,
-            retry_every=retry_every,
-            term_grace=term_grace,
-            kill=kill,
-        )
+        return self.locks.lock(name, **wishes)
 
     # -- what it stands on -------------------------------------------------------------------------------------------
 

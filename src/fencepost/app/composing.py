@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -20,13 +19,11 @@ from fencepost.core import runtime
 from fencepost.core.events import Event, What
 from fencepost.core.identity import canonical_json
 from fencepost.core.nearest import suggestion
-from fencepost.core.runs import Claim
 from fencepost.core.schedule import schedule_to_json
-from fencepost.engine.invoke import invoke, invoke_async
-from fencepost.engine.jobs import ASYNC, COMMAND, SYNC, Jobs
-from fencepost.engine.node import Node, NodeSettings
+from fencepost.engine.node import Node
+from fencepost.engine.node_state import NodeSettings, NodeState
 from fencepost.engine.requesting import on_record
-from fencepost.engine.runners.outcome import Outcome
+from fencepost.engine.runners.kinds import RunnerParts, local_runners
 from fencepost.engine.runners.runner import Runner
 from fencepost.errors import InvalidSetting, LedgerUnavailable, StoreUnavailable
 from fencepost.leases.locks import Locks
@@ -157,19 +154,19 @@ def _started(app: App, composed: Composed) -> Composed:
 
 
 def _node(app: App, runners: Mapping[str, Runner] | None, opened: Sequence[Locks], slots: int | None) -> Node:
-    return Node(
+    state = NodeState(
         ledger=app.ledger,
         locks=opened[0],
         gate_locks=opened[1] if len(opened) > 1 else None,
         jobs=app.jobs,
-        runners=local_runners(app) if runners is None else runners,
+        runners=local_runners(runner_parts(app)) if runners is None else runners,
         runtime=app.runtime,
         settings=node_settings(app, slots),
         declared=declared_by(app),
-        publish=partial(publish, app),
         emit=app.emit,
         wants=app.wants,
     )
+    return Node(state, publish=partial(publish, app))
 
 
 def open_locks(app: App, url: str) -> Locks:
@@ -201,61 +198,14 @@ def slots_of(app: App) -> int:
     return app.settings.slots or max(_FEWEST_SLOTS, 2 * processors())
 
 
-def timeouts_of(jobs: Jobs) -> dict[str, float]:
-    """Return how many seconds a run of each job may take."""
-    return {name: job.policy.timeout_s for name, job in jobs.items()}
-
-
-def fenced_of(jobs: Jobs) -> frozenset[str]:
-    """Return the jobs whose runs are suspended, not stopped, while the ledger does not answer."""
-    return frozenset(name for name, job in jobs.items() if not job.policy.stops_in_doubt)
-
-
-def local_runners(app: App) -> dict[str, Runner]:
-    """Return the runners that execute inside this process, by the kind of job; only those that there are jobs for."""
-    kinds = {job.kind for job in app.jobs.values()}
-    makers: Mapping[str, Callable[[App], Runner]] = {SYNC: _threads, ASYNC: _loop, COMMAND: _programs}
-    return {kind: make(app) for kind, make in makers.items() if kind in kinds}
-
-
-def _threads(app: App) -> Runner:
-    from fencepost.engine.runners.thread import ThreadRunner  # noqa: PLC0415 - only where there are such jobs
-
-    def call(claim: Claim) -> Outcome:
-        return invoke(jobs[claim.job], claim, context)
-
-    jobs = dict(app.jobs)
-    runner = ThreadRunner(
-        call,
-        timeouts=timeouts_of(app.jobs),
-        runtime=app.runtime,
+def runner_parts(app: App) -> RunnerParts:
+    """Return what every runner of `app` is made of."""
+    return RunnerParts(
+        jobs=app.jobs,
+        context=app.worker_context(),
         slots=slots_of(app),
-        fenced=fenced_of(app.jobs),
+        timings=app.settings.timings,
         emit=app.emit,
-    )
-    context = replace(app.worker_context(), standing=runner)
-    return runner
-
-
-def _loop(app: App) -> Runner:
-    from fencepost.engine.runners.asyncio import AsyncioRunner  # noqa: PLC0415 - as above
-
-    async def call(claim: Claim) -> Outcome:
-        return await invoke_async(jobs[claim.job], claim, context)
-
-    jobs = dict(app.jobs)
-    runner = AsyncioRunner(
-        call, timeouts=timeouts_of(app.jobs), runtime=app.runtime, fenced=fenced_of(app.jobs), emit=app.emit
-    )
-    context = replace(app.worker_context(), standing=runner)
-    return runner
-
-
-def _programs(app: App) -> Runner:
-    from fencepost.engine.runners.command import CommandRunner  # noqa: PLC0415 - as above
-
-    return CommandRunner(
-        app.jobs, runtime=app.runtime, slots=slots_of(app), timings=app.settings.timings, emit=app.emit
     )
 
 

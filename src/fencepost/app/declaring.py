@@ -11,15 +11,16 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Generic,
-    NamedTuple,
     ParamSpec,
     Protocol,
     TypedDict,
     TypeVar,
+    Unpack,
     overload,
 )
 
 from fencepost.core.duration import Duration
+from fencepost.core.nearest import suggestion
 from fencepost.core.retry import Backoff
 from fencepost.core.schedule import At, Cron, Every, Schedule
 from fencepost.core.words import EffectsWord, IsolationWord, MisfireWord, OnCrashWord, OverlapWord
@@ -62,8 +63,8 @@ class PolicyWords(SharedWords, total=False):
     chunk: int | None
 
 
-class Asked(NamedTuple):
-    """How a run is asked for, beside its parameters: the options of `JobHandle.options`."""
+class RequestOptions(TypedDict, total=False):
+    """How a run is asked for, beside its parameters. `JobHandle.options` says what each means."""
 
     at: datetime | str | None
     delay: Duration | None
@@ -92,18 +93,7 @@ class JobHandle(Generic[P]):
         self.job = job
         self.name = job.name
 
-    def options(
-        self,
-        *,
-        at: datetime | str | None = None,
-        delay: Duration | None = None,
-        key: str | None = None,
-        tx: Any = None,
-        priority: int | None = None,
-        reason: str | None = None,
-        requested_by: str | None = None,
-        unique: bool = False,
-    ) -> JobRequest[P]:
+    def options(self, **options: Unpack[RequestOptions]) -> JobRequest[P]:
         """Say how a run is asked for; `JobRequest.enqueue` then takes the parameters of the function, and only these.
 
         ::
@@ -112,7 +102,7 @@ class JobHandle(Generic[P]):
             urgent = settle.options(priority=100)                 # for several runs
             urgent.enqueue(account=7)
 
-        Args:
+        Options:
             at: not before this instant.
             delay: not before so long from now.
             key: your name for this request. Asking again under it returns the same run; asking for something else
@@ -125,8 +115,11 @@ class JobHandle(Generic[P]):
             unique: if a run with the same parameters has not ended yet, return that one. Whoever else asks like this
                 for this job waits for your `tx`, so let that be short.
         """
-        asked = Asked(at, delay, key, tx, priority, reason, requested_by, unique)
-        return JobRequest(self, asked)
+        known = RequestOptions.__annotations__
+        for name in options:
+            if name not in known:
+                raise TypeError(f"options() has no option {name!r}; {suggestion(name, known)}")
+        return JobRequest(self, options)
 
     # With options among the parameters, a call is let through as it is; each overload stands for one of them.
     @overload
@@ -192,19 +185,28 @@ class JobHandle(Generic[P]):
         Returns:
             The run's id, and whether it is new.
         """
-        asked = Asked(at, delay, key, tx, priority, reason, requested_by, unique)
+        asked = RequestOptions(
+            at=at,
+            delay=delay,
+            key=key,
+            tx=tx,
+            priority=priority,
+            reason=reason,
+            requested_by=requested_by,
+            unique=unique,
+        )
         self._refuse_ambiguous(asked, params or {})
         return self._enqueue(asked, self._collected(arguments, params or {}, named))
 
     def __repr__(self) -> str:
         return f"<job {self.name!r} of {self._app!r}>"
 
-    def _enqueue(self, asked: Asked, params: Mapping[str, Any]) -> Enqueued:
-        return self._app.enqueue(self.name, params=params, **asked._asdict())
+    def _enqueue(self, asked: RequestOptions, params: Mapping[str, Any]) -> Enqueued:
+        return self._app.enqueue(self.name, params=params, **asked)
 
-    def _refuse_ambiguous(self, asked: Asked, params: Mapping[str, Any]) -> None:
+    def _refuse_ambiguous(self, asked: RequestOptions, params: Mapping[str, Any]) -> None:
         """An option that is also a parameter of the function may have been meant as that; type checkers take it so."""
-        for name, value in asked._asdict().items():
+        for name, value in asked.items():
             if value not in (None, False) and name in self.job.signature.names and name not in params:
                 raise InvalidParameters(
                     f"job {self.name!r} has a parameter {name!r}, and enqueue has an option of that name: write "
@@ -230,7 +232,7 @@ class JobHandle(Generic[P]):
 class JobRequest(Generic[P]):
     """A job, and how a run of it is asked for. Made by `JobHandle.options`; may be used several times."""
 
-    def __init__(self, handle: JobHandle[P], asked: Asked) -> None:
+    def __init__(self, handle: JobHandle[P], asked: RequestOptions) -> None:
         self._handle = handle
         self._asked = asked
 
@@ -240,7 +242,7 @@ class JobRequest(Generic[P]):
         return handle._enqueue(self._asked, handle._collected(arguments, {}, named))
 
     def __repr__(self) -> str:
-        given = {name: value for name, value in self._asked._asdict().items() if value not in (None, False)}
+        given = {name: value for name, value in self._asked.items() if value not in (None, False)}
         return f"<{self._handle!r} with {', '.join(given) or 'no options'}>"
 
 

@@ -37,7 +37,7 @@ class FreeFiles:
         self._opened: list[Closable] = []
         url, leases = LedgerUrl.parse(app.settings.url), app.settings.leases  # the ledger itself is opened by the start
         self._timeout_s = url.timeout_s
-        self._paths = [url.path, lease_file(url.store)] if url.kind == "sqlite" else []
+        self._paths = [url.path, lease_file(url.store)] if url.is_file else []
         if leases is not None and leases.startswith("sqlite:"):
             self._paths.append(lease_file(StoreUrl.parse(leases)))
         FORKED_SQLITE.join(self.open_now)

@@ -46,7 +46,7 @@ def standing_of(ledger: Ledger, *, with_leases: bool = True) -> tuple[LedgerStan
 
 def lease_identity(ledger: Ledger) -> str | None:
     """Return the identity of the lease store, where that is apart from the ledger."""
-    if ledger.dialect.name != "sqlite":
+    if not ledger.url.is_file:
         return None
     locks = Locks(store_from_url(ledger.url.lease_url(), ledger.runtime), runtime=ledger.runtime)
     try:
@@ -60,4 +60,4 @@ def lease_identity(ledger: Ledger) -> str | None:
 def _has_leases(ledger: Ledger) -> bool:
     from fencepost.leases.stores.sqlite import lease_file  # noqa: PLC0415 - of SQLite alone
 
-    return ledger.dialect.name == "sqlite" and lease_file(StoreUrl.parse(ledger.url.lease_url())).exists()
+    return ledger.url.is_file and lease_file(StoreUrl.parse(ledger.url.lease_url())).exists()

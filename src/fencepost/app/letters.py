@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from fencepost.app.numbers import is_id, page_edge, page_limit
 from fencepost.app.people import person, reason_given
 from fencepost.app.records import LetterRecord
 from fencepost.bulk.labels import PART
@@ -75,7 +76,7 @@ class Letters:
         limit: int = 100,
     ) -> list[LetterRecord]:
         """Return letters, newest first in each database: those before `before_id`, at most `limit`."""
-        return list(islice(self.iterate(job, state=state, step=step, before_id=before_id), limit))
+        return list(islice(self.iterate(job, state=state, step=step, before_id=before_id), page_limit(limit)))
 
     def iterate(
         self, job: str | None = None, *, state: str | None = None, step: str = "", before_id: int | None = None
@@ -83,7 +84,7 @@ class Letters:
         """Yield all such letters, read page by page: there may be more than fit into memory."""
         if state is not None and state not in STATES:
             raise InvalidParameters(f"there is no state {state!r}; {suggestion(state, STATES)}")
-        return (each.record() for each in self._archive.listed(job, state, step, before_id=before_id))
+        return (each.record() for each in self._archive.listed(job, state, step, before_id=page_edge(before_id)))
 
     def show(self, letter_id: int, *, job: str | None = None, step: str = "") -> LetterRecord:
         """Return one letter, or raise `NoSuchLetter`; refuse a number that means two."""
@@ -195,7 +196,7 @@ class _Archive:
         writer, is_ours, found = visitor(self._ledger), self._is_ours(step), list[Found]()
         for shelf in self._shelves(job, step):
             with visiting(shelf.target) as tx:
-                some = letters_by_id(tx, writer, shelf.jobs, ids)
+                some = letters_by_id(tx, writer, shelf.jobs, [number for number in ids if is_id(number)])
             found += [Found(each, shelf) for each in some if is_ours(each)]
         known = [each.letter.id for each in found]
         missing = [number for number in ids if number not in known]

@@ -12,7 +12,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 
+from fencepost.app.auditing import Audit
 from fencepost.app.held import held_because
+from fencepost.app.numbers import existing_run_id, is_id, page_edge, page_limit
 from fencepost.app.records import (
     AttemptRecord,
     JobRecord,
@@ -26,6 +28,7 @@ from fencepost.app.records import (
 )
 from fencepost.app.waiting import why_it_waits
 from fencepost.core.nearest import suggestion
+from fencepost.core.noted import Noted
 from fencepost.core.runtime import Runtime
 from fencepost.core.states import RunState
 from fencepost.core.tick import instant
@@ -49,6 +52,11 @@ class Looking:
         self._ledger = ledger
         self._locks = locks
         self._names: dict[str, str] = {}  # of nodes, by their ids
+
+    @property
+    def audit(self) -> Audit:
+        """What people did, in a chain of hashes: list, verify, anchor, export, prune."""
+        return Audit(self._ledger)
 
     @property
     def runtime(self) -> Runtime:
@@ -87,6 +95,8 @@ class Looking:
 
         What is None does not matter. `since` and `until` are about when they were made.
         """
+        if retry_of is not None and not is_id(retry_of):
+            return []
         wanted = RunFilter(
             job=job,
             states=_known_states(states),
@@ -99,17 +109,18 @@ class Looking:
             exclusive_key=exclusive_key,
             since_us=optional_us(since, "since"),
             until_us=optional_us(until, "until"),
-            ids=ids,
+            ids=None if ids is None else [each for each in ids if is_id(each)],
         )
-        return self._shown(history.runs(self._ledger, wanted, before_id=before_id, after_id=after_id, limit=limit))
+        before, after, most = page_edge(before_id), page_edge(after_id), page_limit(limit)
+        return self._shown(history.runs(self._ledger, wanted, before_id=before, after_id=after, limit=most))
 
     def run(self, run_id: int) -> RunRecord:
         """Return one run, or raise `NoSuchRun`."""
-        return self._shown([history.run(self._ledger, run_id)])[0]
+        return self._shown([history.run(self._ledger, existing_run_id(run_id))])[0]
 
     def waits(self, run_id: int) -> str | None:
         """Say in a sentence what a run waits for; None if it does not wait."""
-        return why_it_waits(self._ledger, history.run(self._ledger, run_id))
+        return why_it_waits(self._ledger, history.run(self._ledger, existing_run_id(run_id)))
 
     def now(self) -> datetime:
         """Return what time it is by the ledger's clock, in UTC."""
@@ -121,17 +132,18 @@ class Looking:
 
     def attempts(self, run_id: int) -> list[AttemptRecord]:
         """Return the attempts of a run that have ended, in their order."""
-        found = history.attempts(self._ledger, run_id)
+        found = history.attempts(self._ledger, existing_run_id(run_id))
         names = self._node_names(row.node for row in found)
         return [AttemptRecord.of(row, nodes=names) for row in found]
 
     def parts(self, run_id: int) -> list[PartRecord]:
         """Return the runs that a run of a bulk job has made of its partitions, in the order in which they were made."""
-        return [PartRecord.of(part) for part in parts_of(self._ledger, run_id)]
+        return [PartRecord.of(part) for part in parts_of(self._ledger, existing_run_id(run_id))]
 
     def nodes(self, *, living: bool = False, limit: int = 100) -> list[NodeRecord]:
         """Return nodes, the living first; or all that live, longest there first."""
-        found = nodes.living_nodes(self._ledger) if living else nodes.nodes(self._ledger, limit=limit)
+        most = page_limit(limit)
+        found = nodes.living_nodes(self._ledger) if living else nodes.nodes(self._ledger, limit=most)
         running = history.running_by_node(self._ledger) if found else {}
         return [NodeRecord.of(row, running=running.get(row.id, 0)) for row in found]
 
@@ -161,14 +173,19 @@ class Looking:
         limit: int = 100,
     ) -> list[JournalRecord]:
         """Return lines of the journal, newest first: about a job or a run, or about whatever else `about` names."""
+        concerns = about or About(job=job, run_id=run_id)
+        if concerns.run_id is not None and not is_id(concerns.run_id):
+            return []
         found = journal.entries(
             self._ledger,
-            about=about or About(job=job, run_id=run_id),
+            about=concerns,
             what=what,
             since_us=optional_us(since, "since"),
-            before_id=before_id,
-            limit=limit,
+            before_id=page_edge(before_id),
+            limit=page_limit(limit),
         )
+        if what is not None and not found:
+            _refuse_unnoted(what)
         names = self._node_names(entry.node for entry in found)
         return [JournalRecord.of(entry, nodes=names) for entry in found]
 
@@ -217,3 +234,9 @@ def _known_states(states: Collection[str]) -> Collection[str]:
         if state not in set(RunState):
             raise InvalidParameters(f"{state!r} is not a state of runs; {suggestion(str(state), RunState)}")
     return asked
+
+
+def _refuse_unnoted(what: str) -> None:
+    """Refuse words that nothing is ever noted under: an empty answer would look as if it had never happened."""
+    if what not in [*Noted]:
+        raise InvalidParameters(f"the journal knows no {what!r}; {suggestion(what, sorted(map(str, Noted)))}")

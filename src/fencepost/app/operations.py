@@ -13,8 +13,9 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fencepost.app.looking import Looking, optional_us
+from fencepost.app.numbers import existing_run_id, page_edge, page_limit
 from fencepost.app.people import person
-from fencepost.app.records import DueRecord
+from fencepost.app.records import DueRecord, RenamedJobRecord
 from fencepost.app.schedules import Schedules
 from fencepost.core.duration import Duration, seconds
 from fencepost.core.noted import Noted
@@ -42,7 +43,9 @@ from fencepost.ledger.requests import Cancelled, Retried
 
 if TYPE_CHECKING:
     from fencepost.app.bulk import BulkJob
+    from fencepost.app.bulk_instances import BulkInstances
     from fencepost.app.letters import Letters
+    from fencepost.app.restored import RestoredLedger
 
 _BATCH = 500
 
@@ -143,7 +146,7 @@ class Operations(Looking):
                 self._refuse_twin(cursor, asked)
             [made] = self._record(cursor, [self._beside_schedules(cursor, asked, policy)])
             if made.is_new:
-                about = About(job=job, run_id=made.run_id, by=by, reason=reason)
+                about = About(job=job, run_id=made.run_id, by=person(by), reason=reason)
                 journal.note(self._ledger, cursor, Noted.RUN_TRIGGERED, about)
             return made
 
@@ -180,7 +183,7 @@ class Operations(Looking):
         asked = self._due_times(
             job, (first, last), schedule=schedule, request=request, key=back_key, params=params, limit=limit
         )
-        about = About(job=job, schedule=schedule, by=by, reason=reason)
+        about = About(job=job, schedule=schedule, by=person(by), reason=reason)
         detail = {"key": back_key, "runs": len(asked), "first": str(first), "last": str(last)}
         is_alone = key is None and not again
         made = Backfilled(back_key, len(asked), self._backfilled(asked, about._replace(detail=detail), is_alone))
@@ -230,7 +233,7 @@ class Operations(Looking):
 
     def cancel(self, run_id: int, *, by: str, reason: str | None = None) -> Cancelled:
         """Cancel a run that has not started, or have it stopped; returns which of them, or that it was too late."""
-        outcome = requests.cancel(self._ledger, run_id, by=person(by), reason=reason)
+        outcome = requests.cancel(self._ledger, existing_run_id(run_id), by=person(by), reason=reason)
         self._wake()
         return outcome
 
@@ -239,13 +242,13 @@ class Operations(Looking):
 
         While a repetition of it has not ended, that is refused as `AlreadyRequested`, unless `again` insists.
         """
-        made = requests.retry(self._ledger, run_id, by=person(by), reason=reason, again=again)
+        made = requests.retry(self._ledger, existing_run_id(run_id), by=person(by), reason=reason, again=again)
         self._wake()
         return made
 
     def release(self, run_id: int, *, by: str, reason: str | None = None) -> None:
         """Let a run go on that waits for a person."""
-        requests.release_held(self._ledger, run_id, by=person(by), reason=reason)
+        requests.release_held(self._ledger, existing_run_id(run_id), by=person(by), reason=reason)
         self._wake()
 
     def reprocess(
@@ -259,9 +262,20 @@ class Operations(Looking):
         after_id: int = 0,
         limit: int = 100,
     ) -> list[Retried]:
-        """Repeat runs that were given up, each once, from after `after_id` on; go on from the last `old_id`."""
+        """Repeat up to `limit` runs that were given up, each once, from after `after_id` on.
+
+        To repeat more, call it again with the last `old_id` as `after_id`. A transaction repeats at most 500 of them.
+        """
         wanted = RunFilter(job=job, since_us=optional_us(since, "since"), until_us=optional_us(until, "until"))
-        made = requests.reprocess(self._ledger, wanted, after_id=after_id, limit=limit, by=person(by), reason=reason)
+        who, most, start = person(by), page_limit(limit), page_edge(after_id) or 0
+        made: list[Retried] = []
+        while len(made) < most:
+            size = min(_BATCH, most - len(made))
+            page = requests.reprocess(self._ledger, wanted, after_id=start, limit=size, by=who, reason=reason)
+            if not page:
+                break
+            made += page
+            start = page[-1].old_id
         self._wake()
         return made
 
@@ -272,13 +286,43 @@ class Operations(Looking):
         """Dead letters of the application's bulk jobs: list, show, replay, drop."""
         from fencepost.app.letters import Letters  # noqa: PLC0415 - most applications have none
 
-        if self._bulks is None:
-            raise ConfigurationError("letters are where bulk jobs write to, which needs their code: app.operations")
-        return Letters(self._ledger, self._bulks, self._known, self.trigger)
+        return Letters(self._ledger, self._bulk_jobs("letters"), self._known, self.trigger)
+
+    @property
+    def bulk(self) -> BulkInstances:
+        """The work of the application's bulk jobs: show how far it is, do it again, forget it."""
+        from fencepost.app.bulk_instances import BulkInstances  # noqa: PLC0415 - most applications have none
+
+        return BulkInstances(self._ledger, self._bulk_jobs("checkpoints"), self._wake)
+
+    @property
+    def restored(self) -> RestoredLedger:
+        """Whether the ledger was restored or copied, and what a person decides about it: standing, accept, as_copy."""
+        from fencepost.app.restored import RestoredLedger  # noqa: PLC0415 - few ledgers ever are
+
+        return RestoredLedger(self._ledger)
+
+    def rename_job(
+        self, old: str, new: str, *, by: str, reason: str | None = None, effects: Sequence[str] | None = None
+    ) -> RenamedJobRecord:
+        """Give a job another name for good, while no living node has either: all that is on record gets the new name.
+
+        `effects` are the URLs of the databases besides the ledger's that its runs write to. A bulk job needs it: its
+        checkpoints are there. An empty list says that it writes to the ledger's own alone. If this is interrupted, do
+        it again.
+        """
+        from fencepost.app.renaming import rename_job  # noqa: PLC0415 - done once in the life of a job
+
+        return rename_job(self._ledger, old, new, by=person(by), reason=reason, effects=effects)
 
     def forget_job(self, name: str, *, by: str, reason: str | None = None) -> Forgotten:
         """Forget a job that no living node has: delete its schedules, cancel its runs that have not ended."""
         return forget(self._ledger, self.job(name).name, by=person(by), reason=reason)
+
+    def _bulk_jobs(self, what: str) -> Mapping[str, BulkJob]:
+        if self._bulks is None:
+            raise ConfigurationError(f"{what} are where bulk jobs write to, which needs their code: app.operations")
+        return self._bulks
 
     # -- small things ------------------------------------------------------------------------------------------------
 
@@ -296,7 +340,7 @@ class Operations(Looking):
     def _record(self, cursor: Cursor, asked: Sequence[Requested]) -> list[Enqueued]:
         made = record(self._ledger, cursor, asked)
         if any(each.is_new for each in made):
-            statements_for(self._ledger.desk("words")).notify(cursor)
+            statements_for(self._ledger.connect("words")).notify(cursor)
         return made
 
     def _newcomer(self, job: str) -> NewJob | None:

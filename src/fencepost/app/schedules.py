@@ -6,10 +6,12 @@ are seen here too, and can be paused and resumed; to change one, change the code
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from fencepost.app.records import ScheduleRecord
+from fencepost.app.numbers import page_limit
+from fencepost.app.people import person
+from fencepost.app.records import OutlookRecord, ScheduleRecord
 from fencepost.core.identity import canonical_json, schedule_id
 from fencepost.core.overlap import exclusive_key
 from fencepost.core.schedule import Schedule, schedule_to_json
@@ -64,16 +66,33 @@ class Schedules:
 
     def list(self, *, job: str | None = None, after_id: str = "", limit: int = 1000) -> list[ScheduleRecord]:
         """Return schedules by id; go on after the last one's id."""
-        found = schedules.schedules(self._ledger, job=job, after_id=after_id, limit=limit)
+        found = schedules.schedules(self._ledger, job=job, after_id=after_id, limit=page_limit(limit))
         return [ScheduleRecord.of(row) for row in found]
+
+    def iterate(self, *, job: str | None = None) -> Iterator[ScheduleRecord]:
+        """Yield all schedules by id, read page by page."""
+        after = ""
+        while page := self.list(job=job, after_id=after):
+            yield from page
+            after = page[-1].id
+
+    def preview(self, id: str, *, count: int = 5, year: int | None = None) -> Sequence[OutlookRecord]:
+        """Return the next `count` due times of a schedule, and what changes of the clocks do to it in `year`.
+
+        `id` may also be the name of a job: then there is one answer for each of its schedules. Of a schedule that is in
+        no ledger, ``OutlookRecord.of`` returns the same.
+        """
+        found = tuple(self.iterate(job=id)) or (self.get(id),)
+        now_us, most = self._ledger.now_us(), page_limit(count)
+        return [OutlookRecord.of(each.schedule, now_us=now_us, count=most, year=year, name=each.id) for each in found]
 
     def pause(self, id: str, *, by: str, reason: str | None = None) -> ScheduleRecord:
         """Plan nothing more until `resume`."""
-        return ScheduleRecord.of(schedules.pause(self._ledger, id, by=by, reason=reason))
+        return ScheduleRecord.of(schedules.pause(self._ledger, id, by=person(by), reason=reason))
 
     def resume(self, id: str, *, by: str, reason: str | None = None) -> ScheduleRecord:
         """Plan again from now on; what was passed over is on record as skipped."""
-        entry = ScheduleRecord.of(schedules.resume(self._ledger, id, by=by, reason=reason))
+        entry = ScheduleRecord.of(schedules.resume(self._ledger, id, by=person(by), reason=reason))
         self._wake()
         return entry
 

@@ -12,10 +12,10 @@ from collections import Counter
 from types import ModuleType
 from typing import TYPE_CHECKING, NamedTuple
 
-from fencepost.app.composing import Composed, fenced_of, local_runners, start_node, timeouts_of
+from fencepost.app.composing import Composed, runner_parts, start_node
 from fencepost.app.processors import processors
-from fencepost.engine.jobs import COMMAND
 from fencepost.engine.loading import ThisProcess
+from fencepost.engine.runners.kinds import KINDS, function_kinds, local_runners
 from fencepost.engine.runners.process import ProcessRunner
 from fencepost.errors import ConfigurationError
 
@@ -48,32 +48,31 @@ def start_process_node(
     `imported` is what workers import, by default what `importable` finds; `prepare` is a function that they call first,
     as ``module:name``.
     """
-    kinds = {job.kind for job in app.jobs.values()}
-    found = imported or (importable(app) if kinds - {COMMAND} else None)
+    found = imported or (importable(app) if function_kinds(app.jobs) else None)
     return start_node(app, lambda: process_runners(app, found, prepare=prepare), slots=workers_of(app), asked=asked)
 
 
 def process_runners(app: App, imported: Imported | None, *, prepare: str | None = None) -> dict[str, Runner]:
-    """Return worker processes for functions and coroutines; programs have a runner of their own anyway.
+    """Return worker processes for functions and coroutines; all else has the runner that it always has.
 
-    `imported` may be None where there are only programs.
+    `imported` may be None where there are no functions.
     """
-    kinds = {job.kind for job in app.jobs.values()}
-    runners = {COMMAND: local_runners(app)[COMMAND]} if COMMAND in kinds else {}
-    if kinds - {COMMAND} and imported is not None:
+    in_workers, given = function_kinds(app.jobs), runner_parts(app)
+    runners = local_runners(given, KINDS.keys() - in_workers)
+    if in_workers and imported is not None:
         workers = ProcessRunner(
             imported.spec,
             modules=imported.modules,
             slots=workers_of(app),
-            timings=app.settings.timings,
+            timings=given.timings,
             runtime=app.runtime,
-            timeouts=timeouts_of(app.jobs),
-            fenced=fenced_of(app.jobs),
+            timeouts=given.timeouts,
+            fenced=given.fenced,
             node=app.node_name,
             prepare=prepare,
             emit=app.emit,
         )
-        runners |= dict.fromkeys(kinds - {COMMAND}, workers)
+        runners |= dict.fromkeys(in_workers, workers)
     return runners
 
 
@@ -131,7 +130,7 @@ def _can_be_imported(name: str, module: object) -> bool:
 
 def _declaring(app: App) -> Counter[str]:
     """Return how many jobs each module declares; refuse a job of a script, which workers would not have."""
-    functions = {job.name: job.function for job in app.jobs.values() if job.kind != COMMAND}
+    functions = {job.name: job.function for job in app.jobs.values() if KINDS[job.kind].is_function}
     functions |= {name: bulk.declared.given for name, bulk in app.bulks.items()}
     found: Counter[str] = Counter()
     for job, function in functions.items():

@@ -1,4 +1,4 @@
-"""Bulk work: much input, in chunks that land once, from checkpoints that a killed job resumes from by itself.
+"""Bulk jobs: large inputs, processed in chunks that land once. A killed job resumes from its checkpoints.
 
 ::
 

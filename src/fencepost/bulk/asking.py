@@ -1,11 +1,11 @@
-"""Questions to PostgreSQL that are sent before their answer is needed: the server reads while we write.
+"""Queries to PostgreSQL that are sent before their result is needed: the server reads while we write.
 
-A thread that reads ahead competes with the one that processes for the interpreter, and where rows are many and work on
-each is little, that costs more than it saves. So the question for the next page is sent, and its answer is waited for
-when it is needed; until then it is in the server's hands and on its way (which bounds it: a server waits for whoever
-does not take what was asked for).
+A thread that reads ahead competes for the interpreter with the thread that processes. With many rows and little work on
+each, that costs more than it saves. So the query for the next page is sent early, and its result is awaited when it is
+needed. Until then the rows are in the server and in network buffers. This limits their number, because a server waits
+if its client does not receive.
 
-Each question ends its own transaction (a sync in psycopg's pipeline), so no snapshot is held while nobody looks.
+Each query ends its own transaction (a sync in psycopg's pipeline), so no snapshot is held in between.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from fencepost.sql.cursors import has_pipelines, plain_cursor
 
 
 def asking_of(cursor: Any) -> Asking | None:
-    """Return the connection of a cursor of psycopg to be asked ahead; None if its libpq is too old for that."""
+    """Return an `Asking` for the connection of a psycopg cursor; None if its libpq is too old for pipelines."""
     return Asking(cursor.connection) if has_pipelines() else None
 
 
 class Asking:
-    """One connection of psycopg, in autocommit mode, that is asked ahead."""
+    """A psycopg connection in autocommit mode to which queries are sent ahead."""
 
     def __init__(self, connection: Any) -> None:
         self._connection = connection
         self._stack = ExitStack()
         self._pipeline: Any = None
-        self._asked: tuple[str, Any, Any] | None = None  # a question, its parameters, and who gets the answer
+        self._asked: tuple[str, Any, Any] | None = None  # the query, its parameters, and the cursor of its result
 
     def ask(self, sql: str, parameters: Any) -> None:
-        """Send a question, and wait for nothing."""
+        """Send a query, without waiting for the result."""
         self._asked = (sql, parameters, self._sent(sql, parameters))
 
     def answer(self, sql: str, parameters: Any) -> Any:
-        """Return a cursor with the answer: to what was asked, or else asked now."""
+        """Return a cursor with the result of a query: that of `ask`, or else execute it now."""
         asked, self._asked = self._asked, None
         if asked is not None and asked[:2] == (sql, parameters):
             return asked[2]
@@ -44,20 +44,20 @@ class Asking:
 
     @property
     def has_begun(self) -> bool:
-        """Whether something was asked ahead, so that everything else has to go this way too."""
+        """Whether the connection is in pipeline mode, so that all other queries have to be sent this way too."""
         return self._pipeline is not None
 
     def close(self) -> None:
-        """Take what is on its way, and leave the connection as it was."""
+        """Receive pending results, and leave pipeline mode."""
         self._pipeline = self._asked = None
         self._stack.close()
 
     def abandon(self) -> None:
-        """Close the connection, whatever is on its way; nobody knows what state it is in."""
+        """Close the connection, whose state is unknown, without waiting for pending results."""
         self._pipeline = self._asked = None
         with suppress(Exception):
             self._connection.close()
-        with suppress(Exception):  # it cannot be left in good order, and is not to complain of that later
+        with suppress(Exception):  # leaving the pipeline fails on a closed connection
             self._stack.close()
 
     def _sent(self, sql: str, parameters: Any) -> Any:
@@ -66,5 +66,5 @@ class Asking:
         cursor = plain_cursor(self._connection, "psycopg")
         cursor.execute(sql, parameters)
         self._connection.pgconn.pipeline_sync()
-        self._pipeline.result_queue.append(None)  # there its answer is looked for
+        self._pipeline.result_queue.append(None)  # psycopg expects an entry for each sync
         return cursor

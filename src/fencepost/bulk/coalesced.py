@@ -1,11 +1,11 @@
-"""Coalesced runs and runs for one of their windows: what both do would land twice.
+"""Finds coalesced runs, and runs for one of their windows, whose effects would land twice if both did their work.
 
-After downtime one run stands for all late windows together, and its checkpoints are those of the whole stretch. A run
-for one of these windows has others, which know nothing of it; so the ledger is asked who else answers for its due times
-before the first of its chunks lands. A window that is part of a coalesced run is left to that one; a coalesced run of
-which a window was done before, by a back-fill, is refused as a whole, and says how what is left is done.
+After downtime, one coalesced run covers all late windows together, and its checkpoints are those of the whole period. A
+run for one of these windows has checkpoints of its own. So before its first chunk lands, a run looks up in the ledger
+which other runs cover its due times. A window that is part of a coalesced run is left to that run. A coalesced run is
+refused as a whole if a back-fill has done one of its windows before, and the error says how to do the rest.
 
-**Not promised.** Anything once that other run is no longer on record (`[retention]`).
+**Not promised.** Anything once the other run is no longer recorded (`[retention]`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DOES_NOTHING = ("skipped", "misfired")
 
 
 def wider_runs(ledger: Database, run_id: int) -> list[RunRow]:
-    """Return the runs that answer for the window of a run as a part of theirs; those that have not ended first."""
+    """Return the runs whose window includes that of a run; first those that have not ended."""
     row = history.run(ledger, run_id)
     if row.schedule is None or row.due_at is None or row.window_end is None:
         return []
@@ -34,7 +34,7 @@ def wider_runs(ledger: Database, run_id: int) -> list[RunRow]:
 
 
 def narrower_runs(ledger: Database, run_id: int) -> list[RunRow]:
-    """Return the runs for a part of what a coalesced run stands for, whatever became of them; by id."""
+    """Return the runs for a part of a coalesced run's window, in any state, by id."""
     row = history.run(ledger, run_id)
     if row.schedule is None or row.window_end is None or row.ticks < 2:
         return []
@@ -43,7 +43,7 @@ def narrower_runs(ledger: Database, run_id: int) -> list[RunRow]:
 
 
 def is_whole(row: RunRow, parts: Iterable[RunRow]) -> bool:
-    """Whether the windows of `parts` leave nothing out of that of `row`."""
+    """Whether the windows of `parts` together cover that of `row`."""
     reached, end = window_of(row)
     for from_, to in sorted(map(window_of, parts)):
         if from_ > reached:
@@ -53,7 +53,6 @@ def is_whole(row: RunRow, parts: Iterable[RunRow]) -> bool:
 
 
 def has_ended(row: RunRow) -> bool:
-    """Whether nothing more becomes of a run."""
     return is_terminal(RunState(row.state))
 
 
@@ -69,6 +68,6 @@ def _is_same_job(ledger: Database, other: RunRow, row: RunRow) -> bool:
 
 
 def window_of(row: RunRow) -> tuple[int, int]:
-    """Return from when to when a run's window is."""
+    """Return the beginning and the end of a run's window."""
     end = row.window_end or 0
     return (end if row.window_start is None else row.window_start), end

@@ -1,15 +1,16 @@
-"""The run of a bulk job: it plans the steps, has their partitions done, does some itself, and tells of the whole.
+"""The run of a bulk job: it plans the steps, starts runs for their partitions, works on some itself, and reports.
 
-**The parent works.** Partitions become runs that any node may claim; the parent does one itself, and whenever it is
-free it takes back one that nobody has begun. So a cluster with one free slot gets through as surely as one with many,
-and a parent never waits for a slot that it occupies itself. What it waits for is partitions that run elsewhere.
+**The parent works.** Partitions become runs that any node may claim. The parent works on one itself, and whenever it is
+free it takes back one that has not begun. So a cluster with one free slot completes the job as surely as one with many,
+and a parent never waits for a slot that it occupies itself. It waits only for partitions that run elsewhere.
 
-**Promises.** A step is done when all its partitions are; steps that are done are not done again, by whichever run of
-the instance. A parent that was lost finds its plan and its parts where they are. A partition that was given up fails
-the parent, once the others have ended; a restart goes on with what is left, and waits for a part of the run before it
-that is still at work. Parts end when their parent has: at the latest when they next tell how far they are.
+**Promises.** A step is done when all its partitions are. No run of the instance repeats steps that are done. A parent
+that was lost finds its plan and its parts when it is retried. If a partition has failed for good, the parent fails
+after the others have ended. A restart continues with what is left, and waits for parts of the earlier run that are
+still running. Parts end when their parent has ended, at the latest when they next report their progress.
 
-**Not promised.** That hooks, and `work` of a step, are called once: an attempt lost after them calls them again.
+**Not promised.** That hooks, and `work` of a step, are called once: if an attempt is lost after them, they are called
+again.
 """
 
 from __future__ import annotations
@@ -45,17 +46,17 @@ if TYPE_CHECKING:
     from fencepost.engine.run import Run
     from fencepost.ledger.ledger import Ledger
 
-_LOOK_EVERY_S = 0.25
-_MOST_TURNS = 3
+_LOOK_EVERY_S = 0.25  # how often the parent looks for parts that have ended
+_MOST_TURNS = 3  # runs of one partition that may end without completing it
 _LONGEST_WHY = 300
-_MOST_THREADS = 8  # each keeps a connection of the source for itself, and engines have fifteen
+_MOST_THREADS = 8  # each uses a connection to the source, and SQLAlchemy's pools have fifteen by default
 
 Ask = Callable[["Run", Instance, Mapping[str, Mapping[str, Any]]], None]
-"""Enqueues runs of the job's parts on behalf of a run: their parameters by origin key. Asking twice is asking once."""
+"""Enqueues runs of the job's parts for a run: their parameters by origin key. Calling it twice changes nothing."""
 
 
 class StepResult(NamedTuple):
-    """What became of a step, for hooks and deciders."""
+    """The result of a step, for hooks and deciders."""
 
     step: str
     counts: Counts
@@ -73,7 +74,7 @@ class Conductor:
     cancel: Callable[[int], Any]
 
     def conduct(self) -> dict[str, Any]:
-        """Do all steps, and return what became of them."""
+        """Run all steps, and return their counts."""
         bulk, run = self.bulk, self.run
         instance = asked(run, lambda: instance_of(run))
         plans = Plans(bulk.job, instance, run)
@@ -87,12 +88,12 @@ class Conductor:
         return _told(results)
 
     def _refuse_what_is_complete(self, plans: Plans, *, is_again: bool) -> None:
-        """Refuse an instance that another run has completed, so that nothing is done twice by mistake."""
+        """Refuse an instance that another run has completed, so that nothing is repeated by mistake."""
         plan = plans.begin(self.bulk.steps)
         run_id = None if plan is None else plan.complete_by
         if run_id is not None and run_id != self.run.id:
             raise Skip(
-                f"what this run stands for was completed by run {run_id}; to do it again all the same: "
+                f"the work of this run was completed by run {run_id}; to repeat it anyway: "
                 f"fencepost bulk again {run_id} --reason '…'"
             )
         if plan is None:
@@ -105,7 +106,7 @@ class Conductor:
         step: Step | None = self.bulk.steps[0]
         while step is not None:
             if step.name in results:
-                raise Fail(f"bulk job {self.bulk.job!r}: its decider would have step {step.name!r} follow itself")
+                raise Fail(f"bulk job {self.bulk.job!r}: its decider would run step {step.name!r} a second time")
             results[step.name] = self._done(step, plans)
             step = self._next(step, results[step.name])
         return results
@@ -149,7 +150,7 @@ class Conductor:
         if missing:
             raise PartitionsFailed(
                 f"step {plan.step.name!r}: partitions {', '.join(map(str, missing))} of {len(plan.slices)} are not "
-                "done; run it again: it goes on with them"
+                "done; retry the run: it continues with them"
             )
         watching.end()
         return progress.counts
@@ -170,9 +171,9 @@ class Conductor:
                 while (number := take()) is not None:
                     try:
                         work(self.run, plan, plans, number, watching.of(number))
-                    except Hopeless as error:  # the others go on all the same
+                    except Hopeless as error:  # the other partitions continue
                         gave_up[number] = str(error)
-            except BaseException as error:  # noqa: BLE001 - raised by whoever waits
+            except BaseException as error:  # noqa: BLE001 - raised by the waiting thread
                 with lock:
                     errors.append(error)
 
@@ -190,7 +191,7 @@ class Conductor:
 
 
 class PartitionRuns:
-    """The partitions of a step as runs of their own."""
+    """Runs each partition of a step as a run of its own."""
 
     def __init__(self, conductor: Conductor, plan: StepPlan, plans: Plans, watching: Watching) -> None:
         self._run = conductor.run
@@ -198,16 +199,16 @@ class PartitionRuns:
         self._plan = plan
         self._plans = plans
         self._watching = watching
-        self._keys: dict[int, str] = {}  # by partition: the origin key of the run that does it now
+        self._keys: dict[int, str] = {}  # the origin key of the current run of each partition
         self._gave_up: dict[int, str] = {}
         self._turns: Counter[int] = Counter()
 
     def see_through(self) -> None:
-        """Return when every partition is done; raise when one was given up and the others have ended."""
+        """Return when every partition is done. If one has failed for good, raise when the others have ended."""
         try:
             self._see_through()
         except Stopped as stopped:
-            if stopped.reason == StopReason.CANCELLED:  # whoever is lost, or shut down, leaves its parts to the next
+            if stopped.reason == StopReason.CANCELLED:  # after a loss or shutdown, the next attempt needs the parts
                 self._call_off()
             raise
         if self._gave_up:
@@ -235,12 +236,13 @@ class PartitionRuns:
     def _ledger(self) -> Ledger:
         return attempt_of(self._run).context.ledger()
 
-    # -- having runs ---------------------------------------------------------------------------------------------------
+    # -- starting runs -------------------------------------------------------------------------------------------------
 
     def _without_run(self, numbers: list[int]) -> dict[int, str]:
-        """Note the runs of partitions that are under way; return the others, with the key that a new run would have.
+        """Note the partitions that have a live run; return the others, with the origin key for a new run.
 
-        A parent that was lost finds its parts at work. It must not do theirs as well, or both would work in vain.
+        A parent that was lost finds its parts running. It must not work on the same partitions, or both would waste
+        their work.
         """
         found: dict[int, str] = {}
         turns = dict.fromkeys(numbers, 0)
@@ -257,13 +259,13 @@ class PartitionRuns:
         return found
 
     def _busy(self, numbers: list[int]) -> set[int]:
-        """Return the partitions that a part of a parent before us is still at: ours will wait for it."""
+        """Return the partitions on which a part of an earlier parent still works. Our runs will wait for it."""
         keys = {fitted(self._exclusive(number)): number for number in numbers}
         found = asked(self._run, lambda: under_way(self._ledger, self._conductor.part_job, list(keys)))
         return {keys[key] for key in found}
 
     def _ask_for(self, keys: Mapping[int, str]) -> None:
-        """Have new runs for these partitions."""
+        """Enqueue new runs for these partitions."""
         if not keys:
             return
         wanted = {key: self._params(number) for number, key in keys.items()}
@@ -282,14 +284,14 @@ class PartitionRuns:
         }
 
     def _exclusive(self, number: int) -> str:
-        """Return the key by which the runs of a partition exclude each other, whichever parent has made them."""
+        """Return the exclusive key of a partition's runs, which is the same for all parents."""
         whole = self._run.exclusive_key or f"bulk:{self._plan.job}@{self._plan.instance.name}"
         return f"{whole}/{self._plan.step.name}#{number}"
 
-    # -- what becomes of them ------------------------------------------------------------------------------------------
+    # -- when they end -------------------------------------------------------------------------------------------------
 
     def _ended(self, found: Mapping[str, Part]) -> list[int]:
-        """Let go of parts that have ended, and return those that nobody gave up: they are done, or nobody did them."""
+        """Remove parts that have ended, and return those that have not failed for good. They may not be done yet."""
         ended = []
         for number, key in list(self._keys.items()):
             part = found.get(key)
@@ -303,19 +305,19 @@ class PartitionRuns:
         return ended
 
     def _ask_again(self, ended: list[int]) -> None:
-        """Have new runs for partitions whose part has ended and that are not done: somebody took it back, in vain."""
+        """Enqueue new runs for partitions that are not done although their run has ended, as after being taken back."""
         if not ended:
             return
         left = set(_left(self._plans, self._plan)) & set(ended)
         self._turns.update(left)
         for number in [each for each in left if self._turns[each] > _MOST_TURNS]:
             left.discard(number)
-            self._gave_up[number] = f"its runs end without it being done, {_MOST_TURNS} times by now"
+            self._gave_up[number] = f"{_MOST_TURNS} of its runs have ended without completing it"
         self._ask_for(self._without_run(sorted(left)))
 
     def _taken_back(self, found: Mapping[str, Part]) -> int | None:
-        """Take a part back that nobody has begun, the last one first: others take the first ones."""
-        why = f"run {self._run.id} does its partition itself"
+        """Take back a part that has not begun. Begin with the last one, because other nodes claim the first ones."""
+        why = f"run {self._run.id} works on its partition itself"
         for number, key in sorted(self._keys.items(), reverse=True):
             part = found.get(key)
             if part is None or part.state != RunState.QUEUED.value:
@@ -328,11 +330,11 @@ class PartitionRuns:
     def _work(self, number: int) -> None:
         try:
             work(self._run, self._plan, self._plans, number, self._watching.of(number))
-        except Hopeless as error:  # the others go on all the same
+        except Hopeless as error:  # the other partitions continue
             self._gave_up[number] = f"in run {self._run.id} itself: {error}"
 
     def _call_off(self) -> None:
-        """The parent has to stop for good: so have its parts. Those it cannot reach find out by themselves."""
+        """Cancel the parts, because the parent is cancelled. Parts that this does not reach notice it themselves."""
         with suppress(FencepostError):
             for part in parts(self._ledger, list(self._keys.values())).values():
                 if not is_terminal(RunState(part.state)):
@@ -344,7 +346,7 @@ def _left(plans: Plans, plan: StepPlan) -> list[int]:
 
 
 def work(run: Run, plan: StepPlan, plans: Plans, number: int, watch: Callable[[Counts], None]) -> Counts:
-    """Do one partition within `run`."""
+    """Work on one partition within `run`."""
     assignment = PartitionAssignment(
         plan.step, number, plan.slices[number], plan.name(number), plan.instance, len(plan.slices)
     )
@@ -354,12 +356,12 @@ def work(run: Run, plan: StepPlan, plans: Plans, number: int, watch: Callable[[C
 
 
 def work_part(bulk: Bulk, run: Run, instance: Instance, place: tuple[str, int]) -> dict[str, int]:
-    """Do the partition that a part's run stands for: of the step of this name, the one with this number."""
+    """Work on the partition of a part's run; `place` is the step's name and the partition's number."""
     refuse_without_parent(run, instance.parent)
     plans = Plans(bulk.job, instance, run)
     plan = plans.read(bulk.step(place[0]))
     if plan is None:
-        raise Cancel("the plan it is part of is gone")
+        raise Cancel("the plan that it is part of no longer exists")
     watching = Watching(run, plan, plans, part=place[1])
     counts = work(run, plan, plans, place[1], watching.of(place[1]))
     watching.end()
@@ -370,10 +372,10 @@ def _told(results: Mapping[str, StepResult]) -> dict[str, Any]:
     total = Counts()
     for each in results.values():
         total = total.plus(each.counts)
-    told: dict[str, Any] = dict(total._asdict())
+    counts: dict[str, Any] = dict(total._asdict())
     if len(results) > 1:
-        told["steps"] = {name: each.counts._asdict() for name, each in results.items()}
-    return told
+        counts["steps"] = {name: each.counts._asdict() for name, each in results.items()}
+    return counts
 
 
 def _first_line(why: str) -> str:
@@ -381,10 +383,11 @@ def _first_line(why: str) -> str:
 
 
 def _failed(plan: StepPlan, gave_up: Mapping[int, str]) -> str:
-    told = "; ".join(f"partition {number}: {_first_line(why)}" for number, why in sorted(gave_up.items())[:3])
+    reasons = "; ".join(f"partition {number}: {_first_line(why)}" for number, why in sorted(gave_up.items())[:3])
     more = f" and {len(gave_up) - 3} more" if len(gave_up) > 3 else ""
-    others = "the others have landed" if len(gave_up) < len(plan.slices) else "what had landed of them stays"
+    others = "the others have landed" if len(gave_up) < len(plan.slices) else "what they have written stays"
     return (
-        f"step {plan.step.name!r}: {len(gave_up)} of {len(plan.slices)} partitions were given up ({told}{more}); "
-        f"{others}. Mend the cause and restart the run: it goes on with these (fencepost retry {plan.instance.parent})"
+        f"step {plan.step.name!r}: {len(gave_up)} of {len(plan.slices)} partitions have failed ({reasons}{more}); "
+        f"{others}. Correct the cause and restart the run: it continues with these "
+        f"(fencepost retry {plan.instance.parent})"
     )

@@ -1,6 +1,6 @@
-"""What a bulk job is: its steps, each with a reader, what is done with an item, and how items are written.
+"""What a bulk job consists of: its steps, each with a reader, a `process` for one item and a `write` for a chunk.
 
-Made from a class or a function by ``@app.bulk``; everything that can be known before it runs is checked here.
+``@app.bulk`` makes it from a class or a function. Everything that can be checked before it runs is checked here.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     Database = Engine | str | Callable[[], Engine]
 
-MOST_PARTITIONS = 10_000
+MOST_PARTITIONS = 10_000  # each has a checkpoint row, and all slices are in one plan row
 THREADS: OverWord = "threads"
 
 
@@ -34,7 +34,7 @@ class Options:
 
     sizing: Sizing
     partitions: int = 1
-    given: tuple[Mapping[str, Any], ...] = ()  # values of the partitions, where they are given one by one
+    given: tuple[Mapping[str, Any], ...] = ()  # the values of each partition, if partitions= is a list
     over: OverWord = "nodes"
     skip_limit: int = 0
     retry_limit: int = 3
@@ -47,7 +47,7 @@ class Options:
 
     @staticmethod
     def of(*, chunk: int, words: Mapping[str, Any]) -> Options:
-        """Read what users write; `InvalidBulk` says what is wrong with it."""
+        """Build the options from what the user wrote. Raise `InvalidBulk`, with the reason, if they are not valid."""
         for name in words:
             if name not in OPTIONS:
                 raise InvalidBulk(f"a bulk job has no option {name!r}; {suggestion(name, OPTIONS)}")
@@ -86,10 +86,10 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step: items from a reader through `process` to `write`; or, with `work`, a call that is made once.
+    """One step: items from a reader through `process` to `write`; or, with `work`, a function that is called once.
 
-    `process` takes an item and returns what is to be written, or None to leave it out. `write` takes the chunk's
-    transaction and what is to be written.
+    `process` takes an item and returns what to write, or None to leave the item out. `write` takes the chunk's
+    transaction and the list of things to write.
     """
 
     name: str
@@ -103,16 +103,16 @@ class Step:
 
     @property
     def is_async(self) -> bool:
-        """Whether items are processed by a coroutine."""
+        """Whether `process` is a coroutine function."""
         return is_async(self.process)
 
     def check(self, job: str, *, is_outline: bool = False) -> None:
-        """Refuse a step that has too little, or too much, to work; of an outline, what it has alone is judged."""
+        """Refuse an incomplete or contradictory step. Of an outline, only the parts that it has are checked."""
         what = f"bulk job {job!r}, step {self.name!r}"
         refuse_deferred(what, work=self.work, before=self.before, after=self.after)
         if self.work is not None:
             if self.read is not None or self.write is not None:
-                raise InvalidBulk(f"{what}: it has work(), so it has neither read nor write")
+                raise InvalidBulk(f"{what}: a step with work() must have neither read nor write")
             return
         if is_outline and (self.read is None or self.write is None or isinstance(self.read, property)):
             return
@@ -120,21 +120,21 @@ class Step:
             raise InvalidBulk(f"{what}: it has nothing to read; give it read = keyset(…), or another reader")
         if not hasattr(self.read, "open") or not hasattr(self.read, "shape"):
             raise InvalidBulk(
-                f"{what}: {self.read!r} is no reader; there are keyset(…), id_range(…), csv_file(…) and more"
+                f"{what}: {self.read!r} is not a reader; use keyset(…), id_range(…), csv_file(…) or another one"
             )
         if self.write is None or not callable(self.write):
-            raise InvalidBulk(f"{what}: it has nothing that writes; give it write(self, tx, items), or writer=copy(…)")
+            raise InvalidBulk(f"{what}: it has no write; give it write(self, tx, items), or writer=copy(…)")
         refuse_deferred(what, may_be_async="process", process=self.process, write=self.write)
         self._check_given(what, self.read)
 
     def _check_given(self, what: str, read: Reader) -> None:
-        """Refuse partitions whose values the reader does not ask for: each of them would read everything."""
+        """Refuse partitions whose values the reader does not use: each of them would read everything."""
         names = {str(name) for each in self.options.given for name in each}
         unknown = sorted(names - _asked_by(read)) if names else []
         if unknown:
             raise InvalidBulk(
-                f"{what}: partitions are given by {', '.join(unknown)}, which {read!r} does not ask for, so each of "
-                f"them would read everything; name it there, as in WHERE {unknown[0]} = :{unknown[0]}"
+                f"{what}: the partitions have values for {', '.join(unknown)}, which {read!r} does not use, so each "
+                f"partition would read everything; use it there, as in WHERE {unknown[0]} = :{unknown[0]}"
             )
 
 
@@ -143,7 +143,7 @@ Made = Callable[[], "Bulk"]
 
 @dataclass(frozen=True, slots=True)
 class Bulk:
-    """A bulk job, as one attempt uses it. `decide` names the step that follows another one, or None for the end."""
+    """A bulk job, as one attempt uses it. `decide` returns the name of the next step, or None to end the job."""
 
     job: str
     steps: tuple[Step, ...]
@@ -152,7 +152,6 @@ class Bulk:
     after: Callable[..., Any] | None = None
 
     def step(self, name: str) -> Step:
-        """Return a step by its name."""
         for each in self.steps:
             if each.name == name:
                 return each
@@ -161,19 +160,19 @@ class Bulk:
         )
 
     def check(self, *, is_outline: bool = False) -> None:
-        """Refuse what could not work. An outline may lack what its object gets when it is made."""
+        """Refuse an invalid definition. An outline may lack parts that the object gets when it is created."""
         names = [each.name for each in self.steps]
         if not names:
             raise InvalidBulk(f"bulk job {self.job!r} has no step")
         if len(set(names)) != len(names):
-            raise InvalidBulk(f"bulk job {self.job!r} has two steps of one name: {', '.join(names)}")
+            raise InvalidBulk(f"bulk job {self.job!r} has two steps with the same name: {', '.join(names)}")
         refuse_deferred(f"bulk job {self.job!r}", decide=self.decide, before=self.before, after=self.after)
         for each in self.steps:
             each.check(self.job, is_outline=is_outline)
 
 
 def _asked_by(read: Any) -> set[str]:
-    """Return the values that a reader asks for: those that its query names, or that its function takes."""
+    """Return the names of the values that a reader uses in its query, or takes as parameters of its function."""
     if hasattr(read, "pages"):
         return set(read.pages.names)
     return set(inspect.signature(read.function).parameters) if hasattr(read, "function") else set()
@@ -182,17 +181,17 @@ def _asked_by(read: Any) -> set[str]:
 def _given_partitions(given: Any) -> tuple[Mapping[str, Any], ...]:
     if not isinstance(given, list | tuple) or not given or not all(isinstance(each, Mapping) for each in given):
         raise InvalidBulk(
-            f"partitions {given!r} must be a number, or a list of values that the query names, as in "
+            f"partitions {given!r} must be a number, or a list with values for the query's parameters, as in "
             '[{"region": "eu"}, {"region": "us"}]'
         )
     if len(given) > MOST_PARTITIONS:
         raise InvalidBulk(f"{len(given)} partitions are more than {MOST_PARTITIONS}")
     if not given[0] or any(set(each) != set(given[0]) for each in given):
-        raise InvalidBulk(f"partitions {given!r:.200} must each give a value for the same names, and at least for one")
-    told = Counter(repr(sorted(each.items())) for each in given)
-    if len(told) != len(given):
+        raise InvalidBulk(f"partitions {given!r:.200} must all have values for the same names, and for at least one")
+    counts = Counter(repr(sorted(each.items())) for each in given)
+    if len(counts) != len(given):
         raise InvalidBulk(
-            f"partitions give {told.most_common(1)[0][0]:.200} twice, so its items would land twice; give it once"
+            f"partitions contain {counts.most_common(1)[0][0]:.200} twice, so its items would land twice; list it once"
         )
     return tuple(given)
 

@@ -1,18 +1,19 @@
-"""What an error in a chunk means: tell who it is about before anything is put aside or tried again.
+"""What an error in a chunk means. This is decided before any item is set aside or retried.
 
 ================  =================================================================  =================================
 verdict           errors                                                             what follows
 ================  =================================================================  =================================
-``RAISE``         the run is lost or stopped, or nothing can work (configuration)    raised as it is
-``AGAIN``         a serialization failure, a deadlock, a conflict at the fence       the chunk once more
-``UNKNOWN``       the connection broke, perhaps during COMMIT                        look whether it landed, then again
-``ASKED``         the user's code raised `Retry`                                     again, after its back-off
+``RAISE``         the run is lost or stopped, or the configuration is wrong          raised unchanged
+``AGAIN``         a serialization failure, a deadlock, a conflict at the fence       retry the chunk
+``UNKNOWN``       the connection broke, perhaps during COMMIT                        check whether it landed, then retry
+``ASKED``         the user's code raised `Retry`                                     retry after its back-off
 ``ITEM``          the data: a constraint, a value, an exception of the user's code   split, to find the item
 ``LESS``          too much for one transaction                                       split; raised if it is one item
 ``WHOLE``         the database refuses the statement itself: no table, no rights     the attempt fails
 ================  =================================================================  =================================
 
-An error that might be about the data is taken to be: with a skip limit of zero the run fails at once, and names it.
+An error that may be caused by the data is treated as such. With a skip limit of zero, the run then fails at once, and
+the error names the item.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ MENDED_BY_TIME = (ChunkVerdict.AGAIN, ChunkVerdict.UNKNOWN)
 
 
 def verdict_of(error: Exception) -> ChunkVerdict:
-    """Say what an error means."""
+    """Return what an error means for the chunk."""
     for kinds, verdict in _BY_KIND:
         if isinstance(error, kinds):
             return verdict

@@ -1,10 +1,11 @@
-"""What is known of an instance in the databases of its effects: looked at, and forgotten so that it begins anew.
+"""Shows and deletes the checkpoints of an instance in the databases of its effects. Without them it starts over.
 
-**Forgetting** removes the checkpoints of a step, its plan and its partitions', in one transaction: there is no plan
-without its partitions, and no partition without its plan. The last step goes first, so that what is left if this is
-cut short in the middle (of steps in several databases) is a beginning: it is gone on from, or forgotten next time.
+**Forgetting** deletes the checkpoints of a step, those of its plan and its partitions, in one transaction. So there is
+never a plan without its partitions, or a partition without its plan. The last step is deleted first. If the steps are
+in several databases and this is interrupted, the first steps remain: a run can continue from them, or the next call
+deletes them.
 
-**Not promised.** That effects are undone. What has landed stays, and whoever begins anew reads all of the input again.
+**Not promised.** That effects are undone. What has landed stays, and the next run reads the whole input again.
 """
 
 # ruff: noqa: S608 - table names are checked identifiers, all values are parameters
@@ -16,7 +17,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from fencepost.bulk.checkpoint import Checkpoint, Counts, StoredCheckpoint, kept_at, partition_name, plan_name
+from fencepost.bulk.checkpoint import (
+    Checkpoint,
+    Counts,
+    StoredCheckpoint,
+    kept_at,
+    partition_name,
+    plan_name,
+    total_counts,
+)
 from fencepost.bulk.instance import instance_name
 from fencepost.bulk.labels import PART, label_of
 from fencepost.bulk.places import target_beside
@@ -39,7 +48,7 @@ _BATCH = 500
 
 @dataclass(frozen=True, slots=True)
 class StepSeen:
-    """A step as its checkpoints tell of it. `plan` is None if it was not begun."""
+    """A step as its checkpoints show it. `plan` is None if it has not begun."""
 
     name: str
     shape: str
@@ -48,17 +57,17 @@ class StepSeen:
 
     @property
     def slices(self) -> Sequence[Mapping[str, Any]]:
-        """What its partitions read."""
+        """The slices of its partitions."""
         return () if self.plan is None else self.plan.mark.more.get("slices", ())
 
     @property
     def done_by(self) -> int | None:
-        """The run that ended it."""
+        """The run that completed it."""
         return None if self.plan is None or not self.plan.mark.is_done else self.plan.mark.run
 
     @property
     def is_of_other_code(self) -> bool:
-        """Whether the code has changed since, so that it cannot be gone on with."""
+        """Whether the code has changed since, so that it cannot be continued."""
         seen = (self.plan, *self.partitions)
         return any(each is not None and each.shape != self.shape for each in seen)
 
@@ -69,21 +78,18 @@ class StepSeen:
 
     @property
     def counts(self) -> Counts:
-        """What became of its items so far."""
-        total = Counts()
-        for each in self.partitions:
-            total = total if each is None else total.plus(each.counts)
-        return total
+        """The counts of its items so far."""
+        return total_counts(self.partitions)
 
 
 def see(bulk: Bulk, instance: str, ledger: Ledger) -> list[StepSeen]:
-    """Look at each step of an instance, in their order."""
+    """Return the state of each step of an instance, in their order."""
     writer, label = visitor(ledger), _label(bulk, instance, ledger)
     return [_see(bulk.job, label, step, target_beside(step, ledger), writer) for step in bulk.steps]
 
 
 def _label(bulk: Bulk, instance: str, ledger: Ledger) -> str:
-    """Return the name that the checkpoints of an instance stand under."""
+    """Return the name of an instance in its checkpoints' names."""
     writer = visitor(ledger)
 
     def look(label: str) -> Iterator[StoredCheckpoint]:
@@ -107,13 +113,13 @@ def _see(job: str, instance: str, step: Step, target: Any, writer: Writer) -> St
 
 
 def completed_by(steps: Sequence[StepSeen]) -> int | None:
-    """Return the run that completed an instance, as the plan of its first step says; None if it is not complete."""
+    """Return the run that completed an instance, from the plan of its first step; None if it is not complete."""
     plan = steps[0].plan
     return None if plan is None else complete_by(plan.mark)
 
 
 def forget(bulk: Bulk, instance: str, ledger: Ledger) -> int:
-    """Remove all checkpoints of an instance; return how many there were. First see that none of its runs is live."""
+    """Delete all checkpoints of an instance; return their number. The caller checks that none of its runs is live."""
     writer, label = visitor(ledger), _label(bulk, instance, ledger)
     return sum(_forget(bulk.job, label, step, target_beside(step, ledger), writer) for step in reversed(bulk.steps))
 

@@ -1,12 +1,13 @@
-"""What a run of a bulk job stands for: the instance whose checkpoints it goes on from.
+"""The instance of a bulk job's run: what has to be done once, with the checkpoints that the run continues from.
 
-A run for a window stands for that window with its parameters, whoever asked for it: the schedule, a back-fill, or
-somebody who repeats it. A run that was asked for without a window stands for itself and its repetitions, also when
-runs in between are no longer on record: each repetition notes the first of them (`fencepost.ledger.roots`).
+The instance of a run for a window is the window with its parameters, whether the run comes from the schedule, from a
+back-fill or from an operator who repeats it. A run that was requested without a window shares its instance with its
+repetitions, even if runs in between are no longer recorded: each repetition stores the first of them
+(`fencepost.ledger.roots`).
 
-A run that is to do again what is complete (`fencepost bulk again`) has an origin key that begins with ``again:``. It
-stands for something new, and so do its repetitions: it has checkpoints of its own, and those of before stay as they
-are. So nothing has to be undone in another database before it is asked for.
+A run that repeats a complete instance (`fencepost bulk again`) has an origin key that begins with ``again:``. It has a
+new instance with checkpoints of its own, and so do its repetitions. The old checkpoints stay unchanged, so nothing has
+to be undone in another database before such a run is requested.
 """
 
 from __future__ import annotations
@@ -28,16 +29,16 @@ if TYPE_CHECKING:
     from fencepost.ledger.database import Database
     from fencepost.ledger.history import RunRow
 
-WINDOW = ("window_start", "window_end")  # what queries may name besides the parameters
+WINDOW = ("window_start", "window_end")  # what queries may use besides the parameters
 
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """What is to be done once. `values` are what queries may name; `parent` is the run that conducts it.
+    """What has to be done once. `values` are the values of query parameters; `parent` is the run that conducts it.
 
-    `params` are the parameters as they were recorded. `window_us` is None for what was asked for without one: queries
-    then see an empty window, which ends when it was first begun. `asked_at_us` is when the run was asked for that gives
-    it its name: numbers of runs begin anew with each ledger. None if its name is its window, or nobody knows.
+    `params` are the recorded parameters. `window_us` is None for a request without a window: queries then see an empty
+    window, which ends when the instance was first begun. `asked_at_us` is when the run was requested whose number is in
+    the name, because each ledger numbers its runs from one. It is None if the name contains a window, or if unknown.
     """
 
     name: str
@@ -49,21 +50,21 @@ class Instance:
 
     @property
     def window(self) -> list[Any]:
-        """The window as it is kept beside the plan."""
+        """The window as it is stored in the plan."""
         return [packed(self.values[name]) for name in WINDOW]
 
     @property
     def is_again(self) -> bool:
-        """Whether a window is to be done again on somebody's word."""
+        """Whether an operator has requested to repeat a complete window."""
         return self.window_us is not None and self.asked_at_us is not None
 
     def within(self, window: Sequence[Any]) -> Instance:
-        """Return it with a window that was kept."""
+        """Return the instance with a stored window."""
         return replace(self, values={**self.values, **dict(zip(WINDOW, map(unpacked, window), strict=True))})
 
 
 def instance_of(run: Run) -> Instance:
-    """Return what a run stands for."""
+    """Return the instance of a run."""
     ledger = attempt_of(run).context.ledger()
     row = run_row(ledger, run.id)
     values = {**run.params, **dict(zip(WINDOW, run.window, strict=True))}
@@ -78,7 +79,7 @@ def _first(start_us: int | None, end_us: int) -> int:
 
 
 def instance_name(ledger: Database, row: RunRow) -> str:
-    """Name what a run stands for."""
+    """Return the name of a run's instance."""
     return _name(row, _root(ledger, row))
 
 
@@ -95,5 +96,5 @@ def _name(row: RunRow, first: Root) -> str:
 
 
 def again_key(run_id: int, request_id: str) -> str:
-    """Return the origin key of a run that is to do again what `run_id` stands for."""
+    """Return the origin key of a run that repeats the instance of `run_id`."""
     return f"{AGAIN}{run_id}:{request_id}"

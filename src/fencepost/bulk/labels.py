@@ -1,12 +1,12 @@
-"""Under which name the checkpoints of an instance stand: with the ledger's identity before it, or as older versions do.
+"""The name of an instance's checkpoints: prefixed with the ledger's identity, or without it as in older versions.
 
-What was begun is gone on with under the name it was begun under, and what is complete under either name is complete.
-New work is named with the identity, unless nodes of an older version take part that would not find it
+Work continues under the name with which it was begun, and an instance that is complete under either name is complete.
+New work gets the name with the identity, unless nodes of an older version take part, which would not find it
 (`fencepost.ledger.naming`).
 
-Checkpoints without the identity may be another ledger's that shares the database. They are taken for ours unless the
-ledger knows better: the run that moved them last is of another job here, or never had that token. If that run is
-no longer on record they are ours, for to do nothing twice comes before everything else.
+Checkpoints without the identity may belong to another ledger that shares the database. They count as ours unless this
+ledger knows that the last run that moved them belongs to another job or never had that token. If that run is no longer
+recorded, they count as ours, because doing nothing twice has priority.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
 PART = "/part"
 COMPLETE = "complete"
 Look = Callable[[str], Iterable["StoredCheckpoint"]]
-"""Returns what the plans of an instance's steps say that stand under a label."""
+"""Returns the stored plans of an instance's steps under a label."""
 
 
 def label_of(ledger: Database, job: str, instance: str, look: Look, *, asked_at_us: int | None = None) -> str:
-    """Return the name that stands for an instance in those of its checkpoints; `job` is the job's first name."""
+    """Return the name of an instance in its checkpoints' names; `job` is the job's first name."""
     names = naming(ledger)
     ours = names.instance(instance)
     if names.nameless_until is None or any(True for _ in look(ours)):

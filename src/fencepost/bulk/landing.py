@@ -1,16 +1,16 @@
-"""Chunks on their way into the target: written, counted, and marked as done in one fenced transaction each.
+"""Writes chunks to the target: the items, the counts and the checkpoint of a chunk are one fenced transaction.
 
-**Promises.** When `land` returns, the items of the page have each been written, filtered or put aside, once, and the
-checkpoint says so. When it raises, all before some item have, and the checkpoint says up to which. A lost answer to
-COMMIT is looked up in the checkpoint, not guessed.
+**Promises.** When `land` returns, each item of the page has been written, filtered or stored as a dead letter, once,
+and the checkpoint records it. When it raises, this is true for all items before some item, and the checkpoint records
+which. After a COMMIT without reply, the checkpoint shows whether it happened.
 
-**How a poison item is found.** A chunk that fails because of its data is divided, and each half lands by itself, down
-to the one item that fails alone. That one is put aside as a dead letter, if the skip limit allows it. But first the
-checkpoint is looked at: where another hand has landed the chunk, its rows are in our way, and no item is at fault.
+**How a bad item is found.** A chunk that fails because of its data is divided, and each half lands separately, down to
+the one item that fails alone. That item is stored as a dead letter, if the skip limit allows it. Before dividing, the
+checkpoint is read: if another attempt has landed the chunk, its rows cause the conflict, and no item is at fault.
 
-**Not promised.** That `write` is called once for an item: it is called again with the same items after a roll-back.
-What it does beside the transaction, it may do twice. That the skip limit is met exactly where partitions put items
-aside at the same moment: each looks at what the others have landed, so it may be exceeded by one for each of them.
+**Not promised.** That `write` is called once for an item: it is called again with the same items after a rollback, and
+what it does outside the transaction may happen twice. That the skip limit is exact if partitions skip items at the same
+moment: each counts only what the others have landed, so the limit may be exceeded by one for each of them.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ if TYPE_CHECKING:
     from fencepost.bulk.instance import Instance
     from fencepost.engine.run import Run
 
-OMITTED: Any = object()  # stands for an item that was put aside
+OMITTED: Any = object()  # the result of an item that is stored as a dead letter
 
 
 @dataclass(slots=True)
 class Processed:
-    """The items of a page and what was made of them: None where filtered, `OMITTED` where put aside."""
+    """The items of a page and their results: None for a filtered item, `OMITTED` for a dead letter."""
 
     page: Page
     results: list[Any]
@@ -49,7 +49,7 @@ class Processed:
 
 
 class Lander:
-    """Lands the chunks of one partition. `mark` and `counts` are where it stands: what has landed."""
+    """Lands the chunks of one partition. `mark` and `counts` are what has landed so far."""
 
     def __init__(
         self,
@@ -75,11 +75,11 @@ class Lander:
         self.counts = kept.counts
 
     def land(self, done: Processed) -> None:
-        """Land a page: all of it, or all before the item that is one too many to be put aside."""
+        """Land a page: all of it, or everything before the item that exceeds the skip limit."""
         self._land(done, 0, len(done.page.items))
 
     def finish(self) -> None:
-        """Note that nothing follows."""
+        """Record that the partition is done."""
         self._move_on(self.mark.moved(self.mark.after, by=self._by, is_done=True), self.counts, lambda _: None)
 
     # -- one span of a page --------------------------------------------------------------------------------------------
@@ -96,33 +96,31 @@ class Lander:
         except Exception as error:
             if not self._is_divided_after(error, done, first, end):
                 raise
-            # Whoever landed this chunk before us has made what we now meet: a key twice is then no fault of an item.
+            # If another attempt has landed this chunk, a duplicate key is not the fault of an item.
             self._has_landed(None, error)
             self._divide(done, first, end, error)
 
     def _is_divided_after(self, error: Exception, done: Processed, first: int, end: int) -> bool:
-        """Whether to look among these items for the one that an error is about."""
+        """Whether to divide these items to find the one that caused the error."""
         verdict, is_alone = verdict_of(error), end - first == 1
         if verdict is ChunkVerdict.LESS:
             return not is_alone
         return verdict is ChunkVerdict.ITEM and not (
             is_alone and first in done.letters
-        )  # then it is the letter that fails
+        )  # otherwise it is the letter that fails
 
     def _divide(self, done: Processed, first: int, end: int, error: Exception) -> None:
         if end - first == 1:
             self.put_aside(done, first, error)
             self._land(done, first, end)
             return
-        self._run.log.info(
-            "items %d to %d of a chunk are divided to find the one that fails: %s", first, end, told(error)
-        )
+        self._run.log.info("dividing items %d to %d of a chunk to find the one that fails: %s", first, end, told(error))
         middle = (first + end) // 2
         self._land(done, first, middle)
         self._land(done, middle, end)
 
     def _commit(self, done: Processed, first: int, end: int) -> None:
-        """Land a span in one transaction, as it is."""
+        """Land a span in one transaction, undivided."""
         results = done.results if end - first == len(done.results) else done.results[first:end]
         out = [each for each in results if each is not None and each is not OMITTED]
         letters = [done.letters[index] for index in range(first, end) if index in done.letters] if done.letters else []
@@ -138,7 +136,7 @@ class Lander:
 
         def effects(tx: Any) -> None:
             if out and write is not None:
-                # A copy: who takes items off its list gets all of them when the chunk is tried again.
+                # A copy, so that a `write` that removes items from its list gets all of them in a retry.
                 refuse_unwritten(write(tx, out.copy()), self._step.name)
             if letters:
                 put_aside(tx, letters, self._writer)
@@ -146,7 +144,7 @@ class Lander:
         self._move_on(after, counts, effects)
 
     def _move_on(self, after: CheckpointMark, counts: Counts, effects: Callable[[Any], None]) -> None:
-        """Commit effects together with the checkpoint, however often the database makes us try."""
+        """Commit effects together with the checkpoint, and retry after errors of the database."""
         tries = 0
         while True:
             tries += 1
@@ -155,7 +153,7 @@ class Lander:
                 with transaction as tx:
                     effects(tx)
                     transaction.end_with(self._checkpoint.moving(tx, self.mark, after, counts))
-            except Exception as error:  # noqa: BLE001 - judged by what it is about
+            except Exception as error:  # noqa: BLE001 - `verdict_of` decides
                 verdict = verdict_of(error)
                 if verdict is ChunkVerdict.UNKNOWN and self._has_landed(after, error):
                     break
@@ -165,7 +163,7 @@ class Lander:
         self.mark, self.counts = after, counts
 
     def _has_landed(self, after: CheckpointMark | None, error: Exception) -> bool:
-        """Look whether what was on its way is there; `CheckpointMoved` if something else is."""
+        """Whether the checkpoint shows that the chunk has landed. `CheckpointMoved` if it is somewhere else."""
         try:
             with self._run.transaction(self._target) as tx:
                 kept = self._checkpoint.read(tx)
@@ -173,13 +171,13 @@ class Lander:
             raise
         except Exception as trouble:
             if verdict_of(trouble) in MENDED_BY_TIME:
-                return False  # nobody knows yet; the next try looks again
+                return False  # still unknown; the next try checks again
             raise
         stands_at = None if kept is None else kept.mark.to_json()
         if kept is not None and after is not None and stands_at == after.to_json() and kept.token == self._writer.token:
             return True
         if stands_at != self.mark.to_json():
-            raise CheckpointMoved(f"the checkpoint {self._checkpoint.name!r} was moved by somebody else") from error
+            raise CheckpointMoved(f"another attempt has moved the checkpoint {self._checkpoint.name!r}") from error
         return False
 
     def _wait_or_raise(self, error: Exception, verdict: ChunkVerdict, tries: int) -> None:
@@ -188,7 +186,7 @@ class Lander:
             return
         if verdict not in MENDED_BY_TIME or tries >= TRIES or isinstance(error, CheckpointMoved):
             raise error
-        self._run.log.info("a chunk of %s is tried again: %s", attempt_of(self._run).label, told(error))
+        self._run.log.info("retrying a chunk of %s: %s", attempt_of(self._run).label, told(error))
         pause_before(self._run, tries)
 
     def _wait_as_asked(self, error: Exception, tries: int) -> None:
@@ -198,7 +196,7 @@ class Lander:
         self.pause_as_asked(error, tries)
 
     def pause_as_asked(self, error: Exception, tries: int) -> None:
-        """Wait as long as a `Retry` says, or else by the step's back-off."""
+        """Wait as long as the `Retry` says, or else for the step's back-off."""
         after_s = error.after_s if isinstance(error, Retry) else None
         backoff_s = self._step.options.backoff.delay_s(tries, self._runtime.random())
         pause(self._run, backoff_s if after_s is None else after_s)
@@ -206,9 +204,9 @@ class Lander:
     # -- items that fail -----------------------------------------------------------------------------------------------
 
     def put_aside(self, done: Processed, index: int, error: BaseException, tries: int = 1) -> None:
-        """Put an item of a page aside: it lands as a dead letter, if the skip limit allows it."""
+        """Make an item of a page a dead letter. It lands if the skip limit allows it."""
         item = done.page.items[index]
-        if isinstance(item, Unread):  # whatever else befell it: as it is, nothing can be made of it
+        if isinstance(item, Unread):  # whatever other error occurred: it could not be parsed
             error = BrokenInput(item.why)
         done.results[index] = OMITTED
         tries = max(tries, self._run.attempt)
@@ -223,7 +221,7 @@ class Lander:
         )
 
     def _first_beyond_limit(self, done: Processed, first: int, end: int) -> int | None:
-        """Return the first item of a span that was put aside although the skip limit does not allow it."""
+        """Return the first item of a span whose dead letter exceeds the skip limit."""
         aside = sorted(index for index in done.letters if first <= index < end) if done.letters else []
         if not aside:
             return None
@@ -233,9 +231,9 @@ class Lander:
     def _too_many(self, letter: Letter) -> TooManySkipped:
         limit, (_, written, _, skipped, _) = self._step.options.skip_limit, self.counts
         return TooManySkipped(
-            f"item {letter.item_key} failed, and skip_limit is {limit}: {letter.error_code}: {letter.error}. All "
-            f"before it has landed ({written} written, {skipped} skipped in this partition). Mend the item "
-            f"or raise skip_limit, then restart the run: it goes on there (fencepost retry {self._instance.parent})"
+            f"item {letter.item_key} failed, and skip_limit is {limit}: {letter.error_code}: {letter.error}. All items "
+            f"before it have landed ({written} written, {skipped} skipped in this partition). Correct the item or "
+            f"raise skip_limit, then restart the run: it continues there (fencepost retry {self._instance.parent})"
         )
 
     def _label(self, item: Any) -> str:

@@ -1,10 +1,10 @@
-"""Dead letters: items that could not be processed, put aside in the transaction of the chunk they were part of.
+"""Dead letters: items that could not be processed, stored in the transaction of their chunk.
 
-A letter has the item itself as JSON, why it failed and how often it was tried; the letter of a record that could not be
-understood has what stands in the input, which the reader reads once more in a replay. It is `new` until somebody has it
-replayed or drops it; from one state to the next it goes by compare-and-set, so that of two who would do so one does.
+A letter has the item as JSON, the error and the number of tries. The letter of a record that could not be parsed has
+the raw record instead, which the reader parses again in a replay. A letter is `new` until an operator replays or drops
+it. States change by compare-and-set, so of two concurrent changes one succeeds.
 
-Their ids are counted in each database by itself: a letter is named by its database and its id.
+Each database numbers its letters independently, so a letter is identified by its database and its id.
 """
 
 # ruff: noqa: S608 - table names are checked identifiers, all values are parameters
@@ -31,13 +31,13 @@ from fencepost.ledger.naming import ledger_in, without_ledger
 NEW, REPLAYED, DROPPED = "new", "replayed", "dropped"
 STATES = (NEW, REPLAYED, DROPPED)
 _LONGEST_ERROR = 4_000
-_LONGEST_PAYLOAD = 60_000
-_LONGEST_PARAMS = 2_000
+_LONGEST_PAYLOAD = 60_000  # characters; of a longer item, only a description is stored
+_LONGEST_PARAMS = 2_000  # they are stored with every letter
 _BATCH = 500
 
 
 class Letter(NamedTuple):
-    """An item that failed: its name for people, itself as JSON, why, and after how many tries."""
+    """A failed item: its label, the item as JSON, the error, and the number of tries."""
 
     item_key: str
     payload: str
@@ -47,7 +47,7 @@ class Letter(NamedTuple):
 
 
 class StoredLetter(NamedTuple):
-    """A letter as it stands in its database. `created_at` is µs."""
+    """A letter as stored in its database. `created_at` is in µs."""
 
     id: int
     job: str
@@ -62,27 +62,27 @@ class StoredLetter(NamedTuple):
 
     @property
     def step(self) -> str:
-        """The step whose item it is."""
+        """The step that the item belongs to."""
         return str(self._envelope.get("step", ""))
 
     @property
     def instance(self) -> str:
-        """What its run stood for."""
+        """The instance of its run."""
         return without_ledger(str(self._envelope.get("instance", "")))
 
     @property
     def params(self) -> dict[str, Any] | None:
-        """The parameters of its run, as they were recorded; None if nobody knows."""
+        """The parameters of its run, as they were recorded; None if unknown."""
         found = self._envelope.get("params")
         return found if isinstance(found, dict) else None
 
     def is_of(self, ledger: str) -> bool:
-        """Whether its run is one of this ledger, by the short form of its identity; True if nobody knows."""
+        """Whether its run belongs to this ledger, given by the short form of its identity; True if unknown."""
         return ledger_in(str(self._envelope.get("instance", ""))) in ("", ledger)
 
     @property
     def shown(self) -> str:
-        """The item for people: as JSON, or as its description; the text of what could not be read."""
+        """The item for display: its JSON or its description, or the raw record if it could not be parsed."""
         envelope, unread = self._envelope, self.unread
         if unread is not None:
             raw = unread.raw
@@ -93,27 +93,28 @@ class StoredLetter(NamedTuple):
 
     @property
     def can_be_replayed(self) -> bool:
-        """Whether the item itself is kept, or the text that it was to be read from."""
+        """Whether the letter has the item itself or its raw record."""
         return not self._envelope.keys().isdisjoint(("item", "raw"))
 
     @property
     def unread(self) -> Unread | None:
-        """What stands in the input, if it could not be understood there; then there is no item yet."""
+        """The raw record, if it could not be parsed. There is no item then."""
         envelope = self._envelope
         if "raw" not in envelope:
             return None
         return Unread(unpacked(envelope["raw"]), self.error, self.item_key, envelope.get("context"))
 
     def item(self) -> Any:
-        """Return the item as the step's `process` gets it; `InvalidBulk` says why there is none.
+        """Return the item as the step's `process` gets it. Raise `InvalidBulk`, with the reason, if there is none.
 
-        A row comes back as a row with the same names, a plain tuple as a tuple; of other classes there is none.
+        A row comes back as a row with the same names, and a plain tuple as a tuple. Items of other classes are not
+        stored.
         """
         envelope = self._envelope
         if "item" not in envelope:
             raise InvalidBulk(
-                f"dead letter {self.id} ({self.item_key}) cannot be replayed: its item had no JSON form, or was too "
-                "long, and only a description was kept. Have it read again (fencepost bulk again RUN), or drop it"
+                f"dead letter {self.id} ({self.item_key}) cannot be replayed: its item had no JSON form or was too "
+                "long, so only a description was stored. Read the input again (fencepost bulk again RUN), or drop it"
             )
         item = unpacked(envelope["item"])
         if "names" in envelope:
@@ -124,7 +125,7 @@ class StoredLetter(NamedTuple):
     def _envelope(self) -> dict[str, Any]:
         try:
             found = json.loads(self.payload)
-        except (TypeError, ValueError):  # somebody else's row
+        except (TypeError, ValueError):  # not a row of ours
             return {"shown": self.payload}
         return found if isinstance(found, dict) else {"shown": self.payload}
 
@@ -134,7 +135,7 @@ _COLUMNS = ", ".join(StoredLetter._fields)
 
 @lru_cache(maxsize=256)
 def _row(names: tuple[str, ...]) -> Any:
-    """Return a tuple with names, like the rows that readers make."""
+    """Return a named tuple type, like that of the readers' rows."""
     return namedtuple("Row", names, rename=True)
 
 
@@ -148,10 +149,10 @@ def letter_of(
     tries: int,
     params: Mapping[str, Any] | None = None,
 ) -> Letter:
-    """Write a letter; an item that has no JSON form is described instead, and cannot be replayed.
+    """Return the letter of a failed item. An item without a JSON form is described instead, and cannot be replayed.
 
-    `params` are those of its run, as they were recorded: the letter may be kept for longer than the run. Long ones are
-    not kept with each letter.
+    `params` are the recorded parameters of its run, because the letter may be kept for longer than the run. Long
+    parameters are not stored with each letter.
     """
     envelope: dict[str, Any] = {"step": step, "instance": instance}
     if params is not None and len(json.dumps(params)) <= _LONGEST_PARAMS:
@@ -173,7 +174,7 @@ def _content(item: Any) -> dict[str, Any]:
 
 
 def _kind(item: Any) -> dict[str, Any]:
-    """Say what JSON cannot: that a list was a row, or a tuple."""
+    """Return what JSON cannot express: whether a list was a row or a tuple."""
     names = list(getattr(item, "_fields", ()))
     if names:
         return {"names": names}
@@ -185,7 +186,7 @@ def _told(error: BaseException) -> str:
 
 
 def put_aside(tx: Any, letters: Sequence[Letter], writer: Writer) -> None:
-    """Insert letters, within the caller's transaction."""
+    """Insert letters in the caller's transaction."""
     landing = EffectStatements(tx, writer)
     table = landing.table("dead_letter")
     columns = "job, run_id, item_key, payload, error_code, error, attempt, created_at, state"
@@ -198,7 +199,7 @@ def put_aside(tx: Any, letters: Sequence[Letter], writer: Writer) -> None:
 
 
 class LetterFilter(NamedTuple):
-    """Which letters are asked for: of these jobs, in this state (None: any)."""
+    """Selects letters of these jobs, in this state (None: any)."""
 
     jobs: tuple[str, ...]
     state: str | None = None
@@ -213,9 +214,9 @@ def letters(
     after_id: int | None = None,
     limit: int = 100,
 ) -> list[StoredLetter]:
-    """Return a page of letters, newest first; with `after_id` those after it, oldest first.
+    """Return a page of letters, newest first; with `after_id`, those after it, oldest first.
 
-    Each job is asked for by itself: so a page is read from the index, whatever else there is.
+    There is one query for each job, so that a page is always read from the index.
     """
     landing, is_rising = EffectStatements(tx, writer), after_id is not None
     where, values = _bounds(wanted.state, before_id, after_id)
@@ -234,7 +235,7 @@ def _bounds(state: str | None, before_id: int | None, after_id: int | None) -> t
 
 
 def letters_by_id(tx: Any, writer: Writer, jobs: Iterable[str], ids: Sequence[int]) -> list[StoredLetter]:
-    """Return those of these letters that are there, in the order of their ids."""
+    """Return the letters with these ids that exist, in the order of their ids."""
     landing, known = EffectStatements(tx, writer), set(jobs)
     found = []
     for start in range(0, len(ids), _BATCH):
@@ -253,7 +254,7 @@ def settle(tx: Any, writer: Writer, letter_id: int, state: str) -> bool:
 
 
 def fail_again(tx: Any, writer: Writer, letter_id: int, error: BaseException) -> None:
-    """Note why a letter that was to be replayed has failed once more."""
+    """Store the error of a letter that has failed again in a replay."""
     landing = EffectStatements(tx, writer)
     sets = "error_code = %s, error = %s, attempt = attempt + 1"
     statement = f"UPDATE {landing.table('dead_letter')} SET {sets} WHERE id = %s AND state = '{NEW}'"

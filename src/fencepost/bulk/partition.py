@@ -1,14 +1,14 @@
-"""The work of one partition: page after page, from its checkpoint to the end of its slice.
+"""The work of one partition: page by page, from its checkpoint to the end of its slice.
 
-**Promises.** Whoever executes it, and however often it is begun: each item of the slice lands once, and it goes on at
-most one chunk before where it was lost.
+**Promises.** However often it is begun, and on any node: each item of the slice lands once, and it continues at most
+one chunk before the place where it was lost.
 
-**Items that kill.** A partition that was lost twice at the same place, in whoever's hands, is suspected of an item that
-ends its process. From there on it goes a few items at a time, and when it is lost among these, one by one; an item that
-was alone when its worker was lost, `crash_limit` times, is put aside like any other that fails.
+**Items that crash a worker.** If a partition was lost twice at the same place, on any node, an item is suspected of
+ending its process. From there on, the partition processes a few items at a time, and if it is lost among these, one by
+one. If a single item is lost with its worker `crash_limit` times, it becomes a dead letter like any failed item.
 
-**Databases that break off.** A source that does not answer, or a target, costs a pause: then it goes on from the
-checkpoint. Only if nothing lands between several such breaks does the attempt fail.
+**Unavailable databases.** If the source or the target does not reply, the partition waits and continues from the
+checkpoint. The attempt fails only if this happens several times and nothing lands in between.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
     from fencepost.bulk.instance import Instance
     from fencepost.engine.run import Run
 
-_TRIES = 5  # without anything that landed between
-COPIES_BESIDE_READ_AHEAD = 3  # the page, what was made of it, and the page on its way
+_TRIES = 5  # without a chunk that landed in between
+COPIES_BESIDE_READ_AHEAD = 3  # the current page, its results, and the page that is being received
 
 
 class WorkerLost(FencepostError):
-    """Stands in a dead letter for the error that nobody could report: the process ended."""
+    """The error in the dead letter of an item whose process ended, so that it could not report one itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionAssignment:
-    """Which partition is to be done, and how it is called."""
+    """Which partition to work on, and its name."""
 
     step: Step
     number: int
@@ -58,11 +58,11 @@ class PartitionAssignment:
 
 
 Watch = Callable[[Counts], None]
-"""Called after each chunk, with what has landed so far."""
+"""Called after each chunk with the counts so far."""
 
 
 class Partition:
-    """One partition in the hands of a run."""
+    """Works on one partition for a run."""
 
     def __init__(self, run: Run, assignment: PartitionAssignment, surroundings: Surroundings, *, watch: Watch) -> None:
         self._run = run
@@ -81,9 +81,9 @@ class Partition:
         self._has_landed = False
 
     def work(self, skipped_elsewhere: Callable[[], int]) -> Counts:
-        """Do what is left of it, and return the counts of all of it.
+        """Do the rest of the partition, and return the counts of all of it.
 
-        A former holder of the partition may still have moved its checkpoint while we came to it: then we go on there.
+        If an earlier holder of the partition has moved its checkpoint in the meantime, continue from there.
         """
         tries = 0
         while True:
@@ -94,7 +94,7 @@ class Partition:
                 tries = 1 if self._has_landed else tries + 1
                 if verdict_of(error) not in MENDED_BY_TIME or tries >= _TRIES:
                     raise
-                self._run.log.warning("%s goes on from its checkpoint: %s", attempt_of(self._run).label, told(error))
+                self._run.log.warning("%s continues from its checkpoint: %s", attempt_of(self._run).label, told(error))
             pause_before(self._run, tries)
 
     def _work(self, skipped_elsewhere: Callable[[], int]) -> Counts:
@@ -115,14 +115,16 @@ class Partition:
         try:
             with sparing_what_is_there():
                 while not self._read_and_land(feed, lander, processor):
-                    self._run.log.info("%s goes on as usual: nothing ended its worker", attempt_of(self._run).label)
+                    self._run.log.info(
+                        "%s continues with normal chunks: no item crashed its worker", attempt_of(self._run).label
+                    )
         finally:
             processor.close()
             feed.close()
         return lander.counts
 
     def _begin(self) -> StoredCheckpoint:
-        """Read the checkpoint, made if there is none, and put our name on it: with that, nobody else's chunk lands."""
+        """Read or create the checkpoint, and write our run into it, so that no earlier attempt can land a chunk."""
         kept = steadily(self._run, self._read_or_made, self._target)
         losses = self._losses(kept.mark)
         if kept.mark.is_done or (kept.mark.run == self._run.id and not losses):
@@ -141,7 +143,7 @@ class Partition:
         return StoredCheckpoint(mark, Counts(), self._reader.shape, self._run.token)
 
     def _losses(self, mark: CheckpointMark) -> int:
-        """Return how often whoever was here last was lost since it began here, or last landed something."""
+        """Return how often the last run here was lost since it began here or last landed a chunk."""
         if mark.run is None or mark.run == self._run.id:
             return max(self._by[1] - mark.crashes, 0)
         former = mark.run
@@ -152,7 +154,7 @@ class Partition:
         return max(row.crashes - mark.crashes, 0)
 
     def _read_and_land(self, feed: Any, lander: Lander, processor: Processor) -> bool:
-        """Go on until the end, or until it need no longer be careful: then it returns False."""
+        """Continue to the end; or, if few items are processed at a time, until that is over: then return False."""
         is_careful = lander.mark.care.few > 0
         depth = 0 if is_careful else self._it.step.options.read_ahead
         pages = ReadAhead(self._runtime, feed, lander.mark.after, lambda: self._limit(lander), depth=depth)
@@ -184,7 +186,7 @@ class Partition:
         if care.few != 1 or care.lost < self._it.step.options.crash_limit or len(page.items) != 1:
             return processor.process(page)
         done = Processed(page, [OMITTED], {})
-        lost = WorkerLost(f"its worker was lost {care.lost} times while it was alone at this item")
+        lost = WorkerLost(f"its worker was lost {care.lost} times while it processed only this item")
         lander.put_aside(done, 0, lost, care.lost)
         return done
 

@@ -1,4 +1,4 @@
-"""Waiting, while the right to run lasts: between tries, and for databases that are away."""
+"""Waiting between retries and for unavailable databases, for as long as the run may continue."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-TRIES = 8  # about five seconds, all pauses together
+TRIES = 8  # all pauses together take about five seconds
 _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 5.0
 _LEDGER_AGAIN_AFTER_S = 0.5
-_LOOK_EVERY_S = 1.0
+_LOOK_EVERY_S = 1.0  # how often a pause checks whether the run may continue
 
 
 def pause(run: Run, pause_s: float) -> None:
-    """Wait, but not beyond the end of the run's right to run."""
+    """Wait, but stop with an error when the run may not continue."""
     runtime = attempt_of(run).context.runtime
     until = runtime.monotonic() + pause_s
     while (left_s := until - runtime.monotonic()) > 0:
@@ -32,31 +32,31 @@ def pause(run: Run, pause_s: float) -> None:
 
 
 def pause_before(run: Run, tries: int) -> None:
-    """Wait before another try, after so many: longer each time, and not all at once."""
+    """Wait before a retry: longer after more tries, and with jitter."""
     longest_s = min(_SHORTEST_PAUSE_S * 2**tries, _LONGEST_PAUSE_S)
     pause(run, longest_s * (0.5 + attempt_of(run).context.runtime.random() / 2))
 
 
 def steadily(run: Run, work: Callable[[Any], T], target: Any) -> T:
-    """Do `work` in a fenced transaction, again if the connection breaks: so it is work that may be done twice."""
+    """Do `work` in a fenced transaction, and retry if the connection breaks. So the work may be done twice."""
     return patiently(run, lambda: run.in_transaction(work, target))
 
 
 def patiently(run: Run, work: Callable[[], T]) -> T:
-    """Do `work`, again while a database breaks off: so it is work that may be done twice."""
+    """Do `work`, and retry while a database is not available. So the work may be done twice."""
     for tries in range(1, TRIES):
         try:
             return work()
         except Exception as error:
             if verdict_of(error) not in MENDED_BY_TIME or isinstance(error, CheckpointMoved):
                 raise
-            run.log.info("%s tries again what a database did not answer: %s", attempt_of(run).label, told(error))
+            run.log.info("%s retries after an error of a database: %s", attempt_of(run).label, told(error))
         pause_before(run, tries)
     return work()
 
 
 def asked(run: Run, question: Callable[[], T]) -> T:
-    """Return what the ledger answers, however long that takes; `question` may be asked twice."""
+    """Return the ledger's answer, and wait while the ledger is not available. `question` may be called twice."""
     while True:
         try:
             return question()

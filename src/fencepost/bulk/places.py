@@ -1,4 +1,4 @@
-"""Where the steps of a run read and write, and what their queries may name."""
+"""Which databases the steps of a run read and write, and which parameters their queries may use."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ _PLACES = Places()
 
 
 def target_of_step(step: Step, run: Run) -> Any:
-    """Return the engine that a step writes to; that of the ledger's own database if none is named."""
+    """Return the engine that a step writes to; by default that of the ledger's own database."""
     return _PLACES.engine(step.options.target, lambda: engine_of(attempt_of(run).context.ledger()))
 
 
 def target_beside(step: Step, ledger: Ledger) -> Any:
-    """Return the same, for whoever has no run: an operator."""
+    """Return the same without a run, for operators."""
     return _PLACES.engine(step.options.target, lambda: engine_of(ledger))
 
 
 def targets_of(bulk: Bulk, ledger: Ledger, *, step: str = "") -> list[Any]:
-    """Return the engines that the steps of a job write to, each database once; those of one step if it is named."""
+    """Return the engines that the steps of a job write to, one for each database; with `step`, of that step only."""
     steps = bulk.steps if not step else (bulk.step(step),)
     found: dict[Any, Any] = {}
     for each in steps:
@@ -42,7 +42,7 @@ def targets_of(bulk: Bulk, ledger: Ledger, *, step: str = "") -> list[Any]:
 
 
 def database_of(target: Any) -> Any:
-    """Tell databases from each other, as far as their URLs do."""
+    """Return a value that identifies the database, as far as its URL does."""
     url = getattr(target, "url", None)
     if url is None or not hasattr(url, "get_backend_name"):
         return id(target)
@@ -51,14 +51,14 @@ def database_of(target: Any) -> Any:
 
 
 def surroundings_beside(step: Step, ledger: Ledger, values: Mapping[str, Any]) -> Surroundings:
-    """Return what the reader of a step works with, for whoever has no run."""
+    """Return the surroundings of a step's reader without a run, for operators."""
     needs_source = step.read is not None and step.read.needs_source
     source = _PLACES.engine(step.options.source, lambda: engine_of(ledger)) if needs_source else None
     return Surroundings(ledger.runtime, source, values)
 
 
 def surroundings_of(step: Step, run: Run, instance: Instance) -> Surroundings:
-    """Return what the reader of a step works with."""
+    """Return the surroundings of a step's reader."""
     needs_source = step.read is not None and step.read.needs_source
     context = attempt_of(run).context
     source = _PLACES.engine(step.options.source, lambda: engine_of(context.ledger())) if needs_source else None

@@ -1,6 +1,7 @@
-"""The plan of a step: its slices, kept where its effects land, so that whoever goes on has the same ones.
+"""The plan of a step: its slices, stored in the database of its effects, so that a later attempt has the same ones.
 
-The row of the plan also says when the step is done, and by which run; that of the first step, when all of them are.
+The row of the plan also records that the step is done, and by which run. That of the first step records when all steps
+are done.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from fencepost.bulk.checkpoint import (
     kept_at,
     partition_name,
     plan_name,
+    total_counts,
 )
 from fencepost.bulk.labels import COMPLETE, label_of
 from fencepost.bulk.patience import asked, patiently, steadily
@@ -40,7 +42,7 @@ _SLICES, _WINDOW, _COMPLETE, _ASKED_AT = "slices", "window", COMPLETE, "asked_at
 
 @dataclass(frozen=True, slots=True)
 class StepPlan:
-    """A step's slices, and how far the whole is. `done_by` is the run that ended it, None while it is not done."""
+    """A step's slices and its progress. `done_by` is the run that completed it; None while it is not done."""
 
     job: str
     instance: Instance
@@ -51,37 +53,34 @@ class StepPlan:
     done_by: int | None = None
 
     def name(self, number: int) -> str:
-        """Name the checkpoint of a partition."""
+        """Return the name of a partition's checkpoint."""
         return partition_name(self.job, self.instance.name, self.step.name, number)
 
     @property
     def complete_by(self) -> int | None:
-        """The run that has ended the whole instance, as the plan of its first step says; None while it is not ended."""
+        """The run that completed the whole instance, in the plan of its first step; None while it is not complete."""
         return complete_by(self.mark)
 
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
-    """How far the partitions of a step are: their checkpoints, None where nobody has begun."""
+    """The progress of a step's partitions: their checkpoints, None for a partition that has not begun."""
 
     kept: Sequence[StoredCheckpoint | None]
 
     @property
     def done(self) -> list[bool]:
-        """Of each partition, whether it is done."""
+        """Whether each partition is done."""
         return [each is not None and each.mark.is_done for each in self.kept]
 
     @property
     def counts(self) -> Counts:
         """The sum over all partitions."""
-        total = Counts()
-        for each in self.kept:
-            total = total if each is None else total.plus(each.counts)
-        return total
+        return total_counts(self.kept)
 
 
 class Plans:
-    """Makes, reads and ends the plans of one instance, on behalf of a run."""
+    """Makes, reads and completes the plans of one instance, for a run."""
 
     def __init__(self, job: str, instance: Instance, run: Run) -> None:
         self._job = job
@@ -89,14 +88,14 @@ class Plans:
         self._run = run
 
     def begin(self, steps: Sequence[Step]) -> StepPlan | None:
-        """Return the plan of the first step, if there is one; from then on the window is what it was at first."""
+        """Return the plan of the first step, if there is one. From then on, use the window stored in the plan."""
         first = steps[0]
         self._instance = replace(self._instance, name=self._label(steps))
         kept = self._steadily(first, self._checkpoint(first, of_any_shape=True).read)
         if kept is None:
             return None
         self._refuse_anothers(first, kept)
-        # What is complete is complete, whatever the code has become since; what is not must be gone on from.
+        # A complete instance stays complete even if the code has changed. An incomplete one must be continued.
         found = self._plan(first, kept) if complete_by(kept.mark) is not None else self.read(first)
         if found is None:
             return None
@@ -105,7 +104,7 @@ class Plans:
         return replace(found, instance=self._instance)
 
     def _label(self, steps: Sequence[Step]) -> str:
-        """Return the name that its checkpoints stand under."""
+        """Return the name of the instance in its checkpoints' names."""
         ledger, instance = attempt_of(self._run).context.ledger(), self._instance
 
         def look(label: str) -> Iterator[StoredCheckpoint]:
@@ -119,7 +118,7 @@ class Plans:
         return asked(self._run, lambda: label_of(ledger, self._job, instance.name, look, asked_at_us=at_us))
 
     def ready(self, step: Step) -> StepPlan:
-        """Return the plan of a step, made if there is none."""
+        """Return the plan of a step, and make it if there is none."""
         found = self.read(step)
         if found is not None:
             return found
@@ -129,7 +128,7 @@ class Plans:
         self._steadily(step, lambda tx: checkpoint.begin(tx, mark))
         made = self.read(step)
         if made is None:
-            raise CheckpointMismatch(f"the plan {checkpoint.name!r} was removed while it was made; run it again")
+            raise CheckpointMismatch(f"the plan {checkpoint.name!r} was removed while it was made; retry the run")
         return made
 
     @property
@@ -138,15 +137,15 @@ class Plans:
         return {} if at_us is None else {_ASKED_AT: at_us}
 
     def _refuse_anothers(self, first: Step, kept: StoredCheckpoint) -> None:
-        """Refuse the plan of a run that has our number and is another one: ours would be taken for done."""
+        """Refuse the plan of another run with the same number: our work would count as done."""
         then_us, now_us = kept.mark.more.get(_ASKED_AT), self._instance.asked_at_us
         if then_us is None or now_us is None or then_us == now_us:
             return
         raise CheckpointMismatch(
-            f"the checkpoint {self._checkpoint(first).name!r} belongs to another run of this number, asked for at "
-            f"{instant(then_us):%Y-%m-%d %H:%M:%S} UTC: of this ledger before it was restored, or of a copy of it. "
-            f"Nothing was written. If nobody goes on with that run: fencepost bulk forget {self._run.id} --reason '…', "
-            f"then fencepost retry {self._run.id}"
+            f"the checkpoint {self._checkpoint(first).name!r} belongs to another run with this number, requested at "
+            f"{instant(then_us):%Y-%m-%d %H:%M:%S} UTC in this ledger before it was restored, or in a copy of it. "
+            "Nothing was written. If that run will not be continued: "
+            f"fencepost bulk forget {self._run.id} --reason '…', then fencepost retry {self._run.id}"
         )
 
     def read(self, step: Step) -> StepPlan | None:
@@ -155,30 +154,30 @@ class Plans:
         return None if kept is None else self._plan(step, kept)
 
     def progress(self, plan: StepPlan) -> StepProgress:
-        """Return how far the partitions are."""
+        """Return the progress of the partitions."""
         names = [plan.name(number) for number in range(len(plan.slices))]
         writer = attempt_of(self._run).writer()
         return StepProgress(self._steadily(plan.step, lambda tx: kept_at(tx, names, writer)))
 
     def done(self, plan: StepPlan) -> list[bool]:
-        """Say of each partition whether it is done."""
+        """Return whether each partition is done."""
         return self.progress(plan).done
 
     def skipped(self, plan: StepPlan, *, without: int) -> int:
-        """Return how many items the other partitions have put aside."""
+        """Return how many items the other partitions have skipped."""
         kept = self.progress(plan).kept
         return sum(each.counts.skipped for number, each in enumerate(kept) if each is not None and number != without)
 
     def end(self, plan: StepPlan, counts: Counts) -> None:
-        """Note that the step is done."""
+        """Record that the step is done."""
         self._note(plan.step, lambda mark: replace(mark, is_done=True, run=self._run.id), counts)
 
     def complete(self, first: Step) -> None:
-        """Note, beside the plan of the first step, that nothing is left to do: neither a step nor a hook."""
+        """Record in the plan of the first step that all steps and hooks are done."""
         self._note(first, lambda mark: replace(mark, more={**mark.more, _COMPLETE: self._run.id}), None)
 
     def _note(self, step: Step, change: Callable[[CheckpointMark], CheckpointMark], counts: Counts | None) -> None:
-        """Change the row of a plan; twice is once."""
+        """Change the row of a plan. Repeating it has no further effect."""
         checkpoint = self._checkpoint(step)
 
         def work(tx: Any) -> None:
@@ -200,7 +199,7 @@ class Plans:
             return []
         surroundings = surroundings_of(step, self._run, self._instance)
         for place, values in enumerate(step.options.given or ({},)):
-            warn = surroundings.warn if place == 0 else lambda _: None  # they would all say the same
+            warn = surroundings.warn if place == 0 else lambda _: None  # the other warnings would be the same
             step.read.check(replace(surroundings, values={**surroundings.values, **values}, warn=warn))
         slices = self._slices(step, step.read, surroundings)
         return [_with_expected(each, step.read, surroundings) for each in slices]
@@ -209,7 +208,7 @@ class Plans:
         options = step.options
         if options.given:
             return [{"values": packed_values(values)} for values in options.given]
-        # What is broken further on in an input that is not divided is met when it is read: all before it lands.
+        # If the input is not divided, a broken record is found only when it is read, and all before it lands.
         return list(read.slices(options.partitions, surroundings)) if options.partitions > 1 else [WHOLE]
 
     def _plan(self, step: Step, kept: StoredCheckpoint) -> StepPlan:
@@ -223,16 +222,16 @@ class Plans:
 
 
 def complete_by(mark: CheckpointMark) -> int | None:
-    """Return the run that has ended the whole instance, by the row of its first step's plan."""
+    """Return the run that completed the whole instance, from the mark of its first step's plan."""
     return mark.more.get(_COMPLETE)
 
 
 def _with_expected(part: Slice, read: Reader, surroundings: Surroundings) -> Slice:
-    """Return a slice with an estimate of how many items it has, if there is one."""
+    """Return a slice with an estimate of its number of items, if there is one."""
     expected = None if "expected" in part else read.expected(part, surroundings)
     return part if expected is None else {**part, "expected": expected}
 
 
 def packed_values(values: Any) -> dict[str, Any]:
-    """Return the given values of a partition as JSON."""
+    """Return the values of a listed partition as JSON."""
     return {str(name): packed(value) for name, value in values.items()}

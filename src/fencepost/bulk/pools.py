@@ -1,7 +1,7 @@
-"""How many connections an engine gives out at once. A partition takes two: one that it reads by, and one for chunks.
+"""How many connections an engine's pool has. A partition needs two: one to read, and one to write chunks.
 
-Where both come from one engine that has a single one, or where many threads hold them all by reading, nobody could
-write: each would wait for the pool's timeout, again and again, and the job would look as if it were at work.
+If both come from an engine with a single connection, or if many threads use all connections for reading, no thread
+could write. Each would wait for the pool's timeout again and again, and the job would only seem to be working.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from fencepost.errors import InvalidBulk
 
 
 def refuse_too_few_connections(source: Any, target: Any) -> None:
-    """Refuse to read and to write by one engine that gives out a single connection at once."""
+    """Refuse to read and write through one engine that has a single connection."""
     if source is target and _most(source) == 1:
         raise InvalidBulk(
-            f"the engine {source!r} gives out one connection at once, and a bulk job reads by one while it writes by "
-            "another; make it with create_engine(…, pool_size=2) or more and without StaticPool, or read by an engine "
-            "of its own: source=…"
+            f"the pool of the engine {source!r} has only one connection, and a bulk job needs one to read and another "
+            "to write; use create_engine(…, pool_size=2) or more and no StaticPool, or read through another engine: "
+            "source=…"
         )
 
 
 def threads_for(source: Any, target: Any, *, wanted: int) -> int:
-    """Return how many threads may read and write at the same time, so that none waits for a connection for long."""
+    """Return how many threads may read and write at the same time without waiting long for a connection."""
     most = _most(target if source is None else source)
     if most is None:
         return wanted
@@ -32,7 +32,7 @@ def threads_for(source: Any, target: Any, *, wanted: int) -> int:
 
 
 def _most(engine: Any) -> int | None:
-    """Return how many connections an engine gives out at once; None if there is no end, or nobody knows."""
+    """Return how many connections an engine's pool allows; None if it is unlimited or unknown."""
     pool = getattr(engine, "pool", None)
     if isinstance(pool, StaticPool):
         return 1

@@ -1,8 +1,8 @@
-"""What is done with each item before it is written: in the process of the run, outside of any transaction.
+"""Calls `process` for each item before it is written: in the process of the run, outside any transaction.
 
-One item that fails does not stop the others: it is tried again if its code asks for that, and else put aside. Order is
-kept. A coroutine processes several items at once, as many as `concurrency` allows. What the reader could not understand
-is put aside without being processed.
+A failed item does not stop the others: it is retried if its code asks for that, otherwise it becomes a dead letter. The
+order is kept. A coroutine processes several items at once, as many as `concurrency` allows. Records that the reader
+could not parse become dead letters without being processed.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ _WORTH_ANOTHER_TRY = (
     ChunkVerdict.ASKED,
     ChunkVerdict.AGAIN,
     ChunkVerdict.UNKNOWN,
-)  # the last two: of a database it asks
+)  # the last two are errors of a database that `process` uses
 
 
 class Processor:
-    """Processes pages for one partition. Close it: a coroutine's loop is kept from page to page."""
+    """Processes pages for one partition. Close it, because it keeps the event loop of coroutines between pages."""
 
     def __init__(self, step: Step, lander: Lander) -> None:
         self._step = step
@@ -51,15 +51,15 @@ class Processor:
         results, items = done.results, page.items
         while len(results) < len(items):
             try:
-                results.extend(map(process, islice(items, len(results), None)))  # what came before an error stays
+                results.extend(map(process, islice(items, len(results), None)))  # results before an error are kept
                 if len(results) < len(items):
-                    raise RuntimeError("process() raised StopIteration")  # noqa: TRY301 - by which a map only ends
-            except Exception as error:  # noqa: BLE001 - judged by what it is about
+                    raise RuntimeError("process() raised StopIteration")  # noqa: TRY301 - which only ends a map
+            except Exception as error:  # noqa: BLE001 - `verdict_of` decides
                 self._settle(done, error, process)
         return done
 
     def close(self) -> None:
-        """End the coroutines' loop."""
+        """Close the event loop of coroutines."""
         if self._runner is not None:
             self._runner.close()
 
@@ -70,7 +70,7 @@ class Processor:
         return done
 
     def _settle(self, done: Processed, error: Exception, again: Callable[[Any], Any]) -> None:
-        """Come to terms with the item that failed: the one after the results there are."""
+        """Handle the item that failed, which is the one after the last result: retry it, or skip it."""
         index = len(done.results)
         if index in done.page.unread:
             done.results.append(OMITTED)
@@ -83,7 +83,7 @@ class Processor:
             tries += 1
             try:
                 done.results.append(again(item))
-            except Exception as next_error:  # noqa: BLE001 - judged by what it is about
+            except Exception as next_error:  # noqa: BLE001 - `verdict_of` decides
                 error = next_error
             else:
                 return
@@ -107,7 +107,7 @@ class Processor:
         return done
 
     async def _gathered(self, page: Page, process: Callable[[Any], Coroutine[Any, Any, Any]]) -> list[Any]:
-        import asyncio  # noqa: PLC0415 - costs those who do not need it 30 ms
+        import asyncio  # noqa: PLC0415 - the import takes 30 ms, and most jobs do not need it
 
         turns = asyncio.Semaphore(self._step.options.concurrency)
 
@@ -126,7 +126,7 @@ class Processor:
 
 
 def _of_those_that_were_read(process: Callable[[Any], Any], *, is_async: bool) -> Callable[[Any], Any]:
-    """Return what processes items, and fails at those that could not be understood."""
+    """Return a function that processes an item, and raises for a record that could not be parsed."""
 
     def one(item: Any) -> Any:
         if type(item) is Unread:
@@ -140,7 +140,7 @@ def _of_those_that_were_read(process: Callable[[Any], Any], *, is_async: bool) -
 
 
 def _given_up(error: Exception, tries: int) -> Exception:
-    """Return what to write into the letter of an item that asked for one more try than it may have."""
+    """Return the error for the letter of an item that has used up its retries."""
     if not isinstance(error, Retry):
         return error
     given_up = Skip(f"still failing after {tries} tries: {error}")

@@ -1,10 +1,11 @@
-"""Reading ahead: the next page is on its way while this one is processed and written, and no more than that.
+"""Reads the next page while the current one is processed and written.
 
-What was read ahead and not taken is memory, so it is bounded: the reader waits until its page is taken (back-pressure).
+Pages that were read ahead use memory, so their number is limited: the reader waits until a page is taken
+(back-pressure).
 
-A feed that can be asked ahead (``can_ask``, ``ask(after, limit)``: the question for the next page is sent, and
-answered when that is read) needs no thread for it, which would compete for the interpreter. All others have one. What
-was asked for is taken while a chunk is being committed: we would only wait for the disk.
+Some feeds can send the query for the next page early (``can_ask``, ``ask(after, limit)``) and receive its rows when the
+page is read. They need no thread, which would compete for the interpreter. All other feeds get a thread. The rows are
+received while a chunk is being committed, when we would only wait for the disk.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ _LOOK_EVERY_S = 1.0
 
 
 class ReadAhead:
-    """Pages of a feed, one after the other; `depth` of them are read before they are asked for.
+    """Returns the pages of a feed one after the other, and reads up to `depth` of them ahead.
 
-    `size` says how many items a page is to have, and is asked before each.
+    `size` returns the number of items for a page, and is called before each page.
     """
 
     def __init__(self, runtime: Runtime, feed: Feed, after: Position, size: Callable[[], int], *, depth: int) -> None:
@@ -33,7 +34,7 @@ class ReadAhead:
         self._size = size
         self._depth = depth
         self._ask: Callable[[Position, int], None] | None = None
-        self._asked: int | None = None  # for how many items
+        self._asked: int | None = None  # the limit of the query that was sent
         if depth and getattr(feed, "can_ask", False):
             self._ask, depth = getattr(feed, "ask"), 0  # noqa: B009 - not every feed has it
         self._ready: deque[Page | BaseException] = deque()
@@ -43,7 +44,7 @@ class ReadAhead:
         self._task = runtime.spawn("fencepost-read-ahead", self._read_all) if depth else None
 
     def next(self) -> Page:
-        """Return the next page; raises what reading it has raised."""
+        """Return the next page, or raise the error of reading it."""
         while not self._ready:
             if self._task is None:
                 return self._read()
@@ -57,16 +58,16 @@ class ReadAhead:
         return page
 
     def take(self) -> None:
-        """Read the page that was asked for, now that there is time; whatever comes of it is for `next`."""
+        """Read the page whose query was sent, while there is time. `next` returns it, or raises the error."""
         if self._asked is None or self._ready:
             return
         try:
             self._ready.append(self._read())
-        except BaseException as error:  # noqa: BLE001 - for whoever asks for the next page
+        except BaseException as error:  # noqa: BLE001 - raised by `next`
             self._ready.append(error)
 
     def close(self) -> None:
-        """Read no more; the feed is free for its owner when this returns."""
+        """Stop reading. When this returns, the feed is no longer in use."""
         self._is_over = True
         self._taken.set()
         if self._task is not None:
@@ -94,6 +95,6 @@ class ReadAhead:
                 self._came.set()
                 if page.is_last:
                     return
-        except BaseException as error:  # noqa: BLE001 - for whoever asks for the next page
+        except BaseException as error:  # noqa: BLE001 - raised by `next`
             self._ready.append(error)
             self._came.set()

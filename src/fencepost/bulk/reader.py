@@ -1,24 +1,24 @@
-"""The contract of readers: where bulk items come from, page by page, from a position that a checkpoint keeps.
+"""The contract of readers, which return bulk items page by page from a position that a checkpoint stores.
 
 ::
 
-    Reader   what stands in the code: a query, a file, a generator. Immutable, shared by all partitions
-    Slice    which part of the input a partition reads, as JSON: bounds of the key, or a number out of several
-    Feed     a reader at work on one slice: it has a connection or a file open
+    Reader   what the code declares: a query, a file, a generator. Immutable, shared by all partitions
+    Slice    which part of the input a partition reads, as JSON: key bounds, or one number out of several
+    Feed     reads one slice of a reader, and has a connection or a file open
     Page     items, and the position after each of them
-    Unread   stands among the items for a record that could not be understood
+    Unread   takes the place of an item whose record could not be parsed
 
-**Promises of a feed.** `read(after, limit)` returns the items that follow `after`, in the reader's order, each once;
-asked again from the same position it returns the same ones, but for what has changed in the input meanwhile. Two slices
-of one plan have no item in common, and all of them together are the whole input.
+**Promises of a feed.** `read(after, limit)` returns the items that follow `after`, in the reader's order, each once.
+Called again with the same position, it returns the same items, unless the input has changed in the meantime. Two slices
+of one plan have no item in common, and all slices together are the whole input.
 
-**Records that cannot be understood.** Where a reader knows where a bad record ends, the record is an item that has
-failed already: an `Unread` on the page, which names it in `unread`. It is counted as read, never processed, and put
-aside as a dead letter if the skip limit allows it. Where the end is not known either, reading ends by `BrokenInput`.
-A reader with a method ``reread(raw, context)`` makes an item of one in a replay, or raises `BrokenInput` once more.
+**Records that cannot be parsed.** If a reader knows where a bad record ends, the record counts as an item that has
+failed: an `Unread` on the page, also listed in `unread`. It is counted as read, never processed, and stored as a dead
+letter if the skip limit allows it. If the end is not known either, reading fails with `BrokenInput`. A reader with a
+method ``reread(raw, context)`` can parse such a record in a replay, or raise `BrokenInput` again.
 
-**Not promised.** That what comes into the input behind a partition's position is read: a run reads what is there when
-it comes by.
+**Not promised.** That items which are added to the input before a partition's position are read: a run reads what is
+there when it gets there.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ if TYPE_CHECKING:
     from fencepost.core.runtime import Runtime
 
 Position = Any
-"""Where a partition is in its input: plain JSON values. None is the beginning of its slice."""
+"""How far a partition has read, as plain JSON values. None is the beginning of its slice."""
 
 Slice = Mapping[str, Any]
-"""What a partition reads: plain JSON values that the reader made. The empty one is the whole input."""
+"""What a partition reads, as plain JSON values that the reader chose. The empty slice is the whole input."""
 
 WHOLE: Slice = {}
 
 
 class Unread(NamedTuple):
-    """A record whose end was found, but not its meaning. `place` names it for people, as `Reader.label` does an item.
+    """A record that could not be parsed, but whose end is known. `place` is its label, like `Reader.label` of an item.
 
-    `raw` is what stands in the input, `context` what the reader must know besides (JSON) to read that once more.
+    `raw` is the record as it is in the input. `context` (JSON) is what else the reader needs to parse it again.
     """
 
     raw: str | bytes
@@ -53,10 +53,10 @@ class Unread(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Items that were read. `position_after(index)` is where to go on after that item; `is_last`: nothing follows.
+    """Items that were read. `position_after(index)` is the position after that item; `is_last`: nothing follows.
 
-    `size_bytes` is what the items take, if the reader knows it better than by looking at them. `unread` has those of
-    the items that are `Unread`, by their index: nearly always none, so that nobody need look at each.
+    `size_bytes` is the size of the items, if the reader knows it better than an estimate from the items. `unread` has
+    the `Unread` items by their index. It is nearly always empty, and saves checking each item.
     """
 
     items: Sequence[Any]
@@ -68,23 +68,23 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What a reader works with: the database to read from, if any, and the values that queries may name."""
+    """What a reader works with: the database to read from, if any, and the values of the query parameters."""
 
     runtime: Runtime
-    source: Any = None  # as `fencepost.bulk.reading` takes it
+    source: Any = None  # anything that `fencepost.bulk.reading` accepts
     values: Mapping[str, Any] = field(default_factory=dict)  # the run's parameters, window_start and window_end
     warn: Callable[[str], None] = lambda _: None
 
 
 class Feed(Protocol):
-    """A reader at work on one slice. Used by one thread at a time."""
+    """Reads one slice of a reader. Used by one thread at a time."""
 
     def read(self, after: Position, limit: int) -> Page:
         """Return up to `limit` items after a position."""
         ...
 
     def close(self) -> None:
-        """Let go of connections and files."""
+        """Release connections and files."""
         ...
 
 
@@ -93,7 +93,7 @@ class Reader(Protocol):
 
     @property
     def shape(self) -> str:
-        """What a position of this reader means. A checkpoint of another shape is refused."""
+        """Identifies the meaning of this reader's positions. A checkpoint with another shape is refused."""
         ...
 
     @property
@@ -110,13 +110,13 @@ class Reader(Protocol):
         ...
 
     def expected(self, part: Slice, surroundings: Surroundings) -> int | None:
-        """Estimate how many items a slice has, quickly; None if nobody knows."""
+        """Estimate quickly how many items a slice has; None if that is unknown."""
         ...
 
     def check(self, surroundings: Surroundings) -> None:
-        """Look before the first page for what would go wrong or be slow: raise, or warn."""
+        """Check the input before the first page: raise for errors, warn of slow queries."""
         ...
 
     def label(self, item: Any) -> str:
-        """Name an item for people: its key, its line."""
+        """Return a label of an item for people, such as its key or its line."""
         ...

@@ -1,7 +1,7 @@
-"""Connections to read from: whatever the user names as a source, as one thing that fetches rows.
+"""Connections to read from: one interface to all kinds of sources that fetches rows.
 
-Each statement is a transaction of its own: a reader that works for hours holds no snapshot. Rows come as plain tuples,
-with the names of their columns beside them.
+Each statement is a transaction of its own, so a reader that works for hours holds no snapshot. Rows are plain tuples;
+the column names are separate.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _DRIVERS = {"postgresql": "postgresql+psycopg://…", "mysql": "mysql+pymysql://
 
 
 class Rows(NamedTuple):
-    """What a query gave."""
+    """The result of a query."""
 
     names: tuple[str, ...]
     rows: list[tuple[Any, ...]]
@@ -49,14 +49,14 @@ class Reading:
         return self._asking is not None
 
     def ask(self, sql: str, values: Mapping[str, Any]) -> None:
-        """Send a query that is fetched later; whatever goes wrong is told then."""
+        """Send a query whose rows are fetched later. Errors are raised then."""
         if self._asking is None or self._is_broken:
             return
         with suppress(Exception):
             self._asking.ask(*self._spelled(sql, values))
 
     def fetch(self, sql: str, values: Mapping[str, Any]) -> Rows:
-        """Execute a query with ``:names``, and return all of its rows."""
+        """Execute a query with ``:names``, and return all its rows."""
         text, parameters = self._spelled(sql, values)
         try:
             cursor = self._executed(text, parameters)
@@ -79,12 +79,12 @@ class Reading:
             return statement.sql, statement.values(values)
         except KeyError as error:
             raise BrokenInput(
-                f"the query names :{error.args[0]}, which is no parameter of this run; it has {_told(values)}. Give "
-                "the job a parameter of that name, or, for a colon that begins no name, write \\:"
+                f"the query uses :{error.args[0]}, which is not a parameter of this run; it has {_told(values)}. Add "
+                "a parameter with that name to the job, or, for a colon that does not begin a name, write \\:"
             ) from None
 
     def close(self) -> None:
-        """Give the connection back; one that has failed is let go, because nobody knows what state it is in."""
+        """Return the connection to its pool. Discard one that has failed, because its state is unknown."""
         try:
             if self._is_broken:
                 self._abandon()
@@ -98,7 +98,7 @@ class Reading:
         try:
             if self._asking is not None:
                 self._asking.close()
-        except Exception:  # noqa: BLE001 - nobody wants the answer any more
+        except Exception:  # noqa: BLE001 - the result is not needed any more
             self._abandon()
 
     def _abandon(self) -> None:
@@ -116,30 +116,30 @@ def _told(values: Mapping[str, Any]) -> str:
 
 
 def kind_of(engine: Any) -> str:
-    """Return which kind of database an engine leads to, or refuse it."""
+    """Return the kind of an engine's database, or refuse the engine."""
     name = getattr(getattr(engine, "dialect", None), "name", None)
     driver = getattr(getattr(engine, "dialect", None), "driver", None)
     if not hasattr(engine, "connect") or name not in _KINDS:
-        raise InvalidBulk(f"{described(engine)} cannot be read from; give a SQLAlchemy engine, or its URL")
+        raise InvalidBulk(f"{described(engine)} cannot be read from; pass a SQLAlchemy engine, or a URL")
     if driver not in ("psycopg", "pymysql", "pysqlite") or engine.dialect.is_async:
         raise InvalidBulk(
-            f"an engine with the driver {driver!r} cannot be read from; make one with psycopg, pymysql or pysqlite, "
-            f"that is not async: create_engine({_DRIVERS[_KINDS[name]]!r})"
+            f"an engine with the driver {driver!r} cannot be read from; use psycopg, pymysql or pysqlite, and no async "
+            f"engine: create_engine({_DRIVERS[_KINDS[name]]!r})"
         )
     return _KINDS[name]
 
 
 class Places:
-    """Sources and targets as users name them, made into engines: an engine, its URL, or a function that returns one.
+    """Returns the engine for a source or target: an engine, a URL, or a function that returns an engine.
 
-    An engine that was made of a URL, or by a function, is kept for as long as the process lives.
+    An engine from a URL or a function is kept for as long as the process lives.
     """
 
     def __init__(self) -> None:
         self._made: dict[Any, Any] = {}
 
     def engine(self, given: Any, fallback: Callable[[], Any]) -> Any:
-        """Return the engine for what was given; for None, the one of the ledger's own database."""
+        """Return the engine for `given`; for None, call `fallback`."""
         if given is None:
             return fallback()
         if isinstance(given, str):
@@ -155,7 +155,7 @@ class Places:
 
 
 def _engine_of_url(url: str) -> Any:
-    from sqlalchemy import create_engine  # noqa: PLC0415 - only who names a URL needs it
+    from sqlalchemy import create_engine  # noqa: PLC0415 - needed only for URLs
 
     from fencepost.ledger.urls import LedgerUrl  # noqa: PLC0415 - as above
 

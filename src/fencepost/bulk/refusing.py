@@ -1,6 +1,6 @@
-"""Refusing what would land twice: before a run of a bulk job begins, who else has done its windows, or a part of them.
+"""Refuses a run of a bulk job if another run has done its windows, or a part of them: they would land twice.
 
-See `fencepost.bulk.coalesced` for what is known of others, and decision 17 for why it is refused and not divided.
+See `fencepost.bulk.coalesced` for how other runs are found, and decision 17 for why a run is refused and not divided.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _MOST_NAMED = 5
 
 
 def refuse_what_a_wider_run_does(bulk: Bulk, run: Run) -> None:
-    """Refuse a window that is part of a coalesced run's, unless that one has not begun and never will."""
+    """Refuse a window that is part of a coalesced run, unless that run has ended without having begun."""
     ledger = attempt_of(run).context.ledger()
     for row in asked(run, lambda: wider_runs(ledger, run.id)):
-        wider = f"run {row.id}, which stands for several windows together"
+        wider = f"run {row.id}, which covers several windows together"
         if not has_ended(row):
-            raise Skip(f"this window is part of {wider}, and that has not ended")
+            raise Skip(f"this window is part of {wider} and has not ended")
         plan = _plan_of(bulk, run, row)
         if plan is not None and plan.complete_by is not None:
             raise Skip(
@@ -41,13 +41,13 @@ def refuse_what_a_wider_run_does(bulk: Bulk, run: Run) -> None:
             )
         if plan is not None:
             raise Fail(
-                f"this window is part of {wider} and was given up in the middle: what of it has landed would land "
-                f"twice. Go on with that one: fencepost retry {row.id}"
+                f"this window is part of {wider} and has stopped in the middle: items that have landed would land "
+                f"twice. Continue that run: fencepost retry {row.id}"
             )
 
 
 def refuse_what_narrower_runs_did(bulk: Bulk, run: Run) -> None:
-    """Refuse a coalesced run if one of its windows was begun by itself; skip it if all of them are complete."""
+    """Refuse a coalesced run if a separate run has begun one of its windows. Skip it if all windows are complete."""
     ledger = attempt_of(run).context.ledger()
     found = asked(run, lambda: narrower_runs(ledger, run.id))
     if not found:
@@ -56,35 +56,35 @@ def refuse_what_narrower_runs_did(bulk: Bulk, run: Run) -> None:
     for row in found:
         if row.state == "running":
             raise Fail(
-                f"run {row.id} is at a part of what this run stands for ({_spelled(row)}), so nothing was done. When "
-                f"that has ended: fencepost retry {run.id}"
+                f"run {row.id} is working on a part of what this run covers ({_spelled(row)}), so nothing was done. "
+                f"When it has ended: fencepost retry {run.id}"
             )
     plans = {window_of(row): (row, _plan_of(bulk, run, row)) for row in found}
     begun = [(row, plan) for row, plan in plans.values() if plan is not None]
     if not begun:
         return
     if all(plan.complete_by is not None for _, plan in begun) and is_whole(whole, [row for row, _ in begun]):
-        raise Skip(f"every window that this run stands for was completed by itself: {_named(begun)}")
+        raise Skip(f"separate runs have completed every window that this run covers: {_named(begun)}")
     raise Fail(
-        f"of the {whole.ticks} windows that this run stands for together, some were begun by themselves and would land "
-        f"twice: {_named(begun)}. Nothing of this run was done. To do each of its windows by itself, leaving out what "
-        f"is complete: {_backfill(whole)}"
+        f"separate runs have begun some of the {whole.ticks} windows that this run covers, which would land "
+        f"twice: {_named(begun)}. Nothing of this run was done. To run its windows one by one, without those that are "
+        f"complete: {_backfill(whole)}"
     )
 
 
 def _plan_of(bulk: Bulk, run: Run, row: RunRow) -> StepPlan | None:
-    """Return the plan of what another run stands for, if it was begun."""
+    """Return the plan of another run's instance, if it was begun."""
     name = asked(run, partial(instance_name, attempt_of(run).context.ledger(), row))
     return Plans(bulk.job, Instance(name, row.id, {}), run).begin(bulk.steps)
 
 
 def _named(begun: Sequence[tuple[RunRow, StepPlan]]) -> str:
-    told = [
+    windows = [
         f"{_spelled(row)} (run {plan.complete_by or row.id}{'' if plan.complete_by else ', not complete'})"
         for row, plan in begun[:_MOST_NAMED]
     ]
     more = f" and {len(begun) - _MOST_NAMED} more" if len(begun) > _MOST_NAMED else ""
-    return ", ".join(told) + more
+    return ", ".join(windows) + more
 
 
 def _spelled(row: RunRow) -> str:

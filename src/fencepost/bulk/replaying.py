@@ -1,15 +1,15 @@
-"""Replaying dead letters: what could not be processed is processed again, in a run of its own.
+"""Replays dead letters: processes failed items again, in a run of its own.
 
-**Promises.** Each letter is written in a fenced transaction that also marks it as replayed, by compare-and-set: two
-replays at once, or one that was lost and begun again, write it once. A letter that fails again stays as it is, with its
-new error and one attempt more. One that no longer has its item is left alone. What could not be understood when it was
-read is read once more, by the step's reader as it is now, and fails again unless that can make an item of it.
+**Promises.** Each letter is written in a fenced transaction that also marks it as replayed, by compare-and-set. So two
+concurrent replays, or one that was lost and restarted, write it once. A letter that fails again stays `new`, with its
+new error and one more attempt. A letter without its item is skipped. A record that could not be parsed is parsed again
+by the step's current reader, and fails again if that is still not possible.
 
-**Order.** By their ids; but letters of items that have ended their worker come last, for they may do so again.
+**Order.** By their ids, except that items that have crashed their worker come last, because they may do so again.
 
-Letters of another ledger that writes to the same database, and has a job of this name, are left alone.
+Letters of another ledger that writes to the same database, and has a job with the same name, are skipped.
 
-**Not promised.** That counts of the run that put them aside change: these say what happened then.
+**Not promised.** That the counts of the run that stored the letters change. They describe what happened then.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ _LOST = code_of(WorkerLost())
 
 
 class LetterFate(StrEnum):
-    """What became of a letter."""
+    """The result of replaying a letter."""
 
     REPLAYED = "replayed"  # written, or left out by `process`
     FAILED = "failed"  # again
-    REFUSED = "refused"  # it has no item, or its step is gone
-    SETTLED = "settled before"  # somebody else was quicker
+    REFUSED = "refused"  # it has no item, or its step no longer exists
+    SETTLED = "settled before"  # another replay, or an operator, was faster
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """Which letters of which jobs are to be replayed: these, or all new ones up to an id; perhaps of one step alone."""
+    """Which letters to replay: these ids, or all new ones up to an id; optionally of one step only."""
 
     jobs: tuple[str, ...]
     ids: tuple[int, ...] = ()
@@ -58,7 +58,7 @@ class Choice:
 
 
 class Replay:
-    """Replays letters on behalf of a run. `made` returns the job as the run that a letter came from knew it."""
+    """Replays letters for a run. `made` returns the job with the parameters of the run that stored the letter."""
 
     def __init__(self, run: Run, choice: Choice, made: Callable[[StoredLetter], Bulk]) -> None:
         self._run = run
@@ -70,7 +70,7 @@ class Replay:
         self.fates = dict.fromkeys(LetterFate, 0)
 
     def replay(self, targets: Sequence[Any]) -> dict[str, int]:
-        """Replay what was chosen in each of these databases; return how many came to what."""
+        """Replay the chosen letters in each of these databases; return how many had which result."""
         for is_last in (False, True):
             for target in targets:
                 for letter in self._chosen(target):
@@ -85,9 +85,9 @@ class Replay:
         now = attempt_of(self._run).context.runtime.monotonic()
         if now - self._told_at >= EVERY_S:
             self._told_at = now
-            told = " ".join(f"{name.replace(' ', '-')}={count}" for name, count in self.fates.items())
+            counts = " ".join(f"{name.replace(' ', '-')}={count}" for name, count in self.fates.items())
             total = len(self._choice.ids)
-            attempt_of(self._run).show(sum(self.fates.values()) / total if total else 0.0, told)
+            attempt_of(self._run).show(sum(self.fates.values()) / total if total else 0.0, counts)
 
     def _chosen(self, target: Any) -> Iterator[StoredLetter]:
         ledger = asked(self._run, attempt_of(self._run).context.naming).ledger
@@ -122,7 +122,7 @@ class Replay:
         except BrokenInput as error:
             return self._failed_again(letter, error, target)
         except (InvalidBulk, TypeError, ValueError) as error:
-            self._run.log.warning("dead letter %d is left alone: %s", letter.id, error)
+            self._run.log.warning("dead letter %d is skipped: %s", letter.id, error)
             return LetterFate.REFUSED
         try:
             result = self._processed(step, item)
@@ -143,7 +143,7 @@ class Replay:
         return self._bulks[letter.run_id]
 
     def _processed(self, step: Step, item: Any) -> Any:
-        """Process an item, as often as it asks for."""
+        """Process an item, and retry when it raises `Retry`."""
         if step.process is None:
             return item
         tries = 0
@@ -156,12 +156,12 @@ class Replay:
                 self._wait_as_asked(step, error, tries)
 
     def _awaited(self, coroutine: Any) -> Any:
-        import asyncio  # noqa: PLC0415 - costs those who do not need it 30 ms
+        import asyncio  # noqa: PLC0415 - the import takes 30 ms, and most jobs do not need it
 
         return asyncio.run(coroutine)
 
     def _landed(self, letter: StoredLetter, step: Step, result: Any, target: Any) -> LetterFate:
-        """Write what was made of an item, and mark its letter, in one transaction."""
+        """Write the result of an item and mark its letter, in one transaction."""
 
         def work(tx: Any) -> bool:
             if not settle(tx, self._writer, letter.id, REPLAYED):
@@ -175,12 +175,12 @@ class Replay:
             tries += 1
             try:
                 is_ours = self._run.in_transaction(work, target)
-            except Exception as error:  # noqa: BLE001 - judged by what it is about
+            except Exception as error:  # noqa: BLE001 - `verdict_of` decides
                 verdict = verdict_of(error)
                 was_in_doubt = was_in_doubt or verdict is ChunkVerdict.UNKNOWN
                 self._wait_or_raise(step, error, verdict, tries)
             else:
-                # After a broken COMMIT a letter that is no longer new may be our own work: it is written once anyway.
+                # After a COMMIT without reply, a letter that is no longer new may be our own work. It is written once.
                 return LetterFate.REPLAYED if is_ours or was_in_doubt else LetterFate.SETTLED
 
     def _wait_or_raise(self, step: Step, error: Exception, verdict: ChunkVerdict, tries: int) -> None:
@@ -199,18 +199,18 @@ class Replay:
 
 
 def _reread(unread: Unread, step: Step, letter: StoredLetter) -> Any:
-    """Have a record read once more that could not be understood."""
+    """Parse a record again that could not be parsed."""
     reread = getattr(step.read, "reread", None)
     if reread is None:
         raise InvalidBulk(
             f"dead letter {letter.id} ({letter.item_key}) cannot be replayed: it is a record that could not be "
-            f"understood, and {step.read!r} cannot read a record by itself. Mend the input and have it read again "
+            f"parsed, and {step.read!r} cannot parse a single record. Correct the input and read it again "
             "(fencepost bulk again RUN), or drop it"
         )
     try:
         return reread(unread.raw, unread.context)
     except BrokenInput as error:
         raise BrokenInput(
-            f"{unread.place} still cannot be read: {error}. Mend the options of the reader and replay it, or mend the "
-            "record in the input and have it read by another run; then drop this letter"
+            f"{unread.place} still cannot be read: {error}. Correct the reader's options and replay it, or correct "
+            "the record in the input and read it with another run; then drop this letter"
         ) from None

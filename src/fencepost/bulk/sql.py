@@ -1,10 +1,10 @@
-r"""The SQL that users write for readers and writers: its words, its ``:names``, and each driver's way to spell them.
+r"""The SQL that users write for readers and writers: its keywords, its ``:names``, and each driver's placeholders.
 
-Nothing here parses SQL. It is taken apart into quoted texts, comments and the rest, so that a colon within quotes is
-left alone and the few words that matter (ORDER BY, LIMIT, OFFSET) are found where they count. What blanks something out
-keeps every place: what is found in the blanked text stands at the same place of the statement.
+Nothing here parses SQL. It is split into quoted text, comments and the rest, so that a colon within quotes is left
+alone, and the few keywords that matter (ORDER BY, LIMIT, OFFSET) are found only where they apply. Functions that blank
+something out keep all offsets: a match in the blanked text is at the same place in the statement.
 
-A colon that begins no name is written ``\:``, as in ``numbers[2\:last]``; a cast (``::int``) needs no care.
+Write a colon that does not begin a name as ``\:``, as in ``numbers[2\:last]``. A cast (``::int``) needs no escape.
 """
 
 from __future__ import annotations
@@ -39,17 +39,17 @@ def _pieces(sql: str) -> Iterator[tuple[str, bool]]:
 
 
 def changed(sql: str, change: Callable[[str], str]) -> str:
-    """Return a statement with `change` applied to all of it that is neither quoted nor a comment."""
+    """Return a statement with `change` applied to everything that is neither quoted nor a comment."""
     return "".join(change(text) if is_sql else text for text, is_sql in _pieces(sql))
 
 
 def bare(sql: str) -> str:
-    """Return a statement with texts and comments blanked out, place for place; a quoted name of one word stays."""
+    """Return a statement with quoted text and comments replaced by spaces; quoted names of one word stay."""
     return "".join(text if is_sql or _QUOTED_NAME.fullmatch(text) else " " * len(text) for text, is_sql in _pieces(sql))
 
 
 def outermost(sql: str) -> str:
-    """Return a statement without texts, comments and all that stands in parentheses, place for place."""
+    """Return a statement with quoted text, comments and everything in parentheses replaced by spaces."""
     depth, kept = 0, []
     for letter in bare(sql):
         depth -= letter == ")"
@@ -59,15 +59,15 @@ def outermost(sql: str) -> str:
 
 
 def single_select(sql: Any, *, what: str = "the query") -> str:
-    """Return one SELECT without a semicolon or a comment at its end; anything else is refused."""
+    """Return a SELECT without a semicolon or a comment at its end. Refuse any other statement."""
     if not isinstance(sql, str) or not _BEGINS.match(bare(sql)):
-        raise InvalidBulk(f"{what} must be a SELECT, as a text: a reader only reads; it is {str(sql)[:100]!r}")
+        raise InvalidBulk(f"{what} must be a SELECT statement as a string, not {str(sql)[:100]!r}")
     _refuse_escaped_quotes(sql, what)
     plain = bare(sql).rstrip()
     end = len(plain.rstrip("; \t\r\n"))
     if ";" in plain[:end]:
-        raise InvalidBulk(f"{what} must be one statement; what is to happen before it belongs into before()")
-    # A quoted text or comment at the very end is blank by now; of the two, only the comment may go.
+        raise InvalidBulk(f"{what} must be a single statement; put statements that come before it into before()")
+    # Quoted text or a comment at the very end is blanked in `plain`. Only the comment may be removed.
     tail = _PIECES.sub(lambda found: found.group() if found["quoted"] else "", sql[end:]).strip("; \t\r\n")
     return f"{sql[:end]} {tail}".strip()
 
@@ -76,25 +76,25 @@ def _refuse_escaped_quotes(sql: str, what: str) -> None:
     for text, is_sql in _pieces(sql):
         if not is_sql and text.startswith("'") and "\\'" in text:
             raise InvalidBulk(
-                f"{what} has a text with \\' in it, which ends the text on some databases and not on others; write "
-                f"'' for a quote within a text, or name a parameter in place of {text[:40]}"
+                f"{what} has a string with \\' in it, which ends the string on some databases but not on others; write "
+                f"'' for a quote within a string, or use a parameter instead of {text[:40]}"
             )
 
 
 def names_in(sql: str) -> tuple[str, ...]:
-    """Return the ``:names`` of a statement, each once, in their order."""
+    """Return the ``:names`` of a statement in their order, without duplicates."""
     return tuple(dict.fromkeys(_NAME.findall(bare(sql))))
 
 
 @dataclass(frozen=True, slots=True)
 class DriverStatement:
-    """A statement as one driver takes it."""
+    """A statement with the placeholders of one driver."""
 
     sql: str
     names: tuple[str, ...]
 
     def values(self, given: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the parameters for one execution; those that the statement does not name are left out."""
+        """Return the parameters for one execution, without those that the statement does not use."""
         return {name: given[name] for name in self.names}
 
 

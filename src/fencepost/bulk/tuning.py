@@ -1,7 +1,7 @@
-"""How large a chunk should be: worked out from what some pages of the job's own input are like. Nothing is written.
+"""Suggests a chunk size from a sample of the job's own input. Nothing is written.
 
-**Not promised.** That writing keeps up with reading: only a run measures that, and adapts to it where it was given
-limits of bytes, time or memory.
+**Not promised.** That writing keeps up with reading. Only a run measures that, and adapts if it has limits of bytes,
+time or memory.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from fencepost.bulk.reader import Surroundings
 
 _MB = 1024**2
-DEFAULT_BUDGET = 256 * _MB
+DEFAULT_BUDGET = 256 * _MB  # for all workers together, unless the job has memory=
 _PAGE = 1000
-_CHUNK_S = 0.1  # of reading: then what a transaction costs by itself, a few milliseconds, does not count
-_CHUNK_BYTES = 8 * _MB
-_LEAST, _MOST = 100, 10_000
+_CHUNK_S = 0.1  # of reading: the fixed cost of a transaction, a few milliseconds, is small beside it
+_CHUNK_BYTES = 8 * _MB  # keeps each transaction small, whatever the size of an item
+_LEAST, _MOST = 100, 10_000  # below, transactions cost too much; above, a crash repeats too much
 
 
 class InputSample(NamedTuple):
-    """What some of the input was like. `is_all`: there was no more."""
+    """What a sample of the input was like. `is_all`: it was the whole input."""
 
     items: int
     pages: int
@@ -43,7 +43,7 @@ class InputSample(NamedTuple):
 
 
 class Limit(NamedTuple):
-    """How many items something allows a chunk to have."""
+    """A limit on the items of a chunk, and the reason."""
 
     items: int
     why: str
@@ -51,7 +51,7 @@ class Limit(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tuning:
-    """The arithmetic of one step: what its options give, and what would be better."""
+    """The calculation for one step: the chunk size from its options, and a suggested one."""
 
     sample: InputSample
     sizing: Sizing
@@ -60,7 +60,7 @@ class Tuning:
 
     @property
     def limits(self) -> list[Limit]:
-        """What the step's own options allow."""
+        """The limits from the step's own options."""
         size = max(self.sample.bytes_per_item, 1.0)
         found = [Limit(self.sizing.chunk, f"chunk={self.sizing.chunk}")]
         if self.sizing.chunk_bytes is not None:
@@ -71,34 +71,34 @@ class Tuning:
 
     @property
     def chunk(self) -> int:
-        """How many items a chunk has by the step's options, as far as reading tells."""
+        """How many items a chunk has with the step's options, as far as reading shows."""
         sizing = Sizing(self.sizing.chunk, self.sizing.chunk_bytes, None, self.sizing.memory_bytes)
         measured = MeasuredChunk(self.sample.items, self.sample.bytes_per_item, 0.0)
         return sizing.items(measured, copies=self.copies, workers=self.workers)
 
     @property
     def is_beyond_budget(self) -> bool:
-        """Whether the workers alone take what `memory` allows, before their first item."""
+        """Whether the workers alone use all of `memory`, before their first item."""
         budget = self.sizing.memory_bytes
         return budget is not None and budget <= self.workers * OVERHEAD_BYTES
 
     def peak_bytes(self, chunk: int) -> int:
-        """Return what the job takes at its peak with chunks of so many items."""
+        """Return the job's peak memory with this chunk size."""
         return memory_bytes(chunk, self.sample.bytes_per_item, copies=self.copies, workers=self.workers)
 
     @property
     def suggested(self) -> Limit:
-        """Return how many items a chunk should have, and what decides it."""
+        """The suggested chunk size, and the reason for it."""
         size = max(self.sample.bytes_per_item, 1.0)
         budget = self.sizing.memory_bytes or max(DEFAULT_BUDGET, 2 * self.workers * OVERHEAD_BYTES)
         enough = max(int(self.sample.rate * _CHUNK_S), _LEAST)
         wishes = [
             Limit(enough, f"{_CHUNK_S:g} s of reading: the cost of a transaction is then small beside it"),
-            Limit(int(_CHUNK_BYTES / size), f"no more than {mb(_CHUNK_BYTES)} in one transaction"),
+            Limit(int(_CHUNK_BYTES / size), f"at most {mb(_CHUNK_BYTES)} in one transaction"),
             self._by_memory(budget, f"{mb(budget)} of memory for all workers"),
             Limit(
                 _MOST,
-                f"no more than {_MOST:,}: what is done again after a crash, and how long locks are held, grow with it",
+                f"at most {_MOST:,}: larger chunks repeat more work after a crash, and hold locks longer",
             ),
         ]
         least = min(wishes)
@@ -111,7 +111,7 @@ class Tuning:
 
 
 def tune(step: Step, surroundings: Surroundings, *, pages: int) -> Tuning:
-    """Read some pages of a step's input, and work it out."""
+    """Read some pages of a step's input, and calculate its chunk size."""
     options = step.options
     return Tuning(
         sample=measure(step, surroundings, pages=pages),
@@ -122,7 +122,7 @@ def tune(step: Step, surroundings: Surroundings, *, pages: int) -> Tuning:
 
 
 def measure(step: Step, surroundings: Surroundings, *, pages: int) -> InputSample:
-    """Read up to so many pages, as a run would."""
+    """Read up to `pages` pages, as a run would."""
     if step.read is None:
         raise InvalidBulk(f"step {step.name!r} reads nothing, so there is nothing to measure")
     runtime, after = surroundings.runtime, None
@@ -144,13 +144,13 @@ def measure(step: Step, surroundings: Surroundings, *, pages: int) -> InputSampl
 
 
 def _slice(step: Step) -> Slice:
-    """Return what to read: all of it, or the first of partitions that were given."""
+    """Return what to read: the whole input, or the first of the listed partitions."""
     given = step.options.given
     return {"values": packed_values(given[0])} if given else WHOLE
 
 
 def rounded(items: int) -> int:
-    """Round down to a number that people would write.
+    """Round down to a round number.
 
     >>> [rounded(each) for each in (7, 160, 2700, 9999)]
     [5, 100, 2000, 5000]
@@ -160,7 +160,7 @@ def rounded(items: int) -> int:
 
 
 def mb(size: float) -> str:
-    """Spell a size.
+    """Format a size in bytes.
 
     >>> [mb(300), mb(48 * 1024**2), mb(1.5 * 1024**2)]
     ['300 B', '48 MB', '1.5 MB']

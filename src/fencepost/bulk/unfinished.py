@@ -1,7 +1,7 @@
-"""What a user's code returned instead of doing its work: a generator, or something that nobody has awaited.
+"""Refuses code that returns a generator or a coroutine instead of doing its work.
 
-Calling a function with a `yield` runs nothing of it; its items would be counted as written. And a result that can be
-gone through only once has nothing left when the chunk is tried again.
+Calling a function with a `yield` runs nothing of it, and its items would be counted as written. And a result that can
+be iterated only once is empty when the chunk is retried.
 """
 
 from __future__ import annotations
@@ -17,33 +17,33 @@ _ONCE_ONLY = (Iterator, AsyncIterator, Awaitable)
 
 
 def refuse_deferred(what: str, *, may_be_async: str = "", **functions: Any) -> None:
-    """Refuse functions of a bulk job that, when they are called, only promise to do something."""
+    """Refuse functions of a bulk job that only return a generator or a coroutine when they are called."""
     for name, function in functions.items():
         if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
             raise InvalidBulk(
-                f"{what}: {name}() has a yield, so that calling it does nothing; let it do its work and return, "
-                "process() a list where an item becomes several things"
+                f"{what}: {name}() has a yield, so that calling it does nothing; let it do its work and return. "
+                "process() may return a list if an item becomes several things"
             )
         if name != may_be_async and is_async(function):
-            raise InvalidBulk(f"{what}: {name}() is called in a plain thread and cannot be async; process() may be")
+            raise InvalidBulk(f"{what}: {name}() is called in a thread and cannot be async; process() may be")
 
 
 def is_async(function: Any) -> bool:
-    """Whether it is a coroutine function, or an object that is called like one."""
-    called = getattr(function, "__call__", None)  # noqa: B004 - what it is, not whether it is there
+    """Whether it is a coroutine function, or an object whose `__call__` is one."""
+    called = getattr(function, "__call__", None)  # noqa: B004 - its kind matters, not whether it exists
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(called)
 
 
 def refuse_unwritten(returned: Any, step: str) -> None:
-    """Refuse what `write` returned if that means that it has not written. Cursors, which iterate as well, may be."""
+    """Refuse a result of `write` that means that it has not written. Cursors, which are iterable too, are allowed."""
     if isinstance(returned, _NOT_DONE):
         if isinstance(returned, Coroutine):
-            returned.close()  # so that nobody is warned of it, somewhere else, that it was never awaited
+            returned.close()  # avoids the warning that it was never awaited
         raise InvalidBulk(_message("write", step, type(returned)))
 
 
 def refuse_once_only(results: Iterable[Any], step: str) -> None:
-    """Refuse what `process` returned if a second try could not write it."""
+    """Refuse results of `process` that a retry could not write."""
     for kind in set(map(type, results)):
         if issubclass(kind, _ONCE_ONLY):
             raise InvalidBulk(_message("process", step, kind))
@@ -51,7 +51,6 @@ def refuse_once_only(results: Iterable[Any], step: str) -> None:
 
 def _message(function: str, step: str, kind: type) -> str:
     return (
-        f"{function}() of step {step!r} returned a {kind.__name__}: its work is not done by then, and it cannot be "
-        "gone through twice if the chunk is tried again; let it return values, such as a list. Nothing of the chunk "
-        "was written"
+        f"{function}() of step {step!r} returned a {kind.__name__}: its work is not done yet, and it cannot be "
+        "iterated twice if the chunk is retried; return values, such as a list. Nothing of the chunk was written"
     )

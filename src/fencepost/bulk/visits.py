@@ -1,7 +1,7 @@
-"""Visits of an operator to a database that bulk jobs write to: transactions in nobody's run, so behind no fence.
+"""Transactions of an operator in a database that bulk jobs write to. They belong to no run, so they have no fence.
 
-What is done there is safe by itself: it only looks, or moves a row by compare-and-set, or is refused while a run that
-it concerns has not ended.
+They are safe without one: they only read, or change a row by compare-and-set, or are refused while a run that they
+affect has not ended.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ _LONGEST_CAUSE = 300
 
 
 def visitor(ledger: Ledger) -> Writer:
-    """Return who visits: nobody's run, at the tables that runs of this ledger write to."""
+    """Return a writer without a run, for the tables that runs of this ledger write to."""
     place = TablePlace(ledger.tables.prefix, ledger.tables.schema)
     return Writer(place, wall_us=ledger.runtime.wall_us)
 
 
 @contextmanager
 def visiting(target: Any) -> Iterator[Any]:
-    """Open a transaction in a target; it is committed at the end of the block. `LedgerUnavailable` tells of trouble."""
+    """Open a transaction in a target, and commit it at the end of the block. `LedgerUnavailable` on database errors."""
     source = source_of(target)
     try:
         source.open()
@@ -56,7 +56,7 @@ def visiting(target: Any) -> Iterator[Any]:
 def _begin(source: Source) -> None:
     source.begin("read committed")
     if source.target.kind == "sqlite" and not source.raw.in_transaction:
-        source.target.execute("BEGIN")  # drivers begin only when something is written, if at all
+        source.target.execute("BEGIN")  # drivers begin only before a write, if at all
 
 
 def _is_of_database(error: Exception) -> bool:

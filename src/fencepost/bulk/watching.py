@@ -1,10 +1,10 @@
-"""How far a bulk job is, for people who watch: told to the ledger about once a second, between chunks.
+"""The progress of a bulk job, written to the ledger about once a second, between chunks.
 
-What is told is a line that people and programs can read::
+The progress is a line that people and programs can read::
 
     read=412000 written=411990 filtered=0 skipped=10 expected=1000000 partitions=3/8 rate=52300
 
-**Not promised.** That it is exact: the truth are the counts beside the checkpoints, which commit with the chunks.
+**Not promised.** That it is exact. The exact counts are in the checkpoints, which commit with the chunks.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from fencepost.bulk.plan import Plans, StepPlan
     from fencepost.engine.run import Run
 
-EVERY_S = 1.0
-_LOOK_AT_PARENT_EVERY_S = 2.0
+EVERY_S = 1.0  # often enough to watch, and little load for the ledger
+_LOOK_AT_PARENT_EVERY_S = 2.0  # so a part ends within seconds after its parent
 _LIVE = ("queued", "waiting", "running")
 
 
 class Watching:
-    """Tells how far a step is, on behalf of a run that does one partition of it, or all."""
+    """Reports the progress of a step for a run that works on one partition of it, or on all."""
 
     def __init__(self, run: Run, plan: StepPlan, plans: Plans, *, part: int | None = None) -> None:
         self._run = run
         self._plan = plan
         self._plans = plans
-        self._part = part  # None: it tells of all
+        self._part = part  # None: all partitions
         self._monotonic = attempt_of(run).context.runtime.monotonic
         self._told_at = self._looked_at = self._begun_at = self._monotonic()
         self._first = self._kept()[0].read
 
     def of(self, number: int) -> Callable[[Counts], None]:
-        """Return what is to be called after each chunk of a partition."""
+        """Return the function to call after each chunk of a partition."""
         is_all = self._part is not None or len(self._plan.slices) == 1
 
         def watch(counts: Counts) -> None:
@@ -53,18 +53,18 @@ class Watching:
         return watch
 
     def look(self) -> None:
-        """Tell of the whole, while nothing is done here."""
+        """Report the progress of all partitions, while this run waits."""
         now = self._monotonic()
         if now - self._told_at >= EVERY_S:
             self._told_at = now
             self._tell(None)
 
     def end(self) -> None:
-        """Tell once more, at the end: all is done."""
+        """Report the end: everything is done."""
         self._tell(None, is_end=True)
 
     def _tell(self, counts: Counts | None, *, is_end: bool = False) -> None:
-        """Tell these counts, or those beside the checkpoints."""
+        """Report these counts, or those in the checkpoints."""
         counts, partitions = (counts, None) if counts is not None else self._kept()
         expected = self._expected()
         rate = (counts.read - self._first) / max(self._monotonic() - self._begun_at, 1e-6)
@@ -72,7 +72,7 @@ class Watching:
         attempt_of(self._run).show(1.0 if is_end else _fraction(counts, expected, partitions), note)
 
     def _kept(self) -> tuple[Counts, tuple[int, int] | None]:
-        """Return the counts beside the checkpoints, and how many of how many partitions are done."""
+        """Return the counts in the checkpoints, and how many of how many partitions are done."""
         progress = self._plans.progress(self._plan)
         if self._part is not None:
             kept = progress.kept[self._part]
@@ -85,7 +85,7 @@ class Watching:
         return None if None in several else sum(each for each in several if each is not None)
 
     def _look_at_parent(self, now: float) -> None:
-        """End when the run that this one is part of has ended."""
+        """Raise `Cancel` if the parent run has ended."""
         if self._part is None or now - self._looked_at < _LOOK_AT_PARENT_EVERY_S:
             return
         self._looked_at = now
@@ -93,19 +93,19 @@ class Watching:
 
 
 def refuse_without_parent(run: Run, parent: int) -> None:
-    """End a part whose parent has ended, whatever its end: it was cancelled, or given up, and with it its parts."""
+    """Raise `Cancel` in a part whose parent has ended in any state: its parts end with it."""
     try:
         state = run_row(attempt_of(run).context.ledger(), parent).state
     except LedgerUnavailable:
-        return  # which is asked again before long
+        return  # the next report checks again
     except NoSuchRun:
-        state = "no longer on record"
+        state = "no longer recorded"
     if state not in _LIVE:
-        raise Cancel(f"run {parent}, which it is part of, is {state}")
+        raise Cancel(f"its parent, run {parent}, is {state}")
 
 
 def note_of(counts: Counts, *, expected: int | None, partitions: tuple[int, int] | None, rate: float) -> str:
-    """Write the line."""
+    """Return the line."""
     words: dict[str, Any] = {name: value for name, value in counts._asdict().items() if name != "chunks"}
     if expected is not None:
         words["expected"] = max(expected, counts.read)
@@ -116,7 +116,7 @@ def note_of(counts: Counts, *, expected: int | None, partitions: tuple[int, int]
 
 
 def read_note(note: str | None) -> dict[str, str]:
-    """Read the line; empty if it is none of ours."""
+    """Parse the line; empty if it is not a line of ours."""
     pairs = [word.partition("=") for word in (note or "").split()]
     return {name: value for name, sign, value in pairs if sign} if pairs and all(p[1] for p in pairs) else {}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
@@ -23,7 +23,7 @@ from fencepost.cli.ledger_options import (
     since_when,
     who,
 )
-from fencepost.cli.output import counted, draw_rows, print_json, to_the_second, visible
+from fencepost.cli.output import answer, counted, draw_rows, print_json, to_the_second, visible
 from fencepost.core.states import TERMINAL
 from fencepost.errors import AlreadyRequested, ConfigurationError, IllegalMove
 
@@ -40,7 +40,6 @@ Again = Annotated[bool, typer.Option("--again", help="Insist, although the same 
 
 _LOOK_EVERY_S = 0.5
 _PATIENCE_S = 5.0
-_PAGE = 500
 
 
 def trigger(
@@ -114,11 +113,7 @@ def retry(
             "has ended can be repeated",
             lambda: ops.retry(run, by=who(by), reason=reason or None, again=again),
         )
-    if as_json:
-        print_json({"run": new, "retry_of": run})
-    else:
-        print(f"run {new} repeats run {run}")
-    return Exit.OK
+    return answer({"run": new, "retry_of": run}, f"run {new} repeats run {run}", as_json=as_json)
 
 
 def cancel(run: RunId, *, reason: Reason = "", by: By = "", ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
@@ -128,12 +123,9 @@ def cancel(run: RunId, *, reason: Reason = "", by: By = "", ledger: LedgerUrlOpt
     """
     with front(ledger) as ops:
         outcome = ops.cancel(run, by=who(by), reason=reason or None)
-    if as_json:
-        print_json({"run": run, "outcome": str(outcome)})
-    else:
-        words = {"cancelled": "is cancelled", "requested": "runs; its node will stop it in a moment"}
-        print(f"run {run} {words.get(str(outcome), 'had ended before; nothing was done')}")
-    return Exit.OK
+    words = {"cancelled": "is cancelled", "requested": "runs; its node will stop it in a moment"}
+    sentence = f"run {run} {words.get(str(outcome), 'had ended before; nothing was done')}"
+    return answer({"run": run, "outcome": str(outcome)}, sentence, as_json=as_json)
 
 
 def release(
@@ -151,11 +143,7 @@ def release(
             "is held for a person can be released",
             lambda: ops.release(run, by=who(by), reason=reason or None),
         )
-    if as_json:
-        print_json({"run": run, "released": True})
-    else:
-        print(f"run {run} may go on")
-    return Exit.OK
+    return answer({"run": run, "released": True}, f"run {run} may go on", as_json=as_json)
 
 
 def reprocess(
@@ -186,8 +174,7 @@ def reprocess(
     with front(ledger) as ops:
         if job:
             ops.job(job)
-        repeated = _reprocessed(
-            ops,
+        repeated = ops.reprocess(
             after_id=after_id or 0,
             limit=limit,
             job=job or None,
@@ -244,12 +231,12 @@ def backfill(
                 limit=limit,
                 again=again,
             )
-    if as_json:
-        print_json({"job": job, "key": made.key, "asked": made.asked, "new": made.new})
-    else:
-        asked_for = f"{counted(made.new, 'run')} of {job}, for {counted(made.asked, 'due time')}"
-        print(f"asked for {asked_for}; the same again: --key {made.key}")
-    return Exit.OK
+    asked_for = f"{counted(made.new, 'run')} of {job}, for {counted(made.asked, 'due time')}"
+    return answer(
+        {"job": job, "key": made.key, "asked": made.asked, "new": made.new},
+        f"asked for {asked_for}; the same again: --key {made.key}",
+        as_json=as_json,
+    )
 
 
 @contextmanager
@@ -284,18 +271,6 @@ def _on_run(run_id: int, only: str, act: Callable[[], T]) -> T:
         return act()
     except IllegalMove as error:
         raise ConfigurationError(f"run {run_id} is {error.state}, and only a run that {only}") from error
-
-
-def _reprocessed(ops: Operations, *, after_id: int, limit: int, **wishes: Any) -> list[Retried]:
-    """Repeat page by page, so that no transaction grows with the number of failures."""
-    repeated: list[Retried] = []
-    while len(repeated) < limit:
-        page = ops.reprocess(after_id=after_id, limit=min(_PAGE, limit - len(repeated)), **wishes)
-        repeated += page
-        if not page:
-            break
-        after_id = page[-1].old_id
-    return repeated
 
 
 def _print_repeated(repeated: list[Retried], *, as_json: bool) -> None:

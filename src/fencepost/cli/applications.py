@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
 from fencepost.cli.ledger_options import opened
-from fencepost.core.nearest import suggestion
-from fencepost.errors import ConfigurationError, FencepostError
+from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from fencepost.app import App
     from fencepost.app.bulk import BulkJob
     from fencepost.app.operations import Operations
-    from fencepost.bulk.definition import Bulk
-    from fencepost.ledger.history import RunRow
     from fencepost.ledger.ledger import Ledger
-
-_LONGEST_CAUSE = 300
 
 AppSpec = Annotated[
     str,
@@ -54,14 +49,6 @@ class Reached(NamedTuple):
 
         return bulk_named(name, self.app.bulks, self.app.jobs)
 
-    def bulk_of(self, row: RunRow) -> BulkJob:
-        """Return the bulk job that a run is of, itself or as a part."""
-        for each in self.app.bulks.values():
-            if row.job in each.names:
-                return each
-        known = suggestion(row.job, self.app.bulks)
-        raise ConfigurationError(f"run {row.id} is one of {row.job!r}, which is no bulk job here; {known}")
-
 
 def app_spec(given: str, *, how: str = "with --app") -> str:
     """Return which application is meant: the one given, or that of the settings. `how` says how one is given."""
@@ -92,24 +79,3 @@ def reached(given: str, ledger: str) -> Iterator[Reached]:
             yield Reached(app, book)
         finally:
             close_engine(book)
-
-
-def made_with(job: BulkJob, params: Mapping[str, Any]) -> Bulk:
-    """Return a bulk job as a run with these parameters has it."""
-    with explained(f"bulk job {job.name!r} cannot be made with {dict(params)!r}: its own code"):
-        return job.declared.make(**params)
-
-
-@contextmanager
-def explained(what: str) -> Iterator[None]:
-    """Tell in a sentence what the user's own code, or a database that it reads from, has raised."""
-    from fencepost.core.report import code_of  # noqa: PLC0415 - only these commands run such code
-    from fencepost.core.texts import beginning  # noqa: PLC0415
-
-    try:
-        yield
-    except FencepostError:
-        raise
-    except Exception as error:
-        cause = beginning(f"{code_of(error)}: {error}", _LONGEST_CAUSE)
-        raise ConfigurationError(f"{what} failed with {cause}") from error

@@ -117,7 +117,7 @@ def draw(outcome: ChaosOutcome) -> None:
     )
     for violation in outcome.violations[:_MOST_TOLD]:
         say(f"VIOLATION  {violation}")
-    say(f"Seed {outcome.seed}: " + ("every promise was kept" if not outcome.violations else "THAT IS NOT AS PROMISED"))
+    say(f"Seed {outcome.seed}: " + ("every promise was kept" if not outcome.violations else "A PROMISE WAS BROKEN"))
 
 
 def _s(value: float | None) -> str:

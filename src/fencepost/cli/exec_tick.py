@@ -16,7 +16,7 @@ def tick_of(options: ExecOptions, runtime: Runtime) -> Tick | None:
             options.tick, now_us=runtime.wall_us(), tz=options.zone, at_most_once=options.at_most_once
         )
     if options.zone is not None:
-        raise ConfigurationError("--tz is the time zone of --tick auto:CRON, and there is none; leave it out")
+        raise ConfigurationError("--tz applies only to --tick auto:CRON; leave it out")
     if options.at_most_once:
         raise ConfigurationError("--at-most-once is about a tick: give one with --tick")
     return None

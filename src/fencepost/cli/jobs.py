@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from contextlib import ExitStack
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 import typer.core
 
-from fencepost.cli.databases import effects_at
 from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import (
@@ -21,12 +19,10 @@ from fencepost.cli.ledger_options import (
     Reason,
     front,
     needed_reason,
-    opened,
     who,
 )
-from fencepost.cli.output import counted, draw_fields, draw_rows, print_json, to_the_second
+from fencepost.cli.output import answer, counted, draw_fields, draw_rows, print_json, to_the_second
 from fencepost.core.duration import spelled
-from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -67,12 +63,12 @@ def forget(
     why = needed_reason(reason)
     with front(ledger) as ops:
         gone = ops.forget_job(name, by=who(by), reason=why)
-    if as_json:
-        print_json({"name": name, "schedules": gone.schedules, "runs": gone.runs})
-    else:
-        schedules, runs = counted(gone.schedules, "schedule"), counted(gone.runs, "run")
-        print(f"job {name} is forgotten: {schedules} deleted, {runs} cancelled")
-    return Exit.OK
+    schedules, runs = counted(gone.schedules, "schedule"), counted(gone.runs, "run")
+    return answer(
+        {"name": name, "schedules": gone.schedules, "runs": gone.runs},
+        f"job {name} is forgotten: {schedules} deleted, {runs} cancelled",
+        as_json=as_json,
+    )
 
 
 _OWN = "own"
@@ -107,38 +103,17 @@ def rename(
 
     Example: fencepost jobs rename nightly settle --effects postgresql://db/shop
     """
-    from fencepost.app.operations import Operations  # noqa: PLC0415 - it loads the engine
-    from fencepost.effects.renaming import move_effects  # noqa: PLC0415
-    from fencepost.ledger import moving  # noqa: PLC0415
-
-    with opened(ledger) as book, ExitStack() as others:
-        found = moving.renaming_of(book, old, new)
-        _check_effects(Operations(book).jobs(), {old, new}, effects or [])
-        elsewhere = [others.enter_context(effects_at(url)) for url in effects or () if url != _OWN]
-        moved = [move_effects(each, book, found) for each in (book, *elsewhere)]
-        done = moving.rename(book, found, by=who(by), reason=reason or None)
-    counts = {
-        "schedules": done.schedules,
-        "runs": done.runs,
-        "checkpoints": sum(each.checkpoints for each in moved),
-        "letters": sum(each.letters for each in moved),
-    }
-    if as_json:
-        print_json({"name": new, "formerly": old, **counts})
-    else:
-        words = {"schedules": "schedule", "runs": "run", "checkpoints": "checkpoint", "letters": "dead letter"}
-        told = ", ".join(counted(count, words[what]) for what, count in counts.items())
-        print(f"job {old} is {new} now: {told}; its code needs no formerly")
-    return Exit.OK
-
-
-def _check_effects(rows: list[JobRecord], names: set[str], effects: list[str]) -> None:
-    """Refuse to forget the databases of a bulk job: what has landed would land again."""
-    if not effects and any(row.name in names and row.type == "bulk" for row in rows):
-        raise ConfigurationError(
-            f"{min(names)!r} is a bulk job, whose checkpoints are where it writes to: name each of these databases "
-            "with --effects URL; if that is the ledger's own alone, --effects own"
-        )
+    with front(ledger) as ops:
+        elsewhere = None if not effects else [url for url in effects if url != _OWN]
+        done = ops.rename_job(old, new, effects=elsewhere, by=who(by), reason=reason or None)
+    moved = (
+        counted(done.schedules, "schedule"),
+        counted(done.runs, "run"),
+        counted(done.checkpoints, "checkpoint"),
+        counted(done.letters, "dead letter"),
+    )
+    sentence = f"job {old} is {new} now: {', '.join(moved)}; its code needs no formerly"
+    return answer(document(done), sentence, as_json=as_json)
 
 
 @app.command("show")

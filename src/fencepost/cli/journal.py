@@ -11,9 +11,6 @@ from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import Json, LedgerUrlOption, Tz, front, since_when
 from fencepost.cli.output import draw_rows, print_json, to_the_second
 from fencepost.cli.run_rows import beginning, shown_node
-from fencepost.core.nearest import suggestion
-from fencepost.core.noted import Noted
-from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from fencepost.app.records import JournalRecord
@@ -54,8 +51,6 @@ def journal(
             before_id=before,
             limit=limit,
         )
-    if what and not found:
-        _refuse_unknown(what)
     if as_json:
         print_json([document(entry) for entry in found])
     elif found:
@@ -64,12 +59,6 @@ def journal(
     else:
         print("nothing of the kind has happened")
     return Exit.OK
-
-
-def _refuse_unknown(what: str) -> None:
-    """Refuse words that nothing is ever noted under: they would look like something that never happened."""
-    if what not in [*Noted]:
-        raise ConfigurationError(f"the journal knows no {what!r}; {suggestion(what, sorted(map(str, Noted)))}")
 
 
 def _cells(entry: JournalRecord) -> tuple[str, ...]:

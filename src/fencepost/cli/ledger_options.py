@@ -64,7 +64,7 @@ def opened(given: str) -> Iterator[Ledger]:
     from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
 
     ledger = open_ledger(ledger_url(given), ThreadedRuntime())
-    if ledger.url.kind == "sqlite" and not ledger.url.path.exists():  # or looking would make an empty one
+    if ledger.url.is_file and not ledger.url.path.exists():  # or looking would make an empty one
         raise SchemaMismatch(
             f"there is no ledger at {ledger.url.path}; name one with --ledger URL or FENCEPOST_URL, or start a node, "
             "which makes it: fencepost run APP"

@@ -15,7 +15,7 @@ from fencepost.cli.applications import AppSpec, reached
 from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import By, JobName, Json, LedgerUrlOption, NeededReason, needed_reason, who
-from fencepost.cli.output import counted, draw_fields, draw_rows, print_json, print_json_list, to_the_second
+from fencepost.cli.output import answer, counted, draw_fields, draw_rows, print_json, print_json_list, to_the_second
 from fencepost.cli.run_rows import beginning
 from fencepost.errors import ConfigurationError
 
@@ -175,12 +175,9 @@ def drop(
         here.bulk(job)
         wanted = _given(ids, every=every)
         dropped = here.operations.letters.drop(job, wanted, all_new=every, step=step, by=who(by), reason=why)
-    if as_json:
-        print_json({"job": job, "dropped": dropped})
-    else:
-        late = len(set(wanted)) - dropped if wanted else 0
-        print(f"{counted(dropped, 'letter')} dropped" + (f"; {late} had been settled meanwhile" if late else ""))
-    return Exit.OK
+    late = len(set(wanted)) - dropped if wanted else 0
+    sentence = f"{counted(dropped, 'letter')} dropped" + (f"; {late} had been settled meanwhile" if late else "")
+    return answer({"job": job, "dropped": dropped}, sentence, as_json=as_json)
 
 
 def _given(ids: Sequence[int] | None, *, every: bool) -> Sequence[int]:

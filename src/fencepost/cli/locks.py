@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -11,9 +13,9 @@ from fencepost.cli import tables
 from fencepost.cli.documents import document
 from fencepost.cli.exec_options import STORE_VARIABLE
 from fencepost.cli.exits import Exit
-from fencepost.cli.output import print_json
+from fencepost.cli.output import answer, print_json
 from fencepost.core.names import NODE_LEASE, lock_name
-from fencepost.errors import ConfigurationError, LockHeld
+from fencepost.errors import ConfigurationError, FencepostError, LockHeld
 from fencepost.leases.locks import Locks
 from fencepost.locks import connect
 
@@ -65,15 +67,11 @@ def show(name: _Name, store: _Store = "", as_json: _Json = False) -> int:
 
     Example: fencepost locks show nightly --store postgresql://db/app --json
     """
-    lock_name(name)
-    with _connected(store) as locks:
-        record = _read(locks, name)
-    if record is None:
-        return _unknown(name)
-    if as_json:
-        print_json(document(record))
-    else:
-        tables.print_record(record)
+    with _known(name, store) as (_, record):
+        if as_json:
+            print_json(document(record))
+        else:
+            tables.print_record(record)
     return Exit.OK
 
 
@@ -122,19 +120,12 @@ def release(
 
     Example: fencepost locks release nightly --store postgresql://db/app --yes
     """
-    lock_name(name)
-    with _connected(store) as locks:
-        record = _read(locks, name)
-        if record is None:
-            return _unknown(name)
+    with _known(name, store) as (locks, record):
         if record.held and not yes:
             _confirm(record)
         taken = _shown(locks.revoke(name)) if record.held else None
-    if as_json:
-        print_json({"released": taken is not None, **document(taken or record)})
-    else:
-        print(_what_was_done(name, taken))
-    return Exit.OK
+    released = {"released": taken is not None, **document(taken or record)}
+    return answer(released, _what_was_done(name, taken), as_json=as_json)
 
 
 @app.command()
@@ -151,24 +142,28 @@ def reset(
 
     Example: fencepost locks reset nightly --reason 'the clock was wrong' --store postgresql://db/app
     """
-    lock_name(name)
-    with _connected(store) as locks:
-        record = _read(locks, name)
-        if record is None:
-            return _unknown(name)
+    with _known(name, store) as (locks, record):
         try:
             now = locks.reset(name, reason=reason)
         except LockHeld as held:
             raise ConfigurationError(f"{held}; end its holder, or run: fencepost locks release {name}") from None
-    if as_json:
-        print_json({"name": name, "was": record.token, "token": now.token})
-    else:
-        print(f"the token of {name!r} was {record.token} and is {now.token} now; later holders can write again")
-    return Exit.OK
+    sentence = f"the token of {name!r} was {record.token} and is {now.token} now; later holders can write again"
+    return answer({"name": name, "was": record.token, "token": now.token}, sentence, as_json=as_json)
 
 
-def _read(locks: Locks, name: str) -> LockRecord | None:
-    return _shown(locks.read(name))
+@contextmanager
+def _known(name: str, store: str) -> Iterator[tuple[Locks, LockRecord]]:
+    """Connect, and read a lock that has to be there."""
+    lock_name(name)
+    with _connected(store) as locks:
+        record = _shown(locks.read(name))
+        if record is None:
+            raise _NoSuchLock(f"there is no lock {name!r} here")
+        yield locks, record
+
+
+class _NoSuchLock(FencepostError, LookupError):
+    """The store has no lock of this name."""
 
 
 def _shown(record: LeaseRecord | None) -> LockRecord | None:
@@ -186,11 +181,6 @@ def _connected(store: str) -> Locks:
     if not store:
         raise ConfigurationError(f"which store? Give --store URL or set {STORE_VARIABLE}")
     return connect(store)
-
-
-def _unknown(name: str) -> int:
-    print(f"fencepost: there is no lock {name!r} here", file=sys.stderr)
-    return Exit.UNKNOWN
 
 
 def _confirm(record: LockRecord) -> None:

@@ -12,12 +12,12 @@ from fencepost.cli.exits import Exit
 from fencepost.cli.messages import complain
 from fencepost.cli.output import visible
 from fencepost.core.secrets import scrub
-from fencepost.errors import AlreadyRequested, FencepostError, LedgerUnavailable, NotInLedger, StoreUnavailable
+from fencepost.errors import AlreadyRequested, FencepostError, LedgerUnavailable, StoreUnavailable
 from fencepost.threaded.guardian import occupy_standard_streams
 
 _NO_DATABASE = re.compile(r"database .* does not exist|Unknown database")  # PostgreSQL, MariaDB and MySQL
 _MAKE_IT = "; make it first: createdb NAME, on MariaDB and MySQL CREATE DATABASE NAME; then fencepost migrate"
-_CODES = {NotInLedger: Exit.UNKNOWN, AlreadyRequested: Exit.DUPLICATE}
+_CODES = {LookupError: Exit.UNKNOWN, AlreadyRequested: Exit.DUPLICATE}
 
 
 def main(words: Sequence[str] | None = None) -> int:

@@ -17,7 +17,6 @@ from fencepost.cli.output import print_json, visible
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from fencepost.core.runtime import Runtime
     from fencepost.ledger.ledger import Ledger
 
 _DIALECTS = {
@@ -78,25 +77,15 @@ def _lease_sql(url: str) -> str:
     from fencepost.ledger.urls import LedgerUrl  # noqa: PLC0415
 
     ledger_url = LedgerUrl.parse(url)
-    if ledger_url.kind == "sqlite":
+    if ledger_url.is_file:
         return "-- The leases of nodes are in a file beside this one, which nodes make by themselves."
     spell = schema.postgres if ledger_url.kind == "postgresql" else schema.mysql
     statements = spell(LeaseTables.of(StoreUrl.parse(ledger_url.lease_url())))
     return f"-- The leases of nodes.\n{schema.text(statements)}".rstrip()
 
 
-def _prepare_leases(url: str, runtime: Runtime) -> None:
-    """Make the tables of leases, where they are missing."""
-    from fencepost.leases.schemes import store_from_url  # noqa: PLC0415
-
-    store = store_from_url(url, runtime)
-    try:
-        store.start()
-    finally:
-        store.shutdown()
-
-
 def _migrate(url: str, *, contract: bool, as_json: bool) -> int:
+    from fencepost.leases.schemes import try_store  # noqa: PLC0415
     from fencepost.ledger.ledger import open_ledger  # noqa: PLC0415
     from fencepost.ledger.migrations import current_revision, migrate  # noqa: PLC0415
     from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
@@ -105,7 +94,7 @@ def _migrate(url: str, *, contract: bool, as_json: bool) -> int:
     try:
         steps = migrate(ledger, contract=contract)
         revision = current_revision(ledger)
-        _prepare_leases(ledger.url.lease_url(), ledger.runtime)
+        try_store(ledger.url.lease_url(), ledger.runtime)  # it makes the tables of leases, where they are missing
         left, late = _left_to_contract(revision), _joined_meanwhile(ledger, revision)
     finally:
         ledger.close()

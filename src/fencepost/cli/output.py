@@ -9,6 +9,7 @@ import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from fencepost.cli.exits import Exit
 from fencepost.core.tick import microseconds, spelled_us
 
 if TYPE_CHECKING:
@@ -25,6 +26,15 @@ _SPEAKS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u20
 def print_json(value: object) -> None:
     """Write one document for programs."""
     print(_dumped(value, indent=2))
+
+
+def answer(value: object, sentence: str, *, as_json: bool) -> int:
+    """Report what was done: `value` to programs, the sentence to people. Returns the exit code."""
+    if as_json:
+        print_json(value)
+    else:
+        print(sentence)
+    return Exit.OK
 
 
 def print_json_list(values: Iterable[object]) -> None:
@@ -77,9 +87,9 @@ def say(text: str) -> None:
     print(visible(text))
 
 
-def counted(number: int, noun: str) -> str:
-    """Count things: 1 run, 2 runs."""
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Count things: 1 run, 2 runs, 3 entries."""
+    return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
 def draw_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], *, spare: Sequence[str] = ()) -> None:

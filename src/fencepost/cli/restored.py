@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
-from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, NeededReason, needed_reason, opened, who
+from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, NeededReason, front, needed_reason, who
 from fencepost.cli.output import counted, print_json
 from fencepost.errors import ConfigurationError
 
 if TYPE_CHECKING:
-    from fencepost.ledger.ledger import Ledger
-    from fencepost.ledger.restoring import Restored
+    from fencepost.app.records import DecisionRecord, StandingRecord
+    from fencepost.app.restored import PendingWord
 
-_KINDS = ("hold", "run", "cancel")
+_KINDS: tuple[PendingWord, ...] = ("hold", "run", "cancel")
 
 
 def restored(
@@ -58,62 +59,42 @@ def restored(
     """
     if accept and as_copy:
         raise ConfigurationError("--accept or --as-copy? It is the same ledger, or another one")
-    if pending not in _KINDS:
-        raise ConfigurationError(f"--pending {pending!r} is not known; there are {', '.join(_KINDS)}")
-    with opened(ledger) as book:
+    _word(pending)
+    with front(ledger) as ops:
         if not accept and not as_copy:
-            return _show(book, as_json=as_json)
-        why = needed_reason(reason)
-        if not unnoticed:
-            _refuse_without_cause(book)
-        done = _decide(book, pending, id_gap, why=why, by=who(by), is_copy=as_copy)
+            return _show(ops.restored.standing(), as_json=as_json)
+        said: dict[str, Any] = {"by": who(by), "reason": needed_reason(reason), "unnoticed": unnoticed}
+        if as_copy:
+            done = ops.restored.as_copy(**said)
+        else:
+            done = ops.restored.accept(pending=_word(pending), id_gap=id_gap, **said)
     if as_json:
-        print_json({"copy": as_copy, **done._asdict()})
+        print_json(document(done))
     else:
         print(_sentence(done, pending="cancel" if as_copy else pending))
     return Exit.OK
 
 
-def _decide(book: Ledger, pending: str, id_gap: int, *, why: str, by: str, is_copy: bool) -> Restored:
-    from fencepost.app.held import lease_identity  # noqa: PLC0415 - it loads the engine
-    from fencepost.ledger.restoring import Pending, accept, as_copy  # noqa: PLC0415
-
-    leases = lease_identity(book)
-    if is_copy:
-        return as_copy(book, by=by, reason=why, leases=leases)
-    return accept(book, by=by, reason=why, runs=Pending(pending), id_gap=id_gap, leases=leases)
+def _word(pending: str) -> PendingWord:
+    for word in _KINDS:
+        if pending == word:
+            return word
+    raise ConfigurationError(f"--pending {pending!r} is not known; there are {', '.join(_KINDS)}")
 
 
-def _refuse_without_cause(book: Ledger) -> None:
-    """Refuse to decide twice, or about another ledger than meant: runs would be held or cancelled for nothing."""
-    from fencepost.app.held import standing_of  # noqa: PLC0415 - it loads the engine
-
-    seen, changed = standing_of(book)
-    if not changed and seen.held_why is None:
-        raise ConfigurationError(
-            f"{book.dialect.product} is the ledger it was, as far as anybody has noticed: there is nothing to decide. "
-            "If it was restored by a physical backup or a snapshot while all nodes were stopped, say so: --unnoticed"
-        )
-
-
-def _show(book: Ledger, *, as_json: bool) -> int:
-    from fencepost.app.held import standing_of  # noqa: PLC0415 - it loads the engine
-
-    seen, changed = standing_of(book)
-    is_held = bool(changed) or seen.held_why is not None
+def _show(seen: StandingRecord, *, as_json: bool) -> int:
     if as_json:
-        known = {"id": seen.ledger.ledger_id, "noted": seen.noted, "present": seen.present, "why": seen.held_why}
-        print_json({"held": is_held, "changed": list(changed), **known})
-    elif changed:
-        print(f"not the same {' and '.join(changed)} as noted: decide with --accept or --as-copy (see --help)")
-    elif seen.held_why is not None:
-        print(seen.held_why)
+        print_json(document(seen))
+    elif seen.changed:
+        print(f"not the same {' and '.join(seen.changed)} as noted: decide with --accept or --as-copy (see --help)")
+    elif seen.why is not None:
+        print(seen.why)
     else:
         print("the ledger is where it was; there is nothing to decide")
-    return Exit.NOT_WELL if is_held else Exit.OK
+    return Exit.NOT_WELL if seen.held else Exit.OK
 
 
-def _sentence(done: Restored, *, pending: str) -> str:
+def _sentence(done: DecisionRecord, *, pending: str) -> str:
     runs = {"hold": "held for a person: fencepost runs --held", "run": "left as it was", "cancel": "cancelled"}[pending]
     skipped = f"{counted(done.skipped, 'schedule')} planned from now on"
     paused = f"; {counted(done.paused, 'schedule')} made at run time paused" if done.paused else ""

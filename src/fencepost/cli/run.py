@@ -165,7 +165,7 @@ class Supervision:
         app = self._app
         slots, url = app.settings.slots or 0, app.ledger.url
         how = "threads" if self._threads else f"{slots} worker process{'' if slots == 1 else 'es'}"
-        where = str(url.path) if url.kind == "sqlite" else str(url)  # a relative path is another in another folder
+        where = str(url.path) if url.is_file else str(url)  # a relative path is another in another folder
         return f"{app.node_name} takes part on {where}, with {how}: {', '.join(app.jobs) or 'no jobs'}"
 
 
@@ -174,6 +174,7 @@ def _loaded(spec: str, wishes: dict[str, Any]) -> App:
     from fencepost.app import App  # noqa: PLC0415 - it loads the engine
     from fencepost.app.worker_processes import default_workers  # noqa: PLC0415
     from fencepost.config import KINDS  # noqa: PLC0415
+    from fencepost.core.urls import absolute_url  # noqa: PLC0415
     from fencepost.engine.loading import load_app  # noqa: PLC0415
 
     read: dict[str, Any] = {}
@@ -184,12 +185,12 @@ def _loaded(spec: str, wishes: dict[str, Any]) -> App:
     app = load_app(spec)
     if not isinstance(app, App):
         raise ConfigurationError(f"{spec!r} is a {type(app).__name__}, and a node needs an App")
-    if app.settings.url != read.get("url", app.settings.url):
+    if "url" in read and app.settings.url != absolute_url(read["url"]):
         raise ConfigurationError(
             f"--ledger: {spec!r} names its ledger itself, with App(url=…), and its workers would use that one; name it "
             "there, or leave it out there"
         )
-    app.settings = replace(app.settings, **read)
+    app.settings = replace(app.settings, **read).resolved()
     if app.settings.slots is None:
         app.settings = replace(app.settings, slots=default_workers())
     return app

@@ -9,12 +9,13 @@ import typer
 from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, Reason, front, who
-from fencepost.cli.output import draw_fields, draw_rows, print_json, to_the_second
+from fencepost.cli.output import answer, draw_fields, draw_rows, print_json, to_the_second
 from fencepost.core.identity import canonical_json
 
 if TYPE_CHECKING:
-    from fencepost.app.operations import Operations
-    from fencepost.app.records import ScheduleRecord
+    from collections.abc import Sequence
+
+    from fencepost.app.records import OutlookRecord, ScheduleRecord
     from fencepost.core.schedule import Schedule
 
 app = typer.Typer(
@@ -23,7 +24,6 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 
-_PAGE = 1000
 _Id = Annotated[str, typer.Argument(metavar="SCHEDULE", help="The id of the schedule: often the name of its job.")]
 
 
@@ -41,7 +41,7 @@ def list_(
     with front(ledger) as ops:
         if job:
             ops.job(job)
-        found = _all(ops, job or None)
+        found = list(ops.schedules.iterate(job=job or None))
     if as_json:
         print_json([document(each) for each in found])
     elif found:
@@ -60,8 +60,7 @@ def show(schedule: _Id, *, ledger: LedgerUrlOption = "", as_json: Json = False) 
     """
     with front(ledger) as ops:
         found = ops.schedules.get(schedule)
-    _print(found, as_json=as_json)
-    return Exit.OK
+    return _print(found, as_json=as_json)
 
 
 @app.command()
@@ -74,8 +73,7 @@ def pause(
     """
     with front(ledger) as ops:
         found = ops.schedules.pause(schedule, by=who(by), reason=reason or None)
-    _print(found, as_json=as_json)
-    return Exit.OK
+    return _print(found, as_json=as_json)
 
 
 @app.command()
@@ -88,8 +86,7 @@ def resume(
     """
     with front(ledger) as ops:
         found = ops.schedules.resume(schedule, by=who(by), reason=reason or None)
-    _print(found, as_json=as_json)
-    return Exit.OK
+    return _print(found, as_json=as_json)
 
 
 @app.command()
@@ -105,13 +102,11 @@ def delete(
     with front(ledger) as ops:
         found = ops.schedules.get(schedule)
         ops.schedules.delete(schedule, by=who(by), reason=reason or None, even_of_code=True)
-    if as_json:
-        print_json({"id": found.id, "job": found.job, "deleted": True})
-    else:
-        print(
-            f"schedule {found.id} of job {found.job} is deleted; what became of its due times: fencepost why {found.id}"
-        )
-    return Exit.OK
+    return answer(
+        {"id": found.id, "job": found.job, "deleted": True},
+        f"schedule {found.id} of job {found.job} is deleted; what became of its due times: fencepost why {found.id}",
+        as_json=as_json,
+    )
 
 
 @app.command()
@@ -137,41 +132,35 @@ def preview(
 
     Example: fencepost schedules preview settle
     """
-    from fencepost.cli import previews  # noqa: PLC0415 - time zones take their time to load
-    from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
+    from fencepost.cli.previews import ad_hoc, draw_outlook  # noqa: PLC0415 - time zones take their time to load
 
-    typed = previews.ad_hoc(what, tz=tz, dst=dst)
-    named = _named(what, ledger) if typed is None else [(None, typed)]
-    now_us = ThreadedRuntime().wall_us()
-    outlooks = [
-        previews.Outlook.of(schedule, now_us=now_us, count=count, year=year, name=name) for name, schedule in named
-    ]
+    typed = ad_hoc(what, tz=tz, dst=dst)
+    outlooks = _outlooks(what, ledger, count, year) if typed is None else [_outlook(typed, count, year)]
     if as_json:
-        print_json([previews.outlook_fields(each) for each in outlooks])
+        print_json([document(each) for each in outlooks])
     else:
         for each in outlooks:
-            previews.draw_outlook(each)
+            draw_outlook(each)
     return Exit.OK
 
 
-def _named(what: str, ledger: str) -> list[tuple[str | None, Schedule]]:
-    """Return the schedules of this id, or of the job of this name."""
+def _outlook(typed: Schedule, count: int, year: int | None) -> OutlookRecord:
+    """Look ahead at an expression; this needs no ledger."""
+    from fencepost.app.records import OutlookRecord  # noqa: PLC0415 - as above
+    from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
+
+    return OutlookRecord.of(typed, now_us=ThreadedRuntime().wall_us(), count=count, year=year)
+
+
+def _outlooks(what: str, ledger: str, count: int, year: int | None) -> Sequence[OutlookRecord]:
     with front(ledger) as ops:
-        found = _all(ops, what) or [ops.schedules.get(what)]
-    return [(each.id, each.schedule) for each in found]
+        return ops.schedules.preview(what, count=count, year=year)
 
 
-def _all(ops: Operations, job: str | None) -> list[ScheduleRecord]:
-    found: list[ScheduleRecord] = []
-    while page := ops.schedules.list(job=job, after_id=found[-1].id if found else "", limit=_PAGE):
-        found += page
-    return found
-
-
-def _print(found: ScheduleRecord, *, as_json: bool) -> None:
+def _print(found: ScheduleRecord, *, as_json: bool) -> int:
     if as_json:
         print_json(document(found))
-        return
+        return Exit.OK
     draw_fields(
         {
             "schedule": found.id,
@@ -187,6 +176,7 @@ def _print(found: ScheduleRecord, *, as_json: bool) -> None:
             "updated": to_the_second(found.updated_at),
         }
     )
+    return Exit.OK
 
 
 def _is_of_named_times(found: ScheduleRecord) -> bool:

@@ -32,7 +32,7 @@ def _instant_us(text: str, *, what: str, tz: str | None) -> int:
     try:
         read = datetime.fromisoformat(text)
     except ValueError:
-        raise ConfigurationError(f"{what} {text!r} is no time; {_HELP}") from None
+        raise ConfigurationError(f"{what} {text!r} is not a valid time; {_HELP}") from None
     if read.tzinfo is not None:
         return microseconds(read)
     if tz is None:

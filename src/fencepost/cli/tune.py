@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from fencepost.cli.acts import typed_params
-from fencepost.cli.applications import AppSpec, Reached, explained, made_with, reached
+from fencepost.cli.applications import AppSpec, Reached, reached
 from fencepost.cli.exits import Exit
 from fencepost.cli.ledger_options import JobName, Json, LedgerUrlOption, Tz
 from fencepost.cli.output import draw_fields, print_json, say
@@ -45,7 +45,8 @@ def tune(
 
     Example: fencepost tune settle -p region=eu --from 24h
     """
-    from fencepost.bulk.tuning import tune as work_out  # noqa: PLC0415 - it loads the engine
+    from fencepost.app.users_code import explained, made_with  # noqa: PLC0415 - it loads the engine
+    from fencepost.bulk.tuning import tune as work_out  # noqa: PLC0415
 
     with reached(spec, ledger) as here:
         made = here.bulk(job)

@@ -1,1 +1,1 @@
-"""The rules, free of input and output: time is an argument, nothing here blocks, nothing here is random."""
+"""Pure rules, without input or output: time and random numbers are arguments, and nothing blocks."""

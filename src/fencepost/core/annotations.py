@@ -1,11 +1,11 @@
-"""From an annotation to the kind of a parameter, and from what the ledger keeps of it.
+"""Finds the kind of a parameter from its annotation, or from the description that is stored in the ledger.
 
-**Promises.** An annotation is one of the kinds that are supported (`SUPPORTED`), or leaves open what it is (none at
-all, ``Any``, ``object``, a name that only type checkers know); any other is refused, since the function would get
-something else than it says: a list for a tuple, a dictionary for a dataclass or a model.
+**Promises.** An annotation must name a supported kind (`SUPPORTED`), or leave the kind open (no annotation, ``Any``,
+``object``, a name that only type checkers can resolve). Any other is refused, because the function would get something
+else than its annotation says: a list for a tuple, a dictionary for a dataclass or a model.
 
-**Not promised.** What leaves it open is not checked beyond being JSON, and the function gets the JSON as it is. Nothing
-is evaluated.
+**Not promised.** If the annotation leaves the kind open, a value is only checked to be JSON, and the function gets the
+plain JSON value. Nothing is evaluated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from datetime import date, datetime
 from decimal import Decimal
 from enum import Enum
 from typing import Any
-from uuid import UUID  # noqa: TID251 - the type alone; making one is the Runtime's
+from uuid import UUID  # noqa: TID251 - only the type; the Runtime generates ids
 
 from fencepost.core.kinds import (
     ANYTHING,
@@ -58,32 +58,32 @@ _BY_TYPE: Mapping[object, ParameterKind] = {
     Any: ANYTHING,
     object: ANYTHING,
 }
-_DEEPEST_ALIAS = 16
+_DEEPEST_ALIAS = 16  # more than anyone nests; ends the search in an alias that refers to itself
 _LISTS = (list, collections.abc.Sequence, collections.abc.Iterable, collections.abc.Collection)
 _DICTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 
 
 SUPPORTED = (
     "int, float, str, bool, None, date, datetime, Decimal, UUID, an Enum, Literal, list[…], dict[str, …], a union of "
-    "these, or no annotation, for whatever is JSON"
+    "these, or no annotation, for any JSON value"
 )
 
 
 class Unsupported(TypeError):
-    """No parameter can be of this kind; `annotation` is the part that is to blame."""
+    """A parameter cannot have this annotation; `annotation` is the part that is not supported."""
 
     def __init__(self, annotation: Any) -> None:
         super().__init__(annotation)
         self.annotation = annotation
 
     def __str__(self) -> str:
-        """Spell the annotation as its author did."""
-        is_class = issubclass(type(self.annotation), type)  # whatever its own class: of a TypedDict it is another one
+        """Return the annotation as it is written in code."""
+        is_class = issubclass(type(self.annotation), type)  # not isinstance: a TypedDict reports another class
         return self.annotation.__qualname__ if is_class else str(self.annotation)
 
 
 def kind_of(annotation: Any) -> ParameterKind:
-    """Return the kind that an annotation asks for, `ANYTHING` where it leaves that open, or raise `Unsupported`."""
+    """Return the kind that an annotation asks for, `ANYTHING` if it leaves the kind open, or raise `Unsupported`."""
     annotation = _unwrapped(annotation)
     origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
     if origin in (typing.Union, types.UnionType):
@@ -100,7 +100,7 @@ def kind_of(annotation: Any) -> ParameterKind:
 
 
 def kind_from_json(described: Json) -> ParameterKind:
-    """Return the kind that `to_json` described; what a newer release described otherwise is `ANYTHING`."""
+    """Return the kind that `to_json` described. A description by a newer release that is unknown gives `ANYTHING`."""
     if isinstance(described, str):
         return _NAMED.get(described, ANYTHING)
     if isinstance(described, dict) and len(described) == 1:
@@ -123,7 +123,7 @@ def _known(annotation: Any) -> ParameterKind:
         return ANYTHING
     try:
         return _BY_TYPE[annotation]
-    except (KeyError, TypeError):  # none of ours, and perhaps not hashable
+    except (KeyError, TypeError):  # unknown, or not hashable
         raise Unsupported(annotation) from None
 
 
@@ -137,7 +137,7 @@ def _dictionary(annotation: Any, arguments: tuple[Any, ...]) -> ParameterKind:
 
 
 def _unwrapped(annotation: Any) -> Any:
-    """Look through `NewType` and, from Python 3.12, ``type X = …``."""
+    """Resolve `NewType` and, from Python 3.12, ``type X = …``."""
     for _ in range(_DEEPEST_ALIAS):
         inner = getattr(annotation, "__supertype__", None) or getattr(annotation, "__value__", None)
         if inner is None:

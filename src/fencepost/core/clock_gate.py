@@ -1,20 +1,20 @@
-"""The clock gate: a ledger clock that leaps must not make a node skip a year, or bury the living.
+"""The clock gate: if the ledger's clock jumps, a node must not skip due times or declare living nodes dead.
 
-A node compares the ledger's time with its own monotonic clock, which counts also while the machine sleeps. As long as
-both advance alike, the gate is open. When the ledger's time is ahead by more than the limit of where it should be by
-now, the gate closes: nothing is planned and nobody is declared dead until the clock is back within the limit, or an
-operator has looked and starts the node anew. A leap back is told, and then followed: it repeats nothing, for what is
-planned only moves forward, and it makes nobody look dead.
+A node compares the ledger's time with its own monotonic clock, which also counts while the machine is suspended. While
+both advance alike, the gate is open. When the ledger's time is ahead of the expected time by more than the limit, the
+gate closes: the node plans nothing and declares no node dead until the clock is back within the limit, or an operator
+has checked it and restarts the node. A jump back is reported and then accepted: it repeats nothing, because planning
+only moves forward, and it makes no node look dead.
 
-**Not promised.** That a leap below the limit is noticed: it is what misfire policies are for. Nor one that happened
-while the node was not there.
+**Not promised.** That a jump below the limit is noticed; misfire policies handle it. Nor that a jump is noticed that
+happened while the node was not running.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-LIMIT_US = 3_600_000_000
+LIMIT_US = 3_600_000_000  # an hour: far more than the corrections of a healthy clock, which are accepted
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Leap:
 
     @property
     def is_ahead(self) -> bool:
-        """Whether it leapt forward."""
+        """Whether the clock jumped forward."""
         return self.by_us > 0
 
     def __str__(self) -> str:
@@ -34,7 +34,7 @@ class Leap:
 
 
 class ClockGate:
-    """Whether the ledger's clock can be believed. The caller serializes the calls."""
+    """Decides whether the ledger's clock can be trusted. The caller serializes the calls."""
 
     __slots__ = ("_first_ledger_us", "_first_now", "_limit_us", "leap")
 
@@ -46,13 +46,13 @@ class ClockGate:
 
     @property
     def is_open(self) -> bool:
-        """Whether planning and reaping may go on."""
+        """Whether planning and reaping are allowed."""
         return self.leap is None or not self.leap.is_ahead
 
     def observe(self, *, ledger_us: int, now: float) -> Leap | None:
-        """Compare the two clocks; return the leap: while there is one ahead, once for one back.
+        """Compare the two clocks; return a jump ahead as long as it lasts, and a jump back once.
 
-        The first reading is believed. Small differences are slewing clocks, and are followed.
+        The first reading is trusted. Small differences come from slewing clocks, and are accepted.
         """
         if self._first_ledger_us is None:
             self._follow(ledger_us, now)

@@ -1,8 +1,8 @@
 """How long a node has been in unbroken contact with the ledger.
 
-After an outage every session looks expired, also those of nodes that live and are about to renew. So nobody is
-declared dead by a node that has not itself been in contact for a whole ttl. Contact breaks when a call is not
-answered, and also when nothing was asked for too long: a process that was paused did not watch.
+After an outage every session looks expired, even those of living nodes that are about to renew. So a node declares no
+other node dead until it has itself been in contact for a whole ttl. Contact breaks when a call gets no reply, and also
+when there was no call for too long: a paused process saw nothing.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ class Contact:
         self._answered_at = float("-inf")
 
     def answered(self, now: float) -> None:
-        """Note that the ledger answered."""
+        """Record a reply of the ledger."""
         if self._since is None or now - self._answered_at > self._longest_gap_s:
             self._since = now
         self._answered_at = now
 
     def unanswered(self) -> None:
-        """Note that a call was not answered: what is seen next is seen for the first time."""
+        """Record a call without a reply: contact starts again with the next reply."""
         self._since = None
 
     def lasted_s(self, now: float) -> float:
-        """How long contact has been unbroken at `now`."""
+        """Return how long contact has been unbroken at `now`."""
         if self._since is None or now - self._answered_at > self._longest_gap_s:
             return 0.0
         return now - self._since

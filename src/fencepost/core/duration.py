@@ -1,4 +1,4 @@
-"""Durations as people write them: ``"30s"``, ``"5m"``, ``"1h30m"``, ``timedelta`` or plain seconds."""
+"""Durations as users write them: ``"30s"``, ``"5m"``, ``"1h30m"``, ``timedelta`` or a number of seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HELP = 'write it as "30s", "500ms", "5m", "1h30m", or as a number of seconds'
 
 
 def seconds(value: Duration, *, what: str = "duration") -> float:
-    """Return `value` in seconds, or raise `InvalidDuration` naming `what` it was meant for."""
+    """Return `value` in seconds, or raise `InvalidDuration`. The message names the option, `what`."""
     if isinstance(value, bool):
         raise InvalidDuration(f"{what} {value!r} is not a valid duration; {_HELP}")
     if isinstance(value, timedelta):
@@ -41,7 +41,7 @@ def _parse(text: object, what: str) -> float:
 
 
 def spelled(duration_s: float) -> str:
-    """Spell a number of seconds the way people write it: 90 → ``1m30s``, 0.25 → ``250ms``."""
+    """Format a number of seconds as users write it: 90 → ``1m30s``, 0.25 → ``250ms``."""
     if duration_s < 1:
         return f"{duration_s * 1000:g}ms"
     if duration_s != int(duration_s):

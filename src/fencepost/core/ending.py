@@ -1,7 +1,7 @@
-"""What an attempt's end means for its run: the job's policy decides, here, once, for every runner.
+"""Decides what happens to a run when an attempt ends: by the job's policy, in one place, for all runners.
 
 =============  =========================================  ==================
-it             and so the run is                          the attempt was
+attempt        the run is then                            outcome of the attempt
 =============  =========================================  ==================
 succeeded      succeeded                                  succeeded
 failed, retry  queued again after its back-off, or dead   failed
@@ -12,11 +12,11 @@ cancelled      cancelled                                  cancelled
 crashed        queued again, dead, or held for a person   lost
 interrupted    the same, but not by the crash limit       interrupted
 returned       queued again                               none: it never began
-lost           left alone: the reaper answers for it
+lost           left unchanged: the reaper decides
 =============  =========================================  ==================
 
-**Promises.** Every pair of run state and attempt outcome that leaves here is in the table of `core.states`. The same
-arguments give the same ending: the random number is one of them.
+**Promises.** Every pair of run state and attempt outcome that is returned here is in the table of `core.states`. The
+same arguments, including the random number, give the same ending.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from fencepost.core.states import Move, RunState, next_state, outcome_of
 
 
 class Ended(Protocol):
-    """What a runner says of an attempt's end."""
+    """A runner's report on how an attempt ended."""
 
     @property
     def how(self) -> str: ...
@@ -52,22 +52,22 @@ class Ended(Protocol):
 
 
 class Fate(NamedTuple):
-    """What becomes of a run, apart from the texts that are kept of its attempt."""
+    """What happens to a run, apart from the texts that are stored with its attempt."""
 
     state: str
     outcome: str | None
     delay_us: int = 0
-    error_code: str | None = None  # where the policy knows better than the attempt
+    error_code: str | None = None  # set by the policy; overrides that of the attempt
     why: str | None = None
-    is_held: bool = False  # waits for a person
+    is_held: bool = False  # waits for an operator
 
 
 def ending_of(policy: Policy, claim: Claim, ended: Ended, *, random: float) -> Ending | None:
-    """Return what the ledger is told of an attempt's end; None if it is to be told nothing.
+    """Return the ending that is written to the ledger; None if nothing is written.
 
-    `claim` counts the failures and crashes before this one; `random` lies in [0, 1).
+    `claim` counts the failures and crashes before this attempt; `random` is in [0, 1).
     """
-    if ended.how == "succeeded":  # nearly all of them, and no decision to be made
+    if ended.how == "succeeded":  # the most frequent case, and there is nothing to decide
         fate = _SUCCEEDED
     elif ended.how == "lost":
         return None
@@ -91,7 +91,7 @@ def ending_of(policy: Policy, claim: Claim, ended: Ended, *, random: float) -> E
 
 
 def fate_of_lost(decision: Rerun | GiveUpLost | HoldForPerson, *, is_cancel_requested: bool = False) -> Fate:
-    """Return what becomes of a run whose node or worker is gone, once its policy has decided (`after_loss`).
+    """Return what happens to a run whose node or worker was lost, after its policy has decided (`after_loss`).
 
     A run that was being cancelled is cancelled, whatever its policy says about crashes.
     """
@@ -108,7 +108,7 @@ def _fated(
     move: Move, *, delay_us: int = 0, error_code: str | None = None, why: str | None = None, is_held: bool = False
 ) -> Fate:
     outcome = outcome_of(move)
-    # Plain texts: drivers treat members of an enumeration as something else.
+    # Plain strings: drivers do not treat members of an enumeration as strings.
     state = next_state(RunState.RUNNING, move).value
     return Fate(state, outcome and outcome.value, delay_us, error_code, why, is_held)
 
@@ -118,7 +118,7 @@ _SIMPLE = {
     "skipped": _fated(Move.SKIP),
     "cancelled": _fated(Move.CANCEL),
     "returned": _fated(Move.HAND_BACK),
-    "given up": _fated(Move.FAIL, why="no retry would mend it"),
+    "given up": _fated(Move.FAIL, why="a retry would fail again"),
 }
 
 

@@ -1,4 +1,4 @@
-"""One vocabulary for all that happens to leases, nodes and runs; logs, metrics and history are written from it."""
+"""The events of leases, nodes and runs. Logs, metrics and the journal use the same names."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from enum import StrEnum
 
 
 class What(StrEnum):
-    """What happened."""
+    """The kind of an event."""
 
     ACQUIRED = "acquired"
     REFUSED = "refused"
     ALREADY_DONE = "already done"
     SKIPPED = "skipped"
     RENEWED = "renewed"
-    RENEWAL_UNANSWERED = "renewal unanswered"  # told once, until one is answered again
+    RENEWAL_UNANSWERED = "renewal unanswered"  # emitted once, until a renewal gets a reply again
     RENEWAL_ANSWERED = "renewal answered"
     LOST = "lost"
     RELEASED = "released"
     RELEASE_UNANSWERED = "release unanswered"
     REVOKED = "revoked"
-    TOKEN_RESET = "token reset"  # noqa: S105 - an operator brought back a token that a wrong clock had put ahead
-    REFUSED_WRITE = "refused write"  # a fence turned away what was written in a lock's name
+    TOKEN_RESET = "token reset"  # noqa: S105 - an operator reset a token that a wrong clock had put ahead
+    REFUSED_WRITE = "refused write"  # a fence refused a write under a lock
     ELECTED = "elected"
     RESIGNED = "resigned"
     LEADER_CHANGED = "leader changed"
@@ -32,36 +32,36 @@ class What(StrEnum):
     NODE_LEFT = "node left"
     NODE_LOST = "node lost"  # this process lost its own session
     NODE_DIED = "node died"  # this process declared another node dead
-    NODE_FAILED = "node failed"  # a part of this node has ended that it cannot do without: it leaves
-    RUN_STARTED = "run started"  # this node has claimed it, and gives it to a worker
+    NODE_FAILED = "node failed"  # an essential part of this node has ended, so the node leaves
+    RUN_STARTED = "run started"  # this node has claimed it, and passes it to a worker
     RUN_SUCCEEDED = "run succeeded"
-    RUN_RETURNED = "run returned"  # it was claimed and never begun, and others may have it
+    RUN_RETURNED = "run returned"  # it was claimed but not started, and other nodes may claim it
     RUN_SKIPPED = "run skipped"
-    RUN_FAILED = "run failed"  # an attempt; the run may be tried again
+    RUN_FAILED = "run failed"  # an attempt failed; the run may be retried
     RUN_DEAD = "run dead"
     RUN_LOST = "run lost"  # its node or its worker was lost
-    RUN_INTERRUPTED = "run interrupted"  # its node was shut down before it had ended; counts against nothing
-    JOB_OUTLASTS_GRACE = "job outlasts grace"  # its run was interrupted by shutdowns five times in a row, or more
+    RUN_INTERRUPTED = "run interrupted"  # its node was shut down before it ended; counts against no limit
+    JOB_OUTLASTS_GRACE = "job outlasts grace"  # shutdowns interrupted its run at least five times in a row
     RUN_CANCELLED = "run cancelled"
-    RUN_REFUSED = "run refused"  # it ended, and was no longer ours
-    RUN_SUSPENDED = "run suspended"  # the ledger does not answer; its effects are fenced, so it is kept up
-    RUN_RESUMED = "run resumed"  # it was suspended, and is still ours
-    SLA_MISSED = "sla missed"  # a run has not ended, or did not end, by the time its job promises
-    RUN_ABANDONED = "run abandoned"  # it was stopped and reported, but what executes it has not ended
+    RUN_REFUSED = "run refused"  # it ended, but no longer belonged to this node
+    RUN_SUSPENDED = "run suspended"  # the ledger does not reply; its effects are fenced, so it is not stopped
+    RUN_RESUMED = "run resumed"  # it was suspended, and still belongs to this node
+    SLA_MISSED = "sla missed"  # a run has not ended by the time that its job's SLA demands
+    RUN_ABANDONED = "run abandoned"  # it was stopped and reported, but its thread or process has not ended
     RUNNER_WARNING = "runner warning"
-    JOB_WITHOUT_NODE = "job without a node"  # for ten minutes no living node has had it; its schedules are not planned
+    JOB_WITHOUT_NODE = "job without a node"  # no living node has had it for ten minutes; its schedules are not planned
     LEDGER_TROUBLE = "ledger trouble"
     LEDGER_BACK = "ledger back"
-    LEDGER_UNSHARED = "ledger unshared"  # a SQLite file inside a container: another one has a ledger of its own
-    LEDGER_HELD = "ledger held"  # it was restored or copied; nothing is planned or claimed until a person decides
-    LEDGER_ADVANCED = "ledger advanced"  # it lacked the last moments, and was brought past what this node knows
+    LEDGER_UNSHARED = "ledger unshared"  # a SQLite file inside a container, which other containers cannot see
+    LEDGER_HELD = "ledger held"  # it was restored or copied; nothing is planned or claimed until an operator decides
+    LEDGER_ADVANCED = "ledger advanced"  # its last moments were lost, so it was advanced past what this node knows
     CLOCK_LEAPT = "clock leapt"
     PROCESS_PAUSED = "process paused"
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One thing that happened: to which lock, by or because of whom, under which token, and why."""
+    """One event: what happened to which lock, node or run, under which token, and why."""
 
     what: What
     lock: str | None = None
@@ -78,7 +78,7 @@ class Event:
     run_id: int | None = None
     attempt: int | None = None
     took_s: float | None = None
-    trace: str | None = None  # the traceback of a failure, without passwords, and of a bounded length
+    trace: str | None = None  # the traceback of a failure, without passwords, and limited in length
 
 
 Observer = Callable[[Event], None]

@@ -1,21 +1,21 @@
-"""What a writer shows at a fence, and the one rule by which fences judge it. Pure.
+"""The token that a writer presents to a fence, and the rule by which all fences accept or refuse it. Pure.
 
-A fence keeps a mark for what it guards: the highest token that wrote there, and which grant it belonged to. A writer
-is let in if its token is higher (the mark is raised to it), or if it is the very one that raised the mark.
+A fence keeps a mark for each resource: the highest token that wrote there, and the grant it belonged to. It accepts a
+writer whose token is higher (and raises the mark to it), and the writer that raised the mark.
 
 ::
 
-    mark               offered                 judged
-    none               any token               let in, raised
-    token 7, grant a   token 8, grant b        let in, raised
-    token 7, grant a   token 7, grant a        let in
+    mark               offered                 result
+    none               any token               accepted, mark raised
+    token 7, grant a   token 8, grant b        accepted, mark raised
+    token 7, grant a   token 7, grant a        accepted
     token 7, grant a   token 6                 refused: a newer holder has written
     token 7, grant a   token 7, grant b        refused: two grants must not share a token
-    any                a day ahead of the      refused: raised to, it would keep out everybody
-                       fence's clock           who comes by honest time
+    any                a day ahead of the      refused: as a mark, it would lock out every holder
+                       fence's clock           with a correct token
 
-**Not promised.** That a writer who is let in is still the holder: a fence knows of a successor only once it has come to
-this fence. What is promised is the order of writers: after the successor's first write, none of the former's.
+**Not promised.** That an accepted writer is still the holder: a fence learns of a new holder only when that holder
+writes. The fence promises the order of writers: after the new holder's first write, none of the old holder's.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from typing import NamedTuple, Protocol
 from fencepost.errors import LeaseLost
 
 AHEAD_US = 24 * 3600 * 1_000_000
-"""Tokens follow the store's clock, in µs; one that is further ahead of the fence's clock than this is no honest one."""
+"""Tokens follow the store's clock, in µs. One further ahead of the fence's clock than this is from a wrong clock."""
 LARGEST_TOKEN = 2**53 - 1
 NOTHING_WRITTEN = "nothing was written"
 
 
 class FencingToken(NamedTuple):
-    """What a run or a lease shows at a fence.
+    """The token that a run or a lease presents to a fence.
 
-    `key` is what it holds: the lock's name, or the run's exclusive key. Only tokens of one key are in order.
+    `key` is the lock's name or the run's exclusive key. Only tokens with the same key can be compared.
     """
 
     key: str
@@ -44,7 +44,7 @@ class FencingToken(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """What a fence remembers of the last writer that raised it."""
+    """What a fence remembers of the last writer that raised its mark."""
 
     token: int
     grant_id: str
@@ -59,28 +59,28 @@ class HasFencing(Protocol):
 
 
 Claimant = FencingToken | HasFencing
-"""Whoever wants to write: a run, a lease, or what one of them shows."""
+"""A writer: a run, a lease, or the `FencingToken` of one."""
 
 
 def fencing_of(claimant: Claimant) -> FencingToken:
-    """Return what a run or a lease shows at a fence, unless it knows that it is lost: then `LeaseLost`.
+    """Return the token of a run or a lease, or raise `LeaseLost` if it knows that it is lost.
 
-    A `TypeError` says what would have been taken.
+    Raises `TypeError` for anything else.
     """
     shown = claimant if isinstance(claimant, FencingToken) else getattr(claimant, "fencing", None)
     if not isinstance(shown, FencingToken):
         raise TypeError(f"a fence takes a run, a lease or a FencingToken, not {type(claimant).__name__}")
     if getattr(claimant, "lost", False):
-        raise LeaseLost(shown.key, shown.token, f"it knew so itself, before it came to the fence; {NOTHING_WRITTEN}")
+        raise LeaseLost(shown.key, shown.token, f"this was known before the fence was asked; {NOTHING_WRITTEN}")
     return shown
 
 
 def refusal(mark: Mark | None, offered: FencingToken, *, now_us: int | None) -> str | None:
-    """Return why `offered` must not write, or None if it may. `now_us` is the fence's clock, None where it has none."""
+    """Return why `offered` must not write, or None if it may. `now_us` is the fence's clock, None if it has none."""
     if now_us is not None and offered.token > now_us + AHEAD_US:
         return (
-            f"token {offered.token} is more than a day ahead of the fence's clock ({now_us}), and was not believed; if "
-            "the clock of the lock store was wrong once, bring the token back with: "
+            f"token {offered.token} is more than a day ahead of the fence's clock ({now_us}), and was refused; if "
+            "the clock of the lock store was wrong, reset the token with: "
             f"fencepost locks reset {shlex.quote(offered.key)} --reason WHY"
         )
     if mark is None or offered.token > mark.token:

@@ -1,18 +1,18 @@
-"""What makes two things the same: names, the keys under which a run is recorded once, and fingerprints.
+"""Names, the keys under which a run is recorded once, and fingerprints.
 
-An *origin key* is unique in the ledger, so that whatever asks twice gets one run::
+An *origin key* is unique in the ledger, so a repeated request gets the same run::
 
     tick:<due µs>:<schedule>                    a due time, whichever node planned it
-    backfill:<schedule>:<due µs>:<backfill>     the same window run again on purpose, once per back-fill
+    backfill:<schedule>:<due µs>:<backfill>     the same window, run again deliberately, once per back-fill
     request:<key>                               a request, under the key its sender chose
     part:<run>:<step>:<partition>:<turn>        a partition of a bulk job's run
-    again:<run>:<request>                       what a bulk job's run has completed, done again on purpose
+    again:<run>:<request>                       a completed run of a bulk job, repeated deliberately
 
-Ticks begin with their time, so that those planned together are together in an index, however many schedules there are.
+Keys of ticks begin with their time, so that ticks planned together are close together in an index.
 
-**Promises.** Every key fits into 191 characters, the longest that every ledger can index. A text that is
-longer, or that some database would not keep or compare exactly (unprintable characters, white space at its
-ends), is replaced by its beginning and a SHA-256 of the whole; different texts then still have different keys.
+**Promises.** Every key has at most 191 characters, the most that every ledger can index. A text that is longer, or that
+some database would not store or compare exactly (unprintable characters, white space at its ends), is replaced by its
+beginning and a SHA-256 of the whole text. Different texts still have different keys.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 from fencepost.core.names import holder_name
 from fencepost.errors import InvalidName
 
-REQUEST = "request:"  # before the key that a request's sender chose
+REQUEST = "request:"  # precedes the key that the sender of a request chose
 LONGEST_KEY = 191
 LONGEST_NAME = 120
 LONGEST_SCHEDULE_ID = 160
@@ -39,22 +39,22 @@ _WORD_OF_SCHEDULE = re.compile(r"\w[\w.\-:]*")
 
 
 def job_name(name: object) -> str:
-    """Return `name` if a job can have it, else raise `InvalidName`."""
+    """Return `name` if it is a valid job name, else raise `InvalidName`."""
     return _checked(name, what="job name")
 
 
 def schedule_id(name: object) -> str:
-    """Return `name` if a schedule can have it, else raise `InvalidName`. It may also have colons: ``report:42``."""
+    """Return `name` if it is a valid schedule id, else raise `InvalidName`. It may contain colons: ``report:42``."""
     return _checked(name, what="schedule id")
 
 
 def queue_name(name: object) -> str:
-    """Return `name` if a queue can have it, else raise `InvalidName`."""
+    """Return `name` if it is a valid queue name, else raise `InvalidName`."""
     return _checked(name, what="queue name")
 
 
 def node_name(*, host: str, pid: int, start_id: str) -> str:
-    """Name one start of one process. `start_id` is random: in containers host and pid may return unchanged."""
+    """Return the name of one start of one process. `start_id` is random: containers may reuse host name and pid."""
     shown = re.sub(r"[^\w.\-]", "-", host)[:LONGEST_NAME] or "host"
     return holder_name(host=shown, pid=pid, start_id=start_id)
 
@@ -65,19 +65,19 @@ def tick_key(schedule: str, due_us: int) -> str:
 
 
 def backfill_key(schedule: str, due_us: int, backfill_id: str) -> str:
-    """Return the origin key of a due time within one back-fill; another back-fill may run the same one again."""
+    """Return the origin key of a due time in one back-fill. Another back-fill may run the same due time again."""
     return fitted(f"backfill:{schedule}:{due_us}:{backfill_id}")
 
 
 def request_key(key: object) -> str:
-    """Return the origin key of a request that its sender called `key`."""
+    """Return the origin key of a request for which its sender chose `key`."""
     if not isinstance(key, str) or not key:
-        raise InvalidName(f"a request's key is a text of at least one character, not {key!r}")
+        raise InvalidName(f"the key of a request must be a text of at least one character, not {key!r}")
     return fitted(f"{REQUEST}{key}")
 
 
 def params_hash(job: str, params: Mapping[str, Any]) -> str:
-    """Return the fingerprint of a job's parameters; the order in which they were given does not matter."""
+    """Return the fingerprint of a job's parameters. Their order does not matter."""
     return fingerprint(["params", job, params])
 
 
@@ -88,17 +88,17 @@ def request_hash(
     window_us: tuple[int, int] | None = None,
     available_at_us: int | None = None,
 ) -> str:
-    """Return the fingerprint of what a request asks for: under one key, another fingerprint is another request."""
+    """Return the fingerprint of a request. The same key with another fingerprint is a conflict."""
     return fingerprint(["request", job, params, window_us, available_at_us])
 
 
 def canonical_json(value: object) -> str:
-    """Write `value` as JSON in the one way that fingerprints are taken of."""
+    """Return `value` as JSON in canonical form, from which fingerprints are computed."""
     return _CANONICAL.encode(value)
 
 
 def fitted(text: str) -> str:
-    """Return `text`, or its beginning and a hash, so that every ledger keeps and compares it exactly."""
+    """Return `text`, or its beginning and a hash, so that every ledger stores and compares it exactly."""
     if len(text) <= LONGEST_KEY and text.isprintable() and text == text.strip():
         return text
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
@@ -107,13 +107,13 @@ def fitted(text: str) -> str:
 
 
 def fingerprint(value: object) -> str:
-    """Return a text that is the same for the same JSON value, and another one for any other."""
+    """Return a hash of a JSON value: equal for equal values, and different for different ones."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 def _checked(name: object, *, what: str) -> str:
     if not isinstance(name, str):
-        raise InvalidName(f"a {what} is a text, not {type(name).__name__}")
+        raise InvalidName(f"a {what} must be a text, not {type(name).__name__}")
     return _well_formed(name, what)
 
 
@@ -131,5 +131,5 @@ def _well_formed(name: str, what: str) -> str:
             "with / between parts, and each part must begin with a letter, a digit or _"
         )
     if not unicodedata.is_normalized("NFC", name):
-        raise InvalidName(f"{what} {shown} has accents written apart from their letters; write it in Unicode form NFC")
+        raise InvalidName(f"{what} {shown} is not in Unicode form NFC: write accents and letters as one character")
     return name

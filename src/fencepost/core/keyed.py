@@ -1,10 +1,10 @@
-"""Whether a transaction that is open did something by which its effects land once.
+"""Records whether an open transaction used something that makes its effects land once.
 
-Whatever makes effects land once says so here (`note_key`): an idempotency key, a sequence that was advanced, rows that
-were taken. Whoever opens transactions for a job that relies on that (``effects="idempotent"``) watches them
-(`watching`), so that a key that was forgotten is noticed.
+Code that makes effects land once reports it here (`note_key`): an idempotency key, an advanced sequence, taken rows.
+For a job that relies on this (``effects="idempotent"``), each transaction is opened inside `watching`, so that a
+forgotten key is noticed.
 
-Pure bookkeeping within one context (thread, or task): nothing is decided by it.
+The record is kept per context (thread or task). Nothing is decided by it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class OpenTransaction:
-    """One open transaction. `tx` is what the user got; `has_key` whether something in it lands once by a key."""
+    """One open transaction. `tx` is the user's object; `has_key`: whether a key protects an effect in it."""
 
     tx: object
     has_key: bool = False
@@ -38,10 +38,10 @@ def watching(tx: object) -> Iterator[OpenTransaction]:
 
 
 def note_key(tx: object) -> None:
-    """Say that something in the transaction `tx` lands once.
+    """Record that an effect in the transaction `tx` is protected by a key.
 
-    It may be another face of a transaction that is watched (the connection of a session): if none of those open is
-    `tx` itself, the innermost is meant.
+    `tx` may be another object for a watched transaction (the connection of a session). So if no open transaction is
+    `tx` itself, the innermost one is marked.
     """
     watches = _open.get()
     for watch in [each for each in watches if each.tx is tx] or watches[-1:]:

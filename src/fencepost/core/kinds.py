@@ -1,11 +1,11 @@
-"""What a parameter may be: a few kinds, each with its way into the ledger and back.
+"""The kinds of job parameters, and how each is stored in the ledger and loaded from it.
 
-The ledger keeps JSON. A kind checks a value and turns it into JSON (`store`), reads what was typed at a command
-line (`read`), and turns JSON back into what the function expects (`load`). Dates, datetimes, decimals and UUIDs are
-kept as text, members of an enumeration by their value (or by their name where a value is no JSON).
+The ledger stores JSON. A kind checks a value and converts it to JSON (`store`), parses text from a command line
+(`read`), and converts JSON to the value that the function expects (`load`). Dates, datetimes, decimals and UUIDs are
+stored as text, and members of an enumeration by their value (or by their name if a value is not JSON).
 
-**Not promised.** A datetime keeps its offset from UTC, not the name of its zone. Of a union the first member that
-fits is taken, so what went in as one may come out as another.
+**Not promised.** A datetime keeps its offset from UTC, not the name of its time zone. A union uses the first member
+that fits, so a value stored as one member may be loaded as another.
 """
 
 from __future__ import annotations
@@ -19,43 +19,43 @@ from datetime import date, datetime
 from decimal import Decimal, InvalidOperation
 from enum import Enum
 from typing import Any, NoReturn, Protocol
-from uuid import UUID  # noqa: TID251 - the type alone; making one is the Runtime's
+from uuid import UUID  # noqa: TID251 - only the type; the Runtime generates ids
 
 from fencepost.core.texts import shown
 from fencepost.errors import InvalidParameters
 
 Json = None | bool | int | float | str | list[Any] | dict[str, Any]
-DEEPEST = 64
-LARGEST_BITS = 4096  # of a whole number: Python refuses to spell out much larger ones
+DEEPEST = 64  # levels of nesting: far below Python's recursion limit
+LARGEST_BITS = 4096  # of a whole number: Python refuses to convert much larger ones to text
 
 
 class ParameterKind(Protocol):
-    """What one parameter may be."""
+    """The kind of one parameter."""
 
     @property
     def spelled(self) -> str:
-        """What it is, in a sentence: "a whole number"."""
+        """The kind as part of a sentence: "a whole number"."""
         ...
 
     @property
     def converts(self) -> bool:
-        """Whether `load` does anything."""
+        """Whether `load` changes the value."""
         ...
 
     def store(self, value: object, path: str) -> Json:
-        """Turn a value, or the JSON of one, into JSON; else raise `InvalidParameters` naming its `path`."""
+        """Convert a value, or its JSON form, to JSON; else raise `InvalidParameters` with its `path`."""
         ...
 
     def read(self, text: str, path: str) -> Json:
-        """Turn what was typed into JSON."""
+        """Convert text from a command line to JSON."""
         ...
 
     def load(self, stored: Any) -> Any:
-        """Turn JSON into what the function expects."""
+        """Convert JSON to the value that the function expects."""
         ...
 
     def to_json(self) -> Json:
-        """Describe the kind, for whoever has not imported the function."""
+        """Describe the kind, for a process that has not imported the function."""
         ...
 
 
@@ -64,7 +64,7 @@ def _refuse(path: str, kind: ParameterKind, value: object) -> NoReturn:
 
 
 def json_value(value: object, path: str, depth: int = 0) -> Json:
-    """Return `value` as plain JSON, or raise `InvalidParameters` naming the place that is none."""
+    """Return `value` as plain JSON, or raise `InvalidParameters` with the path of the part that is not JSON."""
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -90,7 +90,7 @@ def _key(key: object, path: str) -> str:
 
 
 def parsed(text: str) -> Json:
-    """Read JSON, or raise ValueError; what only Python calls JSON (NaN) is none."""
+    """Parse JSON, or raise `ValueError`; also for NaN, which only Python accepts as JSON."""
 
     def refuse(constant: str) -> NoReturn:
         raise ValueError(f"{constant} is not valid JSON")
@@ -104,7 +104,7 @@ def parsed(text: str) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class Anything:
-    """Whatever is JSON: for parameters without an annotation, or with one that is not known here."""
+    """Any JSON value: for parameters without an annotation, or with one that cannot be resolved."""
 
     spelled: str = "JSON"
     converts: bool = False
@@ -113,7 +113,7 @@ class Anything:
         return json_value(value, path)
 
     def read(self, text: str, path: str) -> Json:
-        """Nobody knows what was meant: JSON if it is JSON, else text."""
+        """Parse the text as JSON if it is valid JSON; otherwise keep it as text."""
         try:
             return parsed(text)
         except ValueError:
@@ -128,7 +128,7 @@ class Anything:
 
 @dataclass(frozen=True, slots=True)
 class Plain:
-    """What is JSON by itself: numbers, texts, truth values, nothing."""
+    """A value that JSON can represent directly: a number, a text, a boolean, or null."""
 
     name: str
     spelled: str
@@ -154,11 +154,11 @@ class Plain:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """What is kept as text, and made from it again when the function is called."""
+    """A value that is stored as text and converted back when the function is called."""
 
     name: str
     spelled: str
-    of: Callable[[Any], Any] = field(repr=False)  # from the value itself, or from a text
+    of: Callable[[Any], Any] = field(repr=False)  # converts the value itself, or its text
     write: Callable[[Any], str] = field(repr=False)
     converts: bool = True
 
@@ -182,7 +182,7 @@ class Written:
 class OneOf:
     """One of a few values: those of a `Literal`, or the members of an enumeration under their names."""
 
-    choices: tuple[tuple[str, Json], ...]  # each with its name, or the text of it, and what is kept
+    choices: tuple[tuple[str, Json], ...]  # (name or text, stored value) of each choice
     enum: type[Enum] | None = None
     is_enum: bool = False
     by_name: bool = False
@@ -204,7 +204,7 @@ class OneOf:
         _refuse(path, self, value)
 
     def read(self, text: str, path: str) -> Json:
-        """Take a value as it is written; else, the name of one."""
+        """Accept the value as it is written, or else its name."""
         for _, kept in self.choices:
             if text == (kept if isinstance(kept, str) else json.dumps(kept)):
                 return kept
@@ -239,7 +239,7 @@ class ListOf:
         return [self.item.store(each, f"{path}[{index}]") for index, each in enumerate(value)]
 
     def read(self, text: str, path: str) -> Json:
-        """Read JSON, or what stands between commas."""
+        """Parse JSON, or items separated by commas."""
         if text.lstrip().startswith("["):
             return self.store(_parsed_as(self, text, path), path)
         words = text.split(",") if text.strip() else []
@@ -280,7 +280,7 @@ class DictOf:
 
 @dataclass(frozen=True, slots=True)
 class Either:
-    """A union: the first of its kinds that fits."""
+    """A union: uses the first of its kinds that fits."""
 
     kinds: tuple[ParameterKind, ...]
 
@@ -297,7 +297,7 @@ class Either:
         return stored
 
     def read(self, text: str, path: str) -> Json:
-        """Try text last, for every word is one."""
+        """Try text last, because it accepts every input."""
         in_order = sorted(self.kinds, key=lambda kind: kind is TEXT)
         stored: Json = self._first(lambda kind: kind.read(text, path), in_order, path, text)
         return stored
@@ -328,7 +328,7 @@ def _parsed_as(kind: ParameterKind, text: str, path: str) -> Json:
 
 def _date(value: Any) -> date:
     if isinstance(value, datetime):
-        raise TypeError("a datetime is no date")
+        raise TypeError("a datetime is not a date")
     return value if isinstance(value, date) else date.fromisoformat(value)
 
 
@@ -338,7 +338,7 @@ def _datetime(value: Any) -> datetime:
 
 def _decimal(value: Any) -> Decimal:
     if isinstance(value, bool) or not isinstance(value, Decimal | int | float | str):
-        raise TypeError("no number")
+        raise TypeError("not a number")
     number = Decimal(repr(value) if isinstance(value, float) else value)
     if not number.is_finite():
         raise ValueError("not finite")
@@ -347,13 +347,13 @@ def _decimal(value: Any) -> Decimal:
 
 def _uuid(value: Any) -> UUID:
     if not isinstance(value, UUID | str):
-        raise TypeError("no UUID")
+        raise TypeError("not a UUID")
     return value if isinstance(value, UUID) else UUID(value)
 
 
 def _int(text: str) -> int:
-    if not text.strip().lstrip("+-").isdigit():  # int() would take 1_000
-        raise ValueError("no whole number")
+    if not text.strip().lstrip("+-").isdigit():  # int() would accept 1_000
+        raise ValueError("not a whole number")
     return int(text)
 
 

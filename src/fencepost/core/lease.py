@@ -1,25 +1,24 @@
-"""The lease machine: when a holder may trust its session, and what it has to do next. No input, no output.
+"""The lease machine: decides when a holder may trust its session and what to do next. Without input or output.
 
-It is told what happened, each time with a monotonic reading, and answers with what to do::
+Each call reports what happened, with a monotonic reading, and returns what to do::
 
                  granted                    renewed
       (new) ───────────────▶ HELD ◀────────────────────┐
                               │ │                      │
               tick: trust ran │ │ tick: renewal due    │
               out, or refused │ └──────▶ [Renew] ──────┤
-                              ▼                        │ unknown: try again soon
+                              ▼                        │ unknown: retry soon
       ended ◀──────────────  LOST                      └─────────────
              (released)        [StepDown]
 
-**Promises.** `trusted_until = sent_at + ttl − margin`, where `sent_at` was read *before* the request left.
-The store begins to count its ttl when the request arrives, so it lets nobody else in before
-`sent_at + ttl`: trust ends first, by the margin, however long the reply took. Trust that ended is never
-regained: a renewal that is answered late does not revive a holder that may already have been stopped.
+**Promises.** `trusted_until = sent_at + ttl − margin`, where `sent_at` was read *before* the request was sent. The
+store starts counting its ttl when the request arrives, so it grants the lock to no other holder before
+`sent_at + ttl`. Trust ends earlier than that, by the margin, however long the reply took. Trust that has ended is never
+regained: a late reply to a renewal does not revive a holder that may already have been stopped.
 
-**Not promised.** That the holder *notices* in time: a process that is paused notices when it wakes up.
-That is what fences are for.
+**Not promised.** That the holder *notices* in time: a paused process notices when it resumes. Use fences for that.
 
-An unanswered renewal is neither success nor loss. Trust simply runs out.
+A renewal without a reply is neither a success nor a loss. Trust runs out, unless a later one succeeds.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ from enum import Enum
 from fencepost.core.timings import Timings
 
 RAN_OUT = "trust ran out: the store did not confirm a renewal in time"
-"""The reason for which a session ends of which nobody said that it is gone."""
+"""The reason of a session that ended without the store reporting its loss."""
 
 
 class Phase(Enum):
-    """Where a session stands."""
+    """The phase of a session."""
 
     NEW = "new"
     HELD = "held"
@@ -56,7 +55,7 @@ class StepDown:
 
 @dataclass(frozen=True, slots=True)
 class WakeAt:
-    """Nothing to do before this monotonic reading."""
+    """Do nothing before this monotonic reading."""
 
     at: float
 
@@ -83,11 +82,11 @@ class LeaseMachine:
 
     @property
     def stop_work_at(self) -> float:
-        """When work that takes its time to end has to be told, so that it is dead when trust ends."""
+        """When to begin to stop the work, so that it has ended when trust ends."""
         return self.trusted_until - self.timings.stop_s
 
     def granted(self, *, sent_at: float, now: float) -> StepDown | WakeAt:
-        """Begin: the store opened the session, in answer to a request sent at `sent_at`."""
+        """Start: the store opened the session, in reply to a request sent at `sent_at`."""
         if self.phase is not Phase.NEW:
             raise RuntimeError(f"granted in phase {self.phase.value}")
         self.phase = Phase.HELD
@@ -95,7 +94,7 @@ class LeaseMachine:
         return self._outlook(now)
 
     def tick(self, now: float) -> Effect:
-        """Time has passed: step down, renew, or sleep."""
+        """Return what to do at `now`: step down, renew, or wait."""
         effect = self._outlook(now)
         if self.phase is Phase.HELD and not self._in_flight and now >= self._renew_at:
             self._in_flight = True
@@ -103,7 +102,7 @@ class LeaseMachine:
         return effect
 
     def expire(self, now: float) -> StepDown | WakeAt:
-        """Time has passed, and only trust is asked about: for whoever watches while a renewal hangs."""
+        """Return whether to step down at `now`, without starting a renewal. For the watcher, while a renewal hangs."""
         if self.phase is not Phase.HELD:
             return WakeAt(float("inf"))
         if now >= self.trusted_until:
@@ -111,33 +110,33 @@ class LeaseMachine:
         return WakeAt(self.trusted_until)
 
     def renewed(self, *, sent_at: float, now: float) -> StepDown | WakeAt:
-        """Note that the store confirmed a renewal. After trust has run out it comes too late."""
+        """Record that the store confirmed a renewal. After trust has run out, this has no effect."""
         self._in_flight = False
         if self.is_trusted_at(now):
             self._extend(sent_at)
         return self._outlook(now)
 
     def unknown(self, now: float) -> StepDown | WakeAt:
-        """Note that a renewal was not answered, or with an error: try again soon."""
+        """Record that a renewal got no reply or an error: retry soon."""
         self._in_flight = False
         self._renew_at = now + self.timings.retry_every_s
         return self._outlook(now)
 
     def refused(self, reason: str) -> Effect:
-        """Note that the store says the session is no longer ours."""
+        """Record that the store reported the loss of the session."""
         self._in_flight = False
         if self.phase is not Phase.HELD:
             return WakeAt(float("inf"))
         return self._lose(reason)
 
     def released(self) -> None:
-        """End: the session was closed by its owner."""
+        """End the session, because its owner closed it."""
         if self.phase is not Phase.LOST:
             self.phase = Phase.ENDED
             self.reason = "released"
 
     def _outlook(self, now: float) -> StepDown | WakeAt:
-        """Say what comes next without beginning it: only `tick` begins a renewal, for only its caller sends one."""
+        """Return what comes next without starting a renewal: only `tick` may, because only its caller sends one."""
         effect = self.expire(now)
         if isinstance(effect, StepDown) or self.phase is not Phase.HELD or self._in_flight:
             return effect

@@ -1,7 +1,7 @@
-"""Misfire: what becomes of due times that nobody planned in time.
+"""Misfire: what happens to due times that no node planned in time.
 
-A due is *late* when it is planned more than `grace` after its time: all nodes were down, or the ledger was.
-A due that is not late becomes a run of its own. Late ones follow the policy:
+A due time is *late* when it is planned more than `grace` after its time, because all nodes or the ledger were down.
+A due time that is not late becomes a run of its own. The policy decides about late ones:
 
 ======  =====================================================================================
 once    one run for all of them; its window spans from the first to the last
@@ -9,8 +9,9 @@ all     a run for each, but only the newest `cap`; the older ones are one misfir
 skip    no run; one misfired stretch
 ======  =====================================================================================
 
-**Promises.** Every due is covered by exactly one `PlannedStretch`: nothing is silent. Planned stretches ascend and do
-not overlap. A year of missed seconds is counted, not walked, so `plan_schedule` takes milliseconds at most.
+**Promises.** Every due time is covered by exactly one `PlannedStretch`, so none is dropped without a record. Planned
+stretches ascend and do not overlap. Missed due times are counted arithmetically, not one by one, so `plan_schedule`
+takes milliseconds at most, even after a year of missed seconds.
 """
 
 from __future__ import annotations
@@ -25,16 +26,31 @@ from fencepost.core.words import MisfireKind, MisfireWord
 from fencepost.errors import InvalidPolicy
 
 SECOND_US = 1_000_000
-DEFAULT_GRACE_S = 10.0
-DEFAULT_CAP = 100
-LARGEST_CAP = 10_000
+DEFAULT_GRACE_S = 10.0  # a due time that is a few seconds late is an ordinary delay, not an outage
+DEFAULT_CAP = 100  # limits the backlog after a long outage
+LARGEST_CAP = 10_000  # as many items as one plan returns
 _KINDS: Mapping[str, MisfireKind] = {kind: kind for kind in get_args(MisfireKind)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What a policy does with late dues: the newest `kept` get a run each, and the others get one run, or none.
+
+    A policy that keeps some and merges the others would need more than an entry here: `fencepost.ledger.misfiring`
+    reads ticks in one order to keep the newest, and in the other to merge.
+    """
+
+    kept: int | None = 0  # None: as many as the cap says
+    merges: bool = False
+
+
+_RULES: Mapping[MisfireKind, _Rule] = {"once": _Rule(merges=True), "all": _Rule(kept=None), "skip": _Rule()}
 _HELP = "there are 'once', 'all', 'all:10' (at most 10) and 'skip'"
 
 
 @dataclass(frozen=True, slots=True)
 class Misfire:
-    """The policy for late dues. Make it with `Misfire.of`, which validates."""
+    """The policy for late due times. Create it with `Misfire.of`, which validates."""
 
     kind: MisfireKind = "once"
     cap: int = DEFAULT_CAP
@@ -42,24 +58,39 @@ class Misfire:
 
     @staticmethod
     def of(misfire: MisfireWord | Misfire = "once", *, grace: Duration | None = None) -> Misfire:
-        """Read what users write: ``once``, ``all``, ``all:10``, ``skip``, with a grace such as ``10s``."""
+        """Parse the option of a job: ``once``, ``all``, ``all:10`` or ``skip``, with a grace such as ``10s``."""
         policy = misfire if isinstance(misfire, Misfire) else _parsed(misfire)
         if grace is None:
             return policy
         return Misfire(policy.kind, policy.cap, round(seconds(grace, what="grace") * SECOND_US))
 
+    @property
+    def kept(self) -> int:
+        """How many late dues, the newest ones, get a run each."""
+        kept = _RULES[self.kind].kept
+        return self.cap if kept is None else kept
+
+    @property
+    def others(self) -> Literal["run", "misfired"]:
+        """What the other late dues become together: one run, or one misfired stretch."""
+        return "run" if _RULES[self.kind].merges else "misfired"
+
+    @property
+    def word(self) -> str:
+        """The policy without its grace, as users write it."""
+        return f"{self.kind}:{self.cap}" if _RULES[self.kind].kept is None else self.kind
+
     def late_through_us(self, now_us: int) -> int:
-        """Return the last instant whose due would be late now."""
+        """Return the last instant at which a due time would be late now."""
         return now_us - self.grace_us - 1
 
     def __str__(self) -> str:
-        kind = f"all:{self.cap}" if self.kind == "all" else self.kind
-        return f"{kind}, grace {spelled(self.grace_us / SECOND_US)}"
+        return f"{self.word}, grace {spelled(self.grace_us / SECOND_US)}"
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedStretch:
-    """What becomes of a stretch of dues: one run for them, or the record that they misfired."""
+    """A stretch of due times, and its result: one run for all of them, or the record that they misfired."""
 
     kind: Literal["run", "misfired"]
     first_due_us: int
@@ -69,7 +100,7 @@ class PlannedStretch:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What to write, how far the schedule is planned then, and when to look again."""
+    """What to write, how far the schedule is then planned, and when to look again."""
 
     items: tuple[PlannedStretch, ...]
     planned_through_us: int
@@ -77,7 +108,7 @@ class Plan:
 
 
 def plan(dues: Sequence[int], *, now_us: int, misfire: Misfire) -> list[PlannedStretch]:
-    """Decide about dues, given ascending, that nobody planned yet."""
+    """Decide about due times that are not planned yet, given in ascending order."""
     late_through_us = misfire.late_through_us(now_us)
     late = [due for due in dues if due <= late_through_us]
     return [*_plan_late(late, misfire), *(_run(due) for due in dues if due > late_through_us)]
@@ -92,10 +123,10 @@ def plan_schedule(
     misfire: Misfire,
     limit: int = 10_000,
 ) -> Plan:
-    """Decide about all dues in (planned_through, until], as `plan` would, however many they are.
+    """Decide about all due times in (planned_through, until], as `plan` would, however many there are.
 
-    At most `limit` items are returned, the earliest; if there are more, the plan reaches only as far as they
-    do, and the next call goes on from there. What is late is judged anew by each call.
+    Returns at most `limit` items, the earliest. If there are more, the plan ends with the last of them, and the next
+    call continues from there. Each call decides again which due times are late.
     """
     late_through_us = min(until_us, misfire.late_through_us(now_us))
     items = _late_of(schedule, planned_through_us, late_through_us, misfire=misfire, limit=limit)
@@ -106,27 +137,23 @@ def plan_schedule(
 
 
 def _plan_late(late: list[int], misfire: Misfire) -> list[PlannedStretch]:
-    if misfire.kind != "all":
-        return _stretch("run" if misfire.kind == "once" else "misfired", late)
-    older, newest = late[: -misfire.cap], late[-misfire.cap :]
-    return [*_stretch("misfired", older), *(_run(due) for due in newest)]
+    split = max(len(late) - misfire.kept, 0)
+    return [*_stretch(misfire.others, late[:split]), *(_run(due) for due in late[split:])]
 
 
 def _late_of(
     schedule: Schedule, after_us: int, through_us: int, *, misfire: Misfire, limit: int
 ) -> list[PlannedStretch]:
-    """Do what `_plan_late` does for the dues in (after, through], but count them instead of listing them."""
+    """Do the same as `_plan_late` for the due times in (after, through], but count them instead of listing them."""
     if after_us >= through_us:
         return []
-    if misfire.kind != "all":
-        return _counted("run" if misfire.kind == "once" else "misfired", schedule, after_us, through_us)
     oldest_kept_us = through_us + 1
-    for _ in range(misfire.cap):
+    for _ in range(misfire.kept):
         earlier_us = schedule.due_before(oldest_kept_us)
         if earlier_us is None or earlier_us <= after_us:
             break
         oldest_kept_us = earlier_us
-    older = _counted("misfired", schedule, after_us, oldest_kept_us - 1)
+    older = _counted(misfire.others, schedule, after_us, oldest_kept_us - 1)
     kept = schedule.dues(max(after_us, oldest_kept_us - 1), through_us, limit - len(older))
     return [*older, *(_run(due) for due in kept)]
 
@@ -152,14 +179,12 @@ def _run(due_us: int) -> PlannedStretch:
 def _parsed(text: object) -> Misfire:
     kind, _, cap = text.strip().lower().partition(":") if isinstance(text, str) else ("", "", "")
     known = _KINDS.get(kind)
-    if known == "all":
-        return Misfire(known, _cap(cap) if cap else DEFAULT_CAP)
-    if known is None or cap:
+    if known is None or (cap and _RULES[known].kept is not None):
         raise InvalidPolicy(f"misfire {text!r} is not known; {_HELP}")
-    return Misfire(known)
+    return Misfire(known, _cap(known, cap) if cap else DEFAULT_CAP)
 
 
-def _cap(text: str) -> int:
+def _cap(kind: MisfireKind, text: str) -> int:
     if text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= LARGEST_CAP:
         return int(text)
-    raise InvalidPolicy(f"misfire 'all:{text}': the cap is a number from 1 to {LARGEST_CAP}")
+    raise InvalidPolicy(f"misfire '{kind}:{text}': the cap must be a number from 1 to {LARGEST_CAP}")

@@ -1,15 +1,15 @@
-"""Which file system a path lies on, read from the text of ``/proc/self/mountinfo``. Pure."""
+"""Finds the file system of a path in the text of ``/proc/self/mountinfo``. Pure."""
 
 from __future__ import annotations
 
 import re
 from pathlib import PurePosixPath
 
-# Their locks are missing, optional or forgotten on reconnection, and shared memory does not reach across machines.
+# Their file locks are missing, optional or lost on reconnection, and machines cannot share memory through them.
 NETWORK_FILE_SYSTEMS = frozenset(
     ("nfs", "nfs3", "nfs4", "cifs", "smb2", "smb3", "smbfs", "ncpfs", "9p", "afs", "coda", "ceph", "glusterfs")
 ) | frozenset(("lustre", "gpfs", "gfs2", "ocfs2", "beegfs", "pvfs2", "orangefs", "davfs", "virtiofs", "vboxsf"))
-# FUSE shows the program behind it as "fuse.<program>"; these reach over the network.
+# FUSE reports its program as "fuse.<program>"; these programs use the network.
 _NETWORK_FUSE = re.compile(
     r"fuse\.(sshfs|s3fs|gcsfuse|goofys|rclone|glusterfs|ceph|ceph-fuse|davfs2?|curlftpfs|smbnetfs|juicefs|seaweedfs|"
     r"moosefs|mfs\w*|lizardfs|beegfs|blobfuse2?|mount-s3|vmhgfs-fuse|grpcfuse|osxfs)"
@@ -18,9 +18,9 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 
 
 def file_system_of(path: PurePosixPath, mountinfo: str) -> str | None:
-    """Return the type of the file system that holds the absolute `path`: that of the longest mount point above it.
+    """Return the type of the file system of the absolute `path`: that of the longest mount point above it.
 
-    Of several mounts on one point the last covers the others. None if the text tells nothing.
+    If several file systems are mounted on one point, the last one counts. None if the text has no matching entry.
     """
     best: tuple[int, str] | None = None
     for line in mountinfo.splitlines():
@@ -46,7 +46,7 @@ def is_network(file_system: str | None) -> bool:
 
 
 def _mount(line: str) -> tuple[PurePosixPath, str] | None:
-    """Read one line: the mount point is its fifth field, the type comes first after a lone dash."""
+    """Parse one line: the mount point is the fifth field, and the type is the first field after a separate dash."""
     before, dash, after = line.partition(" - ")
     fields, kinds = before.split(), after.split()
     if not dash or len(fields) < 5 or not kinds:

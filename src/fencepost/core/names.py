@@ -1,8 +1,8 @@
 """Names of locks and of holders.
 
-A lock's name is any printable text of 1 to 200 characters (800 bytes of UTF-8), compared exactly:
-case, spaces and accents count. Stores whose own names are narrower (a Kubernetes object, a ZooKeeper
-node) encode it; the user never sees the encoding.
+The name of a lock is a printable text of 1 to 200 characters (800 bytes of UTF-8), compared exactly: case, spaces and
+accents count. Stores that allow fewer characters (a Kubernetes object, a ZooKeeper node) encode it; the user never sees
+the encoding.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from fencepost.errors import InvalidName
 LONGEST_NAME = 200
 LONGEST_NAME_BYTES = 800
 NODE_LEASE = "fencepost/node/"
-"""With an identity behind it: the name of a node's session. Of use once, for an identity is never taken again."""
+"""Prefix of the lock of a node's session; the node's identity follows. Used once, because identities are not reused."""
 
 
 def lock_name(name: object) -> str:
-    """Return `name` if every store can keep it faithfully, else raise `InvalidName`."""
+    """Return `name` if every store can keep it unchanged, else raise `InvalidName`."""
     if not isinstance(name, str):
-        raise InvalidName(f"a lock's name is a text, not {type(name).__name__}")
+        raise InvalidName(f"the name of a lock must be a text, not {type(name).__name__}")
     return _faithful(name)
 
 
@@ -41,7 +41,7 @@ def _faithful(name: str) -> str:
 
 
 def holder_name(*, host: str, pid: int, start_id: str) -> str:
-    """Name one start of one process. Two processes of a host, or two starts of one, never share it."""
+    """Return the name of one start of a process. Two processes of a host, or two starts of one, never share a name."""
     return f"{host}:{pid}:{start_id[:8]}"
 
 

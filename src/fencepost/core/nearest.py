@@ -1,4 +1,4 @@
-"""What somebody may have meant by a word that is none of the known ones."""
+"""Suggests what a user may have meant by an unknown word."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """End a sentence about the unknown `word`: with the known one most like it, or with all of them.
+    """Return the end of a message about an unknown `word`: the most similar known one, or a list of all.
 
     >>> suggestion("timeuot", ["timeout", "retries"])
     "did you mean 'timeout'?"

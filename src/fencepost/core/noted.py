@@ -1,8 +1,8 @@
-"""The words of the journal: everything that is ever written to its column `what`.
+"""The kinds of journal entries: all values of the column `what`.
 
-What nodes notice has the word of its event (`fencepost.core.events.What`); what people and deploys do has words of its
-own. Search the journal by them: ``fencepost journal --what "sla missed"``. Words are kept for good, since entries with
-them are.
+An entry about something that a node noticed has the name of the event (`fencepost.core.events.What`). Actions of
+operators and deploys have their own names. Search the journal by them: ``fencepost journal --what "sla missed"``. A
+name is never removed, because existing entries use it.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from fencepost.core.events import What
 
 
 class Noted(StrEnum):
-    """What an entry of the journal says happened."""
+    """The kind of a journal entry."""
 
-    # What people and deploys did.
+    # Actions of operators and deploys.
     SCHEDULE_MADE = "schedule made"
     SCHEDULE_CHANGED = "schedule changed"
     SCHEDULE_DELETED = "schedule deleted"
@@ -34,7 +34,7 @@ class Noted(StrEnum):
     JOB_FORGOTTEN = "job forgotten"
     JOB_RENAMED = "job renamed"
 
-    # What nodes noticed.
+    # Noticed by nodes.
     NODE_DIED = What.NODE_DIED.value
     RUN_LOST = What.RUN_LOST.value
     RUN_REFUSED = What.RUN_REFUSED.value
@@ -46,3 +46,27 @@ class Noted(StrEnum):
     LEDGER_HELD = What.LEDGER_HELD.value
     LEDGER_ADVANCED = What.LEDGER_ADVANCED.value
     CLOCK_LEAPT = What.CLOCK_LEAPT.value
+
+
+DONE_BY_PEOPLE = frozenset(
+    {
+        Noted.SCHEDULE_MADE,
+        Noted.SCHEDULE_CHANGED,
+        Noted.SCHEDULE_DELETED,
+        Noted.SCHEDULE_PAUSED,
+        Noted.SCHEDULE_RESUMED,
+        Noted.RUN_TRIGGERED,
+        Noted.BACKFILL_REQUESTED,
+        Noted.RUN_CANCELLED,
+        Noted.CANCEL_REQUESTED,
+        Noted.RUN_RETRIED,
+        Noted.RUN_RELEASED,
+        Noted.LETTERS_DROPPED,
+        Noted.BULK_FORGOTTEN,
+        Noted.LEDGER_ACCEPTED,
+        Noted.LEDGER_COPIED,
+        Noted.JOB_FORGOTTEN,
+        Noted.JOB_RENAMED,
+    }
+)
+"""What goes into the audit, too, where the entry says who did it."""

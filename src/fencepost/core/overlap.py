@@ -1,22 +1,22 @@
-"""Which runs exclude each other, and what becomes of one that finds its place taken.
+"""Which runs exclude each other, and what happens to a run whose exclusive key is taken.
 
-Runs with the same *exclusive key* never run at the same time. The key is decided when a run is made, what
-follows from it when the run is claimed, for only then is it known whether the place is taken.
+Runs with the same *exclusive key* never run at the same time. The key is set when a run is recorded. What happens if it
+is taken is decided when the run is claimed, because only then it is known whether it is.
 
 ===========  ===========================  ========================================
-overlap      a tick whose key is taken    a requested run, or a retry, likewise
+overlap      a tick whose key is taken    a requested run, or a retry, whose key is taken
 ===========  ===========================  ========================================
-forbid       is skipped, and says so      waits: somebody wants it, or it has begun
+forbid       is skipped, with a reason    waits: it was requested, or has begun
 queue        waits                        waits
-replace      has the holder stopped       as a tick; but a retry waits
+replace      stops the holder             the same for a request; a retry waits
 allow        starts                       starts
 ===========  ===========================  ========================================
 
-A run that makes good for several late ticks is treated as if it had been requested: after an outage it comes together
-with the last tick that was planned before, and if that one happened to start first, the whole stretch would be skipped.
+A run that stands for several late ticks is treated as a requested one. After an outage it is claimed together with the
+last tick that was planned before; if that one started first, the whole stretch would be skipped.
 
-With `exclusive`, runs that share the key exclude each other whatever job they belong to; ``allow`` then
-means ``queue``, for a key nobody respects would be none. A retry replaces nobody: the holder is newer.
+With `exclusive`, runs with the same key exclude each other even if they belong to different jobs. ``allow`` then means
+``queue``, because a key must be respected. A retry never replaces the holder, because the holder is newer.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Start:
 
 @dataclass(frozen=True, slots=True)
 class SkipRun:
-    """Do not run it at all; `reason` is kept with it."""
+    """Do not run it; `reason` is stored with it."""
 
     reason: str
 
@@ -56,31 +56,36 @@ class Replace:
 Decision = Start | SkipRun | Wait | Replace
 
 START, WAIT, REPLACE = Start(), Wait(), Replace()
-SKIP = SkipRun("the run before it has not ended, and overlap is forbid")
-# Both were due, and whoever has the key got it in the very same claim.
-SKIP_LATE = SkipRun("the run before it had not started when this one came due, and overlap is forbid")
+SKIP = SkipRun("the previous run has not ended, and overlap is forbid")
+# Both runs were due, and the other one got the key in the same claim.
+SKIP_LATE = SkipRun("the previous run had not started when this one came due, and overlap is forbid")
+
+
+def lost_to_catching_up(holder: int, ticks: int) -> str:
+    """Say why a tick is skipped that lost to run `holder`, which makes good for `ticks` due times before it."""
+    return f"run {holder}, which makes good for {ticks} missed due times, has not ended, and overlap is forbid"
 
 
 def exclusive_key(
     job: str, policy: Policy, params: Mapping[str, Any], *, runtime_schedule: str | None = None
 ) -> str | None:
-    """Return the key under which a run excludes others, or None if it excludes nobody.
+    """Return the exclusive key of a run, or None if it excludes no other run.
 
-    `runtime_schedule` is the id of a schedule that was created at run time, for its ticks and back-fills; None
-    for the schedule declared in code and for requested runs. A thousand such schedules of one job do not block
-    each other. A person's request gets the key of the one that has the same parameters (`app.operations`).
+    `runtime_schedule` is the id of a schedule that was created at run time, for its ticks and back-fills. It is None
+    for the schedule declared in code and for requested runs. Schedules created at run time do not block each other. An
+    operator's request gets the key of the schedule that has the same parameters (`app.operations`).
     """
     if policy.exclusive is not None:
         return fitted(_filled(policy.exclusive, params, job))
     if policy.overlap is Overlap.ALLOW:
         return None
-    # A job's name has no colon, so no job's key can be that of another job's schedule.
+    # A job name has no colon, so the key of a job cannot equal that of another job's schedule.
     named = policy.known_as(job)
     return fitted(f"job:{named}" if runtime_schedule is None else f"job:{named}:{runtime_schedule}")
 
 
 def decide(overlap: Overlap, *, is_tick: bool, attempts: int, key_is_taken: bool) -> Decision:
-    """Decide about a run with an exclusive key that is about to be claimed; `attempts` are those it had before."""
+    """Decide about a run with an exclusive key that is about to be claimed; `attempts` counts its earlier attempts."""
     if not key_is_taken:
         return START
     if attempts == 0 and overlap is Overlap.REPLACE:
@@ -103,6 +108,6 @@ def _value_of(name: str, params: Mapping[str, Any], *, template: str, job: str) 
     value = params.get(name)
     if value is None:
         raise InvalidParameters(
-            f"job {job!r} needs the parameter {name!r}, for its exclusive key is {template!r}: give it a value"
+            f"job {job!r} needs the parameter {name!r}, because its exclusive key is {template!r}: give it a value"
         )
     return value if isinstance(value, str) else canonical_json(value)

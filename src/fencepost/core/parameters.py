@@ -1,13 +1,13 @@
 """A job's parameters, checked against its function's signature before anything is recorded.
 
-A `Signature` is taken from the function once. It is kept in the ledger as well, so that a command line can say what
-is wrong without importing the application.
+A `Signature` is read from the function once. It is also stored in the ledger, so that commands can check parameters
+without importing the application.
 
-**Promises.** What `validate` returns is JSON, and calling the function with what `bind` makes of it fits its
-signature. Parameters that are not given are not recorded: the function's own defaults apply when it is called.
+**Promises.** `validate` returns JSON values, and the arguments that `bind` makes from them fit the function's
+signature. Omitted parameters are not recorded: the function's own defaults apply when it is called.
 
-**Not promised.** That the function is still the same when the run starts: a deploy may lie in between. Then the call
-fails, and the run says why.
+**Not promised.** That the function is unchanged when the run starts: there may be a deploy in between. The call then
+fails, and the run records why.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, TypeVar
 
 from fencepost.core.annotations import SUPPORTED, Unsupported, kind_from_json, kind_of
 from fencepost.core.identity import canonical_json
@@ -26,7 +26,9 @@ from fencepost.core.kinds import ANYTHING, ParameterKind
 from fencepost.core.nearest import suggestion
 from fencepost.errors import InvalidJob, InvalidParameters
 
-LONGEST_PARAMETERS = 60_000
+V = TypeVar("V")
+
+LONGEST_PARAMETERS = 60_000  # bytes: every claim reads them, so large data belongs elsewhere
 _AS_IT_IS = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 RUN = "run"
 
@@ -42,10 +44,10 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Signature:
-    """What a job's function takes: its parameters, whether it wants the run, and whether it is asynchronous."""
+    """The signature of a job's function: its parameters, whether it takes the run, and whether it is asynchronous."""
 
     parameters: tuple[Parameter, ...] = ()
-    run_name: str | None = None  # under which name it wants the run
+    run_name: str | None = None  # the name of the parameter that takes the run
     is_async: bool = False
     takes_more: bool = False  # **kwargs: parameters of any other name
     _by_name: dict[str, Parameter] = field(init=False, repr=False, compare=False)
@@ -58,7 +60,7 @@ class Signature:
 
     @staticmethod
     def of(function: Callable[..., Any]) -> Signature:
-        """Read a function's signature, or raise `InvalidJob` if no job can be made of it."""
+        """Read the signature of a function, or raise `InvalidJob` if the function cannot be a job."""
         found = _inspected(function)
         hints = {name: _hint(function, parameter) for name, parameter in found.items()}
         run_name = _run_name(found, hints)
@@ -79,14 +81,8 @@ class Signature:
         return tuple(self._by_name)
 
     def validate(self, params: Mapping[str, Any], *, job: str | None = None) -> dict[str, Any]:
-        """Return `params` as JSON values, or raise `InvalidParameters` with all that is wrong with them."""
-        stored: dict[str, Any] = {}
-        wrong: list[str] = []
-        for name, value in params.items():
-            try:
-                stored[name] = self._kind(name).store(value, f"parameter {name!r}")
-            except InvalidParameters as error:
-                wrong.append(str(error))
+        """Return `params` as JSON values, or raise `InvalidParameters` with all errors."""
+        stored, wrong = _converted(params, lambda name, value: self._kind(name).store(value, f"parameter {name!r}"))
         missing = [each.name for each in self.parameters if each.is_required and each.name not in params]
         if missing:
             wrong.append(f"{_counted('parameter', missing)} {', '.join(map(repr, missing))} must be given")
@@ -97,23 +93,17 @@ class Signature:
         return stored
 
     def coerce_text(self, params: Mapping[str, str], *, job: str | None = None) -> dict[str, Any]:
-        """Return typed texts (``-p days=3``) as JSON values, each as its parameter's kind says.
+        """Convert texts from a command line (``-p days=3``) to JSON values, according to the kind of each parameter.
 
-        A parameter without an annotation is read as JSON if it is JSON, else as text.
+        A parameter without an annotation is parsed as JSON if it is valid JSON, else kept as text.
         """
-        read: dict[str, Any] = {}
-        wrong: list[str] = []
-        for name, text in params.items():
-            try:
-                read[name] = self._kind(name).read(text, f"parameter {name!r}")
-            except InvalidParameters as error:
-                wrong.append(str(error))
+        read, wrong = _converted(params, lambda name, text: self._kind(name).read(text, f"parameter {name!r}"))
         if wrong:
             raise InvalidParameters(_of_job(job) + "; ".join(wrong))
         return read
 
     def bind(self, params: dict[str, Any], run: object = None) -> dict[str, Any]:
-        """Return the keyword arguments for a call. With nothing to convert and no run wanted, `params` itself."""
+        """Return the keyword arguments for a call: `params` itself, if nothing is to be converted or added."""
         if not self._loads or not params:
             return params if self.run_name is None else {**params, self.run_name: run}
         bound = params.copy()
@@ -125,7 +115,7 @@ class Signature:
         return bound
 
     def to_json(self) -> str:
-        """Describe it for the ledger."""
+        """Return the signature as JSON, for the ledger."""
         parameters = [
             {"name": each.name, "kind": each.kind.to_json(), "required": each.is_required} for each in self.parameters
         ]
@@ -135,7 +125,7 @@ class Signature:
 
     @staticmethod
     def from_json(text: str) -> Signature:
-        """Read what `to_json` wrote. It checks like the original; `bind` needs the original."""
+        """Read the output of `to_json`. The result validates like the original, but cannot `bind`."""
         try:
             stored = json.loads(text)
             parameters = tuple(
@@ -148,7 +138,7 @@ class Signature:
 
     def _kind(self, name: object) -> ParameterKind:
         if not isinstance(name, str):
-            raise InvalidParameters(f"parameter {name!r} has no text as its name")
+            raise InvalidParameters(f"parameter {name!r}: the name must be a text")
         parameter = self._by_name.get(name)
         if parameter is not None:
             return parameter.kind
@@ -165,13 +155,13 @@ def _inspected(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
     try:
         found = inspect.signature(function).parameters
     except (TypeError, ValueError):
-        raise InvalidJob(f"{name} cannot be a job: it is no function, or its parameters are not known") from None
+        raise InvalidJob(f"{name} cannot be a job: it is not a function, or its parameters are unknown") from None
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
-        raise InvalidJob(f"{name} cannot be a job: it yields, so calling it would run none of it")
+        raise InvalidJob(f"{name} cannot be a job: it is a generator, so a call would not run its code")
     for parameter in found.values():
         if parameter.kind is parameter.POSITIONAL_ONLY:
             raise InvalidJob(
-                f"{name} cannot be a job: parameters are passed by name, and {parameter.name!r} stands before a /"
+                f"{name} cannot be a job: parameters are passed by name, and {parameter.name!r} is positional-only (/)"
             )
     return found
 
@@ -181,7 +171,7 @@ def _is_async(function: Callable[..., Any]) -> bool:
 
 
 def _hint(function: Callable[..., Any], parameter: inspect.Parameter) -> Any:
-    """Resolve one annotation. One at a time, so that a name imported for type checkers alone spoils no other."""
+    """Resolve one annotation: each by itself, so that a name only type checkers can resolve does not affect others."""
     if parameter.annotation is parameter.empty:
         return parameter.empty
     alone = SimpleNamespace(__annotations__={"it": parameter.annotation})
@@ -197,13 +187,13 @@ def _kind(function: Callable[..., Any], name: str, hint: Any) -> ParameterKind:
     except Unsupported as error:
         job = getattr(function, "__qualname__", repr(function))
         raise InvalidJob(
-            f"{job} cannot be a job: parameter {name!r} is annotated as {error}, which cannot be kept as JSON and made "
-            f"from it again; supported are {SUPPORTED}. Pass its parts, or a key by which the job finds it"
+            f"{job} cannot be a job: parameter {name!r} is annotated as {error}, which cannot be stored as JSON and "
+            f"loaded again; supported are {SUPPORTED}. Pass its parts, or a key by which the job finds it"
         ) from None
 
 
 def _globals(function: Any) -> dict[str, Any]:
-    """Return the names among which annotations were written: of a function, a partial, a callable object, a class."""
+    """Return the global names for annotations of a function, a partial, a callable object or a class."""
     inner = inspect.unwrap(getattr(function, "func", function))
     if isinstance(inner, type):
         inner = inner.__init__  # type: ignore[misc]
@@ -212,7 +202,7 @@ def _globals(function: Any) -> dict[str, Any]:
 
 
 def _run_name(found: Mapping[str, inspect.Parameter], hints: Mapping[str, Any]) -> str | None:
-    """The first parameter is the run if it is annotated so, or is called so and not annotated as something else."""
+    """Return the first parameter's name if it takes the run: annotated as `Run`, or named so and not annotated."""
     first = next(iter(found.values()), None)
     if first is None or first.kind not in _BY_NAME:
         return None
@@ -224,7 +214,7 @@ def _run_name(found: Mapping[str, inspect.Parameter], hints: Mapping[str, Any]) 
 
 
 def _is_value(hint: Any) -> bool:
-    """Whether an annotation asks for a value that can be recorded."""
+    """Whether an annotation stands for a value that can be recorded."""
     try:
         return kind_of(hint) is not ANYTHING
     except Unsupported:
@@ -236,20 +226,32 @@ def _loaded(load: Callable[[Any], Any], stored: Any, name: str) -> Any:
         return load(stored)
     except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
         raise InvalidParameters(
-            f"parameter {name!r} was recorded in a form that the function no longer takes: {error}"
+            f"parameter {name!r} was recorded in a form that the function no longer accepts: {error}"
         ) from error
 
 
 def _refuse_too_long(stored: dict[str, Any], job: str | None) -> None:
-    """Refuse more than the limit, in bytes of UTF-8: the ledger writes letters beyond ASCII as six characters each."""
-    if len(canonical_json(stored)) <= LONGEST_PARAMETERS:  # never less than in UTF-8
+    """Refuse parameters over the limit, in bytes of UTF-8; canonical JSON, which escapes other letters, is longer."""
+    if len(canonical_json(stored)) <= LONGEST_PARAMETERS:  # the escaped form is never shorter than UTF-8
         return
     length = len(_AS_IT_IS(stored).encode("utf-8", "surrogatepass"))
     if length > LONGEST_PARAMETERS:
         raise InvalidParameters(
             f"{_of_job(job)}the parameters take {length} bytes of JSON; the limit is {LONGEST_PARAMETERS}: "
-            "keep what is large elsewhere, and pass where it is"
+            "store large data elsewhere, and pass its location"
         )
+
+
+def _converted(params: Mapping[str, V], convert: Callable[[str, V], Any]) -> tuple[dict[str, Any], list[str]]:
+    """Convert each value; return the results, and a sentence for each value that is refused."""
+    results: dict[str, Any] = {}
+    wrong: list[str] = []
+    for name, value in params.items():
+        try:
+            results[name] = convert(name, value)
+        except InvalidParameters as error:
+            wrong.append(str(error))
+    return results, wrong
 
 
 def _of_job(job: str | None) -> str:

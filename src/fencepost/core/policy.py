@@ -1,4 +1,4 @@
-"""How a job is run: five batch types, each with its defaults, every one of which a job may change.
+"""Policies: how a job is run. Five batch types have different defaults, and a job can override each of them.
 
 ================  =======  =======  ===============  =====  =======  ============
 type              timeout  retries  isolation        chunk  overlap  back-off
@@ -10,16 +10,16 @@ bulk              6 h      2        repeatable read  2000   forbid   1 min..30 m
 near-real-time    2 min    3        read committed   100    forbid   1 s..15 s
 ================  =======  =======  ===============  =====  =======  ============
 
-`effects` declares how the job's effects land once, and so what may happen to it while nobody knows whether
-its node still has the right to run:
+`effects` declares how the job's effects land once. It decides what happens to a run while its node does not know
+whether it still has the right to run it:
 
-- ``unfenced`` (default): its writes are not checked, so in doubt it is stopped.
-- ``fenced``: every write carries its token and is refused when stale, so in doubt it is suspended and may go on.
-- ``idempotent``: two at once do no harm. No exclusive key is taken unless `overlap` or `exclusive` asks for one. In
-  doubt it is stopped, for nothing else would hold it up, and to be repeated does it no harm either.
+- ``unfenced`` (default): its writes are not checked, so the run is stopped.
+- ``fenced``: every write carries its token and is refused if it is stale, so the run is suspended and may continue.
+- ``idempotent``: two runs at once do no harm. No exclusive key is taken unless `overlap` or `exclusive` asks for one.
+  The run is stopped, because nothing else would stop it, and repeating it does no harm.
 
-**Promises.** A policy that exists is valid: `Policy.of` refuses unknown names and impossible values with a
-sentence. What a newer release stored is read as far as this release knows it.
+**Promises.** Every policy is valid: `Policy.of` refuses unknown names and impossible values with a message. Options
+that a newer release stored and this release does not know are ignored.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ from fencepost.core.retry import Backoff
 from fencepost.core.words import EffectsWord, IsolationWord, OnCrashWord, OverlapWord, TypeWord
 from fencepost.errors import InvalidPolicy
 
-LONGEST_TIMEOUT_S = 366 * 86400.0
-LONGEST_EXCLUSIVE = 191
+LONGEST_TIMEOUT_S = 366 * 86400.0  # a year: a longer one is a mistake
+LONGEST_EXCLUSIVE = 191  # characters that every ledger can index
 E = TypeVar("E", bound=StrEnum)
 
 
 class BatchType(StrEnum):
-    """What kind of work a job is."""
+    """The batch type of a job, which sets its defaults."""
 
     SCHEDULED = "scheduled"
     EVENT = "event"
@@ -65,7 +65,7 @@ class Isolation(StrEnum):
 
 
 class Overlap(StrEnum):
-    """What happens to a run while another one has its exclusive key."""
+    """What happens to a run while another run has its exclusive key."""
 
     FORBID = "forbid"
     QUEUE = "queue"
@@ -91,29 +91,29 @@ class Effects(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How a job is run. Build it with `Policy.of`, which validates."""
+    """How a job is run. Create it with `Policy.of`, which validates."""
 
     type: BatchType
     timeout_s: float
-    retries: int  # how many more attempts after the first failure
+    retries: int  # how many attempts after the first failure
     isolation: Isolation
     chunk: int
     overlap: Overlap
     backoff: Backoff
-    sla_s: float | None = None  # to its end, from its due time, or from when it was asked for
+    sla_s: float | None = None  # from its due time, or from the request, to its end
     misfire: str = "once"
     grace_s: float | None = None
     on_crash: OnCrash = OnCrash.RERUN
-    crash_limit: int = 3  # given up when it has been lost this many times
+    crash_limit: int = 3  # give up after this many lost attempts
     exclusive: str | None = None  # a template such as "account:{account}"
     priority: int = 0
     queue: str = "default"
     effects: Effects = Effects.UNFENCED
-    formerly: tuple[str, ...] = ()  # what the job was called before, the first name first
+    formerly: tuple[str, ...] = ()  # earlier names of the job, the first name first
 
     @staticmethod
     def of(type: str = "scheduled", **changes: Any) -> Policy:
-        """Take the defaults of a batch type and apply `changes` as users spell them; None means the default.
+        """Apply `changes`, as users write them, to the defaults of a batch type; None means the default.
 
         >>> Policy.of("bulk", timeout="10m", backoff="10s..5m").timeout_s
         600.0
@@ -132,28 +132,28 @@ class Policy:
 
     @property
     def stops_in_doubt(self) -> bool:
-        """Whether a run is stopped, not suspended, while its node does not know that it may go on."""
+        """Whether a run is stopped, not suspended, while its node does not know whether it may continue."""
         return self.effects is not Effects.FENCED
 
     def known_as(self, name: str) -> str:
-        """Return the name that schedules, keys and checkpoints of the job `name` go by: the first that it had."""
+        """Return the name that schedules, keys and checkpoints of the job `name` use: the first that it had."""
         return self.formerly[0] if self.formerly else name
 
     def to_json(self) -> str:
-        """Write it for the ledger: every value, in the spelling of `of`, always in the same order."""
+        """Return the policy as JSON, for the ledger: every value, in the spelling of `of`, in a fixed order."""
         values = {name: getattr(self, field) for name, (field, _) in _READERS.items()}
-        if not self.formerly:  # of few jobs
+        if not self.formerly:  # few jobs have been renamed
             del values["formerly"]
         return canonical_json({**values, "type": self.type, "backoff": self.backoff.to_json()})
 
     @staticmethod
     def from_json(text: str) -> Policy:
-        """Read what `to_json` wrote. Names that this release does not know are passed over."""
+        """Read the output of `to_json`. Names that this release does not know are ignored."""
         return _from_json(text)
 
 
 def template_parameters(template: str) -> tuple[str, ...]:
-    """Return the names of the parameters that an `exclusive` template asks for."""
+    """Return the names of the parameters that an `exclusive` template uses."""
     return tuple(name for _, name, _, _ in Formatter().parse(template) if name is not None)
 
 
@@ -171,7 +171,7 @@ Reader = Callable[[Any, str], Any]
 
 
 def _choice(kind: type[E], words: Any) -> Callable[[object, str], E]:
-    """Return what reads one of `words`, the literal that public signatures have, as a member of `kind`."""
+    """Return a function that parses one of `words`, a Literal type of the public API, as a member of `kind`."""
     members = {_folded(member): member for member in kind}
     choices = {_folded(word): members[_folded(word)] for word in get_args(words)}
 
@@ -185,7 +185,7 @@ def _choice(kind: type[E], words: Any) -> Callable[[object, str], E]:
 
 
 def isolation_of(word: str) -> Isolation:
-    """Read an isolation level as users write it, such as ``REPEATABLE READ``; `InvalidPolicy` names those there are."""
+    """Parse an isolation level as users write it, such as ``REPEATABLE READ``, or raise `InvalidPolicy`."""
     return _isolation(word, "isolation")
 
 
@@ -220,7 +220,7 @@ def _backoff(value: Any, _: str) -> Backoff:
 def _formerly(value: Any, name: str) -> tuple[str, ...]:
     names = (value,) if isinstance(value, str) else value
     if not isinstance(names, list | tuple) or len(set(names)) != len(names):
-        raise InvalidPolicy(f"{name} {value!r} must be the name that the job had before, or a list of different ones")
+        raise InvalidPolicy(f"{name} {value!r} must be an earlier name of the job, or a list of different ones")
     return tuple(job_name(each) for each in names)
 
 
@@ -229,8 +229,7 @@ def _queue(value: Any, _: str) -> str:
 
 
 def _misfire(value: Any, _: str) -> str:
-    read = Misfire.of(value)
-    return f"all:{read.cap}" if read.kind == "all" else read.kind
+    return Misfire.of(value).word
 
 
 def _exclusive(value: Any, name: str) -> str:
@@ -239,11 +238,11 @@ def _exclusive(value: Any, name: str) -> str:
     try:
         parts = list(Formatter().parse(value))
     except ValueError as error:
-        raise InvalidPolicy(f"{name} {value!r} is no template: {error}; write {{{{ for a brace") from None
+        raise InvalidPolicy(f"{name} {value!r} is not a valid template: {error}; write {{{{ for a brace") from None
     for _, field, spec, conversion in parts:
         if field is not None and (not field.isidentifier() or spec or conversion):
             raise InvalidPolicy(
-                f"{name} {value!r}: {{{field}}} is no name of a parameter; write it plainly, as in account:{{account}}"
+                f"{name} {value!r}: {{{field}}} is not the name of a parameter; write it as in account:{{account}}"
             )
     return value
 

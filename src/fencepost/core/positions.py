@@ -1,7 +1,7 @@
-"""Values of a key column, and items, as JSON that reads back as the same values.
+"""Converts values of key columns, and items, to JSON and back without loss.
 
-A checkpoint holds the last key that was done, a dead letter the item that failed. Both are read by people, and later
-by the same code, which compares with the database's own values: so a key comes back with its type.
+A checkpoint contains the last key that was processed, and a dead letter the item that failed. Both are read by people,
+and later by the same code, which compares them with values from the database. So a key must keep its type.
 
 >>> packed((7, datetime(2026, 1, 1, tzinfo=UTC)))
 [7, {"~": "datetime", "v": "2026-01-01T00:00:00+00:00"}]
@@ -16,13 +16,13 @@ from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Any
-from uuid import UUID  # noqa: TID251 - the type alone; making one is the Runtime's
+from uuid import UUID  # noqa: TID251 - only the type; the Runtime generates ids
 
 _MARK, _VALUE = "~", "v"
 _PLAIN = (str, int, bool, type(None))
 
 _WRITE: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
-    (datetime, "datetime", datetime.isoformat),  # before date, of which it is a kind
+    (datetime, "datetime", datetime.isoformat),  # before date, its base class
     (date, "date", date.isoformat),
     (time, "time", time.isoformat),
     (timedelta, "timedelta", lambda value: [value.days, value.seconds, value.microseconds]),
@@ -31,7 +31,7 @@ _WRITE: tuple[tuple[type, str, Callable[[Any], Any]], ...] = (
     (bytes, "bytes", lambda value: base64.b64encode(value).decode()),
     (bytearray, "bytes", lambda value: base64.b64encode(value).decode()),
     (memoryview, "bytes", lambda value: base64.b64encode(value).decode()),
-    (float, "float", repr),  # JSON has no infinity, and its readers differ in the last digit
+    (float, "float", repr),  # JSON has no infinity, and parsers differ in the last digit
 )
 _READ: Mapping[str, Callable[[Any], Any]] = {
     "datetime": datetime.fromisoformat,
@@ -47,7 +47,7 @@ _READ: Mapping[str, Callable[[Any], Any]] = {
 
 
 def packed(value: Any) -> Any:
-    """Return `value` as plain JSON values that `unpacked` understands; `TypeError` if it has no such form."""
+    """Return `value` as JSON values that `unpacked` can read; `TypeError` if that is not possible."""
     if isinstance(value, _PLAIN) and type(value) in _PLAIN:
         return value
     if isinstance(value, list | tuple):
@@ -59,13 +59,13 @@ def packed(value: Any) -> Any:
             return {_MARK: name, _VALUE: write(value)}
     if isinstance(value, Enum):
         return packed(value.value)
-    if isinstance(value, str | int):  # of a class of their own
+    if isinstance(value, str | int):  # a subclass
         return str(value) if isinstance(value, str) else int(value)
-    raise TypeError(f"a {type(value).__name__} cannot be kept in a checkpoint or a dead letter")
+    raise TypeError(f"a {type(value).__name__} cannot be stored in a checkpoint or a dead letter")
 
 
 def unpacked(value: Any) -> Any:
-    """Return what `packed` was given; tuples come back as lists."""
+    """Return the value that was passed to `packed`; tuples become lists."""
     if isinstance(value, list):
         return [unpacked(each) for each in value]
     if not isinstance(value, dict):

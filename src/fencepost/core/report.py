@@ -1,13 +1,13 @@
-"""What is kept of an attempt: its result, or its error, as texts that any ledger takes.
+"""The report of an attempt: its result, or its error, as texts that every ledger can store.
 
-A report is made where the job's function was called, and crosses to whoever decides what becomes of the run.
+A report is made in the process that called the job's function, and passed to the code that decides about the run.
 
-**Promises.** Making a report never fails, whatever was returned or raised. Texts are bounded, and without the
-passwords of URLs and the values that SQLAlchemy adds to its errors.
+**Promises.** Making a report never fails, whatever was returned or raised. Texts are limited in length, and contain
+neither passwords of URLs nor the values that SQLAlchemy adds to its errors.
 
-A result that is no JSON, or too long, does not spoil a success: the work is done, and doing it again because of what it
-returned would be worse. The result is then missing, and a note says why. Dates, decimals, UUIDs and members of
-enumerations are kept as text.
+A result that is not JSON, or too long, does not turn a success into a failure: the work is done, and repeating it would
+be worse. The result is then missing, and a note gives the reason. Dates, decimals, UUIDs and members of enumerations
+are stored as text.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from enum import Enum
 from pathlib import PurePath
 from types import TracebackType
 from typing import Any, NamedTuple
-from uuid import UUID  # noqa: TID251 - the type alone; making one is the Runtime's
+from uuid import UUID  # noqa: TID251 - only the type; the Runtime generates ids
 
 from fencepost.core.texts import beginning, end, hide_values, told
 from fencepost.core.verdicts import Cancel, Fail, Retry, Skip
@@ -33,7 +33,7 @@ LONGEST_CODE = 191
 
 
 class AttemptReport(NamedTuple):
-    """How an attempt came to its end, in the words of the runners' outcomes."""
+    """How an attempt ended. `how` is one of the outcomes of runners."""
 
     how: str
     result: str | None = None
@@ -53,18 +53,18 @@ def report_of_result(result: object) -> AttemptReport:
         return SUCCEEDED
     try:
         text = _JSON.encode(result)
-    except Exception as error:  # noqa: BLE001 - whatever a return value does, the work is done
+    except Exception as error:  # noqa: BLE001 - any error of a return value; the work is done
         return AttemptReport(
-            "succeeded", reason=beginning(f"the result is not kept, for it is no JSON: {error}", LONGEST_ERROR)
+            "succeeded", reason=beginning(f"the result was not stored, because it is not JSON: {error}", LONGEST_ERROR)
         )
     if len(text) > LONGEST_RESULT:
-        why = f"the result is not kept, for it takes {len(text)} characters of JSON; the limit is {LONGEST_RESULT}"
+        why = f"the result was not stored: it takes {len(text)} characters of JSON, and the limit is {LONGEST_RESULT}"
         return AttemptReport("succeeded", reason=why)
     return AttemptReport("succeeded", text)
 
 
 def report_of_error(error: BaseException) -> AttemptReport:
-    """Report that the function raised `error`: one of our verdicts, an exit, or a failure."""
+    """Report that the function raised `error`: a verdict, an exit, or a failure."""
     if isinstance(error, Retry):
         after_us = None if error.after_s is None else round(error.after_s * 1_000_000)
         cause = None if error.__cause__ is None else trace_of(error)
@@ -76,7 +76,7 @@ def report_of_error(error: BaseException) -> AttemptReport:
     if isinstance(error, Cancel):
         return AttemptReport("cancelled", reason=_message(error) or "the job said so")
     if isinstance(error, SystemExit) and error.code in (None, 0):
-        return SUCCEEDED  # a script that became a job may still end with sys.exit()
+        return SUCCEEDED  # a script that was turned into a job may still end with sys.exit()
     if isinstance(error, Fail):
         cause = None if error.__cause__ is None else trace_of(error)
         return AttemptReport("given up", None, "failed", _message(error) or "the job said so", cause)
@@ -85,19 +85,19 @@ def report_of_error(error: BaseException) -> AttemptReport:
 
 
 def code_of(error: BaseException) -> str:
-    """Return the name of an error's class, with its module unless it is Python's own."""
+    """Return the name of an error's class, with its module unless it is a built-in."""
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
     return beginning(name, LONGEST_CODE)
 
 
 def trace_of(error: BaseException) -> str:
-    """Return the traceback's text, from the first frame that is not ours."""
+    """Return the text of the traceback, from the first frame outside Fencepost."""
     try:
         hide_values(error)
         lines = traceback.format_exception(type(error), error, _beyond_us(error.__traceback__))
         return end("".join(lines), LONGEST_TRACE)
-    except Exception:  # noqa: BLE001 - an error that cannot be shown is still an error, and has to be reported
+    except Exception:  # noqa: BLE001 - an error that cannot be formatted must still be reported
         return f"{code_of(error)}: its traceback cannot be shown"
 
 
@@ -128,7 +128,7 @@ def _as_text(value: Any) -> Any:
         return str(value)
     if isinstance(value, set | frozenset):
         return list(value)
-    raise TypeError(f"{type(value).__name__} is no JSON")
+    raise TypeError(f"{type(value).__name__} cannot be stored as JSON")
 
 
 _JSON = json.JSONEncoder(separators=(",", ":"), allow_nan=False, default=_as_text)

@@ -1,15 +1,15 @@
-"""What follows a failure, and what follows a loss: again, and when; or no more, and why.
+"""Decides what follows a failed or lost attempt: another attempt and when, or none and why.
 
-Two counts that never mix:
+There are two separate counts:
 
-- An attempt that *failed* (the job raised, or took too long) counts against `retries`. The back-off grows
-  with every failure.
-- An attempt that was *lost* (its node died, its worker was killed, its right to run was gone) says nothing
-  about the job, and counts against `crash_limit` alone. The limit is there because a job that kills its
-  process would otherwise kill one node after the other.
+- An attempt that *failed* (the job raised an error, or timed out) counts against `retries`. The back-off grows with
+  every failure.
+- An attempt that was *lost* (its node died, its worker was killed, its lease was lost) need not be the job's fault, and
+  counts only against `crash_limit`. The limit exists because a job that kills its process would otherwise kill one
+  node after the other.
 
-**Promises.** A retry never comes sooner than its back-off says: jitter only adds. Nothing here is random by
-itself; the random number is an argument.
+**Promises.** A retry never starts before its back-off is over: jitter only adds to it. The functions are
+deterministic; the random number is an argument.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from fencepost.errors import InvalidPolicy
 if TYPE_CHECKING:
     from fencepost.core.policy import Policy
 
-LONGEST_DELAY_S = 366 * 86400.0
-_DEFAULT_CAP_S = 600.0
+LONGEST_DELAY_S = 366 * 86400.0  # a year: a longer one is a mistake
+_DEFAULT_CAP_S = 600.0  # ten minutes: after an outage, runs must not wait much longer than the outage lasted
 _HELP = 'write it as "10s" (doubling up to ten minutes), "10s..5m", or {"base": "10s", "factor": 3, "cap": "5m"}'
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """How long to wait before the next attempt: `base_s`, then `factor` times more each time, up to `cap_s`.
+    """How long to wait before the next attempt: `base_s` first, then `factor` times as long each time, up to `cap_s`.
 
-    Up to `jitter` of the delay is added to it, so that what failed together does not return together.
+    Up to `jitter` times the delay is added, so that runs that failed together are not retried together.
     """
 
     base_s: float
@@ -44,7 +44,7 @@ class Backoff:
 
     @staticmethod
     def of(value: Backoff | Duration | Mapping[str, Duration]) -> Backoff:
-        """Read a back-off as people write it.
+        """Parse a back-off as users write it.
 
         >>> Backoff.of("10s..5m")
         Backoff(base_s=10.0, cap_s=300.0, factor=2.0, jitter=0.25)
@@ -54,11 +54,11 @@ class Backoff:
         return backoff
 
     def delay_s(self, failures: int, random: float) -> float:
-        """Return the delay after the `failures`-th failure in a row (from 1); `random` lies in [0, 1)."""
+        """Return the delay after the `failures`-th failure in a row (from 1); `random` is in [0, 1)."""
         return min(self._ideal_s(failures) * (1.0 + self.jitter * random), LONGEST_DELAY_S)
 
     def to_json(self) -> dict[str, float]:
-        """Return what `of` reads back."""
+        """Return the back-off as JSON, which `of` can read."""
         return {"base": self.base_s, "cap": self.cap_s, "factor": self.factor, "jitter": self.jitter}
 
     def __str__(self) -> str:
@@ -77,33 +77,33 @@ class Backoff:
                 f"and the last at most {spelled(LONGEST_DELAY_S)}"
             )
         if not 1 <= self.factor <= 100:
-            raise InvalidPolicy(f"backoff factor {self.factor:g} must lie between 1 and 100")
+            raise InvalidPolicy(f"backoff factor {self.factor:g} must be between 1 and 100")
         if not 0 <= self.jitter <= 1:
-            raise InvalidPolicy(f"backoff jitter {self.jitter:g} must lie between 0 and 1")
+            raise InvalidPolicy(f"backoff jitter {self.jitter:g} must be between 0 and 1")
 
 
 @dataclass(frozen=True, slots=True)
 class RetryIn:
-    """Try again after this delay."""
+    """Retry after this delay."""
 
     delay_s: float
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUp:
-    """Try no more."""
+    """Do not retry."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """The attempt was lost; let another node run it at once."""
+    """The attempt was lost; another node may run it at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class GiveUpLost:
-    """The attempt was lost, and the run ends here."""
+    """The attempt was lost, and the run ends."""
 
     code: str
     reason: str
@@ -111,7 +111,7 @@ class GiveUpLost:
 
 @dataclass(frozen=True, slots=True)
 class HoldForPerson:
-    """The attempt was lost; nothing happens until a person decides."""
+    """The attempt was lost; the run waits until an operator decides."""
 
     reason: str
     code: str = "crashed"
@@ -120,7 +120,7 @@ class HoldForPerson:
 def after_failure(
     policy: Policy, *, attempts_failed: int, random: float, retry_after_s: float | None = None
 ) -> RetryIn | GiveUp:
-    """Decide after a failed attempt. `attempts_failed` counts this one; `retry_after_s` is the job's own wish."""
+    """Decide after a failed attempt. `attempts_failed` includes it; `retry_after_s` is the delay that the job set."""
     if attempts_failed > policy.retries:
         return GiveUp(_no_retries_left(policy.retries))
     if retry_after_s is not None:
@@ -129,7 +129,7 @@ def after_failure(
 
 
 def after_loss(policy: Policy, *, crashes: int) -> Rerun | GiveUpLost | HoldForPerson:
-    """Decide after a lost attempt. `crashes` counts this one."""
+    """Decide after a lost attempt. `crashes` includes this one."""
     if policy.on_crash == "hold":
         return HoldForPerson("its node or worker was lost, and on_crash is hold: a person has to release or cancel it")
     if policy.on_crash == "fail":
@@ -142,7 +142,7 @@ def after_loss(policy: Policy, *, crashes: int) -> Rerun | GiveUpLost | HoldForP
 
 
 def after_interruption(policy: Policy) -> Rerun | GiveUpLost | HoldForPerson:
-    """Decide after an attempt that an orderly shutdown cut short: as after a loss, but it counts against nothing."""
+    """Decide after an attempt that an orderly shutdown interrupted: as after a loss, but it counts against no limit."""
     if policy.on_crash == "hold":
         return HoldForPerson("its node was shut down, and on_crash is hold: a person has to release or cancel it")
     if policy.on_crash == "fail":
@@ -158,7 +158,7 @@ def _read(value: object) -> Backoff:
     if isinstance(value, Mapping):
         return _read_parts(value)
     first, dots, last = value.partition("..") if isinstance(value, str) else (value, "", "")
-    base_s = seconds(first, what="backoff")  # type: ignore[arg-type]  # `seconds` itself refuses what is none
+    base_s = seconds(first, what="backoff")  # type: ignore[arg-type]  # `seconds` refuses other types
     return Backoff(base_s, seconds(last, what="backoff") if dots else max(base_s, _DEFAULT_CAP_S))
 
 
@@ -169,7 +169,7 @@ def _read_parts(parts: Mapping[str, Duration]) -> Backoff:
                 f"backoff has no {name!r}; {suggestion(str(name), ('base', 'cap', 'factor', 'jitter'))}"
             )
     if "base" not in parts:
-        raise InvalidPolicy(f"backoff needs its base; {_HELP}")
+        raise InvalidPolicy(f"backoff needs a base; {_HELP}")
     base_s = seconds(parts["base"], what="backoff base")
     return Backoff(
         base_s,

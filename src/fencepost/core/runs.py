@@ -1,7 +1,7 @@
-"""What passes between the ledger, the engine and the runners: a run to be made, one that was claimed, one that ended.
+"""The values passed between ledger, engine and runners: a requested run, a claimed run, and the end of an attempt.
 
-They are named tuples because they cross every boundary in batches of hundreds, and are made from and unpacked into
-rows of a driver without a step in between.
+They are named tuples because they are passed in batches of hundreds, and are created from rows of a driver and
+unpacked into them without another conversion.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 
 class Requested(NamedTuple):
-    """A run that somebody or something wants to happen. The ledger adds the id and the times."""
+    """A run to be recorded. The ledger adds the id and the times."""
 
     job: str
     type: str
@@ -28,18 +28,18 @@ class Requested(NamedTuple):
     priority: int = 0
     queue: str = "default"
     exclusive_key: str | None = None
-    sla_us: int | None = None  # counted from `due_at_us`, or from when it may start
+    sla_us: int | None = None  # counted from `due_at_us`, or else from when it may start
     requested_by: str | None = None
     reason: str | None = None
     retry_of: int | None = None
     generation: int = 0
-    state: str = "queued"  # or "misfired", "skipped": what did not run is on record too
+    state: str = "queued"  # or "misfired", "skipped": due times that did not run are recorded too
     why: str | None = None
-    root: str | None = None  # of a repetition: the first of its chain; see `fencepost.ledger.roots`
+    root: str | None = None  # if this run repeats another: the first of the chain; see `fencepost.ledger.roots`
 
 
 class Claim(NamedTuple):
-    """A run that a node may execute, under `token`, until it ends it or the ledger gives it to somebody else."""
+    """A run that a node may execute under `token`, until it ends or the ledger gives it to another node."""
 
     run_id: int
     job: str
@@ -51,7 +51,7 @@ class Claim(NamedTuple):
     window_start_us: int | None
     window_end_us: int | None
     exclusive_key: str | None
-    failures: int  # attempts that failed before this one; those that were lost are counted in `crashes`
+    failures: int  # failed attempts before this one; lost attempts are counted in `crashes`
     crashes: int
     requested_by: str | None
     available_at_us: int
@@ -60,9 +60,9 @@ class Claim(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How an attempt ended, and what becomes of its run. Compared with (run, attempt, token) before it is believed.
+    """How an attempt ended, and what happens to its run. Accepted only if (run, attempt, token) match the ledger.
 
-    `outcome` None hands the claim back: it was never started, and leaves no attempt.
+    If `outcome` is None, the claim is returned: it was never started, and leaves no attempt.
     """
 
     run_id: int
@@ -70,8 +70,8 @@ class Ending(NamedTuple):
     token: int
     state: str  # the run's next state
     outcome: str | None  # the attempt's outcome
-    delay_us: int = 0  # until the next attempt, if there is one
-    took_us: int = 0  # how long it executed, by the node's monotonic clock
+    delay_us: int = 0  # until the next attempt, if any
+    took_us: int = 0  # execution time, by the node's monotonic clock
     error_code: str | None = None
     error: str | None = None
     trace: str | None = None
@@ -81,7 +81,7 @@ class Ending(NamedTuple):
 
 
 class StopReason(StrEnum):
-    """Why a run that executes is told to stop."""
+    """Why an executing run must stop."""
 
     LOST = "lost"
     CANCELLED = "cancelled"

@@ -1,12 +1,12 @@
-"""Everything impure that the loops need, as one protocol.
+"""The protocol for everything impure that the loops need.
 
-Loops, keepers and stores reach clocks, threads, randomness, ids and child processes only through a
-`Runtime`. `fencepost.threaded` is the real one and the only place that imports those modules (linted);
-a simulator can be another, and then the unmodified loops run on virtual time.
+Loops, keepers and stores use clocks, threads, random numbers, ids and child processes only through a `Runtime`.
+`fencepost.threaded` is the real one, and the only package that imports those modules (linted). A simulator can provide
+another, and then the unmodified loops run on virtual time.
 
-Monotonic readings are seconds on a clock that goes on while the machine sleeps and that all processes of
-one boot share (CLOCK_BOOTTIME). They are never compared between machines. Wall readings are microseconds
-since 1970 in UTC; nothing that decides about a lease reads them.
+Monotonic readings are seconds on CLOCK_BOOTTIME, which also counts while the machine is suspended and is the same for
+all processes since a boot. They are never compared between machines. Wall readings are microseconds since 1970 in UTC;
+no decision about a lease uses them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Protocol, TypeVar
+from typing import Protocol, TypedDict, TypeVar, Unpack
 
 T = TypeVar("T")
 
@@ -39,7 +39,7 @@ class Mutex(Protocol):
 
 
 class Task(Protocol):
-    """Something that runs beside the caller."""
+    """Work that runs concurrently with the caller."""
 
     def join(self, timeout: float | None = None) -> None: ...
     def is_alive(self) -> bool: ...
@@ -47,9 +47,9 @@ class Task(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProgramExit:
-    """How a guarded program ended: its exit code, or minus the number of the signal it died of.
+    """How a guarded program ended: its exit code, or the negative number of the signal that killed it.
 
-    `forced` says why it was ended from outside; None means that it ended by itself, or by a signal somebody sent it.
+    `forced` is the reason if the guardian ended it; None if it ended by itself, or by a signal from elsewhere.
     """
 
     status: int
@@ -57,20 +57,20 @@ class ProgramExit:
 
 
 class GuardedProcess(Protocol):
-    """A program in a process group of its own, which a guardian process ends unless its trust is extended.
+    """A program in its own process group, which a guardian process ends unless its deadlines are extended.
 
-    The guardian sends SIGTERM to the whole group at `term_at` and SIGKILL at `kill_at` (monotonic readings), also when
-    this process is paused, and at once when this process is gone. One thread waits; `extend` and `signal` may be
-    called from any.
+    The guardian sends SIGTERM to the whole group at `term_at` and SIGKILL at `kill_at` (monotonic readings), even if
+    this process is paused, and at once if this process has ended. Only one thread calls `wait`; `extend` and `signal`
+    may be called from any thread.
     """
 
     @property
     def pid(self) -> int:
-        """The program's process id, which is its process group's too."""
+        """The process id of the program, which is also that of its process group."""
         ...
 
     def extend(self, *, term_at: float, kill_at: float) -> None:
-        """Set when the program is to be ended. A `term_at` that has passed ends it now, and for good."""
+        """Set the deadlines of the program. A `term_at` in the past ends it now, and cannot be taken back."""
         ...
 
     def signal(self, number: int) -> None:
@@ -82,45 +82,45 @@ class GuardedProcess(Protocol):
         ...
 
     def wait(self, timeout: float) -> ProgramExit | None:
-        """Return how the program ended, or None if it has not within `timeout` seconds."""
+        """Return how the program ended, or None if it did not end within `timeout` seconds."""
         ...
 
 
 class WorkerProcess(Protocol):
-    """A process of ours that takes messages one by one and answers in lines, under a guardian like any guarded program.
+    """A worker process, which takes messages one by one and replies in lines. It has a guardian, like guarded programs.
 
-    What was sent and not taken yet can be recalled: the queue lies in the kernel, so every message is either taken by
-    the worker or recalled, never both, whatever the worker is doing. What the worker has answered can be read even
-    after it was killed. What it leaves behind in its process group ends with it.
+    Messages that the worker has not taken yet can be recalled. The queue is in the kernel, so every message is either
+    taken by the worker or recalled, never both, whatever the worker is doing. Replies of the worker can be read even
+    after it was killed. Processes that it leaves behind in its process group end with it.
     """
 
-    shared: memoryview  # the page of memory that both processes see
+    shared: memoryview  # the page of memory that both processes share
     largest_message: int
 
     @property
     def pid(self) -> int: ...
 
     def send(self, message: bytes) -> bool:
-        """Queue one message of at most `largest_message` bytes; False if the queue is full."""
+        """Queue one message of at most `largest_message` bytes. Returns False if the queue is full."""
         ...
 
     def send_aside(self, message: bytes) -> bool:
-        """Queue one message of any size, by way of shared memory; only while no other message is on its way."""
+        """Queue one message of any size, through shared memory. Only allowed while no other message is in the queue."""
         ...
 
     def recall(self) -> list[bytes]:
-        """Take back all that the worker has not taken, and return how each message begins, with at least 30 bytes.
+        """Recall all messages that the worker has not taken, and return the beginning of each: at least 30 bytes.
 
-        A worker that is free takes the next one meanwhile: so what is left to it may be any of those that were sent.
+        An idle worker takes messages at the same time, so it may keep any of those that were sent.
         """
         ...
 
     def receive(self) -> list[bytes]:
-        """Return the lines that came since the last call. Does not wait."""
+        """Return the lines received since the last call. Does not wait."""
         ...
 
     def extend(self, *, term_at: float, kill_at: float) -> None:
-        """Set when the worker's group is to be ended, as in `GuardedProcess`."""
+        """Set the deadlines of the worker's process group, as in `GuardedProcess`."""
         ...
 
     def kill(self) -> None:
@@ -128,27 +128,27 @@ class WorkerProcess(Protocol):
         ...
 
     def poke(self) -> None:
-        """Make the worker look at the shared memory, whatever it is executing."""
+        """Interrupt the worker, so that it reads the shared memory whatever it is executing."""
         ...
 
     def ended(self) -> ProgramExit | None:
-        """Return how it ended, or None if it has not. Does not wait (unless its guardian is gone: then a moment)."""
+        """Return how it ended, or None if it has not. Does not wait (only for a moment, if its guardian has died)."""
         ...
 
     def close(self) -> None:
-        """Let go of everything that connects us."""
+        """Close all connections to the worker."""
         ...
 
 
 class Workers(Protocol):
-    """Worker processes that are waited for together. One thread calls `wait`; the rest may be called from any."""
+    """A set of worker processes. Only one thread calls `wait`; the other methods may be called from any thread."""
 
     def start(self, argv: Sequence[str], *, env: Mapping[str, str], term_at: float, kill_at: float) -> WorkerProcess:
-        """Start a worker; takes a moment. The three numbers it needs (socket, answers, memory) are added to `argv`."""
+        """Start a worker; this takes a moment. Appends three file descriptors (socket, replies, memory) to `argv`."""
         ...
 
     def wait(self, timeout: float) -> list[WorkerProcess]:
-        """Return the workers that have answered or ended, or none after `timeout` seconds or when woken."""
+        """Return the workers that have replied or ended; an empty list after `timeout` seconds or `wake`."""
         ...
 
     def wake(self) -> None:
@@ -158,8 +158,21 @@ class Workers(Protocol):
     def close(self) -> None: ...
 
 
+class Guarding(TypedDict, total=False):
+    """How a program is run under a guardian; each is off unless given.
+
+    With `foreground`, and if this process has its terminal's foreground, the program gets it while it runs. With
+    `unattended` it has nothing to read, and what it leaves behind in its group is killed when it ends.
+    `on_stderr` gets what it writes to standard error, from another thread; it is passed on all the same.
+    """
+
+    foreground: bool
+    unattended: bool
+    on_stderr: Callable[[bytes], None] | None
+
+
 class Runtime(Protocol):
-    """The impure world."""
+    """Clocks, threads, random numbers, ids and processes."""
 
     def monotonic(self) -> float: ...
     def wall_us(self) -> int: ...
@@ -173,45 +186,32 @@ class Runtime(Protocol):
     def random(self) -> float: ...
     def sleep(self, duration_s: float) -> None: ...
     def spawn(self, name: str, work: Callable[[], None]) -> Task:
-        """Run `work` beside the caller; it does not keep the process alive."""
+        """Run `work` concurrently with the caller. It does not keep the process alive."""
         ...
 
     def event(self) -> Flag: ...
     def lock(self) -> Mutex: ...
     def after_fork(self, owner: object, forget: Callable[[], None]) -> None:
-        """Call the bound method `forget` in every forked child, as long as `owner` lives."""
+        """Call the bound method `forget` in every forked child, as long as `owner` exists."""
         ...
 
     def at_exit(self, owner: object, close: Callable[[], None]) -> None:
-        """Call the bound method `close` when the process ends in good order, as long as `owner` lives."""
+        """Call the bound method `close` when the process exits normally, as long as `owner` exists."""
         ...
 
     def guarded(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        term_at: float,
-        kill_at: float,
-        foreground: bool = False,
-        unattended: bool = False,
-        on_stderr: Callable[[bytes], None] | None = None,
+        self, argv: Sequence[str], *, env: Mapping[str, str], term_at: float, kill_at: float, **how: Unpack[Guarding]
     ) -> GuardedProcess:
-        """Start a program under a guardian; `OSError` says why it could not be started.
-
-        With `foreground`, and if this process has its terminal's foreground, the program gets it while it runs. With
-        `unattended` it has nothing to read, and what it leaves behind in its group is killed when it ends.
-        `on_stderr` gets what it writes to standard error, from another thread; it is passed on all the same.
-        """
+        """Start a program under a guardian. Raises `OSError` if it cannot be started."""
         ...
 
     def workers(self) -> Workers:
-        """Return a set of worker processes, empty at first."""
+        """Return an empty set of worker processes."""
         ...
 
     def on_signals(self, names: Collection[str], call: Callable[[int], None]) -> AbstractContextManager[None]:
-        """Call `call(number)` on the main thread for these signals (``"TERM"``, …), as long as the context lasts.
+        """Call `call(number)` on the main thread for these signals (``"TERM"``, …), while the context is open.
 
-        One that this process was started to ignore (``nohup``) stays ignored.
+        A signal that this process was started to ignore (``nohup``) stays ignored.
         """
         ...

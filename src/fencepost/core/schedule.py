@@ -1,19 +1,19 @@
-"""When a job is due: the contract of schedules, their JSON form, and what people read of them.
+"""When a job is due: the contract of schedules, their JSON form, and their descriptions.
 
-A `Schedule` is one of three frozen values, `Cron`, `Every` or `At`, made and validated by `cron`, `every` and
-`at`. Each is a set of instants and answers:
+A `Schedule` is one of three frozen values, `Cron`, `Every` or `At`, created and validated by `cron`, `every` and `at`.
+Each is a set of instants, its due times, with these methods:
 
-- `due_after(us)` the first due strictly after an instant; None if never again
-- `due_before(us)` the last due strictly before it
-- `dues(after_us, until_us, limit)` the dues in (after, until], and `count(after_us, until_us)` their number
+- `due_after(us)` returns the first due time strictly after an instant; None if there is none
+- `due_before(us)` returns the last due time strictly before it
+- `dues(after_us, until_us, limit)` returns those in (after, until], and `count(after_us, until_us)` their number
 
-**Promises.** Dues rise strictly, whatever the zone's clocks do. The answers depend on nothing but the schedule
-and the time zone database. Each takes microseconds, not a walk through time, and always ends.
+**Promises.** Due times are strictly increasing, whatever the clock of the time zone does. The results depend only on
+the schedule and the time zone database. Each call takes microseconds, without a walk through time, and always ends.
 
-**Not promised.** Dues before 1970 or after 2199.
+**Not promised.** Due times before 1970 or after 2199.
 
-The JSON form is compact and has one spelling per schedule, so equal texts mean equal schedules; defaults are
-left out. A key that is not known is refused: ignoring it would make this node name other dues than the rest.
+The JSON form is compact and canonical: equal schedules have equal texts. Defaults are omitted. An unknown key is
+refused: if this node ignored it, its due times would differ from those of other nodes.
 """
 
 from __future__ import annotations
@@ -57,12 +57,12 @@ Schedule = Cron | Every | At
 
 
 def window_start(schedule: Schedule, due_us: int) -> int | None:
-    """Return where the window of a tick begins: it is (the due before, this due]; None for the first due of all."""
+    """Return the start of a tick's window, which is (previous due time, this one]; None for the first due time."""
     return schedule.due_before(due_us)
 
 
 def schedule_to_json(schedule: Schedule) -> str:
-    """Return the one JSON text of a schedule."""
+    """Return the canonical JSON text of a schedule."""
     match schedule:
         case Cron():
             fields: dict[str, Any] = {"cron": schedule.expression, "tz": schedule.tz}
@@ -78,7 +78,7 @@ def schedule_to_json(schedule: Schedule) -> str:
 
 @lru_cache(maxsize=16_384)
 def schedule_from_json(text: str) -> Schedule:
-    """Read what `schedule_to_json` wrote; the same text is read once. Raises `InvalidSchedule`."""
+    """Read the output of `schedule_to_json`, or raise `InvalidSchedule`. Results are cached."""
     try:
         fields = json.loads(text)
     except ValueError:
@@ -86,11 +86,11 @@ def schedule_from_json(text: str) -> Schedule:
     for kind, read in _READERS.items():
         if isinstance(fields, dict) and kind in fields:
             return _read(text, fields, read)
-    raise InvalidSchedule(f"schedule {text[:100]!r} is of no known kind; there are {', '.join(_READERS)}")
+    raise InvalidSchedule(f"schedule {text[:100]!r} has no known kind; there are {', '.join(_READERS)}")
 
 
 def describe(schedule: Schedule) -> str:
-    """Say for people when a schedule is due: ``cron */5 * * * * in Asia/Seoul``."""
+    """Describe a schedule for people: ``cron */5 * * * * in Asia/Seoul``."""
     match schedule:
         case Cron():
             words = f"cron {schedule.expression} in {schedule.tz}"
@@ -115,7 +115,7 @@ def _read(text: str, fields: dict[str, Any], read: Callable[[dict[str, Any]], Sc
     try:
         schedule = read(fields)
     except (TypeError, KeyError, OverflowError, InvalidDuration):
-        raise InvalidSchedule(f"schedule {text[:100]!r} has a value of another kind than expected") from None
+        raise InvalidSchedule(f"schedule {text[:100]!r} has a value of an unexpected type") from None
     if fields:
         raise InvalidSchedule(
             f"schedule {text[:100]!r} has {', '.join(map(repr, fields))}, which this version does not know; "

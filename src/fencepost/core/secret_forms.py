@@ -1,11 +1,11 @@
-"""The forms in which secrets stand in texts: where in a text each of them is.
+"""The forms in which secrets occur in texts, and functions that find them.
 
-Every form is given the text as it is, and a copy in small letters of the same length, and returns the spans to mask.
-Spans may overlap: whoever masks joins them.
+Every function takes the text and a lower-case copy of the same length, and returns the spans to mask. Spans may
+overlap; the caller merges them.
 
-Time matters, for whoever makes a text long may want to stop a node with it. No expression looks at a character more
-often than a bounded number of times, however the text goes on: repetitions are possessive or bounded, and expressions
-begin with letters rather than with repetitions or assertions, so that most places are passed at once.
+Running time matters, because an attacker could try to stop a node with a long text. No expression looks at a character
+more than a limited number of times: repetitions are possessive or bounded, and expressions begin with letters rather
+than with repetitions or assertions, so that most positions are rejected at once.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ Form = Callable[[str, str], Iterator[Span]]
 
 # -- names and values ----------------------------------------------------------------------------------------------
 
-_PLAIN = r"(?:\d{1,3}|true|false|null|none|ok|yes|no)\b"  # how a test, or a round of work, passed
-# A fencing token is no secret, nor is the number of a pass; a signal is no signature.
+_PLAIN = r"(?:\d{1,3}|true|false|null|none|ok|yes|no)\b"  # the result of a test or a pass, not a password
+# A fencing token is not a secret, and neither is the number of a pass; a signal is not a signature.
 _NAMES = rf"""
     (?: password | passwd | pwd | passphrase | secret | signature | credentials? | cookie | authorization
       | (?:api|access|secret|account|private|signing|shared)[_-]?key
@@ -33,15 +33,15 @@ _NAMES = rf"""
 _IN_SINGLE = r"(?: '[^'\\]{0,2000}+(?:\\.[^'\\]{0,2000}+){0,200}+' )"
 _IN_DOUBLE = r'(?: "[^"\\]{0,2000}+(?:\\.[^"\\]{0,2000}+){0,200}+" )'
 _QUOTED = rf"(?: [bruf]{{0,2}}{_IN_SINGLE} | [bruf]{{0,2}}{_IN_DOUBLE} )"
-# A text within a text: its quotes are escaped, and so are, once more, those within it.
+# A quoted text inside another: its quotes are escaped, and those inside it are escaped twice.
 _ESCAPED = r"""(?: (?P<escape>\\{1,7}["']) (?: [^\\]{1,2000}+ | (?!(?P=escape))\\{1,15}+["']? ){0,200}+ (?P=escape) )"""
 _CALL = rf"""(?: [a-z_][\w.]{{0,60}}+\( (?: [^()'"\n]{{1,200}}+ | {_QUOTED} ){{0,20}}+ \)? )"""
 _VALUE = rf"""
     (?: {_QUOTED} | {_ESCAPED} | \[[^\]]{{1,1000}}+\] | \{{[^}}]{{1,1000}}+\}} | \([^)]{{1,1000}}+\) | {_CALL}
-      | ["'](?=[^\s"',;:)])[^\n"']{{1,1000}}+                                     # no end: the text was cut there
+      | ["'](?=[^\s"',;:)])[^\n"']{{1,1000}}+                                     # no closing quote: truncated
       | (?:(?:bearer|basic|token|digest|negotiate)\s++)?[^\s&,;)'"]++ )
 """
-# As in a URL within a URL: password%3Ds3cret%26day%3D3, or with %253D; and JSON in one.
+# A URL inside a URL: password%3Ds3cret%26day%3D3, or with %253D; also JSON inside a URL.
 _END_OF_CODED = r"(?:25){0,3}(?:0a|0d|20|22|26|2c|3b|7d)"
 _CODED = rf"(?: (?: [^\s&%\"'<>,;]++ | %(?!{_END_OF_CODED}) )++ )"
 
@@ -49,7 +49,7 @@ _ENDS_AS_A_NAME = re.compile(rf"(?x) {_NAMES} $")
 
 
 def is_secret(name: str) -> bool:
-    """Whether what has this name is a secret, as ``DB_PASSWORD`` and ``x-api-key``; ``token`` may be either."""
+    """Whether a value with this name is a secret, as ``DB_PASSWORD`` and ``x-api-key`` are; ``token`` may be either."""
     return _ENDS_AS_A_NAME.search(name.lower()) is not None
 
 
@@ -74,14 +74,14 @@ _CODED_URL = re.compile(
     (?P<secret> (?: [^\s&%]{{1,1000}}+ | %(?!(?:25){{0,3}}40) ){{0,100}}+ ) {_AT}
     """
 )
-_FAR = 2000  # the tokens that some clouds give instead of a password are long
+_FAR = 2000  # long enough for the tokens that some cloud providers use as passwords
 
 
 def _of_urls(_text: str, low: str) -> Iterator[Span]:
-    """Find passwords of URLs, and names without one before the host: many a token is given like that.
+    """Find passwords in URLs, and user names without a password, because tokens are often given that way.
 
-    Up to the last @ of the word: a password that was not encoded may itself have an @ or a slash, and several hosts may
-    have one each. A port followed by a path with an @ is masked too; that costs a reader less than a password would.
+    The span reaches to the last @ of the word: a password that was not encoded may contain an @ or a slash, and each of
+    several hosts may have a password. A port followed by a path with an @ is masked too, to be on the safe side.
     """
     place = 0
     while begins := _PASSWORD_BEGINS.search(low, place):
@@ -89,7 +89,7 @@ def _of_urls(_text: str, low: str) -> Iterator[Span]:
         at = low.find("@", place)
         if at < 0:
             break
-        if at > place + _FAR:  # nor is it near for any URL before this place
+        if at > place + _FAR:  # too far for every URL up to this position
             place = max(place, at - _FAR - 300)
             continue
         blank = _BLANK.search(low, place, place + _FAR)
@@ -106,7 +106,7 @@ _OF_OAUTH = ("callback", "oauth", "openid", "grant_type", "redirect_uri", "clien
 
 
 def _of_oauth(_text: str, low: str) -> Iterator[Span]:
-    """Find codes that are given for a token: in a query that has a state as well, or of a path that says what it is."""
+    """Find authorization codes: in a query that also has a state, or in a path that names OAuth."""
     if "code" not in low or not any(word in low for word in _OF_OAUTH):
         return
     for match in _CODE.finditer(low):
@@ -116,7 +116,7 @@ def _of_oauth(_text: str, low: str) -> Iterator[Span]:
             yield start, end
 
 
-# -- what has a name -----------------------------------------------------------------------------------------------
+# -- named values --------------------------------------------------------------------------------------------------
 
 _SETTING = re.compile(
     rf"""(?xs)
@@ -142,7 +142,7 @@ def _of_settings(_text: str, low: str) -> Iterator[Span]:
 
 
 def _of_pairs(_text: str, low: str) -> Iterator[Span]:
-    """Find ``('password', '…')``, and ``['authorization', '…']``, but no list of the names of columns."""
+    """Find ``('password', '…')`` and ``['authorization', '…']``, but not a list of column names."""
     for match in _PAIR.finditer(low):
         if low[match.start()] == "[" and not match["name"].endswith(_OF_HEADERS):
             continue
@@ -151,7 +151,7 @@ def _of_pairs(_text: str, low: str) -> Iterator[Span]:
 
 
 def _of_lines(_text: str, low: str) -> Iterator[Span]:
-    """Find ``password: …`` where it is all of a line, as in YAML."""
+    """Find ``password: …`` on a line of its own, as in YAML."""
     for start, end in _each_named(_LINE, low):
         if not low[start:end].isdigit():
             yield start, end
@@ -173,12 +173,12 @@ _BEARER = re.compile(r"(?:bearer|basic)\s++(?=\S{0,100}\d|\S{20})(?P<secret>[\w.
 
 
 def _of_statements(_text: str, low: str) -> Iterator[Span]:
-    """Find what SQL gives as a password."""
+    """Find passwords in SQL statements."""
     return _each(_STATEMENT, low)
 
 
 def _of_headers(_text: str, low: str) -> Iterator[Span]:
-    """Find what stands in headers, and ``Bearer …`` elsewhere."""
+    """Find credentials in HTTP headers, and ``Bearer …`` elsewhere."""
     yield from _each(_HEADER, low)
     yield from _each(_BEARER, low)
 
@@ -211,7 +211,7 @@ _OF_PROGRAMS = {
 
 
 def _of_commands(text: str, low: str) -> Iterator[Span]:
-    """Find ``--password …``, and ``-p…`` of programs that take that for a password, and not for a port or a path."""
+    """Find ``--password …``, and ``-p…`` of programs for which it is a password, and not a port or a path."""
     for match in _OPTION.finditer(low):
         if match["name"].endswith(_NAMES_OF_OPTIONS):
             yield match.span("secret")
@@ -220,7 +220,7 @@ def _of_commands(text: str, low: str) -> Iterator[Span]:
         yield from (match.span("secret") for match in pattern.finditer(text, *command.span()))
 
 
-# -- forms that are known without a name ---------------------------------------------------------------------------
+# -- secrets with a known form -------------------------------------------------------------------------------------
 
 _KNOWN = re.compile(
     r"""(?x)
@@ -238,7 +238,7 @@ _SECRET_OF_AWS = re.compile(r"(?<![\w/+])(?=[^A-Z]{0,39}[A-Z])(?P<secret>[A-Za-z
 
 
 def _of_known_forms(text: str, _low: str) -> Iterator[Span]:
-    """Find tokens whose form says what they are; of a JSON web token, all parts."""
+    """Find tokens that can be recognized by their form, including all parts of a JSON web token."""
     for match in _KNOWN.finditer(text):
         start, end = match.span()
         is_word = start == 0 or not (text[start - 1].isalnum() or text[start - 1] == "_")
@@ -247,7 +247,7 @@ def _of_known_forms(text: str, _low: str) -> Iterator[Span]:
 
 
 def _of_aws(text: str, _low: str) -> Iterator[Span]:
-    """Find the name of an access key of AWS, and the secret that follows it; that one alone looks like any hash."""
+    """Find AWS access key ids, and the secret that follows one. The secret alone looks like any hash."""
     for match in _KEY_OF_AWS.finditer(text):
         yield match.span()
         if secret := _SECRET_OF_AWS.search(text, match.end(), match.end() + 120):
@@ -261,7 +261,7 @@ _LONGEST_PEM = 32_000
 
 
 def _of_private_keys(text: str, _low: str) -> Iterator[Span]:
-    """Find private keys, also one whose beginning or end was cut off."""
+    """Find private keys, also if the beginning or the end is missing."""
     if "PRIVATE KEY" not in text:
         return
     first = _PEM_ENDS.search(text)

@@ -1,14 +1,18 @@
-"""Masking secrets in texts that are kept or logged: errors, tracebacks, reasons, log records.
+"""Masks secrets in texts that are stored or logged: errors, tracebacks, reasons, log records.
 
-**Promises.** What stands in the usual places is masked: the password of a URL, or a name without one before the host
-of an ``https://`` URL; ``password=…``, ``access_token=…``, ``api_key=…``, ``Authorization``, cookies and their like, as
-settings, in queries, percent-encoded, in dictionaries, in pairs, in XML, as headers, and as a line ``password: …`` by
-itself; passwords in SQL that gives them, and on the command lines of database clients; codes of OAuth in a URL;
-``Bearer …``; private keys; tokens whose form is known. Masking takes time in proportion to the text, whatever it says.
+**Promises.** Secrets in the usual places are masked:
 
-**Not promised.** That a secret is recognized that stands somewhere by itself, and looks like any other word.
+- the password of a URL, or the user name of an ``https://`` URL without a password;
+- ``password=…``, ``access_token=…``, ``api_key=…``, ``Authorization``, cookies and similar names, as settings, in
+  queries, percent-encoded, in dictionaries, in pairs, in XML, as headers, and as a line ``password: …`` by itself;
+- passwords in SQL statements, and on the command lines of database clients;
+- OAuth codes in a URL, ``Bearer …``, private keys, and tokens with a known form.
 
-A fencing token is no secret: ``token=1794733205004021`` stays.
+Masking takes time in proportion to the length of the text, whatever it contains.
+
+**Not promised.** That a secret is recognized if it stands alone and looks like any other word.
+
+A fencing token is not a secret: ``token=1794733205004021`` is kept.
 """
 
 from __future__ import annotations
@@ -28,7 +32,7 @@ def scrub(text: str) -> str:
     >>> scrub("GET https://api/pay?access_token=abc123&day=3 failed")
     'GET https://api/pay?access_token=***&day=3 failed'
     """
-    low = text.replace("İ", "i").lower()  # the one letter that is two when it is small, and places have to agree
+    low = text.replace("İ", "i").lower()  # the only letter whose lower case is two characters; positions must match
     spans = sorted(span for form in FORMS for span in form(text, low))
     if not spans:
         return text

@@ -1,14 +1,15 @@
-"""How many items a chunk has: as many as its limits allow, worked out from what was measured. Pure.
+"""Computes how many items a chunk has: as many as its limits allow, from measurements. Pure.
 
 ::
 
     memory = workers × (items × bytes per item × copies + overhead)
 
-Copies are what is in memory at once in one worker: the chunk that is being written, what was made of it, and the pages
-that were read ahead. Solved for items, with the limits on bytes and time of one chunk beside it, the smallest wins.
+`copies` counts what one worker has in memory at once: the chunk that is being written, its results, and the pages that
+were read ahead. The equation is solved for items. Together with the limits on the bytes and the time of one chunk, the
+smallest number applies.
 
-**Promises.** A chunk has at least one item and at most `chunk`. It shrinks at once when a measurement asks for it, and
-grows by at most double from one chunk to the next, so that one odd page does not decide.
+**Promises.** A chunk has at least one item and at most `chunk`. Its size shrinks at once when a measurement demands it,
+and at most doubles from one chunk to the next, so that a single unusual page has little effect.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from fencepost.core.duration import Duration, seconds
 from fencepost.errors import InvalidBulk
 
 OVERHEAD_BYTES = 48 * 1024 * 1024  # a worker process with its drivers, before the first item
-_SAMPLE = 16
-_DEPTH = 6
+_SAMPLE = 16  # items per measurement: enough for an average, and cheap for every chunk
+_DEPTH = 6  # levels of nesting that are measured: deeper ones are rare, and cycles must end
 _UNITS = {"": 1, "b": 1, "kb": 1024, "mb": 1024**2, "gb": 1024**3, "kib": 1024, "mib": 1024**2, "gib": 1024**3}
 _SIZE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([a-zA-Z]*)\s*")
 
 
 class MeasuredChunk(NamedTuple):
-    """What a chunk was like. `took_s` is from the first item to the commit."""
+    """Measurements of one chunk. `took_s` is the time from the first item to the commit."""
 
     items: int
     bytes_per_item: float
@@ -40,7 +41,7 @@ class MeasuredChunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Sizing:
-    """The limits of a chunk. `chunk` is the most items; the others are None where nobody asked for them."""
+    """The limits of a chunk. `chunk` is the largest number of items; the other limits are None if not set."""
 
     chunk: int
     chunk_bytes: int | None = None
@@ -51,7 +52,7 @@ class Sizing:
     def of(
         *, chunk: Any, chunk_bytes: int | str | None, chunk_time: Duration | None, memory: int | str | None
     ) -> Sizing:
-        """Read the limits as users write them: ``chunk=2000, chunk_bytes="8MB", chunk_time="5s", memory="256MB"``."""
+        """Parse the limits as users write them: ``chunk=2000, chunk_bytes="8MB", chunk_time="5s", memory="256MB"``."""
         if isinstance(chunk, bool) or not isinstance(chunk, int) or not 1 <= chunk <= 1_000_000:
             raise InvalidBulk(f"chunk {chunk!r} must be a whole number from 1 to 1,000,000")
         time_s = None if chunk_time is None else seconds(chunk_time, what="chunk_time")
@@ -65,7 +66,7 @@ class Sizing:
         )
 
     def items(self, measured: MeasuredChunk, *, copies: int, workers: int) -> int:
-        """Return how many items a chunk may have, by what was measured."""
+        """Return how many items a chunk may have, according to the measurements."""
         size = max(measured.bytes_per_item, 1.0)
         limits = [float(self.chunk)]
         if self.chunk_bytes is not None:
@@ -78,26 +79,26 @@ class Sizing:
         return max(int(min(limits)), 1)
 
     def following(self, size: int, measured: MeasuredChunk, *, copies: int, workers: int) -> int:
-        """Return how many items the next chunk has, after one of `size`."""
+        """Return how many items the next chunk has, after a chunk of `size` items."""
         return min(self.items(measured, copies=copies, workers=workers), size * 2)
 
     @property
     def is_fixed(self) -> bool:
-        """Whether nothing needs to be measured."""
+        """Whether no measurements are needed."""
         return self.chunk_bytes is None and self.chunk_time_s is None and self.memory_bytes is None
 
     def first(self) -> int:
-        """Return how many items the first chunk has, when nothing has been measured yet."""
+        """Return how many items the first chunk has, before there are measurements."""
         return self.chunk if self.is_fixed else min(self.chunk, 100)
 
 
 def memory_bytes(items: int, bytes_per_item: float, *, copies: int, workers: int) -> int:
-    """Return what a job takes at its peak."""
+    """Return the peak memory of a job."""
     return int(workers * (items * bytes_per_item * copies + OVERHEAD_BYTES))
 
 
 def size_bytes(value: Any, what: str) -> int:
-    """Read a size such as ``"256MB"``.
+    """Parse a size such as ``"256MB"``.
 
     >>> size_bytes("8MB", "memory")
     8388608
@@ -105,7 +106,7 @@ def size_bytes(value: Any, what: str) -> int:
     found = _SIZE.fullmatch(str(value)) if isinstance(value, int | str) and not isinstance(value, bool) else None
     unit = found.group(2).lower() if found else None
     if found is None or unit not in _UNITS:
-        raise InvalidBulk(f'{what} {value!r} is no size; write it as "256MB"')
+        raise InvalidBulk(f'{what} {value!r} is not a valid size; write it as "256MB"')
     size = int(float(found.group(1)) * _UNITS[unit])
     if size < 1:
         raise InvalidBulk(f"{what} {value!r} must be more than zero")
@@ -116,13 +117,13 @@ def _budget(value: Any) -> int:
     size = size_bytes(value, "memory")
     if size <= OVERHEAD_BYTES:
         raise InvalidBulk(
-            f"memory {value!r} is less than a worker takes before its first item ({OVERHEAD_BYTES // 1024**2} MB)"
+            f"memory {value!r} is less than a worker needs before its first item ({OVERHEAD_BYTES // 1024**2} MB)"
         )
     return size
 
 
 def bytes_of(items: Sequence[Any]) -> float:
-    """Estimate the bytes of an item in memory, from a few spread over `items`."""
+    """Estimate the size of an item in memory, from a sample spread over `items`."""
     if not items:
         return 0.0
     step = max(len(items) // _SAMPLE, 1)

@@ -1,21 +1,20 @@
-"""The states of a run, and the one table of ways between them.
+"""The states of a run, and the table of transitions between them.
 
-A run is recorded once (planned from a tick, or enqueued on request), may wait and be claimed several times,
-and ends once. `diagram()` draws the table; the picture in the docs is made from it.
+A run is recorded once (planned from a tick, or enqueued on request), may wait and be claimed several times, and ends
+once. `diagram()` draws the table; the diagram in the docs is generated from it.
 
-- `waiting`: cannot be claimed. Something else has to happen first (`WaitsFor`): another run has to give up
-  the exclusive key, a time beyond the planning horizon has to come near, a node that has its job has to come, or a
-  person has to decide.
+- `waiting`: cannot be claimed. It waits (`WaitsFor`) for the exclusive key of another run, for a time beyond the
+  planning horizon, for a node that has its job, or for the decision of an operator.
 - `queued`: may be claimed once its `available_at` has come. A retry's back-off is such a time.
 - `running`: a node has claimed it. Only this state has an attempt.
-- `succeeded`, `dead`, `cancelled`, `skipped`, `misfired`: terminal and final. Doing a finished run again
-  makes a new run that points to the old one.
+- `succeeded`, `dead`, `cancelled`, `skipped`, `misfired`: terminal. To repeat a finished run, a new run is created that
+  refers to the old one.
 
-**Promises.** Nothing leaves a terminal state. Every way is a move with a name of its own, and every move
-that ends an attempt says with which outcome.
+**Promises.** A run never leaves a terminal state. Every transition has a name (`Move`), and every move that ends an
+attempt has an outcome.
 
-**Not promised.** That a move succeeds: this module knows the table, not the rows. Each move is a
-compare-and-set in the ledger, and who comes late changes nothing.
+**Not promised.** That a move succeeds: this module knows the table, not the rows. Each move is a compare-and-set in the
+ledger; if the state has changed in the meantime, it has no effect.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from fencepost.errors import IllegalMove
 
 
 class RunState(StrEnum):
-    """Where a run stands, as the ledger stores it."""
+    """The state of a run, as the ledger stores it."""
 
     WAITING = "waiting"
     QUEUED = "queued"
@@ -50,27 +49,27 @@ class WaitsFor(StrEnum):
 
 
 class AttemptOutcome(StrEnum):
-    """How an attempt ended. A claim that was handed back unstarted leaves no attempt, so has no outcome."""
+    """How an attempt ended. A claim that was returned before it started leaves no attempt, so it has no outcome."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     TIMED_OUT = "timed_out"
     CANCELLED = "cancelled"
     LOST = "lost"
-    INTERRUPTED = "interrupted"  # its node was shut down in good order before it had ended
+    INTERRUPTED = "interrupted"  # its node was shut down in an orderly way before it ended
 
 
 class Move(StrEnum):
-    """What can happen to a run: one verb for each."""
+    """The transitions of a run."""
 
     PLAN = "plan"  # a tick became a run
-    MISFIRE = "misfire"  # a tick came too late, and its policy says not to run it any more
-    ENQUEUE = "enqueue"  # somebody asked for it
+    MISFIRE = "misfire"  # a tick was too late, and its policy does not run it
+    ENQUEUE = "enqueue"  # it was requested
     BLOCK = "block"  # its exclusive key is taken
-    PROMOTE = "promote"  # the key is free, the time has come near, or a node has come that can take it
-    RELEASE = "release"  # a person let a held run go on
+    PROMOTE = "promote"  # the key is free, its time is near, or a node that can take it has joined
+    RELEASE = "release"  # an operator released a held run
     PARK = "park"  # no living node can take it, and none could for ten minutes
-    HOLD = "hold"  # the ledger was restored: a person has to decide first
+    HOLD = "hold"  # the ledger was restored, and an operator has to decide first
     CLAIM = "claim"
     HAND_BACK = "hand_back"  # claimed, and returned before it was started
     SUCCEED = "succeed"
@@ -78,7 +77,7 @@ class Move(StrEnum):
     FAIL = "fail"
     TIME_OUT_AND_RETRY = "time_out_and_retry"
     TIME_OUT_AND_FAIL = "time_out_and_fail"
-    SKIP = "skip"  # by overlap, by a paused schedule, or by the job's own word
+    SKIP = "skip"  # by overlap, by a paused schedule, or because the job raised Skip
     CANCEL = "cancel"
     LOSE_AND_RERUN = "lose_and_rerun"
     LOSE_AND_FAIL = "lose_and_fail"
@@ -93,7 +92,7 @@ _WAITING, _QUEUED, _RUNNING = RunState.WAITING, RunState.QUEUED, RunState.RUNNIN
 _AGAIN = frozenset({_QUEUED, _WAITING})
 
 State = RunState | None
-"""None is the state of what is not recorded yet."""
+"""None is the state of a run that is not recorded yet."""
 
 TRANSITIONS: Mapping[tuple[State, Move], frozenset[RunState]] = MappingProxyType(
     {
@@ -134,7 +133,7 @@ TRANSITIONS: Mapping[tuple[State, Move], frozenset[RunState]] = MappingProxyType
 
 TERMINAL: frozenset[RunState] = frozenset(RunState) - {_WAITING, _QUEUED, _RUNNING}
 
-# A job that raises Skip or Cancel called its attempt off; it neither did its work nor failed at it.
+# An attempt of a job that raises Skip or Cancel counts as cancelled: it neither succeeded nor failed.
 _OUTCOMES: Mapping[Move, AttemptOutcome] = {
     Move.SUCCEED: AttemptOutcome.SUCCEEDED,
     Move.RETRY: AttemptOutcome.FAILED,
@@ -154,15 +153,15 @@ _OUTCOMES: Mapping[Move, AttemptOutcome] = {
 
 
 def is_terminal(state: RunState) -> bool:
-    """Whether a run in `state` is finished for good."""
+    """Whether `state` is a terminal state."""
     return state in TERMINAL
 
 
 def next_state(state: State, move: Move, to: RunState | None = None) -> RunState:
-    """Return the state that `move` leads to, or raise `IllegalMove`.
+    """Return the state after `move`, or raise `IllegalMove`.
 
-    Where a move may end in two states (a retry is queued, or waits for its key), `to` says in which; without
-    it the run is queued.
+    If a move can lead to two states (a retry is queued, or waits for its key), `to` selects one. Without `to`, the run
+    is queued.
     """
     targets = TRANSITIONS.get((state, move), frozenset())
     chosen = to or (_QUEUED if _QUEUED in targets else next(iter(targets), None))
@@ -172,17 +171,17 @@ def next_state(state: State, move: Move, to: RunState | None = None) -> RunState
 
 
 def states_before(move: Move) -> frozenset[RunState]:
-    """Return the recorded states in which `move` is possible: what its compare-and-set has to ask for."""
+    """Return the recorded states in which `move` is possible, for the condition of its compare-and-set."""
     return frozenset(state for state, verb in TRANSITIONS if verb is move and state is not None)
 
 
 def outcome_of(move: Move) -> AttemptOutcome | None:
-    """Return how the attempt ended when `move` ended it; None for a claim that was handed back."""
+    """Return the outcome of an attempt that `move` ends; None for a claim that is returned."""
     return _OUTCOMES.get(move)
 
 
 def diagram() -> str:
-    """Draw the table as mermaid text, one line per way."""
+    """Return the table as a Mermaid diagram, one line per pair of states."""
     return "\n".join(
         ["stateDiagram-v2", *_arrows(), *(f"    {state} --> [*]" for state in RunState if is_terminal(state))]
     )

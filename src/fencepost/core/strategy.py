@@ -1,7 +1,7 @@
-"""What keeps a job's effects from landing twice, said in a sentence for those who look at the job.
+"""Describes, in one sentence, what keeps a job's effects from landing twice.
 
-A policy is put together from words that each make sense by themselves; this says what they amount to, and where they
-leave a gap. It tells of what is declared, not of what the job's code does.
+Each option of a policy makes sense by itself. This describes their combined effect, and any gap that they leave. It
+describes what is declared, not what the job's code does.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from fencepost.core.policy import Effects, Overlap, Policy
 
 
 def strategy(policy: Policy) -> str:
-    """Return what keeps two runs of a job apart, and what becomes of a write that comes too late."""
+    """Return what keeps two runs of a job apart, and what happens to a stale write."""
     return f"{_apart(policy)}; {_late(policy)}"
 
 
 def takes_no_lock(policy: Policy) -> bool:
-    """Whether nothing keeps runs of this job from overlapping."""
+    """Whether runs of this job may overlap."""
     return policy.exclusive is None and policy.overlap is Overlap.ALLOW
 
 
@@ -31,12 +31,12 @@ def _late(policy: Policy) -> str:
     match policy.effects:
         case Effects.IDEMPOTENT:
             return (
-                "each effect lands once by a key that commits with it (run.once, idempotent, Sequence); what is "
-                "written without a key may land twice, and the journal tells of it"
+                "each effect lands once by a key that commits with it (run.once, idempotent, Sequence); a write "
+                "without a key may land twice, and is recorded in the journal"
             )
         case Effects.FENCED:
-            return "all it writes goes through run.transaction(), which refuses it once the run is somebody else's"
+            return "all its writes go through run.transaction(), which refuses them once another node has the run"
         case Effects.UNFENCED if takes_no_lock(policy):
-            return "what two runs both do is done twice, unless keys see to it: effects='idempotent' if they do"
+            return "if two runs do the same work, it lands twice; if keys prevent that, declare effects='idempotent'"
         case Effects.UNFENCED:
-            return "in doubt it is stopped; what it writes other than through run.transaction() is not checked"
+            return "a run that may have lost its lease is stopped; writes outside run.transaction() are not checked"

@@ -1,4 +1,4 @@
-"""Texts that may be kept and shown: without secrets, of a bounded length, in characters every database takes."""
+"""Prepares texts for storage and display: without secrets, limited in length, in characters every database accepts."""
 
 from __future__ import annotations
 
@@ -6,31 +6,32 @@ from fencepost.core.secrets import scrub
 
 
 def storable(text: str) -> str:
-    """Spell out what some database refuses in a text: NUL, and halves of surrogate pairs."""
+    """Escape the characters that some databases refuse: NUL, and unpaired surrogates."""
     return text.encode("utf-8", "backslashreplace").decode().replace("\x00", "\\x00")
 
 
 def beginning(text: str, longest: int) -> str:
-    """Return a text fit to be kept: clean, and cut at its end to at most `longest` characters."""
-    # Cut roughly first, for scrubbing takes time; cut finely last, lest a cut hide the @ that shows a password.
+    """Return a text without secrets, and truncated at its end to at most `longest` characters."""
+    # Truncate roughly first, because scrubbing takes time. Truncate exactly last: a cut could remove the @ that marks
+    # a password.
     clean = storable(scrub(text[: longest * 4]))
     return clean if len(clean) <= longest else clean[: longest - 1] + "…"
 
 
 def end(text: str, longest: int) -> str:
-    """Return a text fit to be kept: clean, and cut at its beginning to at most `longest` characters."""
+    """Return a text without secrets, and truncated at its beginning to at most `longest` characters."""
     clean = storable(scrub(text[-longest * 4 :]))
     return clean if len(clean) <= longest else "…" + clean[len(clean) - longest + 1 :]
 
 
 def told(error: BaseException, longest: int = 1_000) -> str:
-    """Return the message of an error, fit to be kept; raises what making it raises."""
+    """Return the message of an error, ready to be stored. Errors of its ``__str__`` are passed on."""
     hide_values(error)
     return beginning(str(error), longest)
 
 
 def hide_values(error: BaseException) -> None:
-    """Let errors of SQLAlchemy, here and among the causes, show no parameters: these are rows of users."""
+    """Hide the parameters in errors of SQLAlchemy, and in their causes, because they are users' data."""
     pending: list[BaseException | None] = [error]
     seen: set[int] = set()
     while pending:
@@ -46,9 +47,9 @@ def hide_values(error: BaseException) -> None:
 
 
 def shown(value: object) -> str:
-    """Show a value in a sentence: short, and without passwords."""
+    """Format a value for a message: short, and without passwords."""
     try:
         text = repr(value)
-    except Exception:  # noqa: BLE001 - a value that cannot even be shown is no reason to fail otherwise
+    except Exception:  # noqa: BLE001 - a failing __repr__ must not hide the actual error
         text = f"a {type(value).__name__}"
     return beginning(text, 60)

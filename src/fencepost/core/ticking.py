@@ -1,4 +1,4 @@
-"""What the ticks of a schedule ask for: the run of a stretch of due times, as it is recorded. Pure."""
+"""Creates the run of a stretch of due times, as it is recorded. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fencepost.core.schedules.jitter import jitter_us
 
 
 class Ticking(NamedTuple):
-    """A schedule, as it is kept. `spec`, `params` and its job's `policy` are JSON; `origin` is *code* or *runtime*."""
+    """A stored schedule. `spec`, `params` and its job's `policy` are JSON; `origin` is *code* or *runtime*."""
 
     id: str
     job: str
@@ -30,7 +30,7 @@ class Ticking(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TickKind:
-    """All ticks of a schedule have this in common; read from the row's texts once and kept."""
+    """What all ticks of a schedule have in common; parsed once from the row's texts and cached."""
 
     schedule: Schedule
     policy: Policy
@@ -40,7 +40,7 @@ class TickKind:
 
 
 def kind_of(which: Ticking) -> TickKind:
-    """Return what the ticks of a schedule have in common; raises if this version cannot read it."""
+    """Return what the ticks of a schedule have in common. Raises if this version cannot parse the schedule."""
     return _kind((which.id, which.job, which.origin), which.spec, which.params, which.policy)
 
 
@@ -59,7 +59,7 @@ def _kind(who: tuple[str, str, str], spec: str, params: str, policy_text: str) -
 
 
 def requested(which: Ticking, kind: TickKind, item: PlannedStretch) -> Requested:
-    """Return the run that a stretch of due times becomes, or the record that it misfired."""
+    """Return the run for a stretch of due times, or the record that it misfired."""
     policy, is_run = kind.policy, item.kind == "run"
     return Requested(
         job=which.job,

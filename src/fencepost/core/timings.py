@@ -1,14 +1,13 @@
 """The timings of a lease, validated together.
 
-A holder must be dead, or at least have stopped itself, *before* the store lets anyone else in. With the
-worst luck, a renewal is due (`renew_every`), hangs until its timeout (`call_timeout`), is repeated once
-after a pause (`retry_every`), and only then is the work told to end (`term_grace`) and at last killed
-(`kill`). All of that has to fit into the time the holder may trust its lease, which ends a `margin`
-before the store's own count does::
+A holder must be dead, or at least have stopped itself, *before* the store grants the lock to another holder. In the
+worst case, a renewal is due (`renew_every`), hangs until its timeout (`call_timeout`), is retried once after a pause
+(`retry_every`), and only then the work gets SIGTERM (`term_grace`) and is finally killed (`kill`). All of that must fit
+into the time for which the holder may trust its lease, which ends a `margin` before the lease expires at the store::
 
     renew_every + call_timeout + retry_every + term_grace + kill ≤ ttl − margin
 
-The defaults are fractions of the ttl, so another ttl scales them all.
+The defaults are fractions of the ttl, so they scale with it.
 """
 
 from __future__ import annotations
@@ -21,14 +20,14 @@ from fencepost.errors import InvalidTimings
 DEFAULT_TTL_S = 30.0
 SMALLEST_TTL_S = 0.2
 LARGEST_TTL_S = 7 * 86400.0
-# What runs gets this long to end when its node is shut down. With what stopping takes after that (a few seconds for
-# what did not end, and to tell the ledger) it is over before Kubernetes kills, 30 s after it asked.
+# How long runs may take to end when their node is shut down. Stopping the remaining runs and updating the ledger takes
+# a few seconds more, so a node is done before Kubernetes kills it, 30 s after SIGTERM.
 SHUTDOWN_GRACE = "20s"
 
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """All durations of one lease, in seconds. Build it with `Timings.of`, which validates."""
+    """All durations of one lease, in seconds. Create it with `Timings.of`, which validates."""
 
     ttl_s: float
     margin_s: float
@@ -58,18 +57,18 @@ class Timings:
 
     @property
     def trust_s(self) -> float:
-        """How long a holder may trust a grant, counted from before the request was sent."""
+        """How long a holder may trust a grant, counted from just before the request was sent."""
         return self.ttl_s - self.margin_s
 
     @property
     def stop_s(self) -> float:
-        """How long it takes, at most, to stop the work: SIGTERM's grace, then the kill."""
+        """How long it takes at most to stop the work: the grace after SIGTERM, then the kill."""
         return self.term_grace_s + self.kill_s
 
     def _validate(self) -> None:
         if not SMALLEST_TTL_S <= self.ttl_s <= LARGEST_TTL_S:
             raise InvalidTimings(
-                f"ttl {spelled(self.ttl_s)} must lie between {spelled(SMALLEST_TTL_S)} and {spelled(LARGEST_TTL_S)}"
+                f"ttl {spelled(self.ttl_s)} must be between {spelled(SMALLEST_TTL_S)} and {spelled(LARGEST_TTL_S)}"
             )
         for field in fields(self):
             if getattr(self, field.name) <= 0 and field.name not in ("term_grace_s", "kill_s"):
@@ -81,7 +80,7 @@ class Timings:
             raise InvalidTimings(
                 f"{spelled_out} = {spelled(round(needed, 3))} must be ≤ ttl ({spelled(self.ttl_s)}) − margin "
                 f"({spelled(self.margin_s)}) = {spelled(round(max(there_is, 0.0), 3))}: "
-                "lengthen the ttl or shorten one of the others"
+                "increase the ttl or decrease one of the others"
             )
 
 

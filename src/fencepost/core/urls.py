@@ -7,7 +7,7 @@ import re
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, quote, unquote, urlsplit
 
 from fencepost.core.duration import seconds
 from fencepost.errors import InvalidUrl
@@ -31,16 +31,16 @@ class StoreUrl:
 
     @staticmethod
     def parse(text: str) -> StoreUrl:
-        """Take a URL apart; `InvalidUrl` says which part is wrong without repeating a password."""
+        """Parse a URL. The message of `InvalidUrl` names the part that is wrong, but never contains a password."""
         if "://" not in text:
-            raise InvalidUrl("a URL looks like scheme://user:password@host:port/database; of a file, sqlite:///app.db")
+            raise InvalidUrl("write a URL as scheme://user:password@host:port/database; for a file, sqlite:///app.db")
         try:
             parts = urlsplit(text)
             options = dict(parse_qsl(parts.query, keep_blank_values=True, strict_parsing=bool(parts.query)))
-        except ValueError:  # its text would repeat what may be part of a password
+        except ValueError:  # its message could contain a part of a password
             raise InvalidUrl(f"the URL cannot be read; {_ENCODE}") from None
         if "#" in text and "@" not in parts.fragment:
-            raise InvalidUrl("a URL has no part behind #; write # as %23")
+            raise InvalidUrl("a URL must not have a part after #; write # as %23")
         if "@" in parts.netloc and "@" in parts.path:  # the "host" is the middle of a password
             raise InvalidUrl(f"the URL cannot be read; {_ENCODE}")
         account, _, places = parts.netloc.rpartition("@")
@@ -63,22 +63,22 @@ class StoreUrl:
 
     @property
     def call_timeout_s(self) -> float:
-        """How long one call to the store may take, apart from renewals, which have their own limit."""
+        """How long one call to the store may take. Renewals have their own limit."""
         timeout_s = seconds(self.options.get("call_timeout", DEFAULT_CALL_TIMEOUT_S), what="call_timeout")
         if timeout_s <= 0:
-            raise InvalidUrl("call_timeout must be more than zero: no store answers in no time")
+            raise InvalidUrl("call_timeout must be more than zero")
         return timeout_s
 
     def accepted_risks(self) -> frozenset[str]:
-        """Return the risks the operator named in ``accept_risk=a,b``."""
+        """Return the risks that the operator accepted with ``accept_risk=a,b``."""
         return frozenset(filter(None, self.options.get("accept_risk", "").split(",")))
 
     def only_options(self, known: Collection[str]) -> None:
-        """Refuse options the store does not know: a misspelt one must not be ignored."""
+        """Refuse unknown options, so that a misspelt one is not ignored."""
         unknown = sorted(set(self.options) - set(known) - COMMON_OPTIONS)
         if unknown:
             allowed = ", ".join(sorted(set(known) | COMMON_OPTIONS))
-            raise InvalidUrl(f"{self.scheme}:// does not know the option {unknown[0]!r}; it knows: {allowed}")
+            raise InvalidUrl(f"{self.scheme}:// has no option {unknown[0]!r}; there are: {allowed}")
 
 
 def _hosts(places: str, *, what_follows: str) -> tuple[tuple[str, int | None], ...]:
@@ -87,7 +87,7 @@ def _hosts(places: str, *, what_follows: str) -> tuple[tuple[str, int | None], .
     except InvalidUrl:
         if "@" not in what_follows:
             raise
-        # What looks like a port is the beginning of a password that has a / ? or # in it: not to be repeated.
+        # The apparent port is the beginning of a password that contains / ? or #, and must not be shown.
         raise InvalidUrl(f"the URL cannot be read; {_ENCODE}") from None
 
 
@@ -100,23 +100,43 @@ def _host_and_port(place: str) -> tuple[str, int | None]:
     if not port:
         return unquote(host), None
     if not port.isdigit() or not 0 < int(port) < 65536:
-        raise InvalidUrl(f"port {port!r} of host {host!r} is no port number")
+        raise InvalidUrl(f"port {port!r} of host {host!r} is not a port number")
     return unquote(host), int(port)
 
 
 def identifier(text: str, *, what: str) -> str:
-    """Return `text` if it can stand in SQL as a name, without quotes, in every database."""
+    """Return `text` if it is valid as an unquoted SQL identifier in every database."""
     if not _IDENTIFIER.fullmatch(text):
-        raise InvalidUrl(f"{what}={text!r}: use lower-case letters, digits and underscores, at most 40, no digit first")
+        raise InvalidUrl(f"{what}={text!r}: use at most 40 lower-case letters, digits and underscores, no digit first")
     return text
 
 
 def sqlite_path(text: str) -> Path:
-    """Return the file that the path of a ``sqlite://`` URL means: absolute, and where its symbolic links lead.
+    """Return the file of a ``sqlite://`` URL's path: absolute, with symbolic links resolved.
 
-    One file must not have two names here: what is kept beside it would be kept twice. ``file:app.db`` is ``app.db``.
+    Each file must have only one name here, because other files are stored next to it. ``file:app.db`` is ``app.db``.
     """
-    if text.startswith("file:"):
-        text = unquote(text.removeprefix("file:"))
-        text = text.removeprefix("//") if text.startswith("///") else text
-    return Path(os.path.realpath(text))
+    return Path(os.path.realpath(_file_name(text)))
+
+
+def absolute_url(text: str) -> str:
+    """Return a URL that means the same file after a change of the working directory; server URLs are not changed.
+
+    An application resolves its URLs once, so that it later opens the same file in any working directory.
+    """
+    if "#" in text:  # invalid; the parser of the URL reports it
+        return text
+    scheme, _, rest = text.partition("://")
+    place, question, options = rest.partition("?")
+    name = unquote(place.removeprefix("/"))
+    if scheme.lower() != "sqlite" or not place.startswith("/") or name in ("", ":memory:") or name.endswith("/"):
+        return text
+    return f"{scheme}:///{quote(os.path.join(os.getcwd(), _file_name(name)))}{question}{options}"
+
+
+def _file_name(text: str) -> str:
+    """Return the name of the file in the path of a ``sqlite://`` URL, which may be written as a URL of SQLite's own."""
+    if not text.startswith("file:"):
+        return text
+    name = unquote(text.removeprefix("file:"))
+    return name.removeprefix("//") if name.startswith("///") else name

@@ -1,7 +1,7 @@
-"""What a job may raise to say how its run should end, where neither returning nor failing says it.
+"""Exceptions that a job may raise to choose how its run ends.
 
-They are no errors: a `Skip` is as good an end as a success. A job that catches `Exception` around such a `raise`
-catches them too, and should let them pass.
+They are not errors: a `Skip` is as good an end as a success. A job that catches `Exception` around such a `raise` also
+catches them, and should re-raise them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from fencepost.core.duration import Duration, seconds
 
 
 class Verdict(Exception):
-    """Base of what a job may raise about its own run."""
+    """Base class of these exceptions."""
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -18,9 +18,9 @@ class Verdict(Exception):
 
 
 class Retry(Verdict):
-    """Try again later: ``raise Retry(after="5m", reason="the bank is closed")``.
+    """Retry later: ``raise Retry(after="5m", reason="the bank is closed")``.
 
-    It counts as a failed attempt, so the policy's `retries` bound it; `after` takes the place of the back-off.
+    The attempt counts as failed, so the policy's `retries` applies. `after` replaces the back-off.
     """
 
     def __init__(self, after: Duration | None = None, reason: str = "") -> None:
@@ -29,12 +29,12 @@ class Retry(Verdict):
 
 
 class Fail(Verdict):
-    """It cannot succeed: the run is given up now, with this reason, whatever retries are left."""
+    """The run cannot succeed: it fails now, with this reason, even if retries are left."""
 
 
 class Skip(Verdict):
-    """There is nothing to do: the run ends as skipped, with this reason, and is not tried again."""
+    """There is nothing to do: the run ends as skipped, with this reason, and is not retried."""
 
 
 class Cancel(Verdict):
-    """Call the run off: it ends as cancelled, with this reason, and is not tried again."""
+    """Cancel the run: it ends as cancelled, with this reason, and is not retried."""

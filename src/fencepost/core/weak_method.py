@@ -1,7 +1,7 @@
 """A bound method that does not keep its object alive.
 
-`weakref.WeakMethod` refers to the function weakly, too. At the end of a program the function may go first, and then
-Python prints an `AttributeError` that no user can do anything about. Here the function stays.
+`weakref.WeakMethod` also has only a weak reference to the function. At the end of a program the function may be deleted
+first, and Python then prints an `AttributeError` that users cannot prevent. This class keeps the function.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 class BoundWeakly(Generic[T]):
-    """Call it for the method; None once the object is gone. `at_end` is called then, and must need nothing else."""
+    """Calling it returns the method, or None once the object is deleted. `at_end` is called at that moment."""
 
     def __init__(self, method: Callable[[], T], at_end: Callable[[], object] | None = None) -> None:
         bound = cast(MethodType, method)

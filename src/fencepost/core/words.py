@@ -1,7 +1,7 @@
-"""The words that options take, each defined once: type checkers read them here, and so does the check at run time.
+"""The words that options accept. Type checkers and the checks at run time use the same definitions.
 
-At run time capitals do not matter for the words of a policy, nor whether a space, ``-`` or ``_`` stands between two
-parts of one: settings files and command lines are read by the same rules. Code is asked for the spelling below.
+At run time, the words of a policy are compared without regard to case, and a space, ``-`` and ``_`` are equal. The same
+rules apply to settings files and command lines. In code, type checkers demand the spelling below.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ IsolationWord = Literal[
     "read committed",
     "repeatable read",
     "serializable",
-    "READ COMMITTED",  # as SQL has them
+    "READ COMMITTED",  # as written in SQL
     "REPEATABLE READ",
     "SERIALIZABLE",
 ]
 
 MisfireKind = Literal["once", "all", "skip"]
 MisfireWord = MisfireKind | str
-"""One of these, or ``"all:10"``: the newest ten at most. Any text, for type checkers; what is neither is refused."""
+"""One of these, or ``"all:10"``: at most the newest ten. Type checkers accept any text; the run-time check does not."""
 
 DstWord = Literal["auto", "first", "second", "both", "skip", "real"]
 OverWord = Literal["nodes", "threads"]

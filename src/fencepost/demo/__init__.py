@@ -1,5 +1,5 @@
-"""``fencepost demo``: three nodes on SQLite, of which the busiest is killed; then everything is counted anew.
+"""``fencepost demo``: runs three nodes on SQLite, kills the busiest one, and counts all results independently.
 
-`application` is an application like any other, `stage` starts and kills its nodes, `watching` reads from the ledger who
-runs what, `screen` shows it, and `recount` counts what was due and what was written without asking the engine.
+`application` is an ordinary application, `stage` starts and kills its nodes, `watching` reads the runs of each node
+from the ledger, `screen` shows them, and `recount` counts what was due and what was written without using the engine.
 """

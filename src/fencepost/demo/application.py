@@ -1,7 +1,7 @@
-"""The application of the demo: a job of each type. ``fencepost run fencepost.demo.application:app`` is a node of it.
+"""The application of the demo: a job of each type. ``fencepost run fencepost.demo.application:app`` starts a node.
 
-Every job leaves one row in `demo_effect` for each run, in the transaction that ends the run. So a run that is done
-twice would leave two rows, and one that is said to be done and was not would leave none: the recount looks for both.
+Every job writes one row to `demo_effect` for each run, in the transaction that ends the run. A run that was done twice
+would have two rows, and a run that is recorded as done but was not would have none. The recount looks for both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _pause = ThreadedRuntime().sleep  # stands for the work that a real job would do
 
 @app.job(SETTLE, overlap="queue", misfire="all:100", effects="fenced", backoff="1s..5s")
 def settle(run: Run) -> None:
-    """Settle one second's payments, and tell the customer: both are committed, or neither is."""
+    """Settle one second's payments, and request the customer's notice: both are committed, or neither is."""
     _pause(0.15)
     with run.transaction(final=True) as tx:
         _effect(run, tx)
@@ -28,7 +28,7 @@ def settle(run: Run) -> None:
 
 @app.job(RECONCILE, overlap="forbid")
 def reconcile(run: Run) -> None:
-    """Compare the books. It takes longer than its interval, so a due time that finds it at work is skipped."""
+    """Compare the books. This takes longer than the interval, so a run that comes due meanwhile is skipped."""
     _pause(2.5)
     with run.transaction(final=True) as tx:
         _effect(run, tx)
@@ -36,7 +36,7 @@ def reconcile(run: Run) -> None:
 
 @app.job(IMPORT, type="bulk", overlap="queue", effects="fenced")
 def import_orders(run: Run) -> None:
-    """Import orders chunk by chunk. Whoever takes it over goes on behind the last chunk that was committed."""
+    """Import orders chunk by chunk. A node that takes over continues after the last committed chunk."""
     with run.transaction() as tx:
         done = tx.execute(text("SELECT count(*) FROM demo_chunk WHERE run_id = :run"), {"run": run.id}).scalar_one()
     for chunk in range(done, CHUNKS):
@@ -51,7 +51,7 @@ def import_orders(run: Run) -> None:
 
 @app.job(QUOTE, type="near-real-time", retries=3, backoff="300ms..1s")
 def quote(run: Run) -> None:
-    """Fetch the latest prices, from somebody who answers only when asked again."""
+    """Fetch the latest prices from a service that replies only to the second request."""
     if run.attempt % 2 == 1:
         raise ConnectionError("the exchange did not answer")
     with run.transaction(final=True) as tx:
@@ -60,15 +60,15 @@ def quote(run: Run) -> None:
 
 @app.job(type="event")
 def notify(run: Run, customer: int) -> str:
-    """Tell a customer that a payment was settled. Asked for by `settle`, in its own transaction."""
+    """Notify a customer that a payment was settled. `settle` requests it in its own transaction."""
     with run.transaction(final=True) as tx:
         _effect(run, tx)
-    return f"customer {customer} was told"
+    return f"customer {customer} was notified"
 
 
 @app.job(type="manual")
 def report(run: Run, month: str) -> str:
-    """Write a report, for somebody who asked for it with ``fencepost trigger``."""
+    """Write a report that was requested as with ``fencepost trigger``."""
     _pause(0.5)
     with run.transaction(final=True) as tx:
         _effect(run, tx)

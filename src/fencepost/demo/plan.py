@@ -1,4 +1,4 @@
-"""When the jobs of the demo are due. Apart from the application, so that the recount need not load it."""
+"""The schedules of the demo's jobs. A separate module, so that the recount need not import the application."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ TABLES = (
 
 
 def notice_key(due_us: int) -> str:
-    """Return the key under which a settlement asks for its notice: one due time, one notice."""
+    """Return the request key of a settlement's notice: one notice for each due time."""
     return f"settled {due_us}"

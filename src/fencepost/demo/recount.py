@@ -1,11 +1,11 @@
 """The count at the end of the demo, made without the engine.
 
-What was due is computed from the schedules. What was written is counted in the application's own tables. What became
-of each due time is read from the rows of runs, with plain SQL. Then the three are compared:
+The due times are computed from the schedules. The writes are counted in the application's own tables. The result of
+each due time is read from the rows of runs, with plain SQL. Then the three are compared:
 
-- a due time that no run answers for is *missing*, one that two answer for a *duplicate*
-- a run that succeeded and left no row of its own is a *lost write*; a second row, or one of a run that did not succeed,
-  is a *duplicate*
+- a due time without a run is *missing*; one with two runs is a *duplicate*
+- a run that succeeded and has no row of its own is a *lost write*; a second row, or a row of a run that did not
+  succeed, is a *duplicate*
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FATES = {"succeeded": "ran", "misfired": "misfired", "skipped": "skipped", "dea
 
 
 class Row(NamedTuple):
-    """As much of a run as the count needs."""
+    """The columns of a run that the count needs."""
 
     id: int
     job: str
@@ -38,7 +38,7 @@ class Row(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What became of one job's due times, or of the requests for it."""
+    """The results of one job's due times, or of the requests for it."""
 
     job: str
     due: int = 0
@@ -53,23 +53,23 @@ class Tally:
 
     @property
     def is_right(self) -> bool:
-        """Whether every due time has one end, and every success its one effect."""
+        """Whether every due time has one result, and every success one effect."""
         return not (self.missing or self.duplicates or self.lost_writes or self.open or self.failed)
 
 
 @dataclass(frozen=True, slots=True)
 class Books:
-    """All rows that the count looks at."""
+    """All rows that the count uses."""
 
     runs: tuple[Row, ...]
     effects: Counter[int]  # run id → rows in demo_effect
     settled_dues: Counter[int]  # due time → rows of `settle` in demo_effect
     chunks: Mapping[int, Counter[int]]  # run id → chunk → rows in demo_chunk
-    began: Mapping[str, int]  # schedule → the instant after which its due times count
+    began: Mapping[str, int]  # schedule → the time after which its due times count
 
 
 def read_books(path: str) -> Books:
-    """Read the ledger's file as anybody can, with the driver alone."""
+    """Read the ledger's file with nothing but the driver."""
     connection = opened_for_reading(path, 10.0)
     try:
         return _read(connection)
@@ -78,7 +78,7 @@ def read_books(path: str) -> Books:
 
 
 def recount(books: Books, *, until_us: int, reports: int) -> list[Tally]:
-    """Count every job: due times up to `until_us`, and what was asked for."""
+    """Count every job: due times up to `until_us`, and requests."""
     tallies = [_scheduled(job, schedule, books, until_us) for job, schedule in SCHEDULES.items() if job in books.began]
     wanted = {request_key(notice_key(due_us)) for due_us in books.settled_dues if due_us <= until_us}
     notices = [row for row in books.runs if row.job == "notify" and row.origin_key in wanted]
@@ -91,7 +91,7 @@ def recount(books: Books, *, until_us: int, reports: int) -> list[Tally]:
 
 
 def total(tallies: Iterable[Tally]) -> Tally:
-    """Add them up."""
+    """Return the sum."""
     whole = Tally("together")
     for tally in tallies:
         for field in fields(Tally)[1:]:

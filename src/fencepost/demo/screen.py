@@ -1,4 +1,4 @@
-"""How the demo is shown: live in a terminal, line by line elsewhere."""
+"""The output of the demo: live in a terminal, line by line elsewhere."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 _RECENT = 12
-_WIDE = 200  # a file or a pipe has no edge
+_WIDE = 200  # columns, for a file or a pipe, which have no width of their own
 
 
 class Screen(Protocol):
     """Where the demo is shown."""
 
     def say(self, line: str) -> None:
-        """Show something that happened."""
+        """Show a line about something that happened."""
         ...
 
     def show(self, view: View) -> None:
-        """Show how things stand."""
+        """Show the current state."""
         ...
 
     def close(self) -> None:
-        """Leave what was shown last."""
+        """End the output."""
         ...
 
 
 def screen_for(console: Console) -> Screen:
-    """Return what suits the console."""
+    """Return the screen that fits the console."""
     return LiveScreen(console) if console.is_terminal else PlainScreen(console)
 
 
@@ -46,21 +46,21 @@ class PlainScreen:
         self._console = console
 
     def say(self, line: str) -> None:
-        """Write the line, at once."""
+        """Write the line, without buffering."""
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         self._console.file.flush()
 
     def show(self, view: View) -> None:
-        """Write what is new."""
+        """Write the new lines."""
         for line in (*view.turns, *view.lines):
             self.say(f"  {line}")
 
     def close(self) -> None:
-        """There is nothing to leave."""
+        """Do nothing."""
 
 
 class LiveScreen:
-    """The nodes and what each has in hand, above the latest of what happened."""
+    """The nodes and their runs, above the latest lines."""
 
     def __init__(self, console: Console) -> None:
         from rich.live import Live  # noqa: PLC0415 - only terminals need it
@@ -71,25 +71,25 @@ class LiveScreen:
         self._live.start()
 
     def say(self, line: str) -> None:
-        """Write it above the picture, where it stays."""
+        """Write a line above the table, where it stays."""
         self._live.console.print(line, markup=False, highlight=False)
 
     def show(self, view: View) -> None:
-        """Draw the picture anew; what the demo is about stays above it."""
+        """Redraw the table. Lines about the takeover stay above it."""
         for line in view.turns:
             self.say(f"          {line}")
         self._recent.extend(view.lines)
         self._live.update(self._picture(view))
 
     def close(self) -> None:
-        """Take the picture away."""
+        """Remove the table."""
         self._live.stop()
 
     def _picture(self, view: View) -> RenderableType:
         from rich.console import Group  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
-        table = _table("node", "state", "runs, with the token it writes under")
+        table = _table("node", "state", "runs, with their tokens")
         for name, state in view.nodes.items():
             table.add_row(name, state, "\n".join(run.at_work for run in view.running(name)))
         recent = Text("\n".join(f"  {line}" for line in self._recent), no_wrap=True, overflow="ellipsis")
@@ -104,7 +104,7 @@ def _table(*columns: str) -> Table:
 
 
 def table_of(tallies: Sequence[Tally]) -> Table:
-    """Draw the count; what failed or is still open has a column only if there is any."""
+    """Return the count as a table. Failed and open runs have a column only if there are any."""
     whole = total(tallies)
     troubles = [name for name in ("failed", "open") if getattr(whole, name)]
     names = ["due", "ran", "misfired", "skipped", *troubles, "missing", "duplicates", "lost_writes"]
@@ -118,7 +118,7 @@ def table_of(tallies: Sequence[Tally]) -> Table:
 
 
 def console_for(*, as_json: bool) -> Console:
-    """Return where to show it: with JSON on standard output, the rest goes to standard error."""
+    """Return the console for the output: standard error if standard output is for JSON."""
     from rich.console import Console  # noqa: PLC0415
 
     console = Console(file=sys.stderr if as_json else sys.stdout)

@@ -1,4 +1,4 @@
-"""The course of the demo: start, watch, kill the busiest, watch the takeover, count."""
+"""The steps of the demo: start, watch, kill the busiest node, watch the takeover, count."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ from fencepost.sql.sqlite import opened
 if TYPE_CHECKING:
     from rich.console import Console
 
-LEAST_S = 10.0
+LEAST_S = 10.0  # a shorter demo would end before the takeover
 _LOOK_EVERY_S = 0.2
 _NODES = ("node-1", "node-2", "node-3")
 _REPLACEMENT = "node-4"
 _START_WITHIN_S = 60.0
 _SETTLE_WITHIN_S = 30.0
 _LEAVE_WITHIN_S = 8.0
-_IMPORT_WITHIN_S = 8.0  # there is one every four seconds
+_IMPORT_WITHIN_S = 8.0  # an import is due every four seconds
 
 
 class CtrlC:
-    """Ctrl-C, remembered: Python loses a `KeyboardInterrupt` that is raised in a callback, as while it imports."""
+    """Remembers Ctrl-C: Python loses a `KeyboardInterrupt` raised in a callback, for example during an import."""
 
     def __init__(self) -> None:
         self._was_pressed = False
 
     def press(self, _number: int) -> None:
-        """Interrupt what goes on."""
+        """Remember the signal, and interrupt the current code."""
         self._was_pressed = True
         raise KeyboardInterrupt
 
     def check(self) -> None:
-        """Raise `KeyboardInterrupt` if it was pressed."""
+        """Raise `KeyboardInterrupt` if Ctrl-C was pressed."""
         if self._was_pressed:
             raise KeyboardInterrupt
 
     def answered(self) -> None:
-        """It was heard: from now on only a further one counts."""
+        """Forget the signal, because it was handled."""
         self._was_pressed = False
 
 
 class Show:
-    """One showing, on a fresh ledger in a folder of its own."""
+    """One demo, on a new ledger in its own folder."""
 
     def __init__(self, folder: Path, runtime: Runtime, *, seconds: float, screen: Screen, ctrl_c: CtrlC) -> None:
         self._runtime = runtime
@@ -67,41 +67,41 @@ class Show:
         self._until_us: int | None = None
 
     def play(self) -> None:
-        """Show all of it."""
+        """Run all steps."""
         self._prepare()
         for name in _NODES:
             self.stage.start(name)
         self._watch(_has_begun, within_s=_START_WITHIN_S, what="three nodes take part")
         began = self._runtime.monotonic()
-        self._say("three nodes take part; whichever is quicker claims what is due")
+        self._say("three nodes take part; the fastest one claims what is due")
         self._ask_for_a_report()
         self._watch_until(began + self._seconds * 0.35)
         killed = self._kill_the_busiest()
         self._watch_until(began + self._seconds * 0.35 + 1.0)
-        self._say(f"starting {_REPLACEMENT} in place of {killed}")
+        self._say(f"starting {_REPLACEMENT} to replace {killed}")
         self.stage.start(_REPLACEMENT)
         self._watch_until(began + self._seconds * 0.6)
         self._ask_for_a_report()
         self._watch_until(began + self._seconds)
 
     def end(self) -> None:
-        """See what is due until now to its end, then let the nodes leave."""
+        """Wait for the runs that are due by now, then stop the nodes."""
         self._until_us = self._runtime.wall_us()
         if any(actor.is_alive() for actor in self.stage.actors.values()):
-            self._say("no more: waiting for what was due until now, then the nodes leave")
+            self._say("ending: waiting for the runs that are due by now, then the nodes leave")
             self._watch(lambda _: self._is_settled(), within_s=_SETTLE_WITHIN_S, what=None)
         self.stage.end(_LEAVE_WITHIN_S)
 
     def count(self) -> list[Tally]:
-        """Count anew what was due, what became of it and what was written."""
+        """Count independently what was due, its results and what was written."""
         if self._until_us is None or not self.stage.ledger.exists():
             return []
         return recount(read_books(str(self.stage.ledger)), until_us=self._until_us, reports=self._reports)
 
-    # -- acts --------------------------------------------------------------------------------------------------------
+    # -- steps -------------------------------------------------------------------------------------------------------
 
     def _prepare(self) -> None:
-        from fencepost.ledger.ledger import open_ledger  # noqa: PLC0415 - SQLAlchemy takes its time to load
+        from fencepost.ledger.ledger import open_ledger  # noqa: PLC0415 - SQLAlchemy is slow to import
         from fencepost.ledger.migrations import migrate  # noqa: PLC0415
 
         ledger = open_ledger(self.stage.url, self._runtime)
@@ -117,25 +117,25 @@ class Show:
 
         ledger = open_ledger(self.stage.url, self._runtime)
         try:
-            asked = Operations(ledger).trigger("report", {"month": "2026-01"}, by="demo", reason="somebody wants it")
+            asked = Operations(ledger).trigger("report", {"month": "2026-01"}, by="demo", reason="part of the demo")
         finally:
             ledger.close()
         self._reports += 1
-        self._say(f"asked for a report: run {asked.run_id}")
+        self._say(f"requested a report: run {asked.run_id}")
 
     def _kill_the_busiest(self) -> str:
         view = self._watch(_somebody_imports, within_s=_IMPORT_WITHIN_S, what=None)
         name = view.busiest() or _NODES[0]
         for run in view.running(name):
-            self._say(f"{name} is at work on {run.at_work}")
+            self._say(f"{name} is working on {run.at_work}")
         self.stage.kill(name)
-        self._say(f"kill -9 {name}; its lease ends within {TTL_S:g} s, then others take over what it had")
+        self._say(f"kill -9 {name}; its lease ends within {TTL_S:g} s, then other nodes take over its runs")
         return name
 
     # -- watching ----------------------------------------------------------------------------------------------------
 
     def _watch(self, is_seen: Callable[[View], bool], *, within_s: float, what: str | None) -> View:
-        """Show what happens until `is_seen`; if `what` was to come and does not, that is an end."""
+        """Show what happens until `is_seen`. With `what`, raise if that does not happen in time."""
         give_up_at = self._runtime.monotonic() + within_s
         while True:
             self._ctrl_c.check()
@@ -146,7 +146,7 @@ class Show:
             if self._runtime.monotonic() > give_up_at:
                 if what is None:
                     return view
-                raise FencepostError(f"the demo waited {within_s:g} s in vain until {what}; {self._last_words()}")
+                raise FencepostError(f"the demo waited {within_s:g} s in vain until {what}: {self._last_words()}")
             if what is not None and (fallen := self.stage.fallen()):
                 raise FencepostError(f"{fallen[0].name} ended by itself: {fallen[0].last_words()}")
             self._runtime.sleep(_LOOK_EVERY_S)
@@ -158,20 +158,20 @@ class Show:
         return not any(tally.open or tally.missing for tally in self.count())
 
     def _last_words(self) -> str:
-        return "; ".join(f"{actor.name} said last: {actor.last_words()}" for actor in self.stage.actors.values())
+        return "; ".join(f"last line of {actor.name}: {actor.last_words()}" for actor in self.stage.actors.values())
 
     def _say(self, line: str) -> None:
         self._screen.say(f"{clock(self._runtime.wall_us())}  {line}")
 
 
 def show(runtime: Runtime, *, seconds: float, console: Console, screen: Screen) -> tuple[int, dict[str, object]]:
-    """Give the demo; return the exit code, and the count for programs."""
+    """Run the demo; return the exit code, and the count for JSON output."""
     ctrl_c = CtrlC()
     with tempfile.TemporaryDirectory(prefix="fencepost-demo-") as folder, runtime.on_signals(("INT",), ctrl_c.press):
         play = Show(Path(folder), runtime, seconds=seconds, screen=screen, ctrl_c=ctrl_c)
         screen.say(
             f"Three nodes with {WORKERS} workers each on one SQLite file, ttl {TTL_S:g} s, for about {seconds:g} s. "
-            "Ctrl-C ends it."
+            "Press Ctrl-C to end it."
         )
         was_interrupted = False
         try:
@@ -194,7 +194,7 @@ def _verdict(tallies: list[Tally], console: Console, *, was_interrupted: bool) -
     whole = total(tallies)
     is_right = bool(tallies) and all(tally.is_right for tally in tallies)
     words = f"duplicates {whole.duplicates}, missing {whole.missing}, lost writes {whole.lost_writes}"
-    ending = "every due time has one end, every success its one write" if is_right else "THAT IS NOT AS PROMISED"
+    ending = "every due time has one result, every success one write" if is_right else "A PROMISE WAS BROKEN"
     console.print(f"{words}: {ending}", highlight=False)
     code = 0 if is_right else 130 if was_interrupted and not (whole.duplicates or whole.missing) else 1
     return code, {"right": is_right, "jobs": [asdict(tally) for tally in tallies], "together": asdict(whole)}

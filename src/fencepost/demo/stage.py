@@ -1,6 +1,6 @@
-"""The demo's nodes: real processes, started as anybody would start them, and killed as nobody should.
+"""Starts and kills the demo's nodes, which are real processes of ``fencepost run``.
 
-Each is a program under a guardian (`Runtime.guarded`): if the demo itself is killed, its nodes end with it.
+Each runs under a guardian (`Runtime.guarded`): if the demo itself is killed, its nodes end with it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ APPLICATION = "fencepost.demo.application:app"
 
 @dataclass(frozen=True, slots=True)
 class DemoNode:
-    """One node: what it is called, where it logs, and its process."""
+    """One node: its name, its log and its process."""
 
     name: str
     log: Path
@@ -31,19 +31,18 @@ class DemoNode:
 
     @property
     def pid(self) -> int:
-        """The process id of the node itself, the one that keeps the lease."""
+        """The process id of the node itself, which holds the lease."""
         return self.process.pid
 
     def is_alive(self) -> bool:
-        """Whether it has not ended."""
         return self.process.wait(0) is None
 
     def last_words(self) -> str:
         """Return the last line of its log."""
         with suppress(OSError):
             lines = self.log.read_text(errors="replace").strip().splitlines()
-            return lines[-1] if lines else "it said nothing"
-        return "it left no log"
+            return lines[-1] if lines else "(the log is empty)"
+        return "(there is no log)"
 
 
 class DemoStage:
@@ -52,7 +51,7 @@ class DemoStage:
     def __init__(self, folder: Path, runtime: Runtime, *, ends_at: float) -> None:
         self._folder = folder
         self._runtime = runtime
-        self._ends_at = ends_at  # when, at the latest, guardians end what is left
+        self._ends_at = ends_at  # when guardians end remaining nodes
         self.ledger = folder / "ledger.db"
         self.actors: dict[str, DemoNode] = {}
         (folder / "fencepost.toml").write_text("")
@@ -60,10 +59,9 @@ class DemoStage:
     @property
     def url(self) -> str:
         """The URL of the ledger."""
-        return f"sqlite:///{self.ledger}?accept_risk=one-machine"  # all its nodes are here
+        return f"sqlite:///{self.ledger}?accept_risk=one-machine"  # all its nodes are on this machine
 
     def start(self, name: str) -> DemoNode:
-        """Start a node."""
         log = self._folder / f"{name}.log"
         node = [sys.executable, "-m", "fencepost", "run", APPLICATION, "--workers", str(WORKERS), "--grace", "3s"]
         process = self._runtime.guarded(
@@ -77,7 +75,7 @@ class DemoStage:
         return actor
 
     def kill(self, name: str) -> None:
-        """Kill a node with -9: no chance to say goodbye."""
+        """Kill a node with SIGKILL, so that it cannot clean up."""
         self.actors[name].process.signal(_KILL)
 
     def fallen(self) -> list[DemoNode]:
@@ -85,7 +83,7 @@ class DemoStage:
         return [actor for actor in self.actors.values() if not actor.is_alive()]
 
     def end(self, within_s: float) -> None:
-        """Ask every node to leave, and see to it that it does."""
+        """Ask every node to leave, and kill those that do not."""
         now = self._runtime.monotonic()
         for actor in self.actors.values():  # a deadline that has passed: SIGTERM now, SIGKILL later
             actor.process.extend(term_at=now, kill_at=now + within_s)
@@ -93,7 +91,7 @@ class DemoStage:
             actor.process.wait(max(now + within_s - self._runtime.monotonic(), 0) + 5.0)
 
     def _environment(self, name: str) -> Mapping[str, str]:
-        """Return the environment of a node: ours, without settings that were meant for somebody else."""
+        """Return the environment of a node: that of this process, without its Fencepost settings."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith("FENCEPOST_")}
         settings = {
             "FENCEPOST_URL": self.url,

@@ -1,4 +1,4 @@
-"""Who runs what with which token, read from the ledger's file a few times a second."""
+"""Reads from the ledger's file, a few times a second, which node runs what with which token."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LOST = (
 
 
 class ShownRun(NamedTuple):
-    """A run, as it is shown."""
+    """A run, as the demo shows it."""
 
     id: int
     job: str
@@ -41,26 +41,26 @@ class ShownRun(NamedTuple):
 
     @property
     def at_work(self) -> str:
-        """What a node is seen doing."""
+        """The run with its progress and token."""
         share = f" {self.progress:.0%}" if self.progress is not None else ""
         return f"{self.job} run {self.id}{share} (token {self.token})"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """One look at everything."""
+    """The state of all nodes and runs."""
 
-    nodes: dict[str, str]  # name → living, dead or left; of a name that came again, the latest
+    nodes: dict[str, str]  # name → living, dead or left; the latest node if several had the name
     runs: tuple[ShownRun, ...]
-    turns: tuple[str, ...]  # losses and takeovers since the look before
-    lines: tuple[str, ...]  # what has ended since then
+    turns: tuple[str, ...]  # losses and takeovers since the last view
+    lines: tuple[str, ...]  # runs that have ended since then
 
     def running(self, node: str) -> list[ShownRun]:
-        """Return what a node has in hand."""
+        """Return the runs of a node."""
         return [run for run in self.runs if run.state == "running" and run.node == node]
 
     def busiest(self) -> str | None:
-        """Return the living node with the most in hand; of equals, the one that imports, for that shows best."""
+        """Return the living node to kill: one with an import in progress, else the one with the most runs."""
         living = [name for name, state in self.nodes.items() if state == "living" and self.running(name)]
         return max(living, key=self._busyness, default=None)
 
@@ -70,7 +70,7 @@ class View:
 
 
 class LedgerWatcher:
-    """Looks, and tells what has changed."""
+    """Reads the ledger, and returns what has changed."""
 
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger
@@ -79,7 +79,7 @@ class LedgerWatcher:
         self._taken: set[tuple[int, int]] = set()
 
     def look(self) -> View:
-        """Read the ledger; before it is there, there is nothing to see."""
+        """Read the ledger. Before it exists, the view is empty."""
         try:
             with closing(opened_for_reading(self._ledger, 5.0)) as connection:
                 runs = tuple(
@@ -116,12 +116,12 @@ class LedgerWatcher:
 
 
 def short(node: str | None) -> str | None:
-    """Return the name a node was given, without process id and random part."""
+    """Return the name of a node without the process id and the random part."""
     return None if node is None else node.partition(":")[0]
 
 
 def clock(at_us: int) -> str:
-    """Spell the time of day, in UTC."""
+    """Format the time of day, in UTC."""
     return f"{instant(at_us):%H:%M:%S}"
 
 
@@ -132,7 +132,7 @@ def _state(left_at: int | None, dead_at: int | None) -> str:
 
 
 def _ending(run: ShownRun) -> str:
-    due = f"due {clock(run.due_us)}" if run.due_us is not None else f"asked {clock(run.created_us)}"
+    due = f"due {clock(run.due_us)}" if run.due_us is not None else f"requested {clock(run.created_us)}"
     what = f"{run.job:<14} run {run.id:<4} {due}"
     if run.state != "succeeded" or run.started_us is None or run.ended_us is None:
         return f"{what} {run.state}: {run.why or ''}"

@@ -1,1 +1,1 @@
-"""The tables in a database that receives effects: installed, verified and pruned by an operator."""
+"""What operators do with the tables of effects: install, verify and prune them."""

@@ -1,6 +1,6 @@
-"""Making the tables of effects in a database, or bringing them to this version: the work of an operator, under a lock.
+"""Creates the tables of effects in a database, or migrates them to this version. For operators; under a lock.
 
-Nothing else makes them. A database that is the ledger's own has them from `fencepost migrate` already.
+Nothing else creates them, except that the ledger's own database gets them from `fencepost migrate`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ INSTALL = "fencepost effects install"
 
 
 def open_database(url: str, runtime: Runtime) -> Database:
-    """Return the database that `url` names, without connecting; the URL is written as that of a ledger."""
+    """Return the database of `url`, which has the form of a ledger URL, without connecting."""
     database = Database(LedgerUrl.parse(url), runtime)
     if isinstance(database.dialect, SqliteDialect):
         database.dialect.keeps_journal_mode = True
@@ -28,15 +28,15 @@ def open_database(url: str, runtime: Runtime) -> Database:
 
 
 def tables_of(database: Database) -> EffectTables:
-    """Return the tables of effects under the prefix and in the schema of the URL."""
+    """Return the tables of effects with the prefix and schema of the URL."""
     return effect_tables(database.tables.prefix, database.tables.schema)
 
 
 def install(database: Database, *, contract_for: Sequence[Database] = ()) -> tuple[str, ...]:
-    """Run the steps that are missing and return their names; none if there are none. Two at once are safe.
+    """Run the missing steps and return their names. Two concurrent calls are safe.
 
-    Steps that take something away are run if `contract_for` names the ledgers whose runs write here: they know which
-    nodes live, and it is refused while one of these needs what is taken away.
+    Steps that remove something run only if `contract_for` names the ledgers whose runs write here. These know which
+    nodes are alive, and the call is refused while a living node needs what is removed.
     """
     _check_server(database)
     revision = effects_revision(database)
@@ -63,7 +63,7 @@ def install(database: Database, *, contract_for: Sequence[Database] = ()) -> tup
 
 
 def install_sql(url: str) -> str:
-    """Return all steps as a script for the database that `url` names, without connecting to it."""
+    """Return all steps as a script for the database of `url`, without connecting to it."""
     from fencepost.schema.running import script  # noqa: PLC0415 - as above
 
     place = LedgerUrl.parse(url)
@@ -71,7 +71,7 @@ def install_sql(url: str) -> str:
 
 
 def how_to_install(database: Database) -> str:
-    """Return the command that makes the tables, without a password."""
+    """Return the command that creates the tables, without a password."""
     masked = " (with the password in place of ***)" if database.url.store.password is not None else ""
     return f"{INSTALL} '{database.url}'{masked}"
 

@@ -1,26 +1,27 @@
-"""Removing the checkpoints of bulk work that was completed long ago.
+"""Removes the checkpoints of bulk work that was completed long ago.
 
 ::
 
-    bulk:<job>@<instance>/<step>       a plan: "slices", whether it is "done", by which "run"; that of the first step
-                                       says when the whole is "complete"
+    bulk:<job>@<instance>/<step>       a plan: "slices", whether it is "done", by which "run"; the plan of the first
+                                       step also records when the whole work is "complete"
     bulk:<job>@<instance>/<step>#<n>   a partition of it
 
-Before the instance stands the ledger (`fencepost.ledger.naming`), unless an older version made the row.
+The ledger's name precedes the instance (`fencepost.ledger.naming`), unless an older version wrote the row.
 *Work* is what a job does once, its instance: a window with its parameters, or one request with its repetitions.
 
-**Promises.** Only rows of work that is complete go, none of which was moved since, and that no run stands for which has
-not ended. A plan goes after its partitions, and that which says that the whole is complete goes last: whoever repeats
-the work meanwhile is refused by it, or finds nothing at all. What is cut short in the middle is ended the next time.
+**Promises.** Rows are removed only if their work is complete, none of them was updated since, and no unfinished run
+belongs to the work. A plan is removed after its partitions, and the plan that marks the whole work as complete is
+removed last. So a concurrent repetition of the work is refused by it, or finds no rows at all. If pruning is
+interrupted, the next one removes the rest.
 
-**What is lost.** A repetition of that work is no longer refused: it does everything again.
+**What is lost.** A repetition of that work is no longer refused: it does all the work again.
 
-Steps may write to other databases than the first one does. Nothing there says that the whole is complete; then it is
-if the run that ended the step has succeeded, as long as the ledger remembers it.
+Steps may write to other databases than the first step, where no row marks the whole work as complete. There, the work
+counts as complete if the run that ended the step has succeeded and is still in the ledger.
 
-**Not promised.** Anything about rows without a ledger in their names that are another ledger's, which has a job of the
-same name. What is named as another ledger's is left alone, and so are jobs that the ledger does not know. So is work
-with a name so long (a job's of about 75 characters) that rows of it could not be told to be of it.
+**Not promised.** Anything about rows that do not name their ledger, if another ledger with a job of the same name wrote
+them. Rows that name another ledger are not removed, nor are those of jobs that the ledger does not know, nor those of
+work whose name is so long (a job name of about 75 characters) that its rows cannot be recognized.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 _FIRST, _END = "bulk:", "bulk;"  # in the order of bytes, all names of bulk work are between them
 _NAME = re.compile(r"bulk:([^@]+)@([^/]+)/")
-_LONGEST_WHOLE = LONGEST_KEY - 65  # what is left of a name that is too long: the rest is a hash
+_LONGEST_WHOLE = LONGEST_KEY - 65  # the length that is kept of a name that is too long; a hash replaces the rest
 _LIVE = ("queued", "running", "waiting")
 _PART = "/part"
 _PAGE = 500
@@ -65,7 +66,7 @@ class Work(NamedTuple):
 
 
 class Removed(NamedTuple):
-    """How many checkpoints went, of how many works, and how many stayed though they are as old."""
+    """How many checkpoints of how many works were removed, and how many equally old ones were kept."""
 
     checkpoints: int
     works: int
@@ -74,7 +75,7 @@ class Removed(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """A checkpoint. `plan` is what it says, if it is that of a plan."""
+    """A checkpoint. `plan` is its content if it is the row of a plan."""
 
     name: str
     updated_at: int
@@ -82,22 +83,22 @@ class _Row:
 
     @property
     def rank(self) -> int:
-        """When it is to go: partitions first, then plans, that of the first step last."""
+        """The order of removal: partitions first, then plans, and the plan of the first step last."""
         return 0 if self.plan is None else 2 if self.is_last_word else 1
 
     @property
     def is_last_word(self) -> bool:
-        """Whether it says that the whole is complete."""
+        """Whether it marks the whole work as complete."""
         return self.plan is not None and self.plan.get("complete") is not None
 
 
 class BulkRuns:
-    """What a ledger knows of the runs of bulk jobs; each job is asked for once. `name` names what a run stands for."""
+    """A ledger's runs of bulk jobs; each job is queried once. `name` returns the instance that a run belongs to."""
 
     def __init__(self, ledger: Database, name: Callable[[Database, RunRow], str]) -> None:
         self._ledger = ledger
         self._name = name
-        self._names: dict[str, set[str]] = {}  # by the first name, which checkpoints go by
+        self._names: dict[str, set[str]] = {}  # by the first name of a job, which checkpoints use
         for row in jobs(ledger):
             names = (*formers(row.policy), row.name)
             self._names.setdefault(names[0], set()).update(names)
@@ -105,15 +106,15 @@ class BulkRuns:
         self._live = cache(self._instances)
 
     def knows(self, work: Work) -> bool:
-        """Whether it is of this ledger, as far as its name says, and the ledger has such a job."""
+        """Whether the ledger has the job, and the name of the work does not name another ledger."""
         return work.job in self._names and ledger_in(work.instance) in ("", self._identity)
 
     def stand_for(self, work: Work) -> bool:
-        """Whether a run that has not ended stands for this work, or does a part of it."""
+        """Whether an unfinished run belongs to this work, or does a part of it."""
         return without_ledger(work.instance) in self._live(work.job)
 
     def has_succeeded(self, job: str, run_id: object) -> bool:
-        """Whether a run of the job is known to have succeeded; False if it is no longer on record."""
+        """Whether the ledger has a record that a run of the job succeeded."""
         if not isinstance(run_id, int):
             return False
         try:
@@ -142,8 +143,8 @@ def prune_checkpoints(
     need_tables(database)
     if older_than_s < LEAST_AGE_S:
         raise ConfigurationError(
-            f"--older-than {spelled(older_than_s)} is too young: what was completed within the last day may well be "
-            f"asked for again by mistake; {spelled(LEAST_AGE_S)} is the least"
+            f"--older-than {spelled(older_than_s)} is too short: work that was completed within the last day may be "
+            f"requested again by mistake; the minimum is {spelled(LEAST_AGE_S)}"
         )
     search = _Search(runs, database.now_us() - round(older_than_s * 1_000_000))
     going = search.names(_rows(database, batch))
@@ -155,7 +156,7 @@ def prune_checkpoints(
 
 
 class _Search:
-    """Tells what may go, and counts."""
+    """Finds the checkpoints that may be removed, and counts them."""
 
     def __init__(self, runs: BulkRuns, before_us: int) -> None:
         self._runs = runs
@@ -164,7 +165,7 @@ class _Search:
         self.kept = 0
 
     def names(self, rows: Iterator[_Row]) -> Iterator[str]:
-        """Yield the names of what may go, in the order in which it may. Rows of the same work come together."""
+        """Yield the names of rows that may be removed, in order of removal. Rows of the same work must be adjacent."""
         for work, group in groupby(rows, key=_work_of):
             found = list(group)
             if any(row.updated_at >= self.before_us for row in found):
@@ -200,11 +201,11 @@ def _rows(database: Database, page: int) -> Iterator[_Row]:
 
 
 def _plan(position: str) -> dict[str, Any] | None:
-    """Return what the row of a plan says; None of another row."""
+    """Return the content of a plan's row; None for any other row."""
     if '"slices"' not in position:
         return None
     try:
-        told = json.loads(position)
+        content = json.loads(position)
     except ValueError:  # not ours
         return None
-    return told if isinstance(told, dict) and "slices" in told else None
+    return content if isinstance(content, dict) and "slices" in content else None

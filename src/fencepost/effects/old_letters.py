@@ -1,11 +1,11 @@
-"""Removing dead letters that are settled: replayed or dropped. Those that are new stay, however old they are.
+"""Removes dead letters that were replayed or dropped. New ones are kept, however old they are.
 
-Whoever replays or drops a letter finds out by the letter itself that somebody was quicker; that there is none any more
-says the same. So nobody needs to be asked before.
+A command that replays or drops a letter checks the letter itself, so it notices if another command was faster. A
+removed letter means the same. So no coordination is needed.
 
-**Not promised.** That a letter stays for a time after it was settled: when that was is not on record, only when it was
-put aside. One that was put aside long ago and is replayed today goes with the next pruning; the run that replayed it,
-and the journal about what was dropped, are in the ledger.
+**Not promised.** That a letter is kept for a while after it was replayed or dropped. Only the time at which it was
+written is recorded. A letter that was written long ago and is replayed today is removed by the next pruning. The run
+that replayed it, and the journal entry of a drop, are in the ledger.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ SETTLED = ("replayed", "dropped")
 
 
 def prune_letters(database: Database, *, older_than_s: float, batch: int = BATCH, dry_run: bool = False) -> int:
-    """Remove the letters that are settled and were put aside longer ago than that; return how many there were."""
+    """Remove replayed and dropped letters that were written longer ago than this; return how many there were."""
     need_tables(database)
     before_us = database.now_us() - round(older_than_s * 1_000_000)
     found = _found(database, before_us, batch)

@@ -1,13 +1,13 @@
-"""Removing what a database of effects need not remember any more, in small batches.
+"""Removes rows that a database of effects no longer needs, in small batches.
 
-**Promises.** Of idempotency keys only those go whose time is over. Fences go only if their tokens are strictly below
-the floor, which is raised in the same transaction: whoever was refused by a row is refused by the floor from then on.
-The floor stays below every token that is live in the ledger named: those of its running runs, of its exclusive keys and
-of the locks beside it. It never falls.
+**Promises.** Only expired idempotency keys are removed. Fences are removed only if their tokens are strictly below the
+floor, which is raised in the same transaction: from then on, the floor refuses every writer that the row refused. The
+floor stays below every live token of the given ledger: those of its running runs, of its exclusive keys, and of the
+locks stored beside it. It is never lowered.
 
-**Not promised.** Anything about holders in another ledger or lock store that fence the same database: if one has held
-its token for longer than `older_than` without raising it anew, it is refused. So `older_than` is at least a day, and
-should be longer than anything is held.
+**Not promised.** Anything about holders in another ledger or lock store that fence the same database: one that has held
+its token for longer than `older_than` without raising the fence again is refused. So `older_than` is at least a day,
+and should be longer than any lock is held.
 """
 
 from __future__ import annotations
@@ -25,13 +25,13 @@ from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.migrations import effects_revision
 from fencepost.schema.effects import FLOOR_KEY
 
-BATCH = 500
-LEAST_AGE_S = 86400.0
+BATCH = 500  # rows per transaction: short enough not to block writers
+LEAST_AGE_S = 86400.0  # a day: longer than most runs and locks last
 _OURS = "fencepost/"
 
 
 class Some(NamedTuple):
-    """Some rows of a table, in SQL made of checked identifiers."""
+    """A selection of rows of a table, in SQL made of checked identifiers."""
 
     table: str
     where: str
@@ -39,20 +39,20 @@ class Some(NamedTuple):
 
     @property
     def sql(self) -> str:
-        """What follows SELECT or DELETE."""
+        """The SQL after SELECT or DELETE."""
         return f"FROM {self.table} WHERE {self.where}"
 
 
 @dataclass(frozen=True, slots=True)
 class FenceFloor:
-    """Where the floor of fences is to be, and why no higher."""
+    """The new floor of fences, and why it cannot be higher."""
 
     token: int
     why: str
 
 
 def prune_keys(database: Database, *, batch: int = BATCH, dry_run: bool = False) -> int:
-    """Remove the idempotency keys that have expired; return how many there were."""
+    """Remove the expired idempotency keys; return how many there were."""
     need_tables(database)
     expired = Some(tables_of(database).name("idempotency_key"), f"expires_at <= {database.dialect.now_sql}")
     if dry_run:
@@ -61,16 +61,16 @@ def prune_keys(database: Database, *, batch: int = BATCH, dry_run: bool = False)
 
 
 def floor_for(ledger: Database, *, older_than_s: float) -> FenceFloor:
-    """Return the highest floor that refuses nobody who is live in `ledger` and no token given out since."""
+    """Return the highest floor that refuses no live holder of `ledger` and no token issued within `older_than_s`."""
     if older_than_s < LEAST_AGE_S:
         raise ConfigurationError(
-            f"--older-than {spelled(older_than_s)} is too young: fences of the last day may still be met; "
-            f"{spelled(LEAST_AGE_S)} is the least"
+            f"--older-than {spelled(older_than_s)} is too short: fences of the last day may still be needed; "
+            f"the minimum is {spelled(LEAST_AGE_S)}"
         )
     age = ledger.now_us() - round(older_than_s * 1_000_000)
     live = _oldest_live_token(ledger)
     if live is None or live > age:
-        return FenceFloor(age, f"tokens given out {spelled(older_than_s)} ago")
+        return FenceFloor(age, f"tokens issued {spelled(older_than_s)} ago")
     return FenceFloor(live - 1, f"the oldest live token is {live}")
 
 
@@ -94,10 +94,10 @@ def _below(database: Database, token: int) -> Some:
 
 def need_tables(database: Database) -> None:
     """Refuse a database without the tables of effects."""
-    is_absent = database.url.kind == "sqlite" and not database.url.path.exists()  # looking would make an empty one
+    is_absent = database.url.is_file and not database.url.path.exists()  # opening it would create an empty file
     if is_absent or effects_revision(database) is None:
         raise EffectsMissing(
-            f"{database.dialect.product} has no tables of effects, so there is nothing to prune; to make them, run: "
+            f"{database.dialect.product} has no tables of effects, so there is nothing to prune; to create them, run: "
             f"{how_to_install(database)}"
         )
 
@@ -112,7 +112,7 @@ def _oldest_live_token(ledger: Database) -> int | None:
 
 
 def _oldest_held_lock(ledger: Database) -> int | None:
-    """Return the oldest token of a lock kept beside the ledger. Those of nodes are none: nothing is fenced by them."""
+    """Return the oldest token of a lock stored beside the ledger, except those of nodes, which fence nothing."""
     store = store_from_url(ledger.url.lease_url(), ledger.runtime)
     try:
         store.start()
@@ -132,7 +132,7 @@ def _least(ledger: Database, some: Some) -> int | None:
 
 
 def _raise_floor(cursor: Cursor, database: Database, token: int) -> int:
-    """Raise the floor to `token`, unless it is there already, and return where it is."""
+    """Raise the floor to `token`, unless it is already higher, and return it."""
     dialect, table = database.dialect, tables_of(database).name("fence")
     key, mark = dialect.spelling.key, dialect.mark
     cursor.execute(f"SELECT token FROM {table} WHERE {key} = {mark}{dialect.spelling.for_update}", (FLOOR_KEY,))  # noqa: S608 - ours
@@ -157,9 +157,9 @@ def _count(database: Database, some: Some) -> int:
 
 
 def _delete(cursor: Cursor, database: Database, some: Some, batch: int) -> int:
-    """Delete one batch. Where the database can, rows that somebody works with are left for another time."""
+    """Delete one batch. If the database supports it, locked rows are skipped until the next time."""
     key = database.dialect.spelling.key
-    if database.dialect.name == "mysql":
+    if database.dialect.deletes_with_limit:
         statement = f"DELETE {some.sql} LIMIT {batch}"
     else:
         found = f"SELECT {key} {some.sql} LIMIT {batch}{database.dialect.spelling.skip_locked}"

@@ -1,11 +1,10 @@
-"""Renaming a job for good where its effects land: checkpoints and dead letters get its new name.
+"""Renames a job permanently in a database of effects: checkpoints and dead letters get the new name.
 
-**Promises.** All of one database is one transaction. Doing it again does what is left, which is nothing if it was done.
-A stale writer of the old name is refused there from then on: the fence of the old name is raised above every token that
-was given out.
+**Promises.** Each database is changed in one transaction. Repeating the call is safe: it does only what is left. From
+then on, a stale writer with the old name is refused there: its fence is raised above every issued token.
 
-**Not promised.** Anything about rows of versions that do not name the ledger in them: nobody knows whose they are, and
-they stay. Fences elsewhere (Redis, HTTP, files) are not reached.
+**Not promised.** Anything about rows of older versions, which do not name their ledger: they are not changed, because
+it is unknown to which ledger they belong. Fences elsewhere (Redis, HTTP, files) are not changed either.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Moved(NamedTuple):
 
 
 def move_effects(database: Database, ledger: Database, renaming: Renaming) -> Moved:
-    """Give what stands in one database of effects the new name."""
+    """Give the rows in one database of effects the new name."""
     need_tables(database)
     names, token = naming(ledger), ledger.now_us()
 
@@ -72,12 +71,12 @@ def _move_checkpoints(database: Database, cursor: Cursor, names: Naming, renamin
         wanted = fitted(f"bulk:{renaming.new}@{name.removeprefix(f'bulk:{renaming.old}@')}")
         if len(name) == LONGEST_KEY and name[-65] == "#":
             raise LedgerRefused(
-                f"the checkpoint {name!r} is known by a hash of its name: keep formerly={renaming.old!r}"
+                f"the checkpoint {name!r} contains only a hash of its name: keep formerly={renaming.old!r}"
             )
         if database.rows(cursor, select(c.name).where(c.name == wanted)):
             raise LedgerRefused(
-                f"{renaming.new!r} has begun the same work as {renaming.old!r}: the checkpoint {wanted!r} is there. "
-                "Decide which is to stay: fencepost bulk forget RUN removes that of a run"
+                f"{renaming.new!r} has begun the same work as {renaming.old!r}: the checkpoint {wanted!r} exists. "
+                "Decide which one to keep: fencepost bulk forget RUN removes that of a run"
             )
         database.change(cursor, update(c.name.table).where(c.name == name).values(name=wanted))
     return len(found)
@@ -95,7 +94,7 @@ def _move_letters(database: Database, cursor: Cursor, names: Naming, renaming: R
 
 def _ledger_of(payload: str | None) -> str:
     try:
-        told = json.loads(payload or "")
-        return ledger_in(str(told.get("instance", "")))
+        content = json.loads(payload or "")
+        return ledger_in(str(content.get("instance", "")))
     except (ValueError, AttributeError):  # not ours
         return ""

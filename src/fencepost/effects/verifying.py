@@ -1,7 +1,7 @@
-"""Whether a database is ready to receive effects: what is missing, what is too old, what one may not do there.
+"""Checks whether a database is ready to receive effects: what is missing, outdated, or not permitted.
 
-It changes nothing: rights are asked of the server, or tried by statements that find no row. On SQLite it is the file
-that can be written or not.
+It changes nothing: privileges are queried, or tested with statements that match no row. On SQLite it checks whether the
+file can be written.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _CATALOGUES = {
 
 @dataclass(frozen=True, slots=True)
 class EffectsReport:
-    """What was found.
+    """The result of the check.
 
-    `missing` are tables, procedures, and columns as ``table.column``; `denied` is like ``INSERT on table``. `advice`
-    says what to do; it is empty if effects can land there.
+    `missing` lists tables, procedures, and columns as ``table.column``; `denied` lists privileges as ``INSERT on
+    table``. `advice` says what to do; it is empty if the database is ready.
     """
 
     database: str
@@ -47,13 +47,13 @@ class EffectsReport:
 
     @property
     def is_ready(self) -> bool:
-        """Whether effects can land there."""
+        """Whether the database is ready to receive effects."""
         return not self.advice
 
 
 def verify(database: Database) -> EffectsReport:
-    """Look at everything that effects need, and say what to do about what is not there."""
-    if database.url.kind == "sqlite" and not database.url.path.exists():  # or looking would make an empty one
+    """Check everything that effects need, and return what to do about what is missing."""
+    if database.url.is_file and not database.url.path.exists():  # opening it would create an empty file
         found, there = None, {}
     else:
         found, there = effects_revision(database), _columns_there(database)
@@ -76,7 +76,7 @@ def _missing(database: Database, there: dict[str, list[str]]) -> Iterator[str]:
 
 
 def _columns_there(database: Database) -> dict[str, list[str]]:
-    """Return the names of the columns of each of our tables that is there."""
+    """Return the column names of each of our tables that exists."""
     tables = tables_of(database)
     names = [*(table.name for table in tables.all), tables.version]
     return {name: columns for name in names if (columns := database.read(_columns(database, name)))}
@@ -91,8 +91,8 @@ def _columns(database: Database, table: str) -> Callable[[Cursor], list[str]]:
 
 
 def _procedures(database: Database) -> dict[str, bool | None]:
-    """Return of each of our procedures whether it may be called, or None if it is not there."""
-    if database.dialect.name != "postgresql":
+    """Return for each of our procedures whether it may be called; None if it does not exist."""
+    if not database.dialect.has_procedures:
         return {}
 
     def work(cursor: Cursor) -> dict[str, bool | None]:
@@ -110,7 +110,7 @@ def _full(database: Database, table: str) -> str:
 
 
 def _denied(database: Database, there: dict[str, list[str]]) -> Iterator[str]:
-    """Return what may not be done to the tables that are there; Alembic's is only looked at, by installing."""
+    """Return the missing privileges on the existing tables, except Alembic's, which only installing uses."""
     for table in tables_of(database).all:
         if columns := there.get(table.name):
             rights = [right for right in RIGHTS if not _may(database, right, _full(database, table.name), columns[0])]
@@ -124,7 +124,7 @@ def _may(database: Database, right: str, table: str, column: str) -> bool:
         case "postgresql":
             return bool(database.read(lambda cursor: _asked(cursor, right, table)))
         case "sqlite":
-            return right == "SELECT" or _is_let(database, "SELECT 1")  # in a transaction of a writer
+            return right == "SELECT" or _is_let(database, "SELECT 1")  # in a write transaction
         case _:
             return _is_let(database, _harmless(right, table, f"`{column}`"))
 
@@ -135,7 +135,7 @@ def _asked(cursor: Cursor, right: str, table: str) -> Any:
 
 
 def _harmless(right: str, table: str, column: str) -> str:
-    """Return a statement that changes no row; the server refuses it before it looks for one."""
+    """Return a statement that changes no row. Without the privilege, the server refuses it."""
     match right:
         case "SELECT":
             return f"SELECT {column} FROM {table} WHERE 1 = 0"  # noqa: S608 - checked identifiers
@@ -159,16 +159,16 @@ def _advice(
     database: Database, found: str | None, *, missing: tuple[str, ...], denied: tuple[str, ...]
 ) -> Iterator[str]:
     if found is not None and not is_readable(found, REVISIONS):
-        yield f"these tables are of a newer Fencepost (this one knows up to {NEWEST}): use that version here"
+        yield f"these tables are from a newer Fencepost (this one knows up to {NEWEST}): use that version here"
     elif not is_done(found, REVISIONS, contract=False):
         yield f"run: {how_to_install(database)}"
     elif missing:
         version = _full(database, tables_of(database).version)
         yield (
-            f"they were there once (revision {found}) and were dropped or changed by hand: restore them, or DROP "
-            f"{version} and what is left of a changed table, and run: {how_to_install(database)}"
+            f"they existed (revision {found}), but were dropped or changed by hand: restore them, or DROP {version} "
+            f"and the rest of a changed table, and run: {how_to_install(database)}"
         )
-    if denied and database.url.kind == "sqlite":
+    if denied and database.url.is_file:
         yield f"make {database.url.path} and its folder writable for this user"
     elif denied:
         user = database.url.store.user or "the user of this URL"

@@ -1,7 +1,7 @@
-"""Going through a table of effects in the order of its primary key, and removing rows of it, page by page.
+"""Reads a table of effects in the order of its primary key, and removes rows from it, page by page.
 
-Every statement is bounded by the size of a page, and served by the primary key: no other index is needed, and no
-transaction is long. Rows that are made meanwhile may be met or not.
+Every statement is limited to one page and uses the primary key, so no other index is needed, and transactions are
+short. Rows that are inserted meanwhile may be seen or not.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 def walk(
     database: Database, columns: tuple[Column[Any], ...], *, after: Any, upto: Any = None, page: int
 ) -> Iterator[Row]:
-    """Yield these columns of every row, in the order of the first one: beyond `after`, and before `upto` if given."""
+    """Yield these columns of every row, ordered by the first one: after `after`, and before `upto` if given."""
     key, last = columns[0], after
     query = select(*columns).order_by(key).limit(page)
     query = query if upto is None else query.where(key < upto)
@@ -38,7 +38,7 @@ def _read(database: Database, query: Any) -> list[Row]:
 def remove(
     database: Database, key: Column[Any], values: Iterable[Any], *, still: ColumnElement[bool], batch: int
 ) -> int:
-    """Delete rows by their keys, in this order, a batch in each transaction; only if `still` holds of them."""
+    """Delete rows by their keys, in this order, one batch per transaction, if they meet the condition `still`."""
     left, removed = iter(values), 0
     while some := list(islice(left, batch)):
         statement = delete(key.table).where(key.in_(some), still)

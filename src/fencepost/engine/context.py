@@ -79,16 +79,16 @@ class RunContext:
         """Ask the ledger whether a run is still running under this token."""
         from fencepost.ledger.looking import check  # noqa: PLC0415 - most runs never ask
 
-        with self._desk() as desk:
-            return check(desk, run_id=run_id, token=token)
+        with self._connection() as connection:
+            return check(connection, run_id=run_id, token=token)
 
     def show(self, run_id: int, token: int, fraction: float, note: str | None) -> None:
         """Tell the ledger how far a run is."""
         from fencepost.ledger.looking import progress  # noqa: PLC0415 - as above
 
-        with self._desk() as desk:
-            progress(desk, run_id=run_id, token=token, fraction=fraction, note=note)
+        with self._connection() as connection:
+            progress(connection, run_id=run_id, token=token, fraction=fraction, note=note)
 
-    def _desk(self) -> AbstractContextManager[LedgerConnection]:
+    def _connection(self) -> AbstractContextManager[LedgerConnection]:
         ledger = self.ledger()
         return ledger.pool.borrow(ledger.dialect.timeout_s)

@@ -6,48 +6,43 @@ left. What then stands in the ledger is decided by `fencepost.ledger.declared`; 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
+from fencepost.engine.loop_step import LedgerStep
+from fencepost.engine.node_state import NodeState
 from fencepost.ledger.declared import Declarations, apply
-from fencepost.ledger.ledger import Ledger
 
 _EVERY_S = 60.0  # two that began at the same moment may have crossed each other
 _SOON_S = 2.0
 
 
-class Deploying:
+class Deploying(LedgerStep):
     """The step that applies declarations when nodes came or went."""
 
-    def __init__(
-        self, *, ledger: Ledger, declared: Declarations, is_member: Callable[[], bool], on_changed: Callable[[], None]
-    ) -> None:
-        self._ledger = ledger
-        self._desk = ledger.desk("deploys")
-        self._declared = declared
-        self._is_member = is_member
-        self._on_changed = on_changed
-        self._mark: object = None
-        self._is_due = False
+    name = "deploys"
 
-    def nodes_changed(self, mark: object) -> bool:
-        """Note what a look says of the nodes; return whether some came or went, so that it is time for a step."""
-        has_changed, self._mark = mark != self._mark, mark
-        self._is_due = self._is_due or has_changed
-        return has_changed
+    def __init__(self, node: NodeState, declared: Declarations) -> None:
+        super().__init__(node)
+        self._declared = declared
+        self._is_due = False
+        node.on_nodes_changed(self._nodes_changed)
+
+    @classmethod
+    def where_declared(cls, node: NodeState) -> Deploying | None:
+        """Make it for a node whose program declares jobs and schedules."""
+        return None if node.declared is None else cls(node, node.declared)
 
     def step(self, now: float) -> float:
-        """Apply what is declared here, unless somebody else's declarations stand."""
-        if not self._is_member():
+        """Apply what is declared here, unless another program's declarations stand."""
+        if self._node.member is None:
             return now + 1.0
         self._is_due = False
         try:
-            applied = apply(self._ledger, self._declared, is_start=False, desk=self._desk)
+            applied = apply(self._ledger, self._declared, is_start=False, connection=self._connection)
         finally:
-            self._desk.rest()
+            self._connection.rest()
         if applied.synced.made or applied.synced.changed or applied.is_moved:
-            self._on_changed()
+            self._node.hint()
         return now if self._is_due else now + (_SOON_S if applied.is_left else _EVERY_S)
 
-    def close(self) -> None:
-        """Let the connection go."""
-        self._desk.rest()
+    def _nodes_changed(self) -> None:
+        self._is_due = True
+        self._node.wake(self.name)

@@ -46,7 +46,7 @@ class KeptEngine:
 
     def __init__(self, url: LedgerUrl, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._is_file = url.kind == "sqlite"
+        self._is_file = url.is_file
         self._opened: dict[int, Any] = {}
         self.engine = _new_engine(url)
         event.listen(self.engine, "connect", self._note_opened)
@@ -81,7 +81,7 @@ _kept: WeakKeyDictionary[Ledger, KeptEngine] = WeakKeyDictionary()
 
 
 def _new_engine(url: LedgerUrl) -> Engine:
-    is_file = url.kind == "sqlite"
+    is_file = url.is_file
     arguments: dict[str, Any] = (
         {"timeout": url.timeout_s, "isolation_level": None, "check_same_thread": False}
         if is_file

@@ -9,9 +9,9 @@ nobody took the run over in the meantime. A batch that the ledger does not take 
 answered may have left runs in this node's name that nobody executes, and may do so even later, for a request can be
 slow: they are looked up by identity before the next claim, soon after, and now and then, and are handed back.
 
-**Lost attempts.** When this process lost its identity, it adopts what it kept up (`formers`), and whoever buries that
-identity answers for the rest. An attempt that lost its right to run while the node lives (its lease at the gate, its
-fence) is told to the ledger as lost, for nobody else would.
+**Lost attempts.** When this process lost its identity, it adopts what it kept up (`lost_identities`), and gives up the
+rest. An attempt that lost its right to run while the node lives (its lease at the gate, its fence) is recorded as lost,
+for nobody else would.
 
 **When it sleeps.** An idle node asks one small question per poll (`look`) and sleeps until the next due time; hints
 wake it sooner (`agenda`). It claims for a runner without asking only where it has reason to believe that there is
@@ -21,30 +21,25 @@ something: a full batch before, a due time that has come, an outcome that may ha
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 
 from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, Ending, StopReason
-from fencepost.core.runtime import Runtime
 from fencepost.core.states import RunState
-from fencepost.engine.agenda import Agenda
 from fencepost.engine.gate import Gate
-from fencepost.engine.giving_up import LostNodeRuns
-from fencepost.engine.job_policies import JobPolicies
-from fencepost.engine.ledger_clock import LedgerClock
-from fencepost.engine.lost_identities import LostIdentities
-from fencepost.engine.membership import Member, Membership
+from fencepost.engine.loop_step import LedgerStep
+from fencepost.engine.node_state import EXCHANGE, Member, NodeState
+from fencepost.engine.planned_first import PlannedFirst
 from fencepost.engine.runner_jobs import ASK_FOR_ROOM_S, HOLD_OFF_S, RunnerJobs
 from fencepost.engine.runners.outcome import How
 from fencepost.engine.runners.verdicts import UNKNOWN_JOB
-from fencepost.engine.same_ledger import SameLedger
 from fencepost.engine.stranded import Stranded
-from fencepost.engine.tidings import Tidings, nobody
+from fencepost.engine.tidings import Tidings
+from fencepost.engine.withdrawing import Withdrawing
 from fencepost.errors import LedgerRefused, LedgerUnavailable
 from fencepost.ledger.claiming import Claimed, claim, keys_wanted, mine
 from fencepost.ledger.finishing import finish
-from fencepost.ledger.ledger import Ledger
-from fencepost.ledger.looking import Look, cancels, look
+from fencepost.ledger.looking import cancels, look
 from fencepost.ledger.misfiring import settle_late
 
 _LARGEST_BATCH = 500
@@ -60,52 +55,30 @@ Key = tuple[int, int]
 """Run and token: one claim. The same run may come again while an older attempt of it is still in hand."""
 
 
-class Exchange:
+class Exchange(LedgerStep):
     """The step between the ledger and the runners."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        membership: Membership,
-        stations: Sequence[RunnerJobs],
-        endings: JobPolicies,
-        burial: LostNodeRuns,
-        clock: LedgerClock,
-        runtime: Runtime,
-        queues: Sequence[str],
-        poll_s: float,
-        emit: Callable[[Event], None],
-        on_look: Callable[[Look], None],
-        on_waiting: Callable[[int], None],
-        on_unknown: Callable[[str], None] = lambda _: None,
-        may_begin: Callable[[str, float], bool] = lambda *_: True,
-        same: SameLedger,
-        gate: Gate | None = None,
-        wants: Callable[[What], bool] = nobody,
-    ) -> None:
-        self._desk = ledger.desk("exchange")
-        self._same = same
-        same.watch(self._desk)
-        self._formers = LostIdentities(burial, [station.runner for station in stations], emit)
-        self._membership = membership
-        self._stations = stations
-        self._jobs = tuple(name for station in stations for name in station.jobs)
-        self._endings = endings
-        self._clock = clock
-        self._runtime = runtime
-        self._queues = tuple(queues)
-        self._emit = emit
-        self._tidings = Tidings(emit, wants)
-        self._on_look = on_look
-        self._on_waiting = on_waiting
-        self._on_unknown = on_unknown
-        self._may_begin = may_begin
-        self._gate = gate
-        self._agenda = Agenda(poll_s)
-        self._stranded = Stranded(runtime)
+    name = EXCHANGE
+
+    def __init__(self, node: NodeState) -> None:
+        super().__init__(node)
+        self._same = node.same
+        self._same.watch(self._connection)
+        self._lost_identities = node.lost_identities
+        self._groups = node.runner_jobs
+        self._jobs = tuple(name for group in self._groups for name in group.jobs)
+        self._policies = node.policies
+        self._clock = node.clock
+        self._queues = tuple(node.settings.queues)
+        self._emit = node.emit
+        self._tidings = Tidings(node.emit, node.wants)
+        self._planned_first = PlannedFirst(node)
+        self._withdrawing = Withdrawing(node)
+        self._gate = node.gate
+        self._agenda = node.agenda
+        self._stranded = Stranded(node.runtime)
         self._in_hand: dict[Key, Claim] = {}
-        self._of_former: set[Key] = set()
+        self._of_lost_identity: set[Key] = set()
         self._ended: deque[Ending] = deque()
         self._again_us: list[int] = []
         self._batch = _LARGEST_BATCH
@@ -114,24 +87,9 @@ class Exchange:
         self._is_draining = False
         self._known_as: str | None = None
 
-    # -- what others tell it ---------------------------------------------------------------------------------------
-
-    def hint(self) -> None:
-        """Something may have changed in the ledger."""
-        self._agenda.hint()
-
     def drain(self) -> None:
         """Claim nothing more."""
         self._is_draining = True
-
-    def lost(self, member: Member, suspended: Collection[Claim] = ()) -> None:
-        """Note an identity of this process that is no more: what it left behind is to be adopted or given up."""
-        self._formers.add(member.node_id, suspended, self._runtime.monotonic())
-
-    @property
-    def has_formers(self) -> bool:
-        """Whether it has yet to see to what former identities of this process left behind."""
-        return bool(self._formers)
 
     @property
     def is_empty(self) -> bool:
@@ -145,7 +103,7 @@ class Exchange:
         try:
             if self._same.is_due(now):
                 self._collect()  # what has ended is reported, whether the ledger answers or not
-                if self._same.check(self._desk):
+                if self._same.check(self._connection):
                     self._expect_work()
             if self._agenda.is_due(now):
                 self._expect_work()
@@ -168,28 +126,30 @@ class Exchange:
 
     def _is_in_a_hurry(self) -> bool:
         """Whether what is due comes before what has ended: there is more to begin, and not too much to tell."""
-        if self._formers or len(self._ended) >= _LARGEST_BATCH:  # first what older identities of this process left
+        if self._lost_identities or len(self._ended) >= _LARGEST_BATCH:  # what lost identities left comes first
             return False
-        return self._is_claiming() and not any(station.has_held_off for station in self._stations)
+        return self._is_claiming() and not any(group.has_held_off for group in self._groups)
 
     def settle(self, now: float) -> None:
         """Tell the ledger whatever it does not know yet. After the last step, once more: it may have been a claim."""
         self._collect()
         self._finish()
-        self._give_up_former(now)
+        self._give_up_lost_identities(now)
         self._account(now)
 
     def close(self) -> None:
-        """Let the connection go."""
-        self._desk.rest()
+        """Let go of the leases at the gate, and of the connection."""
+        if self._gate is not None:
+            self._gate.close()
+        super().close()
 
     # -- ending ----------------------------------------------------------------------------------------------------
 
     def _collect(self) -> None:
-        in_hand, ended, ending_of = self._in_hand, self._ended, self._endings.of
+        in_hand, ended, ending_of = self._in_hand, self._ended, self._policies.of
         tell = self._tidings.ended if self._tidings.is_wanted() else None
-        for station in self._stations:
-            for outcome in station.runner.collect():
+        for group in self._groups:
+            for outcome in group.runner.collect():
                 key = (outcome.run_id, outcome.token)
                 taken = in_hand.pop(key, None)
                 if taken is None:
@@ -212,16 +172,16 @@ class Exchange:
         if job not in self._jobs:
             return
         self._jobs = tuple(name for name in self._jobs if name != job)
-        for station in self._stations:
-            station.jobs = tuple(name for name in station.jobs if name != job)
-        self._on_unknown(job)
+        for group in self._groups:
+            group.jobs = tuple(name for name in group.jobs if name != job)
+        self._withdrawing.withdraw(job)
 
     def _is_given_up(self, key: Key) -> bool:
         """Whether the identity that claimed it is no more."""
-        member = self._membership.member
-        if member is not None and self._formers.adopted_by(key) == member.node_id:
+        member = self._node.member
+        if member is not None and self._lost_identities.adopted_by(key) == member.node_id:
             return False
-        return member is None or member.node_id != self._known_as or key in self._of_former
+        return member is None or member.node_id != self._known_as or key in self._of_lost_identity
 
     def _finish(self) -> None:
         ended = self._ended
@@ -234,7 +194,7 @@ class Exchange:
 
     def _end(self, batch: list[Ending]) -> None:
         try:
-            finished = finish(self._desk, batch)
+            finished = finish(self._connection, batch)
         except Exception:
             self._batch = max(1, len(batch) // 2)
             if len(batch) == 1:
@@ -246,7 +206,7 @@ class Exchange:
             self._expect_work()
         self._expect_again(finished.now_us)
         self._tidings.finished(batch, finished.refused)
-        self._endings.tell_outlasting(finished.outlasting)
+        self._policies.tell_outlasting(finished.outlasting)
         for run_id in finished.refused:
             self._emit(Event(What.RUN_REFUSED, run_id=run_id, reason="it was no longer ours when it ended"))
 
@@ -255,7 +215,7 @@ class Exchange:
         for delay_us in self._again_us:
             at_us = now_us + delay_us
             self._agenda.due_at(self._clock.here(at_us))
-            self._on_waiting(at_us)
+            self._node.planning.waits_until(at_us)
         self._again_us.clear()
 
     def _release_at_gate(self, ended: Sequence[Claim] | Sequence[Ending]) -> None:
@@ -264,18 +224,18 @@ class Exchange:
 
     # -- what is not known to have been ours -----------------------------------------------------------------------
 
-    def _give_up_former(self, now: float) -> None:
+    def _give_up_lost_identities(self, now: float) -> None:
         """See to what lost identities of this process left behind: nobody knows better what was stopped."""
-        if not self._formers or self._same.is_held:
+        if not self._lost_identities or self._same.is_held:
             return
-        member = self._membership.member
+        member = self._node.member
         node_id = None if member is None else member.node_id
-        if self._formers.settle(self._desk, node_id=node_id, in_hand=self._in_hand, now=now):
+        if self._lost_identities.settle(self._connection, node_id=node_id, in_hand=self._in_hand, now=now):
             self._expect_work()
 
     def _account(self, now: float) -> None:
         """See to it that nothing runs in our name without our knowing."""
-        member = self._membership.member
+        member = self._node.member
         if member is None or self._same.is_held or not (self._is_unsure or now >= self._account_at):
             return
         was_unsure = self._is_unsure
@@ -285,28 +245,28 @@ class Exchange:
 
     def _hand_back_unknown(self, member: Member) -> None:
         known = self._in_hand.keys() | {(ending.run_id, ending.token) for ending in self._ended}
-        running = mine(self._desk, node=member.node_id)
+        running = mine(self._connection, node=member.node_id)
         self._hand_back([each for each in running if (each.run_id, each.token) not in known])
         self._finish()
 
     # -- claiming --------------------------------------------------------------------------------------------------
 
     def _expect_work(self) -> None:
-        for station in self._stations:
-            station.expects_work = True
+        for group in self._groups:
+            group.expects_work = True
 
     def _claim(self, now: float) -> None:
-        if self._is_draining or not any(station.expects_work for station in self._stations):
+        if self._is_draining or not any(group.expects_work for group in self._groups):
             return
-        member = self._membership.member
-        if member is None or self._formers or self._same.is_held:
+        member = self._node.member
+        if member is None or self._lost_identities or self._same.is_held:
             return
         is_ready = self._be(member, now)
-        for station in self._stations:
+        for group in self._groups:
             if not is_ready:
-                station.has_held_off = True
-            elif station.expects_work:
-                self._claim_for(station, member, now)
+                group.has_held_off = True
+            elif group.expects_work:
+                self._claim_for(group, member, now)
 
     def _be(self, member: Member, now: float) -> bool:
         """Note under which identity claims are made from now on; others answer for what older ones have in hand.
@@ -315,100 +275,102 @@ class Exchange:
         """
         if member.node_id == self._known_as:
             return True
-        if not self._may_begin(member.node_id, now):
+        if not self._planned_first.may_claim(member.node_id, now):
             return False
         self._settle_late(member)
-        self._of_former = set(self._in_hand)
+        self._of_lost_identity = set(self._in_hand)
         self._known_as = member.node_id
         self._account_at = now + _ACCOUNT_EVERY_S
         return True
 
     def _settle_late(self, member: Member) -> None:
         """Before the first claim: ticks that came due while no node could run them follow the misfire policy."""
-        formers, rules = self._endings.formers(), self._endings.misfires()
-        settle_late(self._desk, node=member.node_id, queues=self._queues, rules=rules, formers=formers)
+        formers, rules = self._policies.formers(), self._policies.misfires()
+        settle_late(self._connection, node=member.node_id, queues=self._queues, rules=rules, formers=formers)
 
-    def _claim_for(self, station: RunnerJobs, member: Member, now: float) -> None:
-        room = min(station.runner.room(), self._batch)
+    def _claim_for(self, group: RunnerJobs, member: Member, now: float) -> None:
+        room = min(group.runner.room(), self._batch)
         if room <= 0:
             return  # it goes on expecting
-        if room < _FEW and station.runner.running() >= _PLENTY and not station.has_held_off:
-            station.has_held_off = True
+        if room < _FEW and group.runner.running() >= _PLENTY and not group.has_held_off:
+            group.has_held_off = True
             return
-        station.has_held_off = False
-        claimed = self._claimed(station, member, room)
+        group.has_held_off = False
+        claimed = self._claimed(group, member, room)
         self._clock.told(claimed.now_us)
         if claimed.claims:
             self._same.claimed(max(each.run_id for each in claimed.claims))
-            self._begin(station, member, claimed.claims)
+            self._begin(group, member, claimed.claims)
         if self._gate is not None:
             self._gate.settle(claimed.claims)
         is_moving = bool(claimed.claims or claimed.skipped or claimed.blocked)
         has_other_keys = self._gate is not None and self._gate.has_refused
         is_contested = claimed.contested > 0 and not is_moving
-        station.expects_work = (claimed.more and is_moving) or has_other_keys or is_contested
-        station.has_held_off = is_contested  # whoever is at them has them in a moment, or lets go
+        group.expects_work = (claimed.more and is_moving) or has_other_keys or is_contested
+        group.has_held_off = is_contested  # whoever is at them has them in a moment, or lets go
         if not is_moving:
             self._agenda.look_by(now)
 
-    def _begin(self, station: RunnerJobs, member: Member, claims: Sequence[Claim]) -> None:
+    def _begin(self, group: RunnerJobs, member: Member, claims: Sequence[Claim]) -> None:
         """Let the runner have what was claimed, unless the identity that claimed it was lost meanwhile.
 
         Then it is handed back, before the rest of that identity is given up. If it was lost in this very moment, it is
         stopped, or the next identity's trust would begin it.
         """
-        if self._membership.member is not member:
+        if self._node.member is not member:
             self._hand_back(claims)
             return
         for taken in claims:
             self._in_hand[taken.run_id, taken.token] = taken
         self._tidings.started(claims)
-        station.runner.submit(claims)
-        if self._membership.member is not member:
+        group.runner.submit(claims)
+        if self._node.member is not member:
             for taken in claims:
-                station.runner.stop(taken.run_id, taken.token, StopReason.LOST)
+                group.runner.stop(taken.run_id, taken.token, StopReason.LOST)
 
     def _hand_back(self, claims: Sequence[Claim]) -> None:
-        endings = [ending for taken in claims if (ending := self._endings.handed_back(taken)) is not None]
+        endings = [ending for taken in claims if (ending := self._policies.handed_back(taken)) is not None]
         self._ended.extend(endings)
         self._again_us.extend(ending.delay_us for ending in endings)
 
-    def _claimed(self, station: RunnerJobs, member: Member, room: int) -> Claimed:
+    def _claimed(self, group: RunnerJobs, member: Member, room: int) -> Claimed:
         try:
             return claim(
-                self._desk,
+                self._connection,
                 node=member.node_id,
-                jobs=station.jobs,
+                jobs=group.jobs,
                 queues=self._queues,
                 limit=room,
-                decide=self._endings.overlap,
-                gate=None if self._gate is None else self._opened(self._gate, station, room),
+                decide=self._policies.overlap,
+                gate=None if self._gate is None else self._opened(self._gate, group, room),
             )
         except LedgerUnavailable:
             self._is_unsure = True
             self._batch = max(1, room // 2)
             raise
 
-    def _opened(self, gate: Gate, station: RunnerJobs, room: int) -> dict[str, int]:
+    def _opened(self, gate: Gate, group: RunnerJobs, room: int) -> dict[str, int]:
         left_out = gate.refused()
-        return gate.open(keys_wanted(self._desk, jobs=station.jobs, queues=self._queues, limit=room, without=left_out))
+        return gate.open(
+            keys_wanted(self._connection, jobs=group.jobs, queues=self._queues, limit=room, without=left_out)
+        )
 
     def _is_claiming(self) -> bool:
         """Whether the next step will claim."""
-        if self._is_draining or self._membership.member is None or self._same.is_held:
+        if self._is_draining or self._node.member is None or self._same.is_held:
             return False
-        return any(station.expects_work and station.runner.room() > 0 for station in self._stations)
+        return any(group.expects_work and group.runner.room() > 0 for group in self._groups)
 
     # -- looking ---------------------------------------------------------------------------------------------------
 
     def _look(self, now: float) -> None:
-        member = self._membership.member
+        member = self._node.member
         is_news = self._agenda.begin_look(now)
-        seen = look(self._desk, node=member.node_id if member else "", queues=self._queues, jobs=self._jobs)
+        seen = look(self._connection, node=member.node_id if member else "", queues=self._queues, jobs=self._jobs)
         self._clock.told(seen.now_us)
         if member is not None and not seen.is_living:
-            self._membership.disown(member, "the ledger has noted its end")
-        self._on_look(seen)
+            self._node.disown(member, "the ledger has noted its end")
+        self._node.looked(seen)
         if seen.cancels and member is not None:
             self._stop_cancelled(member)
         # What waits for its time is queued by then, perhaps by a node that cannot take it and tells nobody.
@@ -423,20 +385,20 @@ class Exchange:
     def _queue_stranded(self, now: float) -> None:
         if now < self._stranded.may_look_at:
             self._agenda.look_by(self._stranded.may_look_at)
-        elif self._stranded.queued(self._desk):
+        elif self._stranded.queued(self._connection):
             self._expect_work()
 
     def _stop_cancelled(self, member: Member) -> None:
-        for run_id, token in cancels(self._desk, node=member.node_id):
-            for station in self._stations:
-                station.runner.stop(run_id, token, StopReason.CANCELLED)
+        for run_id, token in cancels(self._connection, node=member.node_id):
+            for group in self._groups:
+                group.runner.stop(run_id, token, StopReason.CANCELLED)
 
     def _wake_at(self, now: float) -> float:
         if self._is_draining:
             return now + HOLD_OFF_S
-        if self._formers:
+        if self._lost_identities:
             return now + ASK_FOR_ROOM_S
-        is_held, is_member = self._same.is_held, self._membership.member is not None
-        claiming = [station for station in self._stations if station.expects_work]
-        claims_at = [station.claims_at(now, is_held=is_held, is_member=is_member) for station in claiming]
+        is_held, is_member = self._same.is_held, self._node.member is not None
+        claiming = [group for group in self._groups if group.expects_work]
+        claims_at = [group.claims_at(now, is_held=is_held, is_member=is_member) for group in claiming]
         return min([self._agenda.wake_at, *claims_at])

@@ -27,33 +27,36 @@ WHERE r.state = 'running' AND (n.dead_at IS NOT NULL OR n.left_at IS NOT NULL)
 
 
 class LostNodeRuns:
-    """Buries nodes. Policies are read from the ledger: the dead may have run jobs that this node does not know."""
+    """Declares nodes dead, and gives up their runs.
+
+    Policies are read from the ledger: the dead may have run jobs that this node does not know.
+    """
 
     def __init__(self, ledger: Ledger, emit: Callable[[Event], None], *, ttl_s: float = DEFAULT_TTL_S) -> None:
         self._ledger = ledger
         self._emit = emit
         self._ttl_us = round(ttl_s * 1_000_000)
 
-    def bury(self, desk: LedgerConnection, node_id: str, why: str) -> bool:
+    def declare_dead(self, connection: LedgerConnection, node_id: str, why: str) -> bool:
         """Note that a node is dead, and give up its runs; True if nobody had said so before."""
-        is_first = desk.write(lambda cursor: died(self._ledger, cursor, node_id, why))
-        self.give_up_runs(desk, node_id)
+        is_first = connection.write(lambda cursor: died(self._ledger, cursor, node_id, why))
+        self.give_up_runs(connection, node_id)
         return is_first
 
-    def unfinished(self, desk: LedgerConnection) -> list[str]:
+    def unfinished(self, connection: LedgerConnection) -> list[str]:
         """Return nodes whose end is noted, and in whose name something still runs."""
-        hot = statements_for(desk)
-        return [row[0] for row in desk.read(lambda cursor: hot.rows(cursor, _UNFINISHED))]
+        hot = statements_for(connection)
+        return [row[0] for row in connection.read(lambda cursor: hot.rows(cursor, _UNFINISHED))]
 
-    def give_up_runs(self, desk: LedgerConnection, node_id: str) -> int:
+    def give_up_runs(self, connection: LedgerConnection, node_id: str) -> int:
         """Give up whatever still runs in the name of a node that is dead or has left; return how many runs."""
-        policies = {job.name: job.policy for job in jobs(self._ledger, desk=desk)}
+        policies = {job.name: job.policy for job in jobs(self._ledger, connection=connection)}
 
         def decide(job: str, crashes: int, /) -> Rerun | GiveUpLost | HoldForPerson:
             return after_loss(_policy(policies.get(job)), crashes=crashes)
 
         count = 0
-        while reaped := reap(desk, node=node_id, limit=_BATCH, decide=decide, once_in_us=self._ttl_us):
+        while reaped := reap(connection, node=node_id, limit=_BATCH, decide=decide, once_in_us=self._ttl_us):
             count += len(reaped)
             for run in reaped:
                 self._emit(

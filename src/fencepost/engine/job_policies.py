@@ -33,13 +33,11 @@ class JobPolicies:
         *,
         random: Callable[[], float],
         emit: Callable[[Event], None],
-        on_end: Callable[[Claim, int], None] | None = None,
     ) -> None:
-        """Make it; `on_end` is told of every attempt that ended, and how long it took."""
         self._policies = {name: job.policy for name, job in jobs.items()}
         self._random = random
         self._emit = emit
-        self._on_end = on_end
+        self.on_end: Callable[[Claim, int], None] | None = None  # gets every attempt that ended, and how long it took
 
     def overlap(self, job: str, *, is_tick: bool, attempts: int, key_is_taken: bool) -> Decision:
         """Decide about a run that is about to be claimed."""
@@ -55,8 +53,8 @@ class JobPolicies:
 
     def of(self, claim: Claim, outcome: Outcome) -> Ending | None:
         """Say what becomes of the run; None if it is not ours to say."""
-        if self._on_end is not None:
-            self._on_end(claim, outcome.took_us)
+        if self.on_end is not None:
+            self.on_end(claim, outcome.took_us)
         if outcome.how == _SUCCEEDED:
             return ending_of(self._policies[claim.job], claim, outcome, random=0.0)
         ending = ending_of(self._policies[claim.job], claim, outcome, random=self._random())

@@ -10,13 +10,13 @@ asks.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from fencepost.core.events import Event, What
-from fencepost.core.policy import Policy
 from fencepost.core.runs import Claim
+from fencepost.engine.loop_step import LedgerStep
+from fencepost.engine.node_state import NodeState
 from fencepost.ledger.lateness import Late, note_late, note_late_ends
-from fencepost.ledger.ledger import Ledger
 
 _SELDOM_S = 30.0
 _OFTEN_S = 1.0
@@ -26,23 +26,25 @@ _MOST_REMEMBERED = 10_000
 _SLACK_US = 1_000_000  # the ledger's clock and the node's measure differ a little; the ledger has the last word
 
 
-class Lateness:
+class Lateness(LedgerStep):
     """The step that notices what is late."""
 
-    def __init__(self, *, ledger: Ledger, policies: Mapping[str, Policy], emit: Callable[[Event], None]) -> None:
-        self._desk = ledger.desk("lateness")
-        self._emit = emit
-        self._sla_us = {
-            name: round(policy.sla_s * 1_000_000) for name, policy in policies.items() if policy.sla_s is not None
-        }
-        shortest_s = min(self._sla_us.values(), default=0) / 1_000_000
-        self._every_s = min(max(shortest_s / 2, _OFTEN_S), _SELDOM_S)
-        self._ended: deque[int] = deque(maxlen=_MOST_REMEMBERED)
+    name = "lateness"
 
-    @property
-    def has_promises(self) -> bool:
-        """Whether any of the jobs has an SLA."""
-        return bool(self._sla_us)
+    def __init__(self, node: NodeState, sla_us: Mapping[str, int]) -> None:
+        super().__init__(node)
+        self._emit = node.emit
+        self._sla_us = sla_us
+        self._every_s = min(max(min(sla_us.values()) / 2_000_000, _OFTEN_S), _SELDOM_S)
+        self._ended: deque[int] = deque(maxlen=_MOST_REMEMBERED)
+        node.policies.on_end = self.ended
+
+    @classmethod
+    def where_promised(cls, node: NodeState) -> Lateness | None:
+        """Make it for a node of whose jobs any has an SLA."""
+        sla_s = {name: job.policy.sla_s for name, job in node.jobs.items()}
+        sla_us = {name: round(each * 1_000_000) for name, each in sla_s.items() if each is not None}
+        return cls(node, sla_us) if sla_us else None
 
     def ended(self, claim: Claim, took_us: int) -> None:
         """Remember an attempt that ended, if it may be late. May be called from any thread."""
@@ -56,18 +58,14 @@ class Lateness:
 
     def step(self, now: float) -> float:
         """Note what is late, and say when to look again."""
-        late = note_late(self._desk, jobs=list(self._sla_us))
+        late = note_late(self._connection, jobs=list(self._sla_us))
         while batch := [self._ended.popleft() for _ in range(min(len(self._ended), _BATCH))]:
-            late += note_late_ends(self._desk, run_ids=set(batch))
+            late += note_late_ends(self._connection, run_ids=set(batch))
         for each in late:
             self._tell(each)
         if self._every_s >= _LONG_S:
-            self._desk.rest()
+            self._connection.rest()
         return now + self._every_s
-
-    def close(self) -> None:
-        """Let the connection go."""
-        self._desk.rest()
 
     def _tell(self, late: Late) -> None:
         self._emit(

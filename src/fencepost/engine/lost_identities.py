@@ -38,8 +38,8 @@ class Former(NamedTuple):
 class LostIdentities:
     """The identities whose affairs are not in order yet. Added to by the membership, put in order by the exchange."""
 
-    def __init__(self, burial: LostNodeRuns, runners: Sequence[Runner], emit: Callable[[Event], None]) -> None:
-        self._burial = burial
+    def __init__(self, lost_runs: LostNodeRuns, runners: Sequence[Runner], emit: Callable[[Event], None]) -> None:
+        self._lost_runs = lost_runs
         self._runners = runners
         self._emit = emit
         self._formers: list[Former] = []
@@ -57,7 +57,9 @@ class LostIdentities:
         """Return the identity that went on with a run, if it was adopted at the last occasion."""
         return self._adopted.get(key)
 
-    def settle(self, desk: LedgerConnection, *, node_id: str | None, in_hand: Collection[Key], now: float) -> bool:
+    def settle(
+        self, connection: LedgerConnection, *, node_id: str | None, in_hand: Collection[Key], now: float
+    ) -> bool:
         """Adopt what is still ours and give up the rest; False if that has to wait.
 
         For this process to join, or for what was stopped to end. `in_hand` are the runs that have not ended: only
@@ -68,30 +70,32 @@ class LostIdentities:
         if suspended:
             if node_id is None:
                 return False
-            self._adopt(desk, [former.node_id for former in formers], node_id, suspended)
+            self._adopt(connection, [former.node_id for former in formers], node_id, suspended)
             self._formers[: len(formers)] = formers = [former._replace(suspended=()) for former in formers]
         is_stopping = any(self._adopted.get(key) != node_id for key in in_hand)
         if is_stopping and now < formers[-1].since + _STOPPED_WITHIN_S:
             return False
         for former in formers:
-            self._burial.bury(desk, former.node_id, "its session was lost")
+            self._lost_runs.declare_dead(connection, former.node_id, "its session was lost")
             self._formers.pop(0)
         return True
 
-    def _adopt(self, desk: LedgerConnection, formers: list[str], node_id: str, suspended: dict[Key, Claim]) -> None:
-        adopted = adopt(desk, formers=formers, node=node_id, runs=suspended)
+    def _adopt(
+        self, connection: LedgerConnection, formers: list[str], node_id: str, suspended: dict[Key, Claim]
+    ) -> None:
+        adopted = adopt(connection, formers=formers, node=node_id, runs=suspended)
         self._adopted = dict.fromkeys(adopted, node_id)
         for runner in self._runners:
             runner.resume(adopted)
         for key, claim in suspended.items():
             if key in adopted:
-                self._emit(told(What.RUN_RESUMED, claim, node_id, "the ledger answers, and it is still ours"))
+                self._emit(run_event(What.RUN_RESUMED, claim, node_id, "the ledger answers, and it is still ours"))
             else:
                 for runner in self._runners:
                     runner.stop(*key, StopReason.LOST)
 
 
-def told(what: What, claim: Claim, node_id: str, reason: str) -> Event:
+def run_event(what: What, claim: Claim, node_id: str, reason: str) -> Event:
     """Return an event about a run."""
     return Event(
         what,

@@ -2,126 +2,173 @@
 
 ::
 
-    OUTSIDE ──join──▶ MEMBER ──session lost──▶ (runners stop everything) ──▶ OUTSIDE, to join as somebody else
+    OUTSIDE ──join──▶ MEMBER ──session lost──▶ (runners stop everything) ──▶ OUTSIDE, to join under a new identity
                         │
                         └──leave──▶ OUTSIDE, for good
 
-The session is a lease named after the node, kept where the ledger is. Whoever can take that name has thereby declared
-this node dead: a dead session is never renewed, so the process takes a new identity. The lease package renews it on
-tasks of its own and ends trust on time though the ledger hangs; this step only passes on what it says.
+The session is a lease named after the node, kept where the ledger is. A node that can take that name has thereby
+declared this node dead: a dead session is never renewed, so the process takes a new identity. The lease package renews
+it on tasks of its own and ends trust on time though the ledger hangs; this step only passes on what it says.
 
 An identity whose end stands in the ledger is *disowned*: it may not act any more, whatever its session says.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import suppress
 
-from fencepost.core.duration import Duration
+from fencepost.core.events import Event, What
 from fencepost.core.names import NODE_LEASE
-from fencepost.core.runtime import Runtime
+from fencepost.core.runs import Claim
+from fencepost.engine.loop_step import LoopStep
+from fencepost.engine.lost_identities import run_event
+from fencepost.engine.node_state import EXCHANGE, MEMBERSHIP, Member, NodeState
+from fencepost.errors import FencepostError, SchemaMismatch
 from fencepost.leases.lease import Lease
-from fencepost.leases.locks import Locks
+from fencepost.ledger.connection import LedgerConnection
+from fencepost.ledger.declared import see
+from fencepost.ledger.migrations import refuse_unreadable
+from fencepost.ledger.nodes import NewNode, drain, join, leave
+from fencepost.ledger.parking import unpark_for_older
+from fencepost.ledger.sequences import advance_sequences
+
+_FOR_GOOD_S = 3600.0
+_IN_DOUBT = "the ledger does not answer; its effects are fenced, so it goes on until one of them has to land"
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """One identity of this process, from when it joined until it left or was lost."""
-
-    node_id: str
-    lease: Lease
-
-    @property
-    def is_trusted(self) -> bool:
-        """Whether this node may act now."""
-        return not self.lease.lost
-
-
-class Membership:
+class Membership(LoopStep):
     """Joins, passes trust on, and joins anew when the session was lost."""
 
-    def __init__(
-        self,
-        *,
-        locks: Locks,
-        runtime: Runtime,
-        ttl: Duration,
-        enrol: Callable[[str, Lease], None],
-        on_trust: Callable[[float], None],
-        on_lost: Callable[[Member, str], None],
-        wake: Callable[[], None],
-    ) -> None:
-        self._locks = locks
-        self._runtime = runtime
-        self._ttl = ttl
-        self._enrol = enrol
-        self._on_trust = on_trust
-        self._on_lost = on_lost
-        self._wake = wake
-        self._member: Member | None = None
+    name = MEMBERSHIP
+
+    def __init__(self, node: NodeState) -> None:
+        self._node = node
         self._is_leaving = False
-        self._disowned: tuple[Member, str] | None = None
+        node.locks.observe(self._observe)
 
-    @property
-    def member(self) -> Member | None:
-        """Who this process is, if it may act."""
-        member = self._member
-        return member if member is not None and member.is_trusted and not self._is_disowned(member) else None
-
-    def disown(self, member: Member, reason: str) -> None:
-        """Be this no longer: others act as if it were dead. The next step joins as somebody else."""
-        self._disowned = (member, reason)
-        self._wake()
+    def begin(self) -> None:
+        """Join."""
+        self.join()
 
     def step(self, now: float) -> float:
         """Join if outside; pass trust on; see to it that a lost identity is given up."""
+        node = self._node
         if self._is_leaving:
-            return now + 3600.0
-        if self._member is not None and (self._member.lease.lost or self._is_disowned(self._member)):
-            self._give_up(self._member)
-        if self._member is None:
+            return now + _FOR_GOOD_S
+        if node.joined is not None and (node.joined.lease.lost or node.is_disowned(node.joined)):
+            self._give_up(node.joined)
+        if node.joined is None:
             self.join()
         return now + self._pass_on()
 
+    def drain(self) -> None:
+        """Let others see that this node is stopping; it does not wait for the ledger to know."""
+        self._node.beside("draining", self._note_draining)
+
+    def close(self) -> None:
+        """Leave, and give the session back."""
+        member = self.leave()
+        if member is None:
+            return
+        node = self._node
+        with suppress(FencepostError), node.connection() as connection:
+            leave(
+                node.ledger, member.node_id, connection=connection
+            )  # first: a node whose session is free is taken for dead
+            unpark_for_older(
+                connection, node=member.node_id
+            )  # of several that leave at once, the last one finds nobody
+        member.lease.release()
+        node.emit(Event(What.NODE_LEFT, node=member.node_id, holder=node.settings.name))
+
     def join(self) -> Member:
         """Become a node. Raises what the store raises if that cannot be."""
-        node_id = self._runtime.new_id()
-        lease = self._locks.lock(NODE_LEASE + node_id, ttl=self._ttl).acquire()
+        node_id = self._node.runtime.new_id()
+        lease = self._node.locks.lock(NODE_LEASE + node_id, ttl=self._node.ttl_s).acquire()
         try:
             self._enrol(node_id, lease)
         except BaseException:
             lease.release()
             raise
-        lease.on_lost(lambda _: self._wake())
-        self._member = member = Member(node_id, lease)
+        lease.on_lost(lambda _: self._node.wake(self.name))
+        self._node.joined = member = Member(node_id, lease)
         return member
 
     def leave(self) -> Member | None:
         """Be nobody from now on; the caller has seen to it that nothing runs, and releases the session returned."""
         self._is_leaving = True
-        member, self._member = self._member, None
+        member, self._node.joined = self._node.joined, None
         return member
 
-    def forget(self) -> None:
-        """In a forked child: the parent is the node."""
-        self._member = None
+    def _enrol(self, node_id: str, lease: Lease) -> None:
+        """Write this node's row in the ledger."""
+        node, settings = self._node, self._node.settings
+        new = NewNode(
+            id=node_id,
+            name=settings.name,
+            grant_id=lease.grant_id,
+            token=lease.token,
+            generation=settings.generation,
+            version=settings.version,
+            slots=settings.slots,
+            queues=tuple(settings.queues),
+            jobs=node.served_jobs,
+            fingerprint=None if node.declared is None else node.declared.fingerprint,
+        )
+        with node.connection() as connection:
+            node.same.check(connection)
+            self._advance_sequences(connection)
+            if new.fingerprint is not None:
+                see(node.ledger, new.fingerprint, connection=connection)
+            join(node.ledger, new, connection=connection)
+            try:
+                refuse_unreadable(node.ledger, connection)
+            except SchemaMismatch:
+                leave(node.ledger, node_id, connection=connection)
+                raise
+        node.emit(Event(What.NODE_JOINED, node=node_id, holder=settings.name))
+
+    def _advance_sequences(self, connection: LedgerConnection) -> None:
+        for behind in advance_sequences(self._node.ledger, connection=connection):
+            reason = f"{behind}; it was advanced"
+            self._node.emit(Event(What.LEDGER_TROUBLE, node=self._node.settings.name, reason=reason))
+
+    def _observe(self, event: Event) -> None:
+        """Pass trust on at once: a renewal in the last moment must not come too late for the runs."""
+        if event.what is What.RENEWED:
+            self._node.wake(self.name)
 
     def _pass_on(self) -> float:
-        member = self._member
-        if member is None or self._is_disowned(member):
+        member = self._node.joined
+        if member is None or self._node.is_disowned(member):
             return 0.0
-        self._on_trust(member.lease.trusted_until)
+        for runner in self._node.runners:
+            runner.trust(member.lease.trusted_until)
+        if self._node.lost_identities:
+            self._node.wake(EXCHANGE)
         return member.lease.timings.renew_every_s / 4
 
     def _give_up(self, member: Member) -> None:
-        self._member = None
-        self._on_lost(member, member.lease.lost_reason or self._reason_to_disown or "unknown")
+        self._node.joined = None
+        self._stop_runs(member, member.lease.lost_reason or self._node.reason_to_disown or "unknown")
         member.lease.release()  # one that was disowned may still be held
 
-    def _is_disowned(self, member: Member) -> bool:
-        return self._disowned is not None and self._disowned[0] is member
+    def _stop_runs(self, member: Member, reason: str) -> None:
+        """Stop what runs, or suspend it where that is safe; the exchange puts the rest in order."""
+        node = self._node
+        suspended: list[Claim] = []
+        for runner in node.runners:
+            if member.lease.ran_out:
+                suspended += runner.suspend()
+            else:
+                runner.lose()
+        node.lost_identities.add(member.node_id, suspended, node.runtime.monotonic())
+        node.emit(Event(What.NODE_LOST, node=member.node_id, holder=node.settings.name, reason=reason))
+        for claim in suspended:
+            node.emit(run_event(What.RUN_SUSPENDED, claim, member.node_id, _IN_DOUBT))
 
-    @property
-    def _reason_to_disown(self) -> str | None:
-        return None if self._disowned is None else self._disowned[1]
+    def _note_draining(self) -> None:
+        node = self._node
+        if (node_id := node.node_id) is not None:
+            with suppress(FencepostError), node.connection() as connection:
+                drain(node.ledger, node_id, connection=connection)

@@ -2,49 +2,87 @@
 
 ::
 
-    start ──▶ join ──▶ loops: membership · exchange · planner · reaper · pruner · pauses
-                                   │ (· lateness, where jobs have an SLA · a listener for hints)
-                                   │ session lost: stop what runs, join as somebody else
+    start ──▶ join ──▶ loops: membership · exchange · planner · reaper · pruner · pauses · listener
+                                   │ (· lateness, where jobs have an SLA · deploys, where a program declares them)
+                                   │ session lost: stop what runs, join under a new identity
     stop ──▶ claim nothing more ──▶ what has not started goes back ──▶ the rest gets its grace ──▶ leave
 
-What it is made of is in `engine.parts`. No node is special: a leader, if the application wants one, only saves the
-others the planning.
+`engine.loops` lists the loops, `engine.loop_step` says what one is, and `engine.node_state` is what they share. No node
+is special: a leader, if the application wants one, only saves the others the planning.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from functools import partial
 
 from fencepost.core.events import Event, What
-from fencepost.engine.parts import NodeParts, NodeSettings
-from fencepost.errors import FencepostError
-from fencepost.ledger.nodes import drain, leave
-from fencepost.ledger.parking import unpark_for_older
-
-__all__ = ["LEADER", "Node", "NodeSettings"]
+from fencepost.engine.loop import Loop
+from fencepost.engine.loop_step import LoopStep
+from fencepost.engine.loops import LOOPS, MakeStep, steps_of
+from fencepost.engine.node_state import EXCHANGE, NodeState
+from fencepost.engine.troubles import Troubles
+from fencepost.errors import FencepostError, LedgerHeld
 
 LEADER = "fencepost/leader"
+_WHILE_HELD_S = 1.0
 _LOOP_ENDS_WITHIN_S = 5.0
 _CRIPPLED_GRACE_S = 5.0  # of a node without one of its loops: nobody may be there to end what runs, or to renew
 
 
-class Node(NodeParts):
+class Node:
     """One participating process. Made by the application; start it once."""
+
+    def __init__(
+        self, state: NodeState, *, publish: Callable[[], None] = lambda: None, loops: tuple[MakeStep, ...] = LOOPS
+    ) -> None:
+        """Make it. `publish` puts on record what the program declares; it is called when the node has joined."""
+        self._state = state
+        self._runtime = state.runtime
+        self._publish = publish
+        self._is_started = False
+        self._is_crippled = False
+        self._stopping = state.runtime.lock()
+        self._stopped = state.stopped
+        self._troubles = Troubles(state.runtime, node=lambda: self.node_id or "-", emit=state.emit)
+        self._steps = steps_of(state, loops)
+        self._loops = [self._loop(step) for step in self._steps]
+        for loop in self._loops:
+            state.add_loop(loop.name, loop.wake)
+
+    @property
+    def node_id(self) -> str | None:
+        """The present identity, while this node may act."""
+        return self._state.node_id
+
+    @property
+    def trusted_until(self) -> float:
+        """Until when this node may act, on the monotonic clock."""
+        member = self._state.member
+        return member.lease.trusted_until if member else float("-inf")
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it was started and not yet stopped."""
+        return self._is_started and not self._stopped.is_set()
 
     # -- beginning and end -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Join and begin. Raises `LedgerUnavailable` or a `ConfigurationError` if that cannot be."""
         self._is_started = True
-        self._membership.join()
+        first, *others = self._steps
+        first.begin()  # joins; if it cannot, there is nothing to stop
         try:
+            for step in others:
+                step.begin()
             self._publish()  # after it has joined: older deploys, which look who lives, must not write over it
             self._begin()
         except BaseException:
             self.stop(0.0)
             raise
-        self._ledger.pool.drop_idle()  # what was needed to begin is not needed to go on
+        self._state.ledger.pool.drop_idle()  # what was needed to begin is not needed to go on
 
     def stop(self, grace_s: float) -> None:
         """Claim nothing more, give what runs `grace_s` to end, tell the ledger, and leave."""
@@ -54,112 +92,107 @@ class Node(NodeParts):
             if not self._stopped.is_set():
                 self._wind_up(grace_s)
 
-    @property
-    def is_running(self) -> bool:
-        """Whether it was started and not yet stopped."""
-        return self._is_started and not self._stopped.is_set()
-
     def wait(self, timeout_s: float | None = None) -> bool:
         """Wait until it was stopped; False if that did not happen in time."""
         return self._stopped.wait(timeout_s)
 
     def wake(self) -> None:
         """Look now: something was asked for in this process."""
-        self._hint()
+        self._state.hint()
 
     def forget(self) -> None:
         """In a forked child: the parent is the node, and its loops are not here."""
         self._is_started = False
-        self._membership.forget()
+        self._state.joined = None
 
-    # -- in order -------------------------------------------------------------------------------
+    # -- in order ----------------------------------------------------------------------------------------------------
 
     def _begin(self) -> None:
-        for runner in self._runners:
-            runner.start(self._exchange_loop.wake)
-        if self._settings.leader:
-            self._election = self._locks.election(LEADER, ttl=self._settings.timings.ttl_s)
+        state = self._state
+        wake = next((loop.wake for loop in self._loops if loop.name == EXCHANGE), lambda: None)
+        for runner in state.runners:
+            runner.start(wake)
+        if state.settings.leader:
+            state.election = state.locks.election(LEADER, ttl=state.ttl_s)
         for loop in self._loops:
             loop.start()
-        self._listening = self._runtime.spawn("fencepost-listener", self._listen)
 
     def _wind_up(self, grace_s: float) -> None:
-        self._exchange.drain()
-        self._beside("draining", self._drain)  # nobody waits for it: it is for those who look, and who plan
+        for step in self._steps:
+            step.drain()
         give_up_at = self._runtime.monotonic() + grace_s
         self._end_runs(grace_s)
         self._flush(give_up_at + _LOOP_ENDS_WITHIN_S)
         self._stopped.set()
-        self._listener.close()
         self._end_loops()
-        if self._listening is not None:
-            self._listening.join(_LOOP_ENDS_WITHIN_S)
-        if self._election is not None:
-            self._election.stop()
-        if (leaving := self._beside("leaving", self._leave)) is not None:
-            leaving.join(_LOOP_ENDS_WITHIN_S)  # if nobody answers, others will find out
-        for part in (self._exchange, self._planner, self._reaper, self._pruner, self._lateness):
-            part.close()
-        if self._deploying is not None:
-            self._deploying.close()
-
-    def _drain(self) -> None:
-        if (node_id := self.node_id) is not None:
-            with suppress(FencepostError), self._own_desk() as desk:
-                drain(self._ledger, node_id, desk=desk)
+        if self._state.election is not None:
+            self._state.election.stop()
+        if (closing := self._state.beside("leaving", self._close)) is not None:
+            closing.join(_LOOP_ENDS_WITHIN_S)  # if nobody answers, others will find out
 
     def _end_runs(self, grace_s: float) -> None:
-        closings = [partial(runner.close, grace_s) for runner in self._runners]
-        tasks = [task for closing in closings if (task := self._beside("closing", closing)) is not None]
+        closings = [partial(runner.close, grace_s) for runner in self._state.runners]
+        tasks = [task for closing in closings if (task := self._state.beside("closing", closing)) is not None]
         for task in tasks:
             task.join(grace_s + _LOOP_ENDS_WITHIN_S)
 
     def _flush(self, give_up_at: float) -> None:
         """Wait until the ledger knows how everything ended; what it does not answer, the reaper will find."""
-        while not self._exchange.is_empty and self._runtime.monotonic() < give_up_at:
-            if self._exchange_loop.died_of is not None:
-                return
-            self._exchange_loop.wake()
+        while self._runtime.monotonic() < give_up_at and (busy := self._busy_loops()):
+            for loop in busy:
+                loop.wake()
             self._runtime.sleep(0.01)
+
+    def _busy_loops(self) -> list[Loop]:
+        pairs = zip(self._steps, self._loops, strict=True)
+        return [loop for step, loop in pairs if not step.is_empty and loop.died_of is None]
 
     def _end_loops(self) -> None:
         """End all loops at once. The exchange may have been in the middle of a claim, which it then hands back."""
         for loop in self._loops:
             loop.stop(0.0)
+        for step in self._steps:
+            step.interrupt()
         give_up_at = self._runtime.monotonic() + _LOOP_ENDS_WITHIN_S
         for loop in self._loops:
             loop.stop(max(give_up_at - self._runtime.monotonic(), 0.0))
-        if self._exchange_loop.stop(0.0):
-            with suppress(FencepostError):
-                self._exchange.settle(self._runtime.monotonic())
+        for step, loop in zip(self._steps, self._loops, strict=True):
+            if loop.stop(0.0):
+                with suppress(FencepostError):
+                    step.settle(self._runtime.monotonic())
 
-    def _leave(self) -> None:
-        member = self._membership.leave()
-        if self._gate is not None:
-            self._gate.close()
-        if member is None:
-            return
-        with suppress(FencepostError), self._own_desk() as desk:
-            leave(self._ledger, member.node_id, desk=desk)  # first: whose session is free, others take for dead
-            unpark_for_older(desk, node=member.node_id)  # of several that leave at once, the last one finds nobody
-        member.lease.release()
-        self._emit(Event(What.NODE_LEFT, node=member.node_id, holder=self._settings.name))
+    def _close(self) -> None:
+        for step in self._steps:  # the membership first: other nodes take over at once, whatever the rest meets
+            with suppress(Exception):
+                step.close()
 
-    def _listen(self) -> None:
-        while not self._stopped.is_set():
+    # -- around every step -------------------------------------------------------------------------------------------
+
+    def _loop(self, step: LoopStep) -> Loop:
+        def watched(now: float) -> float:
+            self._leave_if_a_loop_died()
             try:
-                if self._listener.wait(1.0):
-                    self._hint()
-            except Exception:  # noqa: BLE001 - a hint is a courtesy: polling finds it too
-                self._stopped.wait(1.0)
-        self._listener.wait(0.0)  # it is closed; whoever waits lets go of its connection
+                wake_at = step.step(now)
+            except LedgerHeld:
+                self._state.wake(EXCHANGE)  # which looks what it is, and reports it
+                return now + _WHILE_HELD_S
+            self._note_success(step)
+            return wake_at
 
-    def _before_a_step(self) -> None:
+        return Loop(step.name, watched, runtime=self._runtime, on_trouble=self._troubles.met)
+
+    def _note_success(self, step: LoopStep) -> None:
+        """Note that trouble is over; not if the step went well because, without an identity, it asked for nothing."""
+        if not step.acts_only_as_member or self._state.member is not None:
+            self._troubles.over(step.name)
+
+    def _leave_if_a_loop_died(self) -> None:
         """Leave, if a loop has died: one that claims and never ends, or the reverse, is worse than none."""
         dead = next((loop for loop in self._loops if loop.died_of is not None), None)
         if dead is None or self._is_crippled:
             return
         self._is_crippled = True
+        state = self._state
         reason = f"its {dead.name} loop died of {dead.died_of!r}; it leaves, so that others take over. Start it again"
-        self._emit(Event(What.NODE_FAILED, node=self.node_id, holder=self._settings.name, reason=reason))
-        self._beside("failing", lambda: self.stop(_CRIPPLED_GRACE_S))
+        state.emit(Event(What.NODE_FAILED, node=self.node_id, holder=state.settings.name, reason=reason))
+        state.beside("failing", lambda: self.stop(_CRIPPLED_GRACE_S))

@@ -9,9 +9,7 @@ until the due schedules were planned once.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from fencepost.engine.planner import Planner
+from fencepost.engine.node_state import NodeState
 
 _LONGEST_S = 2.0
 
@@ -19,9 +17,8 @@ _LONGEST_S = 2.0
 class PlannedFirst:
     """Whether the first claim under an identity may be made. Used by the loop that claims."""
 
-    def __init__(self, planner: Planner, wake: Callable[[], None]) -> None:
-        self._planner = planner
-        self._wake = wake
+    def __init__(self, node: NodeState) -> None:
+        self._node = node
         self._identity: str | None = None
         self._since = 0.0
 
@@ -29,7 +26,4 @@ class PlannedFirst:
         """Whether due schedules were planned since this was first asked about `identity`; if not, have that done."""
         if identity != self._identity:
             self._identity, self._since = identity, now
-        if now >= self._since + _LONGEST_S or self._planner.has_planned_since(self._since):
-            return True
-        self._wake()
-        return False
+        return now >= self._since + _LONGEST_S or self._node.planning.has_planned_since(self._since)

@@ -13,63 +13,55 @@ schedule that no living node would run is not planned (`serving`); when one live
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from fencepost.core.clock_gate import Leap
 from fencepost.core.events import Event, What
 from fencepost.core.noted import Noted
-from fencepost.engine.ledger_clock import LedgerClock
-from fencepost.engine.same_ledger import SameLedger
+from fencepost.engine.loop_step import LedgerStep
+from fencepost.engine.node_state import NodeState
 from fencepost.engine.serving import Serving
 from fencepost.engine.ticks import ClockLeapt, Ticks
 from fencepost.errors import LedgerUnavailable
 from fencepost.ledger.journal import journal
-from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.looking import Look
 from fencepost.ledger.planning import plan
 from fencepost.ledger.run_rows import HORIZON_US
 
 _HORIZON_S = HORIZON_US / 1_000_000
 _BATCH = 500
+_SHORTEST_REST_S = 10.0
 _WHILE_CLOSED_S = 2.0
 _LOOK_BEHIND_S = 1.0  # half the horizon: whatever is hidden behind what is passed by is still planned in time
 _AT_ONCE = 0  # it is unknown what is due
 
 
-class Planner:
+class Planner(LedgerStep):
     """The step that turns ticks into runs."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        ticks: Ticks,
-        clock: LedgerClock,
-        is_member: Callable[[], bool],
-        may_plan: Callable[[], bool],
-        on_planned: Callable[[], None],
-        emit: Callable[[Event], None],
-        rest_s: float,
-        same: SameLedger,
-        serving: Serving | None = None,
-    ) -> None:
-        self._ledger = ledger
-        self._desk = ledger.desk("planner")
-        self._same = same
-        same.watch(self._desk)
-        self._ticks = ticks
-        self._clock = clock
-        self._is_member = is_member
-        self._may_plan = may_plan
-        self._on_planned = on_planned
-        self._emit = emit
-        self._rest_s = rest_s
-        self._serving = serving
+    name = "planner"
+    acts_only_as_member = True
+
+    def __init__(self, node: NodeState) -> None:
+        super().__init__(node)
+        self._same = node.same
+        self._same.watch(self._connection)
+        self._clock = node.clock
+        self._serving = Serving(node.emit, on_queued=node.hint)
+        self._ticks = Ticks(
+            horizon_us=HORIZON_US,
+            emit=node.emit,
+            is_believed=node.clock.told,
+            is_served=self._serving.is_served,
+        )
+        self._rest_s = max(node.poll_s * 2, _SHORTEST_REST_S)
         self._next_due_us: int | None = _AT_ONCE
         self._next_waiting_us: int | None = None
         self._passed_by: list[str] = []
         self._planned_until_us = 0
         self._look_behind_at = float("inf")
         self._planned_all_at = float("-inf")
+        node.planning = self
+        node.on_nodes_changed(self._serving.nodes_changed)
+        node.on_look(self._looked)
 
     def due_at(self, next_due_us: int | None, next_waiting_us: int | None) -> None:
         """Note when a schedule is due next, and when a run that waits for its time, as seen by somebody who looked."""
@@ -80,20 +72,21 @@ class Planner:
     def waits_until(self, at_us: int) -> None:
         """Note that a run waits for this time."""
         self._next_waiting_us = _sooner(at_us, self._next_waiting_us)
+        self._node.wake(self.name)
 
     def has_planned_since(self, since: float) -> bool:
-        """Whether it has planned all that is due, or may not plan; if neither, it does so at its next step."""
-        is_idle = not self._may_plan() or self._same.is_held or not self._clock.is_believed
+        """Whether it has planned all that is due, or may not plan; if neither, it does so now."""
+        is_idle = not self._node.may_lead or self._same.is_held or not self._clock.is_believed
         if is_idle or self._planned_all_at >= since:
             return True
-        if self._serving is not None:
-            self._serving.doubt()
+        self._serving.doubt()
         self._next_due_us = _AT_ONCE
+        self._node.wake(self.name)
         return False
 
     def step(self, now: float) -> float:
         """Plan what is due within the horizon."""
-        if not self._is_member() or not self._may_plan() or self._same.is_held:
+        if self._node.member is None or not self._node.may_lead or self._same.is_held:
             return now + self._rest_s
         for leap in self._clock.untold():
             self._alarm(leap)
@@ -104,19 +97,22 @@ class Planner:
             return self._sleep_until(now)
         return self._plan(now)
 
-    def close(self) -> None:
-        """Let the connection go."""
-        self._desk.rest()
+    def _looked(self, look: Look) -> None:
+        """Take over what a look found, and make a step."""
+        self.due_at(look.next_due_at_us, look.next_waiting_at_us)
+        self._node.wake(self.name)
 
     def _see_who_serves(self, now: float) -> None:
-        if self._serving is not None and now >= self._serving.due_at and self._serving.read(self._desk, now):
+        if now >= self._serving.due_at and self._serving.read(self._connection, now):
             self._next_due_us = _AT_ONCE
 
     def _plan(self, now: float) -> float:
         self._next_due_us = None  # what a look tells from now on may be news to us
         try:
             without = self._ticks.passed_by(self._clock.there_us())
-            planned = plan(self._desk, horizon_us=HORIZON_US, limit=_BATCH, decide=self._ticks.plan, without=without)
+            planned = plan(
+                self._connection, horizon_us=HORIZON_US, limit=_BATCH, decide=self._ticks.plan, without=without
+            )
         except ClockLeapt:
             self._next_due_us = _AT_ONCE
             return now
@@ -126,7 +122,7 @@ class Planner:
                 self._clock.unanswered()
             raise
         self._clock.told(planned.now_us)
-        if planned.has_served and self._serving is not None:
+        if planned.has_served:
             self._serving.doubt()
         self._same.planned(planned.through)
         self._note_passed_by(now, planned.now_us)
@@ -136,7 +132,7 @@ class Planner:
         if not planned.more and not planned.has_served:
             self._planned_all_at = now
         if planned.runs:
-            self._on_planned()
+            self._node.hint()
         return now if planned.more else self._sleep_until(now)
 
     def _note_passed_by(self, now: float, now_us: int) -> None:
@@ -157,23 +153,21 @@ class Planner:
         return self._clock.here(min(known)) - _HORIZON_S if known else float("inf")
 
     def _sleep_until(self, now: float) -> float:
-        wake_at = min(self._plan_from(now), self._look_behind_at, now + self._rest_s)
-        if self._serving is not None:
-            wake_at = min(wake_at, self._serving.due_at)
+        wake_at = min(self._plan_from(now), self._look_behind_at, now + self._rest_s, self._serving.due_at)
         if wake_at - now > 1.0:
-            self._desk.rest()
+            self._connection.rest()
         # A schedule that another node is planning right now shows as due until it has committed.
         return max(wake_at, now + 0.02)
 
     def _wait_for_the_clock(self, now: float) -> float:
-        is_believed = self._clock.told(self._ledger.now_us(self._desk))
+        is_believed = self._clock.told(self._ledger.now_us(self._connection))
         return now if is_believed else now + _WHILE_CLOSED_S
 
     def _alarm(self, leap: Leap) -> None:
         stops = "this node plans nothing and declares nobody dead until it is back, or this node is restarted"
         why = f"{leap}; {stops}" if leap.is_ahead else f"{leap}; nothing that was planned is planned again"
-        self._emit(Event(What.CLOCK_LEAPT, reason=why, node="-"))
-        journal(self._ledger, self._desk, what=Noted.CLOCK_LEAPT, reason=why)
+        self._node.emit(Event(What.CLOCK_LEAPT, reason=why, node="-"))
+        journal(self._ledger, self._connection, what=Noted.CLOCK_LEAPT, reason=why)
 
 
 def _sooner(at_us: int | None, other_us: int | None) -> int | None:

@@ -5,39 +5,34 @@ Tick identity does not depend on what is kept: a schedule's `planned_through` on
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from fencepost.core.runtime import Runtime
-from fencepost.ledger.ledger import Ledger
-from fencepost.ledger.pruning import Retention, prune
+from fencepost.engine.loop_step import LedgerStep
+from fencepost.engine.node_state import NodeState
+from fencepost.ledger.pruning import prune
 
 _EVERY_S = 600.0
 _BATCH = 500
 
 
-class Pruner:
+class Pruner(LedgerStep):
     """The step that removes what is old."""
 
-    def __init__(
-        self, *, ledger: Ledger, retention: Retention, runtime: Runtime, may_prune: Callable[[], bool]
-    ) -> None:
-        self._ledger = ledger
-        self._desk = ledger.desk("pruner")
-        self._retention = retention
-        self._runtime = runtime
-        self._may_prune = may_prune
+    name = "pruner"
+
+    def __init__(self, node: NodeState) -> None:
+        super().__init__(node)
+        self._random = node.runtime.random
         self._begins = True
 
     def step(self, now: float) -> float:
         """Remove one batch; come back at once while there is more."""
-        if self._begins or not self._may_prune():
+        if self._begins or not self._may_prune:
             self._begins = False  # many nodes start together, and none of them to do this
-            return now + _EVERY_S * (0.1 + self._runtime.random())
-        if prune(self._ledger, self._desk, self._retention, limit=_BATCH):
+            return now + _EVERY_S * (0.1 + self._random())
+        if prune(self._ledger, self._connection, self._node.settings.retention, limit=_BATCH):
             return now + 0.05
-        self._desk.rest()
-        return now + _EVERY_S * (0.5 + self._runtime.random())
+        self._connection.rest()
+        return now + _EVERY_S * (0.5 + self._random())
 
-    def close(self) -> None:
-        """Let the connection go."""
-        self._desk.rest()
+    @property
+    def _may_prune(self) -> bool:
+        return self._node.may_lead and not self._node.same.is_held

@@ -16,18 +16,11 @@ look, and joins anew; until then it claims nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from fencepost.core.duration import Duration
 from fencepost.core.events import Event, What
 from fencepost.core.grants import Grant, Session
 from fencepost.core.names import NODE_LEASE
-from fencepost.engine.giving_up import LostNodeRuns
-from fencepost.engine.ledger_clock import LedgerClock
-from fencepost.engine.membership import Membership
-from fencepost.engine.same_ledger import SameLedger
-from fencepost.leases.locks import Locks
-from fencepost.ledger.ledger import Ledger
+from fencepost.engine.loop_step import LedgerStep
+from fencepost.engine.node_state import NodeState
 from fencepost.ledger.nodes import NodeRow, living_nodes
 from fencepost.ledger.promoting import promote_stranded
 
@@ -35,64 +28,44 @@ _MANY_STEPS = 20
 _SOON_S = 0.05
 
 
-class Reaper:
+class Reaper(LedgerStep):
     """The step that looks after the dead."""
 
-    def __init__(
-        self,
-        *,
-        ledger: Ledger,
-        burial: LostNodeRuns,
-        locks: Locks,
-        membership: Membership,
-        clock: LedgerClock,
-        ttl: Duration,
-        ttl_s: float,
-        may_reap: Callable[[], bool],
-        on_reaped: Callable[[], None],
-        emit: Callable[[Event], None],
-        same: SameLedger,
-    ) -> None:
-        self._ledger = ledger
-        self._desk = ledger.desk("reaper")
-        self._same = same
-        same.watch(self._desk)
-        self._burial = burial
-        self._locks = locks
-        self._membership = membership
-        self._clock = clock
-        self._ttl = ttl
-        self._ttl_s = ttl_s
-        self._every_s = min(max(ttl_s / 10, 0.2), 3.0)
-        self._may_reap = may_reap
-        self._on_reaped = on_reaped
-        self._emit = emit
+    name = "reaper"
+    acts_only_as_member = True
+
+    def __init__(self, node: NodeState) -> None:
+        super().__init__(node)
+        self._same = node.same
+        self._same.watch(self._connection)
+        self._lost_runs = node.lost_runs
+        self._locks = node.locks
+        self._clock = node.clock
+        self._ttl_s = node.ttl_s
+        self._every_s = min(max(node.ttl_s / 10, 0.2), 3.0)
         self._others: list[NodeRow] = []
         self._must_list = True
-        self._mark: object = None
         self._steps = 0
-
-    def nodes_changed(self, mark: object) -> None:
-        """Note what a look says of the nodes: another mark means that some came or went."""
-        if mark != self._mark:
-            self._mark = mark
-            self._must_list = True
+        node.on_nodes_changed(self._nodes_changed)
 
     def step(self, now: float) -> float:
         """Declare dead who is dead, and give up what they had."""
-        member = self._membership.member
+        member = self._node.member
         self._steps += 1
-        if member is None or not self._may_reap() or not self._clock.is_believed or self._same.is_held:
+        if member is None or not self._may_reap():
             return now + self._every_s
         if self._must_list or self._steps % _MANY_STEPS == 0:
             self._list(member.node_id)
         again_in_s = self._watch_the_others() if self._others else self._every_s
-        self._desk.rest()
+        self._connection.rest()
         return now + min(self._every_s, max(again_in_s, _SOON_S))
 
-    def close(self) -> None:
-        """Let the connection go."""
-        self._desk.rest()
+    def _nodes_changed(self) -> None:
+        self._must_list = True
+
+    def _may_reap(self) -> bool:
+        """Whether it is this node's turn; what was its own it adopts before it declares anybody dead."""
+        return not self._node.lost_identities and self._clock.is_believed and not self._same.is_held
 
     def _list(self, me: str) -> None:
         self._must_list = False  # first: what changes from here on is another reason to list
@@ -103,31 +76,31 @@ class Reaper:
             raise
 
     def _see_to(self, me: str) -> None:
-        self._others = [node for node in living_nodes(self._ledger, desk=self._desk) if node.id != me]
-        ended = [node_id for node_id in self._burial.unfinished(self._desk) if node_id != me]
-        count = sum(self._burial.give_up_runs(self._desk, node_id) for node_id in ended)
-        if promote_stranded(self._desk) + count:
-            self._on_reaped()
+        self._others = [node for node in living_nodes(self._ledger, connection=self._connection) if node.id != me]
+        ended = [node_id for node_id in self._lost_runs.unfinished(self._connection) if node_id != me]
+        count = sum(self._lost_runs.give_up_runs(self._connection, node_id) for node_id in ended)
+        if promote_stranded(self._connection) + count:
+            self._node.hint()
 
     def _watch_the_others(self) -> float:
-        """Note whose session was renewed, and bury whose was not; return when to look again."""
+        """Note whose session was renewed, and declare dead whose was not; return when to look again."""
         watched = self._locks.watch([_grant(node) for node in self._others])
         if self._clock.contact_s() >= self._ttl_s:
             grants = {node.grant_id: node for node in self._others}
             for grant_id in watched.missing:
-                self._bury(grants[grant_id])
+                self._declare_dead(grants[grant_id])
         return watched.again_in_s
 
-    def _bury(self, node: NodeRow) -> None:
+    def _declare_dead(self, node: NodeRow) -> None:
         """Take the dead node's lease, which is what makes it dead, and give up its runs."""
-        with_its_lease = self._locks.try_lock(NODE_LEASE + node.id, ttl=self._ttl)
+        with_its_lease = self._locks.try_lock(NODE_LEASE + node.id, ttl=self._ttl_s)
         if with_its_lease is None:
             return  # it lives, or another node is at it
         try:
-            if self._burial.bury(self._desk, node.id, "its session expired"):
-                self._emit(Event(What.NODE_DIED, node=node.id, holder=node.name, reason="its session expired"))
+            if self._lost_runs.declare_dead(self._connection, node.id, "its session expired"):
+                self._node.emit(Event(What.NODE_DIED, node=node.id, holder=node.name, reason="its session expired"))
             self._others = [other for other in self._others if other.id != node.id]
-            self._on_reaped()
+            self._node.hint()
         finally:
             with_its_lease.release()
 

@@ -104,9 +104,9 @@ def instant_us(at: datetime | str, *, what: str = "at") -> int:
     try:
         moment = datetime.fromisoformat(at) if isinstance(at, str) else at
     except ValueError:
-        raise InvalidTick(f"{what} {at!r} is no time; write it as 2026-01-01T00:00Z") from None
+        raise InvalidTick(f"{what} {at!r} is not a valid time; write it as 2026-01-01T00:00Z") from None
     if not isinstance(moment, datetime):
-        raise InvalidTick(f"{what} {at!r} is no time; give a datetime, or a text such as 2026-01-01T00:00Z")
+        raise InvalidTick(f"{what} {at!r} is not a valid time; give a datetime, or a text such as 2026-01-01T00:00Z")
     if moment.utcoffset() is None:
         raise InvalidTick(f"{what} {at} has no time zone; add one, as in 2026-01-01T00:00Z")
     return microseconds(moment)

@@ -31,7 +31,7 @@ class RunnerJobs:
         return now if is_member and self.runner.room() > 0 else now + ASK_FOR_ROOM_S
 
 
-def stations(jobs: Jobs, runners: Mapping[str, Runner]) -> list[RunnerJobs]:
+def runner_jobs(jobs: Jobs, runners: Mapping[str, Runner]) -> list[RunnerJobs]:
     """Give each runner the jobs of its kinds."""
     names: dict[int, list[str]] = {}
     by_id = {id(runner): runner for runner in runners.values()}

@@ -57,9 +57,9 @@ class SameLedger:
         """Whether nothing may be planned, claimed, reaped or pruned until a person has decided."""
         return self.held_why is not None
 
-    def watch(self, desk: LedgerConnection) -> None:
-        """Look at each connection that `desk` opens, before anything is done on it."""
-        desk.on_open = partial(self._opened, desk)
+    def watch(self, connection: LedgerConnection) -> None:
+        """Check the ledger each time that `connection` is opened, before anything is done on it."""
+        connection.on_open = partial(self._opened, connection)
 
     def planned(self, through: Iterable[tuple[str, int]]) -> None:
         """Remember how far schedules are planned, after the ledger has it."""
@@ -85,33 +85,33 @@ class SameLedger:
         """Look again as soon as possible: something went wrong with the ledger."""
         self._check_at = float("-inf")
 
-    def check(self, desk: LedgerConnection) -> bool:
+    def check(self, connection: LedgerConnection) -> bool:
         """Look at the ledger, and do what is to be done about it; True if that has ended a hold."""
         with self._turn:
             was_held = self.is_held
-            self._checking = desk
+            self._checking = connection
             try:
-                self._settle(desk, *self._looked(desk))
+                self._settle(connection, *self._looked(connection))
             finally:
                 self._checking = None
         self._check_at = self._runtime.monotonic() + (_EVERY_HELD_S if self.is_held else _EVERY_S)
         return was_held and not self.is_held
 
-    def _looked(self, desk: LedgerConnection) -> tuple[LedgerStanding, Memory]:
+    def _looked(self, connection: LedgerConnection) -> tuple[LedgerStanding, Memory]:
         """Look at the ledger; return with it what was remembered before: other loops plan and claim meanwhile."""
         memory = self._remembered()
-        seen = self._stands(desk)
+        seen = self._stands(connection)
         told = self._noted(_mark(seen))
         if told is None:
             return seen, memory
         identity, known = told
         if memory.ledger_id is None and _is_older(seen, known):
-            seen = self._stands(desk)  # another node may have gone on, and noted it, since it was looked at
+            seen = self._stands(connection)  # another node may have gone on, and noted it, since it was looked at
             memory = self._as_leases_know(seen, known)
         return seen._replace(present={**seen.present, LEASES: identity}), memory
 
-    def _stands(self, desk: LedgerConnection) -> LedgerStanding:
-        return desk.read(lambda cursor: standing(self._ledger, cursor, self._watched()))
+    def _stands(self, connection: LedgerConnection) -> LedgerStanding:
+        return connection.read(lambda cursor: standing(self._ledger, cursor, self._watched()))
 
     def _as_leases_know(self, seen: LedgerStanding, known: LedgerMark) -> Memory:
         """Return what the lease store knew of this ledger before this node did, if the ledger lacks it."""
@@ -124,9 +124,9 @@ class SameLedger:
 
     # -- one look ----------------------------------------------------------------------------------------------------
 
-    def _opened(self, desk: LedgerConnection, cursor: Cursor) -> None:
+    def _opened(self, connection: LedgerConnection, cursor: Cursor) -> None:
         """Refuse a new connection that leads to what has to be decided about; by those who know already, nothing is."""
-        if self.is_held or self._checking is desk:
+        if self.is_held or self._checking is connection:
             return
         memory = self._remembered()  # first: what others learn meanwhile is not missing
         seen = standing(self._ledger, cursor, self._watched())
@@ -135,32 +135,32 @@ class SameLedger:
             self.doubt()
             raise LedgerHeld("the ledger may have been restored or copied; it is looked at before anything is done")
 
-    def _settle(self, desk: LedgerConnection, seen: LedgerStanding, memory: Memory) -> None:
+    def _settle(self, connection: LedgerConnection, seen: LedgerStanding, memory: Memory) -> None:
         verdict = judge(seen.noted, seen.present, memory, seen.ledger)
         if isinstance(verdict, Changed):
             self._hold(_changed(self._ledger, verdict))
         elif isinstance(verdict, Behind) and not verdict.is_small:
-            hold(self._ledger, why := _behind(self._ledger, verdict), desk)
+            hold(self._ledger, why := _behind(self._ledger, verdict), connection)
             self._hold(why)
         elif seen.held_why is not None:
             self._hold(seen.held_why)
         else:
-            self._go_on(desk, seen, memory, verdict)
+            self._go_on(connection, seen, memory, verdict)
 
-    def _go_on(self, desk: LedgerConnection, seen: LedgerStanding, memory: Memory, verdict: object) -> None:
+    def _go_on(self, connection: LedgerConnection, seen: LedgerStanding, memory: Memory, verdict: object) -> None:
         if seen.noted is None:
-            note_evidence(self._ledger, seen.present, desk)
+            note_evidence(self._ledger, seen.present, connection)
         is_accepted = memory.ledger_id == seen.ledger.ledger_id and memory.era < seen.ledger.era
         if isinstance(verdict, Behind) or (is_accepted and is_ahead(memory, seen.ledger)):
-            self._advance(desk, memory, verdict)
+            self._advance(connection, memory, verdict)
         if seen.wants_beat:
-            beat(self._ledger, desk)
+            beat(self._ledger, connection)
         self._remember(seen)
         if self.is_held:
             self.held_why = None
             self._emit(Event(What.LEDGER_BACK, node="-", reason="somebody has decided what it is; work goes on"))
 
-    def _advance(self, desk: LedgerConnection, memory: Memory, verdict: object) -> None:
+    def _advance(self, connection: LedgerConnection, memory: Memory, verdict: object) -> None:
         lacks = (
             f"about {spelled(round(verdict.by_us / 1e6))}"
             if isinstance(verdict, Behind) and verdict.by_us
@@ -170,7 +170,7 @@ class SameLedger:
             f"the ledger lacked {lacks} that this node knows of; due times in between are skipped as 'restored: "
             "unknown', and no id is given again: fencepost runs --state skipped"
         )
-        advance(self._ledger, memory, why=why, desk=desk)
+        advance(self._ledger, memory, why=why, connection=connection)
         self._emit(Event(What.LEDGER_ADVANCED, node="-", reason=why))
 
     def _remember(self, seen: LedgerStanding) -> None:

@@ -31,7 +31,6 @@ class Serving:
         self._on_queued = on_queued
         self._park_at = float("-inf")
         self._served: Served | None = None
-        self._mark: object = None
         self._read_at = float("-inf")
         self._reads_twice = False
 
@@ -39,12 +38,10 @@ class Serving:
         """Whether a living node has this job and takes runs from this queue; True before the nodes were read."""
         return self._served is None or self._served.has(job, queue)
 
-    def nodes_changed(self, mark: object) -> None:
-        """Note what a look says of the nodes: another mark means that some came or went."""
-        if mark != self._mark:
-            self._mark = mark
-            self._reads_twice = True
-            self.doubt()
+    def nodes_changed(self) -> None:
+        """Note that nodes came or went."""
+        self._reads_twice = True
+        self.doubt()
 
     def doubt(self) -> None:
         """Have the nodes read again."""
@@ -55,43 +52,43 @@ class Serving:
         """When to read the nodes again."""
         return self._read_at + _EVERY_S
 
-    def read(self, desk: LedgerConnection, now: float) -> int:
+    def read(self, connection: LedgerConnection, now: float) -> int:
         """Read the nodes, and let schedules that are served again be planned; return how many those are."""
         # First: what changes from here on is another reason to read. And when nodes came or went, there is a second
         # reading: somebody who had not seen that yet may have been about to set schedules aside.
         self._read_at = now - _EVERY_S + _ONCE_MORE_S if self._reads_twice else now
         self._reads_twice = False
         try:
-            return self._read(desk, now)
+            return self._read(connection, now)
         except BaseException:
             self.doubt()
             raise
 
-    def _read(self, desk: LedgerConnection, now: float) -> int:
-        self._served = served(desk)
-        count = bring_back(desk, self._served)
-        self._queue(desk, now)
-        noted = note_missed(desk)
+    def _read(self, connection: LedgerConnection, now: float) -> int:
+        self._served = served(connection)
+        count = bring_back(connection, self._served)
+        self._queue(connection, now)
+        noted = note_missed(connection)
         if len(noted) == NOTED_AT_ONCE:
             self._read_at = now - _EVERY_S + _SOON_S
-        for missed in [*noted, *self._park(desk, now)]:
+        for missed in [*noted, *self._park(connection, now)]:
             self._emit(Event(What.JOB_WITHOUT_NODE, job=missed.job, reason=missed.reason))
         return count
 
-    def _queue(self, desk: LedgerConnection, now: float) -> None:
+    def _queue(self, connection: LedgerConnection, now: float) -> None:
         """Queue what can be taken again, a batch at a time: meanwhile nothing is planned."""
-        if self._served is not None and unpark(desk, self._served):
+        if self._served is not None and unpark(connection, self._served):
             self._read_at = now - _EVERY_S + _SOON_S
             self._on_queued()
 
-    def _park(self, desk: LedgerConnection, now: float) -> list[UnservedJob]:
+    def _park(self, connection: LedgerConnection, now: float) -> list[UnservedJob]:
         """Set aside runs that nobody can take, a batch at a time.
 
         Seldom, for it reads all that is queued if there is a job that nobody has.
         """
         if now < self._park_at:
             return []
-        parked = park(desk)
+        parked = park(connection)
         self._park_at = now + (_SOON_S if parked.runs else _PARK_EVERY_S)
         if parked.runs:
             self._read_at = now - _EVERY_S + _SOON_S

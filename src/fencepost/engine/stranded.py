@@ -26,11 +26,11 @@ class Stranded:
         self._runtime = runtime
         self.may_look_at = float("-inf")
 
-    def queued(self, desk: LedgerConnection) -> bool:
+    def queued(self, connection: LedgerConnection) -> bool:
         """Queue whoever waits for a key that is free; whether there was somebody."""
         began_at = self._runtime.monotonic()
         try:
-            return promote_stranded(desk) > 0
+            return promote_stranded(connection) > 0
         finally:
             ended_at = self._runtime.monotonic()
             self.may_look_at = ended_at + min(max(_EVERY_S, _SHARE * (ended_at - began_at)), _LONGEST_S)

@@ -196,7 +196,7 @@ def _record_refusal(run: Run, attempt: Attempt, why: str) -> None:
 def _finish(run: Run, attempt: Attempt) -> Callable[[Any], bool]:
     """Return what ends the run as succeeded, within somebody's transaction, and says whether it was ours."""
     ledger = attempt.context.ledger()
-    hot = statements_for(ledger.desk("words"))
+    hot = statements_for(ledger.connect("words"))
     keys = [] if run.exclusive_key is None else [run.exclusive_key]
 
     def finish(given: Any) -> bool:

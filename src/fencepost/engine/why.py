@@ -173,7 +173,7 @@ def _unserved(job: str, since_us: int) -> str:
 
 def _without_node(ledger: Ledger, run: RunRow) -> str:
     """Say if no living node could take this run, and since when."""
-    hot = statements_for(ledger.desk("words"))
+    hot = statements_for(ledger.connect("words"))
 
     def ask(cursor: Cursor) -> int | None:
         if served_now(cursor, hot).has(run.job, run.queue):

@@ -1,1 +1,1 @@
-"""Refusing stale tokens at the resource that is written."""
+"""Fences: each refuses stale tokens at the resource that is written."""

@@ -1,4 +1,4 @@
-"""Whether what is written by a connection of the user's is committed at once, since no transaction is open."""
+"""Whether the user's connection has no open transaction, so that it commits each statement immediately."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 from fencepost.fence.target import connection_of, family_of
 
-IN_TRANSACTION = 1  # the bit of MySQL's server status
+IN_TRANSACTION = 1  # a bit in MySQL's server status
 
 
 def commits_at_once(given: Any) -> bool:
@@ -23,7 +23,7 @@ def commits_at_once(given: Any) -> bool:
         case "sqlite3":
             is_auto = given.isolation_level is None or getattr(given, "autocommit", -1) is True
             return is_auto and not given.in_transaction
-    return getattr(given, "autocommit", False) is True  # of another driver below SQLAlchemy
+    return getattr(given, "autocommit", False) is True  # another driver, used through SQLAlchemy
 
 
 def _begun(connection: Any) -> Any:

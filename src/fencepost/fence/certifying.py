@@ -1,7 +1,7 @@
-"""Whether the nodes of a cluster that all take writes compare, at a commit, what was written: Galera, and its like.
+"""Detects multi-primary clusters, such as Galera, whose nodes compare written rows at commit.
 
-A row that was only locked is known to one node, and another may raise the fence there at the same time. So there a
-fenced transaction writes the row of its fence: of two that wrote it on two nodes, the cluster lets one commit.
+There, a row lock exists on one node only, and another node may raise the fence at the same time. So a fenced
+transaction writes the row of its fence instead. If two nodes write it, the cluster lets one of them commit.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ _ASK = (
     "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('wsrep_on', 'group_replication_group_name', "
     "'group_replication_single_primary_mode')"
 )
-_MOST_REMEMBERED = 1000
+_MOST_REMEMBERED = 1000  # limits memory where a process uses ever new databases; asking again costs one statement
 _engines: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
 _names: dict[Hashable, bool] = {}
 
 
 def compares_writes(source: Source) -> bool:
-    """Ask whether it is such a cluster; once for each database that this process reaches."""
+    """Whether the database is such a cluster. Queried once for each database that this process uses."""
     place = source.place
     if place is None:
         return _asked(source)

@@ -1,7 +1,7 @@
-"""How each database begins, bounds and checks a fenced transaction.
+"""How each database begins, limits and checks a fenced transaction.
 
-Each marks the transaction when it begins, in a way that does not outlive it (a setting, or a savepoint), and looks for
-the mark when it checks: so a transaction that was ended inside the block is noticed, whoever ended it and how.
+Each marks the transaction when it begins, with a setting or a savepoint that ends with the transaction. The check looks
+for this mark, so it notices if the transaction was ended inside the block in any way.
 """
 
 from __future__ import annotations
@@ -24,112 +24,109 @@ _SILENCE = "idle_in_transaction_session_timeout"
 
 
 class TargetDatabase(Protocol):
-    """What differs between databases. One for each transaction."""
+    """What differs between databases. Each transaction has its own instance."""
 
     @property
     def path(self) -> str:
-        """What decides, besides the connection, which tables are meant by names: known once it has begun."""
+        """The search path, which decides together with the connection which tables names mean. Known after `begin`."""
         ...
 
     def looks_before(self, terms: FenceOptions) -> bool:
-        """Whether `begin` cannot look without a lock, so that somebody has to look in a transaction before."""
+        """Whether `begin` cannot read the fence without a lock, so that it has to be read in a transaction before."""
         ...
 
     def begin(self, source: Source, fence: Fence, terms: FenceOptions, *, looks: bool) -> bool:
-        """Bound the silence, mark the transaction, and look without a lock whether the fence is ours."""
+        """Set the idle timeout, mark the transaction, and read without a lock whether the fence is ours."""
         ...
 
     def reads(self, source: Source, fence: Fence) -> bool:
-        """Look without a lock whether the fence is ours."""
+        """Read without a lock whether the fence is ours."""
         ...
 
     def check(self, source: Source, fence: Fence) -> bool:
-        """Look again, and keep the fence as it is until the transaction ends."""
+        """Read whether the fence is ours, and lock it until the transaction ends."""
         ...
 
     def is_unbroken(self, source: Source) -> bool:
-        """Whether this is still the transaction that was begun. Asked once, after the check."""
+        """Whether this is still the transaction that was begun. Called once, after the check."""
         ...
 
     def commit_if_ours(
         self, source: Source, fence: Fence, terms: FenceOptions, change: FinalUpdate | None = None
     ) -> bool | Exception | None:
-        """Make a change, check and commit in one; False if the fence is not ours or it is not what was begun.
+        """Make a change, check the fence and commit in one step.
 
-        An error, if it was ours and COMMIT itself failed. None, and nothing was done, where it takes one after the
-        other.
+        False if the fence is not ours or the transaction is not the one that was begun. An error if the fence was ours
+        and COMMIT itself failed. None, and nothing was done, if the database needs separate steps.
         """
         ...
 
     def begin_raising(self, source: Source, table: str, *, wait_s: float) -> None:
-        """In a transaction that is to write to `table`, wait for no lock for longer than this."""
+        """Limit the wait for a lock, in a transaction that will write to `table`."""
         ...
 
     def locking(self, *, shared: bool) -> str:
-        """Return the words that lock what a SELECT finds."""
+        """Return the SQL clause that locks the rows of a SELECT."""
         ...
 
     def ends_in_time(self) -> bool:
-        """Note that the transaction ends by itself; False if it is too late for that."""
+        """Stop the time limit of the transaction; False if the limit was already reached."""
         ...
 
     def end(self, source: Source) -> None:
-        """Leave the connection as it was."""
+        """Restore the settings of the connection."""
         ...
 
 
 class ServerDatabase:
-    """What PostgreSQL and MySQL have in common: others write at the same time."""
+    """What PostgreSQL and MySQL have in common: other transactions write at the same time."""
 
     path = ""
     sharing = SPELLING["postgresql"].share.strip()
-    mark = "1"  # what the check finds in the row's stead
+    mark = "1"  # the column that the check selects
 
     def __init__(self) -> None:
         self._found: Any = None
 
     def looks_before(self, terms: FenceOptions) -> bool:
-        """A look takes no lock."""
+        """False: reading takes no lock."""
         return False
 
     def reads(self, source: Source, fence: Fence) -> bool:
-        """Look without a lock."""
         return _finds(source, fence)
 
     def check(self, source: Source, fence: Fence) -> bool:
-        """Look with a share lock, which stays to the end of the transaction."""
+        """Read with a share lock, which lasts until the transaction ends."""
         where = fence.query(source.target.kind).removeprefix("SELECT 1 ")
         row = self._first(source, f"SELECT {self.mark} {where} {self.sharing}", fence.values)
         self._found = None if row is None else row[0]
         return row is not None
 
     def _first(self, source: Source, sql: str, parameters: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Return the first row."""
         rows = source.target.execute(sql, parameters).rows
         return rows[0] if rows else None
 
     def commit_if_ours(
         self, source: Source, fence: Fence, terms: FenceOptions, change: FinalUpdate | None = None
     ) -> bool | Exception | None:
-        """One after the other."""
+        """None: check and commit are separate steps."""
         return None
 
     def locking(self, *, shared: bool) -> str:
-        """In its own words."""
         return self.sharing if shared else "FOR UPDATE"
 
     def ends_in_time(self) -> bool:
-        """The server sees to it."""
+        """True: the server enforces the limit."""
         return True
 
 
 class Postgres(ServerDatabase):
-    """PostgreSQL: what is set for the transaction ends with it."""
+    """PostgreSQL: settings made for a transaction end with it."""
 
     mark = f"coalesce(current_setting('{MARK}', true), '')"
 
     def begin(self, source: Source, fence: Fence, terms: FenceOptions, *, looks: bool) -> bool:
-        """Bound the silence, mark and look in one round trip; on psycopg together with BEGIN."""
+        """Set the timeout, mark and read in one round trip; with psycopg in the same one as BEGIN."""
         idle_ms = max(round(terms.ttl_s * 1000), 1)
         if not looks and _quick(source) is not None:
             set_both = f"SET LOCAL {_SILENCE} = {idle_ms}; SET LOCAL {MARK} = '{BEGUN}'"
@@ -143,15 +140,15 @@ class Postgres(ServerDatabase):
         return row is not None and row[3] in ("t", True)
 
     def is_unbroken(self, source: Source) -> bool:
-        """The check has seen the mark, if it found the row."""
+        """Whether the mark is there. If the check found the row, it has read the mark as well."""
         mark = self._found if self._found is not None else source.target.execute(f"SELECT {self.mark}").rows[0][0]
         return bool(mark == BEGUN)
 
     def commit_if_ours(
         self, source: Source, fence: Fence, terms: FenceOptions, change: FinalUpdate | None = None
     ) -> bool | Exception | None:
-        """On psycopg, look with a share lock and commit if the row and the mark are there."""
-        # Serializable: COMMIT itself may find a conflict then, which is not the fence's.
+        """With psycopg, read with a share lock and commit if the row and the mark are there."""
+        # Under serializable, COMMIT itself may fail with a conflict that has nothing to do with the fence.
         if terms.isolation == "serializable" or not fence.checks_with_commit:
             return None
         quick = _quick(source)
@@ -163,7 +160,7 @@ class Postgres(ServerDatabase):
         return is_ours
 
     def _first(self, source: Source, sql: str, parameters: tuple[Any, ...]) -> tuple[Any, ...] | None:
-        """Return the first row, by the shortest way; texts where that is taken."""
+        """Return the first row, through libpq where possible; then all values are strings."""
         quick = _quick(source)
         if quick is not None:
             row: tuple[Any, ...] | None = quick.asked(source.raw, sql, parameters, retold=source.retold)
@@ -171,15 +168,15 @@ class Postgres(ServerDatabase):
         return super()._first(source, sql, parameters)
 
     def begin_raising(self, source: Source, table: str, *, wait_s: float) -> None:
-        """For this transaction alone."""
+        """Set the lock timeout for this transaction only."""
         source.target.execute("SELECT set_config('lock_timeout', %s, true)", (str(round(wait_s * 1000)),))
 
     def end(self, source: Source) -> None:
-        """Nothing is left."""
+        """Do nothing: all settings ended with the transaction."""
 
 
 class Mysql(ServerDatabase):
-    """MySQL and MariaDB: what is set for the connection is kept in a variable of the session, and put back."""
+    """MySQL and MariaDB: settings of the connection are saved in session variables, and restored at the end."""
 
     sharing = SPELLING["mysql"].share.strip()
 
@@ -189,32 +186,32 @@ class Mysql(ServerDatabase):
         self._has_mark: bool | None = None
 
     def looks_before(self, terms: FenceOptions) -> bool:
-        """Where every look takes a lock, a look would make a successor wait for the whole transaction."""
+        """Under serializable, every read takes a lock, which would make a successor wait for the whole transaction."""
         return terms.isolation == "serializable"
 
     def begin(self, source: Source, fence: Fence, terms: FenceOptions, *, looks: bool) -> bool:
-        """Bound the silence, mark, look."""
+        """Set the timeout, mark the transaction and read the fence."""
         self._bound(source, _silence(source), max(math.ceil(terms.ttl_s), 1))
         source.target.execute(f"SAVEPOINT {_SAVEPOINT}")
         return not looks or self.looks_before(terms) or self.reads(source, fence)
 
     def check(self, source: Source, fence: Fence) -> bool:
-        """Look for the mark before that, so that the lock lasts for no round trip more."""
+        """Look for the mark first, so that the lock is not held for another round trip."""
         self._has_mark = _has_savepoint(source)
         if fence.touch is not None and compares_writes(source):
             return source.target.execute(fence.touch, fence.values).count > 0
         return super().check(source, fence)
 
     def is_unbroken(self, source: Source) -> bool:
-        """Whether the mark is there, or was."""
+        """Whether the mark is there, or was there at the check."""
         return self._has_mark if self._has_mark is not None else _has_savepoint(source)
 
     def begin_raising(self, source: Source, table: str, *, wait_s: float) -> None:
-        """In whole seconds, which is all it knows."""
+        """Set the lock timeout, which MySQL takes in whole seconds."""
         self._bound(source, "innodb_lock_wait_timeout", max(round(wait_s), 1))
 
     def end(self, source: Source) -> None:
-        """Put back what was set."""
+        """Restore the saved settings."""
         if self._set:
             names, self._set = self._set, []
             source.execute_outside("SET " + ", ".join(f"SESSION {name} = @fencepost_{name}" for name in names))
@@ -227,7 +224,7 @@ class Mysql(ServerDatabase):
 
 
 class Sqlite:
-    """SQLite: whoever writes is the only one, and not for longer than the limit."""
+    """SQLite: one writer at a time, and not for longer than the limit."""
 
     path = ""
 
@@ -235,11 +232,11 @@ class Sqlite:
         self._limit: SqliteLimit | None = None
 
     def looks_before(self, terms: FenceOptions) -> bool:
-        """The whole file is locked in any case."""
+        """False: the whole file is locked in any case."""
         return False
 
     def begin(self, source: Source, fence: Fence, terms: FenceOptions, *, looks: bool) -> bool:
-        """Become the writer at once: then nobody can raise the fence until we end."""
+        """Become the writer immediately, so that the fence cannot be raised until this transaction ends."""
         self._become_writer(source, fence.table)
         source.target.execute(f"SAVEPOINT {_SAVEPOINT}")
         self._limit = SqliteLimit(terms.runtime, source.raw, limit_s=terms.sqlite_limit_s)
@@ -248,33 +245,30 @@ class Sqlite:
     def commit_if_ours(
         self, source: Source, fence: Fence, terms: FenceOptions, change: FinalUpdate | None = None
     ) -> bool | Exception | None:
-        """There is no round trip to be saved."""
+        """None: there is no round trip to save."""
         return None
 
     def reads(self, source: Source, fence: Fence) -> bool:
-        """Look."""
         return _finds(source, fence)
 
-    check = reads  # for we are the one writer
+    check = reads  # this connection is the only writer, so the fence is locked already
 
     def is_unbroken(self, source: Source) -> bool:
-        """Whether the mark is there."""
         return _has_savepoint(source)
 
     def begin_raising(self, source: Source, table: str, *, wait_s: float) -> None:
-        """It waits for as long as the connection was told to."""
+        """Become the writer. The wait is limited by the timeout of the connection, not by `wait_s`."""
         self._become_writer(source, table)
 
     def locking(self, *, shared: bool) -> str:
-        """The whole file is locked."""
+        """Return nothing: the whole file is locked."""
         return ""
 
     def ends_in_time(self) -> bool:
-        """Unless the limit was reached."""
         return self._limit is None or self._limit.end()
 
     def end(self, source: Source) -> None:
-        """The limit may have closed the connection for writing."""
+        """Allow writing again, which the limit may have switched off."""
         if self._limit is not None:
             self._limit.lift()
 
@@ -289,17 +283,17 @@ _DATABASES: dict[str, Any] = {"postgresql": Postgres, "mysql": Mysql, "sqlite": 
 
 
 def database_for(kind: str) -> TargetDatabase:
-    """Return the ways of a kind of database, for one transaction."""
+    """Return the implementation for a kind of database, for one transaction."""
     database: TargetDatabase = _DATABASES[kind]()
     return database
 
 
 def _quick(source: Source) -> Any:
-    """Return the short way to psycopg, if the source is on it and can take it now."""
+    """Return the module for direct libpq calls, if the source uses psycopg and its connection is ready for them."""
     raw = source.raw
     if type(raw).__module__.partition(".")[0] != "psycopg":
         return None
-    from fencepost.fence.sources import quick  # noqa: PLC0415 - the driver is there: it is the user's
+    from fencepost.fence.sources import quick  # noqa: PLC0415 - psycopg is installed: the user's connection is from it
 
     return quick if quick.can_be_asked(raw) else None
 

@@ -1,11 +1,13 @@
-"""The fences of runs that exclude nobody: one for each such run, so they are removed again by those who come later.
+"""The fences of runs without an exclusive key. There is one for each such run, so later runs remove them again.
 
-The keys of a ledger's such fences begin alike, and old runs come first. One raise in fifty looks at the first of them,
-and removes those below a token that no run of the ledger has any more. Whoever was refused by such a row is refused by
-the floor from then on: a row under the beginning of the keys itself, raised in the same transaction. It never falls.
+The keys of these fences have the same prefix in one ledger, and sort by the age of the run. One raise in fifty reads
+the first of them, and removes those below a token that no run of the ledger has any more. A writer that such a row
+would refuse is then refused by the floor: a row whose key is the prefix itself, raised in the same transaction. The
+floor never goes down.
 
-**Not promised.** That all go at once: a few hundred at a time do, many more than come up meanwhile. That those go which
-older versions made, under names without the ledger: `fencepost effects prune --fences` removes them.
+**Not promised.** That all are removed at once: a few hundred are each time, many more than are added meanwhile. That
+fences of older versions are removed, whose names do not contain the ledger: `fencepost effects prune --fences` removes
+these.
 """
 
 from __future__ import annotations
@@ -24,23 +26,23 @@ if TYPE_CHECKING:
     from fencepost.fence.sources.source import Source
     from fencepost.fence.target import Target
 
-ONE_IN = 50
-_MOST = 500
-_WAIT_S = 0.5
+ONE_IN = 50  # raises per clean-up: the cost of one is spread over many runs
+_MOST = 500  # rows per clean-up: ten times what comes up between two of them, in one short transaction
+_WAIT_S = 0.5  # for a lock; the next clean-up does what this one could not
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """The fences whose keys begin with `prefix`. `oldest` returns a token that none of their holders is below."""
+    """The fences whose keys begin with `prefix`. `oldest` returns a token that is not above that of any holder."""
 
     prefix: str
     oldest: Callable[[], int]
 
     def tidy(self, source: Source, table: str, runtime: Runtime) -> None:
-        """Remove a few that nobody can need, now and then. What is in its way leaves that to the next one."""
+        """Now and then, remove some fences that are not needed any more. After an error, a later call does it."""
         if runtime.random() * ONE_IN >= 1:
             return
-        with suppress(Exception):  # a connection that is broken, or a right that is lacking, is met by the run itself
+        with suppress(Exception):  # the run itself will report a broken connection or a missing privilege
             self._tidied(source, table, self.oldest())
 
     def _tidied(self, source: Source, table: str, floor: int) -> None:
@@ -68,14 +70,14 @@ class Family:
         target.execute(f"DELETE FROM {table} WHERE {key} IN ({marks}) AND token < %s", (*old, floor))  # noqa: S608 - ours
 
     def _has(self, key: str) -> bool:
-        """Whether it is one of them; a user's key may begin as theirs did before they had the ledger in them."""
+        """Whether the key belongs to the family. A user's key may begin with the prefix that older versions used."""
         return key.removeprefix(self.prefix).isdecimal()
 
     def _raise_floor(self, target: Target, table: str, floor: int, locking: str) -> None:
         key, now_us = SPELLING[target.kind].key, target.now_us()
         found = _locked(target, table, self.prefix, locking)
         if not found:
-            _locked(target, table, FLOOR_KEY, locking)  # whoever raises meanwhile has not seen a floor of this family
+            _locked(target, table, FLOOR_KEY, locking)  # a raise in progress has not seen the new floor: wait for it
             insert = f"INSERT INTO {table} (token, grant_id, raised_at, {key}) VALUES (%s, '', %s, %s)"  # noqa: S608
             target.execute(insert, (floor, now_us, self.prefix))
         elif found[0] < floor:
@@ -84,6 +86,6 @@ class Family:
 
 
 def _locked(target: Target, table: str, key: str, locking: str) -> list[int]:
-    """Lock a row, and return its token."""
+    """Lock the row of a key, and return its token if there is one."""
     query = f"SELECT token FROM {table} WHERE {SPELLING[target.kind].key} = %s {locking}".rstrip()  # noqa: S608
     return [int(row[0]) for row in target.execute(query, (key,)).rows]

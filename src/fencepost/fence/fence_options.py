@@ -1,4 +1,4 @@
-"""What a fenced transaction has to keep to."""
+"""The options of a fenced transaction."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from fencepost.fence.sources.sqlite_limit import LIMIT_S
 
 @dataclass(frozen=True, slots=True)
 class FenceOptions:
-    """What a transaction has to keep to.
+    """The options of a fenced transaction.
 
-    `check_trust` raises if whoever writes may not go on. `refused` puts on record that a write was refused. `found_at`
-    remembers, for whoever writes, where its fence was last found to be its own (the place and the table, and once more
-    with the path of names, where there is one), and when (monotonic). `finish`, if there is one, ends the
-    run inside the transaction, on what the user was given, and says whether it was ours.
+    `check_trust` raises if the writer may not continue. `refused` records that a write was refused. `found_at` stores
+    when (monotonic) the writer last found its fence to be its own, by place and table, and again with the search path
+    where there is one. `finish`, if given, ends the run inside the transaction, on the connection that the user has,
+    and returns whether the run was ours.
     """
 
     runtime: Runtime

@@ -1,17 +1,17 @@
 """A row of the table `fence`, in the database that receives the effects: raised once, then compared.
 
-**Raising** is a transaction of its own, before the first effect: it puts our token, and which grant it belongs to, into
-the row, unless a newer holder has been here. It waits for no lock for longer than a moment, and is repeated: what it
-waits for is a predecessor between its last look and its commit, and the server ends that one after a ttl of silence.
+**Raising** is a transaction of its own, before the first effect. It writes our token and its grant into the row, unless
+a newer holder has written there. It waits only briefly for a lock, and retries. The lock belongs to a predecessor
+between its check and its commit, and the server ends a predecessor that is idle for a ttl.
 
-**Not promised.** That a writer who has lost its right is refused before its successor has come to this database: only
+**Not promised.** That a writer that has lost its lease is refused before its successor uses this database: only
 the successor's first fenced transaction raises the fence here.
 
-A key without a row is fenced by the floor, the row with the empty key: below it, rows have been pruned.
+A key without a row is fenced by the floor, the row with the empty key. Rows below the floor have been pruned.
 
-**Two names.** While nodes of an older version take part, which name their fences otherwise (`ledger.naming`), a run has
-two rows. Both are raised in one transaction, the older name first, and both are compared: whichever of them a successor
-has raised, the writer before it is refused.
+**Two names.** While nodes of an older version take part, which use other names for their fences (`ledger.naming`), a
+run has two rows. Both are raised in one transaction, the older name first, and both are compared. So it does not matter
+which of them a successor has raised: the previous writer is refused.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ if TYPE_CHECKING:
     from fencepost.fence.writer import TablePlace
     from fencepost.schema.effects import EffectTables
 
-_WAIT_S = 0.5
-_PAUSE_S = 0.05
-_BEYOND_TTL_S = 5.0
+_WAIT_S = 0.5  # for a lock, before trust is checked again; the holder needs one round trip
+_PAUSE_S = 0.05  # between two tries, with jitter
+_BEYOND_TTL_S = 5.0  # after a ttl the server ends an idle predecessor; this leaves it time to do so
 _IN_THE_WAY = (Trouble.LOCKED, Trouble.DEADLOCK, Trouble.CONFLICT, Trouble.DUPLICATE)
 
 
@@ -49,22 +49,21 @@ class FenceRow:
     check: str
     offered: FencingToken
     what: str
-    former: str | None = None  # the name that older versions know it by, if such take part
-    family: Family | None = None  # of a run that excludes nobody: the fences of all such runs of its ledger
+    former: str | None = None  # its name in older versions, if nodes of such a version take part
+    family: Family | None = None  # for a run without an exclusive key: the fences of all such runs in its ledger
 
     @property
     def token(self) -> int:
-        """Our token."""
         return self.offered.token
 
     @property
     def key(self) -> str:
-        """The key, as the table can keep it."""
+        """The key, shortened to fit the column."""
         return fitted(self.offered.key)
 
     @property
     def grant_id(self) -> str:
-        """Which grant the token belongs to, as the table can keep it."""
+        """The grant of the token, shortened to fit the column."""
         return fitted(self.offered.grant_id)
 
     @property
@@ -75,7 +74,7 @@ class FenceRow:
 
     @property
     def checks_with_commit(self) -> bool:
-        """The procedure on PostgreSQL knows of one row alone."""
+        """False with two rows: the procedure on PostgreSQL compares only one."""
         return self.former is None
 
     @property
@@ -84,7 +83,7 @@ class FenceRow:
         return (self.key,) if self.former is None else (fitted(self.former), self.key)
 
     def query(self, kind: str) -> str:
-        """Find the row if it is ours; of two, one that is ours only if the other is."""
+        """Return the SQL that finds the row if it is ours; with two rows, only if both are ours."""
         key = SPELLING[kind].key
         if self.former is None:
             return f"SELECT 1 FROM {self.table} WHERE {key} = %s AND token = %s AND grant_id = %s"  # noqa: S608 - checked
@@ -95,7 +94,7 @@ class FenceRow:
 
     @property
     def touch(self) -> str:
-        """Write the row if it is ours, or both: the instant moves on by the least there is."""
+        """The SQL that writes the row, or both rows, if they are ours: it adds 1 µs to `raised_at`."""
         where = self.query("mysql").removeprefix("SELECT 1 FROM ")
         tables, _, ours = where.partition(" WHERE ")
         rows = ("fence.", "former.") if self.former is not None else ("",)
@@ -103,7 +102,7 @@ class FenceRow:
         return f"UPDATE {tables} SET {moved} WHERE {ours}"  # noqa: S608 - checked identifiers
 
     def ready(self, source: Source, terms: FenceOptions, *, anew: bool = False) -> None:
-        """Raise it, unless that has been done in this database; `LeaseLost` if a newer holder has been here."""
+        """Raise the fence, unless it is known to be ours here. `LeaseLost` if a newer holder has written here."""
         if (source.place, self.table) in terms.found_at and not anew:
             return
         why = _raised(source, self, terms)
@@ -114,26 +113,26 @@ class FenceRow:
             self.family.tidy(source, self.table, terms.runtime)
 
     def is_worth_another_look(self) -> bool:
-        """The row may have been pruned, or lie in another schema than last time."""
+        """True: the row may have been pruned, or be in another schema than last time."""
         return True
 
     def missing(self, name: str) -> Exception:
-        """The tables of effects are made by a command, never by us."""
+        """Return the error. The effect tables are created by a command, never on the fly."""
         return EffectsMissing(
-            f"there is no {name} where {self.what} is to write, so nothing there could refuse a stale "
-            "writer (and it is not the ledger's own database); make it with: fencepost effects install URL"
+            f"there is no {name} in the database where {self.what} wants to write, so a stale writer could not be "
+            "refused there (and it is not the ledger's own database); create it with: fencepost effects install URL"
         )
 
 
 def fence_row(
     offered: FencingToken, tables: TablePlace | EffectTables, *, what: str, former: str | None = None
 ) -> FenceRow:
-    """Return the fence of what a run or a lease shows, in a database with these tables."""
+    """Return the fence of a run's or a lease's token, in a database with these tables."""
     return FenceRow(tables.name("fence"), tables.name("check_fence"), offered, what, former)
 
 
 def _raised(source: Source, row: FenceRow, terms: FenceOptions) -> str | None:
-    """Raise the fence, however often that takes; return why not, if a newer holder has been here."""
+    """Raise the fence, with retries. If a newer holder has written here, return the reason for the refusal."""
     runtime = terms.runtime
     give_up_at = runtime.monotonic() + terms.ttl_s + _BEYOND_TTL_S
     while True:
@@ -142,12 +141,12 @@ def _raised(source: Source, row: FenceRow, terms: FenceOptions) -> str | None:
         except Exception as error:
             trouble = trouble_of(error)
             if trouble in NO_TABLES:
-                raise row.missing(row.table) from None  # the driver's words add nothing to ours
+                raise row.missing(row.table) from None  # the driver's error would add nothing
             if trouble not in _IN_THE_WAY:
                 raise
             if runtime.monotonic() >= give_up_at:
                 raise TransactionConflict(
-                    f"the fence of {row.what} could not be raised: {trouble.value}, and does not end; "
+                    f"the fence of {row.what} could not be raised: {trouble.value}, again and again; "
                     f"{NOTHING_WRITTEN}, try again"
                 ) from error
         terms.check_trust()
@@ -175,7 +174,7 @@ def _compared_and_raised(source: Source, database: TargetDatabase, row: FenceRow
     target = source.target
     database.begin_raising(source, row.table, wait_s=_WAIT_S)
     now_us = target.now_us()
-    # First the floor, which whoever prunes raises first: so no row is pruned between our look and our writing.
+    # Lock the floor first. Pruning raises the floor first, so no row is pruned between our read and our write.
     floors = (FLOOR_KEY,) if row.family is None else (FLOOR_KEY, row.family.prefix)
     floor = _floor(target, row.table, floors, database.locking(shared=True))
     marks = {key: _mark(target, row.table, key, database.locking(shared=False)) for key in row.keys}
@@ -183,7 +182,7 @@ def _compared_and_raised(source: Source, database: TargetDatabase, row: FenceRow
     refusals = (refusal(mark, offered, now_us=now_us) for mark in marks.values())
     why = next(filter(None, refusals), None) or _below(floor, offered)
     for key, mark in marks.items():
-        if why is None and (mark is None or mark.token < row.token):  # else we have been here before
+        if why is None and (mark is None or mark.token < row.token):  # otherwise it has our token already
             _write(target, row, key, is_there=mark is not None, now_us=now_us)
     return why
 
@@ -195,17 +194,17 @@ def _mark(target: Target, table: str, key: str, locking: str) -> Mark | None:
 
 
 def _floor(target: Target, table: str, keys: tuple[str, ...], locking: str) -> Mark | None:
-    """Return the highest of several floors, None where there is none; one statement, whichever there are."""
+    """Return the highest of several floors; None if there is none."""
     key, marks = SPELLING[target.kind].key, ", ".join(["%s"] * len(keys))
     sql = f"SELECT token, grant_id FROM {table} WHERE {key} IN ({marks}) {locking}"  # noqa: S608 - checked identifiers
     return max((Mark(int(row[0]), str(row[1])) for row in target.execute(sql.rstrip(), keys).rows), default=None)
 
 
 def _below(floor: Mark | None, offered: FencingToken) -> str | None:
-    """Rows below the floor have been pruned; whoever stood at the floor itself may still be there."""
+    """Return why a token below the floor is refused. Rows below it have been pruned; one at the floor may exist."""
     if floor is None or offered.token >= floor.token:
         return None
-    return f"token {offered.token} is below the floor of the fences there ({floor.token}): newer holders have been here"
+    return f"token {offered.token} is below the floor of the fences there ({floor.token}): newer holders have written"
 
 
 def _write(target: Target, row: FenceRow, named: str, *, is_there: bool, now_us: int) -> None:

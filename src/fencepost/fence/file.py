@@ -1,26 +1,26 @@
-"""A file that is replaced as a whole, by no writer older than the last.
+"""A file that is replaced as a whole, and never by a writer older than the last one.
 
-Beside ``report.csv`` lies ``.report.csv.fence``, which holds the mark and is locked (flock) while the file is replaced.
+The sidecar ``.report.csv.fence`` beside ``report.csv`` has the mark. It is locked (flock) while the file is replaced.
 
 ::
 
-    write the draft, sync it        takes as long as it takes; nobody waits
+    write the draft, sync it        without the lock, so no other writer waits
     lock the sidecar
-      compare the mark              stale: LeaseLost, the file untouched
+      compare the mark              stale: LeaseLost, the file is unchanged
       raise the mark, sync it
       replace the file by the draft, sync the folder
     unlock
 
-**Promises.** Readers see the old content or the new one, whole, at any moment and after a crash at any point, also one
-of the machine. Once a newer holder has written, an older one cannot. The mark is raised before the content, so a crash
-between the two leaves the old content behind a mark that its writer may use again.
+**Promises.** Readers see either the complete old content or the complete new content, at any moment and after a crash
+at any point, including a crash of the machine. Once a newer holder has written, an older one cannot. The mark is raised
+before the content is replaced. After a crash between the two, the old content is behind the new mark, and the writer
+with that token may write again.
 
-**Not promised.** Anything if the sidecar is deleted: then the next writer is the first one. A process that is stopped
-in the moment in which it holds the lock keeps others out until it goes on; they give up after `timeout`, having
-written nothing.
+**Not promised.** Anything if the sidecar is deleted: the next writer then counts as the first one. A process that is
+stopped while it has the lock blocks others until it continues. They give up after `timeout` and have written nothing.
 
-**Needs** a local file system, or one whose flock works between all machines that write. Network file systems are
-refused, for many do not, unless the risk is accepted.
+**Needs** a local file system, or one where flock works between all machines that write. Network file systems are
+refused, because flock does not work on many of them, unless the risk is accepted.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ from fencepost.core.runtime import Runtime
 from fencepost.errors import LeaseLost, StoreUnavailable, UnsafeStore
 
 RISK = "network-filesystem"
-TIMEOUT_S = 10.0
+TIMEOUT_S = 10.0  # the lock is held for two syncs and a rename, so a longer wait means a stopped process
 _MOUNTINFO = Path("/proc/self/mountinfo")
-_LOOK_EVERY_S = 0.01
-_SLOT = 4096  # the mark has two: while one is written, the other stays whole
+_LOOK_EVERY_S = 0.01  # flock with a timeout needs polling; short beside the syncs that the holder does
+_SLOT = 4096  # the mark has two slots: while one is written, the other stays intact
 _DRAFT = ".draft"
 
 
@@ -59,12 +59,12 @@ def write_fenced(
     timeout_s: float = TIMEOUT_S,
     accept_risk: str | None = None,
 ) -> None:
-    """Replace the file at `path` by `content`, or raise `LeaseLost` and leave it as it is. Text is written as UTF-8.
+    """Replace the file at `path` with `content`, or raise `LeaseLost` and leave it unchanged. Text is written as UTF-8.
 
     Raises `StoreUnavailable` if another process keeps the sidecar locked for longer than `timeout_s`.
     """
     offered = _fitted(fencing_of(claimant))
-    target = Path(os.path.realpath(path))  # what a link leads to is replaced, not the link
+    target = Path(os.path.realpath(path))  # replace the target of a symbolic link, not the link
     if accept_risk != RISK:
         _refuse_network(target.parent)
     draft = target.with_name(f".{target.name}.{offered.token}.{runtime.new_id()}{_DRAFT}")
@@ -81,7 +81,7 @@ def write_fenced(
 
 
 def file_mark(path: str | os.PathLike[str]) -> Mark | None:
-    """Return who may write the file at `path`, as its sidecar tells; None if nobody has written it through a fence."""
+    """Return the mark in the sidecar of the file at `path`; None if it was never written through a fence."""
     try:
         with _sidecar(Path(os.path.realpath(path))).open("rb") as file:
             return _newest(_slots(file.read(2 * _SLOT)))
@@ -98,7 +98,7 @@ def _write_draft(draft: Path, content: bytes, *, like: Path) -> None:
 
 
 def _take_after(number: int, target: Path) -> None:
-    """Give the draft the rights of what it will replace, and its owner where we may."""
+    """Give the draft the permissions of the file that it will replace, and its owner if we are permitted to."""
     try:
         known = target.stat()
     except FileNotFoundError:
@@ -119,7 +119,7 @@ def _locked(sidecar: Path, runtime: Runtime, timeout_s: float) -> Iterator[int]:
                 yield number
                 return
         finally:
-            os.close(number)  # and with it the lock
+            os.close(number)  # this also releases the lock
 
 
 def _wait_for_lock(number: int, sidecar: Path, runtime: Runtime, give_up_at: float, timeout_s: float) -> None:
@@ -133,14 +133,14 @@ def _wait_for_lock(number: int, sidecar: Path, runtime: Runtime, give_up_at: flo
             return
         if runtime.monotonic() >= give_up_at:
             raise StoreUnavailable(
-                f"another process has kept {sidecar} locked for {spelled(timeout_s)}, perhaps one that is stopped; "
+                f"another process has kept {sidecar} locked for {spelled(timeout_s)}; it may be stopped; "
                 f"{NOTHING_WRITTEN}"
             )
         runtime.sleep(_LOOK_EVERY_S)
 
 
 def _is_same_file(number: int, sidecar: Path) -> bool:
-    """Whether what we locked is what others find under the name: it may have been deleted while we waited."""
+    """Whether the file that we locked still has its name: it may have been deleted while we waited."""
     try:
         return os.path.samestat(os.fstat(number), sidecar.stat())
     except FileNotFoundError:
@@ -170,7 +170,7 @@ def _slots(content: bytes) -> tuple[Mark | None, Mark | None]:
 
 
 def _read_slot(content: bytes) -> Mark | None:
-    """Return the mark in a slot; None if there is none, or one whose writing was cut off: its content never came."""
+    """Return the mark in a slot; None if it is empty or was written incompletely, before its content was replaced."""
     text, _, digest = content.rstrip(b"\n").partition(b"\n")
     if hashlib.sha256(text).hexdigest().encode() != digest:
         return None
@@ -182,7 +182,7 @@ def _newest(slots: tuple[Mark | None, Mark | None]) -> Mark | None:
 
 
 def _remove_drafts_below(token: int, target: Path) -> None:
-    """Remove what writers left that were killed, or will be refused when they come to the sidecar."""
+    """Remove the drafts of older writers, which were killed or will be refused when they lock the sidecar."""
     start = f".{target.name}."
     for entry in target.parent.iterdir():
         if entry.name.startswith(start) and entry.name.endswith(_DRAFT):
@@ -211,11 +211,11 @@ def _refuse_network(folder: Path) -> None:
     if mounts.is_network(file_system):
         raise UnsafeStore(
             RISK,
-            f"{folder} lies on {file_system}, a network file system, where locks on files may not hold; use a local "
+            f"{folder} is on {file_system}, a network file system, where file locks may not work; use a local "
             "disk, a database or an object store with conditional writes",
         )
 
 
 def _fitted(offered: FencingToken) -> FencingToken:
-    """Bring texts to a length that a slot can hold."""
+    """Shorten the strings so that they fit into a slot."""
     return offered._replace(grant_id=fitted(offered.grant_id), holder=fitted(offered.holder))

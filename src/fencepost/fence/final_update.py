@@ -1,4 +1,4 @@
-"""A change that belongs to the very end of a fenced transaction: one row, moved on from what it was believed to be."""
+"""A compare-and-set of one row that is executed at the very end of a fenced transaction."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from typing import Any, NamedTuple
 
 
 class FinalUpdate(NamedTuple):
-    """An UPDATE that must find one row, else the transaction is rolled back and `missed` is raised.
+    """An UPDATE that must find one row. Otherwise the transaction is rolled back and `missed` is raised.
 
-    It is executed when everything else has been, right before the fence is compared; where that saves a round trip,
-    together with it. `sql` marks `values` with ``%s``; these are texts and whole numbers.
+    It is executed after everything else, right before the fence is compared; where that saves a round trip, together
+    with it. `sql` has ``%s`` for each of `values`, which are strings and integers.
 
-    `meanwhile` may be called while the database commits, where it can be waited for like that. It raises nothing, and
-    leaves this connection alone.
+    `meanwhile` is called while the database commits, if the driver can wait for the commit in this way. It must not
+    raise, and must not use this connection.
     """
 
     sql: str

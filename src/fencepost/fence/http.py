@@ -1,32 +1,33 @@
-"""What a service answers to writers that show a token: let in, stale, none, or not understood. No sockets here.
+"""How a service responds to requests with a fencing token. Does no input or output of its own.
 
-==========================================  =====================================================
-a request with an unsafe method, and        is answered
-==========================================  =====================================================
-a token that is not older than the mark     by the application; the mark is raised to the token
-an older one                                409, a problem of type `STALE`
-no token                                    428, or by the application with ``required=False``
-a header that makes no sense                400
+==========================================  ===========================================================
+a request with an unsafe method, and        response
+==========================================  ===========================================================
+a token that is not older than the mark     from the application; the mark is raised to the token
+an older token                              409, a problem of type `STALE`
+no token                                    428, or from the application with ``required=False``
+an invalid header                           400
 a key that does not guard this service      400
-marks that cannot be asked                  503: whether it may write is unknown, so it does not
-==========================================  =====================================================
+marks that cannot be read                   503: it is unknown whether it may write, so it may not
+==========================================  ===========================================================
 
-Bodies are ``application/problem+json`` (RFC 9457). Methods that write nothing (GET, HEAD, OPTIONS, TRACE) pass.
+Bodies are ``application/problem+json`` (RFC 9457). Methods that write nothing (GET, HEAD, OPTIONS, TRACE) are not
+checked.
 
-**Promises.** Once a token was let in, no older one of its key is.
+**Promises.** Once a token was accepted, no older token with the same key is accepted.
 
-**Not promised.** That a request which was let in is still the newest when the application writes: raising the mark and
-the application's own transaction are two steps, and between them the request, or this service, may be paused while a
-newer holder is let in and writes. The window is as long as the request takes. To close it, keep the marks in the
+**Not promised.** That an accepted request is still the newest when the application writes. Raising the mark and
+the application's own transaction are two steps. Between them, the request or this service may be paused while a
+newer holder is accepted and writes. The window is as long as the request takes. To close it, keep the marks in the
 database that is written to (`SqlMarks`) and make the check the last statement of the transaction::
 
     fence = request.scope["fencepost.fence"]      # WSGI: environ["fencepost.fence"]
     with engine.begin() as tx:
         tx.execute(…)
-        fence.check(tx)                           # LeaseLost rolls it back, and becomes a 409
+        fence.check(tx)                           # LeaseLost rolls it back and becomes a 409
 
-**No authentication.** Whoever may send requests may send tokens, and one with a high token keeps others out: put the
-middleware behind what tells who is asking, and name the `keys` that guard the service.
+**No authentication.** Any client that may send requests may send tokens, and a high token locks others out. Put the
+middleware behind your authentication, and list the `keys` that guard the service.
 """
 
 from __future__ import annotations
@@ -36,12 +37,14 @@ import logging
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from fencepost.core.fencing import NOTHING_WRITTEN, Claimant, FencingToken, fencing_of
 from fencepost.errors import ConfigurationError, InvalidHeader, LeaseLost
 from fencepost.fence.http_header import NAME, parsed
 from fencepost.fence.marks import Marks, Stale
+
+A = TypeVar("A")
 
 SAFE = frozenset({"GET", "HEAD", "OPTIONS", "TRACE"})
 PLACE = "fencepost.fence"
@@ -56,7 +59,7 @@ _LOG = logging.getLogger("fencepost.fence")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """An answer in place of the application's."""
+    """A response that is sent instead of the application's."""
 
     status: HTTPStatus
     type: str
@@ -67,29 +70,29 @@ class Problem:
     @property
     def body(self) -> bytes:
         """The problem as JSON."""
-        told = {"type": self.type, "title": self.title, "status": int(self.status), "detail": self.detail}
-        return json.dumps({**told, **(self.more or {})}).encode()
+        fields = {"type": self.type, "title": self.title, "status": int(self.status), "detail": self.detail}
+        return json.dumps({**fields, **(self.more or {})}).encode()
 
     @property
     def headers(self) -> dict[str, str]:
-        """What belongs to the body."""
+        """The type and the length of the body."""
         return {"Content-Type": CONTENT_TYPE, "Content-Length": str(len(self.body))}
 
 
 @dataclass(slots=True)
 class RequestFence:
-    """What the application finds in the request: who writes, and whether it still may."""
+    """The fence of one request: which token it has, and whether it may still write."""
 
     fencing: FencingToken
     marks: Marks
-    stale: Stale | None = None  # what the last check found
+    stale: Stale | None = None  # the result of the last check
 
     def check(self, connection: Any = None) -> None:
-        """Raise `LeaseLost` if a newer holder was let in since.
+        """Raise `LeaseLost` if a newer holder has been accepted since.
 
-        With a connection to the database that holds the marks, the mark is locked against being raised until the
-        transaction ends: make it the last statement. Without one, the marks are asked again, which narrows the window
-        and does not close it.
+        With a connection to the database that has the marks, this locks the mark so that it cannot be raised until the
+        transaction ends. Make it the last statement. Without a connection, this compares with the marks again, which
+        narrows the window but does not close it.
         """
         if connection is None:
             self.stale = self.marks.admit(self.fencing)
@@ -97,17 +100,17 @@ class RequestFence:
             self.stale = check_in(connection, self.fencing)
         else:
             raise TypeError(
-                f"{type(self.marks).__name__} are in no database, so they cannot be checked in a transaction; keep "
+                f"{type(self.marks).__name__} are not in a database, so they cannot be checked in a transaction; keep "
                 "the marks in the database that is written to, or call check() without a connection"
             )
         if self.stale is not None:
             raise LeaseLost(self.fencing.key, self.fencing.token, f"{self.stale.why}; {NOTHING_WRITTEN}")
 
     def problem(self, lost: LeaseLost) -> Problem:
-        """Return the answer to a stale writer, with its `body`, `status` and `headers`.
+        """Return the response to a stale writer, with its `body`, `status` and `headers`.
 
-        For frameworks that answer exceptions themselves. What was lost by somebody else, such as a lease of the
-        application's own, is raised again.
+        For frameworks that convert exceptions into responses themselves. If `lost` is about another token than that of
+        the request, such as a lease of the application's own, it is raised again.
         """
         if (lost.name, lost.token) != (self.fencing.key, self.fencing.token):
             raise lost
@@ -116,7 +119,7 @@ class RequestFence:
 
 @dataclass(frozen=True, slots=True)
 class RequestGate:
-    """Which requests need a token, and which tokens are let in. `methods` None: all that are not safe."""
+    """Which requests need a token, and which tokens are accepted. With `methods` None, all unsafe methods need one."""
 
     marks: Marks
     required: bool = True
@@ -124,11 +127,11 @@ class RequestGate:
     keys: Collection[str] | None = None
 
     def guards(self, method: str) -> bool:
-        """Whether a request with this method has to show a token."""
+        """Whether a request with this method needs a token."""
         return method.upper() not in SAFE if self.methods is None else method.upper() in self.methods
 
     def judge(self, header: str | None) -> RequestFence | Problem | None:
-        """Judge a request with a guarded method by its header; None lets it in without a fence. May block."""
+        """Check the header of a request with a guarded method. None: the request passes without a fence. May block."""
         if header is None:
             return _missing() if self.required else None
         try:
@@ -144,14 +147,30 @@ class RequestGate:
             stale = self.marks.admit(offered)
         except ConfigurationError:
             raise
-        except Exception:  # noqa: BLE001 - whatever keeps us from knowing, the request must not write
-            _LOG.exception("the marks could not be asked about key %r, so a request was turned away", offered.key)
+        except Exception:  # noqa: BLE001 - after any error it is unknown whether the request may write
+            _LOG.exception("could not read the mark of key %r, so a request was refused", offered.key)
             return _unknown()
         return RequestFence(offered, self.marks) if stale is None else stale_problem(offered, stale)
 
 
+class HttpFence(Generic[A]):
+    """Middleware around `app` that checks tokens; the options are those of `RequestGate`."""
+
+    def __init__(
+        self,
+        app: A,
+        *,
+        marks: Marks,
+        required: bool = True,
+        methods: Collection[str] | None = None,
+        keys: Collection[str] | None = None,
+    ) -> None:
+        self._app = app
+        self._gate = RequestGate(marks, required=required, methods=methods, keys=keys)
+
+
 def stale_problem(offered: FencingToken, stale: Stale) -> Problem:
-    """Answer a stale writer: it has lost its lease, and is not to try again."""
+    """Return the response to a stale writer, which has lost its lease and must not retry."""
     current = None if stale.mark is None else stale.mark.token
     return Problem(
         HTTPStatus.CONFLICT,
@@ -178,7 +197,7 @@ def _missing() -> Problem:
         HTTPStatus.PRECONDITION_REQUIRED,
         MISSING,
         "A fencing token is required",
-        f"requests that write have to show a token in the header {NAME}; {NOTHING_WRITTEN}",
+        f"a request that writes must have a token in the header {NAME}; {NOTHING_WRITTEN}",
     )
 
 
@@ -191,5 +210,5 @@ def _unknown() -> Problem:
         HTTPStatus.SERVICE_UNAVAILABLE,
         UNKNOWN,
         "The fence did not answer",
-        f"whether this token may still write is unknown; {NOTHING_WRITTEN}, try again",
+        f"it is unknown whether this token may still write; {NOTHING_WRITTEN}, try again",
     )

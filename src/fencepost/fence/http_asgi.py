@@ -1,24 +1,23 @@
-"""The fence as ASGI middleware, for FastAPI, Starlette, Django and whatever else speaks it. Needs asyncio.
+"""The fence as ASGI middleware, for FastAPI, Starlette, Django and other ASGI applications. Needs asyncio.
 
 ::
 
     app = AsgiFence(app, marks=…)                       # or, with Starlette: app.add_middleware(AsgiFence, marks=…)
 
-A `LeaseLost` that the application raises for its own request becomes a 409, unless the answer has begun. Frameworks
-that answer every exception themselves have to let it pass: with Starlette and FastAPI use ``add_middleware``. What is
-not HTTP, such as WebSockets, passes unjudged.
+A `LeaseLost` that the application raises for its own request becomes a 409 response, unless the response has started.
+This needs a framework that lets the exception through to the middleware: with Starlette and FastAPI, use
+``add_middleware``. Connections other than HTTP, such as WebSockets, are not checked.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any
 
 from fencepost.errors import LeaseLost
-from fencepost.fence.http import PLACE, Problem, RequestFence, RequestGate
+from fencepost.fence.http import PLACE, HttpFence, Problem, RequestFence
 from fencepost.fence.http_header import NAME
-from fencepost.fence.marks import Marks
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
@@ -29,20 +28,8 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 _HEADER = NAME.lower().encode()
 
 
-class AsgiFence:
-    """Lets requests that write through to `app` only with a token that is not stale: see `fencepost.fence.http`."""
-
-    def __init__(
-        self,
-        app: App,
-        *,
-        marks: Marks,
-        required: bool = True,
-        methods: Collection[str] | None = None,
-        keys: Collection[str] | None = None,
-    ) -> None:
-        self._app = app
-        self._gate = RequestGate(marks, required=required, methods=methods, keys=keys)
+class AsgiFence(HttpFence[App]):
+    """Passes a writing request on to `app` only if its token is not stale; see `fencepost.fence.http`."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or not self._gate.guards(scope["method"]):

@@ -1,11 +1,11 @@
-"""The header in which a writer shows its token to a service. Pure.
+"""The header in which a writer sends its token to a service. Pure.
 
 ::
 
     Fencepost-Token: key="ledger:1f0c62d7a9be:job:settle", token="1790000000000000", grant="node-1/17/1"
 
-A Structured Field (RFC 9651), a dictionary of strings. The token is one too, since a number there has at most 15 digits
-and tokens have 16. Texts with other than ASCII characters are Display Strings (``%"caf%c3%a9"``).
+The value is a Structured Field (RFC 9651), a dictionary of strings. The token is a string too, because an integer there
+has at most 15 digits and tokens have 16. Values with characters outside ASCII are Display Strings (``%"caf%c3%a9"``).
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from fencepost.core.fencing import LARGEST_TOKEN, Claimant, FencingToken, fencin
 from fencepost.errors import InvalidHeader
 
 NAME = "Fencepost-Token"
-LONGEST = 4096
-_LONGEST_TEXT = 800
+LONGEST = 4096  # characters; servers commonly limit one header line to 8 KB
+_LONGEST_TEXT = 800  # characters of a key or grant; Fencepost's own have at most 191 and a prefix
 
 _MEMBER = re.compile(
     r"""[ \t]*(?P<name>[a-z*][a-z0-9_.*-]*)=(?:
@@ -33,14 +33,14 @@ _WHOLE_NUMBER = re.compile(r"[0-9]{1,16}")
 
 
 def fence_headers(claimant: Claimant) -> dict[str, str]:
-    """Return the header with which a run or a lease writes to a service that has the middleware."""
+    """Return the header that a run or a lease sends to a service with the middleware."""
     shown = fencing_of(claimant)
     members = {"key": shown.key, "token": str(shown.token), "grant": shown.grant_id}
     return {NAME: ", ".join(f"{name}={_spelled(text)}" for name, text in members.items())}
 
 
 def parsed(header: str) -> FencingToken:
-    """Return what a header shows; `InvalidHeader` says what is wrong with it."""
+    """Parse the header. Raise `InvalidHeader`, with the reason, if it is not valid."""
     members = _members(header)
     missing = [name for name in ("key", "token", "grant") if not members.get(name)]
     if missing:
@@ -62,7 +62,7 @@ def _members(header: str) -> dict[str, str]:
         match = _MEMBER.match(header, at)
         if match is None:
             raise InvalidHeader(f'{NAME} is not of the form key="…", token="…", grant="…" (at character {at + 1})')
-        if match["name"] in members:  # with two of them, whoever looks at the other one is deceived
+        if match["name"] in members:  # two readers of the header could each take a different one
             raise InvalidHeader(f"{NAME} has more than one {match['name']}")
         members[match["name"]] = _text(match)
         at, goes_on = match.end(), match["comma"] == ","
@@ -77,7 +77,7 @@ def _text(match: re.Match[str]) -> str:
     try:
         return unquote_to_bytes(match["display"]).decode()
     except UnicodeDecodeError:
-        raise InvalidHeader(f"the {match['name']} in {NAME} is no UTF-8") from None
+        raise InvalidHeader(f"the {match['name']} in {NAME} is not valid UTF-8") from None
 
 
 def _spelled(text: str) -> str:

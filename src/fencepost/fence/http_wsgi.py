@@ -1,11 +1,11 @@
-"""The fence as WSGI middleware, for Flask, Django and whatever else speaks it.
+"""The fence as WSGI middleware, for Flask, Django and other WSGI applications.
 
 ::
 
     app.wsgi_app = WsgiFence(app.wsgi_app, marks=…)     # Flask; elsewhere application = WsgiFence(application, marks=…)
 
-A `LeaseLost` that the application raises for its own request becomes a 409, unless the answer has begun. Flask and
-Django answer every exception themselves; there, a handler gives the same answer::
+A `LeaseLost` that the application raises for its own request becomes a 409 response, unless the response has started.
+Flask and Django convert every exception into a response themselves. There, an error handler gives the same response::
 
     @app.errorhandler(LeaseLost)                        # Flask
     def stale(lost):
@@ -16,13 +16,12 @@ Django answer every exception themselves; there, a handler gives the same answer
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from fencepost.errors import LeaseLost
-from fencepost.fence.http import PLACE, Problem, RequestFence, RequestGate
+from fencepost.fence.http import PLACE, HttpFence, Problem, RequestFence
 from fencepost.fence.http_header import NAME
-from fencepost.fence.marks import Marks
 
 Environ = dict[str, Any]
 StartResponse = Callable[..., Any]
@@ -31,20 +30,8 @@ App = Callable[[Environ, StartResponse], Iterable[bytes]]
 _HEADER = f"HTTP_{NAME.upper().replace('-', '_')}"
 
 
-class WsgiFence:
-    """Lets requests that write through to `app` only with a token that is not stale: see `fencepost.fence.http`."""
-
-    def __init__(
-        self,
-        app: App,
-        *,
-        marks: Marks,
-        required: bool = True,
-        methods: Collection[str] | None = None,
-        keys: Collection[str] | None = None,
-    ) -> None:
-        self._app = app
-        self._gate = RequestGate(marks, required=required, methods=methods, keys=keys)
+class WsgiFence(HttpFence[App]):
+    """Passes a writing request on to `app` only if its token is not stale; see `fencepost.fence.http`."""
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         if not self._gate.guards(environ["REQUEST_METHOD"]):
@@ -65,7 +52,7 @@ class WsgiFence:
 
 
 class _Chunks:
-    """The application's answer, of which each part may yet find its writer stale."""
+    """The application's response. Producing any part of it may still raise `LeaseLost`."""
 
     def __init__(self, chunks: Iterable[bytes], fence: RequestFence, start_response: StartResponse) -> None:
         self._chunks = chunks
@@ -79,14 +66,15 @@ class _Chunks:
             yield _refused(self._fence, lost, self._start_response)
 
     def close(self) -> None:
-        """Close what the application returned, as servers do."""
+        """Close what the application returned, as WSGI requires."""
         close = getattr(self._chunks, "close", None)
         if close is not None:
             close()
 
 
 def _refused(fence: RequestFence, lost: LeaseLost, start_response: StartResponse) -> bytes:
-    return _begun(fence.problem(lost), start_response, sys.exc_info())  # which raises it again if an answer has begun
+    # With exc_info, start_response raises the exception again if the response has started.
+    return _begun(fence.problem(lost), start_response, sys.exc_info())
 
 
 def _begun(problem: Problem, start_response: StartResponse, *failure: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""Doing a thing once: a unique key that commits together with the effect.
+"""Idempotency keys: a unique key that commits together with its effect, so that the effect happens once.
 
 ::
 
@@ -7,17 +7,18 @@
             tx.execute(...)
 
     @idempotent(key=lambda order, day: work_key("settle", order, day), expires="90d")
-    def settle(tx, order, day):                  # runs once per key; called again, returns what it returned then
+    def settle(tx, order, day):                  # runs once per key; later calls return the stored result
         return {"amount": ...}
 
-**Promises.** Of all transactions that offer one key, one that commits gets True (or runs the function); the others wait
-until it commits or rolls back, and then know. If it rolls back, key and effect are gone together. A key whose time is
-over counts as absent. The tables are in the same database as the effect: the same transaction commits both.
+**Promises.** Of all transactions that use the same key, one that commits gets True (or runs the function). The others
+wait until it commits or rolls back. If it rolls back, key and effect are both undone. An expired key counts as absent.
+The tables are in the same database as the effect, so the same transaction commits both.
 
-**Not promised.** Anything for effects outside of that database. That nobody gets an error: under *repeatable read* and
-*serializable* a key that another transaction has committed since ours began is a serialization failure, and on MySQL
-many who wait for one that rolls back may end in a deadlock. Both say "try again", which `run.in_transaction` does. On
-SQLite one who waits longer than the connection's timeout gets "database is locked".
+**Not promised.** Anything for effects outside that database. That there are no errors: under *repeatable read* and
+*serializable*, a key that another transaction has committed since ours began causes a serialization failure, and on
+MySQL several transactions that wait for one that rolls back may deadlock. Both are worth a retry, which
+`run.in_transaction` does. On SQLite a transaction that waits longer than the connection's timeout fails with
+"database is locked".
 """
 
 from __future__ import annotations
@@ -43,21 +44,21 @@ R = TypeVar("R")
 def once(
     key: str, tx: Any, *, expires: Duration | None = None, prefix: str | None = None, schema: str | None = None
 ) -> bool:
-    """Return True if nothing was done under `key` before; from then on it was, if `tx` commits.
+    """Return True if `key` is new, and store it. If `tx` commits, later calls with this key return False.
 
     Args:
-        key: what is done, and for what; see `work_key`.
+        key: names the work and what it is done for; see `work_key`.
         tx: the transaction of the effect: a connection of psycopg, PyMySQL or sqlite3, a connection or session of
             SQLAlchemy, or Django's connection.
         expires: after this time the key counts as absent; by default never.
-        prefix: of the tables of effects there; by default as in the ledger of the run under way.
-        schema: the same, on PostgreSQL.
+        prefix: the prefix of the effect tables there; by default that of the current run's ledger.
+        schema: the schema of these tables, on PostgreSQL; the same default.
     """
     return once_by(current_writer(prefix, schema), key, tx, expires=expires)
 
 
 def once_by(writer: Writer, key: str, tx: Any, *, expires: Duration | None) -> bool:
-    """Do `once` on behalf of a writer."""
+    """Do the same as `once`, for the given writer."""
     note_key(tx)
     return take(EffectStatements(tx, writer), NewKey(_checked(key), _expiry_us(expires)))
 
@@ -70,19 +71,20 @@ def idempotent(
     prefix: str | None = None,
     schema: str | None = None,
 ) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Let a function do its work once per key, and return what it returned then when it is called again.
+    """Run a function once per key. Later calls with the same key return the stored result.
 
-    The function's first parameter is the transaction, in which key, effects and result commit together. The result is
-    returned as JSON keeps it, the first time too: a tuple comes back as a list. The same key with other arguments, or
-    for another function, is an `IdempotencyConflict`.
+    The function's first parameter is the transaction, in which key, effects and result commit together. The result goes
+    through JSON, also in the first call: a tuple comes back as a list. Using the same key with other arguments, or for
+    another function, raises `IdempotencyConflict`.
 
     Args:
-        key: a text with the function's arguments in braces, ``"settle:{order}:{day}"``, or a function of the same
+        key: a string with the function's arguments in braces, ``"settle:{order}:{day}"``, or a function of the same
             arguments (without the transaction) that returns the key; see `work_key`.
         expires: after this time the key counts as absent; by default never.
-        name: tells the function from others under the same key, also after it was renamed; by default its own name.
-        prefix: of the tables of effects there; by default as in the ledger of the run under way.
-        schema: the same, on PostgreSQL.
+        name: identifies the function among those that use the same key, and stays valid when the function is renamed;
+            by default the function's name.
+        prefix: the prefix of the effect tables there; by default that of the current run's ledger.
+        schema: the schema of these tables, on PostgreSQL; the same default.
     """
     expires_us = _expiry_us(expires)
 
@@ -104,16 +106,16 @@ def idempotent(
 
 
 def _performed(landing: EffectStatements, wanted: NewKey, name: str, work: Callable[[], Any]) -> str:
-    """Return the result, as JSON: of the work, or as it was kept."""
+    """Do the work and return its result as JSON, or return the stored result."""
     while not take(landing, wanted):
         found = kept(landing, wanted.key)
-        if found is not None:  # else its time was just over, or it was just pruned
+        if found is not None:  # otherwise it has just expired or been pruned
             return _replayed(found, wanted, name)
     try:
         result = json_text(work(), name=name)
         keep_result(landing, wanted.key, result)
     except BaseException:
-        give_back(landing, wanted.key)  # or whoever commits all the same would say that it was done
+        give_back(landing, wanted.key)  # in case the caller commits anyway: the work was not done
         raise
     return result
 
@@ -122,13 +124,13 @@ def _replayed(found: KeptResult, wanted: NewKey, name: str) -> str:
     if found.payload_hash != wanted.payload_hash:
         raise IdempotencyConflict(wanted.key, name, job=found.job, run_id=found.run_id)
     if found.result is None:
-        raise RuntimeError(f"{name} with the key {wanted.key!r} is under way in this very transaction: it calls itself")
+        raise RuntimeError(f"{name} calls itself with the same key {wanted.key!r} in one transaction")
     return found.result
 
 
 def _checked(key: object) -> str:
     if not isinstance(key, str) or not key:
-        raise InvalidName(f"an idempotency key is a text of at least one character, not {key!r}; see work_key")
+        raise InvalidName(f"an idempotency key must be a non-empty string, not {key!r}; see work_key")
     return fitted(key)
 
 
@@ -137,5 +139,5 @@ def _expiry_us(expires: Duration | None) -> int | None:
         return None
     expiry_us = round(seconds(expires, what="expires") * 1_000_000)
     if expiry_us <= 0:
-        raise InvalidDuration("expires must be longer than nothing; a key that never expires has expires=None")
+        raise InvalidDuration("expires must be greater than zero; for a key that never expires, use expires=None")
     return expiry_us

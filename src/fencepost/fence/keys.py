@@ -1,4 +1,4 @@
-"""The rows of idempotency keys: taken, kept, and given back, in the caller's transaction."""
+"""The rows of idempotency keys: inserted, read and removed in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TABLE = "idempotency_key"
 
 
 class NewKey(NamedTuple):
-    """The row that is to stand for what is done."""
+    """The row to insert for a piece of work."""
 
     key: str
     expires_us: int | None = None
@@ -19,7 +19,7 @@ class NewKey(NamedTuple):
 
 
 class KeptResult(NamedTuple):
-    """What stands under a key already. `result` is JSON; None while the work is under way, or has none to keep."""
+    """The existing row of a key. `result` is JSON; None while the work is running, or if it has no result to keep."""
 
     payload_hash: str | None
     result: str | None
@@ -28,39 +28,39 @@ class KeptResult(NamedTuple):
 
 
 def take(landing: EffectStatements, wanted: NewKey) -> bool:
-    """Make the row ours; False if there is one whose time is not over. Waits for whoever takes the same key now.
+    """Insert the row, or take over an expired one; False if there is a valid one.
 
-    False is only said of a row that was seen: one whose time is over may be removed by whoever prunes between any two
-    of our statements, and then there is none. On MySQL it is looked before each step: there an INSERT that finds a row
-    shares a lock on it, which no two could then raise.
+    Waits for another transaction that takes the same key. False is returned only if a valid row was seen: between any
+    two of our statements, pruning may remove an expired one. On MySQL the row is read before each step, because an
+    INSERT that finds a row there takes a shared lock, and two transactions with a shared lock would deadlock.
     """
     there = _look(landing, wanted.key, "") if landing.kind == "mysql" else None
     while there != "valid":
         step = _insert if there is None else _take_expired
         if step(landing, wanted):
             return True
-        there = _look(landing, wanted.key, landing.past_snapshot)  # on MySQL past an old snapshot
+        there = _look(landing, wanted.key, landing.past_snapshot)  # on MySQL, see newer rows than the snapshot's
     return False
 
 
 def kept(landing: EffectStatements, key: str) -> KeptResult | None:
-    """Return what stands under a key; None if nothing does, or its time is over."""
+    """Return the row of a key; None if there is none or it has expired."""
     valid = f"(expires_at IS NULL OR expires_at > {landing.now})"
     query = f"SELECT payload_hash, result, job, run_id FROM {landing.table(TABLE)} WHERE {landing.key} = %s AND {valid}"  # noqa: S608 - ours
-    rows = landing.execute(query + landing.past_snapshot, [key]).rows  # locked on MySQL, to see past an old snapshot
+    rows = landing.execute(query + landing.past_snapshot, [key]).rows  # on MySQL, a locking read sees newer rows
     return KeptResult(*rows[0]) if rows else None
 
 
 def keep_result(landing: EffectStatements, key: str, result: str) -> None:
-    """Put the result beside the key."""
+    """Store the result in the row of the key."""
     landing.execute(f"UPDATE {landing.table(TABLE)} SET result = %s WHERE {landing.key} = %s", [result, key])  # noqa: S608 - ours
 
 
 def give_back(landing: EffectStatements, key: str) -> None:
-    """Forget the key again: its work failed. In a transaction that can only be rolled back, that happens anyway.
+    """Delete the key, because its work failed. If the transaction can only be rolled back, that happens anyway.
 
-    A transaction that the server ended with that failure, as MySQL does with a deadlock, has lost the key already: what
-    stands there then is somebody else's, and has its result.
+    If the failure ended the transaction on the server, as a deadlock does on MySQL, the key is gone already. A row that
+    exists then belongs to another transaction and has its result, so it is not deleted.
     """
     ours = f"{landing.key} = %s AND result IS NULL"
     with suppress(Exception):
@@ -89,7 +89,7 @@ def _take_expired(landing: EffectStatements, wanted: NewKey) -> bool:
 
 
 def _values(landing: EffectStatements, wanted: NewKey) -> dict[str, tuple[str, list[Any]]]:
-    """Return every column but key and result, with its SQL and parameters."""
+    """Return the SQL and parameters of every column except key and result."""
     writer = landing.writer
     expires = "NULL" if wanted.expires_us is None else f"{landing.now} + {wanted.expires_us:d}"
     return {

@@ -1,4 +1,4 @@
-"""`lease.fence(connection)`: the fenced transaction of a plain lock, behind a fence row under the lock's name."""
+"""`lease.fence(connection)`: the fenced transaction of a lock, with a fence row under the lock's name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from fencepost.fence.writer import TablePlace
 
 @dataclass(frozen=True, slots=True)
 class LeaseFence:
-    """What a lease shows at the fences of databases, and where and when they were found to be its own."""
+    """A lease's token for fences in databases, and where and when they were last found to be its own."""
 
     fencing: FencingToken
     runtime: Runtime
@@ -28,7 +28,7 @@ class LeaseFence:
     found_at: dict[Hashable, float] = field(default_factory=dict)
 
     def transaction(self, source: Any, *, isolation: str, prefix: str, schema: str | None) -> FencedTransaction:
-        """Return a transaction on `source`, not begun."""
+        """Return a transaction on `source` that has not begun yet."""
         tables = TablePlace(
             identifier(prefix, what="prefix"), identifier(schema, what="schema") if schema is not None else None
         )

@@ -1,4 +1,4 @@
-"""A fenced transaction whose fence is known beforehand: a run's row, in the ledger's own database."""
+"""A fenced transaction in the ledger's own database, where the run's row is the fence."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.fence.transaction import FencedTransaction
 
 
 class LedgerTransaction(FencedTransaction):
-    """Enter it for what `source` gives: an engine, or a connection to the ledger's database, of any kind we take."""
+    """A fenced transaction on `source`: an engine or a connection of any supported kind to the ledger's database."""
 
     def __init__(self, source: Any, row: FencedRun, terms: FenceOptions) -> None:
         super().__init__(source_of(source), lambda _: row, terms)

@@ -1,7 +1,7 @@
-"""Where a service keeps its high-water marks: one for each key, the highest token that was let in, and its grant.
+"""Where a service keeps its high-water marks. For each key, the mark is the highest accepted token and its grant.
 
-``MemoryMarks`` are those of one process: with several workers each has its own, and an old token gets in by a worker
-that has not seen the newer one. `RedisMarks` and `fencepost.fence.sql_marks.SqlMarks` are shared.
+``MemoryMarks`` belong to one process. With several workers each has its own, so a worker that has not seen the newer
+token accepts an old one. `RedisMarks` and `fencepost.fence.sql_marks.SqlMarks` are shared.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ from fencepost.errors import LeaseLost
 from fencepost.fence.redis import RedisFence
 
 _OF_ONE_RUN = re.compile(r"(ledger:\w+/)?run:\d+")
-_RUN_KEPT_FOR = "30d"
+_RUN_KEPT_FOR = "30d"  # far longer than two attempts at one run can be apart
 
 
 def is_of_one_run(key: str) -> bool:
-    """Whether a key is that of a run which excludes nobody, as runs show it."""
+    """Whether this is the key of a single run, as runs without an exclusive key send it."""
     return _OF_ONE_RUN.fullmatch(key) is not None
 
 
 class Stale(NamedTuple):
-    """A token that is refused, and why. `mark` is the one it met; None if it was not believed at all."""
+    """Why a token is refused. `mark` is the mark at that time; None if the token itself is implausible."""
 
     mark: Mark | None
     why: str
@@ -35,16 +35,16 @@ class Marks(Protocol):
 
     @property
     def blocks(self) -> bool:
-        """Whether asking takes a round trip: then an event loop must not wait for it."""
+        """Whether `admit` blocks on a round trip, so that an event loop must not call it directly."""
         ...
 
     def admit(self, offered: FencingToken) -> Stale | None:
-        """Compare, and raise the mark if the token is higher, in one step. None if it may write."""
+        """Compare the token with the mark and raise the mark if the token is higher, atomically. None if accepted."""
         ...
 
 
 class MemoryMarks:
-    """Marks of one process, gone with it. For tests, and for services that run as one process with one worker."""
+    """Marks in memory, lost when the process ends. For tests, and for services with one process and one worker."""
 
     blocks = False
 
@@ -54,7 +54,7 @@ class MemoryMarks:
         self._marks: dict[str, Mark] = {}
 
     def admit(self, offered: FencingToken) -> Stale | None:
-        """Compare and raise, under a lock."""
+        """Compare and raise the mark while holding a lock."""
         with self._lock:
             mark = self._marks.get(offered.key)
             why = refusal(mark, offered, now_us=self._runtime.wall_us())
@@ -65,10 +65,10 @@ class MemoryMarks:
 
 
 class RedisMarks:
-    """Marks in Redis or Valkey, one hash for each key, which do not expire. As durable as the server is.
+    """Marks in Redis or Valkey, one hash for each key. They are as durable as the server.
 
-    But those of single runs do, of jobs that exclude nobody: there is one for each run, and it is of use only while
-    two attempts at that run can meet. It is kept for 30 days after the last of them.
+    Marks do not expire, with one exception. A run of a job without an exclusive key has a mark of its own. It matters
+    only while two attempts at that run can meet, so it expires 30 days after it was last raised.
     """
 
     blocks = True
@@ -78,7 +78,7 @@ class RedisMarks:
         self._prefix = prefix
 
     def admit(self, offered: FencingToken) -> Stale | None:
-        """Compare and raise, in one script."""
+        """Compare and raise the mark in one script."""
         expire = _RUN_KEPT_FOR if is_of_one_run(offered.key) else None
         fence = RedisFence(self._client, f"{self._prefix}{{{offered.key}}}", expire=expire)
         try:

@@ -1,4 +1,4 @@
-"""A fence on Redis or Valkey: the check and the writes are one script, so nothing comes between them.
+"""A fence on Redis or Valkey. The check and the writes are one script, so nothing happens between them.
 
 ::
 
@@ -8,23 +8,24 @@
         pipe.set("stock:42", 7).zincrby("sold", 1, "42")
         answers = pipe.execute()
 
-**Promises.** The high-water mark is a hash under the fence's key. A stale writer gets `LeaseLost`, and nothing of what
-it sent is applied. Several commands are applied together or not at all: a server knows no rollback, so the script
-first looks whether each command exists and is complete, remembers what is under its keys, and puts that back if one of
-them fails (a wrong type, say). Mark and writes go to replicas and to the append-only file together: a server that
-forgets the mark has forgotten what it guarded as well.
+**Promises.** The high-water mark is a hash under the fence's key. A stale writer gets `LeaseLost`, and none of its
+commands are applied. Several commands are applied together or not at all. The server has no rollback, so the script
+first checks that each command exists and is complete and saves the values of its keys. If a command fails, for example
+because of a wrong type, the script restores them. Mark and writes reach replicas and the append-only file together. So
+a server that loses the mark has also lost the writes that it guarded.
 
-**Why a script** and not WATCH and MULTI: a WATCH belongs to a connection, and clients that find theirs broken, as that
-of a process which slept, may open another and send the transaction without it. Nothing here hangs on a connection.
+**Why a script** and not WATCH and MULTI: a WATCH belongs to a connection. A client whose connection broke, for example
+because the process was paused, may open another one and send the transaction without the WATCH. A script does not
+depend on a connection.
 
-**Not promised.** That a command whose reply was lost did not happen; a client that is set to try again then does it
-twice (redis-py does so by itself, three times). Use commands that may be repeated (SET, HSET, ZADD), or a client with
-``retry=Retry(NoBackoff(), 0)``. Several commands cost a copy of every value they touch while they run; for large ones,
-``pipeline(run, take_back=False)`` does without, and a command that fails then leaves those before it. Answers are those
-of a script, numbers, texts and lists, without redis-py's conversions.
+**Not promised.** That a command whose reply was lost was not applied. A client that retries then applies it twice, and
+redis-py retries three times by default. Use commands that may be repeated (SET, HSET, ZADD), or a client with
+``retry=Retry(NoBackoff(), 0)``. Several commands copy every value that they touch while they run. For large values,
+``pipeline(run, take_back=False)`` avoids the copies; if a command fails, those before it then stay applied. Replies are
+those of a script (numbers, strings and lists), without redis-py's conversions.
 
-**On Redis Cluster** everything must lie in one slot: the fence's key and all others share a hash tag, as in
-``fence:{stock}`` and ``{stock}:42``. Otherwise it is refused before anything is sent.
+**On Redis Cluster** all keys must be in one slot: the fence's key and all others need the same hash tag, as in
+``fence:{stock}`` and ``{stock}:42``. Otherwise the call is refused before anything is sent.
 """
 
 from __future__ import annotations
@@ -49,12 +50,13 @@ Command = tuple[Any, ...]
 
 
 class RedisFence:
-    """The fence of whatever is written through it. Any number of threads may use one.
+    """A fence for commands on Redis or Valkey. Any number of threads may share one.
 
     Args:
-        client: a client of redis-py or valkey-py, also one of a cluster or from Sentinel; not an async one.
-        key: where the mark is kept; one for each thing that one holder at a time may write.
-        expire: how long after it was last raised the mark is forgotten, and an old token let in again; by itself never.
+        client: a client of redis-py or valkey-py, also for a cluster or from Sentinel; not an async client.
+        key: the key of the mark. Use one for each resource that one holder at a time may write.
+        expire: how long after it was last raised the mark expires. An old token is then accepted again. By default the
+            mark never expires.
     """
 
     def __init__(self, client: Any, key: str, *, expire: Duration | None = None) -> None:
@@ -64,28 +66,28 @@ class RedisFence:
         self._expire_ms = 0 if expire is None else max(round(seconds(expire, what="expire") * 1000), 1)
 
     def execute(self, claimant: Claimant, *command: Any) -> Any:
-        """Check, and execute one command, in one step on the server; return its answer."""
+        """Check the token and execute one command, atomically on the server; return the reply."""
         return self._apply(claimant, [_words(command)], take_back=False)[0]
 
     def check(self, claimant: Claimant) -> None:
-        """Raise the mark, and write nothing else: from now on, whoever held it before is refused."""
+        """Raise the mark and write nothing else. From now on, every earlier holder is refused."""
         self._apply(claimant, [], take_back=False)
 
     def pipeline(self, claimant: Claimant, *, take_back: bool = True) -> Any:
-        """Return a pipeline with the client's own methods; its commands wait for `execute`, and are applied together.
+        """Return a pipeline with the client's own methods. It queues commands, and `execute` applies them together.
 
-        With ``take_back=False`` a command that fails leaves those before it in place.
+        With ``take_back=False``, if a command fails, the commands before it stay applied.
         """
         kind = _pipeline_of(self._library)
         return kind(self, fencing_of(claimant), take_back)
 
     def mark(self) -> Mark | None:
-        """Return the mark as it stands, or None if nobody has written yet."""
+        """Return the current mark, or None if no holder has written yet."""
         token, grant_id, holder = map(_text, self._client.hmget(self.key, "token", "grant_id", "holder"))
         return Mark(int(token), grant_id, holder) if token else None
 
     def apply(self, claimant: Claimant, commands: Sequence[Command], *, take_back: bool) -> list[Any]:
-        """Check, and apply all of `commands`, in one step. For the pipeline."""
+        """Check the token and apply all of `commands`, atomically. Used by the pipeline."""
         return self._apply(claimant, [_words(command) for command in commands], take_back=take_back)
 
     def _apply(self, claimant: Claimant, commands: Sequence[Command], *, take_back: bool) -> list[Any]:
@@ -131,14 +133,14 @@ class RedisFence:
                 is_there = False
             if not is_there:
                 raise ValueError(
-                    f"{_text(command[0])} {_text(command[1]) if len(command) > 1 else ''} lies in another slot of the "
-                    f"cluster than fence {self.key!r}, so one script cannot do both; give the fence and all keys "
-                    "behind it one hash tag, as in fence:{stock} and {stock}:42"
+                    f"{_text(command[0])} {_text(command[1]) if len(command) > 1 else ''} is in another slot of the "
+                    f"cluster than fence {self.key!r}, so one script cannot use both; give the fence and all keys "
+                    "behind it the same hash tag, as in fence:{stock} and {stock}:42"
                 )
 
 
 class FencedPipeline:
-    """Commands that wait for `execute`. Leaving the context forgets those that were not executed."""
+    """Queues commands until `execute`. Leaving the context discards those that were not executed."""
 
     def __init__(self, fence: RedisFence, offered: FencingToken, take_back: bool) -> None:
         self._fence = fence
@@ -166,14 +168,14 @@ class FencedPipeline:
         return self
 
     def execute(self) -> list[Any]:
-        """Check, and apply what was queued, all or nothing; return the answers. `LeaseLost` if the token is stale."""
+        """Check the token and apply the queued commands; return the replies. `LeaseLost` if the token is stale."""
         commands, self._commands = self._commands, []
         return self._fence.apply(self._offered, commands, take_back=self._take_back)
 
 
 @cache
 def _pipeline_of(library: ModuleType) -> type[FencedPipeline]:
-    """Give the pipeline the methods of the client's own library: each of them ends in `execute_command`."""
+    """Give the pipeline the methods of the client's own library, all of which call `execute_command`."""
     commands = importlib.import_module(f"{library.__name__}.commands").CoreCommands
     return type("FencedPipeline", (FencedPipeline, commands), {})
 
@@ -185,17 +187,17 @@ def _library_of(client: Any) -> ModuleType:
         raise TypeError(f"a fence takes a client of redis-py or valkey-py, not a {modules[0]}.{type(client).__name__}")
     if any(".asyncio" in module for module in modules):
         raise TypeError(
-            "the client is an async one, and a fence takes a plain one; make one from the same URL, and call the fence "
-            "in a thread (asyncio.to_thread)"
+            "this is an async client, and a fence needs a synchronous one; create one with the same URL, and call the "
+            "fence in a thread (asyncio.to_thread)"
         )
     importlib.import_module(f"{name}.exceptions")
     return importlib.import_module(name)
 
 
 def _words(command: Command) -> Command:
-    """Return a command word by word: redis-py writes some as one, such as ``OBJECT ENCODING``."""
+    """Split the command's name into words: redis-py sends some as one string, such as ``OBJECT ENCODING``."""
     if not command:
-        raise ValueError("there is no command without a name")
+        raise ValueError("a command needs a name")
     return (*command[0].split(), *command[1:]) if isinstance(command[0], str) else command
 
 

@@ -1,4 +1,4 @@
-"""The row of a run as a fence, in the ledger's own database: whoever takes the run away changes it there."""
+"""The row of a run as a fence, in the ledger's own database. Taking the run away from its runner changes this row."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ if TYPE_CHECKING:
 
 
 class Fence(Protocol):
-    """One row that has to stay as it is for our writes to be let through."""
+    """A row that must be unchanged for our writes to be accepted."""
 
     @property
     def table(self) -> str:
-        """Its table: a full name of checked identifiers, with a column `token`."""
+        """The full name of its table, of checked identifiers. The table has a column `token`."""
         ...
 
     @property
     def check(self) -> str:
-        """The procedure on PostgreSQL that finds the row and locks it, or fails: a full name, as above."""
+        """The full name of the PostgreSQL procedure that finds and locks the row, or fails."""
         ...
 
     @property
     def checks_with_commit(self) -> bool:
-        """Whether that procedure compares all there is to compare."""
+        """Whether that procedure compares everything that has to be compared."""
         ...
 
     @property
@@ -32,12 +32,12 @@ class Fence(Protocol):
 
     @property
     def what(self) -> str:
-        """Names whose fence it is, in a sentence."""
+        """Whose fence it is, for error messages."""
         ...
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The parameters of `query`, and of `check`."""
+        """The parameters of `query` and of `check`."""
         ...
 
     def query(self, kind: str) -> str:
@@ -46,27 +46,27 @@ class Fence(Protocol):
 
     @property
     def touch(self) -> str | None:
-        """The SQL, on MySQL, that writes the row if it is still ours; None where that cannot be."""
+        """The SQL on MySQL that writes the row if it is still ours; None if that is not possible."""
         ...
 
     def ready(self, source: Source, terms: FenceOptions, *, anew: bool = False) -> None:
-        """Make sure that the fence stands at our token, before a transaction begins.
+        """Make sure that the fence has our token, before a transaction begins.
 
-        With `anew`, whatever is remembered of it: it was not found to be ours.
+        With `anew`, ignore what is remembered of the fence, because it was not ours when it was read.
         """
         ...
 
     def is_worth_another_look(self) -> bool:
-        """Whether a fence that is not ours may become so by `ready` again."""
+        """Whether calling `ready` again may make a fence ours that was not."""
         ...
 
     def missing(self, name: str) -> Exception:
-        """Return the error that says that its table or its check is not there."""
+        """Return the error for a missing table or procedure."""
         ...
 
 
 class FencedRun(NamedTuple):
-    """Which run has to stay as it is; `table` and `check` are full names of checked identifiers."""
+    """The row of one run. `table` and `check` are full names of checked identifiers."""
 
     table: str
     check: str
@@ -76,32 +76,30 @@ class FencedRun(NamedTuple):
 
     @property
     def checks_with_commit(self) -> bool:
-        """There is one row."""
+        """True: there is only one row."""
         return True
 
     @property
     def values(self) -> tuple[Any, ...]:
-        """The parameters of `query`."""
         return (self.run_id, self.token)
 
     def query(self, kind: str) -> str:
-        """Find the row if it is still ours."""
         return f"SELECT 1 FROM {self.table} WHERE id = %s AND token = %s AND state = 'running'"  # noqa: S608 - checked
 
     @property
     def touch(self) -> None:
-        """A ledger is in no such cluster: the leases beside it are refused there."""
+        """None: a ledger is never in such a cluster, because the leases beside it are refused there."""
 
     def ready(self, source: Source, terms: FenceOptions, *, anew: bool = False) -> None:
-        """The claim has made it so."""
+        """Do nothing: the claim has put our token into the row."""
 
     def is_worth_another_look(self) -> bool:
-        """What was taken away stays so."""
+        """False: a run that was taken away does not come back."""
         return False
 
     def missing(self, name: str) -> Exception:
-        """Without the table it is not the ledger's database."""
+        """Return the error: a database without the table is not the ledger's."""
         return RuntimeError(
-            f"there is no {name} where this transaction began: that is not the ledger's database, so its run "
-            "cannot be compared there"
+            f"there is no {name} in the database of this transaction, so it is not the ledger's database, and the run "
+            "cannot be checked there"
         )

@@ -1,4 +1,4 @@
-"""The last processed number of a sequence: compare-and-swap, in the transaction of what was processed.
+"""The last processed number of a sequence, changed by compare-and-swap in the transaction that did the processing.
 
 ::
 
@@ -9,8 +9,9 @@
         ...                                              # process the batch in tx
         feed.advance(tx, after=last, to=batch[-1].number)
 
-**Promises.** `advance` moves only a sequence that is where its caller saw it; of two who saw the same, the second waits
-for the first and gets `SequenceConflict`, and its effects are rolled back with that. A sequence never goes back.
+**Promises.** `advance` succeeds only if the sequence is still at the number that the caller read. Of two callers that
+read the same number, the second waits for the first and gets `SequenceConflict`, and its effects are rolled back. A
+sequence never goes back.
 
 **Not promised.** As with idempotency keys, under *repeatable read* and *serializable* the second may get the database's
 serialization failure instead.
@@ -29,17 +30,17 @@ from fencepost.fence.writer import current_writer
 
 
 class Sequence:
-    """A sequence by its name, in whichever database a transaction leads to.
+    """A named sequence, in the database of the transaction that is passed to each call.
 
     Args:
-        name: of the sequence, the same for all who process it.
-        prefix: of the tables of effects there; by default as in the ledger of the run under way.
-        schema: the same, on PostgreSQL.
+        name: the name of the sequence, the same for all that process it.
+        prefix: the prefix of the effect tables there; by default that of the current run's ledger.
+        schema: the schema of these tables, on PostgreSQL; the same default.
     """
 
     def __init__(self, name: str, *, prefix: str | None = None, schema: str | None = None) -> None:
         if not name:
-            raise InvalidName("a sequence's name is a text of at least one character")
+            raise InvalidName("the name of a sequence must be a non-empty string")
         self.name = name
         self._row = fitted(f"sequence:{name}")
         self._prefix = prefix
@@ -49,11 +50,11 @@ class Sequence:
         return f"Sequence({self.name!r})"
 
     def last(self, tx: Any) -> int | None:
-        """Return the last processed number; None before the first."""
+        """Return the last processed number; None if there is none yet."""
         return self._read(self._landing(tx), lock="")
 
     def advance(self, tx: Any, *, after: int | None, to: int) -> None:
-        """Move on to `to`, if `tx` commits; `SequenceConflict` unless the last processed number is `after`."""
+        """Set the last processed number to `to`. Raise `SequenceConflict` if it is not `after`."""
         _check(after, to)
         landing = self._landing(tx)
         note_key(tx)
@@ -87,6 +88,6 @@ class Sequence:
 def _check(after: object, to: object) -> None:
     for number in (to, *(() if after is None else (after,))):
         if not isinstance(number, int) or isinstance(number, bool):
-            raise TypeError(f"the numbers of a sequence are whole numbers, not {number!r}")
+            raise TypeError(f"the numbers of a sequence must be integers, not {number!r}")
     if after is not None and to <= after:  # type: ignore[operator]
-        raise ValueError(f"a sequence goes up: to={to} is not above after={after}")
+        raise ValueError(f"a sequence only goes up: to={to} must be greater than after={after}")

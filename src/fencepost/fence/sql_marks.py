@@ -1,7 +1,7 @@
-"""Marks of a service in the table `fence` of its own database (``fencepost effects install URL``).
+"""The marks of a service in the table `fence` of its own database (``fencepost effects install URL``).
 
-Raising a mark is a transaction of its own, before the application's. `check_in` is a statement of the application's
-transaction: it locks the mark until that ends, so nobody is let in between the last look and the commit.
+Raising a mark is a transaction of its own, before the application's. `check_in` is a statement in the application's
+transaction. It locks the mark until that transaction ends, so no newer token is accepted between check and commit.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ from fencepost.schema.effects import EffectTables
 from fencepost.sql.spelling import SPELLING
 from fencepost.sql.troubles import NO_TABLES, Trouble, trouble_of
 
-_RUN_KEPT_FOR_US = 30 * 86_400 * 1_000_000
+_RUN_KEPT_FOR_US = 30 * 86_400 * 1_000_000  # far longer than two attempts at one run can be apart
 
 
 class SqlMarks:
-    """Marks in a database, one row for each key; those of single runs go 30 days after the run (`fence.families`).
+    """Marks in a database, one row for each key. Rows of single runs are removed after 30 days (`fence.families`).
 
     Args:
-        source: a SQLAlchemy engine, or a function that returns a fresh connection of psycopg, PyMySQL or sqlite3, which
+        source: a SQLAlchemy engine, or a function that returns a new connection of psycopg, PyMySQL or sqlite3, which
             is closed after use.
-        runtime: for the pauses while somebody else has the row locked.
-        prefix: that of the tables.
-        schema: where the tables are, on PostgreSQL.
+        runtime: for the pauses while another transaction has the row locked.
+        prefix: the prefix of the tables.
+        schema: the schema of the tables, on PostgreSQL.
     """
 
     blocks = True
@@ -54,13 +54,13 @@ class SqlMarks:
         )
 
     def _family(self, key: str) -> Family | None:
-        """Return the marks of runs that exclude nobody, if it is one of these. Tokens follow the clock, in µs."""
+        """Return the family of a run without an exclusive key; None for other keys. Tokens follow the clock, in µs."""
         if not is_of_one_run(key):
             return None
         return Family(key.rstrip("0123456789"), lambda: self._terms.runtime.wall_us() - _RUN_KEPT_FOR_US)
 
     def admit(self, offered: FencingToken) -> Stale | None:
-        """Compare, and raise the row in a transaction of its own; most requests only look."""
+        """Compare, and raise the mark in a transaction of its own if necessary. Most requests only read it."""
         row = replace(fence_row(offered, self._tables, what=offered.key), family=self._family(offered.key))
         with self._opened() as source:
             try:
@@ -71,7 +71,7 @@ class SqlMarks:
         return None
 
     def check_in(self, connection: Any, offered: FencingToken) -> Stale | None:
-        """Compare, in the transaction that is open on `connection`, and keep the mark as it is until that ends."""
+        """Compare in the open transaction of `connection`, and lock the mark until that transaction ends."""
         target = target_of(connection)
         try:
             mark = self._mark(target, offered, database_for(target.kind).locking(shared=True))
@@ -84,11 +84,11 @@ class SqlMarks:
         return self._stale(mark, offered, "its mark is gone from this database")
 
     def _stale_after_conflict(self, offered: FencingToken, error: Exception) -> Stale:
-        """Look from outside: the mark was raised since the transaction's snapshot, or something else was in the way."""
+        """Compare in another transaction: the mark was raised after the snapshot, or there was another conflict."""
         stale = self.admit(offered)
         if stale is None:
             raise TransactionConflict(
-                f"a transaction under key {offered.key!r} met another one, which ended it; {NOTHING_WRITTEN}, try again"
+                f"the transaction for key {offered.key!r} conflicted with another one; {NOTHING_WRITTEN}, try again"
             ) from error
         return stale
 
@@ -111,7 +111,7 @@ class SqlMarks:
         try:
             return self._mark(source.target, offered, "")
         except Exception as error:
-            if trouble_of(error) not in NO_TABLES:  # which raising tells better
+            if trouble_of(error) not in NO_TABLES:  # raising the mark reports missing tables with a better message
                 raise
             return None
         finally:

@@ -1,7 +1,7 @@
-"""The words of a SQL statement's outermost level: what it orders by, limits and locks, without parsing the rest.
+"""The words on the outermost level of a SQL statement, to find ORDER BY, LIMIT and locks without parsing the rest.
 
-Texts, quoted names, comments and all that is in parentheses are passed over. That is enough to tell what may follow a
-SELECT; it is no check that the statement is right, which is for the database.
+String literals, quoted names, comments and everything in parentheses are skipped. This is enough to know what may
+follow a SELECT. It does not check that the statement is valid, which the database does.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ import re
 
 _PASSED_OVER = re.compile(
     r"""
-      '(?:[^'\\]|''|\\.)*'            # a text; a backslash may hide its quote (MySQL)
-    | "(?:[^"]|"")*"                  # a quoted name, or a text of MySQL
+      '(?:[^'\\]|''|\\.)*'            # a string; a backslash may escape its quote (MySQL)
+    | "(?:[^"]|"")*"                  # a quoted name, or a string in MySQL
     | `(?:[^`]|``)*`
-    | \[[^\]]*\]                      # a quoted name of SQLite, or the index of an array
-    | \$(\w*)\$.*?\$\1\$              # a text between dollars (PostgreSQL)
+    | \[[^\]]*\]                      # a quoted name in SQLite, or an array index
+    | \$(\w*)\$.*?\$\1\$              # a dollar-quoted string (PostgreSQL)
     | --[^\n]*
     | /\*.*?\*/
     """,
@@ -24,7 +24,7 @@ _WORD = re.compile(r"[A-Za-z_][\w$]*|[();]")
 
 
 def outer_words(sql: str) -> list[str]:
-    """Return the words outside of parentheses, in capitals, and each semicolon.
+    """Return the words outside parentheses, in capitals, and each semicolon.
 
     >>> outer_words("SELECT a FROM b WHERE c IN (SELECT d FROM e LIMIT 1) ORDER BY 'LIMIT'")
     ['SELECT', 'A', 'FROM', 'B', 'WHERE', 'C', 'IN', 'ORDER', 'BY']
@@ -39,5 +39,5 @@ def outer_words(sql: str) -> list[str]:
 
 
 def ends_in_comment(sql: str) -> bool:
-    """Whether what is written behind `sql` on the same line would be part of a comment."""
+    """Whether text appended to `sql` on the same line would be part of a comment."""
     return "--" in _PASSED_OVER.sub(lambda found: "--" if found[0].startswith("--") else " ", sql).rpartition("\n")[2]

@@ -1,11 +1,12 @@
-"""Whatever connection the user has, as one thing that executes our few statements in the user's own transaction.
+"""One interface to all kinds of user connections, to execute our few statements in the user's own transaction.
 
-Taken are connections of psycopg, PyMySQL and sqlite3, connections and sessions of SQLAlchemy, and Django's connections.
+Supported are connections of psycopg, PyMySQL and sqlite3, connections and sessions of SQLAlchemy, and Django's
+connections.
 
-**Promises.** A target never begins, commits or rolls back, and opens nothing of its own. Errors are those that the
-user's own statements would get: the driver's, SQLAlchemy's or Django's.
+**Promises.** A target never begins, commits or rolls back, and opens no connection of its own. Errors are those that
+the user's own statements would get: the driver's, SQLAlchemy's or Django's.
 
-**Our SQL** marks parameters with ``%s`` and has no other percent sign; each driver gets the marks it knows.
+**Our SQL** has ``%s`` as placeholder and no other percent sign. Each driver gets the placeholders that it needs.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ from fencepost.sql.spelling import SPELLING
 _DRIVERS = {"psycopg": "postgresql", "pymysql": "mysql", "sqlite3": "sqlite"}
 _KINDS = {"postgresql": "postgresql", "mysql": "mysql", "mariadb": "mysql", "sqlite": "sqlite"}
 TAKEN = (
-    "connections of psycopg, PyMySQL and sqlite3, connections and sessions of SQLAlchemy, and Django's connections; "
-    "to PostgreSQL, MySQL, MariaDB or SQLite, and not the async ones"
+    "connections of psycopg, PyMySQL and sqlite3, connections and sessions of SQLAlchemy, and Django's connections, "
+    "to PostgreSQL, MySQL, MariaDB or SQLite; none of them async"
 )
 _FILE_CLOCK = "CAST((julianday('now') - 2440587.5) * 86400000000 AS INTEGER)"
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a statement gave: its rows, and how many it changed or found.
+    """The result of a statement: its rows, and how many it changed or found.
 
-    On MySQL some drivers count the rows that were found and others those that were changed, so an update that leaves
-    a row as it was may count as 1 or as 0.
+    On MySQL, some drivers count the rows that were found and others those that were changed. So an update that leaves
+    a row unchanged may count as 1 or as 0.
     """
 
     rows: list[tuple[Any, ...]]
@@ -40,7 +41,7 @@ class Answer:
 
 
 class Target:
-    """A connection of the user's. `given` is what was handed in, `kind` is postgresql, mysql or sqlite."""
+    """A connection of the user's. `given` is the object that was passed in, `kind` is postgresql, mysql or sqlite."""
 
     __slots__ = ("_perform", "_wall_us", "given", "kind")
 
@@ -58,11 +59,11 @@ class Target:
         self._wall_us = wall_us
 
     def execute(self, sql: str, parameters: Sequence[Any] = ()) -> Answer:
-        """Execute one statement, with ``%s`` for each of `parameters`, in whatever transaction is open."""
+        """Execute one statement, with ``%s`` for each of `parameters`, in the current transaction."""
         return self._perform(sql, parameters)
 
     def now_us(self) -> int:
-        """Return the time of the database's clock; on SQLite, which has none, that of this machine."""
+        """Return the time of the database's clock, or of this machine's clock on SQLite."""
         clock = SPELLING[self.kind].now_us
         if clock is None and self._wall_us is not None:
             return self._wall_us()
@@ -73,9 +74,9 @@ class Target:
 
 
 def target_of(source: Any, *, wall_us: Callable[[], int] | None = None) -> Target:
-    """Return `source` as a target; a `TypeError` says what would have been taken.
+    """Return `source` as a target. Raise `TypeError`, with the supported types, if it is none of them.
 
-    `wall_us` is read instead of the machine's clock where the database has none (SQLite).
+    `wall_us` replaces the machine's clock where the database has none (SQLite).
     """
     if isinstance(source, Target):
         return source
@@ -91,20 +92,20 @@ def target_of(source: Any, *, wall_us: Callable[[], int] | None = None) -> Targe
 
 
 def family_of(source: Any) -> str | None:
-    """Return whose object this is: sqlalchemy, django, psycopg, pymysql or sqlite3; None if of nobody we know."""
+    """Return the library of the object: sqlalchemy, django, psycopg, pymysql or sqlite3; None if it is another."""
     if is_django(source):
         return "django"
     return next((name for name in _packages(source) if name in _DRIVERS or name == "sqlalchemy"), None)
 
 
 def is_django(source: Any) -> bool:
-    """Whether it is one of Django's connections, or ``django.db.connection``, which stands for one."""
+    """Whether it is one of Django's connections, or the proxy ``django.db.connection``."""
     of_django = "django" in _packages(source)
     return of_django and hasattr(source, "vendor") and hasattr(source, "validate_no_atomic_block")
 
 
 def _packages(source: Any) -> tuple[str, ...]:
-    """Return the packages that the type of something comes from, its own first."""
+    """Return the packages of the object's type and its base types, its own first."""
     kind: Any = type(source)
     return _packages_of(kind)
 
@@ -115,27 +116,27 @@ def _packages_of(kind: type) -> tuple[str, ...]:
 
 
 def refuse_async(source: Any) -> None:
-    """Refuse what would have to be awaited."""
+    """Refuse async connections."""
     if hasattr(source, "__aenter__") or type(source).__module__.startswith("sqlalchemy.ext.asyncio"):
         raise TypeError(
-            f"{described(source)} is an async one, and fences work on plain connections; use one in a thread "
-            f"(asyncio.to_thread), or a plain one beside it. Taken are {TAKEN}"
+            f"{described(source)} is async, and fences need synchronous connections; open one and use it in a thread "
+            f"(asyncio.to_thread). Supported are {TAKEN}"
         )
 
 
 def not_taken(source: Any) -> TypeError:
-    """Return the error that says what would have been taken."""
-    return TypeError(f"{described(source)} is no connection that can be fenced; taken are {TAKEN}")
+    """Return the error that lists the supported types."""
+    return TypeError(f"{described(source)} is not a connection that can be fenced; supported are {TAKEN}")
 
 
 def described(source: Any) -> str:
-    """Return what something is, in words that hold no secret."""
+    """Return the type of an object for messages, without secrets."""
     kind = source if isinstance(source, type) else type(source)
     return f"a {kind.__module__}.{kind.__qualname__}"
 
 
 def connection_of(source: Any) -> Any:
-    """Return the SQLAlchemy connection of a connection or session; of a session, it begins the transaction."""
+    """Return the SQLAlchemy connection of a connection or session. For a session, this begins the transaction."""
     if hasattr(source, "exec_driver_sql"):
         return source
     session = source() if hasattr(source, "registry") and hasattr(source, "session_factory") else source
@@ -149,7 +150,7 @@ def _kind(source: Any, name: str) -> str:
     try:
         return _KINDS[name]
     except KeyError:
-        raise TypeError(f"{described(source)} is to {name}; taken are {TAKEN}") from None
+        raise TypeError(f"{described(source)} is connected to {name}; supported are {TAKEN}") from None
 
 
 def _of_sqlalchemy(source: Any, wall_us: Callable[[], int] | None) -> Target:
@@ -198,7 +199,7 @@ def _answer(cursor: Any) -> Answer:
 
 
 def _marked(sql: str, style: str) -> str:
-    """Return our SQL with the marks of a driver's paramstyle."""
+    """Return our SQL with the placeholders of a driver's paramstyle."""
     if style in ("format", "pyformat"):
         return sql
     first, *rest = sql.split("%s")

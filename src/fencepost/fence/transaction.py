@@ -1,17 +1,17 @@
-"""A transaction that commits only while a fence still stands at our token.
+"""A transaction that commits only if the fence still has our token.
 
-The fence is compared with a share lock before COMMIT, as the *last* statement. Between that statement and the commit
-nobody can raise the fence; before it, nobody has to wait for us. So a writer that was paused in the middle delays its
-successor by a round trip, not by a transaction. It is compared without a lock when the transaction begins, too, so that
-a stale writer does not even start; unless it was found to be ours within the last second.
+The *last* statement before COMMIT compares the fence with a share lock. Between that statement and the commit, the
+fence cannot be raised. Before it, a successor does not have to wait for us. So a writer that was paused in the middle
+delays its successor by a round trip, not by a transaction. The fence is also compared without a lock when the
+transaction begins, so that a stale writer does not even start. This is skipped if it was ours within the last second.
 
-**Promises.** What was executed on the connection is committed only if the fence was ours at the commit; else it is
-rolled back, `LeaseLost` is raised and the refusal is on record. A connection that falls silent in the middle is ended
-by the server after a ttl (on SQLite: rolled back after five seconds). A connection that was handed in is left as it was
-found. A transaction that was ended inside the block, by whomever, is told of; see `fence.sources.source`. A process
-that is forked inside the block neither commits, rolls back nor closes: that is its parent's; see `fence.inherited`.
+**Promises.** Statements on the connection are committed only if the fence was ours at the commit. Otherwise they are
+rolled back, `LeaseLost` is raised and the refusal is recorded. A connection that is idle in the middle is ended by the
+server after a ttl (on SQLite: rolled back after five seconds). A connection that was passed in is left in its previous
+state. If the transaction was ended inside the block, an error reports it; see `fence.sources.source`. A process that is
+forked inside the block neither commits, rolls back nor closes the transaction of its parent; see `fence.inherited`.
 
-**Not promised.** That an unanswered COMMIT did not happen. Whoever has to know makes the effect repeatable, or ends the
+**Not promised.** That a COMMIT without a reply did not happen. If that matters, make the effect repeatable, or end the
 run in the same transaction (`finish`).
 """
 
@@ -31,15 +31,15 @@ from fencepost.fence.run_row import Fence
 from fencepost.fence.sources.source import Source
 from fencepost.sql.troubles import NO_TABLES, REPEATABLE, Trouble, trouble_of
 
-_AT_BEGIN = "it was somebody else's when the transaction began"
-_AT_COMMIT = "it was somebody else's when the transaction was to be committed"
-_LOOK_AGAIN_AFTER_S = 1.0
+_AT_BEGIN = "it had another holder when the transaction began"
+_AT_COMMIT = "it had another holder when the transaction was about to commit"
+_LOOK_AGAIN_AFTER_S = 1.0  # saves a round trip for short transactions; the check before the commit decides anyway
 
 
 class FencedTransaction:
-    """Enter it for what the source gives; leaving commits behind the fence, an exception rolls back.
+    """A context manager: it returns the user's connection, and commits at the end if the fence is still ours.
 
-    `choose` returns the fence for the source, once it is open.
+    An exception rolls back. `choose` returns the fence for the source, once the source is open.
     """
 
     def __init__(self, source: Source, choose: Callable[[Source], Fence], terms: FenceOptions) -> None:
@@ -54,11 +54,11 @@ class FencedTransaction:
 
     @property
     def fence(self) -> Fence | None:
-        """What it is behind, inside the block."""
+        """The fence of the transaction, inside the block."""
         return self._fence
 
     def end_with(self, change: FinalUpdate) -> None:
-        """Have a change made at the very end, before the fence is compared. Only inside the block."""
+        """Make a change at the very end, before the fence is compared. Only inside the block."""
         if self._is_inherited:
             raise RuntimeError(INHERITED)
         self._change = change
@@ -82,7 +82,7 @@ class FencedTransaction:
                 raise fence.missing(fence.table) from None
             raise
         if not is_ours:
-            self._give_up()  # first, for the refusal is written by another connection
+            self._give_up()  # first, because another connection writes the refusal
             self._refuse(fence, _AT_BEGIN)
         self._fence = fence
         return given
@@ -131,7 +131,7 @@ class FencedTransaction:
         self._source.begin(self._terms.isolation)
         is_ours = database.begin(self._source, fence, self._terms, looks=looks)
         if not looks and database.path and not self._was_just_found(fence, database.path):
-            looks, is_ours = True, database.reads(self._source, fence)  # it was another table that was looked at
+            looks, is_ours = True, database.reads(self._source, fence)  # the search path is another one now
         if looks and is_ours:
             self._note_found(database, fence)
         return is_ours
@@ -175,9 +175,10 @@ class FencedTransaction:
         self._refuse(fence, _AT_COMMIT)
 
     def _is_still_ours(self, database: TargetDatabase, fence: Fence) -> tuple[bool, bool | None]:
-        """Say whether the fence is ours, and whether the transaction is the one that was begun; None: one of them.
+        """Return whether the fence is ours, and whether the transaction is the one that was begun.
 
-        Where the database can do that at once, it is committed then.
+        (False, None) means that one of the two is false, and it is unknown which. If both are true and the database can
+        check and commit in one step, the transaction is committed afterwards.
         """
         try:
             if self._terms.finish is not None:
@@ -193,14 +194,14 @@ class FencedTransaction:
                 raise fence.missing(fence.check) from None
             if trouble not in REPEATABLE:
                 raise
-            # The row was changed since our snapshot: by whoever took over, or only by somebody who wants the run
-            # cancelled. This transaction is over in any case.
+            # The row was changed since our snapshot: by a takeover, or only by a request to cancel the run. This
+            # transaction has failed in any case.
             self._source.roll_back()
             if not self._is_ours_outside(database, fence):
                 self._refuse(fence, _AT_COMMIT)
             raise TransactionConflict(
                 f"the row of {fence.what} was changed while its transaction ran, and under "
-                f"{self._terms.isolation!r} that ends the transaction; {NOTHING_WRITTEN}, try again"
+                f"{self._terms.isolation!r} the transaction then fails; {NOTHING_WRITTEN}, try again"
             ) from error
         if isinstance(at_once, Exception):
             raise at_once
@@ -223,25 +224,25 @@ class FencedTransaction:
         raise LeaseLost(fence.what, fence.token, f"{why}; {NOTHING_WRITTEN}")
 
     def _tell_bypassed(self, fence: Fence) -> NoReturn:
-        why = "its transaction was ended inside the block, by a commit or rollback that the fence was not asked about"
+        why = "its transaction was ended inside the block, by a commit or rollback that bypassed the fence"
         self._terms.refused(why)
         raise RuntimeError(
-            f"{fence.what}: {why}; what was committed by it was not fenced, the rest was rolled back. "
-            "Leave its end to the block; on MySQL, statements like CREATE TABLE commit by themselves"
+            f"{fence.what}: {why}; what it committed was not fenced, the rest was rolled back. "
+            "Let the block end the transaction; on MySQL, statements like CREATE TABLE commit implicitly"
         )
 
     def _too_long(self, fence: Fence) -> TransactionTooLong:
         return TransactionTooLong(
-            f"a transaction of {fence.what} kept its SQLite file from everybody else for "
-            f"{self._terms.sqlite_limit_s:g} s and was rolled back; write less at a time, and wait for nothing inside"
+            f"a transaction of {fence.what} kept its SQLite file locked for {self._terms.sqlite_limit_s:g} s and was "
+            "rolled back; write less at a time, and do not wait for anything inside the transaction"
         )
 
     def _explain(self, error: BaseException) -> None:
-        """A driver only says that its connection is gone."""
+        """Add the reason to an error of the driver, which only reports a lost connection."""
         if trouble_of(error) is Trouble.SILENCED:
             error.add_note(
-                f"A fenced transaction that stands idle for {self._terms.ttl_s:g} s (the ttl) is ended by the server, "
-                f"so that nobody waits for it; {NOTHING_WRITTEN}"
+                f"The server ends a fenced transaction that is idle for {self._terms.ttl_s:g} s (the ttl), so that "
+                f"other writers do not wait for it; {NOTHING_WRITTEN}"
             )
 
     def _give_up(self) -> None:
@@ -259,7 +260,7 @@ class FencedTransaction:
             self._is_open = False
 
     def _leave(self) -> None:
-        """Leave it, in a forked child, to the parent."""
+        """In a forked child, leave the transaction to the parent."""
         if self._is_open:
             self._is_inherited = True
             leave(self, self._source)

@@ -1,8 +1,8 @@
-"""Keys of work: what was done, for what, in one text that is the same wherever it is made.
+"""Work keys: a string that names a piece of work and what it is done for. Every process makes the same string.
 
-**Promises.** Different parts give different keys: parts cannot run into each other. Values that are equal give the same
-key, however they were written: ``42`` and ``"42"``, ``Decimal("1.0")`` and ``Decimal("1.00")``, one instant in two time
-zones, a letter with its accent in one character or two. Every key fits into 191 characters.
+**Promises.** Different parts give different keys: separators inside parts are escaped. Equal values give the same key,
+however they are written: ``42`` and ``"42"``, ``Decimal("1.0")`` and ``Decimal("1.00")``, one instant in two time
+zones, an accented letter as one character or as two. Every key fits into 191 characters.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from fencepost.core.identity import fitted
 from fencepost.errors import InvalidName
 
 if TYPE_CHECKING:
-    from uuid import UUID  # noqa: TID251 - a type, no dice
+    from uuid import UUID  # noqa: TID251 - only the type, no random numbers
 
-_TAKEN = "taken are str, int, Decimal, date, aware datetime, UUID and Enum"
+_TAKEN = "use str, int, Decimal, date, aware datetime, UUID or Enum"
 
 
 def work_key(*parts: str | int | Decimal | date | UUID | Enum) -> str:
@@ -33,7 +33,7 @@ def work_key(*parts: str | int | Decimal | date | UUID | Enum) -> str:
     'settle:4\\:2'
     """
     if not parts:
-        raise InvalidName('a key of work has at least one part, as in work_key("settle", order_id, date)')
+        raise InvalidName('a work key needs at least one part, as in work_key("settle", order_id, date)')
     return fitted(":".join(_escaped(_written(part)) for part in parts))
 
 
@@ -66,21 +66,19 @@ def _(part: Enum) -> str:
 
 @_written.register
 def _(part: float) -> str:
-    raise InvalidName(
-        f"{part!r} is a float, and what is nearly the same would be another key; use Decimal, int or text"
-    )
+    raise InvalidName(f"{part!r} is a float, and a nearly equal float would give another key; use Decimal, int or str")
 
 
 @_written.register
 def _(part: bool) -> str:
-    raise InvalidName(f"{part!r} says nothing in a key; give a word for it")
+    raise InvalidName(f"{part!r} means nothing in a key; use a word for it")
 
 
 @_written.register
 def of_decimal(number: Decimal) -> str:
-    """Write a number in the one way that all equal ones are written."""
+    """Return the same string for all equal numbers."""
     if not number.is_finite():
-        raise InvalidName(f"{number} is no number to make a key of")
+        raise InvalidName(f"{number} cannot be part of a key; use a finite number")
     plain = f"{number:f}"
     plain = plain.rstrip("0").rstrip(".") if "." in plain else plain
     return "0" if plain in ("-0", "") else plain
@@ -90,14 +88,13 @@ def of_decimal(number: Decimal) -> str:
 def _of_instant(at: datetime) -> str:
     if at.tzinfo is None or at.utcoffset() is None:
         raise InvalidName(
-            f"datetime {at} has no time zone: twice a year it would be two instants under one key, and elsewhere "
-            "another one; add the zone, or give the date"
+            f"datetime {at} has no time zone, so it could mean different instants; add the time zone, or use the date"
         )
     return at.astimezone(UTC).isoformat().replace("+00:00", "Z")
 
 
 def is_uuid(part: object) -> bool:
-    """Whether it is a UUID; the module that makes them also rolls dice, so it is not imported."""
+    """Whether it is a UUID. The module `uuid` also generates random numbers, so it is not imported here."""
     return any(kind.__module__ == "uuid" and kind.__name__ == "UUID" for kind in type(part).__mro__)
 
 

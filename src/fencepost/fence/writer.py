@@ -1,4 +1,4 @@
-"""Where the tables of effects are, and on whose behalf they are written: the run under way, if there is one."""
+"""Where the effect tables are, and which run writes to them, if any."""
 
 from __future__ import annotations
 
@@ -11,25 +11,25 @@ DEFAULT_PREFIX = "fencepost_"
 
 
 class TablePlace(NamedTuple):
-    """The prefix and the schema of the tables; both are checked identifiers."""
+    """The prefix and the schema of the tables. Both are checked identifiers."""
 
     prefix: str = DEFAULT_PREFIX
     schema: str | None = None
 
     def name(self, table: str) -> str:
-        """Return the full name of a table for handwritten SQL."""
+        """Return the full name of a table for use in SQL."""
         return f"{self.schema}.{self.prefix}{table}" if self.schema else f"{self.prefix}{table}"
 
     @property
     def options(self) -> str:
-        """The same as options of a URL; empty if they are the usual ones."""
+        """The same as URL options; empty for the default prefix and schema."""
         given = [("prefix", self.prefix if self.prefix != DEFAULT_PREFIX else None), ("schema", self.schema)]
         text = "&".join(f"{name}={value}" for name, value in given if value)
         return f"?{text}" if text else ""
 
 
 class Writer(NamedTuple):
-    """Who writes. `wall_us` tells the time where the database has no clock of its own (SQLite)."""
+    """Which run writes, and where. `wall_us` is the clock where the database has none of its own (SQLite)."""
 
     place: TablePlace = TablePlace()
     job: str | None = None
@@ -39,18 +39,18 @@ class Writer(NamedTuple):
 
 
 class _Hook:
-    """How the run under way is found: the engine says so when it is loaded, and without it there is none."""
+    """Finds the current run. The engine sets `ask` when it is imported; without the engine there is no run."""
 
     ask: Callable[[], Writer | None] = staticmethod(lambda: None)
 
 
 def found_by(ask: Callable[[], Writer | None]) -> None:
-    """Let `ask` find the writer of the run under way."""
+    """Register the function that returns the writer of the current run."""
     _Hook.ask = staticmethod(ask)
 
 
 def current_writer(prefix: str | None = None, schema: str | None = None) -> Writer:
-    """Return who writes now; the tables are those given, else those of the run's ledger, else the usual ones."""
+    """Return the current writer, with the given tables, else those of the run's ledger, else the default ones."""
     writer = _Hook.ask() or Writer()
     if prefix is None and schema is None:
         return writer

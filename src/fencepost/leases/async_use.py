@@ -1,7 +1,7 @@
-"""One use of a lock under ``async with``: the same code on a thread, and the task cancelled when the lease is lost.
+"""One use of a lock under ``async with``: runs the same code on a thread, and cancels the task on a loss.
 
-**Promises.** A lock that is got for a task which is cancelled meanwhile is given back. Our own cancellation, because of
-a loss, comes out of the block as `LeaseLost`; anybody else's stays what it is, as with `asyncio.timeout`.
+**Promises.** If the task is cancelled while it waits, a lock acquired for it is released. A cancellation by this
+module, because of a loss, leaves the block as `LeaseLost`. Any other is passed on, as with `asyncio.timeout`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Attempt = Callable[[Callable[[], bool]], Lease | Held | AlreadyDone]
 
 
 class AsyncUse:
-    """From entering to leaving. `attempt` is told by a callable whether the lock is still wanted."""
+    """One use, from entering to leaving. `attempt` gets a callable that returns whether the lock is still wanted."""
 
     def __init__(self, runtime: Runtime, attempt: Attempt) -> None:
         self._runtime = runtime
@@ -36,13 +36,13 @@ class AsyncUse:
         self._cancellations_before = 0
 
     async def enter(self) -> Lease:
-        """Wait for the lock, and tie the task to it."""
+        """Wait for the lock, and have the task cancelled if the lease is lost."""
         try:
             outcome = await in_thread(
                 self._runtime, lambda: self._attempt(lambda: self._is_wanted), give_back=give_back
             )
         except BaseException:
-            self._is_wanted = False  # so that the thread of a waiter that was cancelled does not wait on in its stead
+            self._is_wanted = False  # the thread must not go on waiting for a task that was cancelled
             raise
         self._lease = lease = lease_or_raise(outcome)
         self._context = entered(lease)
@@ -52,14 +52,14 @@ class AsyncUse:
         return lease
 
     async def leave(self, kind: type[BaseException] | None) -> None:
-        """Release, and tell a body that outlived its lease."""
+        """Release the lease. Raises `LeaseLost` if the body outlived it."""
         lease, self._lease = self._lease, None
         if lease is None or self._context is None:
             return
         left(self._context)
         try:
             await in_thread(self._runtime, lambda: lease.release(done=kind is None))
-        finally:  # also when somebody else cancels us here: theirs must then be the only one that counts
+        finally:  # also if another party cancels the task here: then only that cancellation must remain
             was_only_ours = self._take_back_cancellation()
         if lease.lost and (kind is None or (kind is asyncio.CancelledError and was_only_ours)):
             raise LeaseLost(lease.name, lease.token, lease.lost_reason or "unknown")
@@ -78,11 +78,11 @@ def _call_from_outside(loop: asyncio.AbstractEventLoop, call: Callable[[], None]
     try:
         loop.call_soon_threadsafe(call)
     except RuntimeError:
-        return  # the loop is closed: nothing runs there any more
+        return  # the loop is closed, so there is no task to cancel
 
 
 class _Handover(Generic[T]):
-    """A result on its way from a thread to a task that may be gone when it arrives: it is taken, or given back once."""
+    """Passes a result from a thread to a task. If the task no longer waits, the result is given back once."""
 
     def __init__(self, runtime: Runtime, give_back: Callable[[T], None] | None) -> None:
         self._lock = runtime.lock()
@@ -92,7 +92,7 @@ class _Handover(Generic[T]):
         self._is_left = False
 
     def arrive(self, result: T) -> None:
-        """Note, on the thread, that the result is there."""
+        """Record the result. Called on the thread."""
         with self._lock:
             self._results.append(result)
             is_left = self._is_left
@@ -100,11 +100,11 @@ class _Handover(Generic[T]):
             self._return()
 
     def leave(self, *, on_loop: bool) -> None:
-        """Note that nobody takes the result any more."""
+        """Record that the task no longer takes the result."""
         with self._lock:
             self._is_left = True
             is_there = bool(self._results)
-        if is_there and on_loop:  # giving back asks the store, which a loop must not wait for
+        if is_there and on_loop:  # giving back calls the store, and must not block the loop
             self._runtime.spawn("fencepost-give-back", self._return)
         elif is_there:
             self._return()
@@ -118,10 +118,10 @@ class _Handover(Generic[T]):
 
 
 async def in_thread(runtime: Runtime, work: Callable[[], T], *, give_back: Callable[[T], None] | None = None) -> T:
-    """Await `work` on a thread of its own (never the loop's shared pool, which user code may have filled).
+    """Await `work` on a separate thread (not in the loop's shared pool, which user code may have filled).
 
-    If the caller is cancelled before it has the result, or its loop is closed, the work goes on and `give_back` gets
-    what comes of it.
+    If the caller is cancelled before it has the result, or its loop is closed, the work continues and its result is
+    passed to `give_back`.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -140,12 +140,12 @@ async def in_thread(runtime: Runtime, work: Callable[[], T], *, give_back: Calla
             settle = functools.partial(done.set_exception, raised)
         try:
             loop.call_soon_threadsafe(deliver, settle)
-        except RuntimeError:  # the loop was closed while we worked
+        except RuntimeError:  # the loop was closed in the meantime
             handover.leave(on_loop=False)
 
     runtime.spawn("fencepost-async", run)
     try:
         return await done
-    except BaseException:  # cancelled while waiting, or in the moment between the result and our turn
+    except BaseException:  # cancelled while waiting, or after the result arrived but before this task ran
         handover.leave(on_loop=True)
         raise

@@ -1,4 +1,4 @@
-"""The lease that the running code holds, for code that is too deep to be handed it."""
+"""The current lease of the running code, for functions that do not get it as an argument."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ def current_lease() -> Lease | None:
 
 
 def entered(lease: Lease) -> Token[Lease | None]:
-    """Note that `lease` is entered."""
+    """Make `lease` the current one."""
     return _current.set(lease)
 
 
 def left(token: Token[Lease | None]) -> None:
-    """Go back to what was current before, unless this is another context than the one that entered.
+    """Restore the previous lease, unless this is another context than the one that entered the current one.
 
-    So it is for a generator that somebody else finishes, and for a dependency that a web framework leaves on another
-    thread. What the other context shows is not ours to change, and the lease has to be released all the same.
+    The context differs if a generator is finished elsewhere, or if a web framework leaves a dependency on another
+    thread. The other context is then left unchanged; the caller still releases the lease.
     """
     with suppress(ValueError):
         _current.reset(token)

@@ -1,18 +1,18 @@
-"""Election: a lease with callbacks. One of many candidates leads; the others stand by.
+"""Election: a lease with callbacks. One of several candidates leads; the others stand by.
 
 ::
 
-    STANDING BY ──got the lease──▶ LEADING ──resign()──▶ on_lost, release ──▶ STANDING BACK ──▶ STANDING BY
+    STANDING BY ──acquires lease─▶ LEADING ──resign()──▶ on_lost, release ──▶ STANDING BACK ──▶ STANDING BY
         ▲                            │
         └──────── on_lost ◀── lost ──┘
 
-**Promises.** `on_elected` is called after the lease was got, on a task of its own, so it may be the leader's
-whole work. `on_lost` is called once for each `on_elected`, when leadership ends for whatever reason; on
-`resign` it is called *before* the lease is released, so the work has been told to stop before anybody else
-begins. After a resignation the candidate stands back for a while and lets others go first.
+**Promises.** `on_elected` is called after the lease was acquired, on a separate task, so it may do all the work of the
+leader. `on_lost` is called once for each `on_elected`, when leadership ends for any reason. On `resign` it is called
+*before* the lease is released, so it can stop the work before another leader begins. After a resignation the candidate
+waits for a ttl, so that others go first.
 
-**Not promised.** That two processes never both believe to lead: one that is paused believes it until it wakes
-up. `lease.token` is what a fence needs. A leader saves work; correctness must not hang on it.
+**Not promised.** That two processes never both believe that they lead: a paused process believes it until it resumes.
+Use `lease.token` with a fence. An election avoids duplicate work; correctness must not depend on it.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from fencepost.leases.lock import pause_until_free
 from fencepost.leases.store import LeaseStore
 
 Callback = Callable[..., object]
-_SHORTEST_PAUSE_S = 0.01
+_SHORTEST_PAUSE_S = 0.01  # between two looks at whether the lease has been released: short to a caller, no busy loop
 _campaigning: ContextVar[Election | None] = ContextVar("fencepost_campaigning", default=None)
 
 
 class Election:
-    """One candidate in one election; campaigns in the background from the moment it is made until `stop`."""
+    """One candidate in one election. Runs in the background from its creation until `stop`."""
 
     def __init__(
         self,
@@ -81,30 +81,30 @@ class Election:
 
     @property
     def leader(self) -> str | None:
-        """The holder seen last, by this candidate's own contact with the store."""
+        """The leader that this candidate last saw at the store."""
         return self._known[0] if self._known else None
 
     def resign(self, reason: str = "resigned") -> bool:
-        """Hand over at once: `on_lost`, then release. False if this candidate does not lead.
+        """Hand over now: call `on_lost`, then release the lease. Returns False if this candidate does not lead.
 
-        Returns when another can lead. The candidate stands by again after a ttl.
+        Returns when another candidate can lead. This candidate stands by again after a ttl.
         """
         if not self.is_leader:
             return False
         lease = self._lease
         self._must_resign = reason
         self._news.set()
-        while self._lease is lease and self._is_someone_else_s():
+        while self._lease is lease and self._runs_beside_caller():
             self._task.join(_SHORTEST_PAUSE_S)
         return True
 
     def stop(self) -> None:
-        """Leave for good, handing over if leading. Returns when this candidate can no longer be elected."""
-        with self._lock:  # whoever is being elected now is seen below, or sees this
+        """Leave the election, handing over if leading. Returns when this candidate can no longer be elected."""
+        with self._lock:  # an election at this moment either finishes first and is seen below, or sees the flag
             self._is_stopping = True
         self._news.set()
         self._stopped.set()
-        while self._lease is not None and self._is_someone_else_s():
+        while self._lease is not None and self._runs_beside_caller():
             self._task.join(_SHORTEST_PAUSE_S)
 
     def __enter__(self) -> Self:
@@ -115,8 +115,8 @@ class Election:
     ) -> None:
         self.stop()
 
-    def _is_someone_else_s(self) -> bool:
-        """Whether the campaign goes on beside the caller. A callback that it calls itself must not wait for it."""
+    def _runs_beside_caller(self) -> bool:
+        """Whether the background task runs, and is not the caller: a callback that it calls must not wait for it."""
         return _campaigning.get() is not self and self._task.is_alive()
 
     def _campaign(self) -> None:
@@ -125,7 +125,7 @@ class Election:
             try:
                 outcome = self._keeper.acquire(self.name)
                 self._failures = 0
-            except Exception as error:  # noqa: BLE001 - a candidate survives whatever a driver throws
+            except Exception as error:  # noqa: BLE001 - a candidate must survive any error of a driver
                 self._back_off(error)
                 continue
             if isinstance(outcome, Lease):
@@ -148,7 +148,7 @@ class Election:
             return
         lease.on_lost(lambda _: self._news.set())
         self._note_leader(lease.holder, lease.token)
-        self._tell(What.ELECTED, lease)
+        self._report(What.ELECTED, lease)
         self._begin_work(lease)
         while not (lease.lost or self._is_asked_to_go()):
             self._news.wait(1.0)
@@ -159,7 +159,7 @@ class Election:
         return self._is_stopping or self._must_resign is not None
 
     def _accept(self, lease: Lease) -> bool:
-        """Become the leader; False if stop() was called while the store was asked."""
+        """Become the leader. Returns False if `stop` was called during the acquisition."""
         with self._lock:
             if self._is_stopping:
                 return False
@@ -169,11 +169,11 @@ class Election:
             return True
 
     def _begin_work(self, lease: Lease) -> None:
-        """Call `on_elected` on a task of its own, and go on when it has begun, so that `on_lost` never comes first."""
+        """Start `on_elected` on a separate task. Wait until it has begun, so that `on_lost` is never called first."""
         begun = self._runtime.event()
         try:
             self._runtime.spawn(f"fencepost-leader-{self.name}", lambda: self._work(lease, begun))
-        except RuntimeError as error:  # no more threads: let somebody lead who can
+        except RuntimeError as error:  # no thread can be started: let another candidate lead
             self._must_resign = f"on_elected could not be started: {error}"
             return
         begun.wait(self._keeper.timings.renew_every_s)
@@ -182,7 +182,7 @@ class Election:
         begun.set()
         try:
             self._on_elected(lease)
-        except BaseException as error:  # noqa: BLE001 - a leader that cannot lead, or exits, makes room for another
+        except BaseException as error:  # noqa: BLE001 - a leader that fails or exits must resign
             if self._lease is lease:
                 self._must_resign = f"on_elected raised {error!r}"
                 self._news.set()
@@ -190,13 +190,13 @@ class Election:
     def _end_of_leadership(self, lease: Lease) -> None:
         try:
             self._on_lost(lease)
-        except BaseException as error:  # noqa: BLE001 - the hand-over goes on
+        except BaseException as error:  # noqa: BLE001 - the hand-over must continue
             self._emit(Event(What.OBSERVER_FAILED, lock=self.name, reason=f"on_lost raised {error!r}"))
         was_lost = lease.lost
         if not was_lost:
             reason = self._must_resign or "stopped"
             lease.release()
-            self._tell(What.RESIGNED, lease, reason=reason)
+            self._report(What.RESIGNED, lease, reason=reason)
         self._lease = None
         if not was_lost and not self._is_stopping:
             self._stopped.wait(self._keeper.timings.ttl_s)
@@ -218,21 +218,21 @@ class Election:
         )
 
     def _back_off(self, error: Exception) -> None:
-        """Wait longer after each failure, up to a third of the ttl, and never in step with others."""
+        """Wait longer after each failure, up to the renewal interval, with jitter so that candidates spread out."""
         self._failures += 1
         self._emit(Event(What.STORE_WARNING, lock=self.name, reason=str(error) or repr(error)))
         longest_s = max(self._keeper.timings.renew_every_s, 0.2)
         pause_s = min(0.1 * 2 ** min(self._failures, 10), longest_s)
         self._stopped.wait(pause_s * (0.5 + 0.5 * self._runtime.random()))
 
-    def _tell(self, what: What, lease: Lease, *, reason: str | None = None) -> None:
+    def _report(self, what: What, lease: Lease, *, reason: str | None = None) -> None:
         self._emit(
             Event(what, lock=self.name, holder=lease.holder, token=lease.token, grant_id=lease.grant_id, reason=reason)
         )
 
 
 def _taking_a_lease(callback: Callback | None, what: str) -> Callable[[Lease], object]:
-    """Accept callbacks with and without a parameter for the lease."""
+    """Wrap a callback so that it can be called with the lease, even if it takes no parameter."""
     if callback is None:
         return lambda _: None
     if inspect.iscoroutinefunction(callback):

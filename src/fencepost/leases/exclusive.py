@@ -1,11 +1,11 @@
 """The decorator: ``@store.exclusive("report:{account}")`` runs a function only while it holds the lock.
 
-When the lock is held elsewhere, or its due time has been done, the call is *skipped*: an event is emitted, and the call
-returns a `Skipped`, which is false and says why; for a scheduled function this is the normal course. With
-``on_skip="raise"`` it raises `LockHeld` or `TickDone` instead, and with any other value it returns that.
+If another holder has the lock, or the due time is already done, the call is *skipped*: an event is emitted, and the
+call returns a `Skipped`, which is false and contains the reason. For a scheduled function this is normal. With
+``on_skip="raise"`` it raises `LockHeld` or `TickDone` instead; with any other value it returns that value.
 
-A lock alone does not make a due time run once: a second scheduler that comes when a short job has ended finds the lock
-free. ``tick=`` does, and ``at_least=`` helps where there is no due time to name.
+A lock alone does not make a due time run once: if a second scheduler calls after a short job has ended, the lock is
+free. Use ``tick=`` for that, or ``at_least=`` if there is no due time.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ MakeLock = Callable[[str, Due | None], Lock]
 
 
 class Skipped(str):
-    """The function did not run. False in a condition; as a text it says why, so any task queue can store it."""
+    """The function did not run. False in a condition. It is a text with the reason, so any task queue can store it."""
 
     lock: str
     reason: str
@@ -51,7 +51,7 @@ class Skipped(str):
 
 
 class Exclusive(Generic[S]):
-    """Makes a function exclusive under the lock that its arguments name. `S` is what a skipped call returns."""
+    """Makes a function exclusive; the lock's name may depend on its arguments. A skipped call returns an `S`."""
 
     def __init__(
         self,
@@ -113,9 +113,9 @@ class Exclusive(Generic[S]):
         return run
 
     def _skip(self, name: str, refusal: NotAcquired) -> Any:
-        """Return what a skipped call returns, or raise why it was skipped. Called where `refusal` is handled."""
+        """Return the result of a skipped call, or raise `refusal`. Called while `refusal` is being handled."""
         self._emit(Event(What.SKIPPED, lock=name, reason=str(refusal)))
-        word = self._on_skip if isinstance(self._on_skip, str) else ""  # other values may compare in their own way
+        word = self._on_skip if isinstance(self._on_skip, str) else ""  # other types may define their own ==
         if word == "raise":
             raise refusal
         return Skipped(name, str(refusal)) if word == "return" else self._on_skip
@@ -130,24 +130,24 @@ class Exclusive(Generic[S]):
 
 
 def _finished(result: Any, function: Callable[..., Any]) -> Any:
-    """Return what a call has returned, unless it has only prepared work: that would run without the lock."""
+    """Return the result of a call; refuse a coroutine or generator, whose work would run without the lock."""
     if inspect.iscoroutine(result):
         result.close()
     elif not (inspect.isgenerator(result) or inspect.isasyncgen(result)):
         return result
     raise TypeError(
-        f"{function!r} returned a {type(result).__name__}, whose work would run when the lock is free again; decorate "
+        f"{function!r} returned a {type(result).__name__}, whose work would run after the lock is released; decorate "
         "an `async def` function or one that does its work when it is called, or use `with store.lock(…)` inside it"
     )
 
 
 def has_fields(template: object) -> bool:
-    """Whether it is a text with parameters to be filled in."""
+    """Whether `template` is a text with ``{parameter}`` fields."""
     return isinstance(template, str) and any(field is not None for _, field, _, _ in Formatter().parse(template))
 
 
 def _filled(template: str, arguments: Mapping[str, Any]) -> Any:
-    """Fill in the parameters; if there is nothing but one, it is that parameter as it was given."""
+    """Replace the ``{parameter}`` fields. A template that is a single field returns that argument unchanged."""
     [(before, field, spec, conversion), *more] = [*Formatter().parse(template), ("", None, "", None)]
     if field is not None and not (before or spec or conversion) and len(more) == 1:
         return Formatter().get_field(field, (), arguments)[0]
@@ -161,4 +161,4 @@ def _check_fields(template: str, signature: inspect.Signature, what: str, error:
         base = field.split(".")[0].split("[")[0]
         if base not in signature.parameters:
             known = ", ".join(signature.parameters) or "none"
-            raise error(f"{what} {template!r} uses {{{field}}}, which is no parameter ({known})")
+            raise error(f"{what} {template!r} uses {{{field}}}, which is not a parameter (there are: {known})")

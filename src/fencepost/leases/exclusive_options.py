@@ -1,4 +1,4 @@
-"""What may be asked of a lock, as `Locks.lock` takes it, for those who pass it on; and what is refused at once."""
+"""The options of `Locks.lock`, as types for functions that pass them on, and checks that reject wrong ones early."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.core.words import OnSkipWord
 from fencepost.errors import ConfigurationError
 
 Due = datetime | str | Tick
-"""A due time; as a text also ``auto:CRON``, the latest one of a cron expression."""
+"""A due time. The text ``auto:CRON`` means the latest due time of a cron expression."""
 
 
 _SKIPS: tuple[OnSkipWord, ...] = get_args(OnSkipWord)
@@ -36,19 +36,19 @@ class _Wishes(TypedDict, total=False):
 
 
 class LockWishes(_Wishes, total=False):
-    """The options of `Locks.lock`, which says what each means."""
+    """The options of `Locks.lock`, which documents them."""
 
     tick: Due | None
 
 
 class ExclusiveOptions(_Wishes, total=False):
-    """The options of `Locks.exclusive`: those of `Locks.lock`, where the tick may depend on the call."""
+    """The options of `Locks.exclusive`: those of `Locks.lock`, but the tick may depend on the call."""
 
     tick: Due | Callable[..., Due | None] | None
 
 
 def refuse_unknown(names: Iterable[str], *, of: str) -> None:
-    """Raise a `TypeError` for the first of `names` that is no wish."""
+    """Raise a `TypeError` for the first of `names` that is not an option."""
     known = (*ExclusiveOptions.__annotations__, "on_skip")
     for name in names:
         if name not in known:
@@ -56,14 +56,14 @@ def refuse_unknown(names: Iterable[str], *, of: str) -> None:
 
 
 def refuse_misspelt_skip(on_skip: object) -> None:
-    """Refuse what is nearly one of the two words: it would be returned as a value."""
+    """Refuse a misspelling of one of the two words, which would otherwise be returned as a value."""
     if isinstance(on_skip, str) and on_skip not in _SKIPS and (near := difflib.get_close_matches(on_skip, _SKIPS, n=1)):
         raise ConfigurationError(
-            f"on_skip={on_skip!r} would be returned by every call that is skipped; did you mean {near[0]!r}?"
+            f"on_skip={on_skip!r} would be the result of every skipped call; did you mean {near[0]!r}?"
         )
 
 
 def refuse_vain_zone(tick: object, tz: str | None) -> None:
-    """Refuse a time zone that nothing is counted in. What a function returns is seen when it is called."""
+    """Refuse a time zone without ``auto:CRON``. If `tick` is a function, its result is checked when it is called."""
     if tz is not None and not callable(tick) and not (isinstance(tick, str) and tick.startswith("auto:")):
-        raise ConfigurationError(f"tz {tz!r} is the time zone of a tick auto:CRON, and there is none; leave it out")
+        raise ConfigurationError(f"tz {tz!r} applies only to a tick of the form auto:CRON; leave it out")

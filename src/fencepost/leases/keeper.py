@@ -1,8 +1,8 @@
-"""The keeper: takes leases of one set of timings at one store, on a session that it opens when needed.
+"""The keeper: acquires leases with one set of timings at one store, on a session that it opens when needed.
 
-A session serves all leases of the same timings, so a process with a thousand locks renews them in the one
-round trip (or pipeline) the store promises. When a session is lost, retired, or idle for a ttl, the next
-acquisition opens another.
+One session serves all leases with the same timings, so a process with a thousand locks renews them in the one round
+trip (or pipeline) that the store promises. After a session is lost, retired, or idle for a ttl, the next acquisition
+opens another.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from fencepost.leases.kept_session import KeptSession
 from fencepost.leases.lease import Lease
 from fencepost.leases.store import LeaseStore
 
-_SESSIONS_TRIED = 3
+_SESSIONS_TRIED = 3  # one that ends during an acquisition is an accident; three in a row are a fault of the store
 
 
 class Keeper:
-    """Takes and keeps leases that share `timings`."""
+    """Acquires and keeps leases that share `timings`."""
 
     def __init__(
         self, *, store: LeaseStore, runtime: Runtime, timings: Timings, holder: str, emit: Callable[[Event], None]
@@ -41,24 +41,24 @@ class Keeper:
     def acquire(
         self, name: str, *, tick: Tick | None = None, floor: int = 0, at_least_s: float = 0.0
     ) -> Lease | Held | AlreadyDone:
-        """Ask the store once. `StoreUnavailable` leaves nothing behind: what was got unknowingly is given back."""
+        """Ask the store once. After `StoreUnavailable`, a lease that may have been granted is released."""
         for _ in range(_SESSIONS_TRIED):
             grant_id = self._runtime.new_id()
             kept = self._reserve(grant_id)
             try:
                 outcome = self._store.acquire(kept.session, name, grant_id=grant_id, tick=tick, floor=floor)
                 answer = self._answer(kept, grant_id, outcome, at_least_s)
-            except BaseException:  # no answer, or interrupted before the caller has it
+            except BaseException:  # no reply, or interrupted before the caller has the lease
                 kept.unanswered(name, grant_id)
                 raise
             if answer is not None:
                 return answer
-        raise StoreUnavailable(f"the store ended {_SESSIONS_TRIED} sessions in a row before a lock could hang on one")
+        raise StoreUnavailable(f"the store ended {_SESSIONS_TRIED} sessions in a row before one could hold the lock")
 
     def _answer(
         self, kept: KeptSession, grant_id: str, outcome: Grant | Held | AlreadyDone | Lost, at_least_s: float
     ) -> Lease | Held | AlreadyDone | None:
-        """Return what the caller gets; None when the session ended meanwhile."""
+        """Return the outcome for the caller; None if the session has ended in the meantime."""
         if isinstance(outcome, Lost):
             kept.found_dead(grant_id, outcome.reason)
             return None
@@ -82,7 +82,7 @@ class Keeper:
         return None
 
     def close(self) -> None:
-        """End all sessions, for good; what they held is free."""
+        """End all sessions for good; their leases are free."""
         with self._lock:
             self._is_closed = True
             ended = [*self._older, *([self._kept] if self._kept else [])]
@@ -91,28 +91,28 @@ class Keeper:
             kept.close()
 
     def forget(self) -> None:
-        """In a forked child: the sessions are the parent's."""
+        """In a forked child: drop the sessions, which belong to the parent."""
         self._lock = self._runtime.lock()
         for kept in [*self._older, *([self._kept] if self._kept else [])]:
             kept.forget()
         self._kept, self._older = None, []
 
     def _reserve(self, grant_id: str) -> KeptSession:
-        """Return a session that takes leases, with one acquisition announced on it."""
+        """Return a session that accepts leases, with one acquisition registered on it."""
         kept = self._kept
         if kept is not None and kept.begin(grant_id):
             return kept
         with self._lock:
             if self._is_closed:
                 raise StoreClosed
-            if self._kept is not None and self._kept.begin(grant_id):  # somebody else has just opened one
+            if self._kept is not None and self._kept.begin(grant_id):  # another thread has just opened one
                 return self._kept
             if self._kept is not None:
                 self._older = [kept for kept in self._older if kept.is_trusted()] + [self._kept]
-                self._kept = None  # opening may fail, and must not find it here a second time
+                self._kept = None  # opening may fail; the next call must not append the old session again
             self._kept = kept = self._open()
             if not kept.begin(grant_id):
-                raise StoreUnavailable("the store took longer to open a session than its trust lasts")
+                raise StoreUnavailable("opening a session took longer than the session can be trusted")
             return kept
 
     def _open(self) -> KeptSession:

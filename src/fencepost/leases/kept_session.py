@@ -1,17 +1,16 @@
-"""One session at a store, kept alive from its opening to its end, and the leases that hang on it.
+"""One session at a store, kept alive from its opening to its end, and the leases that depend on it.
 
-Two tasks serve it. The *renewer* carries out what `core.lease.LeaseMachine` asks for and may hang in a
-store call. The *watcher* never calls the store: it waits for trust to run out and then tells every lease,
-on time, although the renewer hangs. Whatever happens inside a task, it goes on or the session steps down;
-it never dies alone while leases believe in it.
+Two tasks serve it. The *renewer* does what `core.lease.LeaseMachine` asks for, and may hang in a store call. The
+*watcher* never calls the store: it waits until trust runs out and then ends every lease, on time, even if the renewer
+hangs. If a task fails, it either continues or the session steps down; leases never depend on a task that has died.
 
-A session is *retired* when the outcome of a call on it is unknown (an acquisition or release that was not
-answered): something may hang on it that nobody knows of. It takes no new leases, repeats the releases
-that are owed, and is closed as soon as the last known lease has ended, which frees the unknown ones too.
+A session is *retired* when the outcome of an acquisition or release on it is unknown, because it may then hold a lease
+that no process knows of. A retired session accepts no new leases, retries the releases that are owed, and is closed as
+soon as its last known lease has ended, which also frees the unknown ones.
 
-A store that fails over to a replica may lose a release that it has answered: then the name hangs on a session that
-lives on and knows nothing of it. So the last grants that ended are remembered, and whoever is refused because of one
-of them has it released once more.
+A store that fails over to a replica may lose a release that it has confirmed. The name then stays held by a session
+that is alive but does not know of it. So the session remembers its last ended grants, and if an acquisition is refused
+because of one of them, that grant is released again.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from fencepost.leases.lease import Lease
 from fencepost.leases.settler import OwedRelease, Settler
 from fencepost.leases.store import LeaseStore
 
-_REMEMBERED = 1000  # grants that have ended
-# Waits count on a clock that stops while the machine sleeps; so they are cut short and the real one is read.
+_REMEMBERED = 1000  # ended grants: a failover loses only the latest releases, and memory must stay bounded
+# Waits use a clock that stops while the machine is suspended. So they are kept short, and CLOCK_BOOTTIME is read again.
 _LONGEST_NAP_S = 1.0
 
 
 class KeptSession:
-    """Keeps `session` alive. Made by a `Keeper`; all methods may be called from any thread."""
+    """Keeps `session` alive. Created by a `Keeper`; all methods may be called from any thread."""
 
     def __init__(
         self,
@@ -84,7 +83,7 @@ class KeptSession:
 
     @property
     def timings(self) -> Timings:
-        """The timings in force: those asked for, or shorter ones the store imposed."""
+        """The timings in effect: those requested, or shorter ones that the store imposed."""
         return self._machine.timings
 
     def is_trusted(self) -> bool:
@@ -92,23 +91,23 @@ class KeptSession:
         return self._machine.is_trusted_at(self._runtime.monotonic())
 
     def has_ended(self) -> bool:
-        """Whether trust has ended, decided for all: a renewal that is being noted comes before or too late."""
+        """Whether trust has ended, decided under the lock: a concurrent renewal counts before this or not at all."""
         if self.is_trusted():
             return False
         with self._lock:
             self._machine.expire(self._runtime.monotonic())
             has_ended = self._machine.phase is not Phase.HELD
-        self._wake_watcher.set()  # it tells the others
+        self._wake_watcher.set()  # it ends the other leases
         return has_ended
 
     def lost_reason(self) -> str:
-        """Say why the session can no longer be trusted."""
+        """Return why the session can no longer be trusted."""
         if self._machine.phase is Phase.ENDED:
             return "the store was closed"
         return self._machine.reason or RAN_OUT
 
     def begin(self, grant_id: str) -> bool:
-        """Reserve the session for one acquisition; False when it takes none any more."""
+        """Register one acquisition. Returns False if the session accepts no more leases."""
         with self._lock:
             if self._is_retired or self._is_closing or not self.is_trusted():
                 return False
@@ -116,7 +115,7 @@ class KeptSession:
             return True
 
     def adopt(self, lease: Lease) -> bool:
-        """End an acquisition with a grant; False when trust ran out in the meantime."""
+        """End an acquisition with a grant. Returns False if trust ran out in the meantime."""
         with self._lock:
             self._asking.discard(lease.grant.grant_id)
             if not self.is_trusted():
@@ -131,22 +130,22 @@ class KeptSession:
             self._idle_since = self._runtime.monotonic()
 
     def found_dead(self, grant_id: str, reason: str) -> None:
-        """End an acquisition that met a store which no longer knows the session."""
+        """End an acquisition, and step down, because the store no longer knows the session."""
         self.refused(grant_id)
         self._refuse(reason)
 
     def unanswered(self, name: str, grant_id: str) -> None:
-        """End an acquisition whose outcome is unknown, or unseen: whatever it got has to be given back."""
+        """End an acquisition whose outcome is unknown to the caller: a lease that it got must be released."""
         with self._lock:
             self._asking.discard(grant_id)
         doubtful_until = self._runtime.monotonic() + self.session.ttl_s
         self._owe(OwedRelease(Grant(name, self.session, grant_id, token=0), doubtful_until=doubtful_until))
 
     def drop(self, lease: Lease) -> bool:
-        """Forget a lease that its owner ends; False when it was gone already.
+        """Forget a lease that its owner ends. Returns False if it was already gone.
 
-        The session is not closed over the release before `settled` says that it was answered, or is owed: the store
-        would find nothing to release, and mark no tick as done.
+        The session is not closed until `settled` is called, when the release was confirmed or is owed. Otherwise the
+        store would find nothing to release, and would not mark the tick as done.
         """
         with self._lock:
             known = self._leases.pop(lease.grant.grant_id, None)
@@ -155,29 +154,29 @@ class KeptSession:
             return known is not None and self.is_trusted()
 
     def settled(self, lease: Lease) -> None:
-        """Note that a lease's owner has ended it."""
+        """Record that a lease's owner has ended it."""
         with self._lock:
             self._releasing.discard(lease.grant.grant_id)
 
     def note_end(self, grant: Grant, *, done: bool = False, keep_until: float = 0.0) -> None:
-        """Remember a grant that has ended, by the store's own word."""
+        """Remember a grant whose end the store has confirmed."""
         with self._lock:
             self._ended[grant.grant_id] = OwedRelease(grant, done, keep_until)
             if len(self._ended) > _REMEMBERED:
                 del self._ended[next(iter(self._ended))]
 
     def release_again(self, grant_id: str) -> None:
-        """Release what the store has, if it is a grant of this session that has ended: the store has forgotten that."""
+        """Release a grant again if it is an ended one of this session: the store has lost the first release."""
         owed = self._ended.get(grant_id)
         if owed is not None:
             self._settler.owe(owed)
 
     def owe_release(self, grant: Grant, *, done: bool, keep_until: float) -> None:
-        """Repeat a release in the background until the store answers."""
+        """Retry a release in the background until the store replies."""
         self._owe(OwedRelease(grant, done, keep_until))
 
     def close(self) -> None:
-        """End the session now; its leases are free at once. What the store does not answer, it lets expire."""
+        """End the session now; its leases are free at once. If the store does not reply, the session expires there."""
         with self._lock:
             was_live = self._machine.phase is Phase.HELD
             self._machine.released()
@@ -185,11 +184,11 @@ class KeptSession:
         if was_live and self._settler.settle_now():
             try:
                 self._store.close(self.session)
-            except Exception:  # noqa: BLE001 - unknown, whatever it was: the session expires by itself
+            except Exception:  # noqa: BLE001 - the outcome is unknown; the session expires by itself
                 return
 
     def forget(self) -> None:
-        """In a forked child: nothing here is ours any more, and no lock can be trusted to be free."""
+        """In a forked child: everything here belongs to the parent, and a lock may be held by a thread that is gone."""
         self._lock = self._runtime.lock()
         self._machine.refused("the process was forked; leases belong to the parent")
         for lease in self._leases.values():
@@ -224,7 +223,7 @@ class KeptSession:
         sent_at = self._runtime.monotonic()
         try:
             outcome = self._store.renew(self.session, grants)
-        except Exception as error:  # noqa: BLE001 - a heartbeat survives whatever a driver throws
+        except Exception as error:  # noqa: BLE001 - the renewer must survive any error of a driver
             self._unanswered_renewal(error)
             return
         if isinstance(outcome, Lost):
@@ -233,7 +232,7 @@ class KeptSession:
         with self._lock:
             effect = self._machine.renewed(sent_at=sent_at, now=self._runtime.monotonic())
         self._wake_watcher.set()
-        self._tell_renewed()
+        self._report_renewed()
         self._lose_gone(outcome.gone | self._verified(grants), among=grants)
         if isinstance(effect, StepDown):
             self._step_down(effect.reason)
@@ -241,20 +240,20 @@ class KeptSession:
     def _unanswered_renewal(self, error: Exception) -> None:
         with self._lock:
             effect = self._machine.unknown(self._runtime.monotonic())
-        if not self._is_unanswered:  # told once, not at every try
+        if not self._is_unanswered:  # report the first failure only, not each retry
             self._is_unanswered = True
             self._emit(Event(What.RENEWAL_UNANSWERED, holder=self.session.holder, reason=str(error) or repr(error)))
         if isinstance(effect, StepDown):
             self._step_down(effect.reason)
 
-    def _tell_renewed(self) -> None:
+    def _report_renewed(self) -> None:
         self._emit(Event(What.RENEWED, holder=self.session.holder))
         if self._is_unanswered:
             self._is_unanswered = False
             self._emit(Event(What.RENEWAL_ANSWERED, holder=self.session.holder))
 
     def _verified(self, grants: list[Grant]) -> frozenset[str]:
-        """Where a renewal says nothing of single grants, ask about them once per ttl."""
+        """Check the single grants once per ttl, if the store's renewals do not report on them."""
         now = self._runtime.monotonic()
         if self._store.capabilities.renewal_sees_grants or now < self._verified_at + self.session.ttl_s:
             return frozenset()
@@ -285,7 +284,7 @@ class KeptSession:
         return True
 
     def _owe(self, owed: OwedRelease) -> None:
-        """Something may hang on this session that nobody knows of: it takes nothing more."""
+        """Retire the session, because it may hold a lease that no process knows of, and retry the release."""
         with self._lock:
             self._is_retired = True
             self._leases.pop(owed.grant.grant_id, None)
@@ -301,7 +300,7 @@ class KeptSession:
                 break
             self._wake_watcher.wait(min(max(effect.at - self._runtime.monotonic(), 0.0), _LONGEST_NAP_S))
             self._wake_watcher.clear()
-        self._step_down(self.lost_reason())  # whoever found out first may have been interrupted while telling
+        self._step_down(self.lost_reason())  # the task that noticed first may have been interrupted on the way
 
     def _refuse(self, reason: str) -> None:
         with self._lock:
@@ -310,7 +309,7 @@ class KeptSession:
             self._step_down(effect.reason)
 
     def _step_down(self, reason: str) -> None:
-        """Tell every lease. Each is taken out only when it is told, so that an interruption leaves none untold."""
+        """End every lease. Each is removed only after it has ended, so that an interruption leaves none out."""
         self._wake.set()
         self._wake_watcher.set()
         while (lease := self._any_lease()) is not None:

@@ -1,8 +1,8 @@
-"""A lease in the hands of its owner.
+"""A lease, as its owner uses it.
 
-`lost` is cheap and local: it turns True when trust ends, on time and for good, whether or not the store can be
-reached. `check()` asks the store. Neither replaces a fence: between the check and the write the process may
-be paused for longer than the ttl; write in a `fence`, or give the `token` to whatever refuses older ones.
+`lost` is cheap and local. It turns True when trust ends, on time and for good, whether or not the store can be
+reached. `check()` asks the store. Neither replaces a fence: the process may be paused for longer than the ttl between
+the check and the write. Write inside a `fence`, or pass the `token` to a resource that refuses older ones.
 """
 
 from __future__ import annotations
@@ -59,60 +59,60 @@ class Lease:
 
     @property
     def name(self) -> str:
-        """The name that is held."""
+        """The name of the lock."""
         return self.grant.name
 
     @property
     def token(self) -> int:
-        """The fencing number: larger than that of every earlier holder of the name."""
+        """The fencing token: larger than that of every earlier holder of the name."""
         return self.grant.token
 
     @property
     def grant_id(self) -> str:
-        """What tells this hold from all others, also from one with an equal token."""
+        """The unique id of this hold, different even from a hold with an equal token."""
         return self.grant.grant_id
 
     @property
     def holder(self) -> str:
-        """The name of this start of this process, as others see it."""
+        """The name of this process, different at each start, as others see it."""
         return self.grant.session.holder
 
     @property
     def fencing(self) -> FencingToken:
-        """What it shows at a fence."""
+        """The token that the holder presents to a fence."""
         return FencingToken(self.name, self.token, self.grant_id, self.holder)
 
     @property
     def trusted_until(self) -> float:
-        """The reading of CLOCK_BOOTTIME at which the right to act ends unless it is renewed before."""
+        """The reading of CLOCK_BOOTTIME at which the right to act ends, unless a renewal moves it."""
         return self._kept.trusted_until
 
     @property
     def timings(self) -> Timings:
-        """The timings in force: those asked for, or shorter ones that the store imposed."""
+        """The timings in effect: those requested, or shorter ones that the store imposed."""
         return self._kept.timings
 
     @property
     def lost(self) -> bool:
-        """Whether the right to act has ended without a release. Never turns back to False."""
+        """Whether the right to act has ended without a release. Once True, it stays True."""
         if self._lost_reason is None and not self._is_released and self._kept.has_ended():
             self.end(self._kept.lost_reason())
         return self._lost_reason is not None
 
     @property
     def lost_reason(self) -> str | None:
-        """Why it was lost, or None."""
+        """Why the lease was lost, or None."""
         return self._lost_reason if self.lost else None
 
     @property
     def ran_out(self) -> bool:
-        """Whether it was lost because the store did not answer in time, and nobody said that it is gone."""
+        """Whether the lease was lost only because the store did not reply in time, not because it reported a loss."""
         return self.lost_reason == RAN_OUT
 
     def check(self) -> None:
         """Ask the store whether this is still the current grant; raise `LeaseLost` if it is not.
 
-        Raises `StoreUnavailable` when the store does not answer while trust still lasts: unknown.
+        Raises `StoreUnavailable` if the store does not reply while the lease is still trusted: the answer is unknown.
         """
         self._raise_unless_held()
         try:
@@ -120,7 +120,7 @@ class Lease:
         except StoreUnavailable:
             self._raise_unless_held()
             raise
-        if gone and self._kept.drop(self):  # else it was released while we asked, or trust has run out
+        if gone and self._kept.drop(self):  # else it was released during the call, or trust has run out
             self.end("the store no longer knows this grant: it was revoked, deleted, or taken over")
         self._raise_unless_held()
 
@@ -132,7 +132,7 @@ class Lease:
         prefix: str = "fencepost_",
         schema: str | None = None,
     ) -> AbstractContextManager[Any]:
-        """Open a transaction that is committed only if no newer holder of the lock has been in this database.
+        """Open a transaction that commits only if no newer holder of the lock has written to this database.
 
         ::
 
@@ -140,33 +140,33 @@ class Lease:
                 with lease.fence(engine) as tx:        # a SQLAlchemy connection
                     tx.execute(text("INSERT …"), {…})  # committed at the end of the block, or LeaseLost
 
-        The database needs the tables of `fencepost effects install`. A holder that was paused until after its time is
-        refused there once its successor has begun its own first fenced transaction there.
+        The database needs the tables of `fencepost effects install`. It refuses a holder that was paused beyond its
+        lease as soon as the next holder has begun its first fenced transaction there.
 
         Args:
-            source: a SQLAlchemy Engine, Connection, Session or sessionmaker, a connection of psycopg, PyMySQL or
-                sqlite3, or one of Django's; in no transaction yet. The block gets the connection of an engine, the
-                session of a sessionmaker, else what was handed in.
-            isolation: ``read committed``, ``repeatable read`` or ``serializable``; put back afterwards.
-            prefix: of the tables, as they were installed.
-            schema: the same, on PostgreSQL.
+            source: a SQLAlchemy Engine, Connection, Session or sessionmaker, or a connection of psycopg, PyMySQL,
+                sqlite3 or Django; not in a transaction yet. The block gets a connection from an engine, a session
+                from a sessionmaker, and otherwise the source itself.
+            isolation: ``read committed``, ``repeatable read`` or ``serializable``; restored afterwards.
+            prefix: the prefix of the installed tables.
+            schema: the schema of the installed tables, on PostgreSQL.
         """
         if self._fences is None:
-            from fencepost.fence.lease_transaction import LeaseFence  # noqa: PLC0415 - most locks fence no database
+            from fencepost.fence.lease_transaction import LeaseFence  # noqa: PLC0415 - few locks fence a database
 
             self._fences = LeaseFence(
                 fencing=self.fencing,
                 runtime=self._runtime,
                 ttl_s=lambda: self.timings.ttl_s,
                 check_trust=self._raise_unless_held,
-                refused=lambda why: self._tell(What.REFUSED_WRITE, reason=why),
+                refused=lambda why: self._report(What.REFUSED_WRITE, reason=why),
             )
-        from fencepost.core.policy import isolation_of  # noqa: PLC0415 - who only takes a lock needs no schedules
+        from fencepost.core.policy import isolation_of  # noqa: PLC0415 - plain locks do not need schedules
 
         return self._fences.transaction(source, isolation=isolation_of(isolation).value, prefix=prefix, schema=schema)
 
     def on_lost(self, call: Callable[[Lease], None]) -> None:
-        """Call `call(lease)` once when the lease is lost; at once if it is lost already. Must not block."""
+        """Call `call(lease)` once when the lease is lost; immediately if it is already lost. `call` must not block."""
         with self._ending:
             was_lost = self._lost_reason is not None
             if not was_lost:
@@ -175,9 +175,9 @@ class Lease:
             call(self)
 
     def release(self, *, done: bool = True) -> bool:
-        """Let go. `done` marks the tick, if there is one. False if the lease was lost before.
+        """Release the lease. `done` marks its tick, if any, as done. Returns False if the lease was already lost.
 
-        When the store does not answer, the release is repeated in the background until it does.
+        If the store does not reply, the release is retried in the background until it does.
         """
         held_s = 0.0
         try:
@@ -189,8 +189,8 @@ class Lease:
         except BaseException as error:
             self._is_released = True
             self._kept.owe_release(self.grant, done=done, keep_until=self._acquired_at + self._at_least_s)
-            self._tell(What.RELEASE_UNANSWERED, reason=str(error) or repr(error), held_s=held_s)
-            if not isinstance(error, StoreUnavailable):  # the caller's to know; it is repeated all the same
+            self._report(What.RELEASE_UNANSWERED, reason=str(error) or repr(error), held_s=held_s)
+            if not isinstance(error, StoreUnavailable):  # passed on to the caller; the release is still retried
                 raise
             return True
         finally:
@@ -199,31 +199,31 @@ class Lease:
             self.end("found gone when it was released: it was revoked, deleted, or taken over")
             return False
         self._kept.note_end(self.grant, done=done, keep_until=self._acquired_at + self._at_least_s)
-        self._tell(What.RELEASED, held_s=held_s)
+        self._report(What.RELEASED, held_s=held_s)
         return True
 
     def give_back(self) -> None:
-        """Release what nobody has used: no tick is done, and the name is not kept closed for `at_least`."""
+        """Release an unused lease: its tick is not marked as done, and `at_least` does not apply."""
         self._at_least_s = 0.0
         self.release(done=False)
 
     def end(self, reason: str) -> None:
-        """Mark as lost. For the keeper; the owner calls `release`."""
+        """Mark the lease as lost. Called by the keeper; the owner calls `release`."""
         with self._ending:
             if self._lost_reason is not None:
                 return
             self._lost_reason = reason
             calls, self._on_lost = self._on_lost, []
-        self._tell(What.LOST, reason=reason, held_s=self._runtime.monotonic() - self._acquired_at)
+        self._report(What.LOST, reason=reason, held_s=self._runtime.monotonic() - self._acquired_at)
         for call in calls:
             try:
                 call(self)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - whoever else has to be told is told
-                self._tell(What.OBSERVER_FAILED, reason=f"on_lost raised {error!r}")
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - the remaining callbacks must still be called
+                self._report(What.OBSERVER_FAILED, reason=f"on_lost raised {error!r}")
 
     def forget(self, reason: str) -> None:
-        """In a forked child: it is lost here, and nobody is told, for the parent still holds it."""
-        self._ending = self._runtime.lock()  # a thread that is not here any more may have held it
+        """In a forked child: mark the lease as lost, without callbacks or events, for the parent still holds it."""
+        self._ending = self._runtime.lock()  # a thread of the parent may have held the old lock
         self._lost_reason, self._on_lost = self._lost_reason or reason, []
 
     def __enter__(self) -> Self:
@@ -233,7 +233,7 @@ class Lease:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Release; the tick is done only if the body ended well. A body that outlived its lease is told."""
+        """Release; the tick is done only if the body succeeded. Raises `LeaseLost` if the body outlived the lease."""
         context, self._context = self._context, None
         was_released = self._is_released
         try:
@@ -259,13 +259,13 @@ class Lease:
             raise LeaseLost(self.name, self.token, "it was released")
 
     def _begin_release(self) -> bool:
-        """Of several who release at once, let one: the others would take its success for a loss."""
+        """Let only one of several concurrent calls release: the others would mistake its success for a loss."""
         with self._ending:
             was_held = self._lost_reason is None and not self._is_released
             self._is_released = self._is_released or was_held
         return was_held
 
-    def _tell(self, what: What, *, reason: str | None = None, held_s: float | None = None) -> None:
+    def _report(self, what: What, *, reason: str | None = None, held_s: float | None = None) -> None:
         grant = self.grant
         self._emit(
             Event(

@@ -1,9 +1,9 @@
-"""A lock to be entered: ``with store.lock("name") as lease`` and ``async with``.
+"""A lock, for use in ``with store.lock("name") as lease`` and ``async with``.
 
-The asynchronous face is the same code on a thread of its own; an event loop that user code blocks cannot
-starve a renewal. Inside ``async with`` the task is cancelled when the lease is lost, and the block then
-raises `LeaseLost`; a thread cannot be cancelled, so under plain ``with`` the loss shows in ``lease.lost`` and,
-at the end of the block, as `LeaseLost`.
+The asynchronous interface runs the same code on a separate thread, so an event loop that user code blocks cannot delay
+a renewal. Inside ``async with`` the task is cancelled when the lease is lost, and the block raises `LeaseLost`. A
+thread cannot be cancelled, so inside plain ``with`` the loss shows in ``lease.lost``, and the block raises `LeaseLost`
+at its end.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from fencepost.leases.store import LeaseStore
 if TYPE_CHECKING:
     from fencepost.leases.async_use import AsyncUse
 
-_SHORTEST_PAUSE_S = 0.01
+_SHORTEST_PAUSE_S = 0.01  # so that a store that keeps answering "free now" is not asked in a busy loop
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a caller wants of a lock."""
+    """The options with which a caller asks for a lock."""
 
     name: str
     wait_s: float = 0.0
@@ -40,7 +40,7 @@ class Wish:
 
 
 class Lock:
-    """One use of a lock: enter it once. Make another with ``store.lock`` for the next use."""
+    """One use of a lock: enter it once. Call ``store.lock`` again for the next use."""
 
     def __init__(
         self, *, wish: Wish, keeper: Keeper, store: LeaseStore, runtime: Runtime, emit: Callable[[Event], None]
@@ -57,10 +57,10 @@ class Lock:
         self._async_use: AsyncUse | None = None
 
     def attempt(self, is_wanted: Callable[[], bool] = lambda: True) -> Lease | Held | AlreadyDone:
-        """Ask for the lock, wait for it as long as wished and wanted, and return what came of it."""
+        """Ask for the lock and return the outcome. Waits at most `wait_s`, and only while `is_wanted()` is true."""
         outcome = self._attempt(is_wanted)
         try:
-            self._tell_outcome(outcome)
+            self._report_outcome(outcome)
         except BaseException:
             give_back(outcome)
             raise
@@ -71,7 +71,7 @@ class Lock:
         outcome = self.attempt()
         try:
             return lease_or_raise(outcome)
-        except BaseException:  # interrupted: nobody will have it
+        except BaseException:  # interrupted: the caller does not get the lease
             give_back(outcome)
             raise
 
@@ -93,12 +93,12 @@ class Lock:
             return
         try:
             lease.__exit__(kind, error, trace)
-        except BaseException:  # it may have been interrupted before it began
+        except BaseException:  # __exit__ may have been interrupted before it released the lease
             lease.release(done=False)
             raise
 
     async def __aenter__(self) -> Lease:
-        from fencepost.leases.async_use import AsyncUse  # noqa: PLC0415 - asyncio costs those who don't need it 30 ms
+        from fencepost.leases.async_use import AsyncUse  # noqa: PLC0415 - importing asyncio takes 30 ms
 
         self._begin_use()
         use = AsyncUse(self._runtime, self.attempt)
@@ -143,10 +143,10 @@ class Lock:
             self._runtime.sleep(min(pause_s, 0.5))
 
     def _begin_use(self) -> None:
-        """Refuse a second use, also while the first still waits: one of them would release the lease of the other."""
+        """Refuse a second use, also while the first one is waiting: one use would release the lease of the other."""
         with self._uses:
             if self._is_in_use:
-                raise RuntimeError(f"this lock {self.name!r} is entered already; make one per use with store.lock(…)")
+                raise RuntimeError(f"this lock {self.name!r} is already in use; call store.lock(…) for each use")
             self._is_in_use = True
 
     def _end_use(self) -> Lease | None:
@@ -155,20 +155,20 @@ class Lock:
         return lease
 
     def _give_up_use(self) -> None:
-        """End a use that came to nothing, also if it was interrupted after the lease was got."""
+        """End a use that failed; release the lease if it was interrupted after the acquisition."""
         if (lease := self._end_use()) is not None:
             lease.give_back()
 
-    def _tell_outcome(self, outcome: Lease | Held | AlreadyDone) -> None:
+    def _report_outcome(self, outcome: Lease | Held | AlreadyDone) -> None:
         if isinstance(outcome, Lease):
-            self._tell(What.ACQUIRED, outcome.holder, outcome.token, grant_id=outcome.grant_id)
+            self._report(What.ACQUIRED, outcome.holder, outcome.token, grant_id=outcome.grant_id)
         elif isinstance(outcome, Held):
             reason = "kept closed (at_least)" if outcome.is_kept else "held"
-            self._tell(What.REFUSED, outcome.holder, outcome.token, reason=reason)
+            self._report(What.REFUSED, outcome.holder, outcome.token, reason=reason)
         else:
-            self._tell(What.ALREADY_DONE, None, None, reason=f"last done: {spelled_us(outcome.last_tick_us)}")
+            self._report(What.ALREADY_DONE, None, None, reason=f"last done: {spelled_us(outcome.last_tick_us)}")
 
-    def _tell(
+    def _report(
         self,
         what: What,
         holder: str | None,
@@ -192,13 +192,13 @@ class Lock:
 
 
 def pause_until_free(held: Held, longest_s: float) -> float:
-    """Return for how long to watch before asking again; a store that says "free now" is asked again at once."""
+    """Return how long to watch before asking again; if the store reports "free now", only the shortest pause."""
     free_in_s = longest_s if held.free_in_s is None else held.free_in_s
     return min(longest_s, max(free_in_s, _SHORTEST_PAUSE_S))
 
 
 def lease_or_raise(outcome: Lease | Held | AlreadyDone) -> Lease:
-    """Return the lease, or raise what stood in its way."""
+    """Return the lease, or raise `LockHeld` or `TickDone`."""
     match outcome:
         case Held():
             closed_for_s = (outcome.free_in_s or 0.0) if outcome.is_kept else None
@@ -209,6 +209,6 @@ def lease_or_raise(outcome: Lease | Held | AlreadyDone) -> Lease:
 
 
 def give_back(outcome: object) -> None:
-    """Release what was got for somebody who is gone."""
+    """Release the lease, if the outcome is one, because its caller no longer waits for it."""
     if isinstance(outcome, Lease):
         outcome.give_back()

@@ -1,4 +1,4 @@
-"""What users hold: a connected store that gives locks, exclusive functions and elections."""
+"""A connected store, from which users get locks, exclusive functions and elections."""
 
 from __future__ import annotations
 
@@ -42,13 +42,13 @@ from fencepost.leases.store import (
 
 S = TypeVar("S")
 
-Changes = tuple[Duration | None, ...]  # of the timings but the ttl, in the order of `Timings`
+Changes = tuple[Duration | None, ...]  # the timings except the ttl, in the order of `Timings`
 
 
 class Locks:
-    """Locks on one store. Made by `fencepost.locks.connect`; safe to share between threads.
+    """Locks on one store. Created by `fencepost.locks.connect`; can be shared between threads.
 
-    In a forked child it starts afresh: leases taken before the fork belong to the parent.
+    In a forked child it starts without leases: those taken before the fork belong to the parent.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class Locks:
         observers: Iterable[Observer] = (),
     ) -> None:
         self._store = store
-        self._watching = store if isinstance(store, WatchesSessions) else None  # to ask that anew each time takes long
+        self._watching = store if isinstance(store, WatchesSessions) else None  # kept, because the check is slow
         self._runtime = runtime
         self._label = holder
         self._observers = Observers(observers)
@@ -79,16 +79,16 @@ class Locks:
         return self._store.capabilities
 
     def start(self) -> None:
-        """Connect, or say why not. Reservations of the store become events."""
+        """Connect to the store, or raise. Emits the store's warnings as events."""
         for warning in self._store.start():
             self._emit(Event(What.STORE_WARNING, reason=warning))
 
     def noted(self, ledger: LedgerMark) -> tuple[str, LedgerMark] | None:
-        """Note how far the ledger beside the store had come; see `KnowsItsLedger`. None where it is in one with it."""
+        """Record the ledger's progress in a separate store; see `KnowsItsLedger`. None if the ledger is the store."""
         return self._store.noted(ledger) if isinstance(self._store, KnowsItsLedger) else None
 
     def observe(self, observer: Observer) -> None:
-        """Call `observer` for every event from now on."""
+        """Add an observer, which is called for every event from now on."""
         self._observers.add(observer)
 
     def lock(
@@ -109,27 +109,27 @@ class Locks:
         term_grace: Duration | None = None,
         kill: Duration | None = None,
     ) -> Lock:
-        """Return a lock to enter with ``with`` or ``async with``; entering raises `LockHeld` or `TickDone`.
+        """Return a lock for use in ``with`` or ``async with``; entering it raises `LockHeld` or `TickDone`.
 
         Args:
-            name: what is locked; printable, up to 200 characters.
-            ttl: how long the store keeps the lock after the last sign of life. It is renewed in the background
-                all the while, so it does not bound the work, only how long others wait after a crash.
+            name: the name of the lock; printable, up to 200 characters.
+            ttl: how long the store keeps the lock after the last renewal. The lock is renewed in the background, so
+                the ttl does not limit how long the work takes, only how long others wait after a crash.
             wait: how long to wait for a lock that is held.
-            at_least: how long the lock stays closed to everybody, counted from when it was got, even if the
-                work ends sooner: for jobs shorter than the difference between two machines' clocks.
-            tick: the due time this work is for; one at or below the last done is refused as `TickDone`. With
-                ``"auto:CRON"`` it is the latest due time of a cron expression, by this machine's clock.
+            at_least: how long nobody can take the lock again, counted from when it was acquired, even if the work
+                ends sooner. Use it for jobs that are shorter than the difference between two machines' clocks.
+            tick: the due time this work is for. A due time at or before the last one done raises `TickDone`.
+                ``"auto:CRON"`` means the latest due time of a cron expression, by this machine's clock.
             tz: the time zone of ``auto:CRON``; UTC by default.
-            at_most_once: count the tick as done when the lock is taken, not when the work ended well.
-            floor: the smallest token to accept, for a holder that met a fence ahead of it.
-            margin: how long before the store's own count the holder stops trusting the lock. This and what follows are
-                scaled from the ttl unless given, and validated together; see docs/timings.md.
-            renew_every: how often it is renewed.
+            at_most_once: mark the tick as done when the lock is taken, not when the work succeeds.
+            floor: the smallest token to accept, for a holder that was refused by a fence with a higher token.
+            margin: how long before the lock expires at the store the holder stops trusting it. By default, this and
+                the following timings are scaled from the ttl. They are validated together; see docs/timings.md.
+            renew_every: how often the lock is renewed.
             call_timeout: how long a renewal may take.
-            retry_every: how soon a renewal that was not answered is repeated.
-            term_grace: how long work that is told to end may take for it.
-            kill: how long it takes to kill work that did not end.
+            retry_every: how long to wait before a renewal without a reply is retried.
+            term_grace: how long a program may take to end after SIGTERM.
+            kill: how long it takes to kill a program that did not end.
         """
         due = None if tick is None and tz is None else self._due(tick, tz, at_most_once=at_most_once)
         wait_s = seconds(wait, what="wait") if wait != 0 else 0.0
@@ -139,7 +139,7 @@ class Locks:
         return Lock(wish=wish, keeper=keeper, store=self._store, runtime=self._runtime, emit=self._emit)
 
     def try_lock(self, name: str, **wishes: Unpack[LockWishes]) -> Lease | None:
-        """Return the lease, or None if it is held or the tick is done. Takes what `lock` takes."""
+        """Return the lease, or None if the lock is held or the tick is done. Takes the same options as `lock`."""
         outcome = self.lock(name, **wishes).attempt()
         return outcome if isinstance(outcome, Lease) else None
 
@@ -154,15 +154,15 @@ class Locks:
     @overload
     def exclusive(self, name: str, *, on_skip: S, **wishes: Unpack[ExclusiveOptions]) -> Exclusive[S]: ...
     def exclusive(self, name: str, *, on_skip: object = "return", **wishes: Unpack[ExclusiveOptions]) -> Exclusive[Any]:
-        """Decorate a function to run only while it holds the lock; ``{parameter}`` in the name is filled in.
+        """Decorate a function to run only while it holds the lock; ``{parameter}`` in the name is replaced.
 
-        Takes what `lock` takes, and refuses the rest at once. ``tick`` may also be ``"{parameter}"``, or a function of
-        the call's arguments that returns a due time. Around a function that a scheduler of your own calls on several
-        machines, ``tick="auto:CRON"`` lets each due time run once; ``at_least`` keeps the lock closed where there is
-        no due time to name.
+        Takes the same options as `lock`; any other raises `TypeError`. ``tick`` may also be ``"{parameter}"``, or a
+        function of the call's arguments that returns a due time. If your own scheduler calls the function on several
+        machines, ``tick="auto:CRON"`` lets each due time run once. Where there is no due time, use ``at_least`` to
+        keep the lock closed.
 
-        Held elsewhere, or done already, the call returns a false `Skipped` that says why (``on_skip="return"``), raises
-        `LockHeld` or `TickDone` (``"raise"``), or returns the value given as `on_skip`.
+        If the lock is held or the tick is done, the call returns a false `Skipped` with the reason
+        (``on_skip="return"``), raises `LockHeld` or `TickDone` (``"raise"``), or returns the value of `on_skip`.
         """
         if not isinstance(name, str):
             raise TypeError("exclusive() needs the name of the lock: @store.exclusive('settlement')")
@@ -174,7 +174,7 @@ class Locks:
         refuse_vain_zone(tick, tz)
         others: Any = wishes
         fixed: Any = None if callable(tick) or has_fields(tick) else tick
-        self.lock("check", tick=fixed, tz=None if fixed is None else tz, **others)  # it asks nobody
+        self.lock("check", tick=fixed, tz=None if fixed is None else tz, **others)  # validates without a store call
 
         def make(filled: str, due: Due | None) -> Lock:
             return self.lock(filled, tick=due, tz=None if due is None else tz, **others)
@@ -195,10 +195,10 @@ class Locks:
         term_grace: Duration | None = None,
         kill: Duration | None = None,
     ) -> Election:
-        """Stand for election in the background, until `Election.stop`.
+        """Take part in an election in the background, until `Election.stop`.
 
-        `on_elected(lease)` runs on a task of its own; `on_lost(lease)` when leadership ends. Both may also take
-        no parameter. The timings are those of `lock`.
+        `on_elected(lease)` is called on a separate task when this candidate is elected, and `on_lost(lease)` when its
+        leadership ends. Both may also take no parameter. The timings are those of `lock`.
         """
         election = Election(
             name=lock_name(name),
@@ -213,11 +213,11 @@ class Locks:
         return election
 
     def read(self, name: str) -> LeaseRecord | None:
-        """Return what the store knows of a lock, or None if it was never taken."""
+        """Return the store's record of a lock, or None if it was never taken."""
         return self._store.read(lock_name(name))
 
     def records(self) -> Iterator[LeaseRecord]:
-        """Return what the store knows of every lock."""
+        """Return the store's records of all locks."""
         return self._store.records()
 
     def history(self, name: str | None = None, *, limit: int = 100) -> list[PastGrant] | None:
@@ -227,22 +227,23 @@ class Locks:
         return None
 
     def missing(self, grants: Collection[Grant]) -> frozenset[str]:
-        """Ask the store which of these grants, of whatever holder, are not current any more (by grant id)."""
+        """Return the ids of those grants, of any holder, that are no longer current at the store."""
         return self._store.missing(grants)
 
     def watch(self, grants: Collection[Grant]) -> Watched:
-        """Ask which of these grants, of whatever holder, are gone for good. To be asked all the while.
+        """Return which of these grants, of any holder, have ended for good. Must be called regularly.
 
-        Where a store's clock can be stepped, it is not believed without a look at the renewals: see `WatchesSessions`.
+        If the store's clock can be stepped, an expired session must also have been seen without renewals: see
+        `WatchesSessions`.
         """
         if self._watching is not None:
             return self._watching.watch(grants)
         return Watched(self._store.missing(grants))
 
     def revoke(self, name: str) -> LeaseRecord | None:
-        """Take a lock away from whoever holds it; return what was taken, or None if nobody held it.
+        """Take a lock away from its holder; return the record of the hold, or None if the lock was free.
 
-        The holder learns of it with its next renewal or check; until then only a fence stops its writes.
+        The holder notices at its next renewal or check; until then only a fence stops its writes.
         """
         record = self._store.read(lock_name(name))
         if record is None or not record.is_held or not self._store.revoke(record):
@@ -260,13 +261,13 @@ class Locks:
         return record
 
     def reset(self, name: str, *, reason: str) -> LeaseRecord:
-        """Bring back the token of a lock that a wrong clock has put more than a day ahead; return the record from then.
+        """Reset the token of a lock that a wrong clock has put more than a day ahead; return the new record.
 
-        Fences do not believe such a token, so nobody who holds the lock can write until real time catches up. The lock
-        must be free: it is taken for a moment. Raises `LockHeld`, or `ConfigurationError` if there is nothing to reset.
+        Fences refuse such a token, so no holder of the lock can write until real time catches up. The lock must be
+        free: it is taken for a moment. Raises `LockHeld`, or `ConfigurationError` if there is nothing to reset.
 
-        **Not promised.** That the token is above all that were given: a fence whose own clock was ahead as well may
-        have let one in, and refuses later ones. There the row has to be lowered by hand.
+        **Not promised.** That the new token is higher than all earlier ones. A fence whose own clock was also ahead may
+        have accepted an earlier, higher token; it then refuses the new one until its row is lowered by hand.
         """
         store = self._store
         if not isinstance(store, ResetsTokens):
@@ -277,7 +278,7 @@ class Locks:
         if token is None:
             raise ConfigurationError(
                 f"the token of lock {name!r}, {lease.token}, is not more than a day ahead of the store's clock (or "
-                "somebody has just taken the lock): nothing was reset"
+                "another holder has just taken the lock): nothing was reset"
             )
         self._emit(
             Event(
@@ -287,7 +288,7 @@ class Locks:
         return LeaseRecord(name, token)
 
     def close(self) -> None:
-        """End elections, release every lock, and close the connections; no more locks are given."""
+        """Stop elections, release every lock, and close the connections. After that, no locks can be taken."""
         self._is_closed = True
         elections, self._elections = self._elections, []
         for election in elections:
@@ -307,7 +308,7 @@ class Locks:
         self.close()
 
     def _emit(self, event: Event) -> None:
-        """Tell the observers. As a method it keeps this object alive with the leases that need it at fork and exit."""
+        """Notify the observers. A bound method: leases keep it, and so keep this object alive for fork and exit."""
         self._observers(event)
 
     def _new_holder(self) -> str:
@@ -319,11 +320,11 @@ class Locks:
         return None if tick is None else tick_of(tick, now_us=self._runtime.wall_us(), tz=tz, at_most_once=at_most_once)
 
     def _keeper(self, ttl: Duration, changes: Changes) -> Keeper:
-        """Find the keeper of these timings; each way to write them is validated once, for this is a hot path."""
-        key = (type(ttl), ttl, changes)  # the type, because True is 1 and yet no duration
+        """Return the keeper for these timings. Each spelling of them is validated once, because this is a hot path."""
+        key = (type(ttl), ttl, changes)  # the type, because True == 1, but is not a valid duration
         try:
             return self._known[key]
-        except (KeyError, TypeError):  # TypeError: it cannot even be a key, and what follows says why
+        except (KeyError, TypeError):  # TypeError: not hashable, so not a duration; the validation below reports it
             keeper = self._known[key] = self._keeper_of(self._timings(ttl, changes))
             return keeper
 

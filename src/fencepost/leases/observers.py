@@ -1,4 +1,4 @@
-"""Hands every event to every observer; one that fails is named once per failure and disturbs nobody else."""
+"""Passes every event to every observer. The failure of one is reported to the others and does not affect them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fencepost.core.events import Event, Observer, What
 
 
 class Observers:
-    """A list of observers that can be called like one."""
+    """A list of observers that is called like a single one."""
 
     def __init__(self, observers: Iterable[Observer] = ()) -> None:
         self._observers: list[Observer] = []
@@ -17,19 +17,19 @@ class Observers:
             self.add(observer)
 
     def add(self, observer: Observer) -> None:
-        """Call `observer` for every event from now on, on the thread where it happens. It must not block."""
+        """Add an observer. It is called for every event, on the thread that emits it, and must not block."""
         self._observers.append(observer)
         self._wanting.append(getattr(observer, "wants", None))
 
     def wants(self, what: What) -> bool:
-        """Whether one of them would take notice of such an event: all do, but for a log with a higher level."""
+        """Whether any observer handles such an event. All do, except a log with a higher level."""
         return any(wants is None or wants(what) for wants in self._wanting)
 
     def __call__(self, event: Event) -> None:
         for observer in self._observers:
             try:
                 observer(event)
-            except Exception as error:  # noqa: BLE001 - watching must never break what is watched
+            except Exception as error:  # noqa: BLE001 - an observer must never break what it observes
                 self._report(observer, error)
 
     def _report(self, failed: Observer, error: Exception) -> None:
@@ -38,5 +38,5 @@ class Observers:
             if observer is not failed:
                 try:
                     observer(event)
-                except Exception:  # noqa: BLE001, S112 - nobody is left to tell
+                except Exception:  # noqa: BLE001, S112 - there is no one left to report it to
                     continue

@@ -1,4 +1,4 @@
-"""The one table of URL schemes: which file serves it, and which extra brings its driver."""
+"""The table of URL schemes: which module implements each, and which extra installs its driver."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fencepost.leases.urls import StoreUrl
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """Where a scheme's store lives. `extra` is the pip extra that installs its driver."""
+    """The module of a scheme's store, and the pip extra that installs its driver."""
 
     module: str
     extra: str | None = None
@@ -42,12 +42,21 @@ _ALIASES = {"postgres": "postgresql", "zk": "zookeeper", "k8s": "kubernetes"}
 
 
 def store_from_url(text: str, runtime: Runtime) -> LeaseStore:
-    """Build the store a URL names, without touching the server yet."""
+    """Create the store for a URL, without connecting to the server yet."""
     url = StoreUrl.parse(text)
     scheme = SCHEMES.get(_ALIASES.get(url.scheme, url.scheme))
     if scheme is None:
         raise InvalidUrl(f"there is no store for {url.scheme}://; there are: {', '.join(sorted(SCHEMES))}")
     return _factory(scheme, url)(url, runtime)
+
+
+def try_store(text: str, runtime: Runtime) -> None:
+    """Start the store a URL names, and shut it down: it says what is wrong with it, or makes its tables."""
+    store = store_from_url(text, runtime)
+    try:
+        store.start()
+    finally:
+        store.shutdown()
 
 
 def _factory(scheme: Scheme, url: StoreUrl) -> Callable[[StoreUrl, Runtime], LeaseStore]:

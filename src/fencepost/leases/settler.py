@@ -1,8 +1,8 @@
-"""Releases that the store has not confirmed, repeated until it does.
+"""Releases that the store has not confirmed, retried until it does.
 
-An acquisition that was not answered is owed a release as well, for it may have been granted. It may even be granted
-*after* a release that found nothing, when the request was merely slow; so that one is repeated for a while, although
-it was answered.
+An acquisition without a reply is released too, because it may have been granted. If the request was only slow, it may
+even be granted *after* a release that found nothing. So such a release is repeated for a while, even if the store
+replied to it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fencepost.leases.store import LeaseStore
 
 @dataclass(frozen=True, slots=True)
 class OwedRelease:
-    """A release that is due. Until `doubtful_until`, "there was nothing to release" does not settle it."""
+    """A release that the store has not confirmed. Before `doubtful_until`, the reply "nothing held" is not enough."""
 
     grant: Grant
     done: bool = False
@@ -26,12 +26,12 @@ class OwedRelease:
 
     @property
     def is_doubtful(self) -> bool:
-        """Whether there may be nothing to release at all."""
+        """Whether the acquisition may not have been granted at all."""
         return self.doubtful_until > float("-inf")
 
 
 class Settler:
-    """Settles what one session owes, on a task that lives only while something is owed."""
+    """Retries the owed releases of one session, on a task that runs only while there are any."""
 
     def __init__(
         self,
@@ -53,11 +53,11 @@ class Settler:
 
     @property
     def has_debts(self) -> bool:
-        """Whether a release is owed that the end of the session would not settle as well."""
+        """Whether a release is owed that must be done before the session is closed."""
         return any(not owed.is_doubtful for owed in self._owed)
 
     def owe(self, owed: OwedRelease) -> None:
-        """Repeat a release in the background until it is settled or the session has ended."""
+        """Retry a release in the background until it is confirmed or the session has ended."""
         with self._lock:
             if owed in self._owed:
                 return
@@ -67,7 +67,7 @@ class Settler:
             self._runtime.spawn("fencepost-settler", self._run)
 
     def settle_now(self) -> bool:
-        """Try once, for a session that is about to be closed; False if the store did not answer."""
+        """Try each release once, before the session is closed. Returns False if the store did not reply."""
         debts = [owed for owed in self._owed if not owed.is_doubtful]
         return all(self._is_settled(owed) for owed in debts)
 
@@ -87,7 +87,7 @@ class Settler:
         now = self._runtime.monotonic()
         try:
             was_held = self._store.release(owed.grant, done=owed.done, keep_for_s=max(owed.keep_until - now, 0.0))
-        except Exception:  # noqa: BLE001 - unknown, whatever it was; repeated until the session ends
+        except Exception:  # noqa: BLE001 - the outcome is unknown; retried until the session ends
             return False
         return was_held or now >= owed.doubtful_until
 

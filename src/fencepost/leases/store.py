@@ -1,24 +1,24 @@
-"""The contract of a lease store: what every backend promises, in seven verbs and a few for operators.
+"""The contract of a lease store: what every backend promises.
 
 **Promises of every store**
 
 - *Exclusion.* Of all sessions that are alive by the store's own clock, at most one holds a name.
 - *Sessions.* A session not renewed for its ttl is dead. Death is decided once, by compare-and-set on the
-  session itself, and only then are its names free; a dead session is never renewed. (Redis keeps no sessions: there
-  the same holds of each grant. An advisory lock ends with its connection, if that breaks before the ttl is over.)
-- *Tokens.* `core.grants.next_token`: strictly rising per name, changed only together with the holder, kept in a
+  session itself, and only then are its names free; a dead session is never renewed. (Redis has no sessions: there,
+  the same is true for each grant. An advisory lock ends with its connection, if that breaks before the ttl is over.)
+- *Tokens.* `core.grants.next_token`: strictly increasing per name, changed only together with the holder, and kept in a
   record that outlives the hold.
 - *Grant ids.* `acquire` repeated with the same `grant_id` returns the same grant; `release` of a grant that
   is not the current one changes nothing and returns False.
-- *Bounded calls.* Every call ends within the session's or the store's call timeout, if need be with
-  `StoreUnavailable`, which means *unknown*. Calls are made from several threads at once.
-- *Clocks.* Expiry is judged by the store's clock or, where it shows none, by the contender's own
-  monotonic clock after seeing the holder's session unchanged for a full ttl. Wall clocks of two machines
-  are never compared. The session of a node is ended only by who has seen it unchanged for a full ttl, whatever the
-  store's clock says (`WatchesSessions`); that of plain locks, on SQL stores, by the store's clock alone.
+- *Bounded calls.* Every call ends within the session's or the store's call timeout. If the store does not reply by
+  then, the call raises `StoreUnavailable`, which means *unknown*. Several threads may call at once.
+- *Clocks.* Expiry is judged by the store's clock. If the store has no readable clock, a contender uses its own
+  monotonic clock, and must have seen the holder's session unchanged for a full ttl. Wall clocks of two machines are
+  never compared. The session of a node is ended only by a process that has seen it unchanged for a full ttl, whatever
+  the store's clock says (`WatchesSessions`). Sessions of plain locks on SQL stores expire by the store's clock alone.
 
-**Not promised**: that two processes never *believe* they hold a name. See `Capabilities.grade` and each
-store's docstring for the faults it does not survive.
+**Not promised**: that two processes never *believe* that they hold the same name. See `Capabilities.grade` and the
+docstring of each store for the faults that it does not survive.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from fencepost.core.tick import Tick
 
 
 class Grade(StrEnum):
-    """How much a store's promise is worth when machines fail."""
+    """Which failures of servers a store's promises survive."""
 
     CONSENSUS = "consensus"  # an acknowledged grant survives the loss of any minority of servers
     DURABLE = "durable"  # survives a restart of the server; an asynchronous replica may lose the last moments
-    BEST_EFFORT = "best effort"  # may forget grants when it restarts or fails over; tokens still rise
+    BEST_EFFORT = "best effort"  # may forget grants when it restarts or fails over; tokens still increase
     PROCESS = "process"  # one process only
 
 
@@ -46,38 +46,38 @@ class Capabilities:
     """What a store can and cannot do, for callers, for the docs and for the contract suite."""
 
     grade: Grade
-    durable_token: bool
-    server_clock: bool
     watch: bool
+    durable_token: bool = True
+    server_clock: bool = True
     keeps_history: bool = False
     renewal_sees_grants: bool = True
     renewal_round_trips: str = "one"
     smallest_ttl_s: float = 0.2
-    longest_watch_s: float = 5.0  # for how long to rely on a watch: one that broke silently costs no more than this
+    longest_watch_s: float = 5.0  # how long to rely on a watch: one that broke silently delays a waiter by this
     scope: str = "network"  # or "machine", "process"
     loses: str = ""
 
 
 class LeaseStore(Protocol):
-    """A place where leases are kept."""
+    """A backend that keeps leases."""
 
     @property
     def capabilities(self) -> Capabilities: ...
 
     def start(self) -> tuple[str, ...]:
-        """Connect, prepare what the store needs, and refuse where it would be unsafe.
+        """Connect, and create what the store needs. Refuse a server on which locks would be unsafe.
 
-        Returns sentences an operator should read, one per reservation. Raises `StoreRefused`,
-        `UnsafeStore` or `StoreUnavailable`.
+        Returns warnings for the operator, one sentence each. Raises `StoreRefused`, `UnsafeStore` or
+        `StoreUnavailable`.
         """
         ...
 
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
-        """Open a session that lives for `ttl_s` after each renewal. Renewal calls obey `call_timeout_s`."""
+        """Open a session that lives for `ttl_s` after each renewal. Renewals are limited to `call_timeout_s`."""
         ...
 
     def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
-        """Prolong the session and say which of `grants` no longer hang on it (see `renewal_sees_grants`)."""
+        """Extend the session and return which of `grants` it no longer holds (see `renewal_sees_grants`)."""
         ...
 
     def acquire(
@@ -85,57 +85,57 @@ class LeaseStore(Protocol):
     ) -> Grant | Held | AlreadyDone | Lost:
         """Take `name` if it is free, in one atomic step with the token and the tick.
 
-        `Lost` when the store sees that the session itself is dead or unknown: a grant must never hang on nothing.
+        Returns `Lost` if the session is dead or unknown to the store: a grant must never exist without a session.
         """
         ...
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
-        """Let go, if the grant is still the current one; False if it is not, and then nothing changed.
+        """Release the grant if it is the current one; otherwise change nothing and return False.
 
-        `done` marks the grant's tick as done. `keep_for_s` keeps the name closed to everybody for that long,
-        also if this process ends.
+        `done` marks the grant's tick as done. `keep_for_s` keeps the name unavailable to everyone for that long, even
+        if this process ends.
         """
         ...
 
     def missing(self, grants: Collection[Grant]) -> frozenset[str]:
-        """Ask the store which of `grants` are not current any more (by `grant_id`)."""
+        """Return the ids of those `grants` that are no longer current at the store."""
         ...
 
     def close(self, session: Session) -> None:
-        """End the session; whatever still hangs on it is free at once."""
+        """End the session; the names that it still holds are free at once."""
         ...
 
     def read(self, name: str) -> LeaseRecord | None:
-        """Return what is known of `name`, or None if it was never held."""
+        """Return the record of `name`, or None if it was never held."""
         ...
 
     def records(self) -> Iterator[LeaseRecord]:
-        """Return what is known of every name, in the order of names."""
+        """Return the records of all names, ordered by name."""
         ...
 
     def revoke(self, record: LeaseRecord) -> bool:
-        """Take the name away from the holder seen in `record`, if it is still that grant. For operators."""
+        """Take the name away from the holder in `record`, if its grant is still the current one. For operators."""
         ...
 
     def wait_change(self, held: Held, timeout_s: float) -> None:
-        """Return when `held` may no longer be true, or after `timeout_s`. A hint, never the truth.
+        """Return when `held` may no longer be true, or after `timeout_s`. Only a hint: the caller has to ask again.
 
-        A change between the refusal and this call is not slept through. Without a watch, a short sleep.
+        A change between the refusal and this call is not missed. A store without a watch sleeps for a short time.
         """
         ...
 
     def shutdown(self) -> None:
-        """Close all connections. Sessions that were not closed run out by themselves."""
+        """Close all connections. Sessions that were not closed expire by themselves."""
         ...
 
     def forget_connections(self) -> None:
-        """Drop, without closing, every connection inherited through fork; called in the child."""
+        """Drop every connection inherited through fork without closing it. Called in the child."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """Which grants are not current any more, and when to look again so that no death is seen late, in seconds."""
+    """Which grants are no longer current, and in how many seconds to look again so that no death is noticed late."""
 
     missing: frozenset[str]
     again_in_s: float = float("inf")
@@ -143,41 +143,41 @@ class Watched:
 
 @runtime_checkable
 class WatchesSessions(Protocol):
-    """A store whose clock can be stepped, so that its word alone ends no node."""
+    """A store whose clock can be stepped, so that its clock alone must not end a node's session."""
 
     def watch(self, grants: Collection[Grant]) -> Watched:
-        """Note which sessions were renewed since the last call; say which of `grants` are not current any more.
+        """Record which sessions were renewed since the last call; return which of `grants` are no longer current.
 
-        One whose session has run out by the store's clock is missing only when it was seen without a renewal for the
-        session's whole ttl, by this process's own monotonic clock. So it has to be called all the while.
+        A grant whose session has expired by the store's clock counts as missing only if this process has seen no
+        renewal for the session's whole ttl, by its own monotonic clock. So this must be called regularly.
         """
         ...
 
 
 @runtime_checkable
 class ResetsTokens(Protocol):
-    """A store that can bring a token back to the present which a wrong clock has put more than a day ahead."""
+    """A store that can reset a token that a wrong clock has put more than a day ahead."""
 
     def reset(self, name: str, token: int, *, reason: str) -> int | None:
-        """Set the token of a free name, which is `token`, to the store's time, and keep all else; for operators.
+        """Set the token of a free name from `token` to the store's time, and change nothing else. For operators.
 
-        Returns the new token. None if the name is held or its token is another, or is not more than
-        `core.fencing.AHEAD_US` ahead of the store's clock; then nothing was changed.
+        Returns the new token. Returns None and changes nothing if the name is held, has another token, or if the token
+        is not more than `core.fencing.AHEAD_US` ahead of the store's clock.
         """
         ...
 
 
 @runtime_checkable
 class KeepsHistory(Protocol):
-    """A store that remembers past grants."""
+    """A store that keeps a history of ended grants."""
 
     def history(self, name: str | None, *, limit: int) -> list[PastGrant]:
-        """Return the latest ended grants, newest first; of all names if `name` is None."""
+        """Return the latest ended grants, newest first. If `name` is None, those of all names."""
         ...
 
 
 class LedgerMark(NamedTuple):
-    """A ledger, and how far it had come: its identity, how often a person accepted it, its last sign of life."""
+    """A ledger's identity and progress: how often an operator accepted it, and its last heartbeat."""
 
     ledger_id: str | None
     era: int
@@ -186,8 +186,8 @@ class LedgerMark(NamedTuple):
 
 @runtime_checkable
 class KnowsItsLedger(Protocol):
-    """A store apart from the ledger's database: two of them for one ledger would let two holders in."""
+    """A store separate from the ledger's database. Two such stores for one ledger would allow two holders."""
 
     def noted(self, ledger: LedgerMark) -> tuple[str, LedgerMark]:
-        """Note how far the ledger had come; return the store's own identity, and what was noted before."""
+        """Record the ledger's progress; return the store's own identity and the previous record."""
         ...

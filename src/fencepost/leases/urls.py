@@ -1,4 +1,4 @@
-"""Store URLs, which are read by `fencepost.core.urls`: the ledger's look the same."""
+"""Store URLs. `fencepost.core.urls` parses them, because those of the ledger have the same form."""
 
 from fencepost.core.urls import COMMON_OPTIONS, DEFAULT_CALL_TIMEOUT_S, StoreUrl, sqlite_path
 

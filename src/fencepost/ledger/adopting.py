@@ -32,12 +32,12 @@ _SOURCE = "{rows:e id=int token=int node=text}"
 _SAME = Match("id", "id", "r.token = e.token AND r.state = 'running'")
 
 
-def adopt(desk: LedgerConnection, *, formers: Collection[str], node: str, runs: Collection[Key]) -> set[Key]:
+def adopt(connection: LedgerConnection, *, formers: Collection[str], node: str, runs: Collection[Key]) -> set[Key]:
     """Take over what `formers` were running, in the name of `node`; return those of `runs` that are now its own."""
     if not runs:
         return set()
-    hot = statements_for(desk)
-    return desk.write(lambda cursor: _adopt(cursor, hot, formers, node, frozenset(runs)))
+    hot = statements_for(connection)
+    return connection.write(lambda cursor: _adopt(cursor, hot, formers, node, frozenset(runs)))
 
 
 def _adopt(

@@ -25,8 +25,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
-from fencepost.core.overlap import SKIP, SKIP_LATE, Decision, Replace, SkipRun
+from fencepost.core.overlap import SKIP, SKIP_LATE, Decision, Replace, SkipRun, lost_to_catching_up
 from fencepost.core.runs import Claim
+from fencepost.ledger.claim_order import ranks
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor
 from fencepost.ledger.dialects.statements import ClaimRequest, LedgerStatements, Match, listed, rounded, statements_for
@@ -44,11 +45,12 @@ class OverlapRule(Protocol):
 
 
 class SkippedRun(NamedTuple):
-    """A run that was not run at all, because its exclusive key was taken."""
+    """A run that was not run at all, because run `holder` has its exclusive key."""
 
     run_id: int
     job: str
     reason: str
+    holder: int
 
 
 class Blocked(NamedTuple):
@@ -75,7 +77,7 @@ class Claimed(NamedTuple):
 
 
 def claim(
-    desk: LedgerConnection,
+    connection: LedgerConnection,
     *,
     node: str,
     jobs: Collection[str],
@@ -88,15 +90,17 @@ def claim(
 
     With a `gate`, keys are taken only with a token from there; runs with another key are left alone.
     """
-    hot = statements_for(desk)
+    hot = statements_for(connection)
     limit = rounded(min(limit, MOST_AT_ONCE))
-    taken = hot.take(desk, ClaimRequest(node, tuple(jobs), tuple(queues), limit, None if gate is None else tuple(gate)))
+    taken = hot.take(
+        connection, ClaimRequest(node, tuple(jobs), tuple(queues), limit, None if gate is None else tuple(gate))
+    )
     is_full = len(taken.claims) + len(taken.keyed) >= limit
     if not taken.keyed:
         return Claimed(taken.now_us, taken.claims, [], [], is_full)
     counter = KeyedClaims(hot, node=node, now_us=taken.now_us, decide=decide, gate=gate)
     counter.starting.update(each.run_id for each in taken.claims)
-    settled = counter.serve(desk, taken.keyed)
+    settled = counter.serve(connection, taken.keyed)
     served = len(settled.claims) + len(settled.skipped) + len(settled.blocked)
     contested = len(taken.keyed) - served if gate is None else 0
     return Claimed(taken.now_us, taken.claims + settled.claims, settled.skipped, settled.blocked, is_full, contested)
@@ -105,10 +109,10 @@ def claim(
 _MINE = "SELECT {columns} FROM {run} r WHERE r.state = 'running' AND r.node = %s ORDER BY r.id"
 
 
-def mine(desk: LedgerConnection, *, node: str) -> list[Claim]:
+def mine(connection: LedgerConnection, *, node: str) -> list[Claim]:
     """Return all that runs under a node's name: after a claim without an answer, what nobody here knows of."""
-    hot = statements_for(desk)
-    return [Claim(*row) for row in desk.read(lambda cursor: hot.rows(cursor, _MINE, node))]
+    hot = statements_for(connection)
+    return [Claim(*row) for row in connection.read(lambda cursor: hot.rows(cursor, _MINE, node))]
 
 
 class WantedKey(NamedTuple):
@@ -119,30 +123,38 @@ class WantedKey(NamedTuple):
     is_taken: bool
 
 
+_RANKS = ranks("r")
 _KEYS = """
 SELECT k.name, {greatest}(coalesce((SELECT x.token FROM {exclusive} x WHERE x.key = k.name), 0), k.token),
   (SELECT x.run_id FROM {exclusive} x WHERE x.key = k.name)
 FROM (
-  SELECT r.exclusive_key AS name, max(r.token) AS token, max(r.priority) AS priority, min(r.available_at) AS at
+  SELECT r.exclusive_key AS name, max(r.token) AS token, <ranks>
   FROM {run} r WHERE r.state = 'queued' AND {texts:r.queue} AND {texts:coalesce(r.job, '')} AND r.available_at <= %s
     AND r.exclusive_key IS NOT NULL AND NOT ({texts:r.exclusive_key})
   GROUP BY r.exclusive_key) k
-ORDER BY k.priority DESC, k.at, k.name
+ORDER BY <order>, k.name
 """
+_KEYS = _KEYS.replace("<ranks>", ", ".join(f"min({rank}) AS rank_{index}" for index, rank in enumerate(_RANKS)))
+_KEYS = _KEYS.replace("<order>", ", ".join(f"k.rank_{index}" for index in range(len(_RANKS))))
 
 
 def keys_wanted(
-    desk: LedgerConnection, *, jobs: Collection[str], queues: Collection[str], limit: int, without: Collection[str] = ()
+    connection: LedgerConnection,
+    *,
+    jobs: Collection[str],
+    queues: Collection[str],
+    limit: int,
+    without: Collection[str] = (),
 ) -> list[WantedKey]:
     """Return keys of due runs, the most urgent first: what to take at the gate before a claim."""
-    hot = statements_for(desk)
+    hot = statements_for(connection)
 
     def ask(cursor: Cursor) -> list[Any]:
         now_us = hot.now_us(cursor)
         template = f"{_KEYS} LIMIT {rounded(limit)}"
         return hot.rows(cursor, template, hot.texts(queues), hot.texts(jobs), now_us, hot.texts(without))
 
-    return [WantedKey(key, token, run_id is not None) for key, token, run_id in desk.read(ask)]
+    return [WantedKey(key, token, run_id is not None) for key, token, run_id in connection.read(ask)]
 
 
 # -- runs with an exclusive key
@@ -158,6 +170,7 @@ _LOCK_RUNS = """
 SELECT {columns}, r.origin_key FROM {run} r
 WHERE {ints:r.id} AND {was:r.state} = 'queued' AND r.available_at + 0 <= %s{skip_locked}
 """
+_CATCHING_UP = "SELECT r.id, r.ticks FROM {run} r WHERE {ints:r.id} AND r.ticks > 1"
 _IS_QUEUED = Match("id", "id", "{was:r.state} = 'queued'")
 _STARTED = "{rows:e id=int name=text token=int node=text started_at=int}"
 _START = {
@@ -208,13 +221,13 @@ class KeyedClaims:
         self._gate = gate
         self.starting: set[int] = set()  # the runs that this very claim starts
 
-    def serve(self, desk: LedgerConnection, keyed: Sequence[tuple[int, str]]) -> KeyDecisions:
+    def serve(self, connection: LedgerConnection, keyed: Sequence[tuple[int, str]]) -> KeyDecisions:
         """Settle all whose key nobody else is at; make the rows of keys that are new, and settle those, too."""
-        settled = desk.write(lambda cursor: self._serve(cursor, keyed))
+        settled = connection.write(lambda cursor: self._serve(cursor, keyed))
         left = [pair for pair in keyed if pair[1] in settled.new_keys]
         if left:
-            desk.write(lambda cursor: self._make_keys(cursor, {key for _, key in left}))
-            settled += desk.write(lambda cursor: self._serve(cursor, left))
+            connection.write(lambda cursor: self._make_keys(cursor, {key for _, key in left}))
+            settled += connection.write(lambda cursor: self._serve(cursor, left))
         return settled
 
     def _make_keys(self, cursor: Cursor, keys: Iterable[str]) -> None:
@@ -234,6 +247,7 @@ class KeyedClaims:
         if ids:
             runs = {row[0]: row for row in hot.rows(cursor, _LOCK_RUNS, hot.ints(ids), self._now_us)}
             self._settle(settled, [runs[run_id] for run_id in ids if run_id in runs], holders)
+            self._explain_skipped(cursor, settled)
             self._write(cursor, settled)
         return settled
 
@@ -266,6 +280,17 @@ class KeyedClaims:
                 held[key] = (found.run_id, token)
                 self.starting.add(found.run_id)
                 settled.claims.append(self._started(found, token))
+
+    def _explain_skipped(self, cursor: Cursor, settled: KeyDecisions) -> None:
+        """Name the run that makes good for missed due times, where a tick lost to it, as happens after a restart."""
+        if not settled.skipped:
+            return
+        holders = self._hot.ints(sorted({each.holder for each in settled.skipped}))
+        catching_up = dict(self._hot.rows(cursor, _CATCHING_UP, holders))
+        for number, each in enumerate(settled.skipped):
+            if each.holder in catching_up:
+                reason = lost_to_catching_up(each.holder, catching_up[each.holder])
+                settled.skipped[number] = each._replace(reason=reason)
 
     def _token(self, key: str, last_token: int) -> int | None:
         """Return the token to start with; None if that from the gate is not above those given already."""
@@ -305,7 +330,7 @@ class KeyedClaims:
 def _put_off(settled: KeyDecisions, found: Claim, holder: int, decision: Decision) -> None:
     """Note what becomes of a run whose key is taken. Where `decide` would start it all the same, it waits."""
     if isinstance(decision, SkipRun):
-        settled.skipped.append(SkippedRun(found.run_id, found.job, decision.reason))
+        settled.skipped.append(SkippedRun(found.run_id, found.job, decision.reason, holder))
         return
     settled.blocked.append(Blocked(found.run_id, found.job, found.exclusive_key or "", holder))
     if isinstance(decision, Replace):

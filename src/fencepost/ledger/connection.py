@@ -1,16 +1,16 @@
-"""A desk: the one connection that a loop of the engine, or a call of a user's thread, works with.
+"""A connection to the ledger, for a loop of the engine or for a call from a user's thread.
 
-Opened when first needed, opened anew after it broke, closed by `rest` when there is nothing to do. A desk is used by
-one thread at a time and knows no nesting.
+It is opened when first used and opened again after it broke. `rest` closes it when there is nothing to do. One thread
+uses it at a time, and transactions do not nest.
 
 ::
 
-    with desk.transaction() as cursor:   # the driver's own cursor, in a transaction that commits at the end
+    with connection.transaction() as cursor:   # the driver's own cursor, in a transaction that commits at the end
         cursor.execute(...)
-    with desk.autocommit() as cursor:    # the same without a transaction: for single statements
+    with connection.autocommit() as cursor:    # the same without a transaction: for single statements
         cursor.execute(...)
-    desk.write(lambda cursor: ...)       # a transaction, repeated after a deadlock
-    desk.read(lambda cursor: ...)        # no transaction, repeated once if the connection turns out broken
+    connection.write(lambda cursor: ...)       # a transaction, repeated after a deadlock
+    connection.read(lambda cursor: ...)        # no transaction, repeated once if the connection turns out broken
 
 **Promises.** Whatever the driver raises becomes `LedgerUnavailable` (nobody knows whether it happened) or
 `LedgerRefused` (it did not, and will not). Every wait ends: statements after the URL's call_timeout. A transaction that
@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
+from weakref import WeakValueDictionary
 
 from fencepost.errors import LedgerUnavailable
 from fencepost.ledger.dialects import Cursor, Dialect
@@ -34,6 +35,22 @@ from fencepost.sql.turns import Turns
 T = TypeVar("T")
 
 CONFLICTS_BORNE = 5
+
+
+Last = Callable[[Cursor], None]
+"""Something that a transaction does last, right before its COMMIT."""
+
+_by_cursor: WeakValueDictionary[int, LedgerConnection] = WeakValueDictionary()
+
+
+def last_of(cursor: Cursor) -> list[Last] | None:
+    """Return what the transaction of `cursor` does last, to be added to; None if it is a transaction of the caller's.
+
+    What is locked for all writers belongs there: it is held for the length of one commit, and nobody who waits for it
+    holds it.
+    """
+    connection = _by_cursor.get(id(cursor))
+    return connection.last if connection is not None and connection.is_of(cursor) else None
 
 
 class LedgerConnection:
@@ -48,18 +65,24 @@ class LedgerConnection:
         self._connection: Any = None
         self._cursor: Any = None
         self.is_busy = False
+        self.last: list[Last] | None = None  # of a transaction that is open
 
     @contextmanager
     def transaction(self) -> Iterator[Cursor]:
         """Begin; commit at the end; roll back on any error. The driver's errors become the ledger's."""
         with self._working(), self._turn(), self._translated():
             cursor = self._begun()
+            self.last = []
             try:
                 yield cursor
+                for act in self.last:
+                    act(cursor)
                 cursor.execute("COMMIT")
             except BaseException as error:
                 self._undo(error)
                 raise
+            finally:
+                self.last = None
 
     @contextmanager
     def autocommit(self) -> Iterator[Cursor]:
@@ -112,6 +135,10 @@ class LedgerConnection:
         """What there is now of cursor and connection, in the order in which they are to be closed."""
         return [each for each in (self._cursor, self._connection) if each is not None]
 
+    def is_of(self, cursor: Cursor) -> bool:
+        """Whether `cursor` is the one of this connection."""
+        return self._cursor is cursor
+
     def forget(self) -> None:
         """Give up, in a forked child, the parent's connection without closing it."""
         self._connection = self._cursor = None
@@ -123,7 +150,7 @@ class LedgerConnection:
     @contextmanager
     def _working(self) -> Iterator[None]:
         if self.is_busy:
-            raise RuntimeError(f"desk {self.name!r} is in use: it has one connection, and one transaction at a time")
+            raise RuntimeError(f"the ledger connection {self.name!r} is in use: it has one transaction at a time")
         if FORKED_SQLITE.forking and self.dialect.has_one_writer:
             FORKED_SQLITE.let_fork(self.dialect.runtime.monotonic, self.dialect.runtime.sleep)
         self.is_busy = True
@@ -145,6 +172,7 @@ class LedgerConnection:
         if self._connection is None:
             self._connection = self.dialect.dial()
             self._cursor = self._connection.cursor()
+            _by_cursor[id(self._cursor)] = self
             if self.on_open is not None:
                 self._look_around(self.on_open)
         cursor: Cursor = self._cursor

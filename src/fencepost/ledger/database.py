@@ -46,31 +46,31 @@ class Database:
         self._writer = (
             Turns(runtime, limit=1, busy=_busy(self.dialect.product)) if self.dialect.has_one_writer else None
         )
-        self._desks: WeakSet[LedgerConnection] = WeakSet()
+        self._connections: WeakSet[LedgerConnection] = WeakSet()
         self.pool = self._pool(POOL_SIZE)
         # For who reads while a transaction of the caller's has locks: all of the pool may be waiting for these.
         self.beside = self._pool(BESIDE)
         self.known_identity: str | None = None
         self.known_naming: tuple[float, Naming] | None = None  # until when (monotonic), and what
-        if self.dialect.name == "sqlite":
+        if url.is_file:
             FORKED_SQLITE.join(self.open_now)
         runtime.after_fork(self, self._forget)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.url}>"
 
-    def desk(self, name: str) -> LedgerConnection:
-        """Return a new desk for one loop; it connects when it is first used."""
-        desk = LedgerConnection(name, self.dialect, writer=self._writer)
-        self._desks.add(desk)
-        return desk
+    def connect(self, name: str) -> LedgerConnection:
+        """Return a new connection for one loop; it is opened when it is first used."""
+        connection = LedgerConnection(name, self.dialect, writer=self._writer)
+        self._connections.add(connection)
+        return connection
 
     def _pool(self, limit: int) -> Pool[LedgerConnection]:
-        """Return a pool of desks that the threads of users share, one call at a time each."""
+        """Return a pool of connections that the threads of users share, one call at a time each."""
         busy = _busy("every connection to the ledger")
         return Pool(
             self.runtime,
-            lambda _left_s: self.desk("pool"),
+            lambda _left_s: self.connect("pool"),
             close=LedgerConnection.rest,
             limit=limit,
             busy=busy,
@@ -96,18 +96,18 @@ class Database:
                 f"a transaction of {holder} is open, and has the SQLite file of the ledger to itself: to ask for "
                 "something inside of it, pass it on, as in enqueue(…, tx=tx); or ask after its block"
             )
-        with self.pool.borrow(self.dialect.timeout_s) as desk:
-            return desk.write(work)
+        with self.pool.borrow(self.dialect.timeout_s) as connection:
+            return connection.write(work)
 
     def read(self, work: Callable[[Cursor], T]) -> T:
         """Do `work`, which changes nothing, on a pooled connection; see `LedgerConnection.read`."""
-        with self.pool.borrow(self.dialect.timeout_s) as desk:
-            return desk.read(work)
+        with self.pool.borrow(self.dialect.timeout_s) as connection:
+            return connection.read(work)
 
     def read_beside(self, work: Callable[[Cursor], T]) -> T:
         """Do `work`, which changes nothing and waits for no lock, while a transaction of the caller's is open."""
-        with self.beside.borrow(self.dialect.timeout_s) as desk:
-            return desk.read(work)
+        with self.beside.borrow(self.dialect.timeout_s) as connection:
+            return connection.read(work)
 
     def rows(self, cursor: Cursor, statement: ClauseElement) -> list[Row]:
         """Execute what SQLAlchemy has put together, and fetch all."""
@@ -117,20 +117,20 @@ class Database:
         """Execute what SQLAlchemy has put together, and count the rows it found."""
         return self.dialect.execute(cursor, statement).rowcount
 
-    def now_us(self, desk: LedgerConnection | None = None) -> int:
+    def now_us(self, connection: LedgerConnection | None = None) -> int:
         """Ask what time it is in the ledger."""
-        return (desk or self).read(self.dialect.now_us)
+        return (connection or self).read(self.dialect.now_us)
 
     def close(self) -> None:
-        """Close the pooled connections. Desks are closed by their owners; a later use opens anew."""
+        """Close the pooled connections. Those of loops are closed by their owners. A later use opens them again."""
         self.pool.drop_idle()
         self.beside.drop_idle()
 
     def _forget(self) -> None:
         """Come to terms, in a forked child, with connections that are the parent's."""
         inherited, in_use = self.open_now()
-        for desk in self._desks:
-            desk.forget()
+        for connection in self._connections:
+            connection.forget()
         self.dialect.forget(inherited, in_use=in_use)
         self.pool.forget()
         self.beside.forget()
@@ -138,6 +138,6 @@ class Database:
             self._writer.forget()
 
     def open_now(self) -> tuple[list[Closable], int]:
-        """Return the cursors and connections of all desks, and how many of these are in use."""
-        desks = list(self._desks)
-        return [each for desk in desks for each in desk.opened], sum(desk.is_busy for desk in desks)
+        """Return the driver's cursors and connections that are open, and how many of the latter are in use."""
+        known = list(self._connections)
+        return [opened for each in known for opened in each.opened], sum(each.is_busy for each in known)

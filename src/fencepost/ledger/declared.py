@@ -72,42 +72,44 @@ class Applied(NamedTuple):
 
 
 def apply(
-    database: Database, declared: Declarations, *, is_start: bool = True, desk: LedgerConnection | None = None
+    database: Database, declared: Declarations, *, is_start: bool = True, connection: LedgerConnection | None = None
 ) -> Applied:
     """Put on record what is declared, except for jobs that a later deploy has, whose nodes live.
 
     `is_start`: jobs are noted as seen now; else nothing is written that is on record already.
     """
     if is_start:
-        refuse_other_names(database, declared.jobs, desk=desk)
-    yielded = yields(database, declared, desk=desk)
+        refuse_other_names(database, declared.jobs, connection=connection)
+    yielded = yields(database, declared, connection=connection)
     own = declared.without(yielded)
     kept: tuple[str, ...] = ()
-    if is_start or not_on_record(database, own.jobs, generation=declared.generation, desk=desk):
-        kept = register(database, own.jobs, generation=declared.generation, desk=desk)
+    if is_start or not_on_record(database, own.jobs, generation=declared.generation, connection=connection):
+        kept = register(database, own.jobs, generation=declared.generation, connection=connection)
     why = f"deploy of generation {declared.generation}" if is_start else _LEFT
-    carried = carry_over(database, own.jobs, generation=declared.generation, desk=desk)
+    carried = carry_over(database, own.jobs, generation=declared.generation, connection=connection)
     names = [each.name for each in own.jobs if each.name not in carried.waiting]
     schedules = own.without_schedules(carried.waiting).schedules
-    synced = sync_code(database, generation=declared.generation, jobs=names, schedules=schedules, why=why, desk=desk)
-    unlike = _unlike(database, declared, yielded, desk) if is_start and yielded else frozenset[str]()
+    synced = sync_code(
+        database, generation=declared.generation, jobs=names, schedules=schedules, why=why, connection=connection
+    )
+    unlike = _unlike(database, declared, yielded, connection) if is_start and yielded else frozenset[str]()
     return Applied(kept, synced, unlike, *carried)
 
 
 def _unlike(
-    database: Database, declared: Declarations, names: frozenset[str], desk: LedgerConnection | None
+    database: Database, declared: Declarations, names: frozenset[str], connection: LedgerConnection | None
 ) -> frozenset[str]:
     """Return which of the jobs `names` stand otherwise in the ledger."""
     jobs = [each for each in declared.jobs if each.name in names]
     schedules = [each for each in declared.schedules if each.job in names]
-    unlike = not_on_record(database, jobs, generation=declared.generation, desk=desk)
-    return unlike | otherwise(database, jobs=names, schedules=schedules, desk=desk)
+    unlike = not_on_record(database, jobs, generation=declared.generation, connection=connection)
+    return unlike | otherwise(database, jobs=names, schedules=schedules, connection=connection)
 
 
 _LEFT = "no node of a later deploy is left: the deploy that is there applies"
 
 
-def yields(database: Database, declared: Declarations, *, desk: LedgerConnection | None = None) -> frozenset[str]:
+def yields(database: Database, declared: Declarations, *, connection: LedgerConnection | None = None) -> frozenset[str]:
     """Return the jobs of `declared` that a living node has whose fingerprint was first seen later than ours.
 
     It may have such a job under a new name, too. Of deploys with a number only those of the same number count: others
@@ -128,14 +130,14 @@ def yields(database: Database, declared: Declarations, *, desk: LedgerConnection
         later = [json.loads(jobs) for jobs, *of in database.rows(cursor, living) if tuple(of) > age]
         return set().union(*later)
 
-    later = (desk or database).write(work)
+    later = (connection or database).write(work)
     others = sorted(later - ours)
-    return frozenset(ours & (later | formers_on_record(database, others, desk=desk) if others else later))
+    return frozenset(ours & (later | formers_on_record(database, others, connection=connection) if others else later))
 
 
-def see(database: Database, fingerprint: str, *, desk: LedgerConnection | None = None) -> None:
+def see(database: Database, fingerprint: str, *, connection: LedgerConnection | None = None) -> None:
     """Note that these declarations are there from now on, unless they were before."""
-    (desk or database).write(lambda cursor: _age(database, cursor, fingerprint))
+    (connection or database).write(lambda cursor: _age(database, cursor, fingerprint))
 
 
 def _age(database: Database, cursor: Cursor, fingerprint: str) -> tuple[int, str]:

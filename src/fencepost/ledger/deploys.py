@@ -45,7 +45,7 @@ def sync_code(
     schedules: Sequence[NewSchedule],
     why: str = "",
     dues: DueRules = DUES,
-    desk: LedgerConnection | None = None,
+    connection: LedgerConnection | None = None,
 ) -> Synced:
     """Make the schedules that are new, change those that changed, delete those that are no longer declared.
 
@@ -63,11 +63,15 @@ def sync_code(
         change = ScheduleChange(database, cursor, dues, why=why or f"deploy of generation {generation}")
         return _synced(change, rows, declared, generation)
 
-    return (desk or database).write(work)
+    return (connection or database).write(work)
 
 
 def otherwise(
-    database: Database, *, jobs: Collection[str], schedules: Sequence[NewSchedule], desk: LedgerConnection | None = None
+    database: Database,
+    *,
+    jobs: Collection[str],
+    schedules: Sequence[NewSchedule],
+    connection: LedgerConnection | None = None,
 ) -> frozenset[str]:
     """Return which of `jobs` have schedules on record that are not as declared; nothing is changed."""
 
@@ -77,7 +81,7 @@ def otherwise(
         unmade = {each.job for each in schedules if each.id not in rows}
         return frozenset(unmade | {row.job for row in rows.values() if not _is_same(row, declared.get(row.id))})
 
-    return (desk or database).read(work)
+    return (connection or database).read(work)
 
 
 def _synced(

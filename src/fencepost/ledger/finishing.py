@@ -57,23 +57,23 @@ class Finished(NamedTuple):
     outlasting: Sequence[Outlasting] = ()
 
 
-def finish(desk: LedgerConnection, endings: Sequence[Ending]) -> Finished:
+def finish(connection: LedgerConnection, endings: Sequence[Ending]) -> Finished:
     """End these attempts. Those whose run is no longer ours are left out, reported, and noted in the journal."""
-    hot = statements_for(desk)
+    hot = statements_for(connection)
     if not endings:
-        return Finished(desk.read(hot.now_us), [], 0)
+        return Finished(connection.read(hot.now_us), [], 0)
     ordered = sorted(endings, key=attrgetter("run_id"))
     keys = sorted({ending.exclusive_key for ending in ordered if ending.exclusive_key is not None})
     rows = written(ordered, horizon_us=HORIZON_US)
     promoted = 0
     lost = [ending for ending in ordered if ending.outcome == "lost"]
     if keys or lost or any(ending.outcome is None for ending in ordered):
-        now_us, count, promoted = desk.write(lambda cursor: _end(cursor, hot, rows, keys=keys, lost=lost))
+        now_us, count, promoted = connection.write(lambda cursor: _end(cursor, hot, rows, keys=keys, lost=lost))
     else:
-        now_us, count = hot.end_alone(desk, rows)
-    refused = [] if count == len(ordered) else _refused(desk, hot, ordered, now_us)
+        now_us, count = hot.end_alone(connection, rows)
+    refused = [] if count == len(ordered) else _refused(connection, hot, ordered, now_us)
     interrupted = [ending.run_id for ending in ordered if ending.outcome == "interrupted"]
-    return Finished(now_us, refused, promoted, _outlasting(desk, hot, interrupted) if interrupted else ())
+    return Finished(now_us, refused, promoted, _outlasting(connection, hot, interrupted) if interrupted else ())
 
 
 _OUTCOMES = """
@@ -82,9 +82,9 @@ ORDER BY r.id, a.number DESC
 """
 
 
-def _outlasting(desk: LedgerConnection, hot: LedgerStatements, run_ids: Sequence[int]) -> list[Outlasting]:
+def _outlasting(connection: LedgerConnection, hot: LedgerStatements, run_ids: Sequence[int]) -> list[Outlasting]:
     """Count how often in a row each of these was interrupted; return those where that says something of the job."""
-    rows = desk.read(lambda cursor: hot.rows(cursor, _OUTCOMES, hot.ints(run_ids)))
+    rows = connection.read(lambda cursor: hot.rows(cursor, _OUTCOMES, hot.ints(run_ids)))
     lately = [
         Outlasting(run_id, job, sum(1 for _ in takewhile(lambda outcome: outcome == "interrupted", outcomes)))
         for (run_id, job), outcomes in _grouped(rows).items()
@@ -162,17 +162,17 @@ def free_keys(
 _KEPT = "SELECT a.run_id, a.number, a.token, a.outcome FROM {attempt} a WHERE {ints:a.run_id}"
 
 
-def _refused(desk: LedgerConnection, hot: LedgerStatements, endings: Sequence[Ending], now_us: int) -> list[int]:
+def _refused(connection: LedgerConnection, hot: LedgerStatements, endings: Sequence[Ending], now_us: int) -> list[int]:
     """Return the runs whose ending was not believed, now or when it was first told; each is noted in the journal.
 
     A claim that is handed back and is no longer ours has lost nothing.
     """
     ids = hot.ints([ending.run_id for ending in endings])
-    kept = set(map(tuple, desk.read(lambda cursor: hot.rows(cursor, _KEPT, ids))))
+    kept = set(map(tuple, connection.read(lambda cursor: hot.rows(cursor, _KEPT, ids))))
     refused = [each for each in endings if each.outcome is not None and _identity(each) not in kept]
     if refused:
         notes = [RunNote(each.run_id, each.token, Noted.RUN_REFUSED, _why(each)) for each in refused]
-        desk.write(lambda cursor: note_runs(cursor, hot, notes, now_us=now_us))
+        connection.write(lambda cursor: note_runs(cursor, hot, notes, now_us=now_us))
     return [each.run_id for each in refused]
 
 

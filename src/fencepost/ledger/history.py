@@ -122,7 +122,7 @@ def runs(
     before_id: int | None = None,
     after_id: int | None = None,
     limit: int = 100,
-    desk: LedgerConnection | None = None,
+    connection: LedgerConnection | None = None,
 ) -> list[RunRow]:
     """Return a page of runs."""
     id_ = database.tables.run.c.id
@@ -138,7 +138,7 @@ def runs(
         found = sorted((RunRow(*row) for page in pages for row in page), key=_id_of, reverse=not is_rising)
         return found[:limit]
 
-    return (desk or database).read(work)
+    return (connection or database).read(work)
 
 
 _id_of = attrgetter("id")
@@ -192,9 +192,9 @@ def first_id_at(database: Database, cursor: Cursor, at_us: int) -> int:
     return low
 
 
-def run(database: Database, run_id: int, *, desk: LedgerConnection | None = None) -> RunRow:
+def run(database: Database, run_id: int, *, connection: LedgerConnection | None = None) -> RunRow:
     """Return one run, or raise `NoSuchRun`."""
-    return (desk or database).read(lambda cursor: run_row(database, cursor, run_id))
+    return (connection or database).read(lambda cursor: run_row(database, cursor, run_id))
 
 
 def run_row(database: Database, cursor: Cursor, run_id: int, *, for_update: bool = False) -> RunRow:
@@ -206,16 +206,16 @@ def run_row(database: Database, cursor: Cursor, run_id: int, *, for_update: bool
     return RunRow(*found[0])
 
 
-def attempts(database: Database, run_id: int, *, desk: LedgerConnection | None = None) -> list[AttemptRow]:
+def attempts(database: Database, run_id: int, *, connection: LedgerConnection | None = None) -> list[AttemptRow]:
     """Return the attempts of a run that have ended, in their order."""
     table = database.tables.attempt
     columns = (table.c[name] for name in AttemptRow._fields)
     query = select(*columns).where(table.c.run_id == run_id).order_by(table.c.number)
-    return (desk or database).read(lambda cursor: [AttemptRow(*row) for row in database.rows(cursor, query)])
+    return (connection or database).read(lambda cursor: [AttemptRow(*row) for row in database.rows(cursor, query)])
 
 
 def why(
-    database: Database, schedule_id: str, at_us: int, *, desk: LedgerConnection | None = None, limit: int = 20
+    database: Database, schedule_id: str, at_us: int, *, connection: LedgerConnection | None = None, limit: int = 20
 ) -> list[RunRow]:
     """Return the runs that answer for a schedule's due time, the first that was made first: it is the tick's own.
 
@@ -229,7 +229,7 @@ def why(
         found = (RunRow(*row) for row in database.rows(cursor, query))
         return sorted((row for row in found if _covers(row, at_us)), key=lambda row: row.id)
 
-    return (desk or database).read(work)
+    return (connection or database).read(work)
 
 
 def stretches(database: Database, schedule_id: str, at_us: int) -> list[RunRow]:
@@ -256,7 +256,7 @@ def _covers(row: RunRow, at_us: int) -> bool:
 
 
 def counts(
-    database: Database, wanted: RunFilter = EVERY_RUN, *, desk: LedgerConnection | None = None
+    database: Database, wanted: RunFilter = EVERY_RUN, *, connection: LedgerConnection | None = None
 ) -> dict[str, int]:
     """Return how many runs are in each state; without a filter this reads through all that is kept."""
     state = database.tables.run.c.state
@@ -268,7 +268,7 @@ def counts(
         rows = [row for each in queries for row in database.rows(cursor, each.group_by(state).order_by(state))]
         return {row[0]: int(row[1]) for row in rows}
 
-    return (desk or database).read(work)
+    return (connection or database).read(work)
 
 
 def running_by_node(database: Database) -> dict[str, int]:

@@ -24,6 +24,16 @@ def identity(database: Database) -> str:
     return database.known_identity
 
 
+def identity_within(cursor: Cursor, database: Database) -> str:
+    """Return the name that the ledger has now, in a transaction that writes: a copy may just have got another one."""
+    return _read(cursor, database) or _given(cursor, database)
+
+
+def present_identity(database: Database) -> str:
+    """Return the name that the ledger has now, also if another process has given it a new one."""
+    return database.read(lambda cursor: _read(cursor, database)) or identity(database)
+
+
 def _read(cursor: Cursor, database: Database) -> str | None:
     cursor.execute(f"SELECT id FROM {database.tables.name('identity')}")  # noqa: S608 - a checked identifier
     row = cursor.fetchone()

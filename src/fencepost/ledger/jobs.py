@@ -39,7 +39,7 @@ class JobRow(NamedTuple):
 
 
 def register(
-    database: Database, jobs: Sequence[NewJob], *, generation: int, desk: LedgerConnection | None = None
+    database: Database, jobs: Sequence[NewJob], *, generation: int, connection: LedgerConnection | None = None
 ) -> tuple[str, ...]:
     """Write down `jobs` of a deploy; return the names that a newer deploy has written differently, and that stay."""
 
@@ -49,11 +49,11 @@ def register(
             job.name for job in sorted(jobs) if _is_kept(database, cursor, job, known.get(job.name), generation)
         )
 
-    return (desk or database).write(work)
+    return (connection or database).write(work)
 
 
 def not_on_record(
-    database: Database, jobs: Sequence[NewJob], *, generation: int, desk: LedgerConnection | None = None
+    database: Database, jobs: Sequence[NewJob], *, generation: int, connection: LedgerConnection | None = None
 ) -> frozenset[str]:
     """Return which of `jobs` are not on record, or neither as they are here nor as a newer deploy has them."""
 
@@ -61,7 +61,7 @@ def not_on_record(
         known = {row.name: row for row in _rows(database, cursor)}
         return frozenset(job.name for job in jobs if not _is_on_record(job, known.get(job.name), generation))
 
-    return (desk or database).read(work)
+    return (connection or database).read(work)
 
 
 def _is_on_record(job: NewJob, row: JobRow | None, generation: int) -> bool:
@@ -80,14 +80,14 @@ def _is_kept(database: Database, cursor: Cursor, job: NewJob, row: JobRow | None
     return database.change(cursor, change) == 0
 
 
-def jobs(database: Database, *, desk: LedgerConnection | None = None) -> list[JobRow]:
+def jobs(database: Database, *, connection: LedgerConnection | None = None) -> list[JobRow]:
     """Return all jobs by name."""
-    return (desk or database).read(lambda cursor: _rows(database, cursor))
+    return (connection or database).read(lambda cursor: _rows(database, cursor))
 
 
-def job(database: Database, name: str, *, desk: LedgerConnection | None = None) -> JobRow:
+def job(database: Database, name: str, *, connection: LedgerConnection | None = None) -> JobRow:
     """Return one job, or raise `NoSuchJob`."""
-    found = (desk or database).read(lambda cursor: _rows(database, cursor, name))
+    found = (connection or database).read(lambda cursor: _rows(database, cursor, name))
     if not found:
         raise NoSuchJob(name)
     return found[0]
@@ -99,3 +99,10 @@ def _rows(database: Database, cursor: Cursor, name: str | None = None) -> list[J
     if name is not None:
         query = query.where(table.c.name == name)
     return [JobRow(*row) for row in database.rows(cursor, query)]
+
+
+def parents(database: Database) -> list[tuple[str, str]]:
+    """Return pairs of a job that is part of another one, and that one."""
+    c = database.tables.job.c
+    query = select(c.name, c.parent).where(c.parent.is_not(None)).order_by(c.name)
+    return database.read(lambda cursor: [(row[0], row[1]) for row in database.rows(cursor, query)])

@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Select, insert, select
 
-from fencepost.core.noted import Noted
+from fencepost.core.noted import DONE_BY_PEOPLE, Noted
+from fencepost.core.rights import Caller
+from fencepost.ledger.auditing import AuditAct, acting, record
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
@@ -53,11 +55,28 @@ def note(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
     values["detail"] = None if about.detail is None else json.dumps(dict(about.detail))
     row = {"at": database.dialect.now(), "what": str(what), **values}
     database.dialect.execute(cursor, insert(database.tables.journal).values(row).inline())
+    if about.by is not None and what in DONE_BY_PEOPLE:
+        _audit(database, cursor, what, about)
+
+
+def _audit(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
+    """Add what a person did to the audit, when the transaction commits."""
+    caller = acting() or Caller(str(about.by))
+    act = AuditAct(
+        caller,
+        str(what),
+        job=about.job,
+        run_id=about.run_id,
+        schedule=about.schedule,
+        reason=about.reason,
+        detail=about.detail or {},
+    )
+    record(database, cursor, act)
 
 
 def journal(
     database: Database,
-    desk: LedgerConnection | None = None,
+    connection: LedgerConnection | None = None,
     *,
     what: Noted,
     job: str | None = None,
@@ -71,7 +90,7 @@ def journal(
 ) -> None:
     """Add an entry in a transaction of its own."""
     about = About(job, run_id, schedule, node, token, by, reason, detail)
-    (desk or database).write(lambda cursor: note(database, cursor, what, about))
+    (connection or database).write(lambda cursor: note(database, cursor, what, about))
 
 
 def entries(
@@ -83,7 +102,7 @@ def entries(
     before_id: int | None = None,
     after_id: int | None = None,
     limit: int = 100,
-    desk: LedgerConnection | None = None,
+    connection: LedgerConnection | None = None,
 ) -> list[JournalEntry]:
     """Return entries, newest first; with `after_id` those that came after it, oldest first."""
     table = database.tables.journal
@@ -100,4 +119,4 @@ def entries(
         if after_id is None
         else query.where(table.c.id > after_id).order_by(table.c.id)
     )
-    return (desk or database).read(lambda cursor: [JournalEntry(*row) for row in database.rows(cursor, query)])
+    return (connection or database).read(lambda cursor: [JournalEntry(*row) for row in database.rows(cursor, query)])

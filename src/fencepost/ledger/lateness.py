@@ -63,31 +63,31 @@ _LOCK = "SELECT r.id FROM {run} r WHERE {ints:r.id} ORDER BY r.id{skip_locked}"
 _NOTED = "SELECT j.run_id FROM {journal} j WHERE {ints:j.run_id} AND j.what = %s"
 
 
-def note_late(desk: LedgerConnection, *, jobs: Collection[str]) -> list[Late]:
+def note_late(connection: LedgerConnection, *, jobs: Collection[str]) -> list[Late]:
     """Note runs of these jobs that are late and have not ended; return those that nobody had noted before."""
-    hot = statements_for(desk)
+    hot = statements_for(connection)
 
     def find(cursor: Cursor) -> list[Late]:
         asked = (hot.texts(jobs), hot.now_us(cursor), _MISSED)
         found = (Late(*row) for query in _FIND for row in hot.rows(cursor, query, *asked))
         return list({late.run_id: late for late in found}.values())  # it may move on, and show in two states
 
-    return _noted(desk, hot, desk.read(find))
+    return _noted(connection, hot, connection.read(find))
 
 
-def note_late_ends(desk: LedgerConnection, *, run_ids: Collection[int]) -> list[Late]:
+def note_late_ends(connection: LedgerConnection, *, run_ids: Collection[int]) -> list[Late]:
     """Note those of these runs that ended late; return those that nobody had noted before."""
-    hot = statements_for(desk)
+    hot = statements_for(connection)
 
     def find(cursor: Cursor) -> list[Late]:
         asked = (hot.ints(sorted(run_ids)), hot.now_us(cursor), _MISSED)
         return [Late(*row) for row in hot.rows(cursor, _FIND_ENDED, *asked)]
 
-    return _noted(desk, hot, desk.read(find)) if run_ids else []
+    return _noted(connection, hot, connection.read(find)) if run_ids else []
 
 
-def _noted(desk: LedgerConnection, hot: LedgerStatements, found: list[Late]) -> list[Late]:
-    return desk.write(lambda cursor: _note(cursor, hot, found)) if found else []
+def _noted(connection: LedgerConnection, hot: LedgerStatements, found: list[Late]) -> list[Late]:
+    return connection.write(lambda cursor: _note(cursor, hot, found)) if found else []
 
 
 def _note(cursor: Cursor, hot: LedgerStatements, found: list[Late]) -> list[Late]:

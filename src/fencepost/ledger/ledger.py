@@ -1,9 +1,9 @@
 """The ledger: the database of schedules, runs and all that happened.
 
-What is asked of it stands in modules beside this one, each a function of the `Database`: `history.runs(ledger)`,
-`requests.enqueue(ledger, …)`. Loops of the engine pass their own `Desk`; calls without one borrow a connection for
-their duration, from any thread. `open_ledger` connects to nothing; the first use does. Outside the package, operators,
-the command line and the application's own code go through `Operations`.
+What is asked of it is in modules beside this one, each a function of the `Database`: `history.runs(ledger)`,
+`requests.enqueue(ledger, …)`. Loops of the engine pass a `LedgerConnection` of their own; calls without one borrow a
+connection from the pool, from any thread. `open_ledger` connects to nothing; the first use does. Outside the package,
+operators, the command line and the application's own code go through `Operations`.
 """
 
 from __future__ import annotations

@@ -51,11 +51,11 @@ FROM (SELECT {clock} AS now) t
 """
 
 
-def look(desk: LedgerConnection, *, node: str, queues: Collection[str], jobs: Collection[str]) -> Look:
+def look(connection: LedgerConnection, *, node: str, queues: Collection[str], jobs: Collection[str]) -> Look:
     """Ask what there is to do for a node that takes runs of these jobs from these queues."""
-    hot = statements_for(desk)
+    hot = statements_for(connection)
     ours = (hot.texts(queues), hot.texts(jobs))
-    [row] = desk.read(lambda cursor: hot.rows(cursor, _LOOK, *ours, node, *ours, node, *hot.clock()))
+    [row] = connection.read(lambda cursor: hot.rows(cursor, _LOOK, *ours, node, *ours, node, *hot.clock()))
     now_us, available_at, due_at, waiting_at, mark, *answers = row
     return Look(int(now_us), available_at, due_at, waiting_at, mark or 0, *map(bool, answers))
 
@@ -66,19 +66,19 @@ WHERE r.state = 'running' AND r.node = %s AND r.cancel_requested_at IS NOT NULL 
 """
 
 
-def cancels(desk: LedgerConnection, *, node: str) -> list[tuple[int, int]]:
+def cancels(connection: LedgerConnection, *, node: str) -> list[tuple[int, int]]:
     """Return the runs of this node, with their tokens, that somebody asked to stop."""
-    hot = statements_for(desk)
-    return [(run_id, token) for run_id, token in desk.read(lambda cursor: hot.rows(cursor, _CANCELS, node))]
+    hot = statements_for(connection)
+    return [(run_id, token) for run_id, token in connection.read(lambda cursor: hot.rows(cursor, _CANCELS, node))]
 
 
 _CHECK = "SELECT 1 FROM {run} r WHERE r.id = %s AND r.token = %s AND r.state = 'running'"
 
 
-def check(desk: LedgerConnection, *, run_id: int, token: int) -> bool:
+def check(connection: LedgerConnection, *, run_id: int, token: int) -> bool:
     """Ask whether a run is still running under this token."""
-    hot = statements_for(desk)
-    return bool(desk.read(lambda cursor: hot.rows(cursor, _CHECK, run_id, token)))
+    hot = statements_for(connection)
+    return bool(connection.read(lambda cursor: hot.rows(cursor, _CHECK, run_id, token)))
 
 
 _PROGRESS = """
@@ -86,11 +86,13 @@ UPDATE {run} SET progress = %s, progress_note = %s WHERE id = %s AND token = %s 
 """
 
 
-def progress(desk: LedgerConnection, *, run_id: int, token: int, fraction: float, note: str | None = None) -> bool:
+def progress(
+    connection: LedgerConnection, *, run_id: int, token: int, fraction: float, note: str | None = None
+) -> bool:
     """Note how far a run has come; False if it is no longer running under this token."""
-    hot = statements_for(desk)
+    hot = statements_for(connection)
 
     def write(cursor: Cursor) -> int:
         return hot.change(cursor, _PROGRESS, fraction, clean(note), run_id, token)
 
-    return desk.write(write) == 1
+    return connection.write(write) == 1

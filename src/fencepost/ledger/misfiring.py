@@ -98,7 +98,7 @@ _REMOVE = "DELETE FROM {run} WHERE {ints:id}"
 
 
 def settle_late(
-    desk: LedgerConnection,
+    connection: LedgerConnection,
     *,
     node: str,
     queues: Collection[str],
@@ -110,16 +110,16 @@ def settle_late(
     `node` is the one that asks, and has not claimed anything yet; `rules` has the misfire policy of each of its jobs,
     `formers` the names that renamed ones had.
     """
-    hot = statements_for(desk)
+    hot = statements_for(connection)
     if not rules:
         return MisfireCounts()
-    now_us, concerned = desk.read(lambda cursor: _concerned(cursor, hot, queues, rules))
+    now_us, concerned = connection.read(lambda cursor: _concerned(cursor, hot, queues, rules))
     if not concerned:
         return MisfireCounts()
-    lives = desk.read(lambda cursor: _lives(cursor, hot, node))
+    lives = connection.read(lambda cursor: _lives(cursor, hot, node))
     settled = MisfireCounts()
     for schedule, job in concerned:
-        late = _Late(desk, schedule, job, rule=rules[job], lives=lives, now_us=now_us)
+        late = _Late(connection, schedule, job, rule=rules[job], lives=lives, now_us=now_us)
         late.names |= frozenset(formers.get(job, ()))
         settled = settled.plus(late.settle())
     return settled
@@ -152,10 +152,17 @@ class _Late:
     """The late ticks of one schedule."""
 
     def __init__(
-        self, desk: LedgerConnection, schedule: str, job: str, *, rule: Misfire, lives: Mapping[str, Lives], now_us: int
+        self,
+        connection: LedgerConnection,
+        schedule: str,
+        job: str,
+        *,
+        rule: Misfire,
+        lives: Mapping[str, Lives],
+        now_us: int,
     ) -> None:
-        self._desk = desk
-        self._hot = statements_for(desk)
+        self._connection = connection
+        self._hot = statements_for(connection)
         self._schedule = schedule
         self._job = job
         self._rule = rule
@@ -166,27 +173,28 @@ class _Late:
 
     def settle(self) -> MisfireCounts:
         """Decide batch by batch: the oldest first, but where the newest so many stay, those first."""
-        is_newest_first = self._rule.kind == "all"
+        is_newest_first = self._rule.kept > 0
         settled, mark = MisfireCounts(), _FOREVER if is_newest_first else 0
         while True:
-            count, mark, done = self._desk.write(lambda cursor, mark=mark: self._batch(cursor, mark))  # type: ignore[misc]
+            count, mark, done = self._connection.write(lambda cursor, mark=mark: self._batch(cursor, mark))  # type: ignore[misc]
             settled = settled.plus(done)
             if count < BATCH:
                 return settled
 
     def _batch(self, cursor: Cursor, mark: int) -> tuple[int, int, MisfireCounts]:
         """Decide about one batch; return how many it had, where the next begins, and what was done."""
-        hot, kind = self._hot, self._rule.kind
+        hot, merges = self._hot, self._rule.others == "run"
         hot.rows(cursor, _LOCK_SCHEDULE, self._schedule)
         # What puts ticks together looks at the last of the batch before once more.
-        comparison, order = ("<", "DESC") if kind == "all" else (">=" if kind == "once" else ">", "")
+        comparison, order = ("<", "DESC") if self._rule.kept else (">=" if merges else ">", "")
         sql = f"{_TICKS.replace('<compared>', comparison)} ORDER BY r.due_at {order} LIMIT {BATCH}{{skip_locked}}"
         asked = (self._schedule, mark, self._job, self._now_us - self._rule.grace_us)
         found = [_Tick(*row) for row in hot.rows(cursor, sql, *asked)]
         if not found:
             return 0, mark, MisfireCounts()
         late = [tick for tick in found if self._is_late(tick)]
-        done = self._merge(cursor, late) if kind == "once" else self._misfire(cursor, self._beyond_cap(late))
+        others = self._beyond_kept(late)
+        done = self._merge(cursor, others) if merges else self._misfire(cursor, others)
         return len(found), found[-1].due_at, done
 
     def _is_late(self, tick: _Tick) -> bool:
@@ -194,11 +202,9 @@ class _Late:
         until_us = tick.available_at + self._rule.grace_us
         return lives is None or not lives.had_node(self.names, tick.available_at, until_us)
 
-    def _beyond_cap(self, late: Sequence[_Tick]) -> Sequence[_Tick]:
-        """Return those that do not run: all with *skip*; with *all* those after the newest so many."""
-        if self._rule.kind != "all":
-            return late
-        stay = max(self._rule.cap - self._kept, 0)
+    def _beyond_kept(self, late: Sequence[_Tick]) -> Sequence[_Tick]:
+        """Return those that get no run of their own: with *all* those after the newest so many, else all."""
+        stay = max(self._rule.kept - self._kept, 0)
         self._kept += min(stay, len(late))
         return late[stay:]
 

@@ -111,26 +111,26 @@ def _runtime_schedules(database: Database, names: tuple[str, ...]) -> tuple[str,
 
 def rename(database: Database, renaming: Renaming, *, by: str, reason: str | None = None) -> Renamed:
     """Move all that the ledger has under the old name. First do so in the databases of effects."""
-    desk = database.desk("renaming")
-    hot = statements_for(desk)
+    connection = database.connect("renaming")
+    hot = statements_for(connection)
     try:
-        _refuse_running(desk, hot, renaming)
-        runs = sum(_move_runs(desk, hot, renaming, old, new) for old, new in renaming.pairs)
+        _refuse_running(connection, hot, renaming)
+        runs = sum(_move_runs(connection, hot, renaming, old, new) for old, new in renaming.pairs)
         about = About(job=renaming.new, by=by, reason=reason)
-        schedules = desk.write(partial(_moved, database, renaming, about, runs))
+        schedules = connection.write(partial(_moved, database, renaming, about, runs))
     finally:
-        desk.rest()
+        connection.rest()
     return Renamed(schedules, runs)
 
 
-def _refuse_running(desk: LedgerConnection, hot: LedgerStatements, renaming: Renaming) -> None:
+def _refuse_running(connection: LedgerConnection, hot: LedgerStatements, renaming: Renaming) -> None:
     for name in (each for pair in renaming.pairs for each in pair):
-        found = desk.read(lambda cursor, name=name: hot.rows(cursor, _RUNNING, name))  # type: ignore[misc]
+        found = connection.read(lambda cursor, name=name: hot.rows(cursor, _RUNNING, name))  # type: ignore[misc]
         if found:
             raise LedgerRefused(f"run {found[0][0]} of job {name!r} has not ended: fencepost show {found[0][0]}")
 
 
-def _move_runs(desk: LedgerConnection, hot: LedgerStatements, renaming: Renaming, old: str, new: str) -> int:
+def _move_runs(connection: LedgerConnection, hot: LedgerStatements, renaming: Renaming, old: str, new: str) -> int:
     """Move runs until none is left; return how many there were."""
     ids = [renaming.old, *(f"{renaming.old}:{number}" for number in range(2, 100))] if new == renaming.new else []
     wanted = [(_FIND, old), *((_FIND_TICKS, each) for each in ids if renaming.schedule(each) != each)]
@@ -143,7 +143,7 @@ def _move_runs(desk: LedgerConnection, hot: LedgerStatements, renaming: Renaming
         return len(rows)
 
     for find, name in wanted:
-        while moved := desk.write(lambda cursor, find=find, name=name: work(cursor, find, name)):  # type: ignore[misc]
+        while moved := connection.write(lambda cursor, find=find, name=name: work(cursor, find, name)):  # type: ignore[misc]
             count += moved
     return count
 

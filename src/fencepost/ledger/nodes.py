@@ -62,7 +62,7 @@ class NodeRow(NamedTuple):
         return self.left_at is None and self.dead_at is None
 
 
-def join(database: Database, node: NewNode, *, desk: LedgerConnection | None = None) -> None:
+def join(database: Database, node: NewNode, *, connection: LedgerConnection | None = None) -> None:
     """Add a node. Repeating it changes nothing: an id is used for one start of one process."""
     values = node._asdict() | {"queues": json.dumps(node.queues), "jobs": json.dumps(node.jobs)}
 
@@ -70,10 +70,10 @@ def join(database: Database, node: NewNode, *, desk: LedgerConnection | None = N
         row = values | {"started_at": database.dialect.now()}
         database.dialect.insert_row(cursor, database.tables.node, row)
 
-    (desk or database).write(work)
+    (connection or database).write(work)
 
 
-def drain(database: Database, node_id: str, *, desk: LedgerConnection | None = None) -> None:
+def drain(database: Database, node_id: str, *, connection: LedgerConnection | None = None) -> None:
     """Note that a node takes no more runs and waits for those it has."""
     table = database.tables.node
     living = and_(table.c.id == node_id, table.c.left_at.is_(None), table.c.dead_at.is_(None))
@@ -81,20 +81,20 @@ def drain(database: Database, node_id: str, *, desk: LedgerConnection | None = N
     def work(cursor: Cursor) -> None:
         database.change(cursor, update(table).where(living).values(draining_at=database.dialect.now()))
 
-    (desk or database).write(work)
+    (connection or database).write(work)
 
 
-def serve(database: Database, node_id: str, jobs: Sequence[str], *, desk: LedgerConnection | None = None) -> None:
+def serve(database: Database, node_id: str, jobs: Sequence[str], *, connection: LedgerConnection | None = None) -> None:
     """Note which jobs a node can run, where that is no longer what it said when it joined."""
     table = database.tables.node
 
     def work(cursor: Cursor) -> None:
         database.change(cursor, update(table).where(table.c.id == node_id).values(jobs=json.dumps(list(jobs))))
 
-    (desk or database).write(work)
+    (connection or database).write(work)
 
 
-def leave(database: Database, node_id: str, *, desk: LedgerConnection | None = None) -> bool:
+def leave(database: Database, node_id: str, *, connection: LedgerConnection | None = None) -> bool:
     """Note that a node left in good order; False if its end was noted before."""
     table = database.tables.node
     living = and_(table.c.id == node_id, table.c.left_at.is_(None), table.c.dead_at.is_(None))
@@ -102,7 +102,7 @@ def leave(database: Database, node_id: str, *, desk: LedgerConnection | None = N
     def work(cursor: Cursor) -> bool:
         return database.change(cursor, update(table).where(living).values(left_at=database.dialect.now())) == 1
 
-    return (desk or database).write(work)
+    return (connection or database).write(work)
 
 
 def died(database: Database, cursor: Cursor, node_id: str, why: str) -> bool:
@@ -116,7 +116,9 @@ def died(database: Database, cursor: Cursor, node_id: str, why: str) -> bool:
     return True
 
 
-def note_pause(database: Database, node_id: str, longest_us: int, *, desk: LedgerConnection | None = None) -> None:
+def note_pause(
+    database: Database, node_id: str, longest_us: int, *, connection: LedgerConnection | None = None
+) -> None:
     """Note for how long, at most, a node's process has been stalled so far."""
     table = database.tables.node
     longest = case((table.c.longest_pause_us > longest_us, table.c.longest_pause_us), else_=longest_us)
@@ -125,7 +127,7 @@ def note_pause(database: Database, node_id: str, longest_us: int, *, desk: Ledge
         values = {"longest_pause_us": longest, "pauses_at": database.dialect.now()}
         database.change(cursor, update(table).where(table.c.id == node_id).values(values))
 
-    (desk or database).write(work)
+    (connection or database).write(work)
 
 
 _LIVING = f"""
@@ -134,19 +136,19 @@ WHERE n.left_at IS NULL AND n.dead_at IS NULL ORDER BY n.started_at, n.id
 """  # noqa: S608 - names of ours
 
 
-def living_nodes(database: Database, desk: LedgerConnection | None = None) -> list[NodeRow]:
+def living_nodes(database: Database, connection: LedgerConnection | None = None) -> list[NodeRow]:
     """Return the nodes whose end nobody has noted, longest there first."""
     hot = statements_for(database)
-    return (desk or database).read(lambda cursor: [_node(row) for row in hot.rows(cursor, _LIVING)])
+    return (connection or database).read(lambda cursor: [_node(row) for row in hot.rows(cursor, _LIVING)])
 
 
-def nodes(database: Database, *, limit: int = 100, desk: LedgerConnection | None = None) -> list[NodeRow]:
+def nodes(database: Database, *, limit: int = 100, connection: LedgerConnection | None = None) -> list[NodeRow]:
     """Return nodes, the living first, then those that ended last."""
     table = database.tables.node
     ended = func.coalesce(table.c.dead_at, table.c.left_at)
     is_ended = case((ended.is_(None), 0), else_=1)
     return _read(
-        database, _all(database).order_by(is_ended, ended.desc(), table.c.started_at.desc()).limit(limit), desk
+        database, _all(database).order_by(is_ended, ended.desc(), table.c.started_at.desc()).limit(limit), connection
     )
 
 
@@ -168,8 +170,8 @@ def _all(database: Database) -> Select[Any]:
     return select(*(database.tables.node.c[name] for name in NodeRow._fields))
 
 
-def _read(database: Database, query: Select[Any], desk: LedgerConnection | None) -> list[NodeRow]:
-    return (desk or database).read(lambda cursor: [_node(row) for row in database.rows(cursor, query)])
+def _read(database: Database, query: Select[Any], connection: LedgerConnection | None) -> list[NodeRow]:
+    return (connection or database).read(lambda cursor: [_node(row) for row in database.rows(cursor, query)])
 
 
 def _node(row: tuple[Any, ...]) -> NodeRow:

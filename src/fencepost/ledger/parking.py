@@ -73,10 +73,10 @@ class Parked(NamedTuple):
     missed: list[UnservedJob]
 
 
-def park(desk: LedgerConnection) -> Parked:
+def park(connection: LedgerConnection) -> Parked:
     """Set aside up to `BATCH` runs that no living node could take for ten minutes."""
-    hot = statements_for(desk)
-    return desk.write(lambda cursor: Parked(*_park(cursor, hot)))
+    hot = statements_for(connection)
+    return connection.write(lambda cursor: Parked(*_park(cursor, hot)))
 
 
 def _park(cursor: Cursor, hot: LedgerStatements) -> tuple[int, list[UnservedJob]]:
@@ -139,35 +139,35 @@ def _noted(
     return [each for each in found if is_first_to_note(cursor, hot, each, now_us)]
 
 
-def unpark(desk: LedgerConnection, served: Served) -> int:
+def unpark(connection: LedgerConnection, served: Served) -> int:
     """Queue up to `BATCH` runs that a living node can take by now; return how many those are."""
-    hot = statements_for(desk)
-    pairs = [row for row in desk.read(lambda cursor: hot.rows(cursor, _PARKED)) if served.has(*row)]
-    return next((count for job, queue in pairs if (count := _unpark(desk, hot, job, queue))), 0)
+    hot = statements_for(connection)
+    pairs = [row for row in connection.read(lambda cursor: hot.rows(cursor, _PARKED)) if served.has(*row)]
+    return next((count for job, queue in pairs if (count := _unpark(connection, hot, job, queue))), 0)
 
 
-def unpark_for_older(desk: LedgerConnection, *, node: str) -> int:
+def unpark_for_older(connection: LedgerConnection, *, node: str) -> int:
     """Queue all that is parked if no other living node knows what that means; return how many runs that are.
 
     Only if there are older nodes, or were as long ago as nodes are on record: where there are none, everything that
     was set aside in months would be queued whenever the last node is restarted.
     """
-    hot = statements_for(desk)
-    others = desk.read(lambda cursor: hot.rows(cursor, _NODES, node))
+    hot = statements_for(connection)
+    others = connection.read(lambda cursor: hot.rows(cursor, _NODES, node))
     older = [is_living for version, is_living in others if known_by(version) < _KNOWN_SINCE]
     newer = [is_living for version, is_living in others if known_by(version) >= _KNOWN_SINCE]
     if not older or any(newer):
         return 0
     count = 0
-    for job, queue in desk.read(lambda cursor: hot.rows(cursor, _PARKED)):
-        while queued := _unpark(desk, hot, job, queue):
+    for job, queue in connection.read(lambda cursor: hot.rows(cursor, _PARKED)):
+        while queued := _unpark(connection, hot, job, queue):
             count += queued
     return count
 
 
-def _unpark(desk: LedgerConnection, hot: LedgerStatements, job: str, queue: str) -> int:
+def _unpark(connection: LedgerConnection, hot: LedgerStatements, job: str, queue: str) -> int:
     def work(cursor: Cursor) -> int:
         ids = [row[0] for row in hot.rows(cursor, f"{_FIND_PARKED} ORDER BY r.id LIMIT {BATCH}", job, queue)]
         return hot.change(cursor, _UNPARK, hot.ints(ids)) if ids else 0
 
-    return desk.write(work)
+    return connection.write(work)

@@ -80,13 +80,13 @@ class Decide(Protocol):
 
 
 def plan(
-    desk: LedgerConnection, *, horizon_us: int, limit: int, decide: Decide, without: Collection[str] = ()
+    connection: LedgerConnection, *, horizon_us: int, limit: int, decide: Decide, without: Collection[str] = ()
 ) -> PlannedBatch:
     """Plan up to `limit` schedules that are due within the horizon, and queue as many runs whose time is near.
 
     `without` are ids of schedules that this node passes by.
     """
-    hot = statements_for(desk)
+    hot = statements_for(connection)
     limit = rounded(limit)
 
     def work(cursor: Cursor) -> PlannedBatch:
@@ -104,7 +104,7 @@ def plan(
         through = tuple((row.id, plan.planned_through_us) for row, plan in plans)
         return PlannedBatch(now_us, runs + queued, next_due[0][0] if next_due else None, is_full, has_served, through)
 
-    return desk.write(work)
+    return connection.write(work)
 
 
 # Each spelled as the index of schedules that are due and have a node is.
@@ -185,7 +185,7 @@ def insert_runs(
     insert = insert_sql("{run}", rows=_ROWS, now=hot.dialect.big("%s"), horizon_us=horizon_us)
     rows = listed([passed(request) for request in requested])
     count = hot.change(cursor, insert + hot.dialect.unless_there(hot.fields["run"], *ORIGIN_KEY), rows, now_us)
-    if count < len(requested) or hot.dialect.name == "mysql":  # which counts also what it has left out
+    if count < len(requested) or hot.dialect.counts_left_out:
         _see_all(cursor, hot, requested, count)
 
 

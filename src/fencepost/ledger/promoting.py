@@ -55,11 +55,11 @@ _RUNNING = "SELECT r.id FROM {run} r WHERE {ints:r.id} AND r.state = 'running'"
 _FREE = "UPDATE {exclusive} SET run_id = NULL WHERE {texts:{key}}"
 
 
-def promote_stranded(desk: LedgerConnection) -> int:
+def promote_stranded(connection: LedgerConnection) -> int:
     """Queue runs that wait for a key which nobody has; return how many. For a loop that comes by now and then."""
-    hot = statements_for(desk)
-    keys = sorted(row[0] for row in desk.read(lambda cursor: hot.rows(cursor, _STRANDED)))
-    return desk.write(lambda cursor: _promote_free(cursor, hot, keys)) if keys else 0
+    hot = statements_for(connection)
+    keys = sorted(row[0] for row in connection.read(lambda cursor: hot.rows(cursor, _STRANDED)))
+    return connection.write(lambda cursor: _promote_free(cursor, hot, keys)) if keys else 0
 
 
 def _promote_free(cursor: Cursor, hot: LedgerStatements, keys: Collection[str]) -> int:

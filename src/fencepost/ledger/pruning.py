@@ -59,13 +59,13 @@ def _kept(name: str, value: Duration | None) -> float | None:
     return None if value is None or value == "forever" else seconds(value, what=f"retention of {name}")
 
 
-def prune(database: Database, desk: LedgerConnection | None, retention: Retention, *, limit: int = 500) -> int:
+def prune(database: Database, connection: LedgerConnection | None, retention: Retention, *, limit: int = 500) -> int:
     """Remove one batch of what has been kept long enough; return how many rows that were, attempts aside.
 
     Zero means that there is nothing left to remove now.
     """
-    place = desk or database
-    now_us = database.now_us(desk)
+    place = connection or database
+    now_us = database.now_us(connection)
     removed = _prune_runs(database, place, retention, now_us=now_us, limit=limit)
     removed += _prune_journal(database, place, _before(retention.journal, now_us), limit)
     removed += _prune_keys(database, place, _before(retention.keys, now_us), limit)

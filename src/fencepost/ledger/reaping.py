@@ -71,11 +71,11 @@ ORDER BY r.id{{skip_locked}}
 
 
 def reap(
-    desk: LedgerConnection, *, node: str, limit: int, decide: OnLoss, once_in_us: int = 0, counts: bool = True
+    connection: LedgerConnection, *, node: str, limit: int, decide: OnLoss, once_in_us: int = 0, counts: bool = True
 ) -> list[Reaped]:
     """Give up to `limit` runs of a dead node up. Repeat until there are none. `counts`: as crashes."""
-    hot, once = statements_for(desk), once_in_us if counts else None
-    return desk.write(lambda cursor: _reap(cursor, hot, node, rounded(limit), decide=decide, once_in_us=once))
+    hot, once = statements_for(connection), once_in_us if counts else None
+    return connection.write(lambda cursor: _reap(cursor, hot, node, rounded(limit), decide=decide, once_in_us=once))
 
 
 def _reap(

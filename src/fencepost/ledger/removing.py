@@ -68,31 +68,33 @@ def delete_schedule(database: Database, schedule_id: str, *, by: str | None, rea
         )
     schedules.delete(database, schedule_id, by=by, reason=reason, even_of_code=True)
     if not owners:
-        hot, desk = _at_hand(database)
+        hot, connection = _at_hand(database)
         _in_batches(
-            desk,
+            connection,
             hot,
             _OPEN_TICKS,
             schedule_id,
             change=lambda cursor, ids: hot.change(cursor, _SKIP, hot.now_us(cursor), ids),
         )
-        desk.rest()
+        connection.rest()
 
 
 def forget(database: Database, name: str, *, by: str, reason: str | None = None) -> Forgotten:
     """Forget a job that no living node has: delete its schedules, cancel what has not ended, remove its record."""
     known_job(database, name)
     _refuse_living(database, name)
-    hot, desk = _at_hand(database)
+    hot, connection = _at_hand(database)
     why = f"job forgotten by {by}" + (f": {reason}" if reason else "")
     try:
         found = schedules.schedules(database, job=name, limit=1_000_000)
         for each in found:
             schedules.delete(database, each.id, by=by, reason=reason, even_of_code=True)
-        runs = _in_batches(desk, hot, _OPEN, name, change=lambda cursor, ids: _cancelled(cursor, hot, ids, by, why))
-        desk.write(lambda cursor: _remove(database, cursor, hot, name, About(job=name, by=by, reason=reason)))
+        runs = _in_batches(
+            connection, hot, _OPEN, name, change=lambda cursor, ids: _cancelled(cursor, hot, ids, by, why)
+        )
+        connection.write(lambda cursor: _remove(database, cursor, hot, name, About(job=name, by=by, reason=reason)))
     finally:
-        desk.rest()
+        connection.rest()
     return Forgotten(len(found), runs)
 
 
@@ -111,7 +113,7 @@ def _cancelled(cursor: Cursor, hot: LedgerStatements, ids: Any, by: str, why: st
 
 
 def _in_batches(
-    desk: LedgerConnection, hot: LedgerStatements, find: str, name: str, *, change: Callable[[Cursor, Any], int]
+    connection: LedgerConnection, hot: LedgerStatements, find: str, name: str, *, change: Callable[[Cursor, Any], int]
 ) -> int:
     """Change what is found until nothing is; return how many rows that were."""
     count = 0
@@ -120,14 +122,14 @@ def _in_batches(
         ids = [row[0] for row in hot.rows(cursor, f"{find} ORDER BY r.id LIMIT {_BATCH}{{skip_locked}}", name)]
         return change(cursor, hot.ints(ids)) if ids else 0
 
-    while changed := desk.write(work):
+    while changed := connection.write(work):
         count += changed
     return count
 
 
 def _at_hand(database: Database) -> tuple[LedgerStatements, LedgerConnection]:
-    desk = database.desk("removing")
-    return statements_for(desk), desk
+    connection = database.connect("removing")
+    return statements_for(connection), connection
 
 
 def _refuse_living(database: Database, name: str) -> None:

@@ -83,29 +83,31 @@ def first_name(database: Database, job: str) -> str:
 
 
 def formers_on_record(
-    database: Database, names: Sequence[str], *, desk: LedgerConnection | None = None
+    database: Database, names: Sequence[str], *, connection: LedgerConnection | None = None
 ) -> frozenset[str]:
     """Return the names that these jobs had before, as the ledger has it."""
     wanted = set(names)
-    return frozenset(old for row in jobs(database, desk=desk) if row.name in wanted for old in formers(row.policy))
+    return frozenset(
+        old for row in jobs(database, connection=connection) if row.name in wanted for old in formers(row.policy)
+    )
 
 
 def carry_over(
-    database: Database, declared: Sequence[NewJob], *, generation: int, desk: LedgerConnection | None = None
+    database: Database, declared: Sequence[NewJob], *, generation: int, connection: LedgerConnection | None = None
 ) -> Carried:
     """Move what stands under former names of these jobs, unless a living node has the former name.
 
     What a deploy of a higher generation has put on record stays.
     """
-    renames = _renames(declared, [row for row in jobs(database, desk=desk) if row.generation <= generation])
+    renames = _renames(declared, [row for row in jobs(database, connection=connection) if row.generation <= generation])
     if not renames:
         return Carried()
-    place = desk or database.desk("renaming")
+    place = connection or database.connect("renaming")
     work = partial(_carried, database, statements_for(place), generation)
     try:
         found = [place.write(partial(work, each)) for each in renames]
     finally:
-        if desk is None:
+        if connection is None:
             place.rest()
     waiting = frozenset[str]().union(*(each.waiting for each in found))
     return Carried(waiting, any(each.is_moved for each in found), any(each.is_left for each in found))
@@ -165,11 +167,13 @@ def _open_runs(cursor: Cursor, hot: LedgerStatements, job: str) -> Iterator[int]
         yield from (row[0] for row in hot.rows(cursor, query, job))
 
 
-def refuse_other_names(database: Database, declared: Sequence[NewJob], *, desk: LedgerConnection | None = None) -> None:
+def refuse_other_names(
+    database: Database, declared: Sequence[NewJob], *, connection: LedgerConnection | None = None
+) -> None:
     """Refuse jobs that would go by another first name than they do on record: their work would be done anew."""
     if not declared:
         return
-    known = {row.name: formers(row.policy) for row in jobs(database, desk=desk)}
+    known = {row.name: formers(row.policy) for row in jobs(database, connection=connection)}
     for each in declared:
         now = formers(each.policy)
         for old in now:

@@ -49,14 +49,14 @@ class Retried(NamedTuple):
 
 
 def enqueue(
-    database: Database, requests: Sequence[Requested], *, tx: Any = None, desk: LedgerConnection | None = None
+    database: Database, requests: Sequence[Requested], *, tx: Any = None, connection: LedgerConnection | None = None
 ) -> list[Enqueued]:
     """Record requests, all or none, and return the run that stands for each.
 
     With `tx`, a connection of the caller's own to the same database, they are part of the caller's transaction: they
     come to be when that commits. The driver's errors are then left as they are.
     """
-    return _within(database, lambda cursor: _told(database, cursor, requests), tx=tx, desk=desk)
+    return _within(database, lambda cursor: _told(database, cursor, requests), tx=tx, connection=connection)
 
 
 def enqueue_unique(
@@ -65,7 +65,7 @@ def enqueue_unique(
     *,
     newcomer: NewJob | None = None,
     tx: Any = None,
-    desk: LedgerConnection | None = None,
+    connection: LedgerConnection | None = None,
 ) -> Enqueued:
     """Record a request unless a run that has not ended asks for the same; return that one, or the new one.
 
@@ -78,7 +78,7 @@ def enqueue_unique(
         twin = live_twin(database, cursor, request, is_ours=tx is None)
         return Enqueued(twin.run_id, is_new=False) if twin is not None else _told(database, cursor, [request])[0]
 
-    return _within(database, work, tx=tx, desk=desk)
+    return _within(database, work, tx=tx, connection=connection)
 
 
 def _told(database: Database, cursor: Cursor, requests: Sequence[Requested]) -> list[Enqueued]:
@@ -89,9 +89,9 @@ def _told(database: Database, cursor: Cursor, requests: Sequence[Requested]) -> 
     return made
 
 
-def _within(database: Database, work: Callable[[Cursor], T], *, tx: Any, desk: LedgerConnection | None) -> T:
+def _within(database: Database, work: Callable[[Cursor], T], *, tx: Any, connection: LedgerConnection | None) -> T:
     if tx is None:
-        return (desk or database).write(work)
+        return (connection or database).write(work)
     with cursor_of(tx, database.dialect) as cursor:
         refuse_another_ledger(cursor, database)
         return work(cursor)
@@ -103,7 +103,7 @@ def cancel(
     *,
     by: str | None = None,
     reason: str | None = None,
-    desk: LedgerConnection | None = None,
+    connection: LedgerConnection | None = None,
 ) -> Cancelled:
     """Cancel a run that has not started, or ask the node that runs it to stop it. Asking twice is asking once."""
 
@@ -112,7 +112,7 @@ def cancel(
         outcome = _cancelled(database, cursor, row, by, reason)
         return outcome, row
 
-    place = desk or database
+    place = connection or database
     outcome, row = place.write(work)
     if outcome is Cancelled.NOW and row.exclusive_key is not None:
         # It may have been the next in line for its key. In a transaction of its own: locks are taken in one order.
@@ -147,7 +147,7 @@ def retry(
     reason: str | None = None,
     again: bool = False,
     origin_key: str | None = None,
-    desk: LedgerConnection | None = None,
+    connection: LedgerConnection | None = None,
 ) -> int:
     """Make a new run of one that has ended, with the same parameters and window; return its id.
 
@@ -165,7 +165,7 @@ def retry(
         [made] = _repeated(database, cursor, [row], by=by, reason=reason, origin_key=origin_key)
         return made.run_id
 
-    return (desk or database).write(work)
+    return (connection or database).write(work)
 
 
 def release_held(
@@ -174,7 +174,7 @@ def release_held(
     *,
     by: str | None = None,
     reason: str | None = None,
-    desk: LedgerConnection | None = None,
+    connection: LedgerConnection | None = None,
 ) -> None:
     """Let a run go on that waits for a person."""
 
@@ -187,7 +187,7 @@ def release_held(
         note(database, cursor, Noted.RUN_RELEASED, about)
         _words(database).notify(cursor)
 
-    (desk or database).write(work)
+    (connection or database).write(work)
 
 
 def reprocess(
@@ -198,7 +198,7 @@ def reprocess(
     limit: int = 100,
     by: str | None = None,
     reason: str | None = None,
-    desk: LedgerConnection | None = None,
+    connection: LedgerConnection | None = None,
 ) -> list[Retried]:
     """Repeat runs that were given up, from the first after `after_id` on; go on with the last `old_id`.
 
@@ -214,7 +214,7 @@ def reprocess(
         since_us=wanted.since_us,
         until_us=wanted.until_us,
     )
-    found = runs(database, failed, after_id=after_id, limit=limit, desk=desk)
+    found = runs(database, failed, after_id=after_id, limit=limit, connection=connection)
 
     def work(cursor: Cursor) -> list[Retried]:
         kept = _locked(database, cursor, [row.id for row in found])
@@ -225,7 +225,7 @@ def reprocess(
         old = [Retried(old_id, run_id, is_new=False) for old_id, run_id in repeated_by.items()]
         return sorted(new + old)
 
-    return (desk or database).write(work) if found else []
+    return (connection or database).write(work) if found else []
 
 
 def _locked(database: Database, cursor: Cursor, run_ids: Sequence[int]) -> set[int]:
@@ -287,4 +287,4 @@ def _update(database: Database, cursor: Cursor, run_id: int, **values: Any) -> N
 
 
 def _words(database: Database) -> LedgerStatements:
-    return statements_for(database.desk("words"))
+    return statements_for(database.connect("words"))

@@ -72,32 +72,32 @@ def accept(
     if leases is not None and _lacks_leases_alone(database, leases):
         about = About(by=by, reason=reason, detail={"leases": leases})
         return database.write(lambda cursor: _accepted_leases(database, cursor, leases, about))
-    desk = database.desk("restored")
+    connection = database.connect("restored")
     try:
-        begun = _settle_begun(database, desk, runs)
+        begun = _settle_begun(database, connection, runs)
         about = About(by=by, reason=reason, detail={"pending": str(runs)})
 
         def work(cursor: Cursor) -> Restored:
             _renew(database, cursor, leases)
             return _accepted(database, cursor, runs, id_gap, about)
 
-        done = desk.write(work)
+        done = connection.write(work)
         return done._replace(runs=done.runs + begun)
     finally:
-        desk.rest()
+        connection.rest()
 
 
 def as_copy(database: Database, *, by: str, reason: str | None, leases: str | None = None) -> Restored:
     """Take this for another ledger, with a name of its own."""
     identity(database)  # so that there is one
-    desk = database.desk("restored")
+    connection = database.connect("restored")
     try:
-        begun = _settle_begun(database, desk, Pending.CANCEL)
-        done = desk.write(lambda cursor: _copied(database, cursor, leases, About(by=by, reason=reason)))
+        begun = _settle_begun(database, connection, Pending.CANCEL)
+        done = connection.write(lambda cursor: _copied(database, cursor, leases, About(by=by, reason=reason)))
         database.known_identity = database.known_naming = None
         return done._replace(runs=done.runs + begun)
     finally:
-        desk.rest()
+        connection.rest()
 
 
 def _lacks_leases_alone(database: Database, leases: str) -> bool:
@@ -175,22 +175,24 @@ def _settle_pending(database: Database, cursor: Cursor, runs: Pending, now_us: i
     return database.change(cursor, change.values(ended)) + database.change(cursor, held.values(ended))
 
 
-def _settle_begun(database: Database, desk: LedgerConnection, runs: Pending) -> int:
+def _settle_begun(database: Database, connection: LedgerConnection, runs: Pending) -> int:
     """Decide about runs that were running in the dump: lost, whoever had them."""
     if runs is Pending.RUN:
         return 0  # they are given up with their nodes, and follow on_crash
     c = database.tables.run.c
     if runs is Pending.CANCEL:
         running = update(database.tables.run).where(c.state == "running", c.cancel_requested_at.is_(None))
-        desk.write(lambda cursor: database.change(cursor, running.values(cancel_requested_at=database.dialect.now())))
+        connection.write(
+            lambda cursor: database.change(cursor, running.values(cancel_requested_at=database.dialect.now()))
+        )
     query = select(c.node).where(c.state == "running", c.node.is_not(None)).distinct()
-    nodes = [row[0] for row in desk.read(lambda cursor: database.rows(cursor, query))]
-    return sum(_give_up(desk, node) for node in nodes)
+    nodes = [row[0] for row in connection.read(lambda cursor: database.rows(cursor, query))]
+    return sum(_give_up(connection, node) for node in nodes)
 
 
-def _give_up(desk: LedgerConnection, node: str) -> int:
+def _give_up(connection: LedgerConnection, node: str) -> int:
     count = 0
-    while reaped := reap(desk, node=node, limit=_BATCH, decide=_held, counts=False):
+    while reaped := reap(connection, node=node, limit=_BATCH, decide=_held, counts=False):
         count += len(reaped)
     return count
 

@@ -15,7 +15,7 @@ def check_rights(database: Database) -> None:
 
     PostgreSQL lets everybody call a new procedure, unless somebody has revoked that, as hardened servers do.
     """
-    if database.dialect.name != "postgresql":
+    if not database.dialect.has_procedures:
         return
     effects = effect_tables(database.tables.prefix, database.tables.schema)
     names = (database.tables.name(CHECK_RUN), effects.name(CHECK_FENCE))

@@ -1,15 +1,15 @@
 """The one INSERT by which a run comes into the ledger, whoever asks for it: a planner, a person or a program.
 
-What is asked for is passed as columns of `e`, and `t.now` is the time; the statement works out the rest. A row of
-`e` is made of parameters (`recording`), or `e` is a list of rows in one parameter (`planning`).
+What is asked for is passed as columns of `e`, and `t.now` is the time; the statement works out the rest. A field of
+`Requested` is a column of the same name, without ``_us``: a new one need not be named here. A row of `e` is made of
+parameters (`recording`), or `e` is a list of rows in one parameter (`planning`).
 """
 
 # ruff: noqa: S608 - table names are checked identifiers, all values are parameters
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+from typing import Any, get_type_hints
 
 from fencepost.core.runs import Requested
 from fencepost.ledger.dialects.statements import clean
@@ -17,36 +17,23 @@ from fencepost.ledger.dialects.statements import clean
 HORIZON_US = 2_000_000
 """What is to run later than this waits for its time first. Planners plan, and queue what waits, so far ahead."""
 
-_Of = Callable[[Requested], Any]
-# Columns that are written as they are asked for.
-_PLAIN: dict[str, tuple[str, _Of]] = {
-    "job": ("text", lambda asked: asked.job),
-    "type": ("text", lambda asked: asked.type),
-    "params": ("text", lambda asked: clean(asked.params)),
-    "params_hash": ("text", lambda asked: asked.params_hash),
-    "origin_key": ("text", lambda asked: asked.origin_key),
-    "schedule": ("text", lambda asked: asked.schedule),
-    "first_due_at": ("int", lambda asked: asked.first_due_at_us),
-    "due_at": ("int", lambda asked: asked.due_at_us),
-    "ticks": ("int", lambda asked: asked.ticks),
-    "window_start": ("int", lambda asked: asked.window_start_us),
-    "window_end": ("int", lambda asked: asked.window_end_us),
-    "priority": ("int", lambda asked: asked.priority),
-    "queue": ("text", lambda asked: asked.queue),
-    "exclusive_key": ("text", lambda asked: asked.exclusive_key),
-    "requested_by": ("text", lambda asked: clean(asked.requested_by)),
-    "reason": ("text", lambda asked: clean(asked.reason)),
-    "retry_of": ("int", lambda asked: asked.retry_of),
-    "generation": ("int", lambda asked: asked.generation),
-    "why": ("text", lambda asked: clean(asked.why)),
-    "root": ("text", lambda asked: asked.root),
-}
-# What else is passed, and what is worked out of it.
-_PASSED: dict[str, tuple[str, _Of]] = {
-    "state": ("text", lambda asked: asked.state),
-    "available_at": ("int", lambda asked: asked.available_at_us),
-    "sla_us": ("int", lambda asked: asked.sla_us),
-}
+# Fields of a request that are no columns as they are: the statement works something out of them.
+_WORKED_ON = ("state", "available_at_us", "sla_us")
+# Texts that were checked before; what people wrote may have characters that no database takes.
+_CHECKED = frozenset(
+    ("job", "type", "params_hash", "origin_key", "schedule", "queue", "exclusive_key", "state", "root")
+)
+_KIND_OF: dict[Any, str] = {int: "int", int | None: "int", str: "text", str | None: "text"}
+_KINDS = {name: _KIND_OF[hint] for name, hint in get_type_hints(Requested).items()}
+_TO_CLEAN = tuple(index for index, (name, kind) in enumerate(_KINDS.items()) if kind == "text" and name not in _CHECKED)
+
+
+def _column(field: str) -> str:
+    """Return the name under which a field is passed: that of its column, if it is one."""
+    return field if field == "sla_us" else field.removesuffix("_us")
+
+
+_PLAIN = tuple(_column(name) for name in Requested._fields if name not in _WORKED_ON)
 _IS_FAR = "e.state = 'queued' AND e.available_at > t.now + {horizon_us}"
 _WORKED_OUT = {
     "state": f"CASE WHEN {_IS_FAR} THEN 'waiting' ELSE e.state END",
@@ -57,15 +44,17 @@ _WORKED_OUT = {
     "sla_at": "COALESCE(e.due_at, e.available_at, t.now) + e.sla_us",
     **dict.fromkeys(("attempts", "failures", "crashes", "token"), "0"),
 }
-_SOURCE = _PLAIN | _PASSED
 
-PASSED_KINDS = {name: kind for name, (kind, _) in _SOURCE.items()}
+PASSED_KINDS = {_column(name): kind for name, kind in _KINDS.items()}
 """The columns of `e` and their kinds, in the order of `passed`."""
 
 
 def passed(asked: Requested) -> tuple[Any, ...]:
     """Return what is passed of a request."""
-    return tuple([of(asked) for _, of in _SOURCE.values()])
+    values = list(asked)
+    for index in _TO_CLEAN:
+        values[index] = clean(values[index])
+    return tuple(values)
 
 
 def insert_sql(table: str, *, rows: str, now: str, horizon_us: int = HORIZON_US) -> str:

@@ -33,9 +33,9 @@ from fencepost.ledger.schedule_rows import (
 from fencepost.ledger.skipping import skip_ahead
 
 
-def schedule(database: Database, schedule_id: str, *, desk: LedgerConnection | None = None) -> StoredSchedule:
+def schedule(database: Database, schedule_id: str, *, connection: LedgerConnection | None = None) -> StoredSchedule:
     """Return one schedule, or raise `NoSuchSchedule`."""
-    return (desk or database).read(lambda cursor: living_row(database, cursor, schedule_id))
+    return (connection or database).read(lambda cursor: living_row(database, cursor, schedule_id))
 
 
 def schedules(
@@ -45,7 +45,7 @@ def schedules(
     after_id: str = "",
     limit: int = 1000,
     with_deleted: bool = False,
-    desk: LedgerConnection | None = None,
+    connection: LedgerConnection | None = None,
 ) -> list[StoredSchedule]:
     """Return schedules by id, from the first after `after_id` on."""
     c = database.tables.schedule.c
@@ -54,7 +54,7 @@ def schedules(
         query = query.where(c.job == job)
     if not with_deleted:
         query = query.where(c.deleted_at.is_(None))
-    return (desk or database).read(lambda cursor: [StoredSchedule(*row) for row in database.rows(cursor, query)])
+    return (connection or database).read(lambda cursor: [StoredSchedule(*row) for row in database.rows(cursor, query)])
 
 
 class Beside(NamedTuple):
@@ -78,7 +78,7 @@ def put(
     by: str | None = None,
     reason: str | None = None,
     dues: DueRules = DUES,
-    desk: LedgerConnection | None = None,
+    connection: LedgerConnection | None = None,
 ) -> StoredSchedule:
     """Make a schedule, or change the one that has this id. It is planned from now on."""
 
@@ -95,7 +95,7 @@ def put(
         note(database, cursor, act, About(job=new.job, schedule=new.id, by=by, reason=reason))
         return known_row(database, cursor, new.id)
 
-    return (desk or database).write(work)
+    return (connection or database).write(work)
 
 
 def delete(
@@ -106,7 +106,7 @@ def delete(
     reason: str | None = None,
     even_of_code: bool = False,
     dues: DueRules = DUES,
-    desk: LedgerConnection | None = None,
+    connection: LedgerConnection | None = None,
 ) -> None:
     """Delete a schedule; what is planned ahead is skipped, what is due already still runs.
 
@@ -121,7 +121,7 @@ def delete(
         ScheduleChange(database, cursor, dues).bury(row, row.generation)
         note(database, cursor, Noted.SCHEDULE_DELETED, About(job=row.job, schedule=row.id, by=by, reason=reason))
 
-    (desk or database).write(work)
+    (connection or database).write(work)
 
 
 def pause(
@@ -130,7 +130,7 @@ def pause(
     *,
     by: str | None = None,
     reason: str | None = None,
-    desk: LedgerConnection | None = None,
+    connection: LedgerConnection | None = None,
 ) -> StoredSchedule:
     """Plan nothing more until `resume`; what is planned ahead is skipped. Pausing what is paused changes nothing."""
 
@@ -144,7 +144,7 @@ def pause(
             note(database, cursor, Noted.SCHEDULE_PAUSED, About(job=row.job, schedule=row.id, by=by, reason=reason))
         return known_row(database, cursor, row.id)
 
-    return (desk or database).write(work)
+    return (connection or database).write(work)
 
 
 def resume(
@@ -154,7 +154,7 @@ def resume(
     by: str | None = None,
     reason: str | None = None,
     dues: DueRules = DUES,
-    desk: LedgerConnection | None = None,
+    connection: LedgerConnection | None = None,
 ) -> StoredSchedule:
     """Plan again from now on; the due times that were missed become one skipped run with their range and count."""
 
@@ -165,7 +165,7 @@ def resume(
             note(database, cursor, Noted.SCHEDULE_RESUMED, About(job=row.job, schedule=row.id, by=by, reason=reason))
         return known_row(database, cursor, row.id)
 
-    return (desk or database).write(work)
+    return (connection or database).write(work)
 
 
 def _refuse_code(row: StoredSchedule) -> None:

@@ -13,12 +13,12 @@ _NUMBERED = ("run", "journal")
 _HIGHEST = "SELECT coalesce(max(r.id), 0) FROM {run} r"
 
 
-def advance_sequences(database: Database, *, desk: LedgerConnection | None = None) -> list[LaggingSequence]:
+def advance_sequences(database: Database, *, connection: LedgerConnection | None = None) -> list[LaggingSequence]:
     """Advance what stands behind; return what did. `LedgerRefused` says what to run where we may not do it."""
-    place = desk or database
-    if database.dialect.name == "sqlite":
+    place = connection or database
+    if database.url.is_file:
         return place.write(lambda cursor: _counted_on(database, cursor)) if _lags(database, place) else []
-    if database.dialect.name != "postgresql":
+    if not database.dialect.has_sequences:
         return []
     tables = [database.tables.name(name) for name in _NUMBERED]
     found = place.read(lambda cursor: [each for name in tables if (each := _behind(cursor, name)) is not None])

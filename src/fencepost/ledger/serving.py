@@ -72,10 +72,10 @@ GROUP BY n.jobs, n.queues
 """
 
 
-def served(desk: LedgerConnection) -> Served:
+def served(connection: LedgerConnection) -> Served:
     """Ask what the living nodes can run."""
-    hot = statements_for(desk)
-    return desk.read(lambda cursor: served_now(cursor, hot))
+    hot = statements_for(connection)
+    return connection.read(lambda cursor: served_now(cursor, hot))
 
 
 def served_now(cursor: Cursor, hot: LedgerStatements) -> Served:
@@ -132,15 +132,15 @@ WHERE s.no_node_since IS NOT NULL AND s.id > %s ORDER BY s.id
 _BRING_BACK = "UPDATE {schedule} SET no_node_since = NULL WHERE {texts:id}"
 
 
-def bring_back(desk: LedgerConnection, now_served: Served) -> int:
+def bring_back(connection: LedgerConnection, now_served: Served) -> int:
     """Let schedules be planned again whose job some living node has; return how many."""
-    hot = statements_for(desk)
+    hot = statements_for(connection)
     after, count = "", 0
-    while page := desk.read(lambda cursor, after=after: _page(cursor, hot, after)):  # type: ignore[misc]
+    while page := connection.read(lambda cursor, after=after: _page(cursor, hot, after)):  # type: ignore[misc]
         after = page[-1][0]
         ids = [schedule for schedule, job, policy in page if now_served.has(job, queue_of(policy))]
         if ids:
-            count += desk.write(lambda cursor, ids=ids: hot.change(cursor, _BRING_BACK, hot.texts(ids)))  # type: ignore[misc]
+            count += connection.write(lambda cursor, ids=ids: hot.change(cursor, _BRING_BACK, hot.texts(ids)))  # type: ignore[misc]
     return count
 
 
@@ -195,11 +195,12 @@ class UnservedJob(NamedTuple):
         )
 
 
-def note_missed(desk: LedgerConnection) -> list[UnservedJob]:
+def note_missed(connection: LedgerConnection) -> list[UnservedJob]:
     """Note up to `NOTED_AT_ONCE` jobs with schedules that nobody has served for ten minutes; return those noted now."""
-    hot = statements_for(desk)
-    now_us, found = desk.read(lambda cursor: _find_missed(cursor, hot))
-    return [each for each in found if desk.write(lambda cursor, each=each: is_first_to_note(cursor, hot, each, now_us))]  # type: ignore[misc]
+    hot = statements_for(connection)
+    now_us, found = connection.read(lambda cursor: _find_missed(cursor, hot))
+    note = functools.partial(is_first_to_note, hot=hot, now_us=now_us)
+    return [each for each in found if connection.write(functools.partial(note, missed=each))]
 
 
 def _find_missed(cursor: Cursor, hot: LedgerStatements) -> tuple[int, list[UnservedJob]]:

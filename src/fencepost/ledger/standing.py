@@ -69,15 +69,15 @@ def _planned(database: Database, cursor: Cursor, watched: Collection[str]) -> di
     return {name: int(through) for name, through in hot.rows(cursor, _PLANNED, hot.texts(sorted(watched)))}
 
 
-def note_evidence(database: Database, present: Evidence, desk: LedgerConnection | None = None) -> None:
+def note_evidence(database: Database, present: Evidence, connection: LedgerConnection | None = None) -> None:
     """Note what the database shows, if nobody has."""
     identity(database)
     table = database.tables.identity
     change = update(table).where(table.c.evidence.is_(None)).values(evidence=json.dumps(dict(present), sort_keys=True))
-    (desk or database).write(lambda cursor: database.change(cursor, change))
+    (connection or database).write(lambda cursor: database.change(cursor, change))
 
 
-def beat(database: Database, desk: LedgerConnection | None = None) -> None:
+def beat(database: Database, connection: LedgerConnection | None = None) -> None:
     """Give a sign of life, unless another node just did."""
     table = database.tables.identity
 
@@ -87,10 +87,10 @@ def beat(database: Database, desk: LedgerConnection | None = None) -> None:
         is_old = last_us <= now_us - BEAT_EVERY_US
         database.change(cursor, update(table).where(is_old).values(beat_at=now_us))
 
-    (desk or database).write(work)
+    (connection or database).write(work)
 
 
-def hold(database: Database, why: str, desk: LedgerConnection | None = None) -> None:
+def hold(database: Database, why: str, connection: LedgerConnection | None = None) -> None:
     """Have nothing planned or claimed, by any node, until a person has decided."""
     table = database.tables.identity
 
@@ -98,10 +98,10 @@ def hold(database: Database, why: str, desk: LedgerConnection | None = None) -> 
         if database.change(cursor, update(table).where(table.c.held_why.is_(None)).values(held_why=why)):
             note(database, cursor, Noted.LEDGER_HELD, About(reason=why))
 
-    (desk or database).write(work)
+    (connection or database).write(work)
 
 
-def advance(database: Database, memory: Memory, *, why: str, desk: LedgerConnection | None = None) -> None:
+def advance(database: Database, memory: Memory, *, why: str, connection: LedgerConnection | None = None) -> None:
     """Bring the ledger past what a node remembers of it."""
     table = database.tables.identity
 
@@ -115,7 +115,7 @@ def advance(database: Database, memory: Memory, *, why: str, desk: LedgerConnect
         detail = {"schedules": skipped, "ids_through": memory.top_id}
         note(database, cursor, Noted.LEDGER_ADVANCED, About(reason=why, detail=detail))
 
-    (desk or database).write(work)
+    (connection or database).write(work)
 
 
 def _skip_known(database: Database, cursor: Cursor, planned: Mapping[str, int]) -> int:

@@ -29,6 +29,8 @@ from typing import Any
 from sqlalchemy import Column, Float, Index, Integer, MetaData, SmallInteger, String, Table, text
 from sqlalchemy.engine import Dialect
 
+from fencepost.ledger.claim_order import CLAIM_ORDER
+from fencepost.ledger.operating_tables import OPERATING
 from fencepost.ledger.urls import LedgerUrl
 from fencepost.schema.columns import JOB_LENGTH, KEY_LENGTH, MYSQL_KINDS, STAYS, TABLE_OPTIONS
 from fencepost.schema.columns import identity as _identity
@@ -67,9 +69,11 @@ class Tables:
         self.journal = self._table("journal", *_journal(), sqlite_autoincrement=True)
         self.identity = self._table("identity", *_the_identity())
         self.deploy = self._table("deploy", *_deploy())
+        self.operating = {name: self._table(name, *columns()) for name, columns in OPERATING.items()}
         self._index_schedules()
         self._index_runs()
         self._index_journal()
+        self._index_operating()
 
     @staticmethod
     def of(url: LedgerUrl) -> Tables:
@@ -89,6 +93,7 @@ class Tables:
             self.journal,
             self.identity,
             self.deploy,
+            *self.operating.values(),
         )
 
     def name(self, table: str) -> str:
@@ -117,16 +122,16 @@ class Tables:
 
     def _index_runs(self) -> None:
         c = self.run.c
-        urgent = c.priority.desc()
+        claimed = [c[each[1:]].desc() if each.startswith("-") else c[each] for each in CLAIM_ORDER]
         self._index("run_origin", c.origin_key, where="origin_key IS NOT NULL", unique=True)
-        self._index("run_claim", c.queue, urgent, c.available_at, c.id, where="state = 'queued'", whole=(c.state,))
+        self._index("run_claim", c.queue, *claimed, where="state = 'queued'", whole=(c.state,))
         self._index(
             "run_time", c.available_at, where="state = 'waiting' AND waits_for = 'time'", whole=(c.state, c.waits_for)
         )
         self._index(
             "run_key",
             c.exclusive_key,
-            urgent,
+            c.priority.desc(),
             c.id,
             where="state = 'waiting' AND waits_for = 'key'",
             whole=(c.state, c.waits_for),
@@ -144,6 +149,17 @@ class Tables:
         c = self.journal.c
         self._index("journal_job", c.job, c.id, where="job IS NOT NULL")
         self._index("journal_run", c.run_id, where="run_id IS NOT NULL")
+
+    def _index_operating(self) -> None:
+        audit, search = self.operating["audit"].c, self.operating["run_search"].c
+        self._index("audit_job", audit.job, audit.n, where="job IS NOT NULL")
+        self._index("audit_who", audit.who, audit.n)
+        self._index("audit_run", audit.run_id, audit.n, where="run_id IS NOT NULL")
+        self._index("login_principal", self.operating["login"].c.principal)
+        self._index("api_token_secret", self.operating["api_token"].c.secret_hash, unique=True)
+        self._index("answer_at", self.operating["answer"].c.at)
+        self._index("run_search_run", search.run_id)
+        self._index("job_hour_hour", self.operating["job_hour"].c.hour)
 
     def _index(
         self, name: str, *columns: Any, where: str = "", unique: bool = False, whole: tuple[Any, ...] | None = ()
@@ -187,6 +203,8 @@ def _node() -> tuple[Column[Any], ...]:
         Column("pauses_at", _number()),
         Column("draining_at", _number()),
         Column("fingerprint", _key(NODE_LENGTH)),
+        Column("drain_asked_at", _number()),
+        Column("drain_by", _text()),
     )
 
 
@@ -199,6 +217,7 @@ def _job() -> tuple[Column[Any], ...]:
         Column("doc", _text()),
         Column("generation", _number(), nullable=False),
         Column("seen_at", _number(), nullable=False),
+        Column("parent", _key(JOB_LENGTH)),
     )
 
 
@@ -219,6 +238,7 @@ def _schedule() -> tuple[Column[Any], ...]:
         Column("created_at", _number(), nullable=False),
         Column("updated_at", _number(), nullable=False),
         Column("no_node_since", _number()),
+        Column("paused_until", _number()),
     )
 
 

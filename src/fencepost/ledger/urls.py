@@ -11,7 +11,7 @@ from pathlib import Path
 
 import sqlalchemy
 
-from fencepost.core.urls import StoreUrl, identifier, sqlite_path
+from fencepost.core.urls import StoreUrl, absolute_url, identifier, sqlite_path
 from fencepost.errors import InvalidUrl
 from fencepost.sql import mysql, postgres
 
@@ -48,7 +48,8 @@ class LedgerUrl:
 
     @staticmethod
     def parse(text: str) -> LedgerUrl:
-        """Read the URL; `InvalidUrl` says what is wrong with it."""
+        """Read the URL; `InvalidUrl` says what is wrong with it. A relative file is resolved now, and never again."""
+        text = absolute_url(text)
         store = StoreUrl.parse(text)
         kind = _KINDS.get(store.scheme)
         if kind is None:
@@ -75,6 +76,11 @@ class LedgerUrl:
         return f"{self.store}?{given}" if given else str(self.store)
 
     @property
+    def is_file(self) -> bool:
+        """Whether the ledger is a file of SQLite, and not a database on a server."""
+        return self.kind == "sqlite"
+
+    @property
     def path(self) -> Path:
         """The absolute path of the SQLite file, where symbolic links lead."""
         return sqlite_path(self.store.path.removeprefix("/"))
@@ -86,7 +92,7 @@ class LedgerUrl:
 
     def sqlalchemy(self) -> sqlalchemy.URL:
         """Return the URL for an engine of SQLAlchemy; our own options are left out, those of the driver stay."""
-        if self.kind == "sqlite":
+        if self.is_file:
             return sqlalchemy.URL.create("sqlite", database=str(self.path))
         passed = postgres.URL_OPTIONS | mysql.URL_OPTIONS
         query: dict[str, str | tuple[str, ...]] = {
@@ -111,7 +117,7 @@ class LedgerUrl:
         return f"{scheme.partition('+')[0]}://{rest}"
 
     def _check_place(self) -> None:
-        if self.kind == "sqlite":
+        if self.is_file:
             self._check_file()
         elif self.kind == "mysql" and len(self.store.hosts) > 1:
             raise InvalidUrl(f"{self.store.scheme}:// takes one host; let a proxy lead to the primary")

@@ -59,7 +59,7 @@ class Unhinted:
 
 def listener(database: Database) -> Listener:
     """Return who waits for hints from this ledger. Connects when it is first waited on."""
-    if database.dialect.name != "postgresql":
+    if not database.dialect.has_hints:
         return Unhinted(database.runtime)
     from fencepost.ledger.dialects.postgres_listening import LedgerListener  # noqa: PLC0415 - needs its driver
 

@@ -1,12 +1,12 @@
-"""Events as structured log records, and two formats of log records.
+"""Writes events as structured log records, and provides two log formats.
 
-Each event becomes one record of the logger ``fencepost.leases`` or, if it is of a node or a run, ``fencepost.engine``:
-a readable line of ``key=value`` pairs, and the same fields on the record as ``record.fencepost`` for formatters that
-want structure. A traceback that belongs to it stands below the line in every format, as that of any record does.
+Each event becomes one record of the logger ``fencepost.leases`` or, for nodes and runs, ``fencepost.engine``. The
+message is a line of ``key=value`` pairs; ``record.fencepost`` has the same fields for structured formatters. The
+traceback of an event follows the line in every format, as for any other record.
 
-`JsonFormatter` writes one JSON object per line, `TextFormatter` a line for people. Both say of every record that was
-made inside a run, by whichever logger, of which run it is; both keep what was passed as ``extra=``, and mask secrets
-where they recognize them (`fencepost.core.secrets`).
+`JsonFormatter` writes one JSON object per line, and `TextFormatter` one readable line. Both add the run to every record
+that was logged inside a run, by any logger. Both include the fields of ``extra=``, and mask the secrets that they
+recognize (`fencepost.core.secrets`).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fencepost.core.tick import spelled_us
 _OF_EVERY_RUN = (What.RUN_STARTED, What.RUN_SUCCEEDED, What.RUN_RETURNED)
 _LEVELS = {
     What.RENEWED: logging.DEBUG,
-    **dict.fromkeys(_OF_EVERY_RUN, logging.DEBUG),  # there may be thousands a second; see `show_every_run`
+    **dict.fromkeys(_OF_EVERY_RUN, logging.DEBUG),  # there may be thousands per second; see `show_every_run`
     What.LOST: logging.WARNING,
     What.RENEWAL_UNANSWERED: logging.WARNING,
     What.RELEASE_UNANSWERED: logging.WARNING,
@@ -55,14 +55,14 @@ _LEVELS = {
 }
 _FIRST = ("job", "run_id", "attempt", "lock", "holder", "token")
 _FIELDS = (*_FIRST, *(field.name for field in fields(Event) if field.name not in ("what", "trace", *_FIRST)))
-_NAMES = {"run_id": "run", "node": "node_id"}  # `node` is a name, here and in what jobs log
+_NAMES = {"run_id": "run", "node": "node_id"}  # in log records, `node` is the name of a node
 _OF_LEASES = frozenset(list(What)[: list(What).index(What.NODE_JOINED)])
 _leases = logging.getLogger("fencepost.leases")
 _engine = logging.getLogger("fencepost.engine")
 
 
 class EventLog:
-    """The observer that writes events to the log; `node` returns the name of the node that has seen them."""
+    """An observer that writes events to the log; `node` returns the name of the node that emits them."""
 
     def __init__(self, node: Callable[[], str] | None = None) -> None:
         self._node = node
@@ -79,7 +79,7 @@ class EventLog:
             _write(logger, level, event, known)
 
     def wants(self, what: What) -> bool:
-        """Whether an event of a run would be written; of others this is not asked."""
+        """Whether an event of a run would be logged. Not used for other events."""
         return _engine.isEnabledFor(_LEVELS.get(what, logging.INFO))
 
 
@@ -89,21 +89,21 @@ log_event = EventLog()
 def _write(logger: logging.Logger, level: int, event: Event, known: Mapping[str, object]) -> None:
     extra = {"fencepost": {"event": str(event.what), **known}}
     record = logger.makeRecord(logger.name, level, "", 0, "%s %s", (event.what, _pairs(known)), None, extra=extra)
-    record.exc_text = event.trace  # every formatter writes it below the message
+    record.exc_text = event.trace  # every formatter writes it after the message
     logger.handle(record)
 
 
 def show_every_run(is_wanted: bool = True) -> None:
-    """Log the start and the good end of every run as information, which is otherwise for debugging alone."""
+    """Log the start and the success of every run at level INFO instead of DEBUG."""
     _LEVELS.update(dict.fromkeys(_OF_EVERY_RUN, logging.INFO if is_wanted else logging.DEBUG))
 
 
 def fields_of(event: Event) -> dict[str, object]:
-    """Return the fields that are set, with instants and durations as people write them."""
+    """Return the fields that are set, with readable instants and durations."""
     known: dict[str, object] = {}
     for name in _FIELDS:
         value = getattr(event, name)
-        if value is None or value == "-":  # nobody
+        if value is None or value == "-":  # "-" means no holder
             continue
         if name == "tick_us":
             known["tick"] = spelled_us(value)
@@ -114,7 +114,7 @@ def fields_of(event: Event) -> dict[str, object]:
     return known
 
 
-# -- records of whichever logger -----------------------------------------------------------------------------------
+# -- records of any logger -----------------------------------------------------------------------------------------
 
 Fields = Mapping[str, object]
 _OF_EVERY_RECORD = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "fencepost"))
@@ -123,7 +123,7 @@ _finders: list[Callable[[], Fields | None]] = []
 
 
 def found_by(find: Callable[[], Fields | None]) -> None:
-    """Let `find` say of which run the calling code is part. For the engine, which knows runs."""
+    """Register `find`, which returns the run that the calling code is part of. For the engine."""
     _finders[:] = [find]
 
 
@@ -135,7 +135,7 @@ class JsonFormatter(logging.Formatter):
         known = _known(record)
         entry: dict[str, object] = {"at": _at(record), "level": record.levelname.lower(), "logger": record.name}
         entry |= known
-        if "event" not in entry:  # what people wrote, not one of ours, whose fields say it all
+        if "event" not in entry:  # an application's record; the fields of an event contain everything
             entry["message"] = record.getMessage()
         entry |= _extra(record, known)
         if trace := _trace(self, record):
@@ -162,7 +162,7 @@ _MAY_BE_NUMBERS = ("token", "pass", "sig")  # the token of a fence, the number o
 
 
 def _without_secrets(entry: dict[str, object]) -> dict[str, object]:
-    """Mask secrets in texts, and what has the name of one."""
+    """Mask secrets in texts, and values with the name of a secret."""
     return {name: _clean(name, value) for name, value in entry.items()}
 
 
@@ -180,7 +180,7 @@ def _clean(name: str, value: object) -> object:
 
 
 def _known(record: logging.LogRecord) -> Fields:
-    """Return what is known of the event or the run that a record is about."""
+    """Return the fields of the event or the run that a record belongs to."""
     known = getattr(record, "fencepost", None)
     if isinstance(known, Mapping):
         return known
@@ -188,7 +188,7 @@ def _known(record: logging.LogRecord) -> Fields:
 
 
 def _spoken_of(record: logging.LogRecord, known: Fields) -> tuple[str, Fields]:
-    """Say what the words of a job, or of some library, are about, and what else is known; events say it themselves."""
+    """Return a prefix that names the run or the library, and the remaining fields. Events need neither."""
     if "event" in known:
         return "", {}
     if {"job", "run"} <= known.keys():
@@ -198,7 +198,7 @@ def _spoken_of(record: logging.LogRecord, known: Fields) -> tuple[str, Fields]:
 
 
 def _extra(record: logging.LogRecord, known: Fields) -> dict[str, object]:
-    """Return what was passed as ``extra=``; what has one of our names is called ``extra_…``."""
+    """Return the fields of ``extra=``. A field with one of our names is renamed to ``extra_…``."""
     kept: dict[str, object] = {}
     for name, value in vars(record).items():
         if name in _OF_EVERY_RECORD or (name in known and known[name] == value):

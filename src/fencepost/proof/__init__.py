@@ -1,1 +1,1 @@
-"""Proof: what happened to a cluster under faults, and whether it kept the promises. For simulation and chaos alike."""
+"""Records what happened to a cluster under faults, and checks its promises. Used by simulation and chaos."""

@@ -1,6 +1,6 @@
-"""A history's entries put together again: one value per call, from when it was sent until it was answered.
+"""Combines the entries of a history: one value per call, from when it was sent until it was answered.
 
-Whatever was not answered may have happened at any moment after it was sent, or may yet: its end is never.
+A call without an answer may have taken effect at any moment after it was sent, or may still do so. Its end is never.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NEVER = math.inf
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One call. `token` and `grant` are those of its answer, if it told, else those it was made with."""
+    """One call. `token` and `grant` are those of its answer if it has them, otherwise those of the request."""
 
     number: int
     what: str
@@ -34,12 +34,12 @@ class Call:
 
     @property
     def is_ok(self) -> bool:
-        """Whether it was told to have happened."""
+        """Whether the answer says that it happened."""
         return self.kind is EntryKind.OK
 
     @property
     def is_unknown(self) -> bool:
-        """Whether it may have happened."""
+        """Whether it is unknown if it happened."""
         return self.kind is EntryKind.UNKNOWN
 
     def __str__(self) -> str:
@@ -51,7 +51,7 @@ class Call:
 
 
 def calls(history: History, *whats: str) -> list[Call]:
-    """Return the calls about these things, or all, in the order in which they were sent."""
+    """Return the calls of these kinds, or all, in the order in which they were sent."""
     ends = {entry.call: entry for entry in history.entries if entry.kind not in (EntryKind.INVOKE, EntryKind.NOTE)}
     wanted = frozenset(whats)
     return [

@@ -1,7 +1,7 @@
-"""All that checkers may look at when everything is over: the history, the ledger's last word, effects, what was due.
+"""The input of the checkers at the end: the history, the final state of the ledger, the effects, and what was due.
 
-Times of the ledger are microseconds since 1970; whatever is not known is left empty, and a checker that needs it then
-says nothing.
+Times of the ledger are microseconds since 1970. Unknown values are left empty, and a checker that needs them then
+reports nothing.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Any
 
 from fencepost.proof.history import History
 
-# Spelled out once more, so that a slip in the engine's own table is seen.
+# A copy on purpose, so that a mistake in the engine's own table is noticed.
 FINAL = frozenset({"succeeded", "dead", "cancelled", "skipped", "misfired"})
 
 
 @dataclass(frozen=True, slots=True)
 class Due:
-    """A due time that an independent oracle knows of, and the job it is for."""
+    """A due time that an independent oracle has computed, and its job."""
 
     schedule: str
     job: str
@@ -28,11 +28,11 @@ class Due:
 
 @dataclass(frozen=True, slots=True)
 class RunSeen:
-    """A run as the ledger has it in the end.
+    """A run as it is in the ledger at the end.
 
-    `due_us` is its due time, if it came from a schedule; `from_us` and `ticks`, how many due times, and since when, it
-    stands for. `request_key` is what it was asked for by. `origin_key` begins with ``tick:`` for what a schedule made;
-    `retry_of` is the run that a person had repeated by this one.
+    `due_us` is its due time if it comes from a schedule. It stands for `ticks` due times, of which `from_us` is the
+    first. `request_key` is the key of its request. `origin_key` begins with ``tick:`` for the runs of a schedule.
+    `retry_of` is the run that an operator repeated with this one.
     """
 
     id: int
@@ -56,7 +56,7 @@ class RunSeen:
 
     @property
     def has_ended(self) -> bool:
-        """Whether it is in a state that nothing leaves."""
+        """Whether it is in a final state."""
         return self.state in FINAL
 
     @property
@@ -67,14 +67,14 @@ class RunSeen:
 
     @property
     def is_tick(self) -> bool:
-        """Whether it is a schedule's own run for its due times; not a back-fill or a repetition of one."""
+        """Whether it is a schedule's own run for its due times, and not a back-fill or a repetition."""
         is_own = self.origin_key is None or self.origin_key.startswith("tick:")
         return is_own and self.retry_of is None and self.schedule is not None and self.due_us is not None
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptSeen:
-    """An attempt as the ledger has it: times by the ledger's clock; an end of None is not ended."""
+    """An attempt as it is in the ledger, with times of the ledger's clock. `ended_us` is None if it has not ended."""
 
     run_id: int
     number: int
@@ -83,12 +83,12 @@ class AttemptSeen:
     outcome: str | None
     started_us: int | None
     ended_us: int | None
-    counts: bool = True  # as a crash, if it was lost
+    counts: bool = True  # whether it counts as a crash if it was lost
 
 
 @dataclass(frozen=True, slots=True)
 class Transition:
-    """A change of a run's state, in the order in which they were committed."""
+    """A change of a run's state, in the order of commits."""
 
     run_id: int
     before: str | None
@@ -98,7 +98,7 @@ class Transition:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """A committed write, in the order of commits. `resource` is what is fenced, `key` the work that it did."""
+    """A committed write, in the order of commits. `resource` is what the fence guards, `key` identifies the work."""
 
     resource: str
     key: str
@@ -109,7 +109,7 @@ class Effect:
 
 @dataclass(frozen=True, slots=True)
 class JobRules:
-    """What was promised of a job: its overlap, how often it may be tried, how long it pauses before it is."""
+    """The policy of a job: its overlap, its retries, and the pauses before them."""
 
     overlap: str
     retries: int
@@ -119,7 +119,7 @@ class JobRules:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What the last checker measures against. `quiet_from` is when the last fault had ended, on the history's clock."""
+    """The timings of the cluster. `quiet_from` is when the last fault had ended, on the history's clock."""
 
     ttl_s: float
     poll_s: float
@@ -130,7 +130,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """Everything that is known in the end. `wall_us_at_0` is the true time when the history's clock stood at nought."""
+    """Everything that is known at the end. `wall_us_at_0` is the true time at which the history's clock read zero."""
 
     history: History
     timing: Timing
@@ -147,7 +147,7 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A promise that was broken: by which checker, what, and where to look."""
+    """A broken promise: the checker that found it, what happened, and details."""
 
     checker: str
     what: str

@@ -1,11 +1,12 @@
-"""What was seen to happen, call by call: the raw material of every checker.
+"""What happened, call by call: the input of every checker.
 
-A call to a store, a ledger or a resource is two entries: `INVOKE`, then `OK`, `REFUSED` or `UNKNOWN` (no answer came:
-it may have happened, or may yet). A call that has no second entry was cut off by the end of its caller, and is unknown
-too. Everything else, a fault or the beginning of a function, is a single `NOTE`.
+A call to a store, a ledger or a resource has two entries: `INVOKE`, then `OK`, `REFUSED` or `UNKNOWN`. `UNKNOWN` means
+that there was no answer: it may have happened, or may still happen. A call without a second entry was interrupted by
+the end of its caller, and is unknown too. Everything else, such as a fault or the beginning of a function, is a single
+`NOTE`.
 
-`at` is the reading of one clock that all nodes share, virtual in simulation; entries are in its order. What a node
-believes the time to be is not in here.
+`at` is the time of one clock for all nodes, which is virtual in a simulation. Entries are ordered by it. The nodes' own
+clocks do not appear here.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from typing import Any
 
 
 class EntryKind(StrEnum):
-    """What an entry says of its call."""
+    """What an entry says about its call."""
 
     INVOKE = "invoke"
     OK = "ok"
@@ -29,10 +30,10 @@ class EntryKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One line of a history. `call` joins the entries of one call.
+    """One line of a history. The entries of one call have the same `call`.
 
-    `name` is the lock, resource, run or key it is about. `token` and `grant` are those it was made with, or those it
-    returned; `store_us` is the store's time if it told.
+    `name` is the lock, resource, run or key of the call. `token` and `grant` are those of the request or of the answer;
+    `store_us` is the store's time if the answer has it.
     """
 
     at: float
@@ -56,7 +57,7 @@ class History:
         self._calls = 0
 
     def note(self, at: float, what: str, node: str, **more: Any) -> None:
-        """Add something that is no call."""
+        """Add an entry that is not a call."""
         self.entries.append(Entry(at, EntryKind.NOTE, what, node, **more))
 
     def invoke(self, at: float, what: str, node: str, **more: Any) -> int:
@@ -70,11 +71,11 @@ class History:
         self.entries.append(Entry(at, kind, what, node, call=call, **more))
 
     def of(self, what: str) -> Iterator[Entry]:
-        """Return the entries about one thing."""
+        """Return the entries of one kind."""
         return (entry for entry in self.entries if entry.what == what)
 
     def fingerprint(self) -> str:
-        """Return a hash of everything: one seed gives one."""
+        """Return a hash of all entries, which is the same each time for one seed."""
         digest = hashlib.sha256()
         for entry in self.entries:
             digest.update(repr(_told(entry)).encode())
@@ -82,6 +83,6 @@ class History:
 
 
 def _told(entry: Entry) -> tuple[object, ...]:
-    """Return an entry as what it says, in one order: thousands of these are hashed for every seed."""
+    """Return an entry's content in a fixed order. A tuple, because thousands of them are hashed for every seed."""
     about = (entry.call, entry.name, entry.session, entry.token, entry.grant, entry.store_us)
     return (entry.at, entry.kind.value, entry.what, entry.node, *about, sorted(entry.detail.items()))

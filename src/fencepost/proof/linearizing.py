@@ -1,13 +1,13 @@
-"""Whether calls that overlap can be put into one order that explains all answers.
+"""Checks whether overlapping calls have an order that explains all answers (linearizability).
 
-The search is that of Wing and Gong, with memory. Each answered call takes effect at one moment between when it was sent
-and when it was answered. The order is built from the left: next may come any call that was sent before every other open
-one was answered. What was tried once (the same calls done, the same state) is not tried again, so histories with few
-calls at a time take time in proportion to their length.
+This is the search of Wing and Gong, with memoization. Each answered call takes effect at one moment between its request
+and its answer. The order is built from the left: the next call may be any that was sent before every other open call
+was answered. A combination of completed calls and state is tried only once, so the time is proportional to the length
+of a history with few concurrent calls.
 
-Time runs along: `at` is the earliest moment that the order so far allows, and a step may ask for a later one, up to
-`until`, when the first open call is answered. Calls that were never answered are not among them; the model lets them
-take effect when that explains something.
+`at` is the earliest time that the order so far allows. A step may choose a later one, up to `until`, when the first
+open call is answered. Calls without an answer are not part of the search. The model lets them take effect when that
+explains something.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ MOST_STEPS = 400_000
 
 @dataclass(frozen=True, slots=True)
 class StuckOrder(Generic[S]):
-    """The best order found: how many calls it explains, the state then, and the call that must come next and cannot.
+    """The best order found: how many calls it explains, the state after them, and the next call, which does not fit.
 
-    `is_decided` is False if the search was given up.
+    `is_decided` is False if the search was stopped early.
     """
 
     explained: int
@@ -37,12 +37,12 @@ class StuckOrder(Generic[S]):
 
 
 def explain(calls: Sequence[Call], first: S, step: Step[S], *, most_steps: int = MOST_STEPS) -> StuckOrder[S] | None:
-    """Return None if some order explains all calls, else how far the best one comes."""
+    """Return None if some order explains all calls, otherwise the best partial order."""
     return _Search(sorted(calls, key=lambda call: (call.sent_at, call.ended_at)), step, most_steps).run(first)
 
 
 class _Search(Generic[S]):
-    """One search. A place in it is: all calls before `base` and those in `mask` (from `base` on) are done."""
+    """One search. At each place, all calls before `base`, and those in `mask` (counted from `base`), are done."""
 
     def __init__(self, calls: list[Call], step: Step[S], most_steps: int) -> None:
         self._calls = calls
@@ -74,7 +74,7 @@ class _Search(Generic[S]):
         return StuckOrder(explained, state, self._calls[urgent], is_decided)
 
     def _next(self, place: tuple[int, int, S, float]) -> Iterator[tuple[int, int, S, float]]:
-        """Return the places one step on; the call that was sent first comes last, so that it is tried first."""
+        """Return the next places. The call that was sent first comes last, so that it is tried first."""
         base, mask, state, at = place
         numbers = self._open(base, mask)
         until = min(self._calls[number].ended_at for number in numbers)
@@ -87,7 +87,7 @@ class _Search(Generic[S]):
                 yield *_done(base, mask, number), after, then
 
     def _open(self, base: int, mask: int) -> list[int]:
-        """Return the calls that may come next: sent before every other open one was answered."""
+        """Return the calls that may come next: those sent before every other open call was answered."""
         found: list[int] = []
         first_end = NEVER
         for number in range(base, len(self._calls)):

@@ -1,8 +1,8 @@
-"""An independent oracle of due times, for the plain schedules that simulation and chaos use. In UTC alone.
+"""An independent oracle of due times, for the simple schedules that simulation and chaos use. Only in UTC.
 
-It shares no code with the schedules it judges: a grid is counted from its start, and of a cron expression every instant
-is looked at in turn. Cron expressions have five fields, or six with seconds first, of numbers, ``*``, lists, ranges and
-steps; names and the letters ``L``, ``W`` and ``#`` are refused.
+It shares no code with the schedules that it checks: an interval is counted from its start, and for a cron expression
+every minute or second is tested. Cron expressions have five fields, or six with seconds first, of numbers, ``*``,
+lists, ranges and steps. Names and the letters ``L``, ``W`` and ``#`` are refused.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _RANGES = ((0, 59), (0, 59), (0, 23), (1, 31), (1, 12), (0, 7))
 
 
 def every_us(interval_s: float, *, after_us: int, until_us: int, start_us: int = 0) -> Iterator[int]:
-    """Return the instants of a grid in (after, until]."""
+    """Return the due times of an interval in (after, until]."""
     interval_us = round(interval_s * SECOND_US)
     number = max(0, -((start_us - after_us - 1) // interval_us))
     while (due_us := start_us + number * interval_us) <= until_us:
@@ -27,7 +27,7 @@ def every_us(interval_s: float, *, after_us: int, until_us: int, start_us: int =
 
 
 def cron_us(expression: str, *, after_us: int, until_us: int) -> Iterator[int]:
-    """Return the instants in (after, until] at which a cron expression is due, in UTC."""
+    """Return the due times of a cron expression in (after, until], in UTC."""
     fields = expression.split()
     has_seconds = len(fields) == 6
     seconds, minutes, hours, days, months, weekdays = _read(fields if has_seconds else ["0", *fields])
@@ -48,7 +48,7 @@ def dues(schedule: str, job: str, times_us: Iterable[int]) -> tuple[Due, ...]:
 
 
 def _first(after_us: int, step: timedelta) -> datetime:
-    """Return the first whole step after an instant."""
+    """Return the first whole step after a time."""
     step_us = round(step.total_seconds() * SECOND_US)
     first_us = (after_us // step_us + 1) * step_us
     return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=first_us)

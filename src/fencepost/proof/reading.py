@@ -1,7 +1,8 @@
-"""Reading a ledger as evidence: every run and every attempt, whatever made them, on any database.
+"""Reads a ledger as evidence: every run and every attempt, on any database.
 
-A run that stands for a stretch (coalesced late ticks, a stretch that misfired or was skipped) says from when, until
-when and how many. The attempt that is under way has no row of its own yet; it is read from its run, and has no end.
+A run may stand for several due times (coalesced late ticks, or due times that misfired or were skipped together). It
+then has the first one, the last one and their number. A running attempt has no row of its own yet. It is read from its
+run, and has no end.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ _REQUEST = "request:"
 
 
 def read_ledger(ledger: Database) -> tuple[tuple[RunSeen, ...], tuple[AttemptSeen, ...]]:
-    """Return all that ran or did not, and all attempts, those under way included, by run and number."""
+    """Return all runs, and all attempts including running ones, ordered by run and number."""
     runs, ended = ledger.read(lambda cursor: (_run_rows(ledger, cursor), _attempt_rows(ledger, cursor)))
     return as_seen(runs, ended)
 
 
 def as_seen(runs: Sequence[RunRow], ended: Sequence[AttemptRow]) -> tuple[tuple[RunSeen, ...], tuple[AttemptSeen, ...]]:
-    """Return these rows as evidence, whether they are on record or were removed from it since."""
+    """Return these rows as evidence, whether they are in the ledger or were removed from it."""
     attempts = [_attempt(row) for row in ended] + [_under_way(row) for row in runs if row.state == "running"]
     attempts.sort(key=lambda each: (each.run_id, each.number))
     return tuple(map(_run, runs)), tuple(attempts)

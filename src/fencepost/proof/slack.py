@@ -1,30 +1,30 @@
-"""By how much clocks may be apart before a checker believes what they say."""
+"""How much clocks may differ before a checker reports a violation."""
 
 from __future__ import annotations
 
 from fencepost.proof.evidence import Evidence
 
 SECOND_US = 1_000_000
-# A claim is dated when its candidates were looked for; the key of one may be given up only after that.
+# A claim has the time at which its candidates were selected. The key of one of them may be released only after that.
 DEFAULT_S = 1.0
 
 
 def slack_us(evidence: Evidence) -> int:
-    """Return by how much two times of the ledger may contradict each other: ``notes["ledger_slack_s"]``."""
+    """Return how much two times of the ledger may contradict each other: ``notes["ledger_slack_s"]``."""
     return round(float(evidence.notes.get("ledger_slack_s", DEFAULT_S)) * SECOND_US)
 
 
 def stepped_us(evidence: Evidence) -> int:
-    """Return by how much the ledger's clock was set back or ahead, where that is known: ``notes["stepped_s"]``.
+    """Return how much the ledger's clock was set back or ahead, if known: ``notes["stepped_s"]``.
 
-    It bounds what one and the same reading may be off by: when a run was claimed, and from when it may be.
+    It limits the error of a single reading, such as when a run was claimed, and from when it may be claimed.
     """
     stepped_s = evidence.notes.get("stepped_s")
     return slack_us(evidence) if stepped_s is None else round(float(stepped_s) * SECOND_US)
 
 
 def wall_us(evidence: Evidence, at: float) -> int:
-    """Return the true time when the history's clock stood at `at`."""
+    """Return the true time at which the history's clock read `at`."""
     return evidence.wall_us_at_0 + round(at * SECOND_US)
 
 
@@ -39,13 +39,13 @@ def quiet_us(evidence: Evidence) -> int:
 
 
 def bound_s(evidence: Evidence) -> float:
-    """Return within which time something due starts when there are no faults."""
+    """Return within how many seconds a due run starts when there are no faults."""
     timing = evidence.timing
     return (2 * timing.ttl_s if timing.store_was_away else timing.ttl_s) + timing.poll_s + 2.0
 
 
 def settle_s(evidence: Evidence, job: str) -> float:
-    """Return how long a quiet must be for everything due before it to have ended: ``notes["settle_s"]``, or a guess."""
+    """Return how long it takes without faults until all earlier runs have ended: ``notes["settle_s"]``, or a guess."""
     if "settle_s" in evidence.notes:
         return float(evidence.notes["settle_s"])
     rules = evidence.jobs.get(job)

@@ -1,4 +1,4 @@
-"""How violations speak of runs and times."""
+"""Text for runs and times in violations."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ from fencepost.proof.evidence import AttemptSeen, RunSeen
 
 
 def told_us(at_us: int | None) -> str:
-    """Write an instant of the ledger."""
+    """Format a time of the ledger."""
     return "never" if at_us is None else spelled_us(at_us)
 
 
 def told_run(run: RunSeen) -> str:
-    """Name a run, with what it stands for."""
+    """Describe a run, with its due times."""
     tick = "" if run.schedule is None else f", tick {told_us(run.due_us)} of {run.schedule!r}"
     stretch = "" if run.ticks == 1 else f" and {run.ticks - 1} before it since {told_us(run.from_us)}"
     return f"run {run.id} of job {run.job!r} ({run.state}{tick}{stretch})"
 
 
 def told_attempt(attempt: AttemptSeen) -> str:
-    """Name an attempt, with its times."""
+    """Describe an attempt, with its times."""
     return (
         f"attempt {attempt.number} of run {attempt.run_id} on {attempt.node} under token {attempt.token}, "
         f"from {told_us(attempt.started_us)} to {told_us(attempt.ended_us)}, {attempt.outcome or 'not ended'}"

@@ -1,1 +1,1 @@
-"""How tables get into a database, and those that any database of effects has: what ledger and fence both stand on."""
+"""How tables are created in a database, and the tables of effects. Used by ledger and fence."""

@@ -1,5 +1,5 @@
-"""How a fenced transaction is known to PostgreSQL: what it sets when it begins, and how its check fails."""
+"""How PostgreSQL recognizes a fenced transaction: the setting at its start, and the error of a failed check."""
 
 MARK, BEGUN = "fencepost.transaction", "begun"
 NOT_OURS = "FP001"
-"""The SQLSTATE with which the procedures of checks refuse."""
+"""The SQLSTATE that the check procedures raise."""

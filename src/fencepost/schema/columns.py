@@ -1,7 +1,7 @@
-"""The kinds of columns that our tables are made of, alike on all databases.
+"""The column types of our tables, equivalent on all databases.
 
-Instants are whole microseconds since 1970 in UTC. JSON is kept as text: it is made and read by Python alone. Keys are
-compared byte by byte, in the same order by every database and by Python.
+Instants are whole microseconds since 1970 in UTC. JSON is stored as text, because only Python writes and reads it. Keys
+are compared byte by byte, in the same order in every database and in Python.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from sqlalchemy.types import TypeEngine
 JOB_LENGTH = 120
 KEY_LENGTH = 191
 MYSQL_KINDS = ("mysql", "mariadb")
-# Rows that are changed again and again find room for their next version where they are.
+# Leaves room on each page, so that the next version of a frequently updated row fits on the same page.
 STAYS = {"fillfactor": 70}
 TABLE_OPTIONS: dict[str, Any] = {
     f"{kind}_{option}": value
@@ -25,20 +25,20 @@ TABLE_OPTIONS: dict[str, Any] = {
 
 
 def key(length: int) -> TypeEngine[str]:
-    """Return a text that is compared byte by byte (on MySQL by the table's collation)."""
+    """Return the type of a text that is compared byte by byte (on MySQL by the table's collation)."""
     return String(length).with_variant(VARCHAR(length, collation="C"), "postgresql")
 
 
 def text() -> TypeEngine[str]:
-    """Return a text of any length."""
+    """Return the type of a text of any length."""
     return Text().with_variant(LONGTEXT(), *MYSQL_KINDS)
 
 
 def number() -> TypeEngine[int]:
-    """Return a number of eight bytes."""
+    """Return the type of an eight-byte integer."""
     return BigInteger()
 
 
 def identity() -> Column[int]:
-    """Return the column of ids that the database counts up by itself."""
+    """Return the column of ids that the database generates."""
     return Column("id", BigInteger().with_variant(Integer(), "sqlite"), Identity(always=False), primary_key=True)

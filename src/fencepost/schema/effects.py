@@ -1,18 +1,18 @@
-"""The tables of a database that receives effects, as SQLAlchemy Core sees them, and how it gets them.
+"""The tables of a database that receives effects, for SQLAlchemy Core, and how they are created.
 
 ::
 
-    fence             the highest token that may write under a key; the row with the key '' is the floor: a key without
-                      a row of its own is fenced there
-    idempotency_key   what was done once, and the result of it; after `expires_at` it counts as never done
-    checkpoint        how far something has come: the position of a bulk job, the last processed number of a sequence
+    fence             the highest token that may write under a key; the row with the key '' is the floor, which applies
+                      to keys without a row of their own
+    idempotency_key   work that was done once, and its result; after `expires_at` it counts as never done
+    checkpoint        progress: the position of a bulk job, the last processed number of a sequence
     dead_letter       items that could not be processed
-    effects_version   Alembic's
+    effects_version   the revision, for Alembic
 
-On PostgreSQL there is a procedure, too: `check_fence`, which goes along with COMMIT.
+On PostgreSQL there is also a procedure, `check_fence`, which is called together with COMMIT.
 
-They commit with the effects themselves. The ledger's own database has them too, so that nothing needs setting up there.
-Which steps there are is in `effects_steps/`; a test compares them with these tables on every database.
+Rows are committed together with the effects. The ledger's own database has these tables too, so nothing needs to be
+installed there. The migration steps are in `effects_steps/`; a test compares them with these tables on every database.
 """
 
 from __future__ import annotations
@@ -34,19 +34,21 @@ from fencepost.schema.columns import (
     number,
     text,
 )
+from fencepost.schema.revisions import steps_in
 
 if TYPE_CHECKING:
     from fencepost.schema.running import Chain
 
-REVISIONS = ("0001", "0002")  # oldest first; a test compares them with effects_steps/versions/
+STEPS_FOLDER = Path(__file__).parent / "effects_steps"
+REVISIONS = steps_in(STEPS_FOLDER / "versions")
 NEWEST = REVISIONS[-1]
-LABEL = "effects-"  # before the name of a step, to tell it from those of the ledger
+LABEL = "effects-"  # precedes the name of a step, to distinguish it from those of the ledger
 STEPS = tuple(f"{LABEL}{revision}" for revision in REVISIONS)
 FLOOR_KEY = ""
 
 
 class EffectTables:
-    """The tables under one prefix, on PostgreSQL also in a schema of their own."""
+    """The tables with one prefix, and on PostgreSQL in one schema."""
 
     def __init__(self, prefix: str = "fencepost_", schema: str | None = None) -> None:
         self.prefix = prefix
@@ -62,12 +64,12 @@ class EffectTables:
 
     @property
     def all(self) -> tuple[Table, ...]:
-        """Every table but Alembic's."""
+        """All tables except Alembic's."""
         return (self.fence, self.idempotency_key, self.checkpoint, self.dead_letter)
 
     @property
     def procedures(self) -> tuple[str, ...]:
-        """What there is besides on PostgreSQL."""
+        """The procedures, on PostgreSQL."""
         return (f"{self.prefix}check_fence",)
 
     def name(self, table: str) -> str:
@@ -75,7 +77,7 @@ class EffectTables:
         return f"{self.schema}.{self.prefix}{table}" if self.schema else f"{self.prefix}{table}"
 
     def chain(self) -> Chain:
-        """Return the steps that make these tables."""
+        """Return the migration steps that create these tables."""
         from fencepost.schema.running import Chain  # noqa: PLC0415 - Alembic is slow to import, and rarely needed
 
         return Chain(STEPS_FOLDER, self.prefix, self.schema, self.version, LABEL)
@@ -91,11 +93,8 @@ class EffectTables:
 
 @functools.lru_cache(maxsize=64)
 def effect_tables(prefix: str, schema: str | None) -> EffectTables:
-    """Return the tables under a prefix, made once."""
+    """Return the tables with a prefix. Results are cached."""
     return EffectTables(prefix, schema)
-
-
-STEPS_FOLDER = Path(__file__).parent / "effects_steps"
 
 
 def _fence() -> tuple[Column[Any], ...]:

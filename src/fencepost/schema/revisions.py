@@ -1,44 +1,68 @@
-"""The reading rule: which tables a version can work with, also when a newer version has changed them.
+"""The reading rule: which tables a version can work with, even if a newer version has changed them.
 
-Every step of migration is named by its number. A step that only adds says in its name which older versions can go on
-working with the tables that it leaves behind::
+Every migration step is named by its number. The name of a step that only adds something also says which older versions
+can still work with the tables after it::
 
     0007              only versions that know step 0007 can work with these tables
-    0007_from_0004    versions that know step 0004 or a later one can, although they have never heard of step 0007
+    0007_from_0004    versions that know step 0004 or a later one can, even if they do not know step 0007
 
-The name stands in the table of revisions and changes in the transaction of the step, so that no version can see the
-tables of a step without its rule. Versions that run together during a deploy, and a roll-back to the version before,
-depend on it: a node asks the rule when it starts, and so does each of its worker processes.
+The name is stored in the table of revisions and changes in the transaction of the step, so no version can see the
+tables of a step without its rule. Versions that run together during a deploy, and a roll-back to the previous version,
+depend on it: a node and each of its worker processes check the rule when they start.
 
-A step that takes something away *contracts*: its oldest reader is later than that of the step before, and that is
-how it is known. It must not run while a node lives that needs what it takes away. So that this can be seen, nodes
-record the steps that they know behind their version, of the ledger and of the tables of effects: ``1.4.0/0007/0003``.
+A step that removes something *contracts*: its oldest reader is later than that of the previous step, and it is
+recognized by that. It must not run while a living node needs what it removes. To make this visible, nodes record the
+steps that they know, of the ledger and of the tables of effects, after their version: ``1.4.0/0007/0003``.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+import pkgutil
+import re
 from collections.abc import Sequence
+from pathlib import Path
+
+_STEP = re.compile(r"r(\d{4}(?:_from_\d{4})?)_(?!from_)\w+")
+
+
+def steps_in(folder: Path) -> tuple[str, ...]:
+    """Return the steps whose files are in a folder, oldest first: ``r0007_from_0004_what_it_is_about.py``.
+
+    A file with another name is refused: a step that is passed over in silence would be missed on users' databases. The
+    folder may be in a zip file.
+    """
+    names = sorted(module.name for module in pkgutil.iter_modules([str(folder)]))
+    steps = [match[1] if (match := _STEP.fullmatch(name)) is not None else name for name in names]
+    numbers = [int(step[:4]) if step[:4].isdecimal() else -1 for step in steps]
+    if numbers != list(range(1, len(numbers) + 1)):
+        raise RuntimeError(f"steps are named r0001_what.py or r0002_from_0001_what.py, each number once; not {names}")
+    return tuple(steps)
+
+
+def oldest_workable(known: Sequence[str]) -> str:
+    """Return the step that tables must have for a version that knows `known`: the last one that only adds."""
+    return next(each for each in reversed(known) if not contracts(each, known))
 
 
 def is_readable(revision: str, known: Sequence[str]) -> bool:
     """Return whether a version that knows the steps `known` (oldest first) can work with tables of `revision`.
 
-    True of every step that it knows: how old these may be is for the caller to say.
+    True for every step that it knows; the caller decides how old these may be.
     """
     return revision in known or oldest_reader(revision) <= number(known[-1])
 
 
 def is_newer(revision: str, known: Sequence[str]) -> bool:
-    """Return whether tables of `revision` were made by a version that is newer than the steps `known`."""
+    """Return whether tables of `revision` were written by a version that is newer than the steps `known`."""
     return revision not in known
 
 
 def contracts(revision: str, known: Sequence[str]) -> bool:
-    """Return whether a step of `known` takes something away that versions need which could read the step before.
+    """Return whether a step of `known` removes something that readers of the previous step need.
 
-    Steps without a rule are older than the rule, and none of them did.
+    Steps without a rule are older than the rule, and none of them contracts.
     """
     before = known[: known.index(revision)]
     return "_from_" in revision and bool(before) and oldest_reader(revision) > oldest_reader(before[-1])
@@ -52,12 +76,12 @@ def missing_steps(revision: str | None, known: Sequence[str]) -> tuple[str, ...]
 
 
 def expanding_steps(missing: Sequence[str], known: Sequence[str]) -> tuple[str, ...]:
-    """Return the steps of `missing` that may be taken beside older nodes: those before the first that contracts."""
+    """Return the steps of `missing` that can run beside older nodes: those before the first that contracts."""
     return tuple(itertools.takewhile(lambda each: not contracts(each, known), missing))
 
 
 def recorded(version: str, newest: str, newest_of_effects: str = "") -> str:
-    """Return how a node records its version, and the steps that it knows."""
+    """Return a node's version together with the steps that it knows, as it is recorded."""
     effects = f"/{number(newest_of_effects):04}" if newest_of_effects else ""
     return f"{version}/{number(newest):04}{effects}"
 
@@ -68,7 +92,7 @@ def known_by(recorded_version: str) -> int:
 
 
 def known_of_effects_by(recorded_version: str) -> int:
-    """Return the same of the tables of effects."""
+    """Return the same for the tables of effects."""
     return _part(recorded_version, 2)
 
 
@@ -78,7 +102,7 @@ def number(revision: str) -> int:
 
 
 def oldest_reader(revision: str) -> float:
-    """Return the oldest step that a version must know to work with tables of `revision`: none, if it is not ours."""
+    """Return the oldest step that a version must know to work with tables of `revision`; infinity if it is not ours."""
     own, _, oldest = revision.partition("_from_")
     oldest = oldest or own
     return int(oldest) if oldest.isdecimal() else math.inf

@@ -1,7 +1,7 @@
-"""Chains of steps, run or written down by Alembic.
+"""Chains of migration steps, which Alembic runs or writes as a script.
 
-It is set up in code: there is no alembic.ini, and nothing is read from the application's own. Several chains may live
-in one database, each with a table of its own for its revision.
+Alembic is configured in code: there is no alembic.ini, and the application's own is not read. One database may have
+several chains, each with its own table for its revision.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from alembic.script import ScriptDirectory
 from fencepost.schema.revisions import contracts, expanding_steps, missing_steps
 from fencepost.schema.step import MigrationStep
 
-PATIENCE_S = 3600.0  # a step on a large table may take long, and so may waiting for somebody else's
+PATIENCE_S = 3600.0  # a step on a large table may take long, and so may waiting for another process that runs it
 Guard = Callable[[str], None]
-"""Raises if a step that contracts must not be taken now."""
+"""Raises if a step that contracts must not run now."""
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """The steps in `folder`/versions, for tables under one prefix; `version` is the table of their revision.
+    """The steps in `folder`/versions, for tables with one prefix; `version` is the table with their revision.
 
-    `label` goes before the names of its steps where they are told, so that two chains can be told apart.
+    `label` precedes the names of its steps in messages, so that two chains can be distinguished.
     """
 
     folder: Path
@@ -41,15 +41,15 @@ class Chain:
 
     @property
     def place(self) -> str:
-        """The full name of the table of its revision."""
+        """The full name of the table with the revision."""
         return f"{self.schema}.{self.version}" if self.schema else self.version
 
 
 def upgrade(connection: sa.Connection, chain: Chain, guard: Guard | None = None) -> tuple[str, ...]:
-    """Run the steps that are missing, in the caller's transaction and under the caller's lock; return their names.
+    """Run the missing steps in the caller's transaction and under the caller's lock; return their names.
 
-    Without a guard, those before the first that contracts; with one, all, if it objects to none. Where there are no
-    tables yet, nobody can need what a step takes away: then all of them in any case.
+    Without a guard, only the steps before the first that contracts run; with a guard that does not object, all of them.
+    If there are no tables yet, all steps run, because no node can need what a step removes.
     """
     done: list[str] = []
     _run(MigrationContext.configure(connection, opts=_options(chain, done, guard)), chain)
@@ -57,7 +57,7 @@ def upgrade(connection: sa.Connection, chain: Chain, guard: Guard | None = None)
 
 
 def script(chain: Chain, kind: str) -> str:
-    """Write down all steps, from nothing, for a kind of database."""
+    """Return a script of all steps, starting from an empty database, for a kind of database."""
     written = io.StringIO()
     if chain.schema:
         written.write(f"CREATE SCHEMA IF NOT EXISTS {chain.schema};\n\n")
@@ -78,13 +78,13 @@ def _in_order(scripts: ScriptDirectory) -> tuple[str, ...]:
 
 
 class StillLocked(Exception):
-    """Somebody else changes the same tables, and does not end."""
+    """Another process has been changing the same tables for too long."""
 
 
 def lock(connection: sa.Connection, chain: Chain, *, database: str) -> None:
-    """Keep out everybody else who takes the steps of `chain` there, until the connection's transaction, or it, ends.
+    """Lock the steps of `chain` against other processes, until the connection's transaction, or the connection, ends.
 
-    The transaction has begun: on SQLite as the writer, which keeps everybody out already.
+    The transaction has begun. On SQLite it has begun as the writer, which already excludes others.
     """
     name = hashlib.sha256(f"{database}.{chain.place}".encode()).hexdigest()[:40]
     match connection.dialect.name:
@@ -101,7 +101,7 @@ def _options(chain: Chain, done: list[str], guard: Guard | None) -> dict[str, An
     scripts = ScriptDirectory(chain.folder)
 
     def missing(heads: Any, _: MigrationContext) -> Any:
-        """Read under the lock: somebody else may have taken steps since we looked, also steps that we do not know."""
+        """Decide under the lock: another process may have run steps in the meantime, even unknown ones."""
         steps = _allowed(heads[0] if heads else None, _in_order(scripts), guard)
         return scripts._upgrade_revs(steps[-1], heads) if steps else []  # as Alembic's own command does
 
@@ -130,18 +130,18 @@ def _allowed(revision: str | None, known: tuple[str, ...], guard: Guard | None) 
 
 
 def _run(context: MigrationContext, chain: Chain) -> None:
-    # Not through the module `alembic.op`, which is one for all threads.
+    # Not through the module `alembic.op`, which all threads share.
     context.run_migrations(step=MigrationStep(Operations(context), prefix=chain.prefix, schema=chain.schema))
 
 
 def _take_named_lock(connection: sa.Connection, name: str) -> None:
-    """Take a lock that the server frees by itself when the connection ends."""
+    """Take a lock that the server releases when the connection ends."""
     if connection.exec_driver_sql("SELECT GET_LOCK(%s, %s)", (name, round(PATIENCE_S / 2))).scalar() != 1:
         raise StillLocked
 
 
 def _ensure_schema(connection: sa.Connection, schema: str | None) -> None:
-    """Make the schema if it is missing. Asked first: IF NOT EXISTS would need the right to make it in any case."""
+    """Create the schema if it is missing. Checked first, because IF NOT EXISTS needs the privilege in any case."""
     if schema is None:
         return
     there = connection.exec_driver_sql("SELECT 1 FROM pg_namespace WHERE nspname = %s", (schema,)).scalar()

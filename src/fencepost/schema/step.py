@@ -1,7 +1,7 @@
-"""What the steps of migration are written with: tables and indexes under a prefix, alike on all databases.
+"""The operations of migration steps: tables and indexes with a prefix, equivalent on all databases.
 
-MySQL and MariaDB commit after every statement of this kind, so a step may have been cut in half; and somebody may have
-dropped one table of several. So each statement first looks whether its work is done.
+MySQL and MariaDB commit after every statement of this kind, so a step may have been interrupted halfway. An operator
+may also have dropped one of several tables. So each operation first checks whether its work is already done.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fencepost.schema.columns import MYSQL_KINDS, TABLE_OPTIONS
 
 
 class MigrationStep:
-    """One step, under way on one database, or being written down for it (`--sql`)."""
+    """One step, which runs on one database or is written as a script for it (`--sql`)."""
 
     def __init__(self, operations: Operations, *, prefix: str, schema: str | None) -> None:
         self._operations = operations
@@ -33,7 +33,7 @@ class MigrationStep:
         self._operations.create_table(full, *columns, schema=self._schema, **TABLE_OPTIONS, **options)
 
     def add_column(self, table: str, column: sa.Column[Any]) -> None:
-        """Add a column behind the others of a table. It may be NULL: older versions insert rows without it."""
+        """Add a column after the others of a table. It must be nullable: older versions insert rows without it."""
         on = f"{self._prefix}{table}"
         if self._looks() and any(
             each["name"] == column.name for each in self._inspector().get_columns(on, schema=self._schema)
@@ -42,7 +42,7 @@ class MigrationStep:
         self._operations.add_column(on, column, schema=self._schema)
 
     def drop_column(self, table: str, column: str) -> None:
-        """Take a column away. Only in a step that contracts: its oldest reader must do without the column."""
+        """Remove a column. Only in a step that contracts: its oldest reader must work without the column."""
         on = f"{self._prefix}{table}"
         if self._looks() and all(
             each["name"] != column for each in self._inspector().get_columns(on, schema=self._schema)
@@ -51,10 +51,10 @@ class MigrationStep:
         self._operations.drop_column(on, column, schema=self._schema)
 
     def create_seal(self, name: str) -> None:
-        """On MySQL and MariaDB, create a table of one row that shows when it was made, which no dump carries along.
+        """On MySQL and MariaDB, create a table of one row with a creation time that a dump does not preserve.
 
-        On MariaDB the row's own time of insertion, kept by system versioning; on MySQL the dictionary's CREATE_TIME.
-        Both are the same on a replica; a dump that is read back makes them anew.
+        On MariaDB it is the insertion time of the row, recorded by system versioning; on MySQL it is CREATE_TIME in the
+        data dictionary. Both are the same on a replica; restoring a dump creates new ones.
         """
         if not self._is_mysql:
             return
@@ -80,9 +80,9 @@ class MigrationStep:
         whole: tuple[str, ...] | None = (),
         unique: bool = False,
     ) -> None:
-        """Create an index of the rows that matter.
+        """Create an index, on PostgreSQL and SQLite a partial one with the condition `where`.
 
-        On MySQL, which has no such indexes, `whole` leads instead; None: there another index does.
+        MySQL has no partial indexes: there the columns in `whole` come first; with None, no index is created.
         """
         if self._is_mysql and whole is None:
             return
@@ -100,12 +100,12 @@ class MigrationStep:
         return f"{self._schema}.{self._prefix}{table}" if self._schema else f"{self._prefix}{table}"
 
     def create_check(self, name: str, parameters: str, row: str) -> None:
-        """On PostgreSQL, create a procedure that locks `row` in a transaction that was begun behind a fence, or fails.
+        """On PostgreSQL, create a procedure that locks `row` if the transaction was begun by a fence, and fails if not.
 
-        `row` is a table, WHERE, and what has to hold.
+        `row` is a table, followed by WHERE and the condition.
         """
         if self._context.dialect.name == "postgresql":
-            # Planned when the table was empty, the query would else read all of it when it no longer is.
+            # A plan that was made while the table was empty would otherwise read the whole table later.
             self._operations.execute(f"""CREATE OR REPLACE PROCEDURE {self.name(name)}({parameters})
 LANGUAGE plpgsql SET enable_seqscan = off AS $$
 BEGIN
@@ -116,7 +116,7 @@ BEGIN
 END $$""")
 
     def execute(self, statement: str) -> None:
-        """Execute a statement; twice must be once."""
+        """Execute a statement, which must be idempotent."""
         self._operations.execute(statement)
 
     def insert(self, table: str, values: dict[str, Any]) -> None:

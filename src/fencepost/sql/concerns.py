@@ -1,7 +1,7 @@
-"""What a failed statement of the user's is about: the data, the connection, or the statement itself.
+"""What a user's failed statement is about: the data, the connection, or the statement itself.
 
-An error that might be about the data is taken to be. `fencepost.sql.troubles` says why a call failed; this says who
-has to do something about it.
+An error that may be about the data counts as such. `fencepost.sql.troubles` tells why a call failed; this tells what
+has to be corrected.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Concern(Enum):
 # PostgreSQL, by the class of its SQLSTATE: data, constraints, a view's check, RAISE in a function, one row expected.
 _DATA_STATES = ("22", "23", "44", "P0", "21")
 _ROW_TOO_LARGE = "54000"
-_CONNECTION_STATES = ("08", "53", "57", "58")  # no connection, no resources, somebody intervened, the system
+_CONNECTION_STATES = ("08", "53", "57", "58")  # no connection, no resources, operator intervention, system error
 
 # MySQL and MariaDB, whose driver calls most errors operational.
 _DATA_NUMBERS = frozenset(
@@ -41,7 +41,7 @@ _SQLITE_DATA = (sqlite3.SQLITE_CONSTRAINT, sqlite3.SQLITE_TOOBIG, sqlite3.SQLITE
 
 
 def concern_of(error: BaseException) -> Concern:
-    """Say what an error of a driver's is about; see `fencepost.sql.troubles.driver_error`."""
+    """Return what a driver's error is about; see `fencepost.sql.troubles.driver_error`."""
     kinds = {kind.__name__ for kind in type(error).__mro__}
     if "DatabaseError" not in kinds and "InterfaceError" not in kinds:
         return Concern.NOTHING
@@ -55,7 +55,7 @@ def concern_of(error: BaseException) -> Concern:
     number = error.args[0] if error.args else None
     if isinstance(number, int):
         return _of_number(number, error)
-    # Without an answer of the server: the connection broke, or the driver cannot write a value of some item.
+    # Without a reply from the server: the connection broke, or the driver cannot convert a value of an item.
     return Concern.CONNECTION if kinds & {"OperationalError", "InterfaceError"} else Concern.DATA
 
 
@@ -73,7 +73,7 @@ def _of_number(number: int, error: BaseException) -> Concern:
 
 def _of_sqlite(error: sqlite3.Error) -> Concern:
     code = getattr(error, "sqlite_errorcode", None)
-    if code is None:  # of the module itself, which cannot write a value
+    if code is None:  # raised by the sqlite3 module, which cannot convert a value
         return Concern.DATA
     if code & 0xFF in _SQLITE_DATA or isinstance(error, sqlite3.DataError):
         return Concern.DATA

@@ -1,7 +1,7 @@
-"""Which SQLite files this context (thread, or task) keeps to itself, in a transaction of the user's that is open.
+"""Records which SQLite files this context (thread or task) has locked in an open transaction of the user.
 
-Whoever wants to write there from the same context would wait for itself, until the file is taken from it: that can be
-said at once. Pure bookkeeping; nothing is locked by it.
+Code that writes to such a file from the same context would wait for itself until a timeout; with this record it can
+raise an error at once. Nothing is locked by it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ _held: ContextVar[tuple[tuple[str, str], ...]] = ContextVar("fencepost_held_file
 
 
 def hold(path: str, by: str) -> None:
-    """Note that a transaction of `by` has the file from now on."""
+    """Record that a transaction of `by` has locked the file."""
     _held.set((*_held.get(), (path, by)))
 
 
 def let_go(path: str, by: str) -> None:
-    """Note that it has ended."""
+    """Record that the transaction has ended."""
     rest = list(_held.get())
     if (path, by) in rest:
         rest.remove((path, by))
@@ -30,5 +30,5 @@ def holds_any() -> bool:
 
 
 def holder_of(path: str) -> str | None:
-    """Return whose transaction has the file, in this context."""
+    """Return the owner of the transaction in this context that has locked the file."""
     return next((by for held, by in _held.get() if held == path), None)

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB without a driver: their URL, clock, and session settings."""
+"""URL, clock and session settings of MySQL and MariaDB, without a driver."""
 
 from __future__ import annotations
 
@@ -8,25 +8,25 @@ from typing import Any
 from fencepost.core.urls import StoreUrl
 
 NOW_US = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01 00:00:00', UTC_TIMESTAMP(6))"
-"""The server's time in µs at the begin of the statement. In UTC: local times come twice a year."""
+"""The server's time in µs at the start of the statement. In UTC, because local times can be ambiguous."""
 
 URL_OPTIONS = frozenset(("ssl_ca", "ssl_cert", "ssl_key", "unix_socket"))
-"""Options of a URL that are handed to PyMySQL as they are."""
+"""Options of a URL that are passed to PyMySQL unchanged."""
 
 _DEFAULT_PORT = 3306
-_LEAST_LIMIT_S = 0.001  # PyMySQL takes zero for no limit
-_IDLE_S = 600
-_LEAST_IDLE_S = 10
+_LEAST_LIMIT_S = 0.001  # PyMySQL treats zero as no limit
+_IDLE_S = 600  # a connection left by a dead client is closed after ten minutes; live ones are used more often
+_LEAST_IDLE_S = 10  # MySQL closes connections between calls too, so it must not be too short
 
 
 def product(url: StoreUrl) -> str:
-    """Return the server's name and place, for messages."""
+    """Return the server's product and host, for messages."""
     kind = "MariaDB" if url.scheme.startswith("mariadb") else "MySQL"
     return f"{kind} at {url.hosts[0][0] if url.hosts else 'localhost'}"
 
 
 def connect_options(url: StoreUrl, timeout_s: float) -> dict[str, Any]:
-    """Return the keywords for PyMySQL. Connecting and each read and write end after `timeout_s`."""
+    """Return the keyword arguments for PyMySQL. Connecting and each read and write time out after `timeout_s`."""
     host, port = url.hosts[0] if url.hosts else ("localhost", None)
     passed: dict[str, Any] = {name: value for name, value in url.options.items() if name in URL_OPTIONS}
     if "ssl_ca" in passed:
@@ -49,10 +49,11 @@ def connect_options(url: StoreUrl, timeout_s: float) -> dict[str, Any]:
 
 
 def session_sql(*, is_mariadb: bool, timeout_s: float, silence_s: float) -> str:
-    """Return what every session sets. A client that falls silent is cut off, and its transaction rolled back.
+    """Return the SQL that sets up every session. The server disconnects a silent client and rolls back its transaction.
 
-    On MariaDB, that is a client silent within a transaction, also one that has only locked so far. MySQL can only cut
-    off every silent client, in a transaction or not; a connection that it closes between two calls is opened anew.
+    On MariaDB this applies to clients inside a transaction, also if it has only taken locks so far. MySQL can only
+    disconnect all silent clients, inside a transaction or not; a connection that it closes between two calls is
+    opened again.
     """
     settings = {
         "innodb_lock_wait_timeout": max(1, math.floor(timeout_s)),

@@ -1,7 +1,7 @@
-"""What a forked child has inherited and must leave to its parent: connections to servers.
+"""Keeps inherited connections to servers open in a forked child, because they belong to the parent.
 
-Closing one would say goodbye to the server in the parent's name. So they are kept, unused, until the process ends.
-SQLite's are closed, in a way of their own: see `fencepost.sql.forked_sqlite`.
+Closing one would end the parent's session at the server. So they are kept, unused, until the process ends. Connections
+to SQLite are closed: see `fencepost.sql.forked_sqlite`.
 """
 
 from __future__ import annotations
@@ -12,5 +12,5 @@ _PARENTS: list[object] = []
 
 
 def leave_to_parent(opened: Iterable[object]) -> None:
-    """Keep, in a forked child, what the parent has open, so that nothing closes it here."""
+    """In a forked child: keep references to the parent's connections, so that they are not closed."""
     _PARENTS.extend(opened)

@@ -1,6 +1,7 @@
-"""A bounded pool of connections, whose every wait has a deadline.
+"""A bounded pool of connections. Every wait has a deadline.
 
-For the lease stores it keeps connections, and for the ledger desks, which connect by themselves when they are used.
+It holds the drivers' connections for lease stores, and for the ledger a `LedgerConnection` each, which connects when it
+is first used.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from fencepost.sql.turns import Turns
 
 C = TypeVar("C")
 
-UNUSED_S = 5.0  # to open one takes milliseconds, and each costs the server memory
+UNUSED_S = 5.0  # opening one takes milliseconds, and each costs the server memory
 
 
 class Pool(Generic[C]):
-    """At most `limit` connections, made when needed. Who comes too many waits in line.
+    """At most `limit` connections, opened when needed. Further callers wait in a queue.
 
-    The one used last is used next, so those at the bottom rest; what has rested for `unused_s` is closed by whoever
-    comes, and by `drop_unused`, where perhaps nobody comes.
+    The connection used last is used next, so the others stay idle. A connection that was idle for `unused_s` is closed
+    when another is returned, and by `drop_unused`, for pools that are rarely used.
     """
 
     def __init__(
@@ -34,7 +35,7 @@ class Pool(Generic[C]):
         busy: Callable[[float], Exception],
         unused_s: float = UNUSED_S,
     ) -> None:
-        """`make` gets the seconds that are left; `busy` makes the error for whoever waits in vain."""
+        """`make` gets the remaining seconds; `busy` creates the error for a caller whose wait timed out."""
         self._shut = close
         self._runtime = runtime
         self._make = make
@@ -44,12 +45,12 @@ class Pool(Generic[C]):
 
     def _reset(self) -> None:
         self._lock = self._runtime.lock()
-        self._idle: list[tuple[C, float]] = []  # and since when
+        self._idle: list[tuple[C, float]] = []  # with the time since when
         self._is_open = True
 
     @contextmanager
     def borrow(self, timeout_s: float) -> Iterator[C]:
-        """Lend a connection that nobody else uses meanwhile; whatever became of it, it is taken back."""
+        """Borrow a connection for exclusive use. It is returned to the pool in any case, even after an error."""
         connection, _ = self.take(self._runtime.monotonic() + timeout_s)
         try:
             yield connection
@@ -57,7 +58,7 @@ class Pool(Generic[C]):
             self.give(connection)
 
     def take(self, deadline: float) -> tuple[C, bool]:
-        """Return a connection, and whether it was used before."""
+        """Take a connection; also return whether it was used before."""
         self._turns.take(deadline - self._runtime.monotonic())
         with self._lock:
             if self._idle:
@@ -65,7 +66,7 @@ class Pool(Generic[C]):
         return self._new(deadline), False
 
     def give(self, connection: C) -> None:
-        """Put a connection back that is in good order."""
+        """Return a working connection to the pool."""
         unused = self._kept(connection) if self._is_open else connection
         try:
             if unused is not None:
@@ -74,21 +75,21 @@ class Pool(Generic[C]):
             self._turns.give()
 
     def drop(self, connection: C) -> None:
-        """Throw away a connection that is not."""
+        """Close a broken connection instead of returning it."""
         try:
             self._close(connection)
         finally:
             self._turns.give()
 
     def drop_idle(self) -> None:
-        """Throw away all that are not in use: where one broke, the others are likely broken, too."""
+        """Close all idle connections: if one is broken, the others are probably broken too."""
         with self._lock:
             idle, self._idle = self._idle, []
         for connection, _ in idle:
             self._close(connection)
 
     def drop_unused(self, for_s: float | None = None) -> None:
-        """Throw away those that nobody has needed for long."""
+        """Close the connections that have been idle for long."""
         unused_since = self._runtime.monotonic() - (self._unused_s if for_s is None else for_s)
         with self._lock:
             unused = [connection for connection, since in self._idle if since < unused_since]
@@ -97,11 +98,11 @@ class Pool(Generic[C]):
             self._close(connection)
 
     def open(self) -> None:
-        """Keep connections from now on."""
+        """Keep returned connections from now on."""
         self._is_open = True
 
     def close(self) -> None:
-        """Throw away what is not in use now, and what is in use when it comes back."""
+        """Close the idle connections now, and the others when they are returned."""
         self._is_open = False
         self.drop_idle()
 
@@ -110,14 +111,14 @@ class Pool(Generic[C]):
         return [connection for connection, _ in self._idle], self._turns.taken
 
     def forget(self) -> tuple[list[C], int]:
-        """Start anew after a fork. Return the idle connections of the parent, and how many were in use."""
+        """Reset the pool after a fork. Returns the idle connections of the parent, and how many were in use."""
         opened = self.open_now()
         self._turns.forget()
         self._reset()
         return opened
 
     def _kept(self, connection: C) -> C | None:
-        """Keep a connection; return another in its place that nobody has needed for long."""
+        """Keep a connection; return another one that has been idle for long, if any."""
         now = self._runtime.monotonic()
         with self._lock:
             self._idle.append((connection, now))

@@ -1,4 +1,4 @@
-"""PostgreSQL without a driver: its URL, clock, session settings, and what a server must be like."""
+"""URL, clock and session settings of PostgreSQL, and requirements on a server, without a driver."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any, NamedTuple
 from fencepost.core.urls import StoreUrl
 
 NOW_US = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
-"""The server's time in µs at the moment it is read, not at the begin of the transaction."""
+"""The server's time in µs when it is read, not at the start of the transaction."""
 
 _TLS = ("sslmode", "sslrootcert", "sslcert", "sslkey", "sslcrl", "channel_binding")
 _LOGIN = ("require_auth", "gssencmode", "krbsrvname", "passfile")
 URL_OPTIONS = frozenset(("host", "application_name", "target_session_attrs", *_TLS, *_LOGIN))
-"""Options of a URL that are handed to libpq as they are."""
+"""Options of a URL that are passed to libpq unchanged."""
 
 OLDEST_VERSION = 120000
 READ_COMMITTED = ("default_transaction_isolation", "read committed")
@@ -25,14 +25,14 @@ SERVER_SQL = (
 )
 
 _DEFAULT_PORT = 5432
-_LEAST_CONNECT_S = 2  # libpq takes whole seconds, and less than two for two
-_KEEPALIVES = 3
+_LEAST_CONNECT_S = 2  # libpq accepts whole seconds, and treats one as two
+_KEEPALIVES = 3  # lost probes until the connection counts as broken; one may be an accident
 _LIMITS = ("statement_timeout", "lock_timeout")
 _SILENCE = "idle_in_transaction_session_timeout"
 
 
 class ServerFacts(NamedTuple):
-    """The answer to `SERVER_SQL`."""
+    """The result of `SERVER_SQL`."""
 
     version: int
     spelled_version: str
@@ -46,8 +46,8 @@ class ServerFacts(NamedTuple):
         """Return why `who_needs_it` ("the ledger") cannot work on this server; None if it can."""
         if self.has_bytes_for_texts:
             return (
-                f"{product}: this database has the encoding SQL_ASCII, in which a text is only bytes. Use one that was "
-                "made with ENCODING 'UTF8'; or, if all texts in it are UTF-8, run: ALTER DATABASE … SET "
+                f"{product}: this database has the encoding SQL_ASCII, which does not define what bytes mean. Use one "
+                "created with ENCODING 'UTF8'; or, if all texts in it are UTF-8, run: ALTER DATABASE … SET "
                 "client_encoding = 'UTF8'"
             )
         if self.version < OLDEST_VERSION:
@@ -59,12 +59,12 @@ class ServerFacts(NamedTuple):
 
 
 def product(url: StoreUrl) -> str:
-    """Return the server's name and place, for messages."""
+    """Return the server's product and hosts, for messages."""
     return f"PostgreSQL at {', '.join(host for host, _ in url.hosts) or 'the local socket'}"
 
 
 def connect_options(url: StoreUrl, timeout_s: float) -> dict[str, Any]:
-    """Return the keywords for psycopg and libpq. Several hosts are tried in turn until one takes writes."""
+    """Return the keyword arguments for psycopg and libpq. Several hosts are tried in turn until one accepts writes."""
     limit_s = max(_LEAST_CONNECT_S, math.ceil(timeout_s))
     known: dict[str, Any] = {
         "host": ",".join(host for host, _ in url.hosts) or None,
@@ -88,19 +88,19 @@ def connect_options(url: StoreUrl, timeout_s: float) -> dict[str, Any]:
 
 
 def limit_settings(timeout_s: float, silence_s: float) -> list[tuple[str, str]]:
-    """Return the server's own limits: an abandoned statement or transaction must not hold locks for long.
+    """Return the limits that the server enforces: an abandoned statement or transaction must not keep its locks.
 
-    A client that is silent within a transaction for `silence_s` is cut off.
+    The server disconnects a client that is idle in a transaction for `silence_s`.
     """
     limits = [(name, str(math.ceil(timeout_s * 1000))) for name in _LIMITS]
     return [*limits, (_SILENCE, str(math.ceil(silence_s * 1000)))]
 
 
 def set_session_sql(settings: Sequence[tuple[str, str]]) -> str:
-    """Return the statement that sets `settings`, names and values of ours, for the whole session."""
+    """Return the statement that sets `settings`, which must be trusted text, for the whole session."""
     return "SELECT " + ", ".join(f"set_config('{name}', '{value}', false)" for name, value in settings)
 
 
 def set_local_sql(settings: Sequence[tuple[str, str]]) -> str:
-    """Return what follows BEGIN to set `settings` for one transaction."""
+    """Return the SQL that follows BEGIN to set `settings` for one transaction."""
     return "".join(f"; SET LOCAL {name} = {value}" for name, value in settings)

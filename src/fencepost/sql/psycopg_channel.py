@@ -1,4 +1,4 @@
-"""A connection to PostgreSQL that listens to one channel. Between two waits it may be asked something else."""
+"""A connection to PostgreSQL that listens to one channel. Between two waits it can execute other statements."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencepost.sql.psycopg_link import BoundedPsycopg
 
 
 class Channel:
-    """One thread uses it. Whoever made the connection has set its limits."""
+    """A channel for one thread. The caller has set the limits of the connection."""
 
     def __init__(self, connection: BoundedPsycopg, name: str) -> None:
         self.connection = connection
@@ -22,9 +22,9 @@ class Channel:
             raise
 
     def wait(self, timeout_s: float, *, also: int | None = None) -> list[str]:
-        """Return the payloads that were notified since the last call: as soon as there are any, else after `timeout_s`.
+        """Return the payloads received since the last call: as soon as there are any, else after `timeout_s`.
 
-        It also returns when the descriptor `also` can be read. The driver's errors mean that it broke.
+        It also returns when the descriptor `also` can be read. An error of the driver means that the connection broke.
         """
         if not self._heard and self._can_be_read(max(timeout_s, 0.0), also):
             self._read()

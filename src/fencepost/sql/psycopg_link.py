@@ -1,7 +1,7 @@
-"""Connecting to PostgreSQL by psycopg, with a limit on every wait.
+"""Connects to PostgreSQL with psycopg, with a limit on every wait.
 
-psycopg has no read timeout: against a server that accepts bytes and never answers, `execute` would wait for ever. It
-drives generators that say what they wait for. Here our own poll drives them, and knows when to stop.
+psycopg has no read timeout: if a server accepts bytes but never replies, `execute` waits for ever. psycopg runs
+generators that yield what they wait for. Here our own poll runs them, and stops at the deadline.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
 
 
 class StatementTimedOut(CallTimedOut, psycopg.OperationalError):
-    """The server did not answer in time. The connection is in an unknown state and must be closed."""
+    """The server did not reply in time. The connection is in an unknown state and must be closed."""
 
 
 class BoundedPsycopg(psycopg.Connection[Row]):
-    """A connection whose every wait ends, also if the server falls silent.
+    """A connection with a limit on every wait, even if the server does not reply.
 
-    Either a whole call of many statements is limited (`limit_call`), or each statement (`statement_s`). Whichever comes
-    first holds. After `StatementTimedOut` the connection is of no use.
+    The limit applies to a whole call of several statements (`limit_call`), or to each statement (`statement_s`); if
+    both are set, the earlier one counts. After `StatementTimedOut` the connection must be closed.
     """
 
     clock: Callable[[], float]
@@ -43,7 +43,7 @@ class BoundedPsycopg(psycopg.Connection[Row]):
     begin_sql: str = _BEGIN
 
     def limit_call(self, deadline: float) -> None:
-        """Let all statements from now on together end by `deadline`, a reading of `clock`."""
+        """Limit all following statements together to `deadline`, a reading of `clock`."""
         self.deadline = deadline
 
     @property
@@ -52,7 +52,7 @@ class BoundedPsycopg(psycopg.Connection[Row]):
         return self.pgconn.transaction_status != TransactionStatus.IDLE
 
     def wait(self, gen: Generator[Any, Any, RV], interval: float = 0.1, timeout: float | None = None) -> RV:
-        """Drive `gen` until it is done or the time is up."""
+        """Run `gen` until it is done or the time is up."""
         descriptor = self.pgconn.socket
         poll = select.poll()
         deadline = min(self.deadline, self.clock() + self.statement_s)
@@ -78,47 +78,52 @@ _EVENTS = {
 
 
 def _ready(events: int) -> Ready:
-    """Translate; an error or a hang-up is something to read."""
+    """Convert poll events; an error or a hang-up counts as readable."""
     writable = events & select.POLLOUT
     readable = events & ~select.POLLOUT
     return Ready.RW if readable and writable else Ready.W if writable else Ready.R
 
 
 def dial(url: StoreUrl, timeout_s: float, *, clock: Callable[[], float]) -> BoundedPsycopg:
-    """Connect. libpq bounds that by whole seconds for each address; its caller may want to bound it more."""
+    """Connect. libpq limits this in whole seconds for each address; the caller may need a stricter limit."""
     connection = BoundedPsycopg.connect(**postgres.connect_options(url, timeout_s))
     connection.clock = clock
     return connection
 
 
 def greet(connection: BoundedPsycopg, limits: Sequence[tuple[str, str]], steady: Sequence[tuple[str, str]]) -> None:
-    """Look who is at the other end, and set the server's own `limits` and what else holds for the session (`steady`).
+    """Check whether there is a pooler, and set the server's `limits` and other session settings (`steady`).
 
-    Behind a pooler, what is set or prepared on a connection may reach others, or not be there the next time: there the
-    limits are set in each transaction, and nothing is prepared.
+    Behind a pooler, settings and prepared statements of a connection may affect other clients, or be missing the next
+    time. So the limits are then set in each transaction, and no statement is prepared. If this fails, the connection
+    is closed.
     """
-    # A pooler makes up the process id that it announces at connecting; the server's own answer is true.
-    row = connection.execute("SELECT pg_backend_pid()").fetchone()
-    connection.is_proxied = row is None or row[0] != connection.info.backend_pid
-    if connection.is_proxied:
-        connection.prepare_threshold = None
-        connection.begin_sql = f"{_BEGIN}{postgres.set_local_sql(limits)}"
-    else:
-        connection.execute(postgres.set_session_sql([*limits, *steady]))
+    try:
+        # A pooler invents the process id that it sends when a client connects; the query returns the real one.
+        row = connection.execute("SELECT pg_backend_pid()").fetchone()
+        connection.is_proxied = row is None or row[0] != connection.info.backend_pid
+        if connection.is_proxied:
+            connection.prepare_threshold = None
+            connection.begin_sql = f"{_BEGIN}{postgres.set_local_sql(limits)}"
+        else:
+            connection.execute(postgres.set_session_sql([*limits, *steady]))
+    except BaseException:
+        connection.close()
+        raise
 
 
 def table_whose_ids_repeat(error: Exception) -> str | None:
-    """Return the table whose primary key refused a row; None if the error is another."""
+    """Return the table whose primary key refused a row; None for any other error."""
     if not isinstance(error, psycopg.errors.UniqueViolation) or not str(error.diag.constraint_name).endswith("_pkey"):
         return None
     return f"{error.diag.schema_name}.{error.diag.table_name}"
 
 
 def is_syntax_error(error: Exception) -> bool:
-    """Whether the server could not read a statement."""
+    """Whether the server could not parse a statement."""
     return isinstance(error, psycopg.errors.SyntaxError)
 
 
 def is_protocol_violation(error: Exception) -> bool:
-    """Whether a pooler refuses what it cannot do."""
+    """Whether a pooler refused something that it does not support."""
     return isinstance(error, psycopg.errors.ProtocolViolation)

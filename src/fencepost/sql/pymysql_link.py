@@ -1,4 +1,4 @@
-"""Connecting to MySQL or MariaDB by PyMySQL, with a limit on every read and write."""
+"""Connects to MySQL or MariaDB with PyMySQL, with a limit on every read and write."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pymysql.cursors import Cursor
 from fencepost.core.urls import StoreUrl
 from fencepost.sql import mysql
 
-# By this name: beside Django, with `pymysql.install_as_MySQLdb()`, `pymysql.err` becomes a copy that nobody raises.
+# Not from `pymysql.err`: after `pymysql.install_as_MySQLdb()`, as with Django, that module is an unused copy.
 ERRORS: tuple[type[Exception], ...] = (pymysql.MySQLError,)
 _FLAGS = CLIENT.MULTI_STATEMENTS | CLIENT.FOUND_ROWS
 
@@ -24,20 +24,20 @@ _shared_tls: list[Any] = []
 
 
 class BoundedPyMySQL(_Base):
-    """A connection that is made quickly, and whose limits can be changed from call to call.
+    """A connection that is opened quickly, and whose limits can be changed for each call.
 
-    Unless told otherwise, PyMySQL uses TLS where the server offers it, and verifies no certificate. All the same it
-    reads all certificates of the machine for that, anew for each connection. That takes tens of milliseconds of the
-    processor, just when a server has come back and all connect. So connections that verify nobody share one context.
+    By default PyMySQL uses TLS if the server offers it, without verifying the certificate. Even so, it loads all
+    certificates of the machine for each connection. That takes tens of milliseconds of processor time, just when a
+    server is back and all clients connect. So connections that do not verify certificates share one TLS context.
     """
 
     @property
     def is_mariadb(self) -> bool:
-        """Whether the server says that it is MariaDB."""
+        """Whether the server's version string names MariaDB."""
         return "MariaDB" in str(getattr(self, "server_version", ""))
 
     def limit(self, timeout_s: float) -> None:
-        """Let each read and write from now on take at most `timeout_s`. PyMySQL itself fixes that at connecting."""
+        """Limit each following read and write to `timeout_s`. PyMySQL itself sets this only when it connects."""
         self._read_timeout = timeout_s
         self._write_timeout = timeout_s
 
@@ -51,14 +51,18 @@ class BoundedPyMySQL(_Base):
 
 
 def dial(url: StoreUrl, timeout_s: float) -> BoundedPyMySQL:
-    """Connect. The time is given anew to each address of a name; its caller may want to bound it more."""
+    """Connect. The timeout applies to each address of a host name; the caller may need a stricter limit."""
     return BoundedPyMySQL(**mysql.connect_options(url, timeout_s), client_flag=_FLAGS)
 
 
 def greet(connection: BoundedPyMySQL, *, timeout_s: float, silence_s: float) -> None:
-    """Set what every session needs, in one round trip."""
+    """Apply the session settings, in one round trip. If this fails, the connection is closed."""
     sql = mysql.session_sql(is_mariadb=connection.is_mariadb, timeout_s=timeout_s, silence_s=silence_s)
-    with connection.cursor() as cursor:
-        cursor.execute(sql)
-        while cursor.nextset():
-            pass
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(sql)
+            while cursor.nextset():
+                pass
+    except BaseException:
+        connection.close()
+        raise

@@ -1,4 +1,4 @@
-"""SQLite: opening a file, and telling whether it is still the same one."""
+"""SQLite: opens a file, and checks whether it is still the same one."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from fencepost.sql.forked_sqlite import FORKED_SQLITE, LOST
 from fencepost.sql.troubles import sqlite_code
 
 ERRORS: tuple[type[Exception], ...] = (sqlite3.Error,)
-OLDEST_VERSION = (3, 35, 0)  # the first that has RETURNING
-_STATEMENTS_KEPT = 512
-_TRIES_TO_SWITCH = 20  # each fails only if somebody else wrote to a file that is new
+OLDEST_VERSION = (3, 35, 0)  # the first version with RETURNING
+_STATEMENTS_KEPT = 512  # prepared statements: more than the ledger has
+_TRIES_TO_SWITCH = 20  # each fails only if another process has just written to the new file
 _MEANINGS = {
     sqlite3.SQLITE_CANTOPEN: "cannot be opened; check that its folder exists, and the rights on both",
     sqlite3.SQLITE_READONLY: "cannot be written; check the rights on it and on its folder",
     sqlite3.SQLITE_PERM: "may not be opened; check the rights on it and on its folder",
-    sqlite3.SQLITE_NOTADB: "is no SQLite database; move it away, or name another file",
+    sqlite3.SQLITE_NOTADB: "is not a SQLite database; move it away, or name another file",
     sqlite3.SQLITE_CORRUPT: "is damaged; restore it from a backup",
 }
 
@@ -25,20 +25,20 @@ Identity = tuple[int, int]
 
 
 class FileConnection(sqlite3.Connection):
-    """A connection that remembers which file it opened: the path may lead to another one later."""
+    """A connection that remembers which file it opened, because the path may lead to another file later."""
 
     path: Path
     identity: Identity | None = None
 
     def is_replaced(self) -> bool:
-        """Whether the path leads to another file by now, or to none."""
+        """Whether the path now leads to another file, or to none."""
         return identity_of(self.path) != self.identity
 
 
 def opened(path: Path, timeout_s: float, *, keeps_journal_mode: bool = False) -> FileConnection:
-    """Open a file. Reads never wait (WAL); writes wait for each other, up to `timeout_s`; commits are on the disk.
+    """Open a file. Reads never wait (WAL); writes wait for each other, up to `timeout_s`; commits are durable.
 
-    Transactions begin and end by statements. `keeps_journal_mode`: the file is somebody else's.
+    Transactions begin and end with explicit statements. `keeps_journal_mode`: the file belongs to another application.
     """
     refuse_if_lost()
     connection = sqlite3.connect(
@@ -62,10 +62,10 @@ def opened(path: Path, timeout_s: float, *, keeps_journal_mode: bool = False) ->
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
-    """Switch a file to WAL, which is kept in the file; wait for whoever writes to it.
+    """Switch a file to WAL mode, which is stored in the file; wait for other writers.
 
-    SQLite itself does not wait here: of two processes that open a new file at once, one would be refused on the spot.
-    The beginning of a transaction does wait, up to the timeout, and most often the other has made the switch then.
+    SQLite itself does not wait here: if two processes open a new file at once, one gets an error immediately. BEGIN
+    does wait, up to the timeout, and by then the other process has usually made the switch.
     """
     for _ in range(_TRIES_TO_SWITCH):
         try:
@@ -81,31 +81,31 @@ def _use_wal(connection: sqlite3.Connection) -> None:
 
 
 def refuse_if_lost() -> None:
-    """Refuse to open anything in a process where SQLite would wait for ever; see `fencepost.sql.forked_sqlite`."""
+    """Raise an error in a process where SQLite would wait for ever; see `fencepost.sql.forked_sqlite`."""
     if FORKED_SQLITE.is_lost:
         raise sqlite3.OperationalError(LOST)
 
 
 def opened_for_reading(path: Path | str, timeout_s: float) -> sqlite3.Connection:
-    """Open a file that is there, to look at it: nothing is made or changed."""
+    """Open an existing file for reading: nothing is created or changed."""
     return sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=timeout_s)
 
 
 def refusal(path: Path, error: Exception) -> str | None:
-    """Say what is wrong with a file that cannot be used; None if the error means something else."""
+    """Return what is wrong with a file that cannot be used; None if the error has another meaning."""
     meaning = _MEANINGS.get(sqlite_code(error))
     return None if meaning is None else f"{path} {meaning}: {error}"
 
 
 def version_objection() -> str | None:
-    """Return why the library cannot be used; None if it can."""
+    """Return why this SQLite library cannot be used; None if it can."""
     if sqlite3.sqlite_version_info >= OLDEST_VERSION:
         return None
     return f"SQLite {sqlite3.sqlite_version} is too old; 3.35 or later is needed"
 
 
 def identity_of(path: Path) -> Identity | None:
-    """Return which file a path leads to; None if to none."""
+    """Return the identity of the file at a path; None if there is none."""
     try:
         status = path.stat()
     except OSError:

@@ -1,6 +1,6 @@
-"""What an error of a database means, whichever driver, SQLAlchemy or Django raised it.
+"""Classifies errors of databases, raised by any driver, SQLAlchemy or Django.
 
-There is one classification. A caller asks for one `Trouble`, or for membership in one of the groups below.
+There is one classification. A caller compares with one `Trouble`, or with one of the groups below.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ class Trouble(Enum):
 
 
 REPEATABLE = frozenset((Trouble.CONFLICT, Trouble.DEADLOCK))
-"""The whole transaction was rolled back through no fault of its own, and may be tried again."""
+"""The whole transaction was rolled back because of others, and can be retried."""
 
 SLOW = frozenset((Trouble.LATE, Trouble.LOCKED, Trouble.SILENCED))
-"""The time for a call ran out, on our side or on the server's."""
+"""The call timed out, on the client or on the server."""
 
 LACKS_TABLES = frozenset((Trouble.NO_TABLE, Trouble.NO_COLUMN, Trouble.NO_SCHEMA))
-"""Tables are missing, or of another version."""
+"""Tables are missing, or have another version."""
 
 NO_TABLES = frozenset((Trouble.NO_TABLE, Trouble.NO_SCHEMA, Trouble.NO_DATABASE))
-"""The table, or what it should be in, is not there."""
+"""The table, or its schema or database, does not exist."""
 
 REFUSALS = LACKS_TABLES | {
     Trouble.DUPLICATE,
@@ -53,15 +53,15 @@ REFUSALS = LACKS_TABLES | {
     Trouble.NO_ENTRY,
     Trouble.REFUSED,
 }
-"""The database said no. Nothing was changed, and time will not help."""
+"""The database refused the statement. Nothing was changed, and a retry would fail again."""
 
 
 class CallTimedOut(Exception):
-    """The deadline of a call passed. The connection is in an unknown state and must be closed."""
+    """The deadline of a call has passed. The connection is in an unknown state and must be closed."""
 
 
 class FileReplacedError(sqlite3.OperationalError):
-    """A SQLite file was deleted or replaced under an open connection: others would not see what is written there."""
+    """A SQLite file was deleted or replaced while a connection was open: others would not see what it writes."""
 
 
 _POSTGRES = {
@@ -82,7 +82,7 @@ _POSTGRES = {
     "28P01": Trouble.NO_ENTRY,
     "25006": Trouble.REFUSED,  # a read-only transaction
 }
-# Errors of connecting have no SQLSTATE in psycopg.
+# In psycopg, errors while connecting have no SQLSTATE.
 _POSTGRES_NO_ENTRY = (
     "authentication failed",
     "no pg_hba.conf entry",
@@ -93,12 +93,12 @@ _POSTGRES_NO_ENTRY = (
     "certificate verify failed",
     "server does not support SSL",
 )
-# Lost, refused or killed connections, a server that is full, shuts down or is not ready (1047, of Galera), and all
+# Lost, refused or killed connections, a server that is full, shutting down or not ready (1047, Galera), and all error
 # numbers of the client itself.
 MYSQL_CONNECTION = frozenset(
     (
         *(0, 1040, 1047, 1053, 1077, 1079, 1152, 1158, 1159, 1160, 1161, 1184, 1203),
-        1836,  # the server is read-only: it was the primary, until a failover
+        1836,  # the server is read-only: it was the primary before a failover
         *(1927, 3169, 4031),  # killed, session killed, closed for being idle
         *range(2000, 2100),
     )
@@ -115,7 +115,7 @@ _MYSQL = {
     **dict.fromkeys((1142, 1143, 1227, 1370), Trouble.FORBIDDEN),  # a table, a column, a privilege, a routine
     **dict.fromkeys((1044, 1045, 1130, 1698, 1862), Trouble.NO_ENTRY),
 }
-_MYSQL_OPTION_PREVENTS = 1290  # this one has many meanings
+_MYSQL_OPTION_PREVENTS = 1290  # this number has several meanings
 _SQLITE = {
     sqlite3.SQLITE_BUSY: Trouble.LOCKED,
     sqlite3.SQLITE_LOCKED: Trouble.LOCKED,
@@ -140,7 +140,7 @@ _MYSQL_DRIVERS = ("pymysql", "MySQLdb", "mysql")
 
 
 def trouble_of(error: BaseException | None) -> Trouble:
-    """Say what an error means. What no database raised is `OTHER`."""
+    """Return what an error means. An error that is not from a database is `OTHER`."""
     if isinstance(error, CallTimedOut):
         return Trouble.LATE
     if error is None:
@@ -154,7 +154,7 @@ def trouble_of(error: BaseException | None) -> Trouble:
 
 
 def driver_error(error: BaseException) -> BaseException:
-    """Return what the driver raised, from within what SQLAlchemy or Django made of it."""
+    """Return the driver's error that is wrapped by an error of SQLAlchemy or Django."""
     family = type(error).__module__.partition(".")[0]
     within: Any = getattr(error, "orig", None) if family == "sqlalchemy" else None
     if family == "django":
@@ -163,21 +163,21 @@ def driver_error(error: BaseException) -> BaseException:
 
 
 def first_line(error: BaseException) -> str:
-    """Return the first line of a driver's message, which tells enough; the rest may show the statement."""
+    """Return the first line of a driver's message. The rest may contain the statement."""
     lines = str(error.args[-1] if error.args else error).strip().splitlines()
     return lines[0][:300] if lines and lines[0] else type(error).__name__
 
 
 def mysql_code(error: BaseException | None) -> int:
-    """Return the number of an error of MySQL's drivers, -1 if it has none."""
+    """Return the error number of MySQL's drivers, or -1 if there is none."""
     arguments: tuple[Any, ...] = getattr(error, "args", ())
     return arguments[0] if arguments and isinstance(arguments[0], int) else -1
 
 
 def is_mysql_connection(error: BaseException) -> bool:
-    """Whether an error of MySQL's drivers is one of the connection, or of a server that a failover has made read-only.
+    """Whether an error of MySQL's drivers concerns the connection, or a server that is read-only after a failover.
 
-    The next connection may lead to one that takes writes.
+    The next connection may reach a server that accepts writes.
     """
     code = mysql_code(error)
     is_read_only = code == _MYSQL_OPTION_PREVENTS and "read-only" in str(error).replace("_", "-").lower()
@@ -185,7 +185,7 @@ def is_mysql_connection(error: BaseException) -> bool:
 
 
 def sqlite_code(error: BaseException | None) -> int:
-    """Return the primary result code of an error of sqlite3's, 0 if it has none."""
+    """Return the primary result code of an error of sqlite3, or 0 if there is none."""
     return int(getattr(error, "sqlite_errorcode", 0) or 0) & 0xFF
 
 
@@ -215,7 +215,7 @@ def _of_mysql(error: BaseException) -> Trouble:
 
 
 def _has_timed_out(error: BaseException) -> bool:
-    """Whether PyMySQL gave up waiting. Its context alone tells nothing: it may be what the caller is handling."""
+    """Whether PyMySQL timed out. The context alone is not enough: it may be an error that the caller is handling."""
     return isinstance(error.__context__, TimeoutError) and "timed out" in str(error)
 
 

@@ -1,7 +1,7 @@
-"""Turns: at most so many at a time, first come first served, and nobody waits for ever.
+"""Turns: a semaphore with a limit, served in order of arrival, and with a timeout.
 
-Guards the one writer of a SQLite file within this process, and the connections of a pool. A plain lock would do, if a
-thread that asks for a second turn within its first did not then wait for itself until the end of time.
+It guards the single writer of a SQLite file within this process, and the connections of a pool. With a plain lock, a
+thread that asks for a second turn during its first would wait for itself for ever.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from fencepost.core.runtime import Flag, Runtime
 
 
 class Turns:
-    """Gives out `limit` turns. Whoever waits in vain gets the error that `busy` makes of how long it has waited."""
+    """Grants at most `limit` turns at a time. After a timeout, raises the error that `busy(timeout_s)` returns."""
 
     def __init__(self, runtime: Runtime, *, limit: int, busy: Callable[[float], Exception]) -> None:
         self._runtime = runtime
@@ -23,19 +23,19 @@ class Turns:
         self.forget()
 
     def forget(self) -> None:
-        """Start anew, in a forked child: whoever had a turn is not here."""
+        """Reset in a forked child: the threads that had a turn do not exist there."""
         self._lock = self._runtime.lock()
         self._queue: deque[Flag] = deque()
         self._free = self._limit
 
     @property
     def taken(self) -> int:
-        """How many have a turn now."""
+        """The number of turns that are taken now."""
         return self._limit - self._free
 
     @contextmanager
     def turn(self, timeout_s: float) -> Iterator[None]:
-        """Wait for a turn, at most so long, and have it until the context ends."""
+        """Wait at most `timeout_s` for a turn, and keep it until the context ends."""
         self.take(timeout_s)
         try:
             yield
@@ -43,7 +43,7 @@ class Turns:
             self.give()
 
     def take(self, timeout_s: float) -> None:
-        """Wait for a turn, at most so long. Whoever got one gives it back with `give`."""
+        """Wait at most `timeout_s` for a turn. Return it with `give`."""
         with self._lock:
             if self._free > 0:
                 self._free -= 1
@@ -53,7 +53,7 @@ class Turns:
         self._wait(served, timeout_s)
 
     def give(self) -> None:
-        """Give a turn back: to whoever has waited longest."""
+        """Return a turn. It passes to the caller that has waited longest."""
         with self._lock:
             if self._queue:
                 self._queue.popleft().set()
@@ -63,7 +63,7 @@ class Turns:
     def _wait(self, served: Flag, timeout_s: float) -> None:
         try:
             served.wait(max(timeout_s, 0.0))
-        except BaseException:  # a signal's: a turn that is given to us from now on, nobody would pass on
+        except BaseException:  # raised by a signal handler: a turn granted from now on would be lost
             if not self._is_withdrawn(served):
                 self.give()
             raise
@@ -71,7 +71,7 @@ class Turns:
             raise self._busy(timeout_s)
 
     def _is_withdrawn(self, served: Flag) -> bool:
-        """Leave the queue; False if it is our turn already."""
+        """Leave the queue. Returns False if the turn has already been granted."""
         with self._lock:
             if is_waiting := served in self._queue:
                 self._queue.remove(served)

@@ -1,6 +1,6 @@
 """Public tools for tests of lease stores, of runners, and of code that uses locks.
 
-`LeaseStoreContract` is what every store passes against its real server; to test a store of your own, derive a
+`LeaseStoreContract` has the tests that every store passes against its real server. To test your own store, derive a
 class from it and provide the `server` fixture (see `StoreUnderTest`). `RunnerContract` is the same for runners. Both
 need ``pip install 'fencepost[testing]'``. Nothing outside this package imports it.
 """
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import the contracts only when asked for: they need pytest, and contenders in child processes do not."""
+    """Import the contracts on first access: they need pytest, and contenders in child processes do not."""
     if name == "LeaseStoreContract":
         from fencepost.testing.lease_contract import LeaseStoreContract  # noqa: PLC0415
 

@@ -1,6 +1,7 @@
-"""Contenders for a lock that can be killed, stopped and woken.
+"""Contenders for a lock that can be killed, stopped and continued.
 
-Processes, wherever the store reaches more than one; for the memory store, threads whose every wait can be stopped.
+They are processes if the store works across processes. For the memory store, they are threads whose waits can be
+stopped.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from fencepost.testing.runtimes import StoppableRuntime
 
 
 class Contender(Protocol):
-    """Somebody who takes locks on command."""
+    """Takes locks on command."""
 
     def tell(self, command: str, **arguments: Any) -> None:
-        """Give a command without waiting for its answer."""
+        """Send a command without waiting for its answer."""
         ...
 
     def hear(self, deadline_s: float = 60.0) -> Answer:

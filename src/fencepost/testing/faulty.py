@@ -1,4 +1,4 @@
-"""A store that misbehaves on command, for stores without a network to cut."""
+"""A store that fails on command, to test stores without a network connection to cut."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ T = TypeVar("T")
 class FaultyStore:
     """Wraps a store. Counts calls in `calls`; `hang`, `lose_replies` and `heal` change how they end.
 
-    A call that hangs ends with `StoreUnavailable` after `call_timeout_s`, as that of a real driver does; a renewal
-    hangs until `heal`, which is worse than any driver.
+    A call that hangs raises `StoreUnavailable` after `call_timeout_s`, as with a real driver. A renewal hangs until
+    `heal`, which is worse than with any driver.
     """
 
     def __init__(self, store: LeaseStore, call_timeout_s: float = 3.0) -> None:
@@ -30,15 +30,15 @@ class FaultyStore:
         self.calls: dict[str, int] = {}
 
     def hang(self) -> None:
-        """Let no call through from now on, and none return."""
+        """From now on, let calls hang without effect."""
         self._flows.clear()
 
     def lose_replies(self) -> None:
-        """Let calls take effect and then fail."""
+        """From now on, let calls take effect and then fail."""
         self._replies_are_lost = True
 
     def heal(self) -> None:
-        """Behave."""
+        """Work normally again."""
         self._replies_are_lost = False
         self._flows.set()
 
@@ -97,8 +97,8 @@ class FaultyStore:
     def _do(self, name: str, call: Callable[[], T]) -> T:
         self.calls[name] = self.calls.get(name, 0) + 1
         if not self._flows.wait(self._call_timeout_s):
-            raise StoreUnavailable("the store hangs (by a fault)")
+            raise StoreUnavailable("the store hangs (an injected fault)")
         result = call()
         if self._replies_are_lost:
-            raise StoreUnavailable("the reply was lost (by a fault)")
+            raise StoreUnavailable("the reply was lost (an injected fault)")
         return result

@@ -1,7 +1,7 @@
-"""A holder that does what it is told: the same commands, in a thread or at the end of a pipe.
+"""A lock holder that executes commands, in a thread or in a process at the end of a pipe.
 
-Run as a program (``python -m fencepost.testing.puppet URL [wall offset in s]``) it reads one JSON command per line and
-answers each with one JSON line. A test can then kill or stop the whole process.
+Run as a program (``python -m fencepost.testing.puppet URL [wall offset in s]``), it reads one JSON command per line and
+replies to each with one JSON line. A test can then kill or stop the whole process.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Puppet:
         self._leases: dict[str, Lease] = {}
 
     def do(self, command: str, **arguments: Any) -> Answer:
-        """Carry out one command; an expected error is an answer too."""
+        """Execute one command. An expected error is returned as an answer too."""
         try:
             answer: Answer = getattr(self, f"do_{command}")(**arguments)
         except FencepostError as error:
@@ -52,36 +52,35 @@ class Puppet:
         return {"token": outcome.token, "holder": outcome.holder, "at": self._runtime.monotonic()}
 
     def do_state(self, name: str) -> Answer:
-        """Tell what the holder itself believes, without asking the store."""
+        """Return what the holder itself believes, without a call to the store."""
         lease = self._leases[name]
         return {"lost": lease.lost, "reason": lease.lost_reason}
 
     def do_check(self, name: str) -> Answer:
-        """Ask the store."""
+        """Check the lease at the store."""
         self._leases[name].check()
         return {"ok": True}
 
     def do_release(self, name: str) -> Answer:
-        """Let go."""
         return {"released": self._leases[name].release()}
 
     def do_race(self, name: str, counter: str, rounds: int, ttl: float) -> Answer:
-        """Add one to a file, `rounds` times, in the most careless way there is; only the lock makes it right."""
+        """Append to a file by reading and rewriting it, `rounds` times. Only the lock prevents lost updates."""
         tokens = []
         file = Path(counter)
         for _ in range(rounds):
             with self._locks.lock(name, ttl=ttl, wait=60) as lease:
                 seen = file.read_text()
-                self._runtime.sleep(0)  # invite somebody else
+                self._runtime.sleep(0)  # let another thread or process run
                 file.write_text(f"{seen}{lease.token}\n")
                 tokens.append(lease.token)
         return {"tokens": tokens}
 
     def do_fork(self, name: str, ttl: float) -> Answer:
-        """Fork while holding a lock: the child has lost it, and can take another on connections of its own."""
+        """Fork while holding a lock. The child has lost it, and can take another one on its own connections."""
         with self._locks.lock(name, ttl=ttl) as lease:
             reader, writer = os.pipe()
-            with warnings.catch_warnings():  # Python 3.12 warns of threads; surviving just that is what is tested
+            with warnings.catch_warnings():  # Python 3.12 warns of forks with threads, which is what is tested here
                 warnings.simplefilter("ignore", DeprecationWarning)
                 child = os.fork()
             if child == 0:
@@ -89,13 +88,13 @@ class Puppet:
                 os._exit(0)
             os.close(writer)
             with os.fdopen(reader) as pipe:
-                told: Answer = json.loads(pipe.read())
+                answer: Answer = json.loads(pipe.read())
             os.waitpid(child, 0)
             lease.check()
-            return told | {"parent_holds": not lease.lost, "parent": lease.holder}
+            return answer | {"parent_holds": not lease.lost, "parent": lease.holder}
 
     def do_close(self) -> Answer:
-        """End in good order."""
+        """Release everything and close the store."""
         self._locks.close()
         return {}
 
@@ -104,12 +103,12 @@ class Puppet:
             with self._locks.lock(f"{inherited.name}/child", ttl=ttl) as own:
                 own.check()
                 return {"inherited_is_lost": inherited.lost, "own_token": own.token, "child": own.holder}
-        except Exception as error:  # noqa: BLE001 - told to the test, which fails
+        except Exception as error:  # noqa: BLE001 - returned to the test, which fails
             return {"error": repr(error)}
 
 
 def main() -> None:
-    """Serve commands from standard input."""
+    """Execute commands from standard input."""
     url, offset_s = sys.argv[1], float(sys.argv[2]) if len(sys.argv) > 2 else 0.0
     puppet = Puppet(url, SkewedRuntime(offset_s))
     _say({"ready": True})

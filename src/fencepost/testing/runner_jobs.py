@@ -1,6 +1,6 @@
-"""The jobs of the runner contract, as functions and as coroutines; both applications know the same names.
+"""The jobs of the runner contract, as functions and as coroutines with the same names.
 
-They speak through files, so that they can be executed in another process as well.
+They communicate through files, so that they also work in another process.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _LOOK_EVERY_S = 0.005
 
 
 class Jobbery:
-    """As much of an application as a runner needs."""
+    """The parts of an application that a runner needs."""
 
     def __init__(self) -> None:
         self.jobs = Jobs()
 
     def worker_context(self) -> RunContext:
-        """Return the surroundings of runs, without a ledger."""
+        """Return the context of runs, without a ledger."""
         return RunContext(node="contract", runtime=ThreadedRuntime(), ledger=_no_ledger)
 
     def job(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        """Make a job of a function, under its own name without the leading ``async_``."""
+        """Add a function as a job, under its name without the prefix ``async_``."""
         name = function.__name__.removeprefix("async_")
         self.jobs.add(Job.of(function, policy=Policy.of(), name=name))
         return function
@@ -64,7 +64,7 @@ def fail() -> NoReturn:
 
 @functions.job
 def leave() -> NoReturn:
-    """End the process, or what this one takes for it."""
+    """Call `sys.exit`."""
     sys.exit(3)
 
 
@@ -76,7 +76,7 @@ def nap(duration_s: float) -> None:
 
 @functions.job
 def wait_for(go: str, began: str) -> str:
-    """Say that it began, and end when told."""
+    """Create the file `began`, and end when the file `go` exists."""
     Path(began).touch()
     while not Path(go).exists():
         time.sleep(_LOOK_EVERY_S)
@@ -104,7 +104,7 @@ async def async_fail() -> NoReturn:
 
 @coroutines.job
 async def async_leave() -> NoReturn:
-    """End the process, or what this one takes for it."""
+    """Call `sys.exit`."""
     await asyncio.sleep(0)
     sys.exit(3)
 
@@ -117,7 +117,7 @@ async def async_nap(duration_s: float) -> None:
 
 @coroutines.job
 async def async_wait_for(go: str, began: str) -> str:
-    """Say that it began, and end when told."""
+    """Create the file `began`, and end when the file `go` exists."""
     Path(began).touch()
     while not Path(go).exists():
         await asyncio.sleep(_LOOK_EVERY_S)

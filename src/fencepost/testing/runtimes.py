@@ -1,4 +1,4 @@
-"""Runtimes for tests: a clock set by hand, a wall clock that is wrong, and a process that can be stopped."""
+"""Runtimes for tests: a manual clock, a wrong wall clock, and a process that can be stopped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fencepost.threaded import ThreadedRuntime
 
 
 class ManualClock:
-    """A monotonic clock that moves only when told; for tests of pure rules."""
+    """A monotonic clock that moves only on `advance`; for tests of pure rules."""
 
     def __init__(self, at: float = 1000.0) -> None:
         self.at = at
@@ -36,22 +36,22 @@ class SkewedRuntime(ThreadedRuntime):
 
 
 class StoppableRuntime(ThreadedRuntime):
-    """Threads that can be stopped as SIGSTOP stops a process: whoever waits does not wake up before `cont`."""
+    """Threads that can be stopped as SIGSTOP stops a process: no wait ends before `cont`."""
 
     def __init__(self) -> None:
         self._may_run = threading.Event()
         self._may_run.set()
 
     def stop(self) -> None:
-        """Let no wait end from now on."""
+        """From now on, let no wait end."""
         self._may_run.clear()
 
     def cont(self) -> None:
-        """Let them all end."""
+        """Let all waits end again."""
         self._may_run.set()
 
     def sleep(self, duration_s: float) -> None:
-        """Sleep, and longer if stopped."""
+        """Sleep, and longer while stopped."""
         super().sleep(duration_s)
         self._may_run.wait()
 
@@ -60,7 +60,7 @@ class StoppableRuntime(ThreadedRuntime):
         return _StoppableEvent(self._may_run)
 
     def spawn(self, name: str, work: Callable[[], None]) -> runtime.Task:
-        """Start work that begins only while running."""
+        """Start work that begins only while not stopped."""
 
         def run() -> None:
             self._may_run.wait()

@@ -1,4 +1,4 @@
-"""A pytest plugin that ends the run with a table: stores × contract cases.
+"""A pytest plugin that prints a table of stores × contract cases at the end.
 
 Load it with ``pytest_plugins = ["fencepost.testing.table"]``.
 """
@@ -18,7 +18,7 @@ _MARKS = {"passed": "✓", "failed": "✗", "error": "✗", "skipped": "left out
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Note on each contract test which cell of the table it fills."""
+    """Store in each contract test the cell of the table that it fills."""
     for item in items:
         store = getattr(getattr(item, "cls", None), "store_name", None)
         if store is not None:
@@ -45,7 +45,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 def _cells(stats: dict[str, list[object]]) -> dict[tuple[str, str], str]:
     cells: dict[tuple[str, str], str] = {}
-    for outcome in ("passed", "skipped", "failed", "error"):  # the worst is written last
+    for outcome in ("passed", "skipped", "failed", "error"):  # the worst comes last and wins
         for report in stats.get(outcome, []):
             for key, cell in getattr(report, "user_properties", []):
                 if key == _KEY and (getattr(report, "when", "") == "call" or outcome != "passed"):

@@ -1,4 +1,4 @@
-"""What the contract suite needs to know of a store: how to reach it and how to hurt it."""
+"""What the contract suite needs to know about a store: how to reach it, and how to make it fail."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from fencepost.threaded import ThreadedRuntime
 
 
 class StoreFault(Protocol):
-    """A way to the store that can be broken."""
+    """A connection to the store that can be broken."""
 
     store: LeaseStore
 
     def hang(self) -> None:
-        """Swallow everything: no error, no answer."""
+        """Drop everything in both directions, without an error."""
         ...
 
     def lose_replies(self) -> None:
-        """Let requests through and swallow the answers."""
+        """Let requests through and drop the replies."""
         ...
 
     def heal(self) -> None:
-        """Work again, for connections made from now on."""
+        """Work again, for new connections."""
         ...
 
 
@@ -36,15 +36,15 @@ class StoreUnderTest(Protocol):
     url: str
 
     def restart(self) -> None:
-        """Kill the server as hard as it can be and start it again; one that forgets comes back empty."""
+        """Kill the server with SIGKILL and start it again. One without durable storage starts empty."""
         ...
 
     def forget(self, name: str) -> None:
-        """Delete everything the server keeps under a lock's name, by the server's own means."""
+        """Delete everything that the server stores for a lock's name, with the server's own tools."""
         ...
 
     def fault(self) -> AbstractContextManager[StoreFault]:
-        """Open a way to the store that can be broken without disturbing others."""
+        """Open a connection to the store that can be broken without affecting others."""
         ...
 
 
@@ -59,7 +59,7 @@ class _Proxy(Protocol):
 
 
 class NetworkFault:
-    """A store reached through a proxy that can swallow bytes."""
+    """A store behind a proxy that can drop bytes."""
 
     def __init__(self, proxy: _Proxy, url: str) -> None:
         self._proxy = proxy

@@ -1,6 +1,7 @@
-"""Waiting for something to become true, with a deadline, instead of sleeping and hoping; and measuring how long.
+"""Waits for a condition with a deadline, instead of sleeping for a fixed time; and measures how long something takes.
 
-Deadlines are generous: they end a test that would hang. Who claims that something is quick measures it (`Stopwatch`).
+Deadlines are generous, because they only end a test that would hang. To test that something is fast, measure it with
+`Stopwatch`.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ _LOOK_EVERY_S = 0.01
 
 
 def until(condition: Callable[[], T | None], deadline_s: float, what: str) -> T:
-    """Return the first true answer of `condition`; fail with `what` after `deadline_s`."""
+    """Return the first true result of `condition`; fail with `what` after `deadline_s`."""
     give_up_at = time.monotonic() + deadline_s
     while True:
         is_last_try = time.monotonic() >= give_up_at
@@ -28,14 +29,14 @@ def until(condition: Callable[[], T | None], deadline_s: float, what: str) -> T:
 
 
 class Stopwatch:
-    """How long the body of a `with` takes: all in all, and without what the machine was late by.
+    """Measures the body of a `with` statement: in total, and without the delays of a busy machine.
 
-    A machine with too much to do lets a process stand still, for seconds at times. A thread beside the body sees that:
-    it sleeps 10 ms again and again, and adds up by how much each sleep was too long. So `awake_s` may be held against
-    a narrow limit, where a clock could not; what must take long at least is held against `whole_s`.
+    On a busy machine, a process may stand still, sometimes for seconds. A thread beside the body measures that: it
+    sleeps for 10 ms again and again, and adds up how much longer each sleep took. So `awake_s` can be compared with a
+    narrow upper limit, which the clock could not. Compare a lower limit with `whole_s`.
 
-    **Not seen**: a body that keeps the interpreter to itself. The thread beside it stands still as well, and takes that
-    for the machine's fault.
+    **Not detected**: a body that does not release the interpreter. The thread then stands still as well, and counts
+    this as a delay of the machine.
     """
 
     def __init__(self) -> None:
@@ -46,17 +47,17 @@ class Stopwatch:
 
     @property
     def whole_s(self) -> float:
-        """How long it took by the clock, up to now or to its end."""
+        """How long it took by the clock, up to now or to the end."""
         return self._now() - self._began_at
 
     @property
     def late_s(self) -> float:
-        """How much of it the machine was late by."""
+        """How much of it was delays of the machine."""
         return self._seen_late_s + max(0.0, self._now() - self._seen_at - 2 * _LOOK_EVERY_S)
 
     @property
     def awake_s(self) -> float:
-        """How long it took, without what the machine was late by."""
+        """How long it took without the delays of the machine."""
         return self.whole_s - self.late_s
 
     def __enter__(self) -> Stopwatch:

@@ -1,4 +1,4 @@
-"""The real `Runtime`: operating-system clocks, threads, randomness and processes.
+"""The real `Runtime`: clocks, threads, random numbers and processes of the operating system.
 
 This package is the only one in Fencepost that may import them; `ruff` refuses them elsewhere.
 """

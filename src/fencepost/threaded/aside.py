@@ -1,7 +1,7 @@
-"""A log handler that writes aside: on a thread of its own, so that nobody who logs waits for whoever reads.
+"""A log handler that writes on a separate thread, so that code that logs does not wait for the reader.
 
-A pipe that nobody empties, and a terminal that was stopped with Ctrl-S, make every write to them wait for ever. A node
-whose loops waited there would look alive, since its lease is renewed elsewhere, and do nothing more.
+A write to a full pipe that is not read, or to a terminal that was stopped with Ctrl-S, waits for ever. A node whose
+loops waited there would look alive, because its lease is renewed elsewhere, but do no work.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ import time
 from collections import deque
 from typing import TextIO
 
-_MOST = 10_000
-_FLUSH_S = 1.0
+_MOST = 10_000  # records: a few megabytes at most
+_FLUSH_S = 1.0  # enough for any reader that still reads; the process must be able to end
 
 
 class AsideHandler(logging.Handler):
-    """Writes records to a stream, in their order.
+    """Writes records to a stream, in order.
 
-    **Promises.** Who logs does not wait for the stream. At most 10,000 records wait; how many were left out beyond them
-    is said as soon as the stream takes more. `flush`, and so the end of the process, waits for at most a second.
+    **Promises.** Code that logs does not wait for the stream. At most 10,000 records are queued; further ones are
+    dropped, and their number is logged as soon as the stream accepts more. `flush`, and so the end of the process,
+    waits for at most a second.
 
     **Not promised**: that a record is written before its process is killed.
     """
@@ -33,13 +34,13 @@ class AsideHandler(logging.Handler):
         self._left_out = 0
         self._is_writing = False
         self._changed = threading.Condition()
-        self._process = 0  # of which the thread is
+        self._process = 0  # the process that the thread belongs to
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Format a record, and leave it to the thread."""
+        """Format a record and queue it for the thread."""
         line = self._formatted(record)
         if self._process not in (0, os.getpid()):
-            self._write(line)  # a forked child has no such thread, and may end without a word
+            self._write(line)  # a forked child does not have the thread, and may end without a flush
             return
         with self._changed:
             if len(self._waiting) >= _MOST:
@@ -52,7 +53,7 @@ class AsideHandler(logging.Handler):
                 threading.Thread(target=self._go_on, name="fencepost log", daemon=True).start()
 
     def flush(self) -> None:
-        """Wait until all is written, for at most a second."""
+        """Wait until everything is written, for at most a second."""
         if self._process != os.getpid():
             return
         give_up_at = time.monotonic() + _FLUSH_S
@@ -63,7 +64,7 @@ class AsideHandler(logging.Handler):
     def _formatted(self, record: logging.LogRecord) -> str:
         try:
             return self.format(record)
-        except Exception as error:  # noqa: BLE001 - whatever the application has put into it
+        except Exception as error:  # noqa: BLE001 - any error of the application's arguments
             return f"a record of {record.name} could not be formatted: {record.msg!r}: {type(error).__name__}: {error}"
 
     def _go_on(self) -> None:
@@ -84,11 +85,11 @@ class AsideHandler(logging.Handler):
                 self._changed.notify_all()
 
     def _left_out_record(self) -> logging.LogRecord:
-        what = "%d log records were left out here: nobody read what this process wrote"
+        what = "%d log records were dropped here, because the output of this process was not read"
         return logging.LogRecord("fencepost.process", logging.WARNING, __file__, 0, what, (self._left_out,), None)
 
     def _write(self, line: str) -> None:
-        """Write around the stream's own buffer, whose lock the end of the interpreter would wait for."""
+        """Write without the stream's own buffer, because the interpreter waits for the buffer's lock at its end."""
         try:
             number = self.stream.fileno()
         except (OSError, AttributeError, ValueError):
@@ -101,4 +102,4 @@ class AsideHandler(logging.Handler):
             while left:
                 left = left[os.write(number, left) :]
         except (OSError, ValueError):
-            pass  # whoever read is gone
+            pass  # the reader is gone

@@ -1,6 +1,6 @@
-"""A guarded program as its supervisor sees it: the other end of `fencepost.threaded.guardian`'s pipes.
+"""A guarded program, for its supervisor: the other end of the pipes of `fencepost.threaded.guardian`.
 
-The guardian does the killing. Only when it is gone, or did not act by `kill_at`, does this end kill the group itself.
+The guardian kills the program. Only if the guardian has died, or did not act by `kill_at`, this end kills the group.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fencepost.core.runtime import ProgramExit
 from fencepost.threaded import guardian
 from fencepost.threaded.inherited import keep_from_children
 
-_GONE_WITHIN_S = 0.2  # what was killed needs no longer, unless nobody reaps it
+_GONE_WITHIN_S = 0.2  # a killed process ends sooner than this, unless its parent does not reap it
 
 
 def start(
@@ -34,10 +34,11 @@ def start(
     notice: int = 0,
     on_stderr: Callable[[bytes], None] | None = None,
 ) -> GuardedProgram:
-    """Start `argv` under a guardian of its own; `OSError` says why the program could not be started.
+    """Start `argv` under its own guardian. Raises `OSError` if the program cannot be started.
 
-    With `unattended` it has nothing to read, and what it leaves behind in its group is killed when it ends. It inherits
-    `descriptors`, under the same numbers. If its trust ends, it gets the signal `notice` before SIGTERM.
+    With `unattended`, its standard input is empty, and processes that it leaves behind in its group are killed when it
+    ends. It inherits `descriptors`, with the same numbers. If its trust ends, it gets the signal `notice` before
+    SIGTERM.
     """
     guardian.occupy_standard_streams()
     has_foreground = foreground and _have_foreground()
@@ -61,7 +62,7 @@ def start(
         os.close(reports)
         raise
     finally:
-        os.close(orders)  # held here, they would hide the guardian's end and ours
+        os.close(orders)  # if they stayed open here, neither side would notice the end of the other
         os.close(status)
         if overheard is not None:
             overheard.begin()
@@ -78,7 +79,7 @@ def start(
 
 
 class GuardedProgram:
-    """A program that was started, and its guardian."""
+    """A running program and its guardian."""
 
     def __init__(
         self,
@@ -98,8 +99,8 @@ class GuardedProgram:
         self._overheard = overheard
         self._ended: ProgramExit | None = None
         self._pid = 0
-        self._closing = threading.RLock()  # a signal handler may come in while its own thread has it
-        os.set_blocking(control, False)  # a guardian that is stopped must not stop us
+        self._closing = threading.RLock()  # reentrant: a signal handler may run while its thread has the lock
+        os.set_blocking(control, False)  # a stopped guardian must not block this process
         keep_from_children(self)
 
     @property
@@ -117,7 +118,7 @@ class GuardedProgram:
             case ["failed", number]:
                 self._close(ProgramExit(127))
                 raise OSError(int(number), os.strerror(int(number)), program)
-            case None:  # too late already; when the pipe closes, the guardian ends what it may have started
+            case None:  # too late; when the pipe is closed, the guardian ends what it may have started
                 self._close(ProgramExit(-signal.SIGKILL, "its trust ended before it was started"))
             case _:
                 self._close(ProgramExit(127))
@@ -131,17 +132,17 @@ class GuardedProgram:
         self._order(f"signal {int(number)}\n")
 
     def kill(self) -> None:
-        """Kill the program's group now; the guardian has a moment to do so before this end does."""
+        """Kill the program's group now. If the guardian does not do it in a moment, this end does."""
         self._kill_at = guardian.now() + _GONE_WITHIN_S
         self._order("extend 0 0\n")
-        self._order(f"signal {int(signal.SIGKILL)}\n")  # if it is ending already, it heeds no extension
+        self._order(f"signal {int(signal.SIGKILL)}\n")  # if it is already ending, it ignores `extend`
 
     def tell(self, number: int) -> None:
-        """Send a signal to the program alone, not to its group."""
+        """Send a signal only to the program, not to its group."""
         self._order(f"tell {int(number)}\n")
 
     def leave_to_parent(self) -> None:
-        """In a forked child: the program is its parent's, and must end when that one does."""
+        """In a forked child: close the pipes. The program belongs to the parent, and must end with it."""
         if self._ended is None:
             self._ended = ProgramExit(-signal.SIGKILL, "it belongs to the process that this one was forked from")
             os.close(self._control)
@@ -149,7 +150,7 @@ class GuardedProgram:
 
     @property
     def reports(self) -> int:
-        """The descriptor that can be read when `wait` has something to say. It closes with the end."""
+        """The descriptor that becomes readable when `wait` has a result. It is closed at the end."""
         return self._reports.descriptor
 
     def wait(self, timeout: float) -> ProgramExit | None:
@@ -157,7 +158,7 @@ class GuardedProgram:
             return self._ended
         report = self._reports.next(timeout)
         if report is None and guardian.now() >= self._kill_at:
-            self._kill_group()  # the guardian does so too, if it can
+            self._kill_group()  # the guardian also does, if it can
             report = self._reports.next(_GONE_WITHIN_S)
         if report:
             self._close(_ended(report))
@@ -200,7 +201,7 @@ _lingering: list[subprocess.Popen[bytes]] = []
 
 
 def _leave(process: subprocess.Popen[bytes]) -> None:
-    """Wait for the end of a guardian; on a machine that is too busy for that, somebody who comes later asks again."""
+    """Wait for the end of a guardian. If that takes too long on a busy machine, a later call reaps it."""
     _lingering[:] = [each for each in _lingering if each.poll() is None]
     try:
         process.wait(_GONE_WITHIN_S)
@@ -209,7 +210,7 @@ def _leave(process: subprocess.Popen[bytes]) -> None:
 
 
 class _Overheard:
-    """What a program writes to standard error: passed on to ours, and told to somebody."""
+    """Passes a program's standard error on to our own, and to a callback."""
 
     def __init__(self, tell: Callable[[bytes], None]) -> None:
         self._tell = tell
@@ -217,19 +218,19 @@ class _Overheard:
         self._thread = threading.Thread(target=self._pass_on, name="fencepost-stderr", daemon=True)
 
     def begin(self) -> None:
-        """Read until nobody can write any more; we are not one of those."""
+        """Close our copy of the writing end, and read until all others are closed."""
         os.close(self.entrance)
         self._thread.start()
 
     def finish(self) -> None:
-        """Wait for the rest; but not for a process that left its group and still has the other end."""
+        """Wait for the rest, but only for a moment: a process that left the group may keep the pipe open."""
         self._thread.join(_GONE_WITHIN_S)
 
     def _pass_on(self) -> None:
         with os.fdopen(self._exit, "rb", buffering=0) as written:
             while chunk := written.read(65536):
                 self._tell(chunk)
-                with suppress(OSError):  # nobody reads ours
+                with suppress(OSError):  # our own standard error may be closed
                     os.write(2, chunk)
 
 
@@ -243,7 +244,7 @@ class _Reports:
         self._poll.register(descriptor, select.POLLIN)
 
     def next(self, timeout: float) -> list[str] | None:
-        """Return the next report in words, nothing but an empty list at the end of file, or None for none yet."""
+        """Return the words of the next report, an empty list at the end of file, or None after `timeout` seconds."""
         give_up_at = guardian.now() + timeout
         while b"\n" not in self._unread:
             if not self._poll.poll(1000 * max(give_up_at - guardian.now(), 0.0)):
@@ -264,7 +265,7 @@ def _ended(report: list[str]) -> ProgramExit:
 
 
 def _have_foreground() -> bool:
-    """Whether standard input is a terminal, and we are what it talks to."""
+    """Whether standard input is a terminal, and this process is in its foreground."""
     try:
         return os.isatty(0) and os.tcgetpgrp(0) == os.getpgrp()
     except OSError:
@@ -272,8 +273,8 @@ def _have_foreground() -> bool:
 
 
 def _take_foreground_back(program_group: int) -> None:
-    """Become the terminal's foreground again, unless somebody else than the program has it by now."""
-    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})  # or asking from the background stops us
+    """Take the terminal's foreground back, unless another group than the program's has it by now."""
+    blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTTOU})  # which would stop a background process
     try:
         if os.tcgetpgrp(0) == program_group:
             os.tcsetpgrp(0, os.getpgrp())

@@ -1,8 +1,8 @@
-"""The guardian: a dead-man's switch in a process of its own.
+"""The guardian: a separate process that ends a program unless its supervisor keeps extending its deadlines.
 
-It is the parent of one program and ends the program's whole process group unless somebody alive keeps saying that it
-may go on. It runs as ``python -I -S guardian.py …``, imports nothing but a few small modules of the standard library,
-has one thread and never calls a store, so nothing that pauses or hogs the supervisor reaches it::
+It is the parent of one program, and ends the program's whole process group. It runs as ``python -I -S guardian.py …``,
+imports only a few small modules of the standard library, has one thread and never calls a store. So it is not affected
+by anything that pauses or blocks the supervisor::
 
     supervisor ──control pipe──▶ guardian ──fork, exec──▶ program (and its descendants: one process group)
                ◀──status pipe──
@@ -15,18 +15,19 @@ has one thread and never calls a store, so nothing that pauses or hogs the super
                   ▼ program ended          ▼                            ▼
                 report                   report                       report
 
-**Promises.** The group gets SIGTERM at `term_at` and SIGKILL at `kill_at`, both readings of CLOCK_BOOTTIME, which all
-processes share and which counts while the machine sleeps. When the supervisor is gone (end of file on the control
-pipe) it gets SIGTERM at once and SIGKILL a second later at the latest. What has begun to end is not spared by a late
-extension. If the guardian itself is killed, the kernel kills the program (PR_SET_PDEATHSIG, on Linux) and the
-supervisor, which sees end of file on the status pipe, the rest of its group.
+**Promises.** The group gets SIGTERM at `term_at` and SIGKILL at `kill_at`, both readings of CLOCK_BOOTTIME, which is
+the same for all processes and also counts while the machine is suspended. When the supervisor has ended (end of file on
+the control pipe), the group gets SIGTERM at once and SIGKILL at most a second later. An extension that arrives after
+SIGTERM has no effect. If the guardian itself is killed, the kernel kills the program (PR_SET_PDEATHSIG, on Linux), and
+the supervisor, which sees end of file on the status pipe, kills the rest of the group.
 
-**Not promised.** Processes that left the group (``setsid``) or that run as a user we may not signal are not reached. A
-program that ended by itself leaves its background children alone, unless the guardian was told to take them along.
+**Not promised.** Processes that left the group (``setsid``), or that run as a user whom we may not signal, are not
+ended. If a program ends by itself, its background children continue, unless the guardian was started with the flag
+that kills them.
 
-Control, one line each: ``extend TERM_AT KILL_AT``, ``signal NUMBER`` (to the group), ``tell NUMBER`` (to the program
-alone). Status: ``started PID``, then ``ended STATUS REASON…``, where no reason means that the program ended by itself;
-or only ``failed ERRNO``.
+Control, one line each: ``extend TERM_AT KILL_AT``, ``signal NUMBER`` (to the group), ``tell NUMBER`` (only to the
+program). Status: ``started PID``, then ``ended STATUS REASON…``, without a reason if the program ended by itself; or
+only ``failed ERRNO``.
 """
 
 from __future__ import annotations
@@ -38,9 +39,9 @@ import sys
 import time
 
 CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
-ORPHAN_GRACE_S = 1.0
-_LONGEST_NAP_S = 1.0  # poll counts on a clock that stops while the machine sleeps: wake up and read the real one
-_ENDING_NAP_S = 0.02
+ORPHAN_GRACE_S = 1.0  # the lease of a dead supervisor is no longer renewed, so there is little time
+_LONGEST_NAP_S = 1.0  # poll uses a clock that stops while the machine is suspended, so CLOCK_BOOTTIME is read again
+_ENDING_NAP_S = 0.02  # how often to check whether the group has ended: no signal announces it
 _PR_SET_PDEATHSIG = 1
 _IGNORED = ("HUP", "INT", "QUIT", "TERM", "USR1", "USR2", "TSTP", "TTIN", "TTOU", "PIPE", "XFSZ")
 _PYTHON_IGNORES = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -51,7 +52,7 @@ _Dispositions = dict[signal.Signals, "signal.Handlers | None"]
 
 
 class Guardian:
-    """Watches one program that has been started. `run` returns when it is gone and that has been reported."""
+    """Watches one running program. `run` returns after the program has ended and this was reported."""
 
     def __init__(
         self,
@@ -90,7 +91,7 @@ class Guardian:
     def _is_over(self) -> bool:
         if self._exit_code is None:
             if self._takes_along and os.waitid(os.P_PID, self._pid, _LOOK_ONLY) is not None:
-                self._signal_group(signal.SIGKILL)  # before it is reaped, while its number can be nobody else's
+                self._signal_group(signal.SIGKILL)  # before it is reaped, while its pid cannot be reused
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             if pid:
                 self._exit_code = os.waitstatus_to_exitcode(status)
@@ -116,7 +117,7 @@ class Guardian:
         *lines, self._unread = (self._unread + received).split(b"\n")
         for line in lines:
             self._obey(line.split())
-            self._act_on_time()  # after each one: an order to end now must not be undone by the next line
+            self._act_on_time()  # after each line: an order to end now must not be undone by the next one
 
     def _obey(self, words: list[bytes]) -> None:
         if words[0] == b"signal":
@@ -141,17 +142,17 @@ class Guardian:
         if self._notice:
             self._signal_program(self._notice)
         self._signal_group(signal.SIGTERM)
-        self._signal_group(signal.SIGCONT)  # a stopped process heeds SIGTERM only when it goes on
+        self._signal_group(signal.SIGCONT)  # a stopped process handles SIGTERM only after it continues
 
     def _signal_program(self, number: int) -> None:
-        if self._exit_code is None:  # not reaped, so the number is still its own
+        if self._exit_code is None:  # not reaped, so its pid cannot be reused
             try:
                 os.kill(self._pid, number)
             except OSError:
                 return
 
     def _signal_group(self, number: int) -> bool:
-        """Signal the group; False if nobody is left in it (or nobody whom we may signal)."""
+        """Signal the group. Returns False if no process is left in it (or none that we may signal)."""
         try:
             os.killpg(self._pid, number)
         except OSError:
@@ -160,11 +161,11 @@ class Guardian:
 
 
 def main(argv: list[str]) -> None:
-    """Start the program named after the seven words, and guard it.
+    """Start the program that follows the first seven arguments, and guard it.
 
     They are: two pipes, flags, two deadlines, descriptors (``5,6``, or ``-`` for none) that the program inherits and
-    that are closed here, and the number of a signal (or 0) that tells the program alone that it has to end. A service
-    manager sends SIGTERM to everybody, and whoever is to go on until its supervisor has had its say must know better.
+    that are closed here, and the number of a signal (or 0) that tells only the program to end. SIGTERM would not do:
+    a service manager sends it to all processes, and a worker must continue until its supervisor decides.
     """
     control, status, flags = int(argv[0]), int(argv[1]), argv[2]
     term_at, kill_at = float(argv[3]), float(argv[4])
@@ -178,7 +179,7 @@ def main(argv: list[str]) -> None:
         return
     pid, errno = _start(argv[7:], before=before, foreground=FOREGROUND in flags)
     for descriptor in handed_on:
-        os.close(descriptor)  # held here, they would hide the program's end from whoever reads them
+        os.close(descriptor)  # if they stayed open here, their reader would not notice the end of the program
     if errno:
         tell(status, f"failed {errno}")
         return
@@ -201,7 +202,7 @@ def now() -> float:
 
 
 def tell(status: int, line: str) -> None:
-    """Report to the supervisor, if there is one left."""
+    """Send a report to the supervisor, if it still exists."""
     try:
         os.write(status, line.strip().encode() + b"\n")
     except OSError:
@@ -209,9 +210,9 @@ def tell(status: int, line: str) -> None:
 
 
 def occupy_standard_streams() -> None:
-    """Put something in the place of a closed standard stream, lest a pipe of ours be taken for it.
+    """Open /dev/null in place of a closed standard stream, so that no pipe of ours gets its number.
 
-    It is closed on exec, so the program finds the stream closed, as we did.
+    It is closed on exec, so the program finds the stream closed, as it was.
     """
     for descriptor in (0, 1, 2):
         try:
@@ -221,7 +222,7 @@ def occupy_standard_streams() -> None:
 
 
 def _leave_standard_streams() -> None:
-    """Let go of the streams: whoever reads the program's output waits for the program's end, not for ours."""
+    """Close our copies of the streams, so that a reader of the program's output does not wait for the guardian."""
     null = os.open(os.devnull, os.O_RDWR)
     for descriptor in (0, 1, 2):
         os.dup2(null, descriptor, inheritable=False)
@@ -229,7 +230,7 @@ def _leave_standard_streams() -> None:
 
 
 def _ignore_signals() -> _Dispositions:
-    """Ignore what a terminal or a service manager sends to everybody; return what the program shall start with."""
+    """Ignore signals that terminals and service managers send to all processes; return the program's dispositions."""
     before: _Dispositions = {}
     for name in _IGNORED:
         number = signal.Signals[f"SIG{name}"]
@@ -247,7 +248,7 @@ def _wake_when_a_child_ends() -> int:
 
 
 def _start(program: list[str], *, before: _Dispositions, foreground: bool) -> tuple[int, int]:
-    """Fork and exec; return the pid, and zero or the error number for which exec failed."""
+    """Fork and exec; return the pid, and zero or the error number of exec."""
     reader, writer = os.pipe()  # closed by an exec that succeeds
     guardian = os.getpid()
     pid = os.fork()
@@ -265,13 +266,13 @@ def _start(program: list[str], *, before: _Dispositions, foreground: bool) -> tu
 
 
 def _become(program: list[str], *, guardian: int, before: _Dispositions, foreground: bool) -> None:
-    """Turn this fresh child into the program."""
+    """Turn this new child into the program."""
     os.setpgid(0, 0)
     if foreground:
-        os.tcsetpgrp(0, os.getpid())  # SIGTTOU is still ignored here, so this does not stop us
-        before = before | {signal.SIGTSTP: signal.SIG_IGN}  # a stopped program would go on holding the lock
+        os.tcsetpgrp(0, os.getpid())  # SIGTTOU is still ignored here, so this does not stop the process
+        before = before | {signal.SIGTSTP: signal.SIG_IGN}  # a stopped program would keep the lock
     _die_with_parent()
-    if os.getppid() != guardian:  # it died before the kernel was told to tell us
+    if os.getppid() != guardian:  # it died before prctl took effect
         os._exit(127)
     for number, disposition in before.items():
         signal.signal(number, disposition)
@@ -279,9 +280,9 @@ def _become(program: list[str], *, guardian: int, before: _Dispositions, foregro
 
 
 def _die_with_parent() -> None:
-    """Ask Linux to kill this process when its parent dies. Where that is unknown, the supervisor's eyes must do."""
+    """Ask Linux to kill this process when its parent dies. On other systems, only the supervisor can do it."""
     try:
-        import ctypes  # noqa: PLC0415 - here, after the fork, it costs the guardian no memory
+        import ctypes  # noqa: PLC0415 - after the fork, so that it does not cost the guardian memory
 
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, int(signal.SIGKILL))
     except (ImportError, AttributeError, OSError):

@@ -1,7 +1,7 @@
-"""Descriptors that a forked child must not keep: whoever waits for their end would wait for the child as well.
+"""Closes descriptors that a forked child must not keep open, because another process waits for their end.
 
-A guardian learns from the end of a pipe that its supervisor is gone. A child that was forked meanwhile has that pipe,
-too, and would keep it open for as long as it lives: a program whose supervisor was killed would go on.
+A guardian notices from the end of a pipe that its supervisor has ended. A forked child of the supervisor inherits that
+pipe, and would keep it open as long as it lives: a program whose supervisor was killed would continue.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from weakref import WeakSet
 
 
 class OfTheParent(Protocol):
-    """Something with descriptors that belong to the process that opened them."""
+    """An object with descriptors that belong to the process that opened them."""
 
     def leave_to_parent(self) -> None:
-        """Close them, in a child that has just been forked, and never use them again. No lock may be waited for."""
+        """In a child that has just been forked: close them, and never use them again. Must not wait for a lock."""
         ...
 
 
@@ -24,7 +24,7 @@ _open_here: WeakSet[OfTheParent] = WeakSet()
 
 
 def keep_from_children(part: OfTheParent) -> None:
-    """Have every child that is forked from now on leave this to us."""
+    """Call `leave_to_parent` of this object in every child that is forked from now on."""
     _open_here.add(part)
 
 

@@ -1,4 +1,4 @@
-"""Clocks, threads and randomness of the operating system behind the `Runtime` protocol."""
+"""Implements the `Runtime` protocol with clocks, threads and random numbers of the operating system."""
 
 from __future__ import annotations
 
@@ -15,20 +15,22 @@ import weakref
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
+from typing import Unpack
 
 from fencepost.core import runtime
+from fencepost.core.runtime import Guarding
 from fencepost.core.weak_method import BoundWeakly
 from fencepost.sql.forked_sqlite import FORKED_SQLITE
 
-_HOOKS_LAST_S = 0.02
+_HOOKS_LAST_S = 0.02  # longer than the fork hooks run
 _CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 
 
 class _Forgetting:
-    """What is to be forgotten in a forked child, by those who live then.
+    """Calls the registered methods of living objects in a forked child.
 
-    Python never lets go of what was registered with it for a fork. So this is registered once, and whoever joins it is
-    let go of with its object. One that raises does not keep the others from forgetting.
+    Python keeps everything that was registered for a fork for ever. So only this object is registered, once, and a
+    method that is added here is removed with its object. If one method raises, the others are still called.
     """
 
     def __init__(self) -> None:
@@ -38,7 +40,7 @@ class _Forgetting:
         os.register_at_fork(before=self._before, after_in_parent=self._after, after_in_child=self._forget)
 
     def add(self, method: Callable[[], None]) -> None:
-        """Call the bound `method` in every child that is forked while its object lives."""
+        """Call the bound `method` in every child that is forked while its object exists."""
         parts, number = (
             self._all,
             next(self._numbers),
@@ -48,7 +50,7 @@ class _Forgetting:
     def _before(self) -> None:
         try:
             FORKED_SQLITE.before_fork(time.monotonic, time.sleep)
-        except KeyboardInterrupt:  # what a hook raises is printed, and lost
+        except KeyboardInterrupt:  # Python prints and discards exceptions of hooks
             self._was_interrupted = True
 
     def _after(self) -> None:
@@ -58,32 +60,32 @@ class _Forgetting:
             threading.Thread(target=_interrupt_again, name="fencepost-interrupt", daemon=True).start()
 
     def _forget(self) -> None:
-        self._was_interrupted = False  # that was meant for the parent
+        self._was_interrupted = False  # the interrupt was for the parent
         FORKED_SQLITE.forking.clear()
         failed: Exception | None = None
         for reference in list(self._all.values()):
             try:
                 if (forget := reference()) is not None:
                     forget()
-            except Exception as error:  # noqa: BLE001 - the others forget all the same
+            except Exception as error:  # noqa: BLE001 - the others must still be called
                 failed = error
         if failed is not None:
             raise failed
 
 
 def _interrupt_again() -> None:
-    """Interrupt the main thread once it has left the hooks of its fork."""
+    """Interrupt the main thread after it has left the fork hooks."""
     time.sleep(_HOOKS_LAST_S)
-    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # a real one, which also ends a sleep
+    signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)  # a real signal, which also ends a sleep
 
 
 _FORGETTING = _Forgetting()
 
 
 class ThreadedRuntime:
-    """Threads of this process. All instances are alike and hold no state of their own."""
+    """Threads of this process. Instances have no state."""
 
-    # On the path of every lock, a dozen times: no frame of Python around it.
+    # Called a dozen times for every lock, so it is not wrapped in a Python function.
     monotonic: Callable[[], float] = staticmethod(functools.partial(time.clock_gettime, _CLOCK))
 
     def wall_us(self) -> int:
@@ -92,7 +94,7 @@ class ThreadedRuntime:
     def boot_id(self) -> str:
         try:
             return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        except OSError:  # no Linux: the boot's own time names it well enough
+        except OSError:  # not Linux: the time of the boot identifies it well enough
             return f"boot-{round(time.time() - time.clock_gettime(_CLOCK), -1):.0f}"
 
     def host(self) -> str:
@@ -130,27 +132,11 @@ class ThreadedRuntime:
         weakref.finalize(owner, atexit.unregister, callback).atexit = False
 
     def guarded(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        term_at: float,
-        kill_at: float,
-        foreground: bool = False,
-        unattended: bool = False,
-        on_stderr: Callable[[bytes], None] | None = None,
+        self, argv: Sequence[str], *, env: Mapping[str, str], term_at: float, kill_at: float, **how: Unpack[Guarding]
     ) -> runtime.GuardedProcess:
-        from fencepost.threaded.guarded import start  # noqa: PLC0415 - most who use locks start no program
+        from fencepost.threaded.guarded import start  # noqa: PLC0415 - most users of locks start no program
 
-        return start(
-            argv,
-            env=env,
-            term_at=term_at,
-            kill_at=kill_at,
-            foreground=foreground,
-            unattended=unattended,
-            on_stderr=on_stderr,
-        )
+        return start(argv, env=env, term_at=term_at, kill_at=kill_at, **how)
 
     def workers(self) -> runtime.Workers:
         from fencepost.threaded.workers import ThreadedWorkers  # noqa: PLC0415 - as above
@@ -164,7 +150,7 @@ class ThreadedRuntime:
 
 
 def _weakly(method: Callable[[], None]) -> Callable[[], None]:
-    """Call the bound `method` only while its object lives, and do not keep the object alive."""
+    """Return a function that calls the bound `method` while its object exists, without keeping the object alive."""
     reference = BoundWeakly(method)
 
     def call() -> None:

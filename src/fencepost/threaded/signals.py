@@ -1,4 +1,4 @@
-"""Signals: those of this process, handed to a function while a context lasts, and those sent to another."""
+"""Signals: handles those of this process while a context is open, and sends them to other processes."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from contextlib import contextmanager
 
 @contextmanager
 def on_signals(names: Collection[str], call: Callable[[int], None]) -> Iterator[None]:
-    """Call `call(number)` for each of these signals; only from the main thread.
+    """Call `call(number)` for each of these signals. Only for the main thread.
 
-    A signal that was ignored when we came stays so: whoever started us with ``nohup`` meant it.
+    A signal that is already ignored stays ignored, because the process was started with ``nohup``.
     """
     numbers = [signal.Signals[f"SIG{name}"] for name in names]
     heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
@@ -25,7 +25,7 @@ def on_signals(names: Collection[str], call: Callable[[int], None]) -> Iterator[
 
 
 def send(pid: int, number: int) -> bool:
-    """Send a signal to one process; False if there is none of that number, or it is not ours to signal."""
+    """Send a signal to one process. Returns False if it does not exist, or may not be signalled."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):

@@ -1,10 +1,10 @@
-"""A worker process's end of what connects it to its supervisor; see `fencepost.threaded.workers`.
+"""The worker's end of its connection to the supervisor; see `fencepost.threaded.workers`.
 
-Two signals are for a worker. `LOOK` means *look at the shared memory*: SIGURG is ignored by every process that does
-not ask for it, so it can be sent at any time and harms nobody if it comes late. `END` means *end*, and comes from the
-guardian alone. SIGTERM, SIGINT and SIGHUP mean nothing to a worker: terminals and service managers send them to
-everybody, and the supervisor lets what runs come to its end first. All are noticed on the main thread, between two
-steps of Python; code that holds the interpreter for long notices none, and is killed in the end.
+A worker handles two signals. `LOOK` means *read the shared memory*: SIGURG is ignored by processes that do not handle
+it, so it can be sent at any time and does no harm if it is late. `END` means *end*, and is sent only by the guardian.
+A worker ignores SIGTERM, SIGINT and SIGHUP: terminals and service managers send them to all processes, and the
+supervisor lets running jobs end first. Signals are handled on the main thread, between two Python instructions; code
+that keeps the interpreter busy for long does not react, and is finally killed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class WorkerLine:
     """Messages in, lines out, a page of shared memory, and the two signals."""
 
     def __init__(self, packets: int, answers: int, memory: int) -> None:
-        """Take over the three descriptors; nothing that the worker starts shall inherit them."""
+        """Take over the three descriptors. Processes that the worker starts must not inherit them."""
         for descriptor in (packets, answers, memory):
             os.set_inheritable(descriptor, False)
         self._packets = socket.socket(fileno=packets)
@@ -40,7 +40,7 @@ class WorkerLine:
         self._pid = os.getpid()
 
     def receive(self) -> bytes | None:
-        """Wait for the next message; None when the supervisor is gone."""
+        """Wait for the next message; None when the supervisor has ended."""
         try:
             message = self._packets.recv(LARGEST_MESSAGE)
         except ConnectionError:
@@ -50,9 +50,9 @@ class WorkerLine:
         return message or None
 
     def answer(self, line: bytes) -> None:
-        """Write one line, whole, even if a signal comes in between; if the supervisor is gone, nobody is told.
+        """Write one complete line, even if a signal arrives; if the supervisor has ended, the line is discarded.
 
-        A child that a job forked and let return would be a second worker: it ends here.
+        A child that a job forked, and that returned from the job, would be a second worker: it ends here.
         """
         if os.getpid() != self._pid:
             os._exit(0)
@@ -62,9 +62,9 @@ class WorkerLine:
                 rest = rest[os.write(self._answers, rest) :]
 
     def heed(self, *, look: Callable[[], None], end: Callable[[], None]) -> None:
-        """Call these on the two signals, on the main thread, and let the others pass.
+        """Call these functions on the two signals, on the main thread, and ignore the others.
 
-        They are caught rather than ignored, so that programs which a job starts do not inherit deafness.
+        The others are caught rather than ignored, so that programs that a job starts do not inherit that.
         """
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             signal.signal(number, self._in_this_process(lambda: None))
@@ -72,12 +72,12 @@ class WorkerLine:
         signal.signal(END, self._in_this_process(end))
 
     def pass_on_term(self) -> None:
-        """Send SIGTERM to our process group: what the job started shall end with it. We take no notice of it."""
+        """Send SIGTERM to our process group, to end the processes that the job started. This process ignores it."""
         with suppress(OSError):
             os.killpg(0, signal.SIGTERM)
 
     def _in_this_process(self, call: Callable[[], None]) -> Callable[[int, FrameType | None], None]:
-        """In a child that a job forked, the signal does what it does by default."""
+        """In a child that a job forked, apply the default action of the signal."""
 
         def receive(number: int, _: FrameType | None) -> None:
             if os.getpid() == self._pid:
@@ -90,7 +90,7 @@ class WorkerLine:
 
 
 def prepare_streams() -> None:
-    """Show what a job prints line by line, as soon as it is printed, whatever the output is connected to."""
+    """Write the output of a job line by line, as soon as it is printed, even to a pipe or a file."""
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(line_buffering=True)

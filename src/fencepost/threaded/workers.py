@@ -1,14 +1,14 @@
-"""Worker processes as their supervisor sees them; `fencepost.threaded.worker_line` is the other end.
+"""Worker processes, for their supervisor; `fencepost.threaded.worker_line` is the other end.
 
-Three things connect the two, handed over by descriptor::
+Three descriptors connect the two::
 
     supervisor ══ socket pair of packets ══▶ worker      one message each; the supervisor keeps the worker's end, too,
-                                                         and recalls by reading there: the kernel gives each message
-                                                         to one of the two readers
-    supervisor ◀═══════ a pipe of lines ════ worker      each line written at once: what was answered outlives a kill
-    supervisor ◀═ a file that is only memory ═▶ worker   one page of words, then a message too long for a packet
+                                                         and recalls messages by reading there: the kernel gives each
+                                                         message to one of the two readers
+    supervisor ◀═══════ a pipe of lines ════ worker      each line is written at once, so replies survive a kill
+    supervisor ◀═══ a file in memory only ══▶ worker     one page of words, then a message too long for a packet
 
-The worker's end is known from its guardian alone; an end of file only means that there is nothing more to read.
+Only the guardian reports that a worker has ended; an end of file only means that there is nothing more to read.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from fencepost.threaded.worker_line import ASIDE, END, LARGEST_MESSAGE, LOOK, PA
 _ROOM_FOR_PACKETS = 1 << 20
 _ROOM_FOR_LINES = 1 << 18
 _CHUNK = 1 << 16
-_BEGINNING = 32  # bytes of a message that was recalled
+_BEGINNING = 32  # bytes that are read of a recalled message: enough to identify it
 _F_SETPIPE_SZ = 1031
 
 
@@ -59,7 +59,7 @@ class ThreadedWorkers:
                 env=env,
                 term_at=term_at,
                 kill_at=kill_at,
-                unattended=True,  # in the background, whoever reads from a terminal is stopped
+                unattended=True,  # a background process that reads from a terminal is stopped
                 descriptors=numbers,
                 notice=END,
             )
@@ -84,7 +84,7 @@ class ThreadedWorkers:
         return list(found.values())
 
     def wake(self) -> None:
-        with self._lock, suppress(BlockingIOError):  # full: it is awake enough
+        with self._lock, suppress(BlockingIOError):  # the pipe is full, so the thread will wake up
             if not self._is_closed:
                 os.write(self._waker, b"!")
 
@@ -105,12 +105,12 @@ class ThreadedWorkers:
         return worker
 
     def forget(self, worker: WorkerChild, *descriptors: int) -> None:
-        """Look at these no more; a number that has been closed may be another worker's by now."""
+        """Stop polling these descriptors, unless a closed number belongs to another worker by now."""
         with self._lock:
             for descriptor in descriptors:
                 if self._by_descriptor.get(descriptor) is worker:
                     del self._by_descriptor[descriptor]
-                    with suppress(OSError, ValueError):  # closed with the end, or with all the rest
+                    with suppress(OSError, ValueError):  # already closed
                         self._poll.unregister(descriptor)
 
 
@@ -140,7 +140,7 @@ class WorkerChild:
         self._unread = b""
         self.descriptors = (answers, process.reports)
         self._ended: ProgramExit | None = None
-        ours.setblocking(False)  # not `theirs`: that would make the worker's reads return, too
+        ours.setblocking(False)  # not `theirs`: the worker's reads must block
         os.set_blocking(answers, False)
         ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ROOM_FOR_PACKETS)
         _enlarge(answers)
@@ -165,7 +165,7 @@ class WorkerChild:
     def recall(self) -> list[bytes]:
         packets = []
         with suppress(BlockingIOError, ConnectionError):
-            while packet := self._theirs.recv(_BEGINNING, socket.MSG_DONTWAIT):  # the rest of it is thrown away
+            while packet := self._theirs.recv(_BEGINNING, socket.MSG_DONTWAIT):  # the rest is discarded
                 packets.append(packet)
         return [os.pread(self._memory, _BEGINNING, PAGE) if each[:1] == ASIDE else each for each in packets]
 
@@ -197,7 +197,7 @@ class WorkerChild:
         return self._ended
 
     def leave_to_parent(self) -> None:
-        """In a forked child: whatever it kept open, the parent's poll would go on looking at."""
+        """In a forked child: close the descriptors, which the parent's poll would otherwise keep watching."""
         if not self._is_closed:
             self._is_closed = True
             self._ours.close()
@@ -214,13 +214,13 @@ class WorkerChild:
         os.close(self._answers)
         os.close(self._memory)
         self.shared.release()
-        with suppress(BufferError):  # somebody still looks at it: then it goes when they do
+        with suppress(BufferError):  # still in use: it is freed with its last user
             self._map.close()
 
 
 def _enlarge(pipe: int) -> None:
-    """Give the answers more room, where the system lets us, so that a busy supervisor holds up nobody."""
-    import fcntl  # noqa: PLC0415 - not everywhere
+    """Enlarge the pipe of replies, if the system allows it, so that a busy supervisor does not block workers."""
+    import fcntl  # noqa: PLC0415 - not available on every system
 
     with suppress(OSError):
         fcntl.fcntl(pipe, getattr(fcntl, "F_SETPIPE_SZ", _F_SETPIPE_SZ), _ROOM_FOR_LINES)

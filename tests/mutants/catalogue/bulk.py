@@ -212,7 +212,7 @@ BULK = (
     mutant(
         "counts not summed",
         "the whole has the counts of its last partition",
-        Code(f"{_PLAN}:StepProgress.counts", "total.plus(each.counts)", "each.counts"),
+        Code("fencepost.bulk.checkpoint:total_counts", "total.plus(each.counts)", "each.counts"),
         among="bulk",
     ),
     mutant(

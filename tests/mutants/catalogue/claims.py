@@ -61,9 +61,9 @@ CLAIMS = (
         "claim without a lock",
         "two nodes find the same run, and both take it",
         Code(
-            f"{_SQLITE}:HotSqlite.take",
-            "return desk.write(lambda cursor: self._take(cursor, wanted))",
-            "with desk.autocommit() as cursor:\n        return self._take(cursor, wanted)",
+            "fencepost.ledger.dialects.statements:TransactionStatements.take",
+            "return connection.write(lambda cursor: self._take(cursor, wanted))",
+            "with connection.autocommit() as cursor:\n        return self._take(cursor, wanted)",
         ),
         tests=f"{_TEST}TestFreeRuns::test_every_run_goes_to_one_of_many_nodes[sqlite]",
     ),
@@ -88,7 +88,7 @@ CLAIMS = (
         "what was claimed while the session was being lost begins under the next identity",
         Code(
             "fencepost.engine.exchange:Exchange._begin",
-            "station.runner.stop(taken.run_id, taken.token, StopReason.LOST)",
+            "group.runner.stop(taken.run_id, taken.token, StopReason.LOST)",
             "pass",
         ),
         tests="tests/engine/test_exchange.py::"

@@ -14,7 +14,7 @@ DEATHS = (
     mutant(
         "crippled node stays",
         "a node one of whose loops has died lives on, and claims what it never ends",
-        Code("fencepost.engine.parts:NodeParts._loop", "self._before_a_step()", "pass"),
+        Code("fencepost.engine.node:Node._loop", "self._leave_if_a_loop_died()", "pass"),
         tests="tests/engine/test_stopping.py::test_node_one_of_whose_loops_died_leaves[exchange-sqlite]",
     ),
     mutant(
@@ -34,13 +34,13 @@ DEATHS = (
         "living node reaped",
         "a node is declared dead without taking its lease",
         Code(f"{_REAPER}._watch_the_others", "in watched.missing", "in grants"),
-        Code(f"{_REAPER}._bury", "if with_its_lease is None:", "if False:"),
-        Code(f"{_REAPER}._bury", "with_its_lease.release()", "with_its_lease and with_its_lease.release()"),
+        Code(f"{_REAPER}._declare_dead", "if with_its_lease is None:", "if False:"),
+        Code(f"{_REAPER}._declare_dead", "with_its_lease.release()", "with_its_lease and with_its_lease.release()"),
     ),
     mutant(
         "dead are left alone",
         "what a dead node ran is never given up",
-        Code(f"{_REAPER}._watch_the_others", "self._bury(grants[grant_id])", "pass"),
+        Code(f"{_REAPER}._watch_the_others", "self._declare_dead(grants[grant_id])", "pass"),
     ),
     mutant(
         "all nodes' runs reaped",
@@ -64,20 +64,20 @@ DEATHS = (
         "a process whose session was lost joins again as the node it was",
         Code(
             f"{_MEMBERSHIP}.join",
-            "node_id = self._runtime.new_id()",
-            "node_id = self.__dict__.setdefault('_same', self._runtime.new_id())",
+            "node_id = self._node.runtime.new_id()",
+            "node_id = self.__dict__.setdefault('_same', self._node.runtime.new_id())",
         ),
     ),
     mutant(
         "lost node never joins again",
         "a process whose session was lost stays outside for ever",
-        Code(f"{_MEMBERSHIP}.step", "if self._member is None:", "if False:"),
+        Code(f"{_MEMBERSHIP}.step", "if node.joined is None:", "if False:"),
     ),
     mutant(
         "session lost, work goes on",
         "nobody tells the runners that the session was lost",
-        Code("fencepost.engine.parts:NodeParts._lost", "runner.lose()", "pass"),
-        Code("fencepost.engine.parts:NodeParts._lost", "suspended += runner.suspend()", "pass"),
+        Code("fencepost.engine.membership:Membership._stop_runs", "runner.lose()", "pass"),
+        Code("fencepost.engine.membership:Membership._stop_runs", "suspended += runner.suspend()", "pass"),
         Code("fencepost.engine.trust:NodeTrust.is_trusted", "now < self.until", "True"),
     ),
     mutant(
@@ -101,7 +101,7 @@ DEATHS = (
     mutant(
         "outage ends fenced runs",
         "runs whose effects are fenced are stopped when the ledger is away, as if the session were gone",
-        Code("fencepost.engine.parts:NodeParts._lost", "if member.lease.ran_out:", "if False:"),
+        Code("fencepost.engine.membership:Membership._stop_runs", "if member.lease.ran_out:", "if False:"),
         tests="tests/engine/test_suspension.py::"
         "test_what_is_fenced_goes_on_when_the_ledger_is_back[after trust ran out-postgresql-thread]",
     ),
@@ -116,9 +116,9 @@ DEATHS = (
         "a reaper that dies after the note leaves the runs to nobody",
         Code("fencepost.engine.giving_up:LostNodeRuns.unfinished", "hot.rows(cursor, _UNFINISHED)", "[]"),
         Code(
-            "fencepost.engine.giving_up:LostNodeRuns.bury",
-            "self.give_up_runs(desk, node_id)",
-            "is_first and self.give_up_runs(desk, node_id)",
+            "fencepost.engine.giving_up:LostNodeRuns.declare_dead",
+            "self.give_up_runs(connection, node_id)",
+            "is_first and self.give_up_runs(connection, node_id)",
         ),
     ),
     mutant(

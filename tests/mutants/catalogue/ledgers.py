@@ -24,7 +24,9 @@ LEDGERS = (
     mutant(
         "leases beside the link",
         "the file of leases is looked for beside a symbolic link to the database, so that there are two of them",
-        Code("fencepost.core.urls:sqlite_path", "os.path.realpath(text)", "os.path.abspath(text)"),
+        Code(
+            "fencepost.core.urls:sqlite_path", "os.path.realpath(_file_name(text))", "os.path.abspath(_file_name(text))"
+        ),
         tests="tests/leases/test_sqlite_store.py::TestPlace::test_a_link_to_the_database_leads_to_the_same_leases",
     ),
     mutant(
@@ -56,8 +58,8 @@ LEDGERS = (
         "a node compares what it remembers now with a look at the ledger from before",
         Code(
             "fencepost.engine.same_ledger:SameLedger.check",
-            "self._settle(desk, *self._looked(desk))",
-            "self._settle(desk, self._looked(desk)[0], self._remembered())",
+            "self._settle(connection, *self._looked(connection))",
+            "self._settle(connection, self._looked(connection)[0], self._remembered())",
         ),
         tests=f"{_TESTS}::TestANodeThatKnowsMore::test_what_is_planned_while_it_looks_is_not_missing[sqlite]",
     ),
@@ -66,7 +68,7 @@ LEDGERS = (
         "a node that starts takes the ledger for restored when another one has gone on since it looked",
         Code(
             "fencepost.engine.same_ledger:SameLedger._looked",
-            "seen = self._stands(desk)  # another",
+            "seen = self._stands(connection)  # another",
             "pass  # another",
         ),
         tests=f"{_TESTS}::TestLeasesInAFileOfTheirOwn::"

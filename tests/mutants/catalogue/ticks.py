@@ -51,7 +51,7 @@ TICKS = (
     mutant(
         "schedules set aside for good",
         "a schedule that nobody could run is not planned again when a node with its job comes",
-        Code("fencepost.engine.serving:Serving._read", "count = bring_back(desk, self._served)", "count = 0"),
+        Code("fencepost.engine.serving:Serving._read", "count = bring_back(connection, self._served)", "count = 0"),
         tests=f"{_SERVING}::test_misfire_once_makes_one_run_when_its_node_returns[sqlite]",
     ),
     mutant(
@@ -99,8 +99,8 @@ TICKS = (
         "a tick planned before an outage begins before those that passed in it are planned: two runs instead of one",
         Code(
             "fencepost.engine.planned_first:PlannedFirst.may_claim",
-            "if now >= self._since + _LONGEST_S or self._planner.has_planned_since(self._since):",
-            "if True:",
+            "return now >= self._since + _LONGEST_S or self._node.planning.has_planned_since(self._since)",
+            "return True",
         ),
         tests=f"{_SERVING}::test_tick_planned_before_an_outage_is_one_run_with_those_that_passed_in_it[sqlite]",
     ),
@@ -124,10 +124,10 @@ TICKS = (
         ),
         Code(
             f"{_PLANNING}:plan",
-            "return desk.write(work)",
-            "done = desk.write(work)\n"
+            "return connection.write(work)",
+            "done = connection.write(work)\n"
             "    if left:\n"
-            "        desk.write(lambda c: insert_runs(c, hot, left, now_us=done.now_us, horizon_us=horizon_us))\n"
+            "        connection.write(lambda c: insert_runs(c, hot, left, now_us=done.now_us, horizon_us=horizon_us))\n"
             "    return done",
         ),
     ),

@@ -15,25 +15,47 @@ A policy has the words of ``@app.job(…)``, a schedule's `spec` and a job's `si
 
 from __future__ import annotations
 
+from fencepost.app.records.bulk import (
+    BulkAgainRecord,
+    BulkForgottenRecord,
+    BulkRecord,
+    BulkStepRecord,
+    CountsRecord,
+    PartitionRecord,
+)
 from fencepost.app.records.jobs import DueRecord, JobRecord, ScheduleRecord
+from fencepost.app.records.ledgers import DecisionRecord, RenamedJobRecord, StandingRecord
 from fencepost.app.records.nodes import JournalRecord, LetterRecord, LockRecord, NodeRecord, PastLockRecord
+from fencepost.app.records.outlooks import ClockChangeRecord, MomentRecord, OutlookRecord
 from fencepost.app.records.record import LedgerRecord, NodeNames, WindowRecord, spelled
 from fencepost.app.records.runs import AttemptRecord, PartRecord, RunRecord, WhyRecord
 
 __all__ = [
     "AttemptRecord",
+    "BulkAgainRecord",
+    "BulkForgottenRecord",
+    "BulkRecord",
+    "BulkStepRecord",
+    "ClockChangeRecord",
+    "CountsRecord",
+    "DecisionRecord",
     "DueRecord",
     "JobRecord",
     "JournalRecord",
     "LedgerRecord",
     "LetterRecord",
     "LockRecord",
+    "MomentRecord",
     "NodeNames",
     "NodeRecord",
+    "OutlookRecord",
     "PartRecord",
+    "PartitionRecord",
     "PastLockRecord",
+    "RenamedJobRecord",
     "RunRecord",
     "ScheduleRecord",
+    "StandingRecord",
     "WhyRecord",
     "WindowRecord",
     "spelled",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -28,9 +28,9 @@ class JobRecord(LedgerRecord):
     name: str
     type: str
     doc: str | None
-    policy: Mapping[str, Any]
+    policy: Mapping[str, Any] = field(hash=False)
     strategy: str | None
-    signature: Mapping[str, Any]
+    signature: Mapping[str, Any] = field(hash=False)
     generation: int
     seen_at: datetime
     nodes: int
@@ -64,8 +64,8 @@ class ScheduleRecord(LedgerRecord):
     id: str
     job: str
     when: str
-    spec: Mapping[str, Any]
-    params: Mapping[str, Any]
+    spec: Mapping[str, Any] = field(hash=False)
+    params: Mapping[str, Any] = field(hash=False)
     origin: str
     generation: int
     next_due_at: datetime | None

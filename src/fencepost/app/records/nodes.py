@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +138,7 @@ class LetterRecord(LedgerRecord):
     run_id: int | None
     state: str
     item_key: str
-    item: Any
+    item: Any = field(hash=False)
     shown: str
     error_code: str
     error: str
@@ -184,7 +184,7 @@ class JournalRecord(LedgerRecord):
     token: int | None
     by: str | None
     reason: str | None
-    detail: Mapping[str, Any] | None
+    detail: Mapping[str, Any] | None = field(hash=False)
 
     @staticmethod
     def of(entry: JournalEntry, *, nodes: NodeNames) -> JournalRecord:

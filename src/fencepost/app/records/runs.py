@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -43,7 +43,7 @@ class RunRecord(LedgerRecord):
     due_at: datetime | None
     ticks: int
     window: WindowRecord | None
-    params: Mapping[str, Any]
+    params: Mapping[str, Any] = field(hash=False)
     request_hash: str | None
     requested_by: str | None
     reason: str | None
@@ -64,7 +64,7 @@ class RunRecord(LedgerRecord):
     cancel_by: str | None
     error_code: str | None
     error: str | None
-    result: Any
+    result: Any = field(hash=False)
     progress: float | None
     progress_note: str | None
     sla_at: datetime | None

@@ -1,14 +1,14 @@
-"""Rows in the order of a key that an index leads to: first the keys of a page, from the index alone, then its rows.
+"""Reads first the keys of a page, from an index only, and then the rows of these keys.
 
 ::
 
     covering(keys="SELECT id FROM orders WHERE status = 'paid' AND id > :after ORDER BY id LIMIT :limit",
              rows="SELECT id, amount, customer FROM orders WHERE id IN (:keys)", key="id")
 
-For wide rows, and for queries that are quick only while they stay within an index, here one on (status, id).
+For wide rows, and for queries that are fast only while they use nothing but an index, here one on (status, id).
 
-The order is that of the keys. A row that is gone when the rows are asked for, or that these leave out, was not read: it
-is counted nowhere.
+The order is that of the keys. A row that was deleted before the second query, or that the second query leaves out, was
+not read and is not counted.
 """
 
 from __future__ import annotations
@@ -25,44 +25,39 @@ from fencepost.bulk.readers.page_query import PageQuery, column_pattern, refuse_
 from fencepost.bulk.readers.query_reader import QueryReader
 from fencepost.bulk.readers.row_shape import RowShape, position_of
 from fencepost.bulk.sql import bare, outermost, single_select
-from fencepost.core.identity import fingerprint
 from fencepost.errors import BrokenInput, InvalidBulk
 
 _EXAMPLE = "SELECT id, amount FROM orders WHERE id IN (:keys)"
 _LIMIT = re.compile(r"\blimit\b", re.IGNORECASE)
-_MOST_KEYS = 10_000  # SQLite takes 32,766 parameters
+_MOST_KEYS = 10_000  # SQLite allows 32,766 parameters
 
 
 def covering(*, keys: str, rows: str, key: str) -> Covering:
-    """Read pages of `key` by the query `keys`, and their rows by the query `rows`, which says ``id IN (:keys)``."""
+    """Read pages of `key` with the query `keys`, and their rows with the query `rows`, which has ``id IN (:keys)``."""
     return Covering(keys, rows, key)
 
 
 class Covering(QueryReader):
-    """Two queries: keys page by page, and the rows of a page."""
+    """A reader with two queries: one for pages of keys, and one for the rows of a page."""
+
+    name = "covering"
 
     def __init__(self, keys: str, rows: str, key: Any) -> None:
         if not isinstance(key, str):
-            raise InvalidBulk(f"covering has a key of one column, as in key='id', not {key!r}; for more, use keyset(…)")
-        super().__init__(PageQuery.of(keys, (key,)))
-        self.key_query = keys.strip()
+            raise InvalidBulk(f"covering needs a key of one column, as in key='id', not {key!r}; else use keyset(…)")
+        super().__init__(PageQuery.of(keys, (key,)), keys)
         self.row_query = single_select(rows, what="rows=")
         self._keys_at = _keys_at(self.row_query, key)
 
     def __repr__(self) -> str:
-        return f"covering(keys={self.key_query!r}, rows={self.row_query!r}, key={self.keys[0]!r})"
-
-    @property
-    def shape(self) -> str:
-        """The query for the keys without regard to its spacing, and the key."""
-        return fingerprint(["covering", " ".join(self.key_query.split()), self.keys])
+        return f"covering(keys={self.query!r}, rows={self.row_query!r}, key={self.keys[0]!r})"
 
     def open(self, part: Slice, surroundings: Surroundings) -> CoveringFeed:
         """Begin to read a slice."""
         return CoveringFeed(self, part, surroundings)
 
     def rows_of(self, keys: Sequence[Any], kind: str) -> tuple[str, dict[str, Any]]:
-        """Return the query for the rows of some keys, in the manner of a database, and its values."""
+        """Return the query for the rows of some keys, for a kind of database, and its values."""
         start, end = self._keys_at
         head, tail = self.row_query[:start], self.row_query[end:]
         if kind == "postgresql":
@@ -79,13 +74,13 @@ def _names(count: int) -> tuple[str, ...]:
 
 
 def _keys_at(text: str, key: str) -> tuple[int, int]:
-    """Return where the rows are told by their keys."""
-    refuse_offset(text, f"name the rows by their keys, as in {_EXAMPLE!r}")
+    """Return where in the query the keys are."""
+    refuse_offset(text, f"select the rows by their keys, as in {_EXAMPLE!r}")
     found = list(re.finditer(rf"{column_pattern(key)}\s+(in\s*\(\s*:keys\s*\))", bare(text), re.IGNORECASE))
     if len(found) != 1:
-        raise InvalidBulk(f"rows= must say once which rows it is about, as {key} IN (:keys); as in {_EXAMPLE!r}")
+        raise InvalidBulk(f"rows= must contain {key} IN (:keys) once, as in {_EXAMPLE!r}")
     if _LIMIT.search(outermost(text)):
-        raise InvalidBulk("rows= has a LIMIT, and rows that have a key would be missed; leave it to keys=")
+        raise InvalidBulk("rows= has a LIMIT, so rows could be missed; only keys= needs one")
     return found[0].span(1)
 
 
@@ -98,7 +93,7 @@ class CoveringFeed:
         self._pages = PageFeed(reader.pages, part, surroundings)
 
     def read(self, after: Position, limit: int) -> Page:
-        """Return the rows after a key; if all of a page are gone, those of the next one."""
+        """Return the rows after a key; if all rows of a page were deleted, those of the next page."""
         while True:
             keys, there, is_last = self._pages.keyed_rows(after, limit)
             wanted = keys[: len(there)]
@@ -108,11 +103,11 @@ class CoveringFeed:
             after = position_of(wanted[-1])
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Return the connection to its pool."""
         self._pages.close()
 
     def _found(self, wanted: list[Any]) -> dict[Any, tuple[Any, ...]]:
-        """Return the rows that there are, by their keys."""
+        """Return the rows that exist, by their keys."""
         found: dict[Any, tuple[Any, ...]] = {}
         for some in _groups(wanted):
             sql, values = self._reader.rows_of(some, self._pages.kind)
@@ -141,6 +136,6 @@ def _groups(keys: list[Any]) -> Iterator[list[Any]]:
 def _twice(name: str, keys: list[Any]) -> str:
     twice = next(key for key, times in Counter(keys).items() if times > 1)
     return (
-        f"rows= has more than one row for the {name} {twice!r}, so the key is not unique; join nothing to it that "
-        "there may be several of, or read by keyset(…) with a key of several columns"
+        f"rows= has more than one row for the {name} {twice!r}, so the key is not unique; do not join tables that "
+        "have several rows per key, or use keyset(…) with a key of several columns"
     )

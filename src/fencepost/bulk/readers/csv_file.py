@@ -1,22 +1,22 @@
-"""Rows of CSV files.
+"""Reads the rows of CSV files.
 
 ::
 
     csv_file("in/orders.csv")
     csv_file("in/orders-*.csv.gz", delimiter=";", encoding="latin-1", columns=["id", "amount"])
 
-An item is a tuple with the names of the header: ``row.id``, ``row.amount``; a column whose name is no Python name has
-only its number. Values are the texts that stand in the file: what they mean is said in `process`.
+An item is a tuple with the names of the header: ``row.id``, ``row.amount``. A column whose name is not a Python
+identifier has only its number. Values are the strings of the file; convert them in `process`.
 
-**Promises.** A position is a number of bytes at the end of a record, also where fields contain line ends. Empty lines
-are passed over. A row with more or fewer fields than there are columns is `Unread`: put aside with its line and text,
-if the skip limit allows it. So is one that is not in the encoding, or breaks the rules of quotes, if beyond doubt it
-ends with its line: its quotes come in pairs, none is left open, and it has no escapes. All else is `BrokenInput`: a
-quote that is never closed, a file that ends in the middle of a record, a first row from which no columns can be told.
+**Promises.** A position is a byte offset at the end of a record, also where fields contain line ends. Empty lines are
+skipped. A row with more or fewer fields than columns becomes an `Unread`, which is stored with its line and text if the
+skip limit allows it. So does a row that is not in the encoding or breaks the quoting rules, if it certainly ends with
+its line: its quotes come in pairs, none is left open, and it has no escapes. Everything else is `BrokenInput`: a quote
+that is never closed, a file that ends in the middle of a record, a first row that gives no columns.
 
-**Not promised.** That a file cut off in the middle of its last field is noticed, if that leaves as many fields as a row
-has: a last line needs no end. One CSV file is not divided into partitions: whether a line end is that of a record, or
-stands within quotes, is known only to who has read all before it.
+**Not promised.** That a file truncated in its last field is noticed if the row still has all its fields: the last line
+needs no line end. A single CSV file is not divided into partitions, because only a reader from the beginning knows
+whether a line end is within quotes.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ def csv_file(
     doublequote: bool = True,
     skipinitialspace: bool = False,
 ) -> CsvFile:
-    """Read the rows of one CSV file, or of several.
+    """Read the rows of one or more CSV files.
 
-    With a header, `columns` chooses some of its names; without one, `columns` names the fields in their order.
-    `quotechar=None` takes quotes for letters.
+    With a header, `columns` selects some of its columns. Without one, `columns` gives the names of the fields in order.
+    With `quotechar=None`, quotes are ordinary characters.
     """
     dialect = {
         "delimiter": delimiter,
@@ -72,7 +72,7 @@ def csv_file(
 
 
 class CsvFile(FileReader):
-    """CSV files as they are read."""
+    """A reader of CSV files."""
 
     kind = "csv_file"
 
@@ -87,11 +87,11 @@ class CsvFile(FileReader):
         _check_dialect(self._dialect)
 
     def options(self) -> list[Any]:
-        """Return what decides which fields a row has; the encoding and the dialect decide where it ends."""
+        """Return what the fields of a row depend on. Encoding and dialect also decide where it ends."""
         return [self.encoding, self.has_header, self.columns, self._dialect]
 
     def cursor(self, span: Span, after: Position) -> LineCursor:
-        """Open a file; its header is read also when it goes on further behind."""
+        """Open a file and read its header, also when reading continues from a later position."""
         lines = Lines(span, self.encoding)
         try:
             names = self._names(span, lines)
@@ -104,7 +104,7 @@ class CsvFile(FileReader):
         return LineCursor(lines, self._records(lines, make, names))
 
     def reread(self, raw: str | bytes, context: Any) -> Any:
-        """Read once more what was put aside, of a file with these columns; `BrokenInput` if it still makes no row."""
+        """Parse an `Unread` record of a file with these columns; `BrokenInput` if it still gives no row."""
         names = self.columns if self.columns is not None and not self.has_header else tuple(context)
         lines = io.StringIO(decoded(raw, self.encoding), newline="\n")
         try:
@@ -112,31 +112,30 @@ class CsvFile(FileReader):
         except csv.Error as error:
             raise BrokenInput(_told(str(error))) from None
         if len(rows) != 1:
-            raise BrokenInput(f"this makes {len(rows)} rows")
+            raise BrokenInput(f"the text has {len(rows)} rows instead of one")
         if len(rows[0]) != len(names):
             raise BrokenInput(_odd(rows[0], len(names)))
         return self._making("the file", names)(rows[0])
 
     def check(self, surroundings: Surroundings) -> None:
-        """Open the first file, and see that the others have the same columns, unless some are chosen by name."""
+        """Open the first file, and check that all files have the same columns, unless columns are selected by name."""
         super().check(surroundings)
         if self.has_header and self.columns is None and self.paths.can_be_filled(surroundings.values):
             _check_alike({span.file: self._header(span) for span in self.spans(WHOLE, surroundings)})
 
     def undivided(self, file: str) -> str | None:
-        """No CSV file is divided."""
-        return "whether a line end of CSV stands within quotes is known only to who has read all before it"
+        return "only a reader from the beginning knows whether a line end of CSV is within quotes"
 
     def counter(self, spans: Sequence[Span]) -> Callable[[Span], float] | None:
-        """Estimate by the first rows."""
+        """Estimate from the first rows."""
         return counting(self.cursor(max(spans, key=lambda span: span.size), None))
 
     def _names(self, span: Span, lines: Lines) -> tuple[str, ...]:
-        """Read the header, if there is one; else the columns are named by the reader, or by their numbers."""
+        """Return the names from the header, or those in `columns`, or numbered names."""
         if self.has_header:
             fields = self._first(lines)
             if not fields:
-                raise lines.broken("the file has not even a header; was it cut off, or is it one with header=False?")
+                raise lines.broken("the file has no header; was it truncated, or does it need header=False?")
             return tuple(name.strip() for name in fields)
         if self.columns is not None:
             return self.columns
@@ -153,7 +152,7 @@ class CsvFile(FileReader):
         while True:
             try:
                 for fields in self._rows(lines):
-                    if fields:  # and no empty line
+                    if fields:  # skip empty lines
                         if len(fields) != width:
                             yield _misread(fields, lines, names, (begun, offset))
                         else:
@@ -171,19 +170,19 @@ class CsvFile(FileReader):
     def _passed_over(
         self, error: csv.Error | BrokenInput, lines: Lines, names: tuple[str, ...], begun: tuple[int, int]
     ) -> Unread:
-        """Go on behind a row in which something cannot be read, if it is known where it ends."""
+        """Skip a row that cannot be read, if its end is known."""
         what, (line, offset) = lines.passed_over(error) if isinstance(error, BrokenInput) else _told(str(error)), begun
         if not self._has_ended(lines, offset):
             raise lines.broken(what, line=line, offset=offset) from None
         return lines.unread(what, line=line, offset=offset, context=names)
 
     def _has_ended(self, lines: Lines, offset: int) -> bool:
-        """Whether a row that is against the rules, and begins there, has ended with this line beyond doubt."""
+        """Whether an invalid row that begins at `offset` certainly ends with this line."""
         text = lines.raw(offset).decode(self.encoding, "replace").replace("\r", " ")
         quote, escape = self._dialect["quotechar"], self._dialect["escapechar"]
         if lines.is_cut or (quote and text.count(quote) % 2) or (escape and escape in text):
             return False
-        try:  # an empty line behind it is one, unless a quote is open
+        try:  # an empty line after it is parsed as empty, unless a quote is open
             *_, behind = csv.reader([*io.StringIO(text, newline="\n"), ""], **{**self._dialect, "strict": False})
         except csv.Error:
             return False
@@ -198,7 +197,7 @@ class CsvFile(FileReader):
             raise lines.broken(_told(str(error)), line=begun, offset=offset) from None
 
     def _making(self, file: str, names: tuple[str, ...]) -> Callable[[list[str]], Any]:
-        """Return what makes a row of fields."""
+        """Return a function that makes a row from fields."""
         if not self.has_header or self.columns is None:
             return partial(tuple.__new__, placed_row(names))
         pick = _picking([_place_of(name, names, file) for name in self.columns])
@@ -209,12 +208,12 @@ class CsvFile(FileReader):
         try:
             with closing(Lines(span, self.encoding)) as lines:
                 return self._names(span, lines)
-        except BrokenInput:  # told when it is read
+        except BrokenInput:  # reported when it is read
             return None
 
 
 def checked_columns(columns: Any) -> tuple[str, ...] | None:
-    """Return the names of columns as they were given; `InvalidBulk` unless they are some, each once."""
+    """Return the names of columns; `InvalidBulk` unless there is at least one and none occurs twice."""
     if columns is None:
         return None
     are_names = isinstance(columns, list | tuple) and all(isinstance(name, str) and name for name in columns)
@@ -225,7 +224,7 @@ def checked_columns(columns: Any) -> tuple[str, ...] | None:
 
 @lru_cache(maxsize=256)
 def placed_row(names: tuple[str, ...]) -> Any:
-    """Return a tuple with names that also knows its place in a file, as `_place`."""
+    """Return a named tuple type whose rows also have their place in the file, as `_place`."""
     return type("Row", (namedtuple("Row", names, rename=True),), {"__doc__": "A row of a file."})
 
 
@@ -239,7 +238,7 @@ def _place_of(name: str, names: tuple[str, ...], file: str) -> int:
     if names.count(name) == 1:
         return names.index(name)
     if name in names:
-        raise InvalidBulk(f"{file} has {names.count(name)} columns of the name {name!r}; nobody knows which is meant")
+        raise InvalidBulk(f"{file} has {names.count(name)} columns named {name!r}, so the name is ambiguous")
     raise InvalidBulk(f"{file} has no column {name!r}; {suggestion(name, names)}")
 
 
@@ -249,7 +248,7 @@ def _check_alike(headers: Mapping[str, tuple[str, ...] | None]) -> None:
         if names != known[0][1]:
             raise InvalidBulk(
                 f"{file} has other columns than {known[0][0]}: {', '.join(names)} instead of {', '.join(known[0][1])}; "
-                "choose by name those that are needed, as in columns=['id', 'amount'], or read them by other jobs"
+                "select the columns that you need by name, as in columns=['id', 'amount'], or use separate jobs"
             )
 
 
@@ -257,7 +256,7 @@ def _check_dialect(dialect: dict[str, Any]) -> None:
     try:
         csv.reader([], **dialect)
     except (TypeError, ValueError) as error:
-        raise InvalidBulk(f"CSV cannot be read that way: {error}") from None
+        raise InvalidBulk(f"the CSV options are not valid: {error}") from None
 
 
 def _told(error: str) -> str:
@@ -265,11 +264,11 @@ def _told(error: str) -> str:
         return "the file ends in the middle of a record: a quote in it, or an escape, is never closed"
     if "field limit" in error:
         return (
-            f"a field is longer than {csv.field_size_limit()} characters; either a quote is never closed, or such "
-            "fields are meant, then call csv.field_size_limit(…) where the job is declared"
+            f"a field is longer than {csv.field_size_limit()} characters; a quote may be missing; if such fields are "
+            "intended, call csv.field_size_limit(…) where the job is declared"
         )
     if "new-line character" in error:
-        return "a carriage return alone stands within a line; end lines by \\n or \\r\\n, or put the field in quotes"
+        return "there is a carriage return within a line; end lines with \\n or \\r\\n, or put the field in quotes"
     return error
 
 
@@ -282,4 +281,4 @@ def _misread(fields: list[str], lines: Lines, names: tuple[str, ...], begun: tup
 
 def _odd(fields: list[str], width: int) -> str:
     what = f"the row has {len(fields)} fields, and there are {width} columns"
-    return f"{what}; is something not quoted that contains the delimiter?" if len(fields) > width else what
+    return f"{what}; is a field with the delimiter not quoted?" if len(fields) > width else what

@@ -1,20 +1,20 @@
-"""What readers of files have in common: which files there are, which parts of them a slice has, pages across files.
+"""What readers of files have in common: finding files, dividing them into slices, and pages across files.
 
 ::
 
     csv_file("in/orders.csv")
     json_lines("in/orders-*.jsonl")
     parquet(["in/north.parquet", "in/south.parquet"])
-    csv_file("in/orders-{window_start:%Y-%m-%d}.csv")      the run's parameters and its window, as `str.format` has it
+    csv_file("in/orders-{window_start:%Y-%m-%d}.csv")      the run's parameters and its window, as in `str.format`
 
 Several files are read one after the other, in the order of their names.
 
-**Promises.** A position says in which file it is, how far, and what the reader saw there. A file that was cut short or
-rewritten since is refused, not read on from the middle of something else; one that has only changed behind the
-position, because it was mended or has grown, is read on. What comes before a record that cannot be read is delivered
-first, so that it lands. A record of text that cannot be understood, but whose end is known, is put aside as `Unread`.
+**Promises.** A position has the file, the offset in it, and a checksum of what was read before it. A file that was
+truncated or rewritten since is refused. A file that has changed only after the position, because it was corrected or
+has grown, is read on. The records before one that cannot be read are returned first, so that they land. A text record
+that cannot be parsed, but whose end is known, becomes an `Unread`.
 
-**Not promised.** That a file which is there is complete: whoever writes it gives it its name when it is (`mv`).
+**Not promised.** That an existing file is complete. Give a file its final name only when it is complete (`mv`).
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from fencepost.core.positions import unpacked
 from fencepost.errors import BrokenInput, FencepostError, InvalidBulk
 
 Given = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
-"""What names files: a path, a pattern, or several of them."""
+"""Files as users give them: a path, a pattern, or a list of them."""
 
-_ELSEWHERE: Any = object()  # equals no position
-_FINER = 4  # several files are cut into smaller pieces than a slice takes, so that slices come out even
+_ELSEWHERE: Any = object()  # not equal to any position
+_FINER = 4  # several files are cut into this many pieces per slice, so that slices have about the same size
 _UNREADABLE = (".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz")
 
 
@@ -52,12 +52,10 @@ class Span(NamedTuple):
     end: Position = None
 
     def to_json(self) -> dict[str, Any]:
-        """Write it into a slice."""
         return {name: value for name, value in self._asdict().items() if value is not None}
 
     @staticmethod
     def from_json(stored: Mapping[str, Any]) -> Span:
-        """Read it from a slice."""
         return Span(**stored)
 
 
@@ -78,13 +76,11 @@ class OpenFile(Protocol):
         """Return up to `limit` records; `BrokenInput` if the very next one cannot be read."""
         ...
 
-    def close(self) -> None:
-        """Close the file."""
-        ...
+    def close(self) -> None: ...
 
 
 class FileReader:
-    """A reader of files. Each kind says how one file is opened, divided and counted."""
+    """A reader of files. Subclasses define how one file is opened, divided and counted."""
 
     needs_source = False
     kind = ""
@@ -97,7 +93,7 @@ class FileReader:
 
     @property
     def shape(self) -> str:
-        """The names of the files, and how they are read."""
+        """Depends on the names of the files and on how they are read."""
         return fingerprint([self.kind, self.paths.patterns, self.options()])
 
     def open(self, part: Slice, surroundings: Surroundings) -> FileFeed:
@@ -105,7 +101,7 @@ class FileReader:
         return FileFeed(self.cursor, self.spans(part, surroundings))
 
     def slices(self, count: int, surroundings: Surroundings) -> list[Slice]:
-        """Divide by files, and files by their size where this kind can be divided."""
+        """Divide by files, and divide each file by its size if this kind allows it."""
         whole = self.spans(WHOLE, surroundings)
         finer = 1 if len(whole) == 1 else _FINER
         even = max(sum(span.size for span in whole) / count / finer, 1.0)
@@ -116,7 +112,7 @@ class FileReader:
         return [self._slice(spans, counted) for spans in distributed(pieces, count)]
 
     def expected(self, part: Slice, surroundings: Surroundings) -> int | None:
-        """What the planning of the slices has estimated, or what a sample of the first file tells."""
+        """Return the estimate from planning the slices, or one from a sample."""
         if "expected" in part:
             return int(part["expected"])
         try:
@@ -127,27 +123,27 @@ class FileReader:
         return None if counted is None else round(sum(map(counted, spans)))
 
     def check(self, surroundings: Surroundings) -> None:
-        """Open the first file: it is there, and has the columns that are asked for."""
+        """Open the first file, to check that it exists and has the requested columns."""
         if self.paths.can_be_filled(surroundings.values):
             self.cursor(self.spans(WHOLE, surroundings)[0], None).close()
 
     def label(self, item: Any) -> str:
-        """File and line of an item."""
+        """Return the file and line of an item."""
         where, number = getattr(item, "_place", (None, None))
         return repr(item)[:100] if where is None else f"{where} {number}"
 
     def spans(self, part: Slice, surroundings: Surroundings) -> list[Span]:
-        """Return what a slice has, in order."""
+        """Return the spans of a slice, in order."""
         if "spans" in part:
             return [Span.from_json(each) for each in part["spans"]]
         given = {name: unpacked(value) for name, value in part.get("values", {}).items()}
         found = self.paths.found({**surroundings.values, **given})
         return [Span(file, os.path.getsize(file)) for file in found]
 
-    # -- what each kind says ------------------------------------------------------------------------------------------
+    # -- what subclasses define ---------------------------------------------------------------------------------------
 
     def options(self) -> list[Any]:
-        """Return what else a position depends on."""
+        """Return what else the meaning of a position depends on."""
         return []
 
     def cursor(self, span: Span, after: Position) -> OpenFile:
@@ -155,15 +151,15 @@ class FileReader:
         raise NotImplementedError
 
     def divided(self, span: Span, count: int) -> list[Span]:
-        """Divide a file into up to `count` spans; into itself if it cannot be."""
+        """Divide a file into up to `count` spans, or return it whole."""
         return [span]
 
     def undivided(self, file: str) -> str | None:
-        """Say why this file can never be divided, if so."""
+        """Return why this file can never be divided; None if it can."""
         return None
 
     def counter(self, spans: Sequence[Span]) -> Callable[[Span], float] | None:
-        """Return what estimates how many items a span has, made from a sample; None if nobody knows."""
+        """Return a function that estimates the items of a span from a sample; None if that is not possible."""
         return None
 
     def _slice(self, spans: Sequence[Span], counted: Callable[[Span], float] | None) -> Slice:
@@ -174,10 +170,10 @@ class FileReader:
         why = self.undivided(file)
         if why is not None and self.paths.is_one_file:
             raise InvalidBulk(
-                f"{file} cannot be divided into partitions: {why}. Split it into several files and name them by a "
-                "pattern, as in 'orders-*.csv', or leave partitions away"
+                f"{file} cannot be divided into partitions: {why}. Split it into several files and give a pattern, "
+                "as in 'orders-*.csv', or leave out partitions="
             )
-        surroundings.warn(f"{file} is all there is to read, and makes one partition{f': {why}' if why else ''}")
+        surroundings.warn(f"{file} is the only input, and gives one partition{f': {why}' if why else ''}")
 
 
 class FileFeed:
@@ -191,7 +187,7 @@ class FileFeed:
         self._after: Position = _ELSEWHERE
 
     def read(self, after: Position, limit: int) -> Page:
-        """Return the records after a position. What could not be read is raised once nothing comes before it."""
+        """Return the records after a position. If one cannot be read, raise only when no records come before it."""
         if after != self._after:
             self._go_to(after)
         batches: list[Batch] = []
@@ -202,7 +198,7 @@ class FileFeed:
                 if batch.items:
                     batches.append(batch)
                 if not batch.is_end:
-                    break  # the page is full, or what follows cannot be read, and the cursor says so when it is asked
+                    break  # the page is full, or the next record cannot be read: the next `take` raises
                 left -= len(batch.items)
         except (FencepostError, OSError):
             self.close()
@@ -213,7 +209,7 @@ class FileFeed:
         return _page(batches, is_last=self._index == len(self._spans))
 
     def close(self) -> None:
-        """Close the file that is open; the next read opens it again."""
+        """Close the current file. The next read opens it again."""
         self._after = _ELSEWHERE
         self._close_cursor()
 
@@ -236,7 +232,7 @@ class FileFeed:
         for index, span in enumerate(self._spans):
             if span.file == after["file"] and (span.end is None or progress(after) <= progress(span.end)):
                 return index
-        raise missing(after["file"], "the run is in the middle of it, or has just ended it")
+        raise missing(after["file"], "the run has read a part of it, or just all of it")
 
     def _close_cursor(self) -> None:
         cursor, self._cursor = self._cursor, None
@@ -245,7 +241,7 @@ class FileFeed:
 
 
 def progress(position: Position) -> tuple[int, int]:
-    """Return what orders positions within a file."""
+    """Return a sort key for positions within a file."""
     return (position.get("group", 0), position.get("offset", position.get("row", 0)))
 
 
@@ -265,7 +261,7 @@ def _page(batches: Sequence[Batch], *, is_last: bool) -> Page:
 
 
 def distributed(pieces: Iterable[Span], count: int) -> list[list[Span]]:
-    """Return up to `count` groups of about the same size; within each, files and places are in order."""
+    """Return up to `count` groups of about the same size. Each group is ordered by file and position."""
     groups: list[list[Span]] = [[] for _ in range(count)]
     loads = [0] * count
     for piece in sorted(pieces, key=lambda span: (-span.size, _in_order(span))):
@@ -284,33 +280,33 @@ def _in_order(span: Span) -> tuple[str, tuple[int, int]]:
 
 
 class FilePatterns:
-    """Names of files as users write them: paths, patterns, and fields that a run fills in."""
+    """File names as users write them: paths, patterns, and fields that a run fills in."""
 
     def __init__(self, given: Given) -> None:
         several: Any = [given] if isinstance(given, str | os.PathLike) else given
         if not isinstance(several, list | tuple) or not several or not all(_names_a_file(each) for each in several):
-            raise InvalidBulk(f"{given!r} names no file; give a path, a pattern such as 'in/*.csv', or a list of them")
+            raise InvalidBulk(f"{given!r} is not a file name; give a path, a pattern ('in/*.csv'), or a list of them")
         self.patterns = tuple(os.fspath(each) for each in several)
         for pattern in self.patterns:
             _check(pattern)
 
     @property
     def is_one_file(self) -> bool:
-        """Whether it can only ever be one file."""
+        """Whether it always means exactly one file."""
         return len(self.patterns) == 1 and not glob.has_magic(self.patterns[0])
 
     def can_be_filled(self, values: Mapping[str, Any]) -> bool:
-        """Say whether the run has all values that are named; partitions that are given one by one bring theirs."""
+        """Whether the run has values for all fields. Listed partitions add theirs later."""
         named = [name for pattern in self.patterns for name in _fields(pattern)]
         return all(name in values for name in named)
 
     def found(self, values: Mapping[str, Any]) -> list[str]:
-        """Return the files, in order, each once; `InvalidBulk` if one is missing, or nothing fits a pattern."""
+        """Return the files in order, without duplicates; `InvalidBulk` if one is missing or a pattern matches none."""
         return sorted({file for pattern in self.patterns for file in _found(pattern, values)})
 
 
 class _Literally(string.Formatter):
-    """Fills in values so that a pattern takes them literally."""
+    """Fills in values so that glob matches them literally."""
 
     def format_field(self, value: Any, format_spec: str) -> str:
         return glob.escape(str(super().format_field(value, format_spec)))
@@ -327,13 +323,13 @@ def _fields(pattern: str) -> list[str]:
 
 def _check(pattern: str) -> None:
     if pattern.lower().endswith(_UNREADABLE):
-        raise InvalidBulk(f"{pattern} cannot be read as it is; unpack it, or compress it by gzip (.gz)")
+        raise InvalidBulk(f"the format of {pattern} is not supported; unpack it, or compress it with gzip (.gz)")
     try:
         fields = _fields(pattern)
     except ValueError as error:
-        raise InvalidBulk(f"{pattern!r}: {error}; a brace that belongs to the name is written twice") from None
+        raise InvalidBulk(f"{pattern!r}: {error}; write a brace that belongs to the name twice") from None
     if not all(name.isidentifier() for name in fields):
-        raise InvalidBulk(f"{pattern!r} must say what is filled in, as in 'orders-{{window_start:%Y-%m-%d}}.csv'")
+        raise InvalidBulk(f"{pattern!r} must name its fields, as in 'orders-{{window_start:%Y-%m-%d}}.csv'")
 
 
 def _found(pattern: str, values: Mapping[str, Any]) -> list[str]:
@@ -341,12 +337,12 @@ def _found(pattern: str, values: Mapping[str, Any]) -> list[str]:
     if os.path.isfile(literal):
         return [literal]
     if os.path.isdir(literal):
-        raise InvalidBulk(f"{literal} is a directory; name the files in it, as in '{os.path.join(literal, '*.csv')}'")
+        raise InvalidBulk(f"{literal} is a directory; give the files in it, as in '{os.path.join(literal, '*.csv')}'")
     if not glob.has_magic(pattern):
         raise missing(literal)
     files = [each for each in glob.glob(_filled(_Literally(), pattern, values), recursive=True) if os.path.isfile(each)]
     if not files:
-        raise missing(literal, "no file fits the pattern")
+        raise missing(literal, "no file matches the pattern")
     return files
 
 
@@ -356,35 +352,35 @@ def _filled(formatter: string.Formatter, pattern: str, values: Mapping[str, Any]
     except KeyError as error:
         name = str(error.args[0])
         raise InvalidBulk(
-            f"{pattern!r} names {{{name}}}, which is no parameter of this run; {suggestion(name, values)}"
+            f"{pattern!r} has {{{name}}}, which is not a parameter of this run; {suggestion(name, values)}"
         ) from None
     except (ValueError, AttributeError, TypeError) as error:
         raise InvalidBulk(f"{pattern!r} cannot be filled in: {error}") from None
 
 
-# -- what to tell -----------------------------------------------------------------------------------------------------
+# -- errors -----------------------------------------------------------------------------------------------------------
 
 
 def missing(file: str, more: str = "") -> InvalidBulk:
-    """Return the error about a file that is not there. A retry may find it: it is not hopeless."""
-    told = f" ({more})" if more else ""
+    """Return the error for a missing file. A retry may find it."""
+    details = f" ({more})" if more else ""
     return InvalidBulk(
-        f"{file} is missing{told}; put it there, and restart the run: it goes on where it was (fencepost retry RUN)"
+        f"{file} is missing{details}; put it there, and restart the run: it continues where it stopped "
+        "(fencepost retry RUN)"
     )
 
 
 def changed(file: str, how: str) -> BrokenInput:
-    """Return the error about a file that is not what it was when the checkpoint was made."""
+    """Return the error for a file that has changed since the checkpoint was made."""
     return BrokenInput(
-        f"{file} has changed since the run was begun: {how}. Nothing more was written: records would be missed or read "
-        "twice. Put the file back as it was and restart the run (fencepost retry RUN), or begin anew: fencepost bulk "
-        "forget RUN"
+        f"{file} has changed since the run began: {how}. Nothing more was written: records would be missed or read "
+        "twice. Restore the file and restart the run (fencepost retry RUN), or start over: fencepost bulk forget RUN"
     )
 
 
 def broken(file: str, where: str, what: str) -> BrokenInput:
-    """Return the error about a record that cannot be read."""
+    """Return the error for a record that cannot be read."""
     return BrokenInput(
-        f"{file}, {where}: {what}. All before it was read, and nothing of it was written. Mend the file from there on "
-        "and restart the run: it goes on there (fencepost retry RUN)"
+        f"{file}, {where}: {what}. Everything before it was read, and nothing of it was written. Correct the file from "
+        "there on and restart the run: it continues there (fencepost retry RUN)"
     )

@@ -1,23 +1,24 @@
-"""Items of a generator of yours that can go on after a cursor: pages of an API, messages, anything.
+"""Reads the items of your own generator, which can continue after a cursor: pages of an API, messages, anything.
 
 ::
 
     def orders(after, *, region):
         for page in shop.pages(since=after, region=region):
             for order in page:
-                yield order.number, order       # the cursor to go on after, and the item
+                yield order.number, order       # the cursor to continue after, and the item
 
     read = iterable(orders)
 
-The function is called with the cursor that it yielded with the last item that has landed, or with None at the
-beginning, and with those of the run's parameters, `window_start` and `window_end` that it names. It yields pairs.
+The function is called with the cursor of the last item that has landed, or with None at the beginning. It also gets
+those of the run's parameters, `window_start` and `window_end` that it has as parameters. It yields pairs.
 
-**What it owes.** Called again with a cursor, it yields what comes after that, in the same order: an item that it gives
-another cursor, or another place, may be missed or done twice. Cursors are JSON values, or dates, decimals and the like;
-tuples come back as lists.
+**What it must do.** Called again with a cursor, it must yield what comes after it, in the same order. An item that gets
+another cursor or another place may be missed or done twice. Cursors are JSON values, dates, decimals and similar
+values; tuples come back as lists.
 
-**Promises.** It is not asked for more than a page needs. What it raises is raised when the items before it have been
-delivered, so that they land; then it is called again after them.
+**Promises.** No more items are requested than a page needs. If the function raises, the items before the error are
+returned first, so that they land. The function is then called again after them. If it fails before its first item, the
+error is raised.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ from fencepost.core.positions import packed, unpacked
 from fencepost.core.texts import beginning
 from fencepost.errors import BrokenInput, InvalidBulk
 
-_ELSEWHERE: Any = object()  # equals no position
+_ELSEWHERE: Any = object()  # not equal to any position
 _PARTS = ("part", "parts")
 _SHOWN = 100
 
@@ -42,9 +43,9 @@ _SHOWN = 100
 def iterable(function: Callable[..., Any], *, version: int = 1, label: Callable[[Any], Any] | None = None) -> Iterable:
     """Read what `function(after, **values)` yields: pairs of a cursor and an item.
 
-    A function that takes `part` and `parts` can be divided into partitions: it yields what falls to its number. Raise
-    `version` when cursors mean something else than before: unfinished runs are then refused instead of misread.
-    `label` names an item for people.
+    A function with the parameters `part` and `parts` can be divided into partitions: it yields the items of its part.
+    Raise `version` when the meaning of cursors changes: unfinished runs are then refused instead of misread. `label`
+    returns a label of an item for people.
     """
     return Iterable(function, version, label)
 
@@ -77,24 +78,24 @@ class Iterable:
         return IterableFeed(self, self._taken(values))
 
     def slices(self, count: int, surroundings: Surroundings) -> list[Slice]:
-        """Divide by a number that the function takes; `InvalidBulk` if it takes none."""
+        """Divide by the parameters `part` and `parts`; `InvalidBulk` if the function does not have them."""
         if not self.can_be_divided:
             raise InvalidBulk(
-                f"{self!r} cannot be divided into partitions; let it take part and parts, and yield only what falls to "
-                f"its part, as in def {getattr(self.function, '__name__', 'items')}(after, part, parts): "
+                f"{self!r} cannot be divided into partitions; add the parameters part and parts, and yield only the "
+                f"items of its part, as in def {getattr(self.function, '__name__', 'items')}(after, part, parts): "
                 "… if number % parts == part"
             )
         return [{"part": number, "parts": count} for number in range(count)]
 
     def expected(self, part: Slice, surroundings: Surroundings) -> int | None:
-        """Nobody knows."""
+        """Return None: the number of items is unknown."""
         return None
 
     def check(self, surroundings: Surroundings) -> None:
-        """See that the run has what the function asks for; partitions that are given one by one bring theirs later."""
+        """Do nothing: parameters are checked when a slice is opened, because listed partitions add values."""
 
     def label(self, item: Any) -> str:
-        """Name an item, as its reader was told to, or by its beginning."""
+        """Return the label from the given function, or the beginning of the item's repr."""
         return beginning(repr(item) if self._label is None else str(self._label(item)), _SHOWN)
 
     def _taken(self, values: Mapping[str, Any]) -> dict[str, Any]:
@@ -103,13 +104,13 @@ class Iterable:
         for name, is_needed in self._accepted.items():
             if is_needed and name not in values:
                 raise InvalidBulk(
-                    f"{self!r} takes {name!r}, which is no parameter of this run; {suggestion(name, values)}"
+                    f"{self!r} needs {name!r}, which is not a parameter of this run; {suggestion(name, values)}"
                 )
         return {name: values[name] for name in self._accepted if name in values}
 
 
 class IterableFeed:
-    """The generator at work."""
+    """Reads from the generator of one slice."""
 
     def __init__(self, reader: Iterable, values: Mapping[str, Any]) -> None:
         self._reader = reader
@@ -160,27 +161,27 @@ class IterableFeed:
         except TypeError as error:
             raise InvalidBulk(f"{self._reader!r} yielded the cursor {pair[0]!r:.60}: {error}") from None
         if cursor is None:
-            raise InvalidBulk(f"{self._reader!r} yielded the cursor None, which stands for the beginning")
+            raise InvalidBulk(f"{self._reader!r} yielded the cursor None, which means the beginning")
         if cursor == before:
             raise BrokenInput(
                 f"{self._reader!r} yielded the cursor {pair[0]!r:.60} twice: items would be missed at the end of a "
-                "page. Give each item a cursor of its own, then restart the run"
+                "page. Give each item its own cursor, then restart the run"
             )
         return cursor
 
 
 def _accepted(function: Any) -> dict[str, bool] | None:
-    """Return the names that a function takes beside the cursor, and whether it needs them; None if it takes any."""
+    """Return the parameters besides the cursor, and whether each is required; None if the function takes any."""
     if not callable(function):
         raise InvalidBulk(
-            f"{function!r} is no function; iterable() takes one, as in def orders(after): yield cursor, item"
+            f"{function!r} is not a function; iterable() needs one, as in def orders(after): yield cursor, item"
         )
     if inspect.isasyncgenfunction(function) or inspect.iscoroutinefunction(function):
-        raise InvalidBulk(f"{_name(function)} is async; iterable() takes a plain function. process() may be async")
+        raise InvalidBulk(f"{_name(function)} is async; iterable() needs a normal function. process() may be async")
     all_of_them = list(inspect.signature(function).parameters.values())
     first, others = all_of_them[:1], all_of_them[1:]
     if not first or first[0].kind in (first[0].KEYWORD_ONLY, first[0].VAR_KEYWORD):
-        raise InvalidBulk(f"{_name(function)} must take the cursor to go on after, as in def orders(after)")
+        raise InvalidBulk(f"{_name(function)} must have a parameter for the cursor, as in def orders(after)")
     if any(each.kind is each.VAR_KEYWORD for each in others):
         return None
     named = [each for each in others if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)]

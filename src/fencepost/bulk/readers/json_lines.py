@@ -1,19 +1,19 @@
-"""Lines of JSON: one value per line, as exports and logs have them.
+"""Reads JSON lines: one JSON value per line, as in exports and logs.
 
 ::
 
     json_lines("in/orders.jsonl")
     json_lines("in/orders-*.jsonl.gz")
 
-An item is what `json.loads` makes of a line; an object is a dict. Empty lines are passed over.
+An item is what `json.loads` returns for a line; an object is a dict. Empty lines are skipped.
 
-**Promises.** A position is a number of bytes at the end of a line. A file is divided into partitions at ends of lines.
-A line that is no JSON, or not in the encoding, is `Unread`: put aside with its text, if the skip limit allows it, and
-named by its line, or by its byte where a partition begins in the middle of a file and nobody has counted the lines. A
-file that ends in the middle of a record is `BrokenInput`.
+**Promises.** A position is a byte offset at the end of a line. A file is divided into partitions at line ends. A line
+that is not valid JSON, or not in the encoding, becomes an `Unread`, which is stored with its text if the skip limit
+allows it. It is labelled by its line number, or by its byte offset if the partition begins in the middle of a file,
+where line numbers are unknown. A file that ends in the middle of a record is `BrokenInput`.
 
-**Not promised.** That a number cut off in the middle is noticed at the end of a file: what is left of it is a number.
-Objects and lists that were cut off are.
+**Not promised.** That a truncated number is noticed at the end of a file: the rest is a valid number. Truncated objects
+and lists are noticed.
 """
 
 from __future__ import annotations
@@ -41,19 +41,19 @@ _SHOWN = 60
 
 
 def json_lines(path: Given, *, encoding: str = "utf-8") -> JsonLines:
-    """Read the lines of one file, or of several, each as JSON."""
+    """Read one or more files with a JSON value on each line."""
     return JsonLines(path, encoding)
 
 
 class JsonLine(dict[str, Any]):
-    """An object of a line: a dict that also knows its place in a file, as `_place`."""
+    """The object of a line: a dict that also has its place in the file, as `_place`."""
 
     __slots__ = ("_place",)
     _place: tuple[str, int]
 
 
 class JsonLines(FileReader):
-    """Files of JSON lines as they are read."""
+    """A reader of files with JSON lines."""
 
     kind = "json_lines"
 
@@ -62,7 +62,7 @@ class JsonLines(FileReader):
         self.encoding = line_encoding(encoding)
 
     def options(self) -> list[Any]:
-        """Return what else decides what a line is."""
+        """Return what else the text of a line depends on."""
         return [self.encoding]
 
     def cursor(self, span: Span, after: Position) -> LineCursor:
@@ -77,14 +77,14 @@ class JsonLines(FileReader):
         return LineCursor(lines, _records(lines))
 
     def reread(self, raw: str | bytes, context: Any) -> Any:
-        """Read once more what was put aside; `BrokenInput` if it still cannot be understood."""
+        """Parse an `Unread` record; `BrokenInput` if it still cannot be parsed."""
         try:
             return json.loads(decoded(raw, self.encoding))
         except (ValueError, RecursionError) as error:
             raise BrokenInput(_no_json(error)) from None
 
     def divided(self, span: Span, count: int) -> list[Span]:
-        """Divide a file at ends of lines."""
+        """Divide a file at line ends."""
         if is_packed(span.file) or count < 2:
             return [span]
         bounds = [None, *line_ends(span, count), None]
@@ -93,11 +93,10 @@ class JsonLines(FileReader):
         return [Span(span.file, size, begin, end) for size, (begin, end) in zip(sizes, pairwise(bounds), strict=True)]
 
     def undivided(self, file: str) -> str | None:
-        """A compressed file is not divided."""
         return "a compressed file can only be read from its beginning" if is_packed(file) else None
 
     def counter(self, spans: Sequence[Span]) -> Callable[[Span], float] | None:
-        """Estimate by the first lines."""
+        """Estimate from the first lines."""
         return counting(self.cursor(max(spans, key=lambda span: span.size), None))
 
 

@@ -1,7 +1,7 @@
-"""Whether a key is what a reader takes it for: unique, never NULL, and compared as it is read back.
+"""Checks that a key is unique, never NULL, and compares equal to itself after it was read.
 
-Where it is not, rows would be passed over at the end of a page, or read for ever. Each page is looked at before any of
-it is handed out, for about as much as it takes to go once through its keys.
+Otherwise rows would be skipped at the end of a page, or read forever. Each page is checked before any of it is
+returned, at about the cost of one pass over its keys.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import Any
 
 from fencepost.errors import BrokenInput
 
-_MOST_AGAIN = 16
+_MOST_AGAIN = 16  # keys to compare again: rows that were added meanwhile may come first
 
 Ask = Callable[[Any, Any, int], list[Any]]
-"""The keys behind one (None: from the beginning) up to another, so many at most."""
+"""Returns the keys after one (None: from the beginning) up to another, with a limit."""
 
 
 class KeyChecks:
-    """Looks at the pages of one feed, one after the other."""
+    """Checks the pages of one feed, one after the other."""
 
     def __init__(self, names: tuple[str, ...], ask: Ask) -> None:
         self._names = names
         self._ask = ask
-        self._ahead: tuple[Any, Any, Any] | None = None  # a page's last key, the one before it, and the one behind it
-        self._is_case_told = False  # the database was seen to tell letters by their case
+        self._ahead: tuple[Any, Any, Any] | None = None  # a page's last key, the one before it, and the one after it
+        self._is_case_told = False  # the database is known to compare case-sensitively
 
     def page(self, keys: list[Any], after: Any) -> None:
-        """Look at the keys of a page that was read behind a key, None at the beginning."""
+        """Check the keys of a page that was read after a key; None at the beginning."""
         if any(map(eq, keys, islice(keys, 1, None))):
             raise self._not_unique(*_first_pair(keys, eq))
         self._refuse_null(keys)
@@ -40,14 +40,14 @@ class KeyChecks:
             self._refuse_same_but_for_case(keys)
 
     def expect(self, keys: list[Any], limit: int, after: Any) -> None:
-        """Remember what follows a page that has one key too many."""
+        """Remember the key that follows a page, which was read as one more than the limit."""
         before = keys[limit - 2] if limit > 1 else after
         self._ahead = (keys[limit - 1], before, keys[limit])
 
     def _refuse_null(self, keys: list[Any]) -> None:
         if not keys:
             return
-        # NULL is first or last in the order of one column; in that of several it may be anywhere.
+        # With one column, NULL sorts first or last. With several columns it may be anywhere.
         looked_at = chain.from_iterable(keys) if isinstance(keys[0], tuple) else (keys[0], keys[-1])
         if any(each is None for each in looked_at):
             raise BrokenInput(null_message(self._names))
@@ -55,18 +55,18 @@ class KeyChecks:
     def _refuse_standstill(self, keys: list[Any], after: Any) -> None:
         if keys and type(after) is int and type(keys[0]) is int and keys[0] < after:
             raise BrokenInput(
-                f"the query returned {self._names[0]} {keys[0]} for the page behind {after}: what is behind a key does "
-                "not depend on the key alone; put parentheses around an OR of its WHERE"
+                f"the query returned {self._names[0]} {keys[0]} for the page after {after}, so its condition does not "
+                "depend on the key alone; put parentheses around an OR in its WHERE"
             )
         if keys and keys[0] == after:
             raise BrokenInput(
-                f"the key {', '.join(self._names)} does not compare as it is read: {after!r} comes again behind itself"
-                ", and so it would for ever. Numbers with a floating point are rounded when they are read; take "
-                "another key, or cast it in the query to what compares exactly"
+                f"the key {', '.join(self._names)} changes when it is read: {after!r} comes again after itself, and "
+                "would do so forever. Floating-point numbers are rounded when they are read; use another key, or cast "
+                "it in the query to a type that compares exactly"
             )
 
     def _refuse_passed_over(self, keys: list[Any], after: Any) -> None:
-        """Refuse a key that was seen behind the last one of a page, is still there, and yet is not behind it."""
+        """Refuse a key that followed the last key of a page, still exists, and is not on the next page."""
         ahead, self._ahead = self._ahead, None
         if ahead is None or ahead[0] != after or ahead[2] in keys[:_MOST_AGAIN]:
             return
@@ -88,15 +88,15 @@ class KeyChecks:
         what = f"{one!r} occurs twice" if one == other else f"{one!r} and {other!r} are the same to the database"
         return BrokenInput(
             f"the key {', '.join(self._names)} is not unique: {what}. Rows would be missed at the end of a page; add a "
-            f"column to the key, in the query (WHERE, ORDER BY) and in key=: as in key=({self._names[0]!r}, 'id')"
+            f"column to the key, both in the query (WHERE, ORDER BY) and in key=, as in key=({self._names[0]!r}, 'id')"
         )
 
 
 def null_message(names: tuple[str, ...]) -> str:
-    """Say that a key is NULL."""
+    """Return the message for a key that is NULL."""
     return (
-        f"the key {', '.join(names)} is NULL in some row, and nothing comes after NULL: such rows would never be read. "
-        f"Leave them out by AND {names[0]} IS NOT NULL, or take another key"
+        f"the key {', '.join(names)} is NULL in some row, and no key compares greater than NULL, so such rows would "
+        f"never be read. Exclude them with AND {names[0]} IS NOT NULL, or use another key"
     )
 
 

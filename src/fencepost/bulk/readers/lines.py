@@ -1,16 +1,17 @@
-"""Lines of a text file, and exactly how many bytes each of them took: what CSV and JSON lines are read by.
+"""Reads the lines of a text file with the exact number of bytes of each line. Used for CSV and JSON lines.
 
-A line is decoded by itself, so nothing is read ahead of a position but bytes that the next reader will read again.
-Files whose names end in ``.gz`` are read as well; their positions count unpacked bytes, so to go on in one of them
-means to unpack it from its beginning, and it cannot be divided.
+Each line is decoded separately, so beyond a position only bytes are read, which the next reader reads again. Files
+whose names end in ``.gz`` are read as well. Their positions count unpacked bytes, so continuing in such a file means to
+unpack it from the beginning, and it cannot be divided.
 
-**What a position holds.** ``{"file": "in/orders.csv", "offset": 8192, "line": 97, "last": 84, "seen": 2774301}``: the
-bytes and lines before it, and a checksum of the file's first bytes and of the line before it, which has `last` bytes.
-All of that lies before the position: the file may be mended behind it, and it may grow.
+**What a position contains.** ``{"file": "in/orders.csv", "offset": 8192, "line": 97, "last": 84, "seen": 2774301}``:
+the bytes and lines before it, and a checksum of the file's first bytes and of the line before it, which has `last`
+bytes. All of that is before the position, so after it the file may be corrected, and it may grow.
 
-**What is put aside.** A line that is not in the encoding ends where every line ends, so one can go on behind it: who
-reads records by lines makes an `Unread` of it, with its bytes; of a line that was decoded, with its text. What cannot
-be gone on from is `BrokenInput`: a last line without an end that is not understood, and a stream that does not unpack.
+**Records that cannot be parsed.** A line that is not in the encoding still ends at its line end, so reading can
+continue after it. It becomes an `Unread` with its bytes; a line that was decoded becomes one with its text. If reading
+cannot continue, it is `BrokenInput`: for a last line without a line end that cannot be parsed, and for a compressed
+stream that cannot be unpacked.
 """
 
 from __future__ import annotations
@@ -30,20 +31,20 @@ from fencepost.bulk.reader import Position, Unread
 from fencepost.bulk.readers.files import Batch, Span, broken, changed, missing
 from fencepost.errors import BrokenInput, InvalidBulk
 
-LONGEST_LINE = 64 * 1024 * 1024
-UNPACKABLE = (EOFError, gzip.BadGzipFile, zlib.error)  # what a compressed file raises that is none, or not whole
-_HEAD = 512  # bytes at the beginning that a position vouches for
+LONGEST_LINE = 64 * 1024 * 1024  # bytes: a file without line ends must not fill the memory
+UNPACKABLE = (EOFError, gzip.BadGzipFile, zlib.error)  # raised for a truncated or invalid compressed file
+_HEAD = 512  # bytes at the beginning of the file that are in a position's checksum
 _BUFFER = 256 * 1024
 _SAMPLE_RECORDS, _SAMPLE_BYTES = 500, 64 * 1024
-_KEPT = 64 * 1024  # of a record that is put aside: more than a dead letter holds, so no part of one is taken for all
+_KEPT = 64 * 1024  # of an `Unread` record: more than a dead letter can store, so none is stored in part
 
 
 def line_encoding(encoding: str) -> str:
-    """Return the codec's own name; `InvalidBulk` unless a line can be told in it by its bytes."""
+    """Return the codec's own name; `InvalidBulk` unless line ends are the bytes of ASCII."""
     try:
         name = codecs.lookup(encoding).name
     except (LookupError, TypeError):
-        raise InvalidBulk(f"there is no encoding {encoding!r}; 'utf-8' and 'latin-1' are two") from None
+        raise InvalidBulk(f"there is no encoding {encoding!r}; 'utf-8' and 'latin-1' are examples") from None
     if name in ("utf-8", "utf-8-sig"):
         return "utf-8"
     try:
@@ -52,28 +53,27 @@ def line_encoding(encoding: str) -> str:
         is_plain = False
     if not is_plain:
         raise InvalidBulk(
-            f"lines of a file in {encoding} cannot be told by their bytes; convert it: iconv -f {encoding} -t utf-8"
+            f"line ends of a file in {encoding} cannot be found in its bytes; convert it: iconv -f {encoding} -t utf-8"
         )
     return name
 
 
 def is_packed(file: str) -> bool:
-    """Say whether a file is compressed."""
     return file.lower().endswith(".gz")
 
 
 class Lines:
-    """The lines of one span. `offset` and `line` are how far it is: after the line that was given last."""
+    """The lines of one span. `offset` and `line` are the bytes and lines up to the end of the last line returned."""
 
     def __init__(self, span: Span, encoding: str) -> None:
         self.file = span.file
         self.name = os.path.basename(span.file)
         self.encoding = encoding
         self.offset = self.line = self.last = 0
-        self.counts_lines = True  # not in the middle of a file, where nobody has counted them
-        self.is_cut = False  # the line that was given last has no end
-        self.has_unread = False  # since that was last asked
-        self._undecoded: tuple[bytes, str] | None = None  # a line that follows, and what is wrong with it
+        self.counts_lines = True  # False if it begins in the middle of a file, where line numbers are unknown
+        self.is_cut = False  # the last line returned has no line end
+        self.has_unread = False  # since the last batch
+        self._undecoded: tuple[bytes, str] | None = None  # the next line, and why it cannot be decoded
         self._head = self.seen = 0
         self._upto: int | None = None
         self._opened = _opened(span.file)
@@ -85,11 +85,10 @@ class Lines:
             raise
 
     def close(self) -> None:
-        """Close the file."""
         self._opened.close()
 
     def go_to(self, position: Position) -> None:
-        """Go on from a position; `BrokenInput` if the file before it is not what it was."""
+        """Continue from a position; `BrokenInput` if the file has changed before it."""
         offset, last = position["offset"], position["last"]
         self._opened.seek(0)
         self._head = zlib.crc32(self._bytes(min(_HEAD, offset)))
@@ -104,7 +103,7 @@ class Lines:
         self.line = position["line"] or 0
 
     def texts(self) -> Iterator[str]:
-        """Yield what follows, line by line, each with its end."""
+        """Yield the following lines, each with its line end."""
         readline, encoding, crc32, longest = self._opened.readline, self.encoding, zlib.crc32, LONGEST_LINE
         offset, head, upto = self.offset, self._head, sys.maxsize if self._upto is None else self._upto
         while offset < upto:
@@ -124,7 +123,7 @@ class Lines:
             yield text
 
     def passed_over(self, trouble: BrokenInput) -> str:
-        """Go on behind a line that is not in the encoding, and say what is wrong with it; other trouble is raised."""
+        """Skip a line that is not in the encoding, and return the reason. Raise any other error."""
         if self._undecoded is None:
             raise trouble
         (raw, what), self._undecoded = self._undecoded, None
@@ -137,12 +136,12 @@ class Lines:
         return what
 
     def raw(self, offset: int) -> bytes:
-        """Return once more what was read from a byte on. That lies in the buffer as a rule, also of a packed file."""
+        """Return again what was read since an offset. It is usually still in the buffer, also for a packed file."""
         self._opened.seek(offset)
         return self._bytes(self.offset - offset)
 
     def unread(self, what: str, *, line: int, offset: int, context: Any = None) -> Unread:
-        """Return what stands for a record that begins there and ends here."""
+        """Return the `Unread` of a record that begins at `offset` and ends here."""
         self.has_unread = True
         raw = self.raw(offset)
         why = f"{self.file}, {self.where(line=line, offset=offset)}: {what}"
@@ -151,35 +150,35 @@ class Lines:
         )
 
     def is_over(self) -> bool:
-        """Say whether nothing follows, not even an empty line."""
+        """Whether nothing follows, not even an empty line."""
         if self._upto is not None and self.offset >= self._upto:
             return True
         try:
             return not self._opened.peek(1)
-        except (EOFError, OSError, zlib.error):  # told when it is read
+        except (EOFError, OSError, zlib.error):  # reported when it is read
             return False
 
     def where(self, *, line: int | None = None, offset: int | None = None) -> str:
-        """Name a place in the file for people: of the line that follows, if nothing else is said."""
+        """Return a place in the file for messages; by default that of the next line."""
         byte = f"byte {self.offset if offset is None else offset}"
         return f"line {self.line + 1 if line is None else line} ({byte})" if self.counts_lines else byte
 
     def broken(self, what: str, *, line: int | None = None, offset: int | None = None) -> BrokenInput:
-        """Return the error about what follows, or about a place that is named."""
+        """Return the error for the next line, or for the given place."""
         return broken(self.file, self.where(line=line, offset=offset), what)
 
     def label(self) -> str:
-        """Return how items are named, before their number."""
+        """Return the label of items without their number."""
         return f"{self.name} {'line' if self.counts_lines else 'byte'}"
 
     def positions(self, kept: Sequence[Sequence[int]], index: int) -> Position:
-        """Return one of the places that were kept as numbers."""
+        """Return one of the positions that are stored as arrays of numbers."""
         offsets, lines, lasts, seens = kept
         return self._position(offsets[index], lines[index], lasts[index], seens[index])
 
     def _position(self, offset: int, line: int, last: int, seen: int) -> Position:
-        told = line if self.counts_lines else None
-        return {"file": self.file, "offset": offset, "line": told, "last": last, "seen": seen}
+        number = line if self.counts_lines else None
+        return {"file": self.file, "offset": offset, "line": number, "last": last, "seen": seen}
 
     def _begin(self, span: Span) -> None:
         if span.end is not None:
@@ -198,7 +197,7 @@ class Lines:
     def _peek(self) -> bytes:
         try:
             return self._opened.peek(len(codecs.BOM_UTF8))
-        except UNPACKABLE:  # told when it is read
+        except UNPACKABLE:  # reported when it is read
             return b""
 
     def _bytes(self, count: int) -> bytes:
@@ -208,12 +207,12 @@ class Lines:
             raise self._unpackable(error) from None
 
     def _is_over_at(self, raw: bytes) -> bool:
-        """Judge a line that has no end: it is the last one, or it is none, and so nothing follows."""
+        """Check a line without a line end: either it is the last one, or it is empty and nothing follows."""
         if len(raw) == LONGEST_LINE:
-            raise self.broken(f"a line is longer than {LONGEST_LINE} bytes; is this a file of lines?")
+            raise self.broken(f"a line is longer than {LONGEST_LINE} bytes; is this a text file?")
         self.is_cut = True
         if not raw and self.offset < max(self._size, self._upto or 0):
-            raise changed(self.file, f"it was cut to {self.offset} bytes while it was read")
+            raise changed(self.file, f"it was truncated to {self.offset} bytes while it was read")
         return not raw
 
     def _unreadable(self, error: Exception) -> BrokenInput:
@@ -222,7 +221,7 @@ class Lines:
         raw, at = error.object, self.offset + error.start
         if not raw.endswith(b"\n") and error.end == len(raw) < LONGEST_LINE:
             return self.broken("the file ends in the middle of a record, even of a character", offset=at)
-        what = f"this is no {self.encoding}: {error.reason} {raw[error.start :][:4]!r}"
+        what = f"this is not valid {self.encoding}: {error.reason} {raw[error.start :][:4]!r}"
         if raw.endswith(b"\n"):
             self._undecoded = raw, f"{what} at byte {at}"
         return self.broken(what, offset=at)
@@ -233,11 +232,11 @@ class Lines:
 
 
 def decoded(raw: str | bytes, encoding: str) -> str:
-    """Return the text of a record that was put aside; `BrokenInput` if it is still not in the encoding."""
+    """Return the text of an `Unread` record; `BrokenInput` if it is still not in the encoding."""
     try:
         return raw if isinstance(raw, str) else raw.decode(encoding)
     except UnicodeDecodeError as error:
-        raise BrokenInput(f"this is no {encoding}: {error.reason} {raw[error.start :][:4]!r}") from None
+        raise BrokenInput(f"this is not valid {encoding}: {error.reason} {raw[error.start :][:4]!r}") from None
 
 
 def _kept(raw: bytes, encoding: str) -> str | bytes:
@@ -255,7 +254,7 @@ def _opened(file: str) -> io.BufferedReader[Any]:
 
 
 class LineCursor:
-    """Records that are made of lines. `records` yields them; after each of them `lines` is where it ends."""
+    """Records that consist of lines. `records` yields them; after each record, `lines` is at its end."""
 
     def __init__(self, lines: Lines, records: Iterator[Any]) -> None:
         self.lines = lines
@@ -263,7 +262,7 @@ class LineCursor:
         self._trouble: BrokenInput | None = None
 
     def take(self, limit: int) -> Batch:
-        """Return up to `limit` records; what cannot be read is raised when nothing comes before it."""
+        """Return up to `limit` records. If one cannot be read, raise only when no records come before it."""
         if self._trouble is not None:
             raise self._trouble
         lines, items, keep = self.lines, list[Any](), tuple(array("q") for _ in range(4))
@@ -289,16 +288,15 @@ class LineCursor:
         return {index: item for index, item in enumerate(items) if type(item) is Unread}
 
     def close(self) -> None:
-        """Close the file."""
         self.lines.close()
 
 
 def counting(cursor: LineCursor) -> Callable[[Span], float] | None:
-    """Return what estimates the records of a span by a sample of what follows; None if nothing does."""
+    """Return a function that estimates the records of a span from a sample of the next ones; None if there are none."""
     header = cursor.lines.offset
     try:
         count = len(cursor.take(_SAMPLE_RECORDS).items)
-    except BrokenInput:  # told when it is read
+    except BrokenInput:  # reported when it is read
         return None
     finally:
         cursor.close()
@@ -307,7 +305,7 @@ def counting(cursor: LineCursor) -> Callable[[Span], float] | None:
 
 
 def _unpacked_size(span: Span) -> float:
-    """Return how many bytes of text a span has; estimated from its beginning if it is compressed."""
+    """Return the bytes of text in a span; for a compressed file, an estimate from its beginning."""
     if not is_packed(span.file):
         return span.size
     with open(span.file, "rb") as packed:
@@ -321,7 +319,7 @@ def _unpacked_size(span: Span) -> float:
 
 
 def line_ends(span: Span, count: int) -> list[Position]:
-    """Return up to `count` - 1 places at ends of lines that divide a file about evenly; nobody counts their lines."""
+    """Return up to `count` - 1 positions at line ends that divide a file about evenly, without line numbers."""
     places: list[Position] = []
     with _opened(span.file) as file:
         head = file.read(_HEAD)

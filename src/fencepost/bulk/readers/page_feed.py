@@ -1,4 +1,4 @@
-"""Reads the pages of a query in one slice, and looks at the keys of each before it hands them out."""
+"""Reads the pages of a query in one slice, and checks the keys of each page before returning it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class PageFeed:
         self._reading = Reading(surroundings.source)
 
     def read(self, after: Position, limit: int) -> Page:
-        """Return the rows after a key."""
+        """Return a page of rows after a key."""
         keys, rows, is_last = self.keyed_rows(after, limit)
         make = self._shape.shaped[0]
         return Page(items=list(map(make, rows)), position_after=lambda index: position_of(keys[index]), is_last=is_last)
@@ -37,7 +37,7 @@ class PageFeed:
     def keyed_rows(self, after: Position, limit: int) -> tuple[list[Any], list[tuple[Any, ...]], bool]:
         """Return keys and rows after a key, and whether they are the last ones.
 
-        One more than asked for is read: it tells whether its key is another one. Its key is among those returned.
+        One more row than `limit` is read, to check that its key differs. Its key is also returned.
         """
         after = self._first if after is None else after
         names, rows = self._reading.fetch(*self._question(after, limit))
@@ -49,11 +49,11 @@ class PageFeed:
 
     @property
     def can_ask(self) -> bool:
-        """Whether a page can be asked for before it is read."""
+        """Whether the query for a page can be sent before the page is read."""
         return self._reading.can_ask
 
     def ask(self, after: Position, limit: int) -> None:
-        """Ask for the page that is to be read next."""
+        """Send the query for the next page."""
         self._reading.ask(*self._question(after, limit))
 
     def _question(self, after: Position, limit: int) -> tuple[str, dict[str, Any]]:
@@ -62,10 +62,10 @@ class PageFeed:
             values |= self._named("after", after)
         return self._statement(after is not None), values
 
-    def keys_between(self, after: Any, upto: Any, limit: int, *, descending: bool = False, **told: Any) -> list[Any]:
-        """Return the first keys behind one, or the last ones up to another; None is no bound. `told`: other values."""
+    def keys_between(self, after: Any, upto: Any, limit: int, *, descending: bool = False, **more: Any) -> list[Any]:
+        """Return the first keys after one, or the last keys up to another; None is no bound. `more`: other values."""
         condition = self._pages.bounds(self._reading.kind, after=after is not None, upto=upto is not None)
-        values = {**self._values, **told, "limit": limit}
+        values = {**self._values, **more, "limit": limit}
         for word, key in (("after", after), ("upto", upto)):
             values |= {} if key is None else self._named(word, position_of(key))
         names, rows = self._reading.fetch(self._pages.page(condition, descending=descending), values)
@@ -73,7 +73,7 @@ class PageFeed:
 
     @property
     def kind(self) -> str:
-        """Which kind of database it reads from."""
+        """The kind of database."""
         return self._reading.kind
 
     def fetch(self, sql: str, **values: Any) -> Rows:
@@ -81,7 +81,7 @@ class PageFeed:
         return self._reading.fetch(sql, {**self._values, **values})
 
     def refuse_null_keys(self) -> None:
-        """Look for a row whose key is NULL: no page would ever have it."""
+        """Raise if a row has NULL in its key, because no page would include it."""
         for place, name in enumerate(self._pages.keys):
             names, rows = self.fetch(self._pages.page(self._pages.is_null(place)), limit=1)
             if not rows:
@@ -89,14 +89,14 @@ class PageFeed:
             key = self._shape.of(names)[1](rows[0])
             if None not in (key if isinstance(key, tuple) else (key,)):
                 raise BrokenInput(
-                    f"the query returned {name} {key!r} where it was asked for rows without one: what is behind a key "
-                    "does not depend on the key alone. Put parentheses around an OR of its WHERE, and a UNION into an "
+                    f"the query returned {name} {key!r} when only rows with NULL were selected, so its condition does "
+                    "not depend on the key alone. Put parentheses around an OR in its WHERE, and a UNION into an "
                     f"inner query: … FROM (…) q WHERE {name} > :after …"
                 )
             raise BrokenInput(null_message(self._pages.keys))
 
     def close(self) -> None:
-        """Give the connection back."""
+        """Return the connection to its pool."""
         self._reading.close()
 
     def _look_at(self, keys: list[Any], limit: int, after: Position) -> None:
@@ -118,7 +118,7 @@ class PageFeed:
 
 
 def slice_values(part: Slice, surroundings: Surroundings) -> dict[str, Any]:
-    """Return what a query may name in a slice: the run's values, those of the slice, and its number."""
+    """Return the values of a query's parameters in a slice: those of the run and of the slice, and its number."""
     values = {"part": part.get("part", 0), "parts": part.get("parts", 1), **surroundings.values}
     values |= {name: part[name] for name in ("part", "parts") if name in part}
     return values | {name: unpacked(value) for name, value in part.get("values", {}).items()}

@@ -1,7 +1,7 @@
-"""A query that reads one page: where its key is compared, ordered and limited, and what else can be made of it.
+"""A query that reads one page: where it compares, orders and limits its key, and the queries derived from it.
 
-It is checked when it is declared. What is made of it, for a page further on, for the bounds of a partition, for the
-last key or for a look at the plan, differs in the comparison and the order alone, and is otherwise the user's own text.
+It is checked when it is declared. The derived queries, for a later page, the bounds of a partition, the last key or the
+plan, differ only in the comparison and the order. The rest is the user's own text.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ _TYPE = (
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """A query in its parts. Build it with `PageQuery.of`, which checks it."""
+    """The parts of a query. Build it with `PageQuery.of`, which checks it."""
 
     keys: tuple[str, ...]
-    columns: tuple[str, ...]  # as the comparison spells them, perhaps with the name of their table
-    values: tuple[str, ...]  # what they are compared with: :after, perhaps with a cast
+    columns: tuple[str, ...]  # as in the comparison, possibly with the name of their table
+    values: tuple[str, ...]  # the other side of the comparison: :after, possibly with a cast
     head: str  # up to the comparison
     middle: str  # from there up to ORDER BY
-    ordered: tuple[str, ...]  # the columns of ORDER BY, as it spells them
+    ordered: tuple[str, ...]  # the columns as in ORDER BY
 
     @staticmethod
     def of(query: Any, keys: tuple[str, ...]) -> PageQuery:
-        """Take a query apart; `InvalidBulk` says what it lacks, and what to write instead."""
+        """Split a query into its parts. `InvalidBulk` says what is missing, and what to write instead."""
         check_keys(keys)
         text = single_select(query)
         _refuse_offset(text)
@@ -57,12 +57,12 @@ class PageQuery:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parameters of the run that it names."""
+        """The parameters of the run that it uses."""
         return names_in(self.head + self.middle)
 
     @property
     def results(self) -> list[str]:
-        """The key columns as the rows of the query have them, in SQL: without a table, in their quotes."""
+        """The key columns as SQL names in the result: with their quotes, without their table."""
         return [each.rpartition(".")[2].strip() for each in self.columns]
 
     def marks(self, word: str) -> list[str]:
@@ -70,23 +70,23 @@ class PageQuery:
         return [word] if len(self.keys) == 1 else [f"{word}_{name}" for name in self.keys]
 
     def page(self, condition: str, *, descending: bool = False) -> str:
-        """Return the query for a page of the rows that fulfil a condition on the key."""
+        """Return the query for a page of the rows that match a condition on the key."""
         order = ", ".join(f"{each} DESC" if descending else each for each in self.ordered)
         return f"{self.all(condition)}ORDER BY {order} LIMIT :limit"
 
     def all(self, condition: str = EVERYTHING) -> str:
-        """Return the query for all rows that fulfil a condition on the key, in no order."""
+        """Return the query for all rows that match a condition on the key, unordered."""
         return f"{self.head}{condition}{self.middle}"
 
     def bounds(self, kind: str, *, after: bool, upto: bool) -> str:
-        """Return the condition for the rows behind a key, and up to another one."""
+        """Return the condition for the rows after a key and up to another one."""
         bounds = [self._bound(">", "after", kind)] if after else []
         if upto:
             bounds.append(self._bound("<=", "upto", kind))
         return f"({' AND '.join(bounds)})" if bounds else EVERYTHING
 
     def is_null(self, place: int) -> str:
-        """Return the condition for the rows whose key has no value there."""
+        """Return the condition for the rows in which this column of the key is NULL."""
         return f"({self.columns[place]} IS NULL)"
 
     def _bound(self, sign: str, word: str, kind: str) -> str:
@@ -96,7 +96,7 @@ class PageQuery:
         ]
         if len(values) == 1:
             return f"{self.columns[0]} {sign} {values[0]}"
-        if kind == "mysql":  # it reads from the beginning of an index for a comparison of rows, but not for this
+        if kind == "mysql":  # for a row comparison MySQL reads an index from its beginning, but not for this
             return _one_by_one(self.columns, values, sign)
         return f"({', '.join(self.columns)}) {sign} ({', '.join(values)})"
 
@@ -113,36 +113,36 @@ def _one_by_one(columns: Sequence[str], values: Sequence[str], sign: str) -> str
 
 
 def check_keys(keys: tuple[Any, ...]) -> None:
-    """Refuse what cannot name the columns of a key."""
+    """Refuse a key that is not one or more column names."""
     if not keys or not all(isinstance(each, str) and each.isidentifier() for each in keys):
         raise InvalidBulk(
-            f"key {keys!r} must name the column, or the columns, that order the rows and are unique, by the names they "
-            'have in the result: key="id", or key=("region", "id")'
+            f"key {keys!r} must be the unique column, or columns, that order the rows, with their names in the result: "
+            'key="id", or key=("region", "id")'
         )
     if len({each.lower() for each in keys}) != len(keys):
         raise InvalidBulk(f"key {keys!r} names a column twice; name each once, as in key=('region', 'id')")
 
 
 def refuse_offset(text: str, instead: str) -> None:
-    """Refuse to read by OFFSET, wherever it stands."""
+    """Refuse OFFSET anywhere in a query."""
     if _OFFSET.search(bare(text)):
         raise InvalidBulk(
-            "a reader does not read by OFFSET: each page would cost more than the one before, and rows would be "
+            "a reader cannot use OFFSET: each page would cost more than the one before, and rows would be "
             f"missed when others are deleted; {instead}"
         )
 
 
 def _refuse_offset(text: str) -> None:
-    refuse_offset(text, f"go on after the last key, as in {EXAMPLE!r}")
+    refuse_offset(text, f"continue after the last key, as in {EXAMPLE!r}")
 
 
 def _order(text: str, keys: tuple[str, ...]) -> tuple[int, tuple[str, ...]]:
-    """Return where ORDER BY begins and the columns it has, or refuse the query."""
+    """Return where ORDER BY begins and its columns, or refuse the query."""
     outer, named = outermost(text), ", ".join(keys)
     limit = _LIMIT.search(outer)
     if limit is None:
         raise InvalidBulk(
-            f"the query must end with LIMIT :limit, so that a page has a size, and nothing behind it; write ORDER BY "
+            f"the query must end with LIMIT :limit, which sets the size of a page; write ORDER BY "
             f"{named} LIMIT :limit, as in {EXAMPLE!r}"
         )
     places = [found.span() for found in _ORDER.finditer(outer)]
@@ -161,30 +161,30 @@ def _check_order(ordered: tuple[str, ...], keys: tuple[str, ...]) -> None:
     named = ", ".join(keys)
     if any(re.search(r"\sdesc\b", each, re.IGNORECASE) for each in ordered):
         raise InvalidBulk(
-            f"the query is in descending order, and a reader goes upwards; write ORDER BY {named} LIMIT :limit with "
-            f"{_wanted(keys)}: in which order rows are read makes no difference to what lands"
+            f"the query has descending order, and a reader needs ascending order; write ORDER BY {named} LIMIT :limit "
+            f"with {_wanted(keys)}: the order makes no difference to the result"
         )
     if [_name(each) for each in ordered] != [each.lower() for each in keys]:
         raise InvalidBulk(
             f"the query is ordered by {', '.join(ordered)}, and its key is {named}; write ORDER BY {named} LIMIT "
-            ":limit, the whole key and nothing else: rows would be missed or read twice without it"
+            ":limit, with the whole key and nothing else: otherwise rows would be missed or read twice"
         )
 
 
 def _name(column: str) -> str:
-    """Return a column of an ORDER BY without its table; words behind it stay, and so it differs from the key."""
+    """Return a column of ORDER BY without its table. Words after it stay, so that it differs from the key."""
     return re.sub(r"\s+asc$", "", column.strip().lower()).rpartition(".")[2].strip(' "`')
 
 
 def _comparison(text: str, keys: tuple[str, ...]) -> re.Match[str]:
-    """Return where the key is compared, which is there once."""
+    """Return the comparison of the key, which must occur once."""
     plain = bare(text)
     found = list(_compared(keys, ">").finditer(plain))
     if len(found) == 1:
         return found[0]
     if len(found) > 1:
         raise InvalidBulk(
-            f"the query says {len(found)} times where to go on, and partitions add their bounds to it; say it once, "
+            f"the query compares its key {len(found)} times, and partitions add their bounds there; compare it once, "
             f"around the rest: … FROM (…) q WHERE {_wanted(keys)} ORDER BY {', '.join(keys)} LIMIT :limit"
         )
     raise InvalidBulk(_no_comparison(plain, keys))
@@ -193,13 +193,13 @@ def _comparison(text: str, keys: tuple[str, ...]) -> re.Match[str]:
 def _no_comparison(plain: str, keys: tuple[str, ...]) -> str:
     wanted = _wanted(keys)
     if _compared(keys, ">=").search(plain):
-        return f"with >= the last row of a page would be read again on the next one; write {wanted}"
+        return f"with >= the last row of a page would be read again on the next page; write {wanted}"
     if _compared(keys, "<=?").search(plain):
-        return f"a reader goes upwards through its key; write {wanted}, and ORDER BY {', '.join(keys)} without DESC"
+        return f"a reader needs ascending order of its key; write {wanted}, and ORDER BY {', '.join(keys)} without DESC"
     example = EXAMPLE if len(keys) == 1 else EXAMPLE_OF_TWO
     return (
-        f"the query must say once where to go on, as {wanted}: it is left out of the first page, and partitions add "
-        f"their bounds to it; as in {example!r}"
+        f"the query must contain {wanted} once: it is left out for the first page, and partitions add their bounds "
+        f"to it; as in {example!r}"
     )
 
 
@@ -214,12 +214,12 @@ def _compared(keys: tuple[str, ...], sign: str) -> re.Pattern[str]:
 
 
 def column_pattern(name: str) -> str:
-    """Match a column, perhaps in quotes, perhaps with its table."""
+    """Return a pattern for a column, with optional quotes and an optional table."""
     return rf'(?<![\w$."`:])(?:["`]?[\w$]+["`]?\s*\.\s*){{0,3}}["`]?{re.escape(name)}["`]?(?![\w$"`])'
 
 
 def value_pattern(mark: str) -> str:
-    """Match a parameter, perhaps with a cast."""
+    """Return a pattern for a parameter with an optional cast."""
     return rf"(?::{mark}\b(?:\s*::\s*{_TYPE})?|cast\s*\(\s*:{mark}\s+as\s+{_TYPE}\s*\))"
 
 
@@ -240,10 +240,10 @@ def _refuse_names_elsewhere(text: str, keys: tuple[str, ...]) -> None:
     taken = [name for name in names_in(text) if name in set(_reserved(keys))]
     if taken:
         raise InvalidBulk(
-            f"the query names :{taken[0]} in a place where the reader does not know it; call a parameter of your own "
-            f"otherwise, and write once {_wanted(keys)} … ORDER BY {', '.join(keys)} LIMIT :limit"
+            f"the query uses :{taken[0]}, which belongs to the reader, in another place; rename your own parameter, "
+            f"and write {_wanted(keys)} … ORDER BY {', '.join(keys)} LIMIT :limit once"
         )
     if len({"part", "parts"} & set(names_in(text))) == 1:
         raise InvalidBulk(
-            "a query whose partitions are told by number names both :part and :parts; write id % :parts = :part"
+            "a query that selects its partitions by number needs both :part and :parts; write id % :parts = :part"
         )

@@ -1,17 +1,17 @@
-"""Rows of Parquet files, by the extra ``fencepost[parquet]``.
+"""Reads the rows of Parquet files. Needs the extra ``fencepost[parquet]``.
 
 ::
 
     parquet("in/orders.parquet")
     parquet("in/orders-*.parquet", columns=["id", "amount"])
 
-An item is a tuple with the names of the columns, as values of Python: ``row.id``, ``row.placed_at``.
+An item is a tuple of Python values with the names of the columns: ``row.id``, ``row.placed_at``.
 
-**Promises.** A position is a row group and a number of rows in it, and a checksum of the file's footer, which describes
-all of the file: one that was written anew is refused. Files are divided into partitions by their row groups. Of a row
-group that is being read, no more is in memory than the pages of its columns that are at hand.
+**Promises.** A position is a row group, a number of rows in it, and a checksum of the file's footer. The footer
+describes the whole file, so a rewritten file is refused. Files are divided into partitions by their row groups. Of
+the current row group, only the current pages of its columns are in memory.
 
-**Not promised.** That to go on within a row group is free: its rows before the position are decoded again.
+**Not promised.** That continuing within a row group is free: its rows before the position are decoded again.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ from fencepost.errors import BrokenInput, InvalidBulk, MissingExtra
 
 _MAGIC = b"PAR1"
 _TRAILER = 8  # the length of the footer in four bytes, then the magic
-_ROWS = 1024  # decoded at once
+_ROWS = 1024  # decoded at a time
 _BUFFER = 256 * 1024
 
 
 def parquet(path: Given, *, columns: Sequence[str] | None = None) -> Parquet:
-    """Read the rows of one Parquet file, or of several; of all columns, or of some."""
+    """Read the rows of one or more Parquet files, with all columns or some."""
     return Parquet(path, columns)
 
 
 class Parquet(FileReader):
-    """Parquet files as they are read."""
+    """A reader of Parquet files."""
 
     kind = "parquet"
 
@@ -55,7 +55,7 @@ class Parquet(FileReader):
         self.columns = checked_columns(columns)
 
     def options(self) -> list[Any]:
-        """Return nothing: a position is the same whichever columns are read."""
+        """Return nothing: a position does not depend on which columns are read."""
         return []
 
     def cursor(self, span: Span, after: Position) -> ParquetCursor:
@@ -72,14 +72,14 @@ class Parquet(FileReader):
         return [Span(span.file, size, begin, end) for size, (begin, end) in zip(sizes, pairwise(bounds), strict=True)]
 
     def counter(self, spans: Sequence[Span]) -> Callable[[Span], float] | None:
-        """Count exactly: the footers say it."""
+        """Count exactly, from the footers."""
         return self._rows_of
 
     def _rows_of(self, span: Span) -> float:
         try:
             with ParquetCursor(span, None, None) as cursor:
                 return cursor.rows_left()
-        except (BrokenInput, InvalidBulk):  # told when it is read
+        except (BrokenInput, InvalidBulk):  # reported when it is read
             return 0.0
 
 
@@ -112,7 +112,7 @@ class ParquetCursor:
         self.close()
 
     def take(self, limit: int) -> Batch:
-        """Return up to `limit` rows; what cannot be read is raised when nothing comes before it."""
+        """Return up to `limit` rows. If one cannot be read, raise only when no rows come before it."""
         if self._trouble is not None:
             raise self._trouble
         items, groups, rows = list[Any](), array("q"), array("q")
@@ -129,7 +129,6 @@ class ParquetCursor:
         return Batch(items, lambda index: self._position(groups[index], rows[index]), is_end)
 
     def close(self) -> None:
-        """Close the file."""
         self._rows.close()
         self._file.close()
 
@@ -153,7 +152,7 @@ class ParquetCursor:
 
     def _check(self, position: Position) -> None:
         if position is not None and position["seen"] != self._seen:
-            raise changed(self._path, "its footer is another one")
+            raise changed(self._path, "its footer is different")
 
     def _opened(self) -> Any:
         from pyarrow.parquet import ParquetFile  # noqa: PLC0415 - an extra, and slow to import
@@ -167,7 +166,7 @@ class ParquetCursor:
             if name not in names:
                 raise InvalidBulk(f"{self._path} has no column {name!r}; {suggestion(name, names)}")
             if names.count(name) > 1:
-                raise InvalidBulk(f"{self._path} has {names.count(name)} columns of the name {name!r}; rename them")
+                raise InvalidBulk(f"{self._path} has {names.count(name)} columns named {name!r}; rename them")
         if not names:
             raise InvalidBulk(f"{self._path} has no columns")
         return names if columns is None else columns
@@ -187,7 +186,7 @@ class ParquetCursor:
             self._group, self._row = self._group + 1, 0
 
     def _values(self) -> Iterator[tuple[Any, ...]]:
-        """Yield the values of the rows of this row group that follow."""
+        """Yield the values of the remaining rows of this row group."""
         skipped = self._row
         if skipped >= self._count(self._group):
             return
@@ -202,7 +201,7 @@ class ParquetCursor:
 
     @contextmanager
     def _reading(self) -> Iterator[None]:
-        """Tell of what pyarrow finds wrong as of a broken file; what the system finds wrong is raised as it is."""
+        """Convert errors of pyarrow into `BrokenInput`. Errors of the operating system are raised unchanged."""
         from pyarrow import ArrowException  # noqa: PLC0415 - as above
 
         try:
@@ -210,12 +209,12 @@ class ParquetCursor:
         except (ArrowException, OSError, ValueError) as error:
             if isinstance(error, MemoryError) or getattr(error, "errno", None) is not None:
                 raise
-            where = f"row group {self._group}, after row {self._row} of it"
+            where = f"row group {self._group}, after its row {self._row}"
             raise broken(self._path, where, f"Parquet cannot be read: {error}") from error
 
 
 def _footer(file: str) -> int:
-    """Return the checksum of a file's footer; it is written last, so a file that was cut off has none."""
+    """Return the checksum of a file's footer. It is written last, so a truncated file has none."""
     try:
         with open(file, "rb") as opened:
             size = opened.seek(0, os.SEEK_END)
@@ -223,7 +222,7 @@ def _footer(file: str) -> int:
             trailer = opened.read(_TRAILER)
             length = int.from_bytes(trailer[:4], "little")
             if trailer[4:] != _MAGIC or length + _TRAILER + len(_MAGIC) > size:
-                what = "it does not end as Parquet does; it was cut off, is still being written, or is something else"
+                what = "the file has no Parquet footer; it was truncated, is still being written, or is not Parquet"
                 raise broken(file, f"byte {size}", what)
             opened.seek(size - _TRAILER - length)
             return zlib.crc32(opened.read(length))
@@ -232,7 +231,7 @@ def _footer(file: str) -> int:
 
 
 def _cuts(weights: Sequence[int], count: int) -> list[int]:
-    """Return the row groups before which a file is cut, so that up to `count` pieces are about even."""
+    """Return the row groups at which to cut a file into up to `count` pieces of about the same size."""
     even, cuts, load = sum(weights) / max(count, 1), list[int](), 0
     for number, weight in enumerate(weights):
         if number and len(cuts) < count - 1 and load + weight / 2 >= even * (len(cuts) + 1):

@@ -1,10 +1,10 @@
-"""How the database would read a page: warnings of one that reads or sorts the whole table each time, and estimates.
+"""Query plans: a warning if each page reads or sorts the whole table, and estimates of the number of rows.
 
-A small table is read as a whole even where there is an index, so what counts is whether there is an index that *could*
-serve: PostgreSQL is asked for the plan it makes when it may neither scan nor sort; MariaDB and MySQL say which keys are
-possible; SQLite always takes an index that serves.
+A small table is read as a whole even if there is an index. So what matters is whether there is an index that *could* be
+used. PostgreSQL is asked for its plan with sequential scans and sorts disabled. MariaDB and MySQL report the possible
+keys. SQLite always uses a suitable index.
 
-**Promises.** Nothing here fails: where the plan cannot be had, nothing is said.
+**Promises.** Nothing here raises. If there is no plan, there is no estimate.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fencepost.bulk.reader import Surroundings
     from fencepost.bulk.readers.page_query import PageQuery
 
-MANY_ROWS = 10_000
+MANY_ROWS = 10_000  # MySQL reads smaller tables as a whole even if an index would serve
 _PAGE = 1000
 _NAME = r'(?:["`]?[\w$]+["`]?\.){0,2}["`]?[\w$]+["`]?'
 _FIRST_TABLE = re.compile(rf"\bfrom\s+(?P<table>{_NAME})", re.IGNORECASE)
@@ -36,7 +36,7 @@ Ask = Callable[[str], Sequence[Mapping[str, Any]]]
 
 @dataclass(frozen=True, slots=True)
 class Keyed:
-    """The table that the key of a query is in, as the query calls it and as the database does, and its columns."""
+    """The table of a query's key, with its alias in the query, its name, and the columns of the key."""
 
     called: str
     table: str
@@ -44,7 +44,7 @@ class Keyed:
 
     @staticmethod
     def of(sql: str, columns: tuple[str, ...]) -> Keyed:
-        """Find the table: by the name before the key's column, or else the first one that the query reads from."""
+        """Find the table by the prefix of the key's column, or else take the first table of the query."""
         names = tuple(each.rpartition(".")[2].strip() for each in columns)
         called = columns[0].rpartition(".")[0].strip()
         plain = bare(sql)
@@ -60,12 +60,12 @@ class Keyed:
         return Keyed(word if is_called else _plain(table), table, names)
 
     def is_called(self, name: str | None) -> bool:
-        """Whether a plan's name for a table means this one."""
+        """Whether a table name in a plan means this table."""
         return name is not None and name.lower() == self.called.lower()
 
     @property
     def index(self) -> str:
-        """The statement that makes the index that is missing."""
+        """The statement that creates the missing index."""
         columns = [_plain(each) for each in self.columns]
         name = "_".join([_plain(self.table), *columns, "key"])
         return f"CREATE UNIQUE INDEX {name} ON {self.table} ({', '.join(self.columns)})"
@@ -76,7 +76,7 @@ def _plain(name: str) -> str:
 
 
 def warn_of_slow_pages(pages: PageQuery, first: Any, surroundings: Surroundings) -> None:
-    """Look at the plan of a page further on, and warn if it reads or sorts the whole table."""
+    """Check the plan of a later page, and warn if it reads or sorts the whole table."""
     kind = kind_of(surroundings.source)
     sql = pages.page(pages.bounds(kind, after=True, upto=False))
     after = dict(zip(pages.marks("after"), unpacked(position_of(first)), strict=True))
@@ -85,21 +85,21 @@ def warn_of_slow_pages(pages: PageQuery, first: Any, surroundings: Surroundings)
 
 
 def warn_of_slow_plan(sql: str, values: Mapping[str, Any], keyed: Keyed, surroundings: Surroundings) -> None:
-    """Look at the plan of a page, and warn if it reads or sorts the whole table."""
+    """Check the plan of a page, and warn if it reads or sorts the whole table."""
     try:
         found = _objections(sql, values, keyed, surroundings.source)
-    except Exception as error:  # noqa: BLE001 - a query that fails will fail with its own words when it is read
-        surroundings.warn(f"the plan of the query could not be looked at: {type(error).__name__}")
+    except Exception as error:  # noqa: BLE001 - an invalid query fails with its own error when it is executed
+        surroundings.warn(f"the plan of the query is not available: {type(error).__name__}")
         return
     if found:
         surroundings.warn(
-            f"each page of the query {' and '.join(found)}, because no index leads to its rows in the order of "
+            f"each page of the query {' and '.join(found)}, because there is no index with the order of "
             f"{', '.join(keyed.columns)}; create one: {keyed.index}"
         )
 
 
 def estimated_rows(sql: str, surroundings: Surroundings) -> int | None:
-    """Return how many rows the database expects a query to have; None where it does not say."""
+    """Return the database's estimate of the number of rows; None if it has none."""
     values = {"part": 0, "parts": 1, **surroundings.values}
     try:
         if kind_of(surroundings.source) == "postgresql":
@@ -107,7 +107,7 @@ def estimated_rows(sql: str, surroundings: Surroundings) -> int | None:
         if kind_of(surroundings.source) == "mysql":
             lines = _asking(surroundings.source, values)(f"EXPLAIN {sql}")
             return int(lines[0]["rows"]) if len(lines) == 1 else None
-    except Exception:  # noqa: BLE001 - an estimate is welcome, and never needed
+    except Exception:  # noqa: BLE001 - an estimate is optional
         return None
     return None
 
@@ -126,7 +126,7 @@ def _objections(sql: str, values: Mapping[str, Any], keyed: Keyed, engine: Any) 
 def _asking(engine: Any, values: Mapping[str, Any], *before: str) -> Ask:
     def ask(sql: str) -> Sequence[Mapping[str, Any]]:
         statement = spelled(sql, kind_of(engine))
-        with engine.connect() as connection:  # and what was set before is rolled back at its end
+        with engine.connect() as connection:  # the settings are rolled back at the end
             for each in before:
                 connection.exec_driver_sql(each)
             rows = connection.exec_driver_sql(statement.sql, statement.values(values)).mappings()
@@ -135,13 +135,13 @@ def _asking(engine: Any, values: Mapping[str, Any], *before: str) -> Ask:
     return ask
 
 
-# -- each database's own words -----------------------------------------------------------------------------------------
+# -- the plans of each database ----------------------------------------------------------------------------------------
 
 
 def _postgresql_plan(ask: Ask, sql: str) -> dict[str, Any]:
     (row,) = ask(f"EXPLAIN (FORMAT JSON) {sql}")
-    (told,) = row.values()
-    return dict((json.loads(told) if isinstance(told, str) else told)[0]["Plan"])
+    (plan,) = row.values()
+    return dict((json.loads(plan) if isinstance(plan, str) else plan)[0]["Plan"])
 
 
 def _of_postgresql(plan: dict[str, Any], keyed: Keyed) -> list[str]:

@@ -1,4 +1,4 @@
-"""What all readers of queries have in common: their slices, what is expected of them, and a look before they begin."""
+"""What all readers of queries have in common: slices, estimates, and checks before they begin."""
 
 from __future__ import annotations
 
@@ -11,20 +11,28 @@ from fencepost.bulk.readers.part_checks import refuse_parts_that_miss
 from fencepost.bulk.readers.plans import estimated_rows, warn_of_slow_pages
 from fencepost.bulk.readers.ranges import hashed_slices, ranked_slices, sampled_slices
 from fencepost.bulk.readers.row_shape import label_of
+from fencepost.core.identity import fingerprint
 
 
 class QueryReader:
-    """A reader of rows that a key orders. `pages` is the query that leads to its keys."""
+    """A reader of rows in the order of a key. `pages` is the query that returns its keys, `query` the same as given."""
 
+    name: str  # of the function that makes it
     needs_source = True
 
-    def __init__(self, pages: PageQuery) -> None:
+    def __init__(self, pages: PageQuery, query: str) -> None:
         self.pages = pages
+        self.query = query.strip()
         self.keys = pages.keys
         self.is_hashed = "part" in pages.names
 
+    @property
+    def shape(self) -> str:
+        """Depends on the query for the keys, without its white space, and on the key."""
+        return fingerprint([self.name, " ".join(self.query.split()), self.keys])
+
     def slices(self, count: int, surroundings: Surroundings) -> list[Slice]:
-        """Divide by ranges of the key, or by ``:part`` if the query has it."""
+        """Divide by ranges of the key, or by ``:part`` if the query uses it."""
         feed = PageFeed(self.pages, {}, surroundings)
         try:
             if self.is_hashed:
@@ -42,15 +50,15 @@ class QueryReader:
             feed.close()
 
     def expected(self, part: Slice, surroundings: Surroundings) -> int | None:
-        """What the planning of the slices has estimated, or else the database's planner."""
+        """Return the estimate from planning the slices, or else from the database's planner."""
         if "expected" in part or self.is_hashed:
             return part.get("expected")
         return estimated_rows(self.pages.all(), surroundings)
 
     def check(self, surroundings: Surroundings) -> None:
-        """Refuse rows that have no key; warn of a plan that reads the whole table for every page."""
+        """Refuse rows with NULL in their key; warn of a plan that reads the whole table for every page."""
         if set(self.pages.names) - {"part", "parts", *surroundings.values}:
-            return  # values that the partitions are given one by one: nobody knows them yet
+            return  # the listed partitions have values that are not known here
         feed = PageFeed(self.pages, {}, surroundings)
         try:
             feed.refuse_null_keys()
@@ -64,7 +72,7 @@ class QueryReader:
         warn_of_slow_pages(self.pages, first, surroundings)
 
     def label(self, item: Any) -> str:
-        """The key of a row."""
+        """Return the key of a row."""
         return label_of(self.keys, item)
 
 

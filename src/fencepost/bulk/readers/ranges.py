@@ -1,15 +1,15 @@
-"""Ranges of a key for partitions, about even; and with them, about how many rows there are.
+"""Divides a key into ranges of about the same number of rows, and estimates the number of rows.
 
-Keys that are whole numbers are sampled: a look at both ends of a stretch tells where it begins and ends, and how dense
-it is there; the stretch that may hold most is halved, and so on, a few dozen times, until that changes little. Each
-look reads a few rows from an index. Nothing is counted, and gaps cost nothing. Other keys are gone through once, in the
-database.
+Integer keys are sampled. A few keys at both ends of a range show where it begins and ends, and how dense it is there.
+The range that may have the most keys is halved, a few dozen times, until the estimate changes little. Each sample reads
+a few rows from an index. Nothing is counted, and gaps cost nothing. For other keys, the database reads the whole key
+once.
 
-**Promises.** The slices of a plan are disjoint and together the whole, however badly they were estimated: their bounds
-are numbers, or keys, that rise. The first has no lower bound and the last no upper one.
+**Promises.** The slices of a plan are disjoint and together complete, however bad the estimate is: their bounds are
+increasing numbers or keys. The first slice has no lower bound, and the last no upper bound.
 
-**Not promised.** That they are even where keys lie in hundreds of clusters with wide gaps between them; that is
-noticed, and then nothing is said of how many rows to expect.
+**Not promised.** That the slices have about the same size if keys are in hundreds of clusters with wide gaps. This is
+detected, and then there is no estimate of the number of rows.
 """
 
 from __future__ import annotations
@@ -30,24 +30,22 @@ if TYPE_CHECKING:
     from fencepost.bulk.reading import Rows
 
 KEYS_PER_LOOK = 24
-LEAST_HALVINGS = (8, 48)  # where only the size matters; for several slices two for each, up to so many
+LEAST_HALVINGS = (8, 48)  # at least the first; two for each slice, up to the second
 MOST_HALVINGS = 96
-_SETTLED_AFTER = 6  # halvings in a row that found what was expected, and changed the whole by less than this share
+_SETTLED_AFTER = 6  # halvings in a row without a surprise that changed the total by less than _SETTLED_SHARE
 _SETTLED_SHARE = 0.02
-_MIDDLE = (617, 1361)  # not quite, because keys may well lie in clusters at even distances
-_SURPRISE = 4  # so many times sparser in the middle than at the ends
+_MIDDLE = (617, 1361)  # a little off the middle, because keys may be in clusters at equal distances
+_SURPRISE = 4  # how many times sparser the middle is than the ends, to count as a surprise
 
 
 class KeyQuery(Protocol):
-    """The first keys behind one, or the last ones up to another; None is no bound."""
+    """Returns the first keys after one, or the last keys up to another; None is no bound."""
 
-    def __call__(self, after: Any, upto: Any, limit: int, *, descending: bool = False) -> list[Any]:
-        """Look."""
-        ...
+    def __call__(self, after: Any, upto: Any, limit: int, *, descending: bool = False) -> list[Any]: ...
 
 
 def hashed_slices(count: int) -> list[Slice]:
-    """Return slices that are told by a number out of several, which the query names."""
+    """Return slices for a query that uses ``:part`` and ``:parts``."""
     return [{"part": number, "parts": count} for number in range(count)]
 
 
@@ -55,7 +53,7 @@ def hashed_slices(count: int) -> list[Slice]:
 
 
 def sampled_slices(look: KeyQuery, count: int) -> list[Slice]:
-    """Return up to `count` slices of a key that is a whole number."""
+    """Return up to `count` slices of an integer key."""
     head, tail = look(None, None, KEYS_PER_LOOK), look(None, None, KEYS_PER_LOOK, descending=True)
     if not head or not tail:
         return [{"expected": 0}]
@@ -68,39 +66,39 @@ def sampled_slices(look: KeyQuery, count: int) -> list[Slice]:
 
 @dataclass(frozen=True)
 class Stratum:
-    """A stretch of keys: its first ones and its last ones, which are all of them if they meet."""
+    """A range of keys: its first and its last keys, which are all of its keys if they meet."""
 
     head: Sequence[int]
     tail: Sequence[int]
 
     @cached_property
     def is_known(self) -> bool:
-        """Whether nothing lies between its first keys and its last ones."""
+        """Whether there are no other keys between its first and its last ones."""
         return self.head[-1] >= self.tail[0] - 1
 
     @cached_property
     def between(self) -> int:
-        """About how many keys lie between those that were seen."""
+        """The estimated number of keys between those that were read."""
         gap = self.tail[0] - self.head[-1] - 1
         return 0 if self.is_known else max(1, round(gap * (_density(self.head) + _density(self.tail)) / 2))
 
     @cached_property
     def most(self) -> float:
-        """How many there would be if it were as dense everywhere as at its denser end."""
+        """The number of keys if the range were as dense everywhere as at its denser end."""
         gap = self.tail[0] - self.head[-1] - 1
         return 0.0 if self.is_known else gap * max(_density(self.head), _density(self.tail))
 
     def is_surprised_by(self, one: Stratum, other: Stratum) -> bool:
-        """Whether it is much sparser where its halves meet than its ends made believe."""
+        """Whether it is much sparser where its halves meet than at its ends."""
         width = other.head[-1] - one.tail[0] + 1
         return (len(one.tail) + len(other.head)) * _SURPRISE < width * (_density(self.head) + _density(self.tail)) / 2
 
     def halves(self, look: KeyQuery) -> tuple[Stratum, Stratum]:
-        """Divide what lies between in two, and look what is there."""
+        """Divide the range in two, and read the keys around the middle."""
         middle = self.head[-1] + (self.tail[0] - self.head[-1]) * _MIDDLE[0] // _MIDDLE[1]
         last = look(self.head[0], middle, KEYS_PER_LOOK, descending=True)
         first = look(middle, self.tail[-1], KEYS_PER_LOOK)
-        # Rows come and go meanwhile: where none are left, what was seen before still stands for the stretch.
+        # Rows may be deleted meanwhile. If none are left, use the keys that were read before.
         return Stratum(self.head, sorted(last) or self.head), Stratum(sorted(first) or self.tail, self.tail)
 
 
@@ -109,20 +107,20 @@ def _density(keys: Sequence[int]) -> float:
 
 
 class RangeSample:
-    """Stretches in the order of their keys, more and more of them."""
+    """Ranges in the order of their keys, which are halved step by step."""
 
     def __init__(self, look: KeyQuery, whole: Stratum) -> None:
         self._look = look
-        self._settled = 0  # halvings in a row that have told nothing new
+        self._settled = 0  # halvings in a row that have changed little
         self.strata = [whole]
 
     @property
     def is_settled(self) -> bool:
-        """Whether to look further would probably change little."""
+        """Whether further halvings would probably change little."""
         return self._settled >= _SETTLED_AFTER
 
     def refine(self, least: int) -> None:
-        """Halve at least so many times, and then until it is settled, within reason."""
+        """Halve at least `least` times, and then until it is settled, at most `MOST_HALVINGS` times."""
         for number in range(MOST_HALVINGS):
             if number >= least and self.is_settled:
                 return
@@ -131,7 +129,7 @@ class RangeSample:
                 return
 
     def _halve(self) -> bool:
-        """Halve the stretch that may hold most; False if everything is known."""
+        """Halve the range that may have the most keys; False if everything is known."""
         place = max(range(len(self.strata)), key=lambda number: self.strata[number].most)
         if self.strata[place].is_known:
             return False
@@ -149,14 +147,14 @@ class RangeSample:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """How many rows there are up to a key: points that rise in both, straight lines between them."""
+    """The number of rows up to a key: increasing points, with linear interpolation between them."""
 
     keys: list[int]
     rows: list[int]
 
     @staticmethod
     def of(strata: Sequence[Stratum]) -> Curve:
-        """Join what was seen and what was estimated."""
+        """Combine the keys that were read and the estimates between them."""
         curve = Curve([strata[0].head[0] - 1], [0])
         for stratum in strata:
             for key in stratum.head:
@@ -172,13 +170,13 @@ class Curve:
             self.rows.append(self.rows[-1] + rows)
 
     def bounds(self, count: int) -> list[int]:
-        """Return the keys that divide it into `count` parts of one size, fewer if there are fewer rows."""
+        """Return the keys that divide it into `count` parts of equal size, or fewer if there are fewer rows."""
         total = self.rows[-1]
         wanted = dict.fromkeys(-(-number * total // count) for number in range(1, count))
         return list(dict.fromkeys(self._key_at(rows) for rows in wanted if rows < total))
 
     def sizes(self, bounds: Sequence[int]) -> list[int]:
-        """Return how many rows there are between each two bounds, and before the first and behind the last."""
+        """Return the number of rows before the first bound, between each two bounds, and after the last."""
         upto = [0, *(self._rows_upto(key) for key in bounds), self.rows[-1]]
         return [more - less for less, more in pairwise(upto)]
 
@@ -192,7 +190,7 @@ class Curve:
 
 
 def _between(known: list[int], wanted: list[int], place: int, value: int) -> int:
-    """Return the point on the line that ends at a place."""
+    """Interpolate on the line that ends at the point with index `place`."""
     if known[place] == value:
         return wanted[place]
     before, after = place - 1, place
@@ -206,7 +204,7 @@ Fetch = Callable[[str], "Rows"]
 
 
 def ranked_slices(pages: PageQuery, fetch: Fetch, count: int) -> list[Slice]:
-    """Return up to `count` slices of any key, by one pass over it in the database."""
+    """Return up to `count` slices of any key, with one pass over it in the database."""
     try:
         rows = fetch(_ranking(pages, count)).rows
     except BrokenInput:
@@ -214,7 +212,7 @@ def ranked_slices(pages: PageQuery, fetch: Fetch, count: int) -> list[Slice]:
     except Exception as error:
         raise BrokenInput(
             f"the query cannot be divided by ranges of its key {', '.join(pages.keys)}: {error}. Return each column "
-            "once; or say which rows a partition has by naming :part and :parts, as in id % :parts = :part"
+            "once; or select the rows of a partition with :part and :parts, as in id % :parts = :part"
         ) from error
     numbers = [0, *(row[-1] for row in rows)]
     sizes = [more - less for less, more in pairwise(numbers)]
@@ -222,11 +220,11 @@ def ranked_slices(pages: PageQuery, fetch: Fetch, count: int) -> list[Slice]:
 
 
 def _ranking(pages: PageQuery, count: int) -> str:
-    """Select the last key of each slice, with the number of rows up to it; the very last key is that of the last."""
+    """Return the SQL that selects the last key of each slice, with the number of rows up to it."""
     keys = ", ".join(f"q.{key}" for key in pages.results)
     ranked = f"SELECT {keys}, row_number() OVER (ORDER BY {keys}) AS fp_n, count(*) OVER () AS fp_all"
     names = ", ".join(f"r.{key}" for key in pages.results)
-    # A row ends a slice where the number of the slice that it would be in, n * count / all, has just gone up.
+    # A row ends a slice if its slice number, n * count / all, has just increased.
     return (
         f"SELECT {names}, r.fp_n FROM ({ranked} FROM ({pages.all()}) q) r "  # noqa: S608 - the user's own query
         f"WHERE (r.fp_n * {int(count)}) % r.fp_all < {int(count)} ORDER BY r.fp_n"
@@ -235,8 +233,8 @@ def _ranking(pages: PageQuery, count: int) -> str:
 
 def _slices(bounds: Sequence[Any], sizes: Sequence[int] | None) -> list[Slice]:
     slices: list[Slice] = []
-    told: Sequence[int | None] = [None] * (len(bounds) + 1) if sizes is None else sizes
-    for (after, upto), size in zip(pairwise([None, *bounds, None]), told, strict=True):
+    expected: Sequence[int | None] = [None] * (len(bounds) + 1) if sizes is None else sizes
+    for (after, upto), size in zip(pairwise([None, *bounds, None]), expected, strict=True):
         each = {"after": after, "upto": upto, "expected": size}
         slices.append({name: value for name, value in each.items() if value is not None})
     return slices

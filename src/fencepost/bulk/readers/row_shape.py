@@ -1,4 +1,4 @@
-"""Rows as items: tuples whose columns have names, and where the key is in them."""
+"""Rows as items: named tuples, and the place of the key in them."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fencepost.core.positions import packed, unpacked
 from fencepost.errors import BrokenInput
 
 Shaped = tuple[Callable[[Any], Any], Callable[[Any], Any]]
-"""What makes an item of a row, and what takes the key out of it: one value, or a tuple of several."""
+"""A function that makes an item from a row, and one that returns its key: one value, or a tuple of several."""
 
 
 class RowShape:
-    """Which columns a query returns; looked at again only when they change."""
+    """The columns that a query returns. Functions are made anew only when they change."""
 
     def __init__(self, keys: tuple[str, ...]) -> None:
         self._keys = keys
@@ -25,7 +25,7 @@ class RowShape:
         self._shaped: Shaped | None = None
 
     def of(self, names: tuple[str, ...]) -> Shaped:
-        """Return how rows of these columns are taken apart; refused if the key is not among them, once."""
+        """Return the functions for rows with these columns. Each key column must occur exactly once."""
         if self._shaped is None or self._names != names:
             self._shaped = (partial(tuple.__new__, row_type(names)), itemgetter(*self._places(names)))
             self._names = names
@@ -33,7 +33,7 @@ class RowShape:
 
     @property
     def shaped(self) -> Shaped:
-        """How the rows were taken apart that were looked at last."""
+        """The functions for the rows that were read last."""
         return (tuple, tuple) if self._shaped is None else self._shaped
 
     def _places(self, names: tuple[str, ...]) -> list[int]:
@@ -46,21 +46,21 @@ class RowShape:
 
 def _missing(key: str, names: tuple[str, ...]) -> str:
     return (
-        f"the query does not return its key {key}, so nobody would know where to go on; it returns {', '.join(names)}: "
-        f"add {key} to its columns"
+        f"the query does not return its key {key}, which is the position to continue from; it returns "
+        f"{', '.join(names)}: add {key} to its columns"
     )
 
 
 def _twice(key: str, names: tuple[str, ...]) -> str:
     return (
-        f"the query returns two columns that are called {key}, its key; it returns {', '.join(names)}: leave one out, "
-        f"or call it otherwise, as in AS other_{key}"
+        f"the query returns two columns named {key}, its key; it returns {', '.join(names)}: leave one out, "
+        f"or rename it, as in AS other_{key}"
     )
 
 
 @lru_cache(maxsize=256)
 def row_type(names: tuple[str, ...]) -> Any:
-    """Return a tuple with names, for rows of a query; a column without a usable name has only its number."""
+    """Return a named tuple type for rows of a query. A column without a usable name has only its number."""
     return namedtuple("Row", names, rename=True)
 
 
@@ -76,18 +76,18 @@ def key_of(position: Position) -> Any:
 
 
 def check_kind_of(key: Any, names: tuple[str, ...]) -> None:
-    """Refuse a key that no checkpoint can keep."""
+    """Refuse a key that a checkpoint cannot store."""
     try:
         position_of(key)
     except TypeError as error:
         raise BrokenInput(
-            f"the key {', '.join(names)} cannot be gone on from: {error}; compare and return it as a text, as in "
+            f"the key {', '.join(names)} cannot be stored: {error}; compare and return it as text, as in "
             f"CAST({names[0]} AS text) AS {names[0]}_text in an inner query, and {names[0]}_text > :after around it"
         ) from error
 
 
 def label_of(keys: tuple[str, ...], item: Any) -> str:
-    """Name a row by its key, whichever case the database has given to the names of its columns."""
+    """Return the key of a row as its label. The case of the column names does not matter."""
     fields = {name.lower(): name for name in getattr(item, "_fields", ())}
     values = [getattr(item, fields.get(name.lower(), name), "?") for name in keys]
     return ", ".join(f"{name}={value}" for name, value in zip(keys, values, strict=True))

@@ -1,1 +1,1 @@
-"""Ways to write the items of a chunk, ready made: one module each. What they share is in `table` and `values`."""
+"""Ready-made writers for the items of a chunk, one module each. Shared code is in `table` and `values`."""

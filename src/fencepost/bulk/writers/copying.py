@@ -4,10 +4,10 @@
 
     write = copy("settled", ("id", "amount"))
 
-**Promises.** The rows are part of the chunk's transaction like any others.
+**Promises.** The rows are part of the chunk's transaction.
 
-**Not promised.** That a row which is there already is passed over: COPY has no ON CONFLICT. Where rows may collide,
-write by ``unnest(…, on_conflict=…)``.
+**Not promised.** That existing rows are skipped: COPY has no ON CONFLICT. If rows may conflict, use
+``unnest(…, on_conflict=…)``.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _AT_ONCE = 1000
 
 
 def copy(table: str, columns: Sequence[str]) -> Copy:
-    """Write items by COPY into `columns` of `table`. PostgreSQL with psycopg alone."""
+    """Write items with COPY into `columns` of `table`. Only for PostgreSQL with psycopg."""
     return Copy(Table.of(table, columns, "copy"))
 
 
 class Copy:
-    """Writes chunks by COPY."""
+    """Writes chunks with COPY."""
 
     def __init__(self, table: Table) -> None:
         self._table = table
@@ -48,7 +48,7 @@ class Copy:
 
 
 def _formatted(formatter: Any, rows: Rows) -> bytes:
-    """Return rows as COPY takes them. Sent by and by, they are read by the server while the next ones are formatted."""
+    """Return rows in the format of COPY. The server reads them while the next ones are formatted."""
     write_row = formatter.write_row
     parts = [write_row(row) for row in rows]
     return b"".join((*parts, formatter.end()))

@@ -1,12 +1,12 @@
-"""A statement for each item, by the driver's own `executemany`: on every database.
+"""Writes each item with a statement, through the driver's `executemany`. Works on every database.
 
 ::
 
     write = executemany("settled", ("id", "amount"))
     write = executemany("UPDATE orders SET settled = :day WHERE id = :id")
 
-psycopg sends the statements of a chunk without waiting for each answer, PyMySQL makes one INSERT of many rows where it
-can, SQLite needs no round trip. On PostgreSQL ``unnest(…)`` and ``copy(…)`` are two and five times as fast.
+psycopg sends the statements of a chunk without waiting for each reply, PyMySQL combines them into one INSERT where
+possible, and SQLite needs no round trips. On PostgreSQL, ``unnest(…)`` and ``copy(…)`` are two and five times as fast.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ _QMARK, _FORMAT = "?", "%s"
 
 
 def executemany(statement: str, columns: Sequence[str] | None = None) -> ExecuteMany:
-    """Write items by one statement each: given as SQL that names their values, or as a table and its columns.
+    """Write items with one statement each: SQL with ``:names`` for their values, or a table and its columns.
 
     ``executemany("INSERT INTO settled (id, amount) VALUES (:id, :amount)")`` takes items with `id` and `amount`, or
-    sequences of two values in the order in which the statement names them first.
+    sequences of two values in the order in which the names first occur in the statement.
     """
     if columns is not None:
         return ExecuteMany(OfTable(Table.of(statement, columns, "executemany")))
     if _STATEMENT.match(str(statement)) is None:
         example = "'INSERT INTO settled (id, amount) VALUES (:id, :amount)'"
         raise InvalidBulk(
-            f"executemany({statement!r}): give a table and its columns, or a statement that names the values of an "
-            f"item, as in {example}"
+            f"executemany({statement!r}): pass a table and its columns, or a statement with names for the values of "
+            f"an item, as in {example}"
         )
     if not names_in(statement):
         raise InvalidBulk(
-            f"executemany({statement!r}): the statement takes no value of the items; mark them by their names, as in "
+            f"executemany({statement!r}): the statement uses no values of the items; write their names, as in "
             "VALUES (:id, :amount)"
         )
     return ExecuteMany(OfStatement(statement))
 
 
 class MarkedStatement(NamedTuple):
-    """A statement as a driver takes it; `places` says which value goes to which mark, None if they are in order."""
+    """A statement for a driver. `places` is the index of the value for each placeholder; None if they are in order."""
 
     sql: str
     places: tuple[int, ...] | None
@@ -66,7 +66,7 @@ class OfTable:
         self.shown = str(table)
 
     def spelled(self, kind: str, mark: str) -> MarkedStatement:
-        """Return it for a kind of database and a driver's mark."""
+        """Return the statement for a kind of database and a driver's placeholder."""
         sign, table = _SIGNS[kind], self.table
         marks = ", ".join([mark] * len(table.columns))
         into = f"INSERT INTO {table.quoted(sign)} ({table.quoted_columns(sign)})"
@@ -74,7 +74,7 @@ class OfTable:
 
 
 class OfStatement:
-    """A statement that names the values of an item."""
+    """A statement with names for the values of an item."""
 
     table = None
 
@@ -84,7 +84,7 @@ class OfStatement:
         self.shown = repr(sql)
 
     def spelled(self, kind: str, mark: str) -> MarkedStatement:
-        """Return it for a driver's mark."""
+        """Return the statement with a driver's placeholder."""
         places: list[int] = []
 
         def replaced(text: str) -> str:
@@ -96,7 +96,7 @@ class OfStatement:
 
 
 class ExecuteMany:
-    """Writes chunks by a statement for each item."""
+    """Writes chunks with a statement for each item."""
 
     def __init__(self, what: OfTable | OfStatement) -> None:
         self._what = what
@@ -123,10 +123,10 @@ def _placed(rows: Rows, places: tuple[int, ...] | None) -> Rows:
 
 
 def _mark_of(tx: Any) -> str:
-    """Return how the driver of a transaction marks values."""
+    """Return the placeholder of a transaction's driver."""
     if family_of(tx) == "sqlalchemy":
         style = connection_of(tx).dialect.paramstyle
         if style in ("qmark", "format", "pyformat"):
             return _QMARK if style == "qmark" else _FORMAT
-        raise InvalidBulk(f"executemany(…) does not know a driver that marks values as {style!r}; write by hand")
+        raise InvalidBulk(f"executemany(…) does not support the paramstyle {style!r}; use a write() of your own")
     return _QMARK if family_of(driver_connection(tx)) == "sqlite3" else _FORMAT

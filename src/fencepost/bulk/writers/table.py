@@ -1,7 +1,7 @@
-"""The table that a writer writes to: its names, quoted, and the driver's connection of the chunk's transaction.
+"""The table that a writer writes to: its quoted names, and the driver's connection of the chunk's transaction.
 
-Names are taken as they are in the database (``"Order"`` is another table than ``"order"`` on PostgreSQL), and are
-always quoted: one that is a word of SQL needs no care.
+Names must be as in the database (on PostgreSQL, ``"Order"`` and ``"order"`` are different tables). They are always
+quoted, so a name may be an SQL keyword.
 """
 
 from __future__ import annotations
@@ -16,31 +16,34 @@ from fencepost.fence.target import connection_of, described, family_of, target_o
 from fencepost.sql.troubles import NO_TABLES, driver_error, trouble_of
 
 _NAME = re.compile(r"[^\W\d][\w$]*")
-_LONGEST_NAME = 64
+_LONGEST_NAME = 64  # the limit of MySQL; that of PostgreSQL is 63
 _NO_COLUMN = ("42703", 1054)
 _NO_COLUMN_WORDS = ("has no column named", "no such column")
 
 
 class Table(NamedTuple):
-    """Where rows go: a table, perhaps of a schema, and its columns."""
+    """A table, optionally with a schema, and the columns to write."""
 
     name: str
     columns: tuple[str, ...]
 
     @staticmethod
     def of(name: Any, columns: Any, writer: str) -> Table:
-        """Read what users write; `InvalidBulk` says what is wrong with it."""
+        """Check the names that the user gave. Raise `InvalidBulk`, with the reason, if they are not valid."""
         parts = name.split(".") if isinstance(name, str) else []
         if not 1 <= len(parts) <= 2 or not all(map(_is_name, parts)):
-            raise InvalidBulk(f"{writer}({name!r}, …): the first is the name of a table, or schema.table")
+            raise InvalidBulk(f"{writer}({name!r}, …): the first argument must be a table, or schema.table")
         several = (columns,) if isinstance(columns, str) else columns
         if not isinstance(several, list | tuple) or not several:
-            raise InvalidBulk(f'{writer}({name!r}, {columns!r}): the second names the columns, as ("id", "amount")')
+            raise InvalidBulk(
+                f"{writer}({name!r}, {columns!r}): the second argument must be a list of columns, "
+                'as in ("id", "amount")'
+            )
         for each in several:
             if not _is_name(each):
-                raise InvalidBulk(f"{writer}({name!r}, …): {each!r} is no name of a column")
+                raise InvalidBulk(f"{writer}({name!r}, …): {each!r} is not a valid column name")
         if len(set(several)) != len(several):
-            raise InvalidBulk(f"{writer}({name!r}, …): a column is named twice in {', '.join(several)}")
+            raise InvalidBulk(f"{writer}({name!r}, …): a column occurs twice in {', '.join(several)}")
         return Table(name, tuple(several))
 
     def quoted(self, sign: str = '"') -> str:
@@ -65,12 +68,12 @@ def _is_name(name: Any) -> bool:
 
 
 def kind_of(tx: Any) -> str:
-    """Return which kind of database a transaction is in: postgresql, mysql or sqlite."""
+    """Return the kind of a transaction's database: postgresql, mysql or sqlite."""
     return target_of(tx).kind
 
 
 def driver_connection(tx: Any) -> Any:
-    """Return the driver's own connection of a transaction: of SQLAlchemy's, of Django's, or what was given."""
+    """Return the driver's connection below SQLAlchemy or Django, or the given connection itself."""
     match family_of(tx):
         case "sqlalchemy":
             return connection_of(tx).connection.driver_connection
@@ -81,22 +84,22 @@ def driver_connection(tx: Any) -> Any:
 
 
 def psycopg_connection(tx: Any, writer: str, instead: str) -> Any:
-    """Return psycopg's connection of a transaction, or refuse one that has none."""
+    """Return the psycopg connection of a transaction, or refuse a transaction on another driver."""
     raw = driver_connection(tx)
     if family_of(raw) == "psycopg":
         return raw
     kind = kind_of(tx)
     if kind == "postgresql":
         raise InvalidBulk(
-            f"{writer}(…) needs psycopg, and this transaction is on {described(raw)}; make the engine with "
-            f"'postgresql+psycopg://…', or write by {instead}"
+            f"{writer}(…) needs psycopg, and this transaction uses {described(raw)}; create the engine with "
+            f"'postgresql+psycopg://…', or use {instead}"
         )
-    raise InvalidBulk(f"{writer}(…) is PostgreSQL's own way, and this transaction is on {kind}; write by {instead}")
+    raise InvalidBulk(f"{writer}(…) needs PostgreSQL, and this transaction is on {kind}; use {instead}")
 
 
 @contextmanager
 def explained(table: Table | None, writer: str) -> Iterator[None]:
-    """Tell what to do about errors that are not of the items; and of an item that has no form for the driver, so."""
+    """Convert errors that the items did not cause, and errors about values that the driver cannot write."""
     try:
         yield
     except Exception as error:
@@ -111,10 +114,10 @@ def explained(table: Table | None, writer: str) -> Iterator[None]:
 
 
 def no_table(table: Table, writer: str) -> InvalidBulk:
-    """Return the error that says that there is no such table."""
+    """Return the error for a missing table."""
     return InvalidBulk(
-        f"{writer}({table}): there is no table {table.name} in the database of this transaction; make it, or name it "
-        "as it is there (capitals count), with its schema if need be"
+        f"{writer}({table}): there is no table {table.name} in the database of this transaction; create it, or "
+        "correct its name (case matters) and its schema"
     )
 
 
@@ -125,7 +128,7 @@ def _is_about_a_column(error: Exception) -> bool:
 
 
 def _is_no_form(error: Exception) -> bool:
-    """Whether the driver could not spell a value, before the server has seen it."""
+    """Whether the driver could not convert a value, before anything was sent to the server."""
     words = {kind.__name__ for kind in type(error).__mro__}
     if not words & {"ProgrammingError", "InterfaceError"}:
         return False

@@ -1,11 +1,11 @@
-"""INSERT … SELECT * FROM unnest(…): one statement for a chunk, with an array for each column. PostgreSQL alone.
+"""INSERT … SELECT * FROM unnest(…): one statement for a chunk, with an array for each column. Only for PostgreSQL.
 
 ::
 
     write = unnest("settled", ("id", "amount"), on_conflict="(id) DO UPDATE SET amount = excluded.amount")
 
-Half as fast as COPY, and twice as fast as a statement for each row; unlike COPY it may say what happens to rows that
-are there already. The types of the columns are looked up in the database once for a run, unless they are given.
+Half as fast as COPY, and twice as fast as a statement for each row. Unlike COPY, it can have ON CONFLICT for existing
+rows. The types of the columns are looked up in the database once for each run, unless they are given.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fencepost.sql.cursors import plain_cursor
 _TYPE = re.compile(r"[^\W\d][\w$ ]*(?:\.[^\W\d][\w$]*)?(?:\(\s*\d+\s*(?:,\s*\d+\s*)?\))?(?: with(?:out)? time zone)?")
 _ACTION = re.compile(r"\bdo\s+(nothing|update)\b", re.IGNORECASE)
 _ON_CONFLICT = re.compile(r"\s*on\s+conflict\b", re.IGNORECASE)
-# Of a type its length is left out: a cast to varchar(3) would cut a text off in silence, where an insert refuses it.
+# The types are without length: a cast to varchar(3) would truncate a string silently, but an insert refuses it.
 _LOOK_UP = """
 SELECT a.attname, pg_catalog.format_type(a.atttypid, -1), t.typcategory = 'A'
 FROM pg_catalog.pg_attribute a JOIN pg_catalog.pg_type t ON t.oid = a.atttypid
@@ -35,26 +35,26 @@ WHERE a.attrelid = pg_catalog.to_regclass(%s) AND a.attnum > 0 AND NOT a.attisdr
 def unnest(
     table: str, columns: Sequence[str], *, types: Sequence[str] | None = None, on_conflict: str | None = None
 ) -> Unnest:
-    """Write items by one INSERT from arrays into `columns` of `table`. PostgreSQL with psycopg alone.
+    """Write items with one INSERT from arrays into `columns` of `table`. Only for PostgreSQL with psycopg.
 
     Args:
         table: its name, or schema.table.
-        columns: of the table.
-        types: of the columns, as PostgreSQL calls them; looked up if not given.
-        on_conflict: what follows the words ON CONFLICT: ``"DO NOTHING"``, ``"(id) DO UPDATE SET …"``.
+        columns: the columns to write.
+        types: the PostgreSQL types of the columns; by default they are looked up.
+        on_conflict: the clause after ON CONFLICT: ``"DO NOTHING"``, ``"(id) DO UPDATE SET …"``.
     """
     named = Table.of(table, columns, "unnest")
     return Unnest(named, _types(types, named), _action(on_conflict))
 
 
 class Unnest:
-    """Writes chunks by INSERT … SELECT * FROM unnest(…)."""
+    """Writes chunks with INSERT … SELECT * FROM unnest(…)."""
 
     def __init__(self, table: Table, types: tuple[str, ...] | None, on_conflict: str) -> None:
         self._table = table
         self._on_conflict = on_conflict
         self._sql = None if types is None else self._statement(types)
-        self._looked_up: tuple[Any, str] | None = None  # for which attempt at which run, and what was found
+        self._looked_up: tuple[Any, str] | None = None  # the run and token of the look-up, and the statement
 
     def __repr__(self) -> str:
         return f"unnest({self._table})"
@@ -70,7 +70,7 @@ class Unnest:
             cursor.execute(self._sql or self._statement_for(raw), arrays)
 
     def _statement_for(self, raw: Any) -> str:
-        """Return the statement for the types of the table. A later run looks again: columns may change."""
+        """Return the statement with the types of the table. A later run looks them up again, as columns may change."""
         writer = current_writer()
         attempt, known = (writer.run_id, writer.token), self._looked_up
         if known is None or known[0] != attempt:
@@ -83,7 +83,7 @@ class Unnest:
         return f"{into} SELECT * FROM unnest({arrays}){self._on_conflict}"  # noqa: S608 - checked names
 
     def _look_up(self, raw: Any) -> tuple[str, ...]:
-        """Ask the database for the types of the columns, within the transaction."""
+        """Read the types of the columns from the database, within the transaction."""
         name = self._table.quoted()
         with plain_cursor(raw, "psycopg") as cursor:
             found = {column: (kind, is_array) for column, kind, is_array in cursor.execute(_LOOK_UP, (name,))}
@@ -95,19 +95,19 @@ class Unnest:
 
     def _check(self, column: str, found: dict[str, tuple[str, bool]]) -> None:
         if column not in found:
-            raise InvalidBulk(f"unnest({self._table}): no column {column!r} there; it has {', '.join(found)}")
+            raise InvalidBulk(f"unnest({self._table}): the table has no column {column!r}; it has {', '.join(found)}")
         if found[column][1]:
             raise InvalidBulk(
-                f"unnest({self._table}): {column!r} is an array itself ({found[column][0]}), which would be taken "
-                f"apart; write by copy({self._table})"
+                f"unnest({self._table}): {column!r} is an array itself ({found[column][0]}), which would be "
+                f"unnested; use copy({self._table})"
             )
 
 
 def _array(values: tuple[Any, ...]) -> list[Any] | str:
     """Return the values of a column as a parameter.
 
-    Whole numbers and texts, which are most of what there is, are written as an array at once: the driver takes ten
-    times as long, since it looks at each of them.
+    Integers and strings, the most frequent types, are formatted as an array here: the driver takes ten times as long,
+    because it inspects each value.
     """
     kinds = set(map(type, values))
     if kinds == {int}:
@@ -116,7 +116,7 @@ def _array(values: tuple[Any, ...]) -> list[Any] | str:
         text = '","'.join(values)
         if "\\" not in text and text.count('"') == 2 * (len(values) - 1):
             return f'{{"{text}"}}'
-    if Decimal in kinds and int in kinds:  # which the driver does not put into one array
+    if Decimal in kinds and int in kinds:  # the driver does not accept both in one array
         return [Decimal(each) if type(each) is int else each for each in values]
     return list(values)
 
@@ -128,7 +128,7 @@ def _types(types: Any, table: Table) -> tuple[str, ...] | None:
         raise InvalidBulk(f"unnest({table}): types {types!r} must name one type for each column, or be left out")
     for each in types:
         if not isinstance(each, str) or _TYPE.fullmatch(each) is None:
-            raise InvalidBulk(f"unnest({table}): {each!r} is no name of a type, such as 'bigint' or 'numeric(12, 2)'")
+            raise InvalidBulk(f"unnest({table}): {each!r} is not a type name such as 'bigint' or 'numeric(12, 2)'")
     return tuple(types)
 
 
@@ -137,7 +137,7 @@ def _action(on_conflict: Any) -> str:
         return ""
     if not isinstance(on_conflict, str) or _ACTION.search(on_conflict) is None or ";" in on_conflict:
         raise InvalidBulk(
-            f"on_conflict {on_conflict!r} must say what is done with a row that is there already: 'DO NOTHING', or "
+            f"on_conflict {on_conflict!r} must say what to do with existing rows: 'DO NOTHING', or "
             "'(id) DO UPDATE SET amount = excluded.amount'"
         )
     return " ON CONFLICT " + _ON_CONFLICT.sub("", on_conflict).strip().replace("%", "%%")

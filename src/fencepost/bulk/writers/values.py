@@ -1,15 +1,16 @@
-"""Items as the values of some columns, in their order: what a driver is given for a row.
+"""Converts items into the values of some columns, in their order.
 
 An item may be
 
-- a named tuple, or a row of SQLAlchemy: its fields are taken by name, and those that no column has are left out;
+- a named tuple, or a SQLAlchemy row: its fields are used by name, and those without a column are left out;
 - a tuple, a list or another sequence: one value for each column, in their order;
-- a mapping: by name, likewise;
-- any other object: its attributes, by name.
+- a mapping: its values are used by name, and those without a column are left out;
+- any other object: its attributes are used by name.
 
-Which of them is decided once for a chunk and a kind of item, not for each item.
+This is decided once for a chunk and a type of item, not for each item.
 
-**Errors** are about an item (`ValueError`, `TypeError`): so a bulk job divides the chunk to find it, and puts it aside.
+**Errors** are about an item (`ValueError`, `TypeError`), so a bulk job divides the chunk to find it, and stores it as a
+dead letter.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ def _of_one_kind(items: Sequence[Any], columns: tuple[str, ...]) -> Rows:
     if isinstance(first, Mapping):
         return _picked(items, _getter(itemgetter, columns), columns)
     if isinstance(first, str | bytes | bytearray | memoryview):
-        raise TypeError(f"an item is a text, {_shown(first)}, where {_wanted(columns)} are to be written")
+        raise TypeError(f"an item is a string, {_shown(first)}, but {_wanted(columns)} are needed")
     if isinstance(first, Sequence):
         return _of_sequences(items, columns)
     return _picked(items, _getter(attrgetter, columns), columns)
@@ -53,8 +54,8 @@ def _of_named(items: Sequence[Any], names: tuple[str, ...], columns: tuple[str, 
     missing = [column for column in columns if column not in names]
     if missing:
         raise ValueError(
-            f"an item has the fields {', '.join(names)} and no {', '.join(missing)}, which is to be written; name the "
-            "columns alike (SELECT … AS …), or let process() return a plain tuple"
+            f"an item has the fields {', '.join(names)} but not {', '.join(missing)}; use the names of the "
+            "columns (SELECT … AS …), or let process() return a plain tuple"
         )
     return list(map(_getter(itemgetter, tuple(names.index(column) for column in columns)), items))
 
@@ -63,7 +64,7 @@ def _of_sequences(items: Sequence[Any], columns: tuple[str, ...]) -> Rows:
     if set(map(len, items)) == {len(columns)}:
         return items
     wrong = next(item for item in items if len(item) != len(columns))
-    raise ValueError(f"an item has {len(wrong)} values, {_shown(wrong)}, where {_wanted(columns)} are to be written")
+    raise ValueError(f"an item has {len(wrong)} values, {_shown(wrong)}, but {_wanted(columns)} are needed")
 
 
 def _picked(items: Sequence[Any], get: Callable[[Any], Sequence[Any]], columns: tuple[str, ...]) -> Rows:
@@ -71,9 +72,7 @@ def _picked(items: Sequence[Any], get: Callable[[Any], Sequence[Any]], columns: 
         return list(map(get, items))
     except (KeyError, AttributeError) as error:
         wrong = next((item for item in items if not _has_all(item, get)), items[0])
-        raise ValueError(
-            f"an item, {_shown(wrong)}, lacks something of what is to be written ({', '.join(columns)}): {error}"
-        ) from error
+        raise ValueError(f"an item, {_shown(wrong)}, does not have all of {', '.join(columns)}: {error}") from error
 
 
 def _has_all(item: Any, get: Callable[[Any], Sequence[Any]]) -> bool:
@@ -85,7 +84,7 @@ def _has_all(item: Any, get: Callable[[Any], Sequence[Any]]) -> bool:
 
 
 def _getter(kind: Callable[..., Any], places: tuple[Any, ...]) -> Callable[[Any], Sequence[Any]]:
-    """Return what picks some values of an item, as a tuple also where it is one."""
+    """Return a function that returns some values of an item as a tuple, also if there is only one."""
     get = kind(*places)
     return get if len(places) > 1 else lambda item: (get(item),)
 

@@ -1,1 +1,1 @@
-"""The kinds of schedules, one file each, and what they are made of. The contract is `fencepost.core.schedule`."""
+"""The kinds of schedules, one file each, and their parts. `fencepost.core.schedule` is their contract."""

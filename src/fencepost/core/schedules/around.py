@@ -1,7 +1,7 @@
-"""What a schedule does around a change of its zone's clock, for people to look at before they trust it.
+"""Shows what a schedule does around a clock change of its time zone, so that users can check it.
 
-Every local time that the schedule names inside a gap or a fold is listed with what becomes of it: due, due at the first
-instant after the gap, or left out. Some dues before and after are listed too, so that one sees that it goes on.
+Every local time of the schedule inside a gap or a fold is listed with its result: due, due at the first instant after
+the gap, or left out. Some due times before and after the change are listed as well.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from fencepost.core.schedules.zones import OffsetChange, local
 from fencepost.core.tick import instant
 
 _BESIDE = 2
-"""How many dues are shown before and after a change."""
+"""How many due times are shown before and after a change."""
 _WITHIN = 12
-"""How many times inside a gap or a fold are listed; of a schedule due every second there are thousands."""
+"""How many times inside a gap or a fold are listed. A schedule that is due every second has thousands."""
 
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """One local time near a change. `due_us` is None if it is not due; `local` has no offset if it never comes."""
+    """One local time near a change. `due_us` is None if it is not due; `local` has no offset if it does not exist."""
 
     due_us: int | None
     local: datetime
@@ -34,7 +34,7 @@ class Moment:
 
 @dataclass(frozen=True, slots=True)
 class ClockChange:
-    """A change of the clock, and the local times around it; `left_off` more inside it are not listed."""
+    """A clock change, and the local times around it. `left_off` counts the times inside it that are not listed."""
 
     change: OffsetChange
     moments: tuple[Moment, ...]
@@ -42,7 +42,7 @@ class ClockChange:
 
 
 def around(schedule: Cron | Every | At, change: OffsetChange) -> ClockChange:
-    """Tell what becomes of the times around one change of offset in the schedule's zone."""
+    """Return what happens to the times around one change of offset in the schedule's time zone."""
     span_us = abs(change.after_s - change.before_s) * SECOND_US
     first_us, end_us = (
         (change.at_us, change.at_us) if change.is_gap else (change.at_us - span_us, change.at_us + span_us)
@@ -63,7 +63,7 @@ def _within(schedule: Cron | Every | At, change: OffsetChange, first_us: int, en
 
 
 def _in_gap(schedule: Cron, change: OffsetChange) -> list[Moment]:
-    """List the times that the clock leaps over, then the instant that stands for them, if there is one."""
+    """List the times that the clock skips, then the instant that replaces them, if any."""
     is_made_up = schedule.dst_in_force in ("first", "second", "both")
     note = "never comes; due after the gap" if is_made_up else "never comes; left out"
     skipped = [Moment(None, at, note) for at in _named(schedule, change.before_s, change.after_s, change.at_us)]
@@ -73,7 +73,7 @@ def _in_gap(schedule: Cron, change: OffsetChange) -> list[Moment]:
 
 
 def _in_fold(schedule: Cron, change: OffsetChange) -> list[Moment]:
-    """List both passes of the times that come twice."""
+    """List both occurrences of the times that come twice."""
     moments = []
     for offset_s, note in ((change.before_s, "first of two"), (change.after_s, "second of two")):
         for at in _named(schedule, change.after_s, change.before_s, change.at_us):
@@ -86,7 +86,7 @@ def _in_fold(schedule: Cron, change: OffsetChange) -> list[Moment]:
 
 
 def _named(schedule: Cron, low_s: int, high_s: int, at_us: int) -> list[datetime]:
-    """Return the local times that the expression names in [change + low, change + high): as a clock in UTC has them."""
+    """Return the local times of the expression in [change + low, change + high), on a clock without changes."""
     steady = Cron(schedule.expression, "UTC", "first", schedule.leave_out)
     first_us, end_us = at_us + low_s * SECOND_US, at_us + high_s * SECOND_US
     return [instant(due_us).replace(tzinfo=None) for due_us in steady.dues(first_us - 1, end_us - 1, limit=100_000)]

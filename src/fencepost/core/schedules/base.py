@@ -1,9 +1,9 @@
-"""What every kind of schedule answers, and how far the calendar reaches.
+"""The interface of every kind of schedule, and the range of the calendar.
 
-A schedule is a set of instants, its *dues*, in whole microseconds since 1970 UTC. The set never depends on
-who asks or when: two nodes that hold the same schedule and the same time zone database name the same dues.
+A schedule is a set of instants, its due times (*dues*), in whole microseconds since 1970 UTC. The set depends only on
+the schedule and the time zone database, so all nodes compute the same due times.
 
-The calendar begins with 1970 and ends with 2199. So every search ends, and "never again" is an answer.
+The calendar begins with 1970 and ends with 2199. So every search ends, even if a schedule is never due again.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ DAY_S = 86_400
 FIRST_YEAR = 1970
 LAST_YEAR = 2199
 FIRST_DAY = -1
-"""Days are counted from 1970-01-01 as day 0; west of Greenwich the first instant belongs to the day before."""
+"""Days are counted from 1970-01-01 as day 0. West of Greenwich, the first instant belongs to the previous day."""
 LAST_DAY = 84_005
 """2199-12-31."""
 LAST_S = (LAST_DAY + 1) * DAY_S - 1
 LAST_US = LAST_S * SECOND_US
 
 CHECKED_FROM_US = 1_735_689_600 * SECOND_US
-"""A schedule that is not due at all from 2025-01-01 on is refused when it is made."""
+"""A schedule that is never due from 2025-01-01 on is refused when it is created."""
 
 
 class Dues(ABC):
-    """The set of instants of one schedule."""
+    """The set of due times of one schedule."""
 
     __slots__ = ()
 
     @abstractmethod
     def due_after(self, after_us: int) -> int | None:
-        """Return the first due strictly after `after_us`; None if there is none."""
+        """Return the first due time strictly after `after_us`; None if there is none."""
 
     @abstractmethod
     def due_before(self, before_us: int) -> int | None:
-        """Return the last due strictly before `before_us`; None if there is none."""
+        """Return the last due time strictly before `before_us`; None if there is none."""
 
     @abstractmethod
     def count(self, after_us: int, until_us: int) -> int:
-        """Count the dues in (after, until], without naming each."""
+        """Return the number of due times in (after, until], without listing them."""
 
     def dues(self, after_us: int, until_us: int, limit: int) -> list[int]:
-        """Return the first `limit` dues in (after, until], ascending."""
+        """Return the first `limit` due times in (after, until], in ascending order."""
         found: list[int] = []
         due_us = self.due_after(after_us)
         while due_us is not None and due_us <= until_us and len(found) < limit:

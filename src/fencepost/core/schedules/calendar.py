@@ -8,10 +8,10 @@
 ``"2026-12-24..2026-12-31"`` those days once, both ends included
 ===========================  =========================================
 
-Days are those of the schedule's zone. What counts is the date of the local time that the schedule names:
-a time inside a gap belongs to its own date, even where the first instant after the gap lies on the next.
+Days are those of the schedule's time zone. The date of the scheduled local time counts: a time inside a gap belongs to
+its own date, even if the first instant after the gap is on the next day.
 
-Days are counted from 1970-01-01 as day 0. Leaving a day out does not move what was due to another day.
+Days are counted from 1970-01-01 as day 0. Due times on a day that is left out are not moved to another day.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Calendar:
     weekdays: frozenset[int]
     yearly: frozenset[tuple[int, int]]
     ranges: tuple[tuple[int, int], ...]
-    """Disjoint, ascending, both ends included."""
+    """Disjoint and ascending; both ends are included."""
 
     def __bool__(self) -> bool:
         return bool(self.weekdays or self.yearly or self.ranges)
@@ -54,7 +54,7 @@ class Calendar:
         return not self._recurs_on(day) and self._range_of(day) is None
 
     def next_open(self, day: int) -> int:
-        """Return the first open day from `day` on; a day past the calendar's end if there is none."""
+        """Return the first open day from `day` on; a day after the end of the calendar if there is none."""
         while day <= LAST_DAY:
             closed = self._range_of(day)
             if closed is not None:
@@ -66,7 +66,7 @@ class Calendar:
         return day
 
     def last_open(self, day: int) -> int:
-        """Return the last open day up to `day`; a day before the calendar if there is none."""
+        """Return the last open day up to `day`; a day before the start of the calendar if there is none."""
         while day >= FIRST_DAY:
             closed = self._range_of(day)
             if closed is not None:
@@ -98,16 +98,16 @@ def date_of(day: int) -> date:
 
 
 def day_of(at: date) -> int:
-    """Count the days from 1970 to a date."""
+    """Return the number of days from 1970 to a date."""
     return at.toordinal() - _EPOCH_ORDINAL
 
 
 def spelled_items(items: Iterable[LeaveOut] | LeaveOut) -> tuple[str, ...]:
-    """Bring `leave_out`, as a user wrote it, into one spelling and order; refuse what is no day."""
+    """Normalize the spelling and order of `leave_out`; refuse invalid days."""
     if isinstance(items, str | date):
         items = [items]
     if not isinstance(items, Iterable):
-        raise InvalidSchedule(f"leave_out {items!r} is no list of days; {_HELP}")
+        raise InvalidSchedule(f"leave_out {items!r} is not a list of days; {_HELP}")
     spelled = tuple(sorted({_spelled_item(item) for item in items}))
     calendar_of(spelled)
     return spelled
@@ -115,7 +115,7 @@ def spelled_items(items: Iterable[LeaveOut] | LeaveOut) -> tuple[str, ...]:
 
 @lru_cache(maxsize=1024)
 def calendar_of(items: tuple[str, ...]) -> Calendar:
-    """Build the calendar of items spelled by `spelled_items`."""
+    """Create the calendar for items that `spelled_items` has normalized."""
     weekdays: set[int] = set()
     yearly: set[tuple[int, int]] = set()
     ranges: list[tuple[int, int]] = []
@@ -143,7 +143,7 @@ def _spelled_item(item: object) -> str:
 
 
 def _days_of_year(item: str, first: str, last: str) -> set[tuple[int, int]]:
-    """Walk a leap year from `first` to `last`, over its end if need be."""
+    """Return the days from `first` to `last` in a leap year; the range may continue past the end of the year."""
     start, end = _parsed(item, f"{_LEAP_YEAR}-{first}"), _parsed(item, f"{_LEAP_YEAR}-{last}")
     length = (end - start).days % 366
     dates = (date(_LEAP_YEAR, 1, 1) + timedelta((start.timetuple().tm_yday - 1 + n) % 366) for n in range(length + 1))
@@ -175,4 +175,4 @@ def _parsed(item: str, text: str) -> date:
 
 
 def _no_day(item: object) -> InvalidSchedule:
-    return InvalidSchedule(f"leave_out {item!r} is no day; {_HELP}")
+    return InvalidSchedule(f"leave_out {item!r} is not a valid day; {_HELP}")

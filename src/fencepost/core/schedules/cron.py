@@ -1,17 +1,17 @@
-"""Cron schedules: local times of a zone, turned into instants.
+"""Cron schedules: local times of a time zone, converted to instants.
 
-`fields` says which local times an expression names, `zones` where the local clock leaps; here they meet. The
-dues of a cron are these instants, and no others:
+`fields` computes the local times of an expression, and `zones` the changes of the local clock. This module combines
+them. The due times of a cron schedule are exactly these instants:
 
-- an instant whose local time is named, unless its `dst` word leaves out this pass of a fold;
-- the first instant after a gap in which at least one time was named, if its `dst` word says so.
+- an instant whose local time matches the expression, unless `dst` leaves out this occurrence in a fold;
+- the first instant after a gap that contains a matching time, if `dst` says so.
 
-So dues rise strictly, whatever the clocks of the zone do.
+So due times are strictly increasing, whatever the local clock does.
 
-**auto**, the default `dst`, asks what was meant. If neither the hour nor the minute holds a star or a step
-(``30 2 * * *``, ``0 9-17 * * MON-FRI``), the expression names *fixed times*, each due once a day: it is
-treated as ``first``. All others (``*/5 * * * *``, ``0 * * * *``, ``*/10 2 * * *``) *follow real time*: they
-are due whenever the local clock shows such a time, as ``real`` says. The second plays no part in it.
+**auto**, the default of `dst`, depends on the expression. If neither the hour nor the minute contains a star or a step
+(``30 2 * * *``, ``0 9-17 * * MON-FRI``), the expression consists of *fixed times*, each due once a day; it is treated
+as ``first``. All others (``*/5 * * * *``, ``0 * * * *``, ``*/10 2 * * *``) *follow real time*: they are due whenever
+the local clock shows such a time, as with ``real``. The seconds field does not matter for this.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fencepost.errors import InvalidSchedule
 
 @dataclass(frozen=True, slots=True)
 class Cron(Dues):
-    """Due when the clock of a zone shows a time that the expression names. Make it with `cron`, which validates."""
+    """Due when the local clock shows a time that matches the expression. Create it with `cron`, which validates."""
 
     expression: str
     tz: str = "UTC"
@@ -48,13 +48,13 @@ class Cron(Dues):
 
     @property
     def dst_in_force(self) -> DstWord:
-        """What `dst` comes to: never *auto*."""
+        """The effective value of `dst`: never *auto*."""
         if self.dst != "auto":
             return self.dst
         return "first" if is_fixed_time(self.expression) else "real"
 
     def due_after(self, after_us: int) -> int | None:
-        """Return the first due strictly after `after_us`."""
+        """Return the first due time strictly after `after_us`."""
         at_s = max(0, after_us // SECOND_US + 1)
         if at_s > LAST_S:
             return None
@@ -65,7 +65,7 @@ class Cron(Dues):
         return None
 
     def due_before(self, before_us: int) -> int | None:
-        """Return the last due strictly before `before_us`."""
+        """Return the last due time strictly before `before_us`."""
         at_s = min(LAST_S, -(-before_us // SECOND_US) - 1)
         if at_s < 0:
             return None
@@ -76,7 +76,7 @@ class Cron(Dues):
         return None
 
     def count(self, after_us: int, until_us: int) -> int:
-        """Count the dues in (after, until]."""
+        """Return the number of due times in (after, until]."""
         from_s, until_s = max(0, after_us // SECOND_US + 1), min(LAST_US, until_us) // SECOND_US + 1
         total = 0
         if from_s >= until_s:
@@ -88,7 +88,7 @@ class Cron(Dues):
         return total
 
     def stands_for_gap(self, stretch: Stretch) -> bool:
-        """Whether the first instant of `stretch` is due for times that were left out right before it."""
+        """Whether the first instant of `stretch` is due in place of times in the gap right before it."""
         if not stretch.gap_s or not self._passes.after_gap:
             return False
         wall_s = stretch.start_s + stretch.offset_s
@@ -111,13 +111,13 @@ class Cron(Dues):
         return stretch.start_s if self.stands_for_gap(stretch) else None
 
     def _count_in(self, stretch: Stretch, at_s: int, until_s: int) -> int:
-        """Count the dues of a stretch in [at, until)."""
+        """Return the number of due times of a stretch in [at, until)."""
         offset_s, (first_s, end_s) = stretch.offset_s, stretch.span(self._passes)
         from_s = max(at_s, first_s)
         regular = self._walls.count(from_s + offset_s, min(until_s, end_s) + offset_s)
         if at_s > stretch.start_s or not self.stands_for_gap(stretch):
             return regular
-        # The first instant may be due in its own right as well; it is one due.
+        # The first instant may also match the expression itself; it counts once.
         return regular + (self._walls.first_from(from_s + offset_s) != stretch.start_s + offset_s)
 
 
@@ -129,15 +129,16 @@ def cron(
     leave_out: Sequence[LeaveOut] | LeaveOut = (),
     jitter: Duration = 0,
 ) -> Cron:
-    """Make a schedule from a cron expression: ``cron("*/5 * * * *", tz="Asia/Seoul")``.
+    """Create a schedule from a cron expression: ``cron("*/5 * * * *", tz="Asia/Seoul")``.
 
     Args:
-        expression: five fields (minute hour day-of-month month day-of-week), or six with the second first, or
-            ``@daily`` and the like. Names (``MON``, ``JAN``), lists, ranges, steps, ``L``, ``LW``, ``5L``, ``FRI#2``.
-            If one of the two day fields begins with a star (also ``*/2``), a day must match both, else either is
-            enough, as in Debian's cron; others differ: `fencepost.core.schedules.dialects`.
-        tz: the zone whose clock is meant, such as ``Europe/Berlin``. Without one it is UTC.
-        dst: what becomes of times that the clock leaves out, or shows twice, when it is changed:
+        expression: five fields (minute hour day-of-month month day-of-week), or six with the second first, or an
+            alias such as ``@daily``. Fields may have names (``MON``, ``JAN``), lists, ranges, steps, ``L``, ``LW``,
+            ``5L`` and ``FRI#2``. If one of the two day fields begins with a star (also ``*/2``), a day must match
+            both fields; otherwise either is enough, as in Debian's cron. Other programs differ: see
+            `fencepost.core.schedules.dialects`.
+        tz: the time zone, such as ``Europe/Berlin``; UTC by default.
+        dst: what happens to times that a clock change skips or repeats:
 
             ========  ========================  =====================
             word      a time inside the gap     a time inside the fold
@@ -151,17 +152,17 @@ def cron(
             ========  ========================  =====================
 
         leave_out: days on which nothing is due: ``"SAT"``, ``"12-25"``, ``"2026-12-24..2026-12-31"``, `date`.
-        jitter: start up to this much later, by an amount that is the same on every node.
+        jitter: start up to this much later. The delay of each due time is the same on every node.
 
     Raises:
-        InvalidSchedule: if it cannot be understood, or would never be due.
+        InvalidSchedule: if the expression cannot be parsed, or would never be due.
     """
     refuse_vain_steps(normalized(expression))
     return cron_on_record(expression, tz=tz, dst=dst, leave_out=leave_out, jitter=jitter)
 
 
 def dst_word(given: object) -> DstWord:
-    """Return `given` if it is a word of `cron`'s dst, else raise `InvalidSchedule`."""
+    """Return `given` if it is a valid value of `dst`, else raise `InvalidSchedule`."""
     known: tuple[DstWord, ...] = get_args(DstWord)
     for word in known:
         if word == given:
@@ -172,7 +173,7 @@ def dst_word(given: object) -> DstWord:
 def cron_on_record(
     expression: str, *, tz: str, dst: str, leave_out: Sequence[LeaveOut] | LeaveOut = (), jitter: Duration = 0
 ) -> Cron:
-    """Make a schedule that was accepted before, perhaps by an older version that was less strict."""
+    """Create a schedule that was stored before, perhaps by an older version that was less strict."""
     word = dst_word(dst)
     schedule = Cron(normalized(expression), zone_key(tz), word, spelled_items(leave_out), jitter_from(jitter))
     if schedule.due_after(CHECKED_FROM_US) is None:

@@ -1,7 +1,7 @@
-"""Where a cron expression means something else to other programs that read such expressions.
+"""Reports where other programs interpret a cron expression differently.
 
-For people who bring an expression along, or take one elsewhere. Ours is the meaning of Debian's cron (and of cronie):
-if one of the two day fields begins with a star, also with ``*/2``, a day must match both of them; else one is enough.
+For users who move expressions from or to another program. Fencepost follows Debian's cron (and cronie): if one of the
+two day fields begins with a star, also as ``*/2``, a day must match both fields; otherwise one is enough.
 
 ===================  =========================================================  =================================
 reader               both day fields restricted: a day is due if it matches     and
@@ -24,16 +24,16 @@ _SEVEN = re.compile(r"(^|[,-])7($|[,/-])")
 
 
 def disagreements(expression: str) -> tuple[str, ...]:
-    """Return a sentence for each point on which other readers of this expression disagree with us; most have none."""
+    """Return a sentence for each point that other programs interpret differently; none for most expressions."""
     text = normalized(expression)
     if text.startswith("@"):
         return ()
     *_, day, _month, weekday = six_fields(text)
     found = [_about_days(day, weekday)]
     if len(text.split()) == 6:
-        found.append("six fields: here the second stands first; in croniter it stands last, and Kubernetes takes five")
+        found.append("six fields: here the second is first; in croniter it is last, and Kubernetes takes only five")
     if _MORE_THAN_PLAIN.search(day) or re.search(r"L$|L,|#", weekday):
-        found.append("L, LW and #: not known to Kubernetes, nor to Debian's cron")
+        found.append("L, LW and #: not supported by Kubernetes and Debian's cron")
     if _SEVEN.search(weekday):
         found.append(
             "7 as the day of the week: Sunday here and in Debian's cron, refused by Kubernetes; write 0 or SUN"

@@ -1,8 +1,8 @@
-"""What a cron expression says about local time: which days, and which times of a day.
+"""The local times of a cron expression: which days, and which times of a day.
 
-cronsim reads the fields and judges the days (`L`, `LW`, `5L`, `MON#2`, month and weekday names, and Debian's
-rule: day-of-month and day-of-week must both match if either begins with a star, else one of them). Zones are
-no matter here: local time is a plain count of seconds since 1970-01-01 00:00 on the local clock, `wall_s`.
+cronsim parses the fields and matches the days (`L`, `LW`, `5L`, `MON#2`, month and weekday names, and Debian's rule:
+day-of-month and day-of-week must both match if either begins with a star, else one of them). Time zones do not matter
+here: local time is a plain count of seconds since 1970-01-01 00:00 on the local clock, `wall_s`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from fencepost.core.schedules.calendar import Calendar, calendar_of, date_of, da
 from fencepost.core.tick import CRON_ALIASES
 from fencepost.errors import InvalidSchedule
 
-_LONGEST = 400
+_LONGEST = 400  # characters: far more than any useful expression has
 _NAMES = ("second", "minute", "hour", "day-of-month", "month", "day-of-week")
 _SIZES = (60, 60, 24, 31, 12, 7)
 _UNITS = ("s", "m", "h")
@@ -34,9 +34,9 @@ _HOLDS = (
 
 
 def normalized(expression: object) -> str:
-    """Return the expression in one spelling, or raise with the field that is wrong."""
+    """Return the expression in its normal form, or raise an error that names the wrong field."""
     if not isinstance(expression, str):
-        raise InvalidSchedule(f"a cron expression is a text, not {type(expression).__name__}")
+        raise InvalidSchedule(f"a cron expression must be a text, not {type(expression).__name__}")
     if len(expression) > _LONGEST:
         raise InvalidSchedule(f"a cron expression has at most {_LONGEST} characters; this one has {len(expression)}")
     text = " ".join(expression.split()).upper()
@@ -46,7 +46,7 @@ def normalized(expression: object) -> str:
 
 
 def refuse_vain_steps(text: str) -> None:
-    """Refuse ``*/90`` in a normalized expression: it leaves one value of the range, where every 90 was meant."""
+    """Refuse ``*/90`` in a normalized expression: it matches only one value of the range, not every 90."""
     for number, field in enumerate(six_fields(text)):
         for term in field.split(","):
             _refuse_vain_step(text, number, term)
@@ -57,27 +57,27 @@ def _refuse_vain_step(text: str, number: int, term: str) -> None:
     if body != "*" or not slash or int(step) <= _SIZES[number]:
         return
     first = min(Field(number).parse(term))
-    interval = f"; for intervals there is every('{step}{_UNITS[number]}')" if number < len(_UNITS) else ""
+    interval = f"; for intervals, use every('{step}{_UNITS[number]}')" if number < len(_UNITS) else ""
     raise InvalidSchedule(
-        f"cron {text!r}: there are {_SIZES[number]} values of {_NAMES[number]}, so {term} leaves only {first}; write "
-        f"{first} if that is meant{interval}"
+        f"cron {text!r}: there are {_SIZES[number]} values of {_NAMES[number]}, so {term} matches only {first}; "
+        f"if that is intended, write {first}{interval}"
     )
 
 
 def is_fixed_time(text: str) -> bool:
-    """Whether neither the hour nor the minute holds a star or a step, so that it names times of the day."""
+    """Whether the expression consists of fixed times: neither hour nor minute contains a star or a step."""
     _, minute, hour, *_ = six_fields(text)
     return not set("*/") & set(minute + hour)
 
 
 @lru_cache(maxsize=4096)
 def wall_times(text: str, leave_out: tuple[str, ...]) -> WallTimes:
-    """Read a normalized expression, once per distinct pair."""
+    """Return the local times of a normalized expression. Results are cached."""
     return WallTimes(_parsed(text), calendar_of(leave_out))
 
 
 class WallTimes:
-    """The local times that an expression names, on days that are not left out."""
+    """The local times that match an expression, on days that are not left out."""
 
     __slots__ = ("_days", "_minutes", "_per_day", "_seconds")
 
@@ -88,7 +88,7 @@ class WallTimes:
         self._per_day = len(self._minutes) * len(self._seconds)
 
     def first_from(self, wall_s: int) -> int | None:
-        """Return the first named time at or after `wall_s`."""
+        """Return the first matching time at or after `wall_s`."""
         day, time_s = divmod(wall_s, DAY_S)
         due_day = self._days.first_from(day)
         if due_day == day:
@@ -99,7 +99,7 @@ class WallTimes:
         return None if due_day is None else due_day * DAY_S + self._time_s(0)
 
     def last_until(self, wall_s: int) -> int | None:
-        """Return the last named time at or before `wall_s`."""
+        """Return the last matching time at or before `wall_s`."""
         day, time_s = divmod(wall_s, DAY_S)
         due_day = self._days.last_until(day)
         if due_day == day:
@@ -110,7 +110,7 @@ class WallTimes:
         return None if due_day is None else due_day * DAY_S + self._time_s(self._per_day - 1)
 
     def count(self, from_wall_s: int, until_wall_s: int) -> int:
-        """Count the named times in [from, until)."""
+        """Return the number of matching times in [from, until)."""
         if until_wall_s <= from_wall_s:
             return 0
         (first, from_time_s), (last, until_time_s) = divmod(from_wall_s, DAY_S), divmod(until_wall_s, DAY_S)
@@ -120,7 +120,7 @@ class WallTimes:
         return whole - before + beyond
 
     def _index(self, time_s: int) -> int:
-        """Count the named times of a day that come before `time_s`."""
+        """Return the number of matching times of a day before `time_s`."""
         minute, second = divmod(time_s, 60)
         index = bisect_left(self._minutes, minute)
         whole = index * len(self._seconds)
@@ -134,7 +134,7 @@ class WallTimes:
 
 
 class _Days:
-    """The days that an expression names and that are not left out, counted from 1970."""
+    """The days that match an expression and are not left out, counted from 1970."""
 
     __slots__ = ("_ahead", "_behind", "_calendar", "_every_day", "_months", "_sim")
 
@@ -143,8 +143,8 @@ class _Days:
         self._calendar = calendar
         self._months = tuple(sorted(sim.months))
         self._every_day = sim.parts[3:] == ["*", "*", "*"] and not calendar
-        # The last answers, each good for every day between the question and the answer. They are replaced
-        # as a whole, so that threads may share them.
+        # The last results: each is valid for every day between the argument and the result. They are replaced as a
+        # whole, so that threads can share them.
         self._ahead = self._behind = (1, 0)
 
     def is_due(self, day: int) -> bool:
@@ -171,7 +171,7 @@ class _Days:
         return found if found >= FIRST_DAY else None
 
     def count(self, first: int, until: int) -> int:
-        """Count the days in [first, until)."""
+        """Return the number of matching days in [first, until)."""
         if self._every_day:
             return until - first
         return sum(1 for day in range(first, until) if self._matches(day))
@@ -181,7 +181,7 @@ class _Days:
         return at.month in self._sim.months and self._sim.match_day(at) and self._calendar.is_open(day)
 
     def _search_ahead(self, day: int) -> int:
-        """Return the first day from `day` on; one past the calendar's end if there is none."""
+        """Return the first matching day from `day` on; a day after the end of the calendar if there is none."""
         while day <= LAST_DAY:
             at = date_of(day)
             if at.month not in self._sim.months:
@@ -195,7 +195,7 @@ class _Days:
         return day
 
     def _search_behind(self, day: int) -> int:
-        """Return the last day up to `day`; one before the calendar if there is none."""
+        """Return the last matching day up to `day`; a day before the start of the calendar if there is none."""
         while day >= FIRST_DAY:
             at = date_of(day)
             if at.month not in self._sim.months:
@@ -209,7 +209,7 @@ class _Days:
         return day
 
     def _next_month(self, year: int, month: int) -> int:
-        """Return the first day of the next month that is named."""
+        """Return the first day of the next matching month."""
         index = bisect_right(self._months, month)
         if index == len(self._months):
             year, index = year + 1, 0
@@ -229,7 +229,7 @@ def _parsed(text: str) -> CronSim:
 
 
 def six_fields(text: str) -> list[str]:
-    """Return the six fields; an expression of five has no seconds."""
+    """Return the six fields; an expression with five gets the second 0."""
     fields = _expanded(text).split()
     if len(fields) == 5:
         return ["0", *fields]
@@ -246,20 +246,20 @@ def _expanded(text: str) -> str:
         return text
     if text not in CRON_ALIASES:
         known = ", ".join(sorted(CRON_ALIASES))
-        raise InvalidSchedule(f"cron {text!r} is not known; there are {known}; for intervals there is every('5m')")
+        raise InvalidSchedule(f"cron {text!r} is not known; there are {known}; for intervals, use every('5m')")
     return CRON_ALIASES[text]
 
 
 def _check_field(text: str, number: int, field: str) -> None:
     if not _is_field(number, field):
         raise InvalidSchedule(
-            f"cron {text!r}: {field!r} is no {_NAMES[number]}; it holds {_HOLDS[number]}, "
+            f"cron {text!r}: {field!r} is not a valid {_NAMES[number]}; allowed are {_HOLDS[number]}, "
             "and lists (1,2), ranges (1-5) and steps (*/5) of them"
         )
 
 
 def _without_vain_steps(number: int, field: str) -> str:
-    """Write ``5-5/10`` as ``5``: cronsim would take it for ``5/10``, which goes on to the end of the range."""
+    """Replace ``5-5/10`` with ``5``: cronsim would treat it as ``5/10``, which continues to the end of the range."""
     terms = field.split(",")
     for index, term in enumerate(terms):
         body, slash, _ = term.partition("/")
@@ -272,4 +272,4 @@ def _is_field(number: int, field: str) -> bool:
     try:
         return field.isascii() and bool(Field(number).parse(field))
     except (CronSimError, ValueError):
-        return False  # a ValueError: more digits than Python reads
+        return False  # a ValueError: more digits than Python accepts

@@ -1,8 +1,7 @@
-"""Jitter: start a little later, so that a thousand jobs of one minute do not start at once.
+"""Jitter: delays starts, so that a thousand jobs of the same minute do not start at once.
 
-The delay is drawn from the schedule's id and the due time, so every node finds the same one, and a run that
-is planned twice by mistake would still want the same start. It delays the start and never touches the tick:
-its identity, its window and its lateness are those of the due time.
+The delay is computed from the schedule's id and the due time, so it is the same on every node. It delays only the
+start. The identity of the tick, its window and its lateness are those of the due time.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from fencepost.core.duration import Duration, seconds, spelled
 from fencepost.core.schedules.base import SECOND_US
 from fencepost.errors import InvalidSchedule
 
-_MOST_S = 86_400.0
+_MOST_S = 86_400.0  # a day: jitter spreads starts, and a longer delay belongs in the schedule itself
 
 
 class Jittered(Protocol):
@@ -26,7 +25,7 @@ class Jittered(Protocol):
 
 
 def jitter_us(schedule: Jittered, schedule_id: str, due_us: int) -> int:
-    """Return by how much the start of this tick is delayed: 0 ≤ delay ≤ the schedule's jitter."""
+    """Return the delay of this tick's start: 0 ≤ delay ≤ the schedule's jitter."""
     if schedule.jitter_us == 0:
         return 0
     digest = blake2b(f"{schedule_id}\0{due_us}".encode(), digest_size=8).digest()
@@ -34,7 +33,7 @@ def jitter_us(schedule: Jittered, schedule_id: str, due_us: int) -> int:
 
 
 def jitter_from(value: Duration) -> int:
-    """Return a user's jitter in microseconds; more than a day is refused."""
+    """Parse a jitter and return it in microseconds; more than a day is refused."""
     jitter_s = seconds(value, what="jitter")
     if jitter_s > _MOST_S:
         raise InvalidSchedule(f"jitter {spelled(jitter_s)} is too long; at most {spelled(_MOST_S)}")

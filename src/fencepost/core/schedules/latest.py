@@ -1,7 +1,7 @@
-"""The latest due time of a cron expression: for work that somebody else's scheduler starts.
+"""The latest due time of a cron expression, for work that another scheduler starts.
 
-It is the engine's own cron, so the two changes of the clock mean the same here as in a schedule: due times rise
-strictly, also in the hour that comes twice, and none is left out for whoever asks often enough.
+It uses the same cron implementation as the engine, so clock changes are handled in the same way: due times are strictly
+increasing, also in the repeated hour, and a caller that asks often enough sees every one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from fencepost.errors import InvalidSchedule, InvalidTick
 
 
 def last_due(expression: str, now_us: int, tz: str = "UTC") -> int:
-    """Return the latest time at or before `now_us` at which the cron `expression` was due in the zone `tz`."""
+    """Return the latest due time of the cron `expression` at or before `now_us` in the time zone `tz`."""
     try:
         due_us = cron(expression, tz=tz).due_before(now_us + 1)
     except InvalidSchedule as error:

@@ -1,4 +1,4 @@
-"""What a schedule will do, for people to look at before they trust it."""
+"""Lists the next due times of a schedule, so that users can check it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.core.schedules.zones import Stretch, local, stretch_at
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """One due time: the instant, the local time in the schedule's zone, and what is special about it."""
+    """One due time: the instant, the local time in the schedule's time zone, and a note if it is special."""
 
     due_us: int
     local: datetime
@@ -23,7 +23,7 @@ class Preview:
 
 
 def preview(schedule: Cron | Every | At, *, after_us: int, count: int) -> list[Preview]:
-    """Return the next `count` dues after an instant, fewer if the schedule ends."""
+    """Return the next `count` due times after an instant; fewer if the schedule ends."""
     found: list[Preview] = []
     due_us = schedule.due_after(after_us)
     while due_us is not None and len(found) < count:

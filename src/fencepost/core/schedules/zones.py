@@ -1,8 +1,8 @@
-"""Time zones as stretches of constant offset, and what becomes of local times at a change of the offset.
+"""Time zones as stretches of constant offset, and what happens to local times when the offset changes.
 
-A zone's real time is cut into *stretches*: instants that share one offset from UTC. Inside a stretch local
-time runs evenly. Between two stretches the local clock leaps forward, over a **gap** of times that never
-come, or back, so that a **fold** of times comes twice::
+The time of a zone is divided into *stretches*: instants with the same offset from UTC. Inside a stretch, local time
+advances evenly. Between two stretches, the local clock jumps forward over a **gap** of times that do not exist, or
+back, so that a **fold** of times comes twice::
 
       local   │      ╱            local   │       ╱
         03:00 │    ╱                03:00 │  ╱  ╱
@@ -10,7 +10,7 @@ come, or back, so that a **fold** of times comes twice::
         02:00 │  ╱                  02:00 │ ╱
               └──────── UTC               └──────── UTC
 
-What a schedule makes of both is its `dst` word:
+The `dst` option of a schedule decides about both:
 
 ========  =============================================  ==============================
 `dst`     a time inside the gap                          a time inside the fold
@@ -23,10 +23,10 @@ real      is left out                                    is due both times
 auto      as *first* for fixed times, else as *real*     (see `fencepost.core.schedules.cron`)
 ========  =============================================  ==============================
 
-Times of one gap share the first instant after it, and so does a time that is regularly due there: one due.
+All times of one gap, and a time that is regularly due at the first instant after it, are together one due time.
 
-**Assumed**, and true of every zone since 1970: two changes are a week apart, and none leaps further than a day.
-Offsets come from `zoneinfo`: the system's database, else the `tzdata` package. Nodes should hold the same one.
+**Assumed**, and true for every zone since 1970: two changes are at least a week apart, and no jump is longer than a
+day. Offsets come from `zoneinfo`: the system's database, else the `tzdata` package. All nodes should have the same one.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = timedelta(seconds=1)
 _EPOCH_ORDINAL = date(1970, 1, 1).toordinal()
 _MARGIN_S = 60 * 3600
-"""How far beyond its year a table looks, so that it knows a fold that spans the year's end as a whole."""
+"""How far the table of a year extends beyond it, so that it contains a fold at the turn of the year completely."""
 
 _LOOK_EVERY_S = 3 * DAY_S
 
 
 @dataclass(frozen=True, slots=True)
 class Passes:
-    """What a `dst` word means."""
+    """The meaning of a `dst` value."""
 
     after_gap: bool
     first: bool
@@ -72,7 +72,7 @@ DST: Mapping[DstWord, Passes] = {
 
 @dataclass(frozen=True, slots=True)
 class OffsetChange:
-    """The instant from which a zone has another offset from UTC."""
+    """The instant from which a time zone has another offset from UTC."""
 
     at_us: int
     before_s: int
@@ -80,23 +80,23 @@ class OffsetChange:
 
     @property
     def is_gap(self) -> bool:
-        """Whether local times are left out; else they come twice."""
+        """Whether local times are skipped; otherwise they come twice."""
         return self.after_s > self.before_s
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Instants of one UTC year that share an offset: start ≤ instant < end, in seconds since 1970."""
+    """Instants of one UTC year with the same offset: start ≤ instant < end, in seconds since 1970."""
 
     start_s: int
     end_s: int
     offset_s: int
     gap_s: int
-    """How much local time was left out right before the start."""
+    """How much local time was skipped right before the start."""
     new_from_s: int
     """Before this instant, local times come for the second time."""
     again_from_s: int
-    """From this instant on, local times will come once more after the end."""
+    """From this instant on, local times come again after the end."""
 
     def span(self, passes: Passes) -> tuple[int, int]:
         """Return the instants [from, until) whose local times count under `passes`."""
@@ -104,7 +104,7 @@ class Stretch:
 
 
 def zone_key(name: object) -> str:
-    """Return `name` if it is a zone of the database, else raise with a name that may have been meant."""
+    """Return `name` if the time zone database has it, else raise an error that suggests a similar name."""
     try:
         _zone(_plausible(name))
     except (LookupError, ValueError, OSError):
@@ -113,7 +113,7 @@ def zone_key(name: object) -> str:
 
 
 def changes_of_offset(zone: str, year: int) -> list[OffsetChange]:
-    """List the changes of offset in `zone` whose instants lie in the (UTC) `year`."""
+    """Return the changes of offset in `zone` during the (UTC) `year`."""
     if not FIRST_YEAR <= year <= LAST_YEAR:
         raise InvalidSchedule(f"the calendar runs from {FIRST_YEAR} to {LAST_YEAR}; {year} is outside")
     start_s, end_s = _year_start_s(year), _year_start_s(year + 1)
@@ -121,17 +121,17 @@ def changes_of_offset(zone: str, year: int) -> list[OffsetChange]:
 
 
 def local(zone: str, at_us: int) -> datetime:
-    """Return the local time of an instant, with its offset and its fold."""
+    """Return the local time of an instant, with its offset and fold."""
     return (_EPOCH + timedelta(microseconds=at_us)).astimezone(_zone(zone))
 
 
 def stretch_at(zone: str, at_s: int) -> Stretch:
-    """Return the stretch that holds an instant."""
+    """Return the stretch that contains an instant."""
     return next(stretches_from(zone, at_s))
 
 
 def stretches_from(zone: str, at_s: int) -> Iterator[Stretch]:
-    """Yield the stretch of an instant, then all that follow, until the calendar ends."""
+    """Yield the stretch of an instant, then all later ones until the end of the calendar."""
     year = _year_of(at_s)
     for stretch in _stretches(zone, year):
         if stretch.end_s > at_s:
@@ -141,7 +141,7 @@ def stretches_from(zone: str, at_s: int) -> Iterator[Stretch]:
 
 
 def stretches_until(zone: str, at_s: int) -> Iterator[Stretch]:
-    """Yield the stretch of an instant, then all that came before it, back to 1970."""
+    """Yield the stretch of an instant, then all earlier ones back to 1970."""
     year = _year_of(at_s)
     for stretch in reversed(_stretches(zone, year)):
         if stretch.start_s <= at_s:
@@ -156,7 +156,7 @@ def _zone(key: str) -> ZoneInfo:
 
 
 def _plausible(name: object) -> str:
-    """Refuse what is no name, and names that mean another zone on another machine or count leap seconds."""
+    """Refuse names whose meaning depends on the machine, names that count leap seconds, and other types than str."""
     if not isinstance(name, str) or name.lower() in ("localtime", "local", "factory", "posixrules"):
         raise ValueError
     if name.lower().startswith(("posix/", "right/")):
@@ -177,7 +177,7 @@ def _suggested(name: object) -> str:
 
 @lru_cache(maxsize=8192)
 def _stretches(zone: str, year: int) -> tuple[Stretch, ...]:
-    """Cut one UTC year into stretches."""
+    """Divide one UTC year into stretches."""
     tz, first_s, end_s = _zone(zone), _year_start_s(year), _year_start_s(year + 1)
     changes = list(_changes(tz, first_s - _MARGIN_S, end_s + _MARGIN_S))
     steady = _offset_s(tz, first_s)
@@ -206,7 +206,7 @@ def _stretch(begin: OffsetChange, end: OffsetChange, *, first_s: int, end_s: int
 
 
 def _changes(tz: ZoneInfo, after_s: int, until_s: int) -> Iterator[OffsetChange]:
-    """Yield the changes in (after, until]: look every few days, and halve where the ends differ."""
+    """Yield the changes in (after, until]: compare the offsets every few days, and bisect where they differ."""
     before = _offset_s(tz, after_s)
     for begin_s in range(after_s, until_s, _LOOK_EVERY_S):
         end_s = min(begin_s + _LOOK_EVERY_S, until_s)
@@ -229,7 +229,7 @@ def _halved(tz: ZoneInfo, after_s: int, until_s: int) -> Iterator[OffsetChange]:
 
 
 def _offset_s(tz: ZoneInfo, at_s: int) -> int:
-    # `utcoffset()` would judge from the local time, and zoneinfo errs there if a rule changes at a year's turn.
+    # `utcoffset()` uses the local time, and zoneinfo is wrong there if a rule changes at the turn of the year.
     utc = _EPOCH + timedelta(seconds=at_s)
     shown = utc.astimezone(tz)
     return (shown.replace(tzinfo=UTC) - utc) // _SECOND

@@ -18,10 +18,13 @@ import functools
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from contextvars import Context
+from dataclasses import replace
 
 from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime, Task
+from fencepost.engine.invoke import invoke_async
+from fencepost.engine.runners.kinds import RunnerParts
 from fencepost.engine.runners.local import LocalRunner, broken, quiet
 from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.engine.runners.unfinished import Key
@@ -256,3 +259,17 @@ async def _end_leftovers() -> None:
         task.cancel()
     if leftovers:
         await asyncio.wait(leftovers, timeout=_LEFTOVERS_S)
+
+
+def make_runner(given: RunnerParts) -> AsyncioRunner:
+    """Make it for an application's coroutine functions."""
+
+    async def call(claim: Claim) -> Outcome:
+        return await invoke_async(jobs[claim.job], claim, context)
+
+    jobs = dict(given.jobs)
+    runner = AsyncioRunner(
+        call, timeouts=given.timeouts, runtime=given.context.runtime, fenced=given.fenced, emit=given.emit
+    )
+    context = replace(given.context, standing=runner)
+    return runner

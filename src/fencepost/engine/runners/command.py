@@ -29,6 +29,7 @@ from fencepost.core.tick import spelled_us
 from fencepost.core.timings import Timings
 from fencepost.engine.jobs import Job
 from fencepost.engine.runners import verdicts
+from fencepost.engine.runners.kinds import RunnerParts
 from fencepost.engine.runners.outcome import How, Outcome
 
 TRY_AGAIN = 75  # EX_TEMPFAIL
@@ -330,4 +331,11 @@ def _not_started(execution: Execution, error: Exception) -> Outcome:
         How.FAILED,
         error_code="not started",
         error=beginning(f"cannot run {program!r}: {why or error}{hint}", LONGEST_ERROR),
+    )
+
+
+def make_runner(given: RunnerParts) -> CommandRunner:
+    """Make it for an application's programs."""
+    return CommandRunner(
+        given.jobs, runtime=given.context.runtime, slots=given.slots, timings=given.timings, emit=given.emit
     )

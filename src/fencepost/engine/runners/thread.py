@@ -14,11 +14,14 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from contextvars import Context
+from dataclasses import replace
 
 from fencepost.core.events import Event
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime, Task
+from fencepost.engine.invoke import invoke
 from fencepost.engine.runners.claim_ahead import HORIZON_S
+from fencepost.engine.runners.kinds import RunnerParts
 from fencepost.engine.runners.local import LocalRunner, broken, quiet
 from fencepost.engine.runners.outcome import Outcome
 from fencepost.engine.runners.watcher import NEVER
@@ -205,3 +208,22 @@ class ThreadRunner(LocalRunner[_Seat]):
         for seat in self._places():
             if seat.task is not None:
                 seat.task.join(1.0)
+
+
+def make_runner(given: RunnerParts) -> ThreadRunner:
+    """Make it for an application's functions."""
+
+    def call(claim: Claim) -> Outcome:
+        return invoke(jobs[claim.job], claim, context)
+
+    jobs = dict(given.jobs)
+    runner = ThreadRunner(
+        call,
+        timeouts=given.timeouts,
+        runtime=given.context.runtime,
+        slots=given.slots,
+        fenced=given.fenced,
+        emit=given.emit,
+    )
+    context = replace(given.context, standing=runner)
+    return runner

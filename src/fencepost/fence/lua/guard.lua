@@ -1,7 +1,7 @@
--- Judge a writer, raise the mark, and apply its commands: all of them, or none.
+-- Check the token, raise the mark, and apply the commands: all of them, or none.
 -- KEYS: the mark. ARGV: token, grant id, holder, ms after which the mark expires or '0', µs that a token may be ahead of
--- the clock, '1' if commands are to be taken back when one fails; then for each command how many words, and the words.
--- Answers {'done', answers}, {'stale', token, grant id, holder}, {'ahead', time} or {'failed', which command, error}.
+-- the clock, '1' to undo the commands when one fails; then for each command the number of its words, and the words.
+-- Returns {'done', replies}, {'stale', token, grant id, holder}, {'ahead', time} or {'failed', which command, error}.
 local AHEAD, TAKE_BACK, FIRST = 5, 6, 7
 
 local seconds_and_us = redis.call('TIME')
@@ -22,8 +22,8 @@ while at <= #ARGV do
   at = at + words + 1
 end
 
--- A server has no rollback. Before anything is written, each command is looked at (does it exist, has it all its words),
--- and what is under its keys is remembered. One command alone is atomic by itself.
+-- The server has no rollback. So before anything is written, check that each command exists and is complete, and save
+-- the values of its keys. A single command is atomic by itself.
 local before = {}
 if #commands > 1 and ARGV[TAKE_BACK] == '1' then
   for number, command in ipairs(commands) do
@@ -33,7 +33,7 @@ if #commands > 1 and ARGV[TAKE_BACK] == '1' then
     end
     for _, key in ipairs(keys) do
       if key == KEYS[1] then
-        return {'failed', number, 'the key of the fence itself is not to be written to'}
+        return {'failed', number, 'a command must not write to the key of the fence itself'}
       end
       before[key] = before[key] or {redis.call('DUMP', key), redis.call('PTTL', key)}
     end

@@ -1,4 +1,4 @@
-"""The user's connections as sources of fenced transactions: one module for each kind of them."""
+"""Adapters that open fenced transactions on the user's connections: one module for each library."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencepost.fence.target import TAKEN, described, family_of, refuse_async
 
 
 def source_of(given: Any) -> Source:
-    """Return `given` as a source of fenced transactions; a `TypeError` says what would have been taken."""
+    """Return the adapter for `given`. Raise `TypeError`, with the supported types, if there is none."""
     refuse_async(given)
     match family_of(given):
         case "sqlalchemy":
@@ -33,6 +33,6 @@ def source_of(given: Any) -> Source:
 
             return DjangoSource(given)
     raise TypeError(
-        f"{described(given)} is nothing that a fenced transaction can be opened on; taken are a SQLAlchemy Engine or "
+        f"a fenced transaction cannot be opened on {described(given)}; supported are a SQLAlchemy Engine or "
         f"Connection, a Session or a sessionmaker, and {TAKEN}"
     )

@@ -1,4 +1,4 @@
-"""Django's connections. Inside its own `atomic` Django refuses `commit()` and `rollback()` by itself."""
+"""Django's connections. Inside `atomic`, Django itself refuses `commit()` and `rollback()`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _OF_PSYCOPG2 = {"READ COMMITTED": 1, "REPEATABLE READ": 2, "SERIALIZABLE": 3}
 class DjangoSource:
     """``django.db.connection``, or one of ``django.db.connections``, in the thread that uses it."""
 
-    ends_with_commit = False  # hooks of `on_commit` come after it
+    ends_with_commit = False  # Django calls the `on_commit` hooks after the commit
 
     def __init__(self, given: Any) -> None:
         self.given = given
@@ -34,46 +34,44 @@ class DjangoSource:
 
     @property
     def place(self) -> Hashable:
-        """What the settings say of it, but the password."""
+        """The alias and the settings, without the password."""
         settings = self.wrapper.settings_dict
         return ("django", self.wrapper.alias, *(str(settings.get(name)) for name in ("NAME", "HOST", "PORT", "USER")))
 
     @property
     def is_mariadb(self) -> bool:
-        """As Django knows it."""
         return bool(getattr(self.wrapper, "mysql_is_mariadb", False))
 
     def open(self) -> None:
-        """Connect; refuse one that is in a transaction, as in ``ATOMIC_REQUESTS`` or a ``TestCase``."""
+        """Connect. Refuse a connection in a transaction, as with ``ATOMIC_REQUESTS`` or in a ``TestCase``."""
         if isinstance(self.given, BaseDatabaseWrapper) and self.given is not self.wrapper:
             raise RuntimeError(
-                f"this is not the connection that Django uses as {self.wrapper.alias!r} in this thread; hand over "
+                f"this is not the connection that Django uses as {self.wrapper.alias!r} in this thread; pass "
                 f"django.db.connections[{self.wrapper.alias!r}]"
             )
         if self.wrapper.in_atomic_block:
             raise in_a_transaction(self.given)
         if not self.wrapper.get_autocommit():
-            raise RuntimeError("this connection of Django's has autocommit off; a fenced transaction needs it on")
+            raise RuntimeError("this Django connection has autocommit off; a fenced transaction needs it on")
         self.wrapper.ensure_connection()
 
     def begin(self, isolation: str) -> None:
-        """Begin an atomic block with this isolation."""
+        """Begin an atomic block with this isolation level."""
         if self.wrapper.vendor == "postgresql":
             self._isolate(isolation.upper())
         self._atomic = transaction.atomic(using=self.wrapper.alias)
         self._atomic.__enter__()
-        if self.wrapper.vendor == "mysql":  # of this transaction alone, which has not begun on the server yet
+        if self.wrapper.vendor == "mysql":  # for this transaction only, which has not begun on the server yet
             self.target.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation.upper()}")
-        elif self.wrapper.vendor == "sqlite":  # what follows somebody's own COMMIT can then still be rolled back
-            self.raw.isolation_level = "DEFERRED"  # Django sets it itself when the block ends
+        elif self.wrapper.vendor == "sqlite":  # so statements after the user's own COMMIT can still be rolled back
+            self.raw.isolation_level = "DEFERRED"  # Django resets it when the block ends
 
     def commit(self) -> None:
-        """Commit; hooks of `on_commit` are called."""
+        """Commit, and call the `on_commit` hooks."""
         atomic, self._atomic = self._atomic, None
         atomic.__exit__(None, None, None)
 
     def roll_back(self) -> None:
-        """Roll back."""
         atomic, self._atomic = self._atomic, None
         if atomic is not None:
             with suppress(Error):
@@ -83,24 +81,24 @@ class DjangoSource:
         """Return Django's own error."""
         try:
             with self.wrapper.wrap_database_errors:
-                raise error  # noqa: TRY301 - that is what it is told by
-        except Exception as told:  # noqa: BLE001
-            return told
+                raise error  # noqa: TRY301 - the context manager converts it
+        except Exception as converted:  # noqa: BLE001
+            return converted
 
     def flush(self) -> None:
-        """Nothing waits to be sent; but what Django has marked to be rolled back is not committed, and it says so."""
+        """Raise Django's error if Django has marked the transaction to be rolled back."""
         self.wrapper.validate_no_broken_transaction()
 
     def execute_outside(self, sql: str) -> None:
-        """Set something: that begins no transaction."""
-        with suppress(Error):  # a connection that is broken keeps nothing
+        """Execute a SET statement, which begins no transaction."""
+        with suppress(Error):  # a broken connection has no settings to restore
             self.target.execute(sql)
 
     def close(self) -> None:
-        """Put the isolation back."""
+        """Restore the isolation level."""
         raw, before, self._isolation = self.raw, self._isolation, None
         if raw is not None and before is not None:
-            with suppress(Exception):  # it is broken, in whichever way its driver calls that
+            with suppress(Exception):  # the connection is broken; each driver has its own error for that
                 raw.isolation_level = before[0]
 
     def _isolate(self, isolation: str) -> None:
@@ -110,6 +108,6 @@ class DjangoSource:
         if type(raw).__module__.startswith("psycopg2"):
             raw.isolation_level = _OF_PSYCOPG2[isolation]
         else:
-            from psycopg import IsolationLevel  # noqa: PLC0415 - it is there: the connection is of it
+            from psycopg import IsolationLevel  # noqa: PLC0415 - psycopg is installed: the connection is from it
 
             raw.isolation_level = IsolationLevel[isolation.replace(" ", "_")]

@@ -1,6 +1,6 @@
-"""Connections of psycopg. Whoever has one in hand inside the block finds `commit()` and `rollback()` refused.
+"""Connections of psycopg. Inside the block, `commit()` and `rollback()` of the connection are refused.
 
-A transaction begins on the server along with its first statement.
+A transaction begins on the server together with its first statement.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _places: WeakKeyDictionary[psycopg.Connection[Any], Hashable] = WeakKeyDictionar
 
 
 class PsycopgSource:
-    """A connection of psycopg, autocommit or not."""
+    """A psycopg connection, with or without autocommit."""
 
     is_mariadb = False
 
@@ -34,7 +34,7 @@ class PsycopgSource:
 
     @property
     def place(self) -> Hashable:
-        """Where it leads, and as whom; `dsn` would say so too, but is made anew each time it is asked for."""
+        """The server, database and user. `dsn` has them too, but is computed on every access."""
         known = _places.get(self.given)
         if known is None:
             info = self.given.info
@@ -43,26 +43,28 @@ class PsycopgSource:
         return known
 
     def open(self) -> None:
-        """Refuse one that is in a transaction, or does not answer before its pipeline ends."""
+        """Refuse a connection that is in a transaction, or in a pipeline."""
         if self.given.pgconn.pipeline_status != PipelineStatus.OFF:
-            raise RuntimeError("this connection is in a pipeline, where nothing is answered in time; use it outside")
+            raise RuntimeError(
+                "this connection is in a pipeline, where results arrive too late for the fence; use it outside"
+            )
         if self.given.info.transaction_status is not TransactionStatus.IDLE:
             if self.given.closed:
                 raise psycopg.OperationalError("the connection is closed")
             raise in_a_transaction(self.given)
         self._isolation, self._autocommit = self.given.isolation_level, self.given.autocommit
-        if self._autocommit:  # else what follows somebody's own COMMIT could not be rolled back
+        if self._autocommit:  # otherwise statements after the user's own COMMIT could not be rolled back
             self.given.autocommit = False
 
     def begin(self, isolation: str) -> None:
-        """Let the next statement begin it."""
+        """Set the isolation level. The next statement begins the transaction."""
         wanted = _LEVELS[isolation]
         if self.given.isolation_level is not wanted:
             self.given.isolation_level = wanted
         hold(self.given, "commit", "rollback")
 
     def commit(self) -> None:
-        """Commit, if that has not been done past psycopg."""
+        """Commit, unless a COMMIT was already sent through libpq."""
         release(self.given)
         try:
             self.given.commit()
@@ -71,7 +73,7 @@ class PsycopgSource:
             raise
 
     def roll_back(self) -> None:
-        """Roll back, also what a user's own COMMIT and BEGIN left behind."""
+        """Roll back, including a transaction that the user began with COMMIT and BEGIN statements."""
         release(self.given)
         with suppress(psycopg.Error):
             self.given.rollback()
@@ -80,22 +82,21 @@ class PsycopgSource:
 
     @property
     def ends_with_commit(self) -> bool:
-        """Psycopg asks the connection whether it is in a transaction; but refuses inside a block of its own."""
+        """True unless inside ``connection.transaction()``: psycopg reads the transaction status from libpq."""
         return not getattr(self.given, "_num_transactions", 0)
 
     def retold(self, error: Exception) -> Exception:
-        """It is psycopg's."""
         return error
 
     def flush(self) -> None:
-        """Nothing waits to be sent."""
+        """Do nothing: there are no pending changes."""
 
     def execute_outside(self, sql: str) -> None:
-        """On PostgreSQL there is nothing to set."""
+        """Do nothing: PostgreSQL needs no settings outside the transaction."""
 
     def close(self) -> None:
-        """Put the settings back."""
-        with suppress(psycopg.Error):  # it is broken
+        """Restore isolation level and autocommit."""
+        with suppress(psycopg.Error):  # the connection is broken
             if self.given.isolation_level is not self._isolation:
                 self.given.isolation_level = self._isolation
             if self._autocommit:

@@ -1,4 +1,4 @@
-"""Connections of PyMySQL. While the transaction is open, `commit` is taken away from the connection."""
+"""Connections of PyMySQL. While the transaction is open, `commit()` of the connection is refused."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.fence.target import Target, target_of
 
 
 class PymysqlSource:
-    """A connection of PyMySQL, autocommit or not."""
+    """A PyMySQL connection, with or without autocommit."""
 
     ends_with_commit = False
 
@@ -25,54 +25,51 @@ class PymysqlSource:
 
     @property
     def place(self) -> Hashable:
-        """Where it is connected to, and as whom."""
+        """The server, database and user."""
         host, port, socket = self.given.host, self.given.port, self.given.unix_socket
         return ("pymysql", host, port, socket, self.given.user, self.given.db)
 
     @property
     def is_mariadb(self) -> bool:
-        """As the server greeted us."""
+        """Whether the server's greeting names MariaDB."""
         return "mariadb" in str(self.given.get_server_info()).lower()
 
     def open(self) -> None:
-        """Refuse one that is in a transaction."""
+        """Refuse a connection that is in a transaction."""
         if self.given.server_status & IN_TRANSACTION:
             raise in_a_transaction(self.given)
         self._autocommits = self.given.get_autocommit()
-        if self._autocommits:  # else what follows somebody's own COMMIT could not be rolled back
+        if self._autocommits:  # otherwise statements after the user's own COMMIT could not be rolled back
             self.given.autocommit(False)
 
     def begin(self, isolation: str) -> None:
-        """Begin; the isolation is of this transaction alone."""
+        """Begin. The isolation level applies to this transaction only."""
         self.target.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation.upper()}")
         self.given.begin()
         hold(self.given, "commit")
 
     def commit(self) -> None:
-        """Commit."""
         release(self.given)
         self.given.commit()
 
     def roll_back(self) -> None:
-        """Roll back."""
         release(self.given)
         with suppress(pymysql.Error):
             self.given.rollback()
 
     def retold(self, error: Exception) -> Exception:
-        """It is PyMySQL's."""
         return error
 
     def flush(self) -> None:
-        """Nothing waits to be sent."""
+        """Do nothing: there are no pending changes."""
 
     def execute_outside(self, sql: str) -> None:
-        """Set something: that begins no transaction."""
-        with suppress(pymysql.Error):  # a connection that is broken keeps nothing
+        """Execute a SET statement, which begins no transaction."""
+        with suppress(pymysql.Error):  # a broken connection has no settings to restore
             self.target.execute(sql)
 
     def close(self) -> None:
-        """Put back what was changed."""
+        """Restore autocommit."""
         release(self.given)
         if self._autocommits:
             with suppress(pymysql.Error):

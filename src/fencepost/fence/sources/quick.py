@@ -1,13 +1,13 @@
-"""Our statements on psycopg's connections: past its cursors, and in the same round trip as BEGIN and COMMIT.
+"""Executes our statements on psycopg connections without cursors, in the same round trip as BEGIN and COMMIT.
 
-What a fence adds to the user's transaction is paid for in round trips, and a cursor costs as much as one. So libpq
-itself is asked, through the part of psycopg that is meant for that (`psycopg.pq`): the question at the beginning goes
-along with BEGIN, and the one at the end with COMMIT: that one is a procedure (`schema.step`), which fails if the fence
-is not ours, and a failure ends what was sent together.
+A fence costs the user's transaction mainly round trips, and a cursor costs as much as one. So these functions call
+libpq through `psycopg.pq`, which is public. The read at the beginning is sent together with BEGIN, and the check at the
+end together with COMMIT. The check is a procedure (`schema.step`) that fails if the fence is not ours, and a failure
+stops the statements after it.
 
-Statements that are sent together cannot have parameters apart from them, so texts are written into them as libpq
-itself quotes them for this connection. Nothing is prepared: a pooler may hand us another server, and psycopg drops what
-it did not prepare itself.
+Statements that are sent together cannot have separate parameters, so strings are put into the SQL as literals, quoted
+by libpq for this connection. Nothing is prepared: a pooler may switch to another server, and psycopg discards
+statements that it did not prepare itself.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _DIVISION_BY_ZERO = b"22012"
 
 
 def can_be_asked(connection: Any) -> bool:
-    """Whether it is psycopg's, and in a transaction that can go on, or will begin one with whatever is asked next."""
+    """Whether it is a psycopg connection whose transaction is usable, or begins with the next statement."""
     if not isinstance(connection, psycopg.Connection):
         return False
     link = connection.pgconn
@@ -42,16 +42,16 @@ def can_be_asked(connection: Any) -> bool:
 
 
 def has_begun(connection: psycopg.Connection[Any]) -> bool:
-    """Whether it is in a transaction that can go on."""
+    """Whether it is in a transaction that has not failed."""
     return connection.pgconn.transaction_status == TransactionStatus.INTRANS
 
 
 def asked(
     connection: psycopg.Connection[Any], sql: str, parameters: Sequence[int | str], *, retold: Retold
 ) -> Row | None:
-    """Return the first row as texts, None if there is none; begin before that, as psycopg does when a cursor is used.
+    """Return the first row as strings; None if there is none. Begin a transaction first if needed, as cursors do.
 
-    Errors are psycopg's own, as `retold` tells them.
+    Errors are psycopg's, converted by `retold`.
     """
     begin = () if has_begun(connection) else (_beginning(connection),)
     result = _outcome(connection, *begin, _written(connection, sql, parameters), retold=retold)
@@ -68,9 +68,9 @@ def commits_after(
     retold: Retold,
     change: FinalUpdate | None = None,
 ) -> bool | Exception:
-    """Make a change, call the procedure `check` and commit; False if that refuses: then the transaction has failed.
+    """Make a change, call the procedure `check` and commit; False, with a failed transaction, if the check refuses.
 
-    Errors as of `asked`; one that COMMIT itself met is returned, for it says nothing of the check.
+    Errors are raised as by `asked`. An error of COMMIT itself is returned, because the check has passed then.
     """
     marks = ", ".join(["%s"] * len(parameters))
     call = _written(connection, f"CALL {check}({marks})", parameters)
@@ -79,7 +79,7 @@ def commits_after(
     result = _outcome(connection, *first, call, b"COMMIT", retold=retold, meanwhile=meanwhile)
     if result.status == ExecStatus.COMMAND_OK:
         return True
-    if connection.pgconn.transaction_status == TransactionStatus.IDLE:  # it was COMMIT that ended the transaction
+    if connection.pgconn.transaction_status == TransactionStatus.IDLE:  # COMMIT itself has failed
         return retold(_error(connection, result))
     if result.error_field(DiagnosticField.SQLSTATE) == _NOT_OURS:
         return False
@@ -89,7 +89,7 @@ def commits_after(
 
 
 def roll_back(connection: psycopg.Connection[Any]) -> None:
-    """Roll back, also where psycopg would not: in the middle of a block of its own that was never left."""
+    """Roll back, even inside a ``connection.transaction()`` block that was never left, where psycopg would not."""
     if connection.pgconn.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
         _sent(connection, b"ROLLBACK")
 
@@ -97,7 +97,7 @@ def roll_back(connection: psycopg.Connection[Any]) -> None:
 def _outcome(
     connection: psycopg.Connection[Any], *statements: bytes, retold: Retold, meanwhile: Meanwhile | None = None
 ) -> Any:
-    """Send them; what cannot even be sent is retold too."""
+    """Send the statements. Convert the error if they cannot even be sent."""
     try:
         return _sent(connection, *statements, meanwhile=meanwhile)
     except psycopg.Error as error:
@@ -105,7 +105,7 @@ def _outcome(
 
 
 def _sent(connection: psycopg.Connection[Any], *statements: bytes, meanwhile: Meanwhile | None = None) -> Any:
-    """Send them together; return what came of the last, or of the first that failed."""
+    """Send the statements together; return the result of the last one, or of the first that failed."""
     with connection.lock:
         if meanwhile is None:
             return connection.pgconn.exec_(b"; ".join(statements))
@@ -113,7 +113,7 @@ def _sent(connection: psycopg.Connection[Any], *statements: bytes, meanwhile: Me
 
 
 def _executed(link: Any, statements: bytes, meanwhile: Meanwhile) -> Any:
-    """Send them, do something else, and then wait for what came of them."""
+    """Send the statements, call `meanwhile`, and then wait for the results."""
     link.send_query(statements)
     while link.flush():
         select([link.socket], [link.socket], [])
@@ -132,7 +132,7 @@ def _executed(link: Any, statements: bytes, meanwhile: Meanwhile) -> Any:
 
 
 def _error(connection: psycopg.Connection[Any], result: Any) -> psycopg.Error:
-    """Return the error as psycopg's cursors raise it: what libpq itself says has no state, and is of the connection."""
+    """Return the error that psycopg's cursors would raise. Errors of libpq itself have no SQLSTATE."""
     encoding = _encoding(connection)
     if result.error_field(DiagnosticField.SQLSTATE) is None:
         return psycopg.OperationalError(result.get_error_message(encoding), info=result, encoding=encoding)
@@ -140,7 +140,7 @@ def _error(connection: psycopg.Connection[Any], result: Any) -> psycopg.Error:
 
 
 def _changing(connection: psycopg.Connection[Any], change: FinalUpdate) -> bytes:
-    """Return a change that fails unless it finds its row: what is sent together is ended by an error alone."""
+    """Return a change that fails unless it finds its row, because only an error stops the statements after it."""
     sql = f"WITH changed AS ({change.sql} RETURNING 1) SELECT 1 / count(*) FROM changed"  # noqa: S608 - ours
     return _written(connection, sql, change.values)
 
@@ -157,7 +157,7 @@ def _beginning(connection: psycopg.Connection[Any]) -> bytes:
 
 
 def _written(connection: psycopg.Connection[Any], sql: str, parameters: Sequence[int | str]) -> bytes:
-    """Return the statement with its parameters in it."""
+    """Return the statement with its parameters as literals."""
     first, *rest = sql.split("%s")
     parts = [first.encode()]
     for value, part in zip(parameters, rest, strict=True):
@@ -172,7 +172,7 @@ def _quoted(connection: psycopg.Connection[Any], value: int | str) -> bytes:
 
 
 def _encoding(connection: psycopg.Connection[Any]) -> str:
-    """Return how texts are sent; to a server that takes bytes as they are (SQL_ASCII), as psycopg sends them."""
+    """Return the encoding of the connection; for SQL_ASCII, which takes any bytes, UTF-8 as in psycopg."""
     encoding = connection.info.encoding
     return "utf-8" if encoding == "ascii" else encoding
 

@@ -1,12 +1,13 @@
-"""What a fenced transaction needs of the user's connection, whichever driver it is of.
+"""What a fenced transaction needs from the user's connection, for every driver.
 
-**Promises.** A source that was opened is closed again as it was found: with its isolation, its autocommit, and open or
-back in its pool. One that is in a transaction already is refused when it is opened: what happened before could not be
-fenced from its beginning.
+**Promises.** Closing a source restores the state from before it was opened: isolation level, autocommit, and whether
+the connection is open or in its pool. A connection that is already in a transaction is refused when it is opened,
+because that transaction could not be fenced from its beginning.
 
-**A commit by the user**, inside the block, would go past the fence. `commit()` of SQLAlchemy, psycopg, PyMySQL and
-Django is refused. What cannot be refused is noticed at the end of the block, and told: sqlite3's `commit()`, a
-``COMMIT`` executed as a statement, and on MySQL statements that commit by themselves (``CREATE TABLE`` and the like).
+**A commit by the user** inside the block would bypass the fence. `commit()` of SQLAlchemy, psycopg, PyMySQL and
+Django is refused. What cannot be refused is detected at the end of the block and raises an error: sqlite3's
+`commit()`, a ``COMMIT`` executed as a statement, and on MySQL statements that commit implicitly (such as
+``CREATE TABLE``).
 """
 
 from __future__ import annotations
@@ -16,25 +17,25 @@ from typing import Any, Protocol
 
 from fencepost.fence.target import Target, described
 
-COMMITS_BY_ITSELF = "a fenced transaction commits by itself, at the end of its block, after asking the fence"
+COMMITS_BY_ITSELF = "a fenced transaction commits by itself, at the end of its block, after checking the fence"
 
 
 class Source(Protocol):
-    """A way to a connection, and to begin and end transactions there. Used by one thread, once."""
+    """Opens a connection, and begins and ends transactions on it. Used once, by one thread."""
 
     @property
     def given(self) -> Any:
-        """What the user gets: the connection of an engine, the session of a sessionmaker, else what was handed in."""
+        """What the user gets: an engine's connection, a sessionmaker's session, else the object that was passed in."""
         ...
 
     @property
     def target(self) -> Target:
-        """The connection, to execute statements. There once it is open."""
+        """Executes statements on the connection. Available once the source is open."""
         ...
 
     @property
     def place(self) -> Hashable | None:
-        """Tells the databases that this process reaches from each other; None if it cannot be told."""
+        """Identifies the database among those that this process uses; None if it cannot be identified."""
         ...
 
     @property
@@ -46,48 +47,48 @@ class Source(Protocol):
         ...
 
     def open(self) -> None:
-        """Connect; a `RuntimeError` says that the connection is in a transaction already."""
+        """Connect. Raise `RuntimeError` if the connection is already in a transaction."""
         ...
 
     def begin(self, isolation: str) -> None: ...
     def commit(self) -> None: ...
 
     def roll_back(self) -> None:
-        """Roll back what there is; raises nothing, for a connection that is gone takes its transaction along."""
+        """Roll back, without raising: the transaction of a lost connection is gone as well."""
         ...
 
     @property
     def ends_with_commit(self) -> bool:
-        """Whether a COMMIT that was sent past it is all there is to the end: it finds that itself by `commit`."""
+        """Whether a COMMIT sent directly on the driver's connection is enough; `commit` then finds it already done."""
         ...
 
     def retold(self, error: Exception) -> Exception:
-        """Return a driver's error as the user's own statements would have got it."""
+        """Return a driver's error in the form that the user's own statements would raise."""
         ...
 
     def flush(self) -> None:
-        """Send what is not sent yet (of an ORM's session)."""
+        """Send pending changes of an ORM session."""
         ...
 
     def execute_outside(self, sql: str) -> None:
-        """Execute a statement in no transaction, which sets something for the whole connection."""
+        """Execute a statement outside a transaction, which changes a setting of the connection."""
         ...
 
     def close(self) -> None:
-        """Put everything back."""
+        """Restore the previous state."""
         ...
 
 
 def in_a_transaction(source: Any) -> RuntimeError:
     """Return the error for a connection that cannot be fenced from the beginning."""
     return RuntimeError(
-        f"{described(source)} is in a transaction already, which cannot be fenced from its beginning; commit or roll "
-        "back first, or hand over the engine"
+        f"{described(source)} is already in a transaction, which cannot be fenced from its beginning; commit or roll "
+        "back first, or pass the engine"
     )
 
 
 class _Refusal:
-    """Stands in for what would end a transaction, and knows what stood there before, if anything did."""
+    """Replaces a method that would end the transaction, and keeps the instance's own method, if it had one."""
 
     __slots__ = ("before",)
 
@@ -99,7 +100,7 @@ class _Refusal:
 
 
 def hold(connection: Any, *ends: str) -> None:
-    """Refuse what would end a driver's transaction past the fence (`commit`, `rollback`), until it is released."""
+    """Refuse methods that would end the transaction without the fence (`commit`, `rollback`), until `release`."""
     own = vars(connection)
     for name in ends:
         before = own.get(name)
@@ -108,7 +109,7 @@ def hold(connection: Any, *ends: str) -> None:
 
 
 def release(connection: Any) -> None:
-    """Let it commit and roll back again."""
+    """Allow commit and rollback again."""
     own = vars(connection)
     for name in ("commit", "rollback"):
         refusal = own.get(name)

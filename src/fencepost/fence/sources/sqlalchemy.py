@@ -1,9 +1,9 @@
-"""Engines, connections, sessions and sessionmakers of SQLAlchemy, on whichever driver.
+"""Engines, connections, sessions and sessionmakers of SQLAlchemy, on any driver.
 
-A session's transaction is put on a connection of its engine that is taken for it, so that this can be set up before
-and put back afterwards. Of a session that is bound to several databases, only the one it is bound to itself is fenced.
+A session's transaction runs on a connection that is taken from its engine, so that the connection can be set up before
+and restored afterwards. If a session is bound to several databases, only that of its own bind is fenced.
 
-A commit by anybody else is refused: on psycopg by its connection itself, elsewhere by an event, which costs more.
+A commit by the user is refused: with psycopg by the driver's connection, elsewhere by an event, which costs more.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fencepost.fence.sources.source import COMMITS_BY_ITSELF, Source, hold, in_a
 from fencepost.fence.target import TAKEN, Target, described, target_of
 from fencepost.schema.columns import MYSQL_KINDS
 
-_AUTOCOMMIT = "AUTOCOMMIT"  # what SQLAlchemy calls an isolation, and has to end itself
+_AUTOCOMMIT = "AUTOCOMMIT"  # an isolation level for SQLAlchemy, which only SQLAlchemy itself can switch off
 
 
 def sqlalchemy_source(given: Any) -> Source:
@@ -30,13 +30,13 @@ def sqlalchemy_source(given: Any) -> Source:
     if isinstance(given, scoped_session | Session | sessionmaker):
         return SessionSource(given)
     raise TypeError(
-        f"{described(given)} is nothing of SQLAlchemy's that a fenced transaction can be opened on; taken are an "
+        f"a fenced transaction cannot be opened on {described(given)} of SQLAlchemy; supported are an "
         f"Engine or Connection, a Session or a sessionmaker, and {TAKEN}"
     )
 
 
 class ConnectionSource:
-    """An engine, of which a connection is taken and given back; or a connection, which is left open."""
+    """An engine, whose pool lends a connection; or a connection, which is left open."""
 
     def __init__(self, bind: Engine | Connection) -> None:
         self._bind = bind
@@ -44,42 +44,37 @@ class ConnectionSource:
         self._target: Target | None = None
         self._previous: str | None = None
         self._is_isolated = False
-        self._psycopg: Any = None  # its connection, if it is one of psycopg's
+        self._psycopg: Any = None  # the driver's connection, if the driver is psycopg
         self._is_ending = False
         self._was_bypassed = False
 
     @property
     def connection(self) -> Connection:
-        """The connection, once it is open."""
+        """The connection. Available once the source is open."""
         if self._connection is None:
             raise RuntimeError("this source is not open")
         return self._connection
 
     @property
     def given(self) -> Any:
-        """The connection."""
         return self.connection
 
     @property
     def target(self) -> Target:
-        """The connection, to execute statements."""
         if self._target is None:
             self._target = target_of(self.connection)
         return self._target
 
     @property
     def place(self) -> Hashable:
-        """The engine."""
         return self._bind.engine
 
     @property
     def is_mariadb(self) -> bool:
-        """As SQLAlchemy knows it, once it has connected."""
         return bool(getattr(self.connection.dialect, "is_mariadb", False))
 
     @property
     def raw(self) -> Any:
-        """The driver's connection."""
         return self.connection.connection.driver_connection
 
     def open(self) -> None:
@@ -95,7 +90,7 @@ class ConnectionSource:
             event.listen(connection, "commit", self._on_commit)
 
     def begin(self, isolation: str) -> None:
-        """Begin with this isolation; SQLite has but one."""
+        """Begin with this isolation level; SQLite has only one."""
         if self.connection.dialect.name != "sqlite":
             self._isolate(isolation.upper())
         self._is_ending = self._was_bypassed = False
@@ -104,7 +99,7 @@ class ConnectionSource:
             hold(self._psycopg, "commit")
 
     def commit(self) -> None:
-        """Commit, if that has not been done past SQLAlchemy."""
+        """Commit, unless a COMMIT was already sent through libpq."""
         self._is_ending = True
         self._release()
         try:
@@ -114,7 +109,7 @@ class ConnectionSource:
             raise
 
     def roll_back(self) -> None:
-        """Roll back, also what SQLAlchemy takes for ended since its commit failed: no database does."""
+        """Roll back on the driver as well: SQLAlchemy considers a transaction ended after a failed commit."""
         self._release()
         with suppress(SQLAlchemyError):
             self._roll_back()
@@ -127,20 +122,20 @@ class ConnectionSource:
 
     @property
     def ends_with_commit(self) -> bool:
-        """Unless somebody wants to be told before it, and might write then; or it would be refused by SQLAlchemy."""
+        """False if a listener for commit is registered, which might write, or SQLAlchemy would refuse the commit."""
         transaction = self.connection.get_transaction()
-        is_open = transaction is not None and transaction.is_active  # else somebody's own commit was refused
+        is_open = transaction is not None and transaction.is_active  # not active after a refused commit of the user's
         return is_open and not any(True for _ in self.connection.dispatch.commit)
 
     def retold(self, error: Exception) -> Exception:
-        """Return SQLAlchemy's own error; a connection that is lost is given up."""
+        """Return SQLAlchemy's error. Invalidate a lost connection."""
         connection = self.connection
         dialect = connection.dialect
         if not isinstance(error, dialect.loaded_dbapi.Error):
             return error
         is_lost = dialect.is_disconnect(error, self._psycopg, None)
         if is_lost:
-            with suppress(SQLAlchemyError):  # which sees that itself then, and gives up all of the pool
+            with suppress(SQLAlchemyError):  # SQLAlchemy then notices the loss and invalidates the whole pool
                 connection.exec_driver_sql("SELECT 1")
             connection.invalidate(error)
         return DBAPIError.instance(
@@ -148,19 +143,18 @@ class ConnectionSource:
         )
 
     def flush(self) -> None:
-        """Nothing waits to be sent."""
+        """Do nothing: there are no pending changes."""
 
     def execute_outside(self, sql: str) -> None:
-        """Set something."""
         connection = self.connection
         if connection.closed or connection.invalidated:
             return
-        with suppress(DBAPIError):  # a connection that is broken keeps nothing
+        with suppress(DBAPIError):  # a broken connection has no settings to restore
             connection.exec_driver_sql(sql)
             connection.rollback()
 
     def close(self) -> None:
-        """Put the isolation back, and the connection too if it was taken."""
+        """Restore the isolation level, and return the connection to its pool if it came from there."""
         connection, self._connection, self._target = self._connection, None, None
         if connection is None:
             return
@@ -188,7 +182,7 @@ class ConnectionSource:
         self.connection.rollback()
 
     def _isolate(self, isolation: str) -> None:
-        """Set it, unless the connection has it: that would cost a round trip or two, here and when it is put back."""
+        """Set the isolation level unless the connection has it. This saves a round trip or two, here and at the end."""
         dialect, asked_for = self.connection.dialect, self.connection.get_execution_options().get("isolation_level")
         at_first = getattr(dialect, "_on_connect_isolation_level", None) or dialect.default_isolation_level
         if (asked_for or at_first) == isolation:
@@ -200,20 +194,20 @@ class ConnectionSource:
             self._is_isolated = True
 
     def _isolate_once(self, isolation: str) -> None:
-        """Set it for the next transaction alone.
+        """Set the isolation level for the next transaction only.
 
-        What SQLAlchemy sets for the session is put back when the pool has the connection again; if that is lost by
-        then, a transaction that was committed ends in an error of the driver's, and its place in the pool is gone.
+        If SQLAlchemy sets it for the session, it resets it when the connection returns to the pool. If the connection
+        is lost by then, a committed transaction would end with an error of the driver, and the pool would lose a slot.
         """
         connection = self.connection
         try:
-            with closing(connection.connection.cursor()) as cursor:  # not by SQLAlchemy, for which that is a beginning
+            with closing(connection.connection.cursor()) as cursor:  # for SQLAlchemy, a statement begins a transaction
                 cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {isolation}")
         except connection.dialect.loaded_dbapi.Error as error:
             raise self.retold(error) from error
 
     def _put_back(self, connection: Connection) -> None:
-        """One that was taken from a pool is put back by the pool."""
+        """Restore the isolation level. The pool does so for connections that came from it."""
         if self._is_isolated and not connection.closed and not connection.invalidated:
             at_first = getattr(connection.dialect, "_on_connect_isolation_level", None)
             before = self._previous or at_first or connection.default_isolation_level
@@ -221,14 +215,14 @@ class ConnectionSource:
                 connection.execution_options(isolation_level=before)
 
     def _on_commit(self, connection: Connection) -> None:
-        """Refuse a commit by anybody but us: it would go past the fence."""
+        """Refuse a commit that is not ours, because it would bypass the fence."""
         if not self._is_ending:
             self._was_bypassed = True
             raise RuntimeError(COMMITS_BY_ITSELF)
 
 
 class SessionSource(ConnectionSource):
-    """A session, which goes on with its own connections afterwards; or a sessionmaker, whose session is closed."""
+    """A session, which uses its own connections again afterwards; or a sessionmaker, whose session is closed."""
 
     def __init__(self, given: Session | scoped_session[Any] | sessionmaker[Any]) -> None:
         self._given = given
@@ -238,18 +232,18 @@ class SessionSource(ConnectionSource):
             super().__init__(self._session.get_bind())
         except UnboundExecutionError as error:
             raise TypeError(
-                f"{described(given)} is bound to no database by itself, so none could be fenced; give it a bind, or "
-                "hand over the engine"
+                f"{described(given)} has no bind of its own, so no database could be fenced; give it a bind, or "
+                "pass the engine"
             ) from error
 
     @property
     def given(self) -> Any:
-        """The session of a sessionmaker, or what was handed in."""
+        """The session of a sessionmaker, or the object that was passed in."""
         return self._session if self._is_ours else self._given
 
     @property
     def target(self) -> Target:
-        """The connection beneath the session: what is pending there is not sent for our statements."""
+        """The session's connection: our statements do not flush pending changes."""
         return super().target
 
     def open(self) -> None:
@@ -265,11 +259,9 @@ class SessionSource(ConnectionSource):
         return False
 
     def flush(self) -> None:
-        """Send what is pending."""
         self._session.flush()
 
     def close(self) -> None:
-        """Put back."""
         if self._connection is not None:
             event.remove(self._session, "before_commit", self._before_commit)
         super().close()
@@ -288,6 +280,6 @@ class SessionSource(ConnectionSource):
             self.connection.rollback()
 
     def _before_commit(self, session: Session) -> None:
-        """Refuse it before the session thinks that it has ended; a savepoint may end."""
+        """Refuse a commit before the session considers its transaction ended. A savepoint may end."""
         if not self._is_ending and not session.in_nested_transaction():
             raise RuntimeError(COMMITS_BY_ITSELF)

@@ -1,4 +1,4 @@
-"""Connections of sqlite3. That somebody committed inside the block is noticed at its end, and cannot be prevented."""
+"""Connections of sqlite3. A commit inside the block cannot be prevented, but is detected at the end of the block."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.fence.target import Target, target_of
 
 
 class SqliteSource:
-    """A connection of sqlite3, whatever its `isolation_level`; only not one with ``autocommit=False``."""
+    """A sqlite3 connection with any `isolation_level`, but not with ``autocommit=False``."""
 
     ends_with_commit = False
     is_mariadb = False
@@ -24,49 +24,47 @@ class SqliteSource:
 
     @property
     def place(self) -> Hashable | None:
-        """The file; a database in memory has no name that tells it from others."""
+        """The file; None for a database in memory, which has no unique name."""
         return self._place
 
     def open(self) -> None:
-        """Refuse one that is in a transaction."""
+        """Refuse a connection that is in a transaction."""
         if getattr(self.given, "autocommit", None) is False:
             raise RuntimeError(
-                "a sqlite3 connection with autocommit=False is in a transaction at all times, so it cannot be fenced "
-                "from the beginning of one; connect with isolation_level=None"
+                "a sqlite3 connection with autocommit=False is always in a transaction, so a transaction cannot be "
+                "fenced from its beginning; connect with isolation_level=None"
             )
         if self.given.in_transaction:
             raise in_a_transaction(self.given)
         file = next((row[2] for row in self.target.execute("PRAGMA database_list").rows if row[1] == "main"), "")
         self._place = ("sqlite3", file) if file else None
         self._level = self.given.isolation_level
-        if self._level is None:  # else what follows somebody's own COMMIT could not be rolled back
+        if self._level is None:  # otherwise statements after the user's own COMMIT could not be rolled back
             self.given.isolation_level = "DEFERRED"
 
     def begin(self, isolation: str) -> None:
-        """There is one isolation; and whoever is to write becomes the writer with the first statement."""
+        """Do nothing: SQLite has one isolation level, and the first statement begins the transaction."""
 
     def commit(self) -> None:
-        """Commit, also where `commit()` would do nothing (``autocommit=True``)."""
+        """Commit with a statement, because `commit()` does nothing with ``autocommit=True``."""
         if self.given.in_transaction:
             self.target.execute("COMMIT")
 
     def roll_back(self) -> None:
-        """Roll back."""
         with suppress(sqlite3.Error):
             if self.given.in_transaction:
                 self.target.execute("ROLLBACK")
 
     def retold(self, error: Exception) -> Exception:
-        """It is sqlite3's."""
         return error
 
     def flush(self) -> None:
-        """Nothing waits to be sent."""
+        """Do nothing: there are no pending changes."""
 
     def execute_outside(self, sql: str) -> None:
-        """On SQLite there is nothing to set."""
+        """Do nothing: SQLite needs no settings outside the transaction."""
 
     def close(self) -> None:
-        """Put the level back."""
+        """Restore the isolation level."""
         if self.given.isolation_level != self._level:
             self.given.isolation_level = self._level

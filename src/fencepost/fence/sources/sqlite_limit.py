@@ -1,12 +1,12 @@
-"""How long a transaction may keep everybody else from writing to a SQLite file.
+"""Limits how long a transaction may keep other connections from writing to a SQLite file.
 
-SQLite has one writer at a time, so a job that waits for something else inside its transaction holds up the ledger.
-When the limit is reached the transaction is rolled back from outside, whatever the job is doing, and what it asks of
-the connection afterwards is refused.
+SQLite has one writer at a time, so a job that waits for something inside its transaction blocks the ledger. When the
+limit is reached, another thread rolls back the transaction, whatever the job is doing. Statements on the connection are
+then refused.
 
-A connection that sqlite3 binds to its thread (``check_same_thread``, the default of `sqlite3.connect`; not of
-SQLAlchemy and Django) cannot be rolled back by another. There a statement that runs is interrupted, and the rest is
-left to the end of the block, which then rolls back: until it comes, the file stays locked.
+A connection that sqlite3 binds to its thread (``check_same_thread``, the default of `sqlite3.connect`, but not of
+SQLAlchemy and Django) cannot be rolled back by another thread. There, a running statement is interrupted, and the
+transaction is rolled back at the end of the block. Until then, the file stays locked.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from contextlib import suppress
 
 from fencepost.core.runtime import Runtime
 
-LIMIT_S = 5.0
-_TRIES = 100
+LIMIT_S = 5.0  # as long as sqlite3 waits for a lock by default, before "database is locked"
+_TRIES = 100  # the interruption may hit our own statement, but hardly so often
 
 
 class SqliteLimit:
-    """Ends one transaction after `limit_s`, unless it has ended before."""
+    """Ends one transaction after `limit_s`, unless it has ended by then."""
 
     def __init__(self, runtime: Runtime, connection: sqlite3.Connection, *, limit_s: float = LIMIT_S) -> None:
         self._connection = connection
@@ -33,14 +33,14 @@ class SqliteLimit:
         runtime.spawn("fencepost-transaction-limit", self._watch)
 
     def end(self) -> bool:
-        """Note that the transaction ends by itself; False if it is too late for that."""
+        """Stop the limit, because the transaction ends; False if the limit was already reached."""
         with self._lock:
             self._has_ended = True
         self._over.set()
         return not self.was_reached
 
     def lift(self) -> None:
-        """Make the connection usable again, for whoever gets it next."""
+        """Allow writing on the connection again, for its next user."""
         if self.was_reached:
             self._connection.execute("PRAGMA query_only = OFF")
 
@@ -53,15 +53,15 @@ class SqliteLimit:
                 self._roll_back()
 
     def _roll_back(self) -> None:
-        """Forbid writing first: a statement on its way would else be executed, and committed, behind the roll-back."""
+        """Forbid writing first: otherwise a concurrent statement could be executed and committed after the rollback."""
         for _ in range(_TRIES):
             self._connection.interrupt()
             try:
                 self._connection.execute("PRAGMA query_only = ON")
                 break
-            except sqlite3.ProgrammingError:  # it is bound to its thread
+            except sqlite3.ProgrammingError:  # the connection is bound to its thread
                 return
-            except sqlite3.OperationalError:  # the interruption may hit this statement too
+            except sqlite3.OperationalError:  # the interruption hit this statement
                 continue
         with suppress(sqlite3.Error):
             self._connection.rollback()

@@ -1,1 +1,1 @@
-"""One file per lease store. Each states its grade and what it does not survive; none knows another."""
+"""The lease stores, one file or folder each. Each documents its grade and what it does not survive."""

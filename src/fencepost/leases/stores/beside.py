@@ -1,7 +1,7 @@
-"""Blocking calls that know no timeout, or not one for all they do, made on a task of their own and given up in time.
+"""Runs blocking calls without a suitable timeout on a separate task, and stops waiting for them in time.
 
-Resolving a host's name may take as long as the resolver likes; a name with several addresses gets the time anew for
-each of them; some drivers read a mute server's greeting for ever.
+Resolving a host name may take as long as the resolver allows. For a name with several addresses, the timeout applies to
+each address. Some drivers wait for ever for the greeting of a server that does not reply.
 """
 
 from __future__ import annotations
@@ -15,16 +15,16 @@ T = TypeVar("T")
 
 
 def within(runtime: Runtime, timeout_s: float, connect: Callable[[], T], close: Callable[[T], None]) -> T:
-    """Call `connect` beside us; `TimeoutError` after `timeout_s`. A connection that comes too late is closed again."""
+    """Call `connect` on another task; raise `TimeoutError` after `timeout_s`. A late connection is closed again."""
     attempt: _Attempt[T] = _Attempt(runtime, connect, close)
     begin(runtime, "fencepost-connect", attempt.run)
     return attempt.result(timeout_s)
 
 
 def begin(runtime: Runtime, name: str, work: Callable[[], None]) -> None:
-    """Begin a task. When the interpreter is about to end, no more can be begun: then do the work at once.
+    """Start a task. If the interpreter is shutting down, no task can be started: then do the work directly.
 
-    So a process that ends still gives back what it holds.
+    So a process that ends still releases its locks.
     """
     try:
         runtime.spawn(name, work)
@@ -45,7 +45,7 @@ class _Attempt(Generic[T]):
     def run(self) -> None:
         try:
             connection = self._connect()
-        except Exception as error:  # noqa: BLE001 - handed to the caller, in its own thread
+        except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
             self._error = error
         else:
             with self._lock:
@@ -66,7 +66,7 @@ class _Attempt(Generic[T]):
 
 
 def _raise_as_it_was(error: Exception) -> NoReturn:
-    """Raise with the context it had in its own thread: that may tell what it means, and ours does not."""
+    """Raise with the context it had in its own thread, which may be needed to classify the error."""
     context = error.__context__
     try:
         raise error

@@ -1,9 +1,9 @@
-"""Leases in the memory of one process: for tests, and for programs that never grow a second process.
+"""Leases in the memory of one process: for tests, and for programs that consist of one process.
 
-URL: ``memory://`` (a store of its own) or ``memory://name`` (shared by all who connect to that name).
+URL: ``memory://`` (a new store) or ``memory://name`` (shared by all connections with that name).
 
-Grade: *process*. It is lost with the process and seen by no other; in a forked child it is empty. Tokens still
-rise from one life of the process to the next, because they follow the clock.
+Grade: *process*. It is lost with the process, and other processes do not see it; in a forked child it is empty. Tokens
+still increase from one start of the process to the next, because they follow the clock.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from fencepost.core.tick import Tick
 from fencepost.leases.store import Capabilities, Grade
 from fencepost.leases.urls import StoreUrl
 
-_HISTORY_LENGTH = 1000
+_HISTORY_LENGTH = 1000  # ended grants, so that memory stays bounded
 _shared: dict[str, MemoryStore] = {}
 
 
 def from_url(url: StoreUrl, runtime: Runtime) -> MemoryStore:
-    """Return a fresh store, or the one that goes by the URL's host name."""
+    """Return a new store, or the shared one with the name in the URL."""
     url.only_options(())
     name = url.hosts[0][0] if url.hosts else ""
     if not name:
         return MemoryStore(runtime)
     if name not in _shared:
-        _shared.setdefault(name, MemoryStore(runtime))  # of two threads that come at once, one wins
+        _shared.setdefault(name, MemoryStore(runtime))  # atomic: if two threads call at once, both get the same one
     return _shared[name]
 
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """All that is known of one name."""
+    """The state of one name."""
 
     token: int = 0
     grant: Grant | None = None
@@ -46,12 +46,11 @@ class _Entry:
 
 
 class MemoryStore:
-    """A dictionary under a lock. The reference for what the other stores do."""
+    """A dictionary with a lock. The reference implementation of the contract."""
 
     capabilities = Capabilities(
         grade=Grade.PROCESS,
         durable_token=False,
-        server_clock=True,
         watch=True,
         keeps_history=True,
         scope="process",
@@ -68,7 +67,7 @@ class MemoryStore:
         runtime.after_fork(self, self.wipe)
 
     def start(self) -> tuple[str, ...]:
-        """Say what this store is not."""
+        """Warn that other processes do not see these locks."""
         return ("memory:// keeps locks in this process alone; other processes do not see them",)
 
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
@@ -79,7 +78,7 @@ class MemoryStore:
         return session
 
     def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
-        """Prolong the session if it is still alive."""
+        """Extend the session if it is still alive."""
         with self._lock:
             if not self._is_alive(session.id):
                 return Lost("the session expired")
@@ -115,7 +114,7 @@ class MemoryStore:
             return grant
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
-        """Let go, if the grant is current."""
+        """Release the grant if it is current."""
         with self._lock:
             entry = self._entries.get(grant.name)
             if entry is None or not self._is_current(grant):
@@ -131,12 +130,12 @@ class MemoryStore:
             return True
 
     def missing(self, grants: Collection[Grant]) -> frozenset[str]:
-        """Compare with what is held."""
+        """Compare with the current grants."""
         with self._lock:
             return self._missing(grants)
 
     def close(self, session: Session) -> None:
-        """End the session and all that hangs on it."""
+        """End the session and its grants."""
         with self._lock:
             self._alive_until.pop(session.id, None)
             for name, entry in self._entries.items():
@@ -174,7 +173,7 @@ class MemoryStore:
             return True
 
     def reset(self, name: str, token: int, *, reason: str) -> int | None:
-        """Bring a token back that a wrong clock has put ahead; see `ResetsTokens`."""
+        """Reset a token that a wrong clock has put ahead; see `ResetsTokens`."""
         with self._lock:
             entry, now_us = self._entries.get(name), self._runtime.wall_us()
             is_ahead = entry is not None and entry.token == token > now_us + AHEAD_US
@@ -215,14 +214,18 @@ class MemoryStore:
         return self._runtime.monotonic() < self._alive_until.get(session_id, float("-inf"))
 
     def _is_current(self, grant: Grant) -> bool:
-        """Go by name and grant id: whoever asks about another's grant does not know its session."""
+        """Compare name and grant id only: a caller that asks about another's grant does not know its session."""
         entry = self._entries.get(grant.name)
         return (
             entry is not None
             and entry.grant is not None
             and entry.grant.grant_id == grant.grant_id
-            and self._is_alive(entry.grant.session.id)
+            and self._has_not_ended(entry.grant.session.id)
         )
+
+    def _has_not_ended(self, session_id: str) -> bool:
+        """Whether grants of the session are current: here its clock says so."""
+        return self._is_alive(session_id)
 
     def _missing(self, grants: Collection[Grant]) -> frozenset[str]:
         return frozenset(grant.grant_id for grant in grants if not self._is_current(grant))

@@ -1,22 +1,22 @@
 """Leases in tables of a MySQL or MariaDB database.
 
-URL: ``mysql://user:password@host:3306/database`` or ``mariadb://…``, which mean the same. Options:
+URL: ``mysql://user:password@host:3306/database`` or ``mariadb://…``, which are equivalent. Options:
 ``prefix=fencepost_`` for the tables, ``history=90d`` for how long ended grants are remembered, ``call_timeout=3s``,
 ``ssl_ca``, ``ssl_cert``, ``ssl_key`` (files; with ``ssl_ca`` the server's name and certificate are verified),
 ``unix_socket``.
 
-Grade: *durable*. The tables are made at the first start if they are missing.
+Grade: *durable*. The tables are created at the first start if they are missing.
 
-Survives: a restart or crash of the server; loss of any client at any moment; a server that hangs (every call ends in
-time); deadlocks (repeated a few times).
+Survives: a restart or crash of the server; loss of any client at any moment; a server that hangs (every call has a
+deadline); deadlocks (retried a few times).
 
-Does not survive: failover to an asynchronous replica that lacks the last transactions: a grant lost with them may be
-given out again while its holder still trusts it; tokens rise all the same, by the clock, and fences hold. A Galera
-cluster is refused (``accept_risk=galera``), and so is a group with several primaries (``accept_risk=multi-primary``).
-A server clock that leaps forward ends sessions early. A client that is stopped in the middle of a takeover holds up
-that one name: on MariaDB for the call timeout, on MySQL for a minute.
+Does not survive: failover to an asynchronous replica that lacks the last transactions. A lock whose grant was lost with
+them may be granted again while its holder still trusts it; tokens still increase, by the clock, so fences work. A
+Galera cluster is refused (``accept_risk=galera``), and so is a group with several primaries
+(``accept_risk=multi-primary``). A server clock that jumps forward ends sessions early. A client that is stopped in the
+middle of a takeover blocks that name: on MariaDB for the call timeout, on MySQL for a minute.
 
-Settings to make: ``innodb_flush_log_at_trx_commit=1``; a binary log, if there is one, in ROW or MIXED format; a clock
+Required settings: ``innodb_flush_log_at_trx_commit=1``; a binary log, if there is one, in ROW or MIXED format; a clock
 that is slewed, not stepped.
 """
 
@@ -34,17 +34,15 @@ from fencepost.sql import mysql
 
 CAPABILITIES = Capabilities(
     grade=Grade.DURABLE,
-    durable_token=True,
-    server_clock=True,
     watch=False,
     keeps_history=True,
     loses="what an asynchronous replica had not received when it takes over",
 )
-_POLL_S = 0.1
+_POLL_S = 0.1  # how late a waiter may notice a release, at ten cheap queries per second
 
 
 def from_url(url: StoreUrl, runtime: Runtime) -> SqlLeaseStore:
-    """Build the store; the server is first asked in `start`."""
+    """Create the store, without connecting to the server yet."""
     url.only_options(SHARED_OPTIONS | mysql.URL_OPTIONS)
     tables = LeaseTables.of(url)
     return SqlLeaseStore(
@@ -58,5 +56,5 @@ def from_url(url: StoreUrl, runtime: Runtime) -> SqlLeaseStore:
 
 
 def schema_sql(url: StoreUrl) -> str:
-    """Return the script that makes the tables, for an administrator to run."""
+    """Return the script that creates the tables, for an administrator."""
     return schema.text(schema.mysql(LeaseTables.of(url)))

@@ -1,21 +1,21 @@
 """Leases in tables of a PostgreSQL database.
 
 URL: ``postgresql://user:password@host:5432/database``; several hosts, ``host1:5432,host2:5432``, are tried in turn
-until one takes writes. Options: ``prefix=fencepost_`` and ``schema=`` for the tables, ``history=90d`` for how long
-ended grants are remembered, ``call_timeout=3s``, and of libpq ``host`` (a socket's folder), ``sslmode``,
+until one accepts writes. Options: ``prefix=fencepost_`` and ``schema=`` for the tables, ``history=90d`` for how long
+ended grants are remembered, ``call_timeout=3s``, and for libpq ``host`` (the folder of a socket), ``sslmode``,
 ``sslrootcert``, ``sslcert``, ``sslkey``, ``sslcrl``, ``channel_binding``, ``require_auth``, ``gssencmode``,
 ``krbsrvname``, ``passfile``, ``application_name``, ``target_session_attrs``.
 
-Grade: *durable*. The tables are made at the first start if they are missing.
+Grade: *durable*. The tables are created at the first start if they are missing.
 
-Survives: a restart or crash of the server; loss of any client at any moment; a server that hangs (every call ends in
-time); a transaction-pooling PgBouncer in between (waiting then polls, and statements are not prepared).
+Survives: a restart or crash of the server; loss of any client at any moment; a server that hangs (every call has a
+deadline); a PgBouncer in between that pools by transaction (waiters then poll, and statements are not prepared).
 
-Does not survive: the promotion of an asynchronous replica that lacks the last transactions. A grant that was lost with
-them may be given out again while its holder still trusts it; tokens rise all the same, by the clock, and fences hold.
-A server clock that leaps forward ends sessions early.
+Does not survive: the promotion of an asynchronous replica that lacks the last transactions. A lock whose grant was lost
+with them may be granted again while its holder still trusts it; tokens still increase, by the clock, so fences work. A
+server clock that jumps forward ends sessions early.
 
-Settings to make: ``synchronous_commit`` on (remote_apply or on, with synchronous standbys, closes the gap at
+Required settings: ``synchronous_commit`` on (with synchronous standbys, remote_apply or on closes the gap at
 promotion); a clock that is slewed, not stepped.
 """
 
@@ -33,17 +33,15 @@ from fencepost.sql import postgres
 
 CAPABILITIES = Capabilities(
     grade=Grade.DURABLE,
-    durable_token=True,
-    server_clock=True,
     watch=True,
     keeps_history=True,
-    longest_watch_s=30.0,  # whoever listens looks every second, and notices that its connection is broken
+    longest_watch_s=30.0,  # the listener checks every second, and notices if its connection is broken
     loses="what an asynchronous replica had not received when it is promoted",
 )
 
 
 def from_url(url: StoreUrl, runtime: Runtime) -> SqlLeaseStore:
-    """Build the store; the server is first asked in `start`."""
+    """Create the store, without connecting to the server yet."""
     url.only_options(SHARED_OPTIONS | postgres.URL_OPTIONS | {"schema"})
     tables = LeaseTables.of(url)
     backend = PostgresBackend(url, tables, runtime)
@@ -60,5 +58,5 @@ def from_url(url: StoreUrl, runtime: Runtime) -> SqlLeaseStore:
 
 
 def schema_sql(url: StoreUrl) -> str:
-    """Return the script that makes the tables, for an administrator to run."""
+    """Return the script that creates the tables, for an administrator."""
     return schema.text(schema.postgres(LeaseTables.of(url)))

@@ -1,22 +1,22 @@
 """Leases in a SQLite file, for the processes of one machine.
 
-URL: ``sqlite:///relative.db`` or ``sqlite:////absolute/path.db``, the application's own database. The leases live in a
-second file beside it (``app.db`` → ``app.leases.db``), so that no transaction of the application delays a heartbeat.
+URL: ``sqlite:///relative.db`` or ``sqlite:////absolute/path.db``, the application's own database. The leases are in a
+second file next to it (``app.db`` → ``app.leases.db``), so that no transaction of the application delays a renewal.
 Options: ``prefix=fencepost_`` for the tables, ``history=90d`` for how long ended grants are remembered,
 ``call_timeout=3s`` for how long a call waits for other writers.
 
-Grade: *durable*, on one machine. Expiry is counted by the clock that goes on while the machine sleeps, together with
-the boot's id: after a reboot everything is free. Tokens follow the wall clock and rise in any case.
+Grade: *durable*, on one machine. Expiry uses the clock that also counts while the machine is suspended, together with
+the id of the boot: after a reboot all locks are free. Tokens follow the wall clock, and always increase.
 
-Survives: the death of any process at any moment; loss of power (WAL, synchronous=FULL); the file's deletion (whoever
-held a lock is told at the next renewal, and tokens rise on).
+Survives: the death of any process at any moment; loss of power (WAL, synchronous=FULL); deletion of the file (a holder
+notices at its next renewal, and tokens still increase).
 
 Does not survive: a network file system, which is refused at the start (``accept_risk=network-filesystem``); two kernels
-sharing the file, such as virtual machines with a shared folder; a disk that lies about flushing. A process that is
-stopped in the few microseconds of a write transaction blocks all others until it goes on.
+that share the file, such as virtual machines with a shared folder; a disk that ignores flushes. A process that is
+stopped in the few microseconds of a write transaction blocks all others until it continues.
 
-Settings to make: none. All processes must see the file in one folder, on one kernel (containers with a shared volume of
-one host are fine), and with the right to write to the folder. Symbolic links are followed.
+Required settings: none. All processes must see the file in the same folder, on the same kernel (containers with a
+shared volume of one host are fine), and be allowed to write to the folder. Symbolic links are followed.
 """
 
 from __future__ import annotations
@@ -36,15 +36,13 @@ from fencepost.sql.forked_sqlite import FORKED_SQLITE
 
 CAPABILITIES = Capabilities(
     grade=Grade.DURABLE,
-    durable_token=True,
-    server_clock=True,
     watch=False,
     keeps_history=True,
     renewal_round_trips="none",
     scope="machine",
     loses="everything, with the file",
 )
-_POLL_S = 0.025
+_POLL_S = 0.025  # how late a waiter may notice a release; a read of a local file is cheap
 
 
 class SqliteStore(SqlLeaseStore):
@@ -53,16 +51,16 @@ class SqliteStore(SqlLeaseStore):
     backend: SqliteBackend
 
     def start(self) -> tuple[str, ...]:
-        """Refuse a bad place first; then open the file and make the tables."""
+        """Refuse an unsuitable location first; then open the file and create the tables."""
         return self.backend.check_place() + super().start()
 
     def noted(self, ledger: LedgerMark) -> tuple[str, LedgerMark]:
-        """Note how far the ledger of these leases had come; return the store's identity and what was noted before."""
+        """Record the progress of the ledger of these leases; return the store's identity and the previous record."""
         return self._calls.run(self._timeout_s, lambda connection: self.backend.noted(connection, ledger))
 
 
 def from_url(url: StoreUrl, runtime: Runtime) -> SqliteStore:
-    """Build the store; the file is first touched in `start`."""
+    """Create the store, without opening the file yet."""
     url.only_options(SHARED_OPTIONS)
     tables = LeaseTables.of(url)
     backend = SqliteBackend(lease_file(url), tables, runtime, accepts_network=RISK in url.accepted_risks())
@@ -80,7 +78,7 @@ def from_url(url: StoreUrl, runtime: Runtime) -> SqliteStore:
 
 
 def lease_file(url: StoreUrl) -> Path:
-    """Return the absolute path of the second file: ``app.leases.db`` beside ``app.db``, not beside a link to it."""
+    """Return the absolute path of the second file: ``app.leases.db`` next to ``app.db``, not next to a link to it."""
     text = url.path.removeprefix("/")
     if url.hosts:
         raise InvalidUrl(
@@ -95,6 +93,6 @@ def lease_file(url: StoreUrl) -> Path:
 
 
 def schema_sql(url: StoreUrl) -> str:
-    """Return the script that makes the tables. SQLite never needs it: the tables are made with the file."""
+    """Return the script that creates the tables. SQLite does not need it: they are created with the file."""
     tables = LeaseTables.of(url)
     return schema.text(schema.sqlite(tables, f"{tables.index}_boot"))

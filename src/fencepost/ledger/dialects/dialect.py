@@ -10,7 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
-from sqlalchemy import ColumnElement, Table
+from sqlalchemy import BigInteger, ColumnElement, Table, literal_column
 from sqlalchemy.engine import Dialect as SqlWords
 from sqlalchemy.sql import ClauseElement
 
@@ -21,7 +21,7 @@ from fencepost.ledger.urls import LedgerUrl
 from fencepost.sql.forked_sqlite import Closable
 from fencepost.sql.parents import leave_to_parent
 from fencepost.sql.spelling import Spelling
-from fencepost.sql.troubles import REFUSALS, SLOW, first_line, trouble_of
+from fencepost.sql.troubles import LACKS_TABLES, REFUSALS, SLOW, Trouble, first_line, trouble_of
 
 Row = tuple[Any, ...]
 Parameters = Sequence[Any] | Mapping[str, Any]
@@ -60,6 +60,11 @@ class Dialect(ABC):
     mark: str  # how a parameter is written
     spelling: Spelling
     has_one_writer: bool = False
+    has_hints: bool = False  # a commit can wake other processes (LISTEN and NOTIFY)
+    has_procedures: bool = False  # ours stand in the database, and go along with COMMIT
+    has_sequences: bool = False  # ids come from counters of their own, which a restore can leave behind the tables
+    deletes_with_limit: bool = False
+    counts_left_out: bool = False  # an INSERT also counts rows that it left out because they were there
 
     def __init__(self, url: LedgerUrl, runtime: Runtime) -> None:
         self.url = url
@@ -78,9 +83,9 @@ class Dialect(ABC):
     def now_sql(self) -> str:
         """The ledger's time in µs, as SQL. On SQLite a number, made anew at each reading."""
 
-    @abstractmethod
     def now(self) -> ColumnElement[int]:
         """Return the ledger's time in µs, to stand in a statement of SQLAlchemy."""
+        return literal_column(self.now_sql, BigInteger())
 
     @abstractmethod
     def dial(self, timeout_s: float | None = None) -> DbapiConnection:
@@ -90,9 +95,16 @@ class Dialect(ABC):
     def begin(self, connection: Any, cursor: Cursor) -> None:
         """Begin a transaction: READ COMMITTED, on SQLite as the only writer."""
 
-    @abstractmethod
     def refusal(self, error: Exception) -> str:
         """Say what an operator must mend, where its trouble is one of `REFUSALS`."""
+        trouble = trouble_of(error)
+        if trouble in LACKS_TABLES:
+            return f"{self.product} lacks what the ledger needs ({first_line(error)}): run: fencepost migrate"
+        return self.own_refusal(trouble, error) or f"{self.product} refuses: {first_line(error)}"
+
+    def own_refusal(self, trouble: Trouble, error: Exception) -> str | None:
+        """Return a sentence of this database's own about a refusal, if there is one."""
+        return None
 
     @abstractmethod
     def json_table(self, alias: str, columns: Mapping[str, str]) -> str:

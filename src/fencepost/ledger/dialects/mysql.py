@@ -6,13 +6,13 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Table, insert, literal_column
+from sqlalchemy import Table, insert
 from sqlalchemy.dialects.mysql.pymysql import dialect as mysql_words
 
 from fencepost.ledger.dialects.dialect import Cursor, Dialect, Parameters
 from fencepost.sql import mysql, pymysql_link
 from fencepost.sql.spelling import SPELLING
-from fencepost.sql.troubles import LACKS_TABLES, Trouble, first_line, trouble_of
+from fencepost.sql.troubles import Trouble, first_line, trouble_of
 
 _TYPES = {"int": "BIGINT", "float": "DOUBLE", "text": "LONGTEXT CHARACTER SET utf8mb4 COLLATE utf8mb4_bin"}
 _OLDEST_MYSQL = (8, 0)
@@ -35,6 +35,8 @@ class MysqlDialect(Dialect):
     """A ledger in a MySQL or MariaDB database. Keys are compared byte by byte, by the tables' collation."""
 
     name = "mysql"
+    deletes_with_limit = True
+    counts_left_out = True
     errors = pymysql_link.ERRORS
     words = mysql_words()
     mark = "%s"
@@ -47,36 +49,25 @@ class MysqlDialect(Dialect):
         """The server."""
         return mysql.product(self.url.store)
 
-    def now(self) -> ColumnElement[int]:
-        """Return the server's time at the statement's begin."""
-        return literal_column(mysql.NOW_US, BigInteger())
-
     def dial(self, timeout_s: float | None = None) -> Any:
         """Connect and set what every connection needs."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         connection = pymysql_link.dial(self.url.store, limit_s)
-        try:
-            pymysql_link.greet(connection, timeout_s=limit_s, silence_s=min(limit_s, self.silence_s))
-        except BaseException:
-            connection.close()
-            raise
+        pymysql_link.greet(connection, timeout_s=limit_s, silence_s=min(limit_s, self.silence_s))
         return connection
 
     def begin(self, connection: Any, cursor: Cursor) -> None:
         """Begin."""
         cursor.execute("BEGIN")
 
-    def refusal(self, error: Exception) -> str:
-        """Say what an operator must mend."""
-        trouble = trouble_of(error)
-        if trouble in LACKS_TABLES:
-            return f"{self.product} lacks what the ledger needs ({first_line(error)}): run: fencepost migrate"
+    def own_refusal(self, trouble: Trouble, error: Exception) -> str | None:
+        """Say which rights are needed."""
         if trouble is Trouble.FORBIDDEN:
             return (
                 f"{self.product}: {first_line(error)}. Grant SELECT, INSERT, UPDATE, DELETE on the tables; to make "
                 "them, let somebody who may CREATE, ALTER and INDEX run: fencepost migrate"
             )
-        return f"{self.product} refuses: {first_line(error)}"
+        return None
 
     def json_table(self, alias: str, columns: Mapping[str, str]) -> str:
         """Take the list apart with JSON_TABLE."""

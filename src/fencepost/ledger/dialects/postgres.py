@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import BigInteger, ColumnElement, Table, literal_column
+from sqlalchemy import Table
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.dialects.postgresql.psycopg import dialect as postgres_words
 
@@ -14,7 +14,7 @@ from fencepost.schema.sequences import advice
 from fencepost.sql import postgres, psycopg_link
 from fencepost.sql.psycopg_link import BoundedPsycopg
 from fencepost.sql.spelling import SPELLING
-from fencepost.sql.troubles import LACKS_TABLES, Trouble, first_line, trouble_of
+from fencepost.sql.troubles import Trouble, first_line
 
 _FEW = 3
 _GRACE_S = 0.5  # the server ends a statement by itself, and then the connection is still good
@@ -35,6 +35,9 @@ class PostgresDialect(Dialect):
     """A ledger in a PostgreSQL database."""
 
     name = "postgresql"
+    has_hints = True
+    has_procedures = True
+    has_sequences = True
     errors = psycopg_link.ERRORS
     words = postgres_words()  # type: ignore[no-untyped-call]
     mark = "%s"
@@ -48,32 +51,20 @@ class PostgresDialect(Dialect):
         """The server."""
         return postgres.product(self.url.store)
 
-    def now(self) -> ColumnElement[int]:
-        """Return the server's time at the moment it is read, not at the transaction's begin."""
-        return literal_column(postgres.NOW_US, BigInteger())
-
     def dial(self, timeout_s: float | None = None) -> BoundedPsycopg:
         """Connect, look who is at the other end, and set the server's own time limits."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         connection = psycopg_link.dial(self.url.store, limit_s, clock=self.runtime.monotonic)
         connection.statement_s = limit_s + _GRACE_S
-        try:
-            limits = postgres.limit_settings(limit_s, min(limit_s, self.silence_s))
-            psycopg_link.greet(connection, limits, _STEADY)
-        except BaseException:
-            connection.close()
-            raise
+        psycopg_link.greet(connection, postgres.limit_settings(limit_s, min(limit_s, self.silence_s)), _STEADY)
         return connection
 
     def begin(self, connection: Any, cursor: Cursor) -> None:
         """Begin."""
         cursor.execute(connection.begin_sql)
 
-    def refusal(self, error: Exception) -> str:
-        """Say what an operator must mend."""
-        trouble = trouble_of(error)
-        if trouble in LACKS_TABLES:
-            return f"{self.product} lacks what the ledger needs ({first_line(error)}): run: fencepost migrate"
+    def own_refusal(self, trouble: Trouble, error: Exception) -> str | None:
+        """Say which rights are needed, how to mend a sequence, or why the server lets nobody in."""
         if trouble is Trouble.FORBIDDEN:
             return (
                 f"{self.product}: {first_line(error)}. Grant SELECT, INSERT, UPDATE, DELETE on the tables, USAGE on "
@@ -87,7 +78,7 @@ class PostgresDialect(Dialect):
             )
         if trouble in (Trouble.NO_ENTRY, Trouble.NO_DATABASE):
             return f"{self.product} refuses the connection: {str(error).strip().splitlines()[-1]}"
-        return f"{self.product} refuses: {first_line(error)}"
+        return None
 
     def json_table(self, alias: str, columns: Mapping[str, str]) -> str:
         """Take the list apart with jsonb_array_elements."""

@@ -20,18 +20,24 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import lru_cache
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Any, ClassVar, NamedTuple, Protocol
 
 from fencepost.core.runs import Claim, Ending
+from fencepost.ledger.claim_order import CLAIM_ORDER_COLUMNS, order_by, ranks
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
 
 TABLES = ("node", "job", "schedule", "run", "attempt", "exclusive", "journal", "identity")
 # Where a field of a claim has another name than its column; times are fields with _us.
 _COLUMNS = {"run_id": "id", "attempt": "attempts", "claimed_at_us": "started_at"}
-CLAIM_COLUMNS = ", ".join(f"r.{_COLUMNS.get(name, name.removesuffix('_us'))}" for name in Claim._fields)
+_CLAIMED = tuple(f"r.{_COLUMNS.get(name, name.removesuffix('_us'))}" for name in Claim._fields)
+CLAIM_COLUMNS = ", ".join(_CLAIMED)
 """The columns of a run that make a `Claim`, in the order of its fields."""
+_RANKED = (*_CLAIMED, *(rank for rank in ranks("r") if rank not in _CLAIMED))
+CLAIM_WIDTH = len(_CLAIMED)
+claim_rank = itemgetter(*map(_RANKED.index, ranks("r")))
+"""Sorts rows of `{ranked_columns}` as runs are claimed. The first `CLAIM_WIDTH` columns of these make a `Claim`."""
 # Whoever was declared dead, or has left, claims nothing; it may not have learned of it yet.
 _NOT_ENDED = "NOT EXISTS (SELECT 1 FROM {node} me WHERE me.id = %s AND coalesce(me.dead_at, me.left_at) IS NOT NULL)"
 # A LIMIT that is a parameter makes for plans that scan, and one text for every number for as many statements to keep.
@@ -103,6 +109,10 @@ class LedgerStatements(ABC):
             "for_update": dialect.spelling.for_update,
             "skip_locked": dialect.spelling.skip_locked,
             "columns": CLAIM_COLUMNS,
+            "ranked_columns": ", ".join(_RANKED),
+            "ranks": ", ".join(ranks("r")),
+            "ranking_columns": ", ".join(f"r.{column}" for column in CLAIM_ORDER_COLUMNS if column != "id"),
+            "claim_order": Word(order_by),
             "ready": "",  # names the index of schedules that are due and have a node, where one has to be named
             "clock": dialect.now_sql,
             "not_ended": _NOT_ENDED.format_map(self.fields),
@@ -159,7 +169,7 @@ class LedgerStatements(ABC):
         """Return a template that changes rows `r` of `table` from the rows `e` of `source`."""
 
     @abstractmethod
-    def take(self, desk: LedgerConnection, wanted: ClaimRequest) -> Taken:
+    def take(self, connection: LedgerConnection, wanted: ClaimRequest) -> Taken:
         """Claim runs without a key, and find those with one: in one transaction, waiting for nobody.
 
         Those whose key is free may be claimed, too.
@@ -173,13 +183,28 @@ class LedgerStatements(ABC):
         """
 
     @abstractmethod
-    def end_alone(self, desk: LedgerConnection, endings: EndingRows) -> tuple[int, int]:
+    def end_alone(self, connection: LedgerConnection, endings: EndingRows) -> tuple[int, int]:
         """Do the same in a transaction of its own."""
 
     def _rows(self, spec: str) -> str:
         """Spell ``{rows:e id=int key=text}``: the rows of one parameter, made by `listed`."""
         alias, *columns = spec.split()
         return self.dialect.json_table(alias, dict(column.split("=") for column in columns))
+
+
+class TransactionStatements(LedgerStatements):
+    """Those of a database where a claim and an ending are several statements each, in a transaction."""
+
+    def take(self, connection: LedgerConnection, wanted: ClaimRequest) -> Taken:
+        """Do `_take` in a transaction."""
+        return connection.write(lambda cursor: self._take(cursor, wanted))
+
+    def end_alone(self, connection: LedgerConnection, endings: EndingRows) -> tuple[int, int]:
+        """Do `end` in a transaction."""
+        return connection.write(lambda cursor: self.end(cursor, endings))
+
+    @abstractmethod
+    def _take(self, cursor: Cursor, wanted: ClaimRequest) -> Taken: ...
 
 
 @lru_cache(maxsize=64)
@@ -240,16 +265,16 @@ def written(endings: Sequence[Ending], *, horizon_us: int) -> EndingRows:
 
 
 class HasDialect(Protocol):
-    """A desk, or a whole database."""
+    """A connection, or a whole database."""
 
     dialect: Dialect
 
 
-def statements_for(desk: HasDialect) -> LedgerStatements:
-    """Return the words of a desk's dialect; they are kept with it, and go with it."""
-    words: LedgerStatements | None = desk.dialect.kept_words
+def statements_for(connection: HasDialect) -> LedgerStatements:
+    """Return the statements of a connection's dialect; they are kept with the dialect, and freed with it."""
+    words: LedgerStatements | None = connection.dialect.kept_words
     if words is None:
-        words = desk.dialect.kept_words = _made(desk.dialect)
+        words = connection.dialect.kept_words = _made(connection.dialect)
     return words
 
 

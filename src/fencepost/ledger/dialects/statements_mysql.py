@@ -13,14 +13,22 @@ from collections.abc import Collection, Mapping
 from operator import attrgetter
 
 from fencepost.core.runs import Claim
-from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
-from fencepost.ledger.dialects.statements import ClaimRequest, EndingRows, LedgerStatements, Match, Taken, listed
+from fencepost.ledger.dialects.statements import (
+    CLAIM_WIDTH,
+    ClaimRequest,
+    EndingRows,
+    Match,
+    Taken,
+    TransactionStatements,
+    claim_rank,
+    listed,
+)
 
 _FIND = """
-SELECT r.priority, {columns} FROM {run} r FORCE INDEX ({run_claim})
+SELECT {ranked_columns} FROM {run} r FORCE INDEX ({run_claim})
 WHERE r.state = 'queued' AND r.queue = %s AND r.available_at <= %s AND {texts:r.job}{gate} AND {not_ended}
-ORDER BY r.priority DESC, r.available_at, r.id LIMIT {limit}{skip_locked}
+ORDER BY {claim_order:r} LIMIT {limit}{skip_locked}
 """
 
 _GATE = " AND (r.exclusive_key IS NULL OR {texts:r.exclusive_key})"
@@ -80,7 +88,7 @@ UPDATE {_ENDED} STRAIGHT_JOIN {{run}} r FORCE INDEX (PRIMARY) ON r.id = e.id SET
 """
 
 
-class HotMysql(LedgerStatements):
+class HotMysql(TransactionStatements):
     """The words of MySQL and MariaDB."""
 
     key = "`key`"
@@ -112,10 +120,6 @@ class HotMysql(LedgerStatements):
         changes = ", ".join(f"r.{column} = {value}" for column, value in sets.items())
         return f"UPDATE {source} STRAIGHT_JOIN {{{table}}} r FORCE INDEX (PRIMARY) ON {on} SET {changes}"
 
-    def take(self, desk: LedgerConnection, wanted: ClaimRequest) -> Taken:
-        """Lock and change."""
-        return desk.write(lambda cursor: self._take(cursor, wanted))
-
     def end(self, cursor: Cursor, endings: EndingRows) -> tuple[int, int]:
         """Lock the runs that are still what they were; keep their attempts; change them."""
         now_us = self.now_us(cursor)
@@ -131,10 +135,6 @@ class HotMysql(LedgerStatements):
         self.change(cursor, _END, text)
         return now_us, len(ended)
 
-    def end_alone(self, desk: LedgerConnection, endings: EndingRows) -> tuple[int, int]:
-        """End in a transaction."""
-        return desk.write(lambda cursor: self.end(cursor, endings))
-
     def _take(self, cursor: Cursor, wanted: ClaimRequest) -> Taken:
         now_us = self.now_us(cursor)
         found = self._found(cursor, wanted, now_us)
@@ -149,10 +149,9 @@ class HotMysql(LedgerStatements):
         template = _FIND.replace("{limit}", str(wanted.limit)).replace("{gate}", "" if wanted.keys is None else _GATE)
         given = (self.texts(wanted.jobs), *gate, wanted.node)
         rows = [row for queue in wanted.queues for row in self.rows(cursor, template, queue, now_us, *given)]
-        found = [(priority, Claim(*fields)) for priority, *fields in rows]
         if len(wanted.queues) > 1:
-            found.sort(key=lambda one: (-one[0], one[1].available_at_us, one[1].run_id))
-        return [claim for _, claim in found[: wanted.limit]]
+            rows.sort(key=claim_rank)
+        return [Claim(*row[:CLAIM_WIDTH]) for row in rows[: wanted.limit]]
 
 
 def _started(found: Claim, now_us: int) -> Claim:

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cached_property, lru_cache, partial
-from operator import itemgetter
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -26,32 +25,32 @@ from fencepost.core.runtime import Runtime
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
 from fencepost.ledger.dialects.statements import (
+    CLAIM_WIDTH,
     ClaimRequest,
     EndingRows,
     LedgerStatements,
     Match,
     Taken,
     Word,
+    claim_rank,
     clean,
     rounded,
 )
 
 _CLAIM = partial(tuple.__new__, Claim)
-_WIDTH = len(Claim._fields)  # behind a claim's columns comes the priority, upside down
-_URGENCY = itemgetter(_WIDTH, Claim._fields.index("available_at_us"), Claim._fields.index("run_id"))
 _NOTHING = [None] * 5
 _WHOLE_EVERY_S = 0.5
 _SUCCEEDED = {"succeeded"}
 
 _FIND = """
-    SELECT r.id, r.priority, r.available_at, r.exclusive_key, r.token FROM {run} r
+    SELECT r.id, {ranking_columns}, r.exclusive_key, r.token FROM {run} r
     WHERE r.state = 'queued' AND r.queue = {queue} AND r.available_at <= (SELECT now FROM clock)
       AND r.available_at >= %s AND r.job || '' = ANY(%s::text[]){gate} AND EXISTS (SELECT 1 FROM allowed)
-    ORDER BY r.priority DESC, r.available_at, r.id LIMIT {limit} FOR UPDATE SKIP LOCKED"""
+    ORDER BY {claim_order:r} LIMIT {limit} FOR UPDATE SKIP LOCKED"""
 
 _FIND_IN_MANY = """
   SELECT x.* FROM unnest(%s::text[]) AS q(name) CROSS JOIN LATERAL ({find}) x
-  ORDER BY x.priority DESC, x.available_at, x.id LIMIT {limit}"""
+  ORDER BY {claim_order:x} LIMIT {limit}"""
 
 _GATE = " AND (r.exclusive_key IS NULL OR r.exclusive_key = ANY(%s::text[]))"
 
@@ -67,7 +66,7 @@ ours AS MATERIALIZED (
 UPDATE {run} r SET state = 'running', node = %s, attempts = r.attempts + 1, started_at = (SELECT now FROM clock),
   token = o.token
 FROM ours o WHERE r.id = ANY(ARRAY(SELECT id FROM ours)) AND r.id = o.id
-RETURNING {columns}, -r.priority,
+RETURNING {ranked_columns},
   (SELECT array_agg(id ORDER BY n) FROM rest), (SELECT array_agg(exclusive_key ORDER BY n) FROM rest)
 """
 
@@ -95,7 +94,7 @@ WITH clock AS MATERIALIZED (SELECT {clock} AS now),
 allowed AS MATERIALIZED (SELECT 1 WHERE {not_ended}),
 found AS MATERIALIZED ({find})
 SELECT clock.now, f.id, f.exclusive_key FROM clock LEFT JOIN found f ON f.exclusive_key IS NOT NULL
-ORDER BY f.priority DESC, f.available_at, f.id
+ORDER BY {claim_order:f}
 """
 
 # All went well and there is nothing to tell, which is what most batches are like.
@@ -218,25 +217,25 @@ class HotPostgres(LedgerStatements):
         """Notify the ledger's channel; the server sends it once per transaction, after the commit."""
         cursor.execute(self._notify_sql)
 
-    def take(self, desk: LedgerConnection, wanted: ClaimRequest) -> Taken:
+    def take(self, connection: LedgerConnection, wanted: ClaimRequest) -> Taken:
         """Take all in one statement, which is a transaction; in two, if beyond the floor there was not enough."""
-        floor = self._floors.setdefault(desk, QueueStart(self.dialect.runtime))
+        floor = self._floors.setdefault(connection, QueueStart(self.dialect.runtime))
         floor_us = floor.of(wanted)
-        taken = self._take(desk, wanted, floor_us)
+        taken = self._take(connection, wanted, floor_us)
         count = len(taken.claims) + len(taken.keyed)
         if count < wanted.limit and floor_us:
-            rest = self._take(desk, wanted._replace(limit=rounded(wanted.limit - count)), 0)
+            rest = self._take(connection, wanted._replace(limit=rounded(wanted.limit - count)), 0)
             taken = Taken(rest.now_us, taken.claims + rest.claims, taken.keyed + rest.keyed)
         floor.took(wanted, taken, from_us=floor_us)
         return taken
 
-    def _take(self, desk: LedgerConnection, wanted: ClaimRequest, floor_us: int) -> Taken:
+    def _take(self, connection: LedgerConnection, wanted: ClaimRequest, floor_us: int) -> Taken:
         take, find = self._takes.get(_shape(wanted)) or self._take_sql(wanted)
         queues = wanted.queues[0] if len(wanted.queues) == 1 else _texts(wanted.queues)
         gate = () if wanted.keys is None else (_texts(wanted.keys),)
         given = (wanted.node, queues, floor_us, _texts(wanted.jobs), *gate)
         cursor: Any
-        with desk.autocommit() as cursor:
+        with connection.autocommit() as cursor:
             _settle(cursor)
             cursor.execute(take, (*given, wanted.node), binary=True)
             rows = cursor.fetchall()
@@ -260,9 +259,9 @@ class HotPostgres(LedgerStatements):
         now_us, count = cursor.fetchone()
         return now_us, count
 
-    def end_alone(self, desk: LedgerConnection, endings: EndingRows) -> tuple[int, int]:
+    def end_alone(self, connection: LedgerConnection, endings: EndingRows) -> tuple[int, int]:
         """End all by one statement, which is a transaction."""
-        with desk.autocommit() as cursor:
+        with connection.autocommit() as cursor:
             _settle(cursor)
             return self.end(cursor, endings)
 
@@ -301,8 +300,8 @@ def _shape(wanted: ClaimRequest) -> tuple[int, bool, bool]:
 
 def _taken(rows: list[Any]) -> Taken:
     *_, ids, keys = rows[0]
-    rows.sort(key=_URGENCY)
-    claims = [_CLAIM(row[:_WIDTH]) for row in rows]
+    rows.sort(key=claim_rank)
+    claims = [_CLAIM(row[:CLAIM_WIDTH]) for row in rows]
     return Taken(claims[0].claimed_at_us, claims, [] if ids is None else list(zip(ids, keys, strict=True)))
 
 

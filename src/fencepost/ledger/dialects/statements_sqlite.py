@@ -8,15 +8,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from fencepost.core.runs import Claim, Ending
-from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
-from fencepost.ledger.dialects.statements import ClaimRequest, EndingRows, LedgerStatements, Match, Taken, clean
+from fencepost.ledger.dialects.statements import ClaimRequest, EndingRows, Match, Taken, TransactionStatements, clean
 
 # The plus signs keep the planner from other indexes than that of queued runs.
 _FIND = """
-SELECT r.priority, r.available_at, r.id, r.exclusive_key FROM {run} r
+SELECT {ranks}, r.id, r.exclusive_key FROM {run} r
 WHERE r.state = 'queued' AND r.queue = %s AND r.available_at <= %s AND {texts:+r.job}{gate} AND {not_ended}
-ORDER BY r.priority DESC, r.available_at, r.id LIMIT {limit}
+ORDER BY {claim_order:r} LIMIT {limit}
 """
 
 _GATE = " AND (r.exclusive_key IS NULL OR {texts:r.exclusive_key})"
@@ -57,15 +56,13 @@ WHERE {_IS_OURS}
 
 
 class _Found(NamedTuple):
-    """What `_FIND` selects."""
+    """What `_FIND` selects, behind the values by which it is sorted."""
 
-    priority: int
-    available_at: int
     run_id: int
     exclusive_key: str | None
 
 
-class HotSqlite(LedgerStatements):
+class HotSqlite(TransactionStatements):
     """The words of SQLite."""
 
     greatest = "max"
@@ -92,10 +89,6 @@ class HotSqlite(LedgerStatements):
         changes = ", ".join(f"{column} = {value}" for column, value in sets.items())
         return f"UPDATE {{{table}}} AS r SET {changes} FROM {source} WHERE {on}"
 
-    def take(self, desk: LedgerConnection, wanted: ClaimRequest) -> Taken:
-        """Find and change."""
-        return desk.write(lambda cursor: self._take(cursor, wanted))
-
     def end(self, cursor: Cursor, endings: EndingRows) -> tuple[int, int]:
         """Keep the attempts, then change the runs, one by one inside the library."""
         now_us = self.now_us(cursor)
@@ -104,10 +97,6 @@ class HotSqlite(LedgerStatements):
         cursor.executemany(self.sql(_KEEP), rows)
         cursor.executemany(self.sql(_END), rows)
         return now_us, cursor.rowcount
-
-    def end_alone(self, desk: LedgerConnection, endings: EndingRows) -> tuple[int, int]:
-        """End in a transaction."""
-        return desk.write(lambda cursor: self.end(cursor, endings))
 
     def _take(self, cursor: Cursor, wanted: ClaimRequest) -> Taken:
         now_us = self.now_us(cursor)
@@ -125,10 +114,10 @@ class HotSqlite(LedgerStatements):
         gate: Sequence[Any] = () if wanted.keys is None else (self.texts(wanted.keys),)
         template = _FIND.replace("{limit}", str(wanted.limit)).replace("{gate}", "" if wanted.keys is None else _GATE)
         given = (self.texts(wanted.jobs), *gate, wanted.node)
-        found = [_Found(*row) for queue in wanted.queues for row in self.rows(cursor, template, queue, now_us, *given)]
+        rows = [row for queue in wanted.queues for row in self.rows(cursor, template, queue, now_us, *given)]
         if len(wanted.queues) > 1:
-            found.sort(key=lambda each: (-each.priority, each.available_at, each.run_id))
-        return found[: wanted.limit]
+            rows.sort()
+        return [_Found(*row[-2:]) for row in rows[: wanted.limit]]
 
 
 def _named(row: Ending, waits_for: str | None, now_us: int) -> dict[str, Any]:

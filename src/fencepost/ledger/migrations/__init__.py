@@ -20,17 +20,27 @@ step that contracts works before it was taken, and one that brings steps behind 
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from fencepost.errors import LedgerRefused, SchemaMismatch
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.identity import identity
 from fencepost.schema import effects
-from fencepost.schema.revisions import contracts, expanding_steps, is_readable, missing_steps, number
+from fencepost.schema.revisions import (
+    contracts,
+    expanding_steps,
+    is_readable,
+    missing_steps,
+    number,
+    oldest_workable,
+    steps_in,
+)
 from fencepost.sql.troubles import LACKS_TABLES, trouble_of
 
-REVISIONS = ("0001", "0002", "0003", "0004_from_0003")  # oldest first; a test compares them with versions/
-OLDEST, NEWEST = "0004_from_0003", REVISIONS[-1]  # what this version can work with
+REVISIONS = steps_in(Path(__file__).parent / "versions")
+OLDEST, NEWEST = oldest_workable(REVISIONS), REVISIONS[-1]  # what this version can work with
 STEPS = (*REVISIONS, *effects.STEPS)  # all that `migrate` may have to do
 
 
@@ -87,7 +97,7 @@ def migration_sql(url: str) -> str:
 
 def ready_schema(database: Database) -> None:
     """Make sure that the tables are there; make them only on SQLite, where there is nobody else to do it."""
-    if database.dialect.name == "sqlite":
+    if database.url.is_file:
         migrate(database)
     check_schema(database)
 
@@ -113,13 +123,13 @@ def check_schema(database: Database) -> None:
         )
 
 
-def refuse_unreadable(database: Database, desk: LedgerConnection) -> None:
+def refuse_unreadable(database: Database, connection: LedgerConnection) -> None:
     """Raise `SchemaMismatch` if a newer version took away what this one needs: what a node asks when it has joined.
 
     Whoever takes something away looks for older nodes first. So either it has seen this one, or this one sees it.
     """
     table = database.tables.name("version")
-    _refuse_unreadable(database, desk.read(lambda cursor: _revision(cursor, table)))
+    _refuse_unreadable(database, connection.read(lambda cursor: _revision(cursor, table)))
 
 
 def current_revision(database: Database) -> str | None:

@@ -171,7 +171,7 @@ class Course:
             ending=CalmTimes(quiet_from, ended_at, wall_us_at_0, was_away),
             tokens_are_durable=self._are_tokens_durable,
         )
-        around = Participants(tuple(cast.actors), tuple(director.fallen), is_one_file=ledger.url.kind == "sqlite")
+        around = Participants(tuple(cast.actors), tuple(director.fallen), is_one_file=ledger.url.is_file)
         return outcome_of(evidence, director.faults, seed=wishes.seed, around=around)
 
     def _engage(self, cast: Cast) -> None:

@@ -18,7 +18,7 @@ from urllib.parse import parse_qsl, urlencode
 from fencepost.core.runtime import Runtime
 from fencepost.core.urls import StoreUrl
 from fencepost.errors import InvalidName, InvalidUrl, StoreUnavailable
-from fencepost.leases.schemes import store_from_url
+from fencepost.leases.schemes import try_store
 from fencepost.ledger.database import Database
 from fencepost.ledger.urls import LedgerUrl
 
@@ -62,7 +62,7 @@ class Namespace:
         if self.store_url is None:
             return
         if StoreUrl.parse(self.store_url).scheme in _REDIS:
-            _is_fit(self.store_url, runtime)
+            try_store(self.store_url, runtime)  # on Redis that makes nothing
         else:
             _answers(self.store_url, runtime)
 
@@ -94,14 +94,6 @@ def isolated(url: str, prefix: str) -> str:
     return f"{place}?{urlencode({**options, 'prefix': prefix}, safe='/,:')}"
 
 
-def _is_fit(url: str, runtime: Runtime) -> None:
-    store = store_from_url(url, runtime)
-    try:
-        store.start()  # on Redis that makes nothing
-    finally:
-        store.shutdown()
-
-
 def _answers(url: str, runtime: Runtime) -> None:
     place = _parsed(url)
     if place.kind != "sqlite":  # a file would be made by looking
@@ -115,7 +107,7 @@ def _parsed(url: str) -> LedgerUrl:
 
 def _remove_from_sql(url: str, prefix: str, runtime: Runtime) -> None:
     parsed = _parsed(url)
-    if parsed.kind == "sqlite":
+    if parsed.is_file:
         _remove_from_files(parsed, prefix)
         return
     with closing(Database(parsed, runtime)) as database:

@@ -1,6 +1,6 @@
-"""The checkers: each reads evidence and says which promise was broken, to whom, and when. Pure, one file for each.
+"""The checkers. Each reads evidence and reports broken promises. They are pure functions, in one file for each promise.
 
-`check_all` asks every one of them. What evidence does not tell they cannot judge; they then say nothing.
+`check_all` runs all of them. If the evidence lacks what a checker needs, the checker reports nothing.
 """
 
 from __future__ import annotations
@@ -55,5 +55,5 @@ CHECKERS: tuple[tuple[str, Check], ...] = tuple(
 
 
 def check_all(evidence: Evidence) -> list[Violation]:
-    """Ask every checker, and return all that they found."""
+    """Run every checker, and return all violations."""
     return [violation for _, check in CHECKERS for violation in check(evidence)]

@@ -1,9 +1,9 @@
 """6. What was acknowledged is in every later read, and what was refused left no trace.
 
-Of resources: `write` (name, token, ``detail["key"]``) and `read` (``detail["keys"]``, all that it saw); the effects
-found in the end are the last read. Of the ledger: a run that was asked for is there (`request`), and so is an attempt
-that was ended (`finish`: the run as the name, its token; ``detail["outcome"]`` None hands a claim back and leaves
-nothing).
+For resources: `write` (name, token, ``detail["key"]``) and `read` (``detail["keys"]``, all keys that it found). The
+effects at the end count as the last read. For the ledger: a requested run exists (`request`), and so does an attempt
+that was ended (`finish`, with the run as the name, and its token; with ``detail["outcome"]`` None the claim was handed
+back, which leaves nothing).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAME = "acknowledged writes"
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
-    """Hold answers against what was read later, and against what is there in the end."""
+    """Compare answers with later reads, and with the state at the end."""
     writes = [call for call in calls(evidence.history, "write") if "key" in call.detail]
     yield from _later_reads(evidence, writes)
     if writes and (evidence.effects or evidence.notes.get("effects_are_known")):
@@ -48,7 +48,7 @@ def _in_the_end(effects: tuple[Effect, ...], writes: list[Call]) -> Iterator[Vio
     there = {(effect.resource, effect.key) for effect in effects}
     exact = {(effect.resource, effect.key, effect.token) for effect in effects}
     asked = {(write.name, write.detail["key"]) for write in writes}
-    # The same may be asked again under the same token, after a lost reply: refused now, accepted then.
+    # After a lost reply, the same request may be repeated with the same token: accepted before, refused now.
     may_have = {_exact(write) for write in writes if write.is_ok or write.is_unknown}
     for write in writes:
         if write.is_ok and _exact(write)[:2] not in there:
@@ -57,7 +57,7 @@ def _in_the_end(effects: tuple[Effect, ...], writes: list[Call]) -> Iterator[Vio
             yield Violation(NAME, f"{write.name!r} refused {write.detail['key']!r}, and it is there", str(write))
     for effect in effects:
         if (effect.resource, effect.key) not in asked:
-            yield Violation(NAME, f"{effect.resource!r} has {effect.key!r}, which nobody wrote", str(effect))
+            yield Violation(NAME, f"{effect.resource!r} has {effect.key!r}, which was never written", str(effect))
 
 
 def _exact(write: Call) -> tuple[str, str, int]:
@@ -69,7 +69,7 @@ def _requests(evidence: Evidence) -> Iterator[Violation]:
     for call in calls(evidence.history, "request"):
         run_id = call.detail.get("run")
         if call.is_ok and run_id is not None and int(run_id) not in runs:
-            yield Violation(NAME, f"run {run_id} was acknowledged and is on no record", str(call))
+            yield Violation(NAME, f"run {run_id} was acknowledged and is not recorded", str(call))
 
 
 def _endings(evidence: Evidence) -> Iterator[Violation]:

@@ -1,12 +1,12 @@
-"""Whatever began, wrote or was claimed did so in an attempt that is on record, under its token. Part of 2 and 4.
+"""Everything that began, wrote or was claimed belongs to a recorded attempt, with its token. Part of 2 and 4.
 
-- A function that began (`begin`: the run as the name, its token) has its attempt, and began after it was claimed.
-- An effect of a run was committed under the token of one of its attempts.
-- An attempt that succeeded began, where a job's beginnings are noted at all; and none ended before it began.
-- Where transitions are known, every run has some, and claims and attempts have the same tokens. A claim that was handed
-  back leaves no attempt; such a run is queued again, or cancelled if somebody had asked for that.
-- Where it is known when each node's end was noted (``notes["nodes_ended_us"]``), an attempt was lost with its node, and
-  not taken from one that lived on.
+- A function that began (`begin`, with the run as the name, and its token) has an attempt, and began after the claim.
+- An effect of a run was committed with the token of one of its attempts.
+- An attempt that succeeded has begun, if beginnings are recorded for the job. No attempt ended before it began.
+- If transitions are known, every run has some, and claims and attempts have the same tokens. A claim that was handed
+  back leaves no attempt; such a run is queued again, or cancelled if that was requested.
+- If it is known when each node's end was recorded (``notes["nodes_ended_us"]``), an attempt was lost with its node, and
+  was not taken from a node that lived on.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ NAME = "attempts on record"
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
-    """Look up the attempt of everything that happened."""
+    """Find the attempt of everything that happened."""
     attempts = {(attempt.run_id, attempt.token): attempt for attempt in evidence.attempts}
     yield from _begun(evidence, attempts)
     yield from _written(evidence, attempts)
@@ -95,11 +95,11 @@ def _claimed(evidence: Evidence, attempts: dict[tuple[int, int], AttemptSeen]) -
         yield from _lasting(steps, attempts)
     for attempt in evidence.attempts:
         if (attempt.run_id, attempt.token) not in claims:
-            yield Violation(NAME, f"{told_attempt(attempt)}, and nobody was seen to claim it")
+            yield Violation(NAME, f"{told_attempt(attempt)}, and there was no claim for it")
 
 
 def _lasting(steps: list[Transition], attempts: dict[tuple[int, int], AttemptSeen]) -> Iterator[Violation]:
-    """Report claims without an attempt, of those that were not handed back. What began is looked up by itself."""
+    """Report claims without an attempt that were not handed back. Functions that began are checked separately."""
     for step, after in zip(steps, [*steps[1:], None], strict=True):
         is_back = after is not None and after.after in ("queued", "cancelled")
         if step.after != "running" or step.token is None or is_back:

@@ -1,22 +1,21 @@
-"""7. A finished bulk job's effects are its input, less what it recorded as skipped, each once; and it counts right.
+"""7. The effects of a finished bulk job are its input without skipped items, each once, and its counts are right.
 
-Bulk work is told in ``notes["bulk"]``, a list of mappings, one for each thing that was to be done:
+``notes["bulk"]`` describes the bulk work. It is a list of mappings, one for each instance:
 
 ==============  ====================================================================================================
-``resource``    that received the effects; those of several writers are ``resource/writer``
+``resource``    the resource that received the effects; with several writers, ``resource/writer``
 ``input``       all keys
-``filtered``    those that are to be left out
-``skipped``     those put aside with a record, one for each record
-``skippable``   those that may be put aside, where that is known
-``counts``      read, written, filtered and skipped, as they were committed with the chunks
-``totals``      the same as the job told them in the end, each time that it did
-``finished``    whether it says that it is done; and ``run``, which it is
-``given_up``    runs that were given up although nothing was wrong with them but faults
-``left``        runs that have not ended, though they could have for long enough
+``filtered``    keys that should be left out
+``skipped``     keys of dead letters, one for each letter
+``skippable``   keys that may become dead letters, if known
+``counts``      read, written, filtered and skipped, as committed with the chunks
+``totals``      the same as in the job's results, one for each result
+``finished``    whether the job is recorded as done; and ``run``, its run
+``given_up``    runs that failed for good although only faults were injected
+``left``        runs that have not ended, although there was enough time
 ==============  ====================================================================================================
 
-While it is not finished nothing may be there that is not of its input, nor anything twice; and what was counted is what
-is there, at any time.
+Even if it is not finished, nothing may be there twice, or that is not in its input, and the counts match what is there.
 """
 
 from __future__ import annotations

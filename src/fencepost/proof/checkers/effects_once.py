@@ -1,11 +1,11 @@
 """8. What was committed took effect once: every event, and the effect of every run that promises one.
 
-- An effect with one key lands once in a resource, whoever asks how often; ``notes["at_least_once"]`` names resources of
-  which this was not promised.
-- ``notes["events"]`` maps a resource to its events: key → whether it was committed. A committed one took effect once,
-  one that was rolled back never.
-- ``notes["effects_of"]`` maps a job to the resource (None: whichever) in which each of its runs that succeeded left
-  exactly one effect, and each that was never tried none.
+- An effect with one key lands once in a resource, however often it is requested. ``notes["at_least_once"]`` lists
+  resources without this promise.
+- ``notes["events"]`` maps a resource to its events: key → whether it was committed. A committed event took effect once,
+  an event that was rolled back never.
+- ``notes["effects_of"]`` maps a job to a resource (None: any). There, each run of the job that succeeded left exactly
+  one effect, and each run that was never tried left none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAME = "effects once"
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
-    """Count the effects by their keys, and by their runs."""
+    """Count the effects by key and by run."""
     yield from _twice(evidence)
     yield from _events(evidence)
     yield from _of_runs(evidence)

@@ -1,8 +1,8 @@
 """17. A loss counts against a run only if its process was killed while it had the run; a failure, only if it failed.
 
-``notes["hits"]`` maps a run to how often its process was killed: a restart in good order does not count, nor does a
-clock that was set. ``notes["failures"]`` maps a run to how often its function raised of its own accord. Without a note
-nothing is said of what it is about.
+``notes["hits"]`` maps a run to how often its process was killed. A graceful restart does not count, nor does a clock
+that was set. ``notes["failures"]`` maps a run to how often its function itself raised. Without such a note, that part
+is not checked.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ NAME = "fair ends"
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
-    """Compare what is counted with what happened."""
+    """Compare the counts in the ledger with what happened."""
     hits, failures = evidence.notes.get("hits"), evidence.notes.get("failures")
     for run in evidence.runs:
         if hits is not None and run.crashes > hits.get(run.id, 0):

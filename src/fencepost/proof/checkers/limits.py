@@ -1,12 +1,12 @@
-"""10. Attempts, back-off and limits are kept, and runs that exclude each other are never under way at the same time.
+"""10. Retries, back-off and limits are kept, and runs with the same exclusive key are never running at the same time.
 
-- attempts are numbered from 1 without gaps, and their run has counted them, its failures and its crashes
-- a run succeeded if and only if its last attempt did; nothing is tried after that
-- failures are at most `retries` + 1, losses at most `crashes_allowed`, and between a failure and the next attempt lies
-  at least the pause (``notes["own_pauses"]``: jobs that ask for another pause themselves)
-- of runs with one exclusive key, the times of attempts are disjoint
+- attempts are numbered from 1 without gaps, and the run's counts of attempts, failures and crashes match
+- a run succeeded if and only if its last attempt did; there is no attempt after that
+- there are at most `retries` + 1 failures and `crashes_allowed` losses, and at least the pause between a failure and
+  the next attempt (``notes["own_pauses"]``: jobs that set another pause themselves)
+- the attempts of runs with the same exclusive key do not overlap
 
-Times are the ledger's; ``notes["ledger_slack_s"]`` says how much they may contradict each other.
+Times are those of the ledger; ``notes["ledger_slack_s"]`` is how much they may contradict each other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FAILED = frozenset({"failed", "timed_out"})
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
-    """Count attempts and measure the times between them."""
+    """Count attempts, and measure the times between them."""
     attempts = attempts_by_run(evidence.attempts)
     own_pauses = frozenset(evidence.notes.get("own_pauses", ()))
     for run in evidence.runs:

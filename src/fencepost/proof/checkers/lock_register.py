@@ -1,17 +1,17 @@
-"""The lock register is linearizable: name by name, one order of all calls explains every answer.
+"""The lock register is linearizable: for each name, one order of all calls explains every answer.
 
-The register knows who holds a name and under which token. It may let go of a holder by itself when the holder's session
-was not renewed for a ttl, counted from when the renewal was sent at the earliest; it never has to. What was not
-answered (a lost reply, a crash) may take effect at any later moment, or never.
+The register has the holder of a name and its token. It may remove a holder whose session was not renewed for a ttl,
+counted at the earliest from when the renewal was sent, but it never has to. A call without an answer (a lost reply, a
+crash) may take effect at any later moment, or never.
 
-An `acquire` says its grant, and in its answer the token; refused, ``detail["why"]`` ("held", "done", "lost") and for
-"held" ``detail["held_by"]``, the grant in the way. `renew`, `release` and `revoke` say their grant; a renewal without
-one is of its whole session, and tells ``detail["gone"]``. `open` and `close` name a session. What is not told is not
-judged.
+An `acquire` has its grant, and its answer has the token. If it was refused, ``detail["why"]`` is "held", "done" or
+"lost", and for "held" ``detail["held_by"]`` is the current grant. `renew`, `release` and `revoke` have their grant. A
+renewal without a grant is for its whole session, and has ``detail["gone"]``. `open` and `close` have a session. What is
+not recorded is not checked.
 
-- ``notes["store_slack_s"]``: by how much less than a ttl may pass before an expiry, by the store's clock
-- ``notes["ends_with_connection"]``: grants end with the process that has them, too (advisory locks)
-- a fault of kind "forget" or "promotion" may free every name, or bring a former holder back
+- ``notes["store_slack_s"]``: how much earlier than a ttl a grant may expire, by the store's clock
+- ``notes["ends_with_connection"]``: grants also end with the process that has them (advisory locks)
+- a fault of kind "forget" or "promotion" may free every name, or bring an earlier holder back
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ _ENDING = frozenset({"release", "revoke"})
 
 
 class RegisterState(NamedTuple):
-    """What the register knows of one name. `grant` empty: it is free; None: the store forgot, so it may be anything.
+    """The state of one name. `grant` empty: it is free; None: the store lost its data, so it may be anything.
 
-    `since` is the last moment at which it certainly was so, `expires_at` the earliest at which it ends by itself.
-    `used` are the unanswered calls that have taken effect. `is_closed`: kept closed after a release.
+    `since` is the last time at which this was certain, `expires_at` the earliest time at which it may expire. `used`
+    has the unanswered calls that have taken effect. `is_closed`: kept closed after a release.
     """
 
     grant: str | None = ""
@@ -49,7 +49,7 @@ class RegisterState(NamedTuple):
 
 
 class _Name:
-    """The register of one name, given everything else that is known."""
+    """The model of one name's register."""
 
     def __init__(self, evidence: Evidence, own: list[Call], sessions: dict[str, list[Call]]) -> None:
         slack_s = float(evidence.notes.get("store_slack_s", DEFAULT_SLACK_S))
@@ -72,7 +72,7 @@ class _Name:
     # -- one step of the order
 
     def step(self, held: RegisterState, call: Call, at: float, until: float) -> Iterator[tuple[RegisterState, float]]:
-        """Return what the register may be after `call`, and when at the earliest."""
+        """Return the possible states after `call`, and the earliest time of each."""
         for before, from_at in self._forgotten(held, at, until):
             for after, then in self._ways(before, call, from_at, until):
                 if then <= until:
@@ -137,14 +137,14 @@ class _Name:
         yield (_free(held, at) if held.grant and held.session == call.session else held), at
 
     def _is_not_held(self, held: RegisterState, call: Call, at: float) -> Iterator[tuple[RegisterState, float]]:
-        """Explain a refused renewal, release or revocation: at that moment the grant was not the current one."""
+        """Explain a refused renewal, release or revocation: the grant was not the current one at that time."""
         is_this = held.grant == call.grant if call.grant else held.session == call.session
         yield self._freed(held, at) if held.grant and is_this else (held, at)
 
     # -- what may have happened meanwhile
 
     def _mine(self, held: RegisterState, call: Call, at: float) -> Iterator[tuple[RegisterState, float]]:
-        """Return the states in which the caller holds the name, if there is a way to them."""
+        """Return the states in which the caller holds the name, if they are possible."""
         if held.grant == call.grant:
             yield held, at
         elif held.grant is None:
@@ -155,7 +155,7 @@ class _Name:
             )
 
     def _freed(self, held: RegisterState, at: float) -> tuple[RegisterState, float]:
-        """Return the register without its holder, as early as it can have lost it."""
+        """Return the state without the holder, and the earliest time at which that is possible."""
         if not held.grant and not held.is_closed:
             return held, at
         frees_at = held.expires_at
@@ -169,7 +169,7 @@ class _Name:
         return _free(held, max(held.since, frees_at)), max(at, frees_at)
 
     def _taken(self, held: RegisterState, call: Call, at: float) -> RegisterState:
-        """Return the register with the caller as its holder; it lives as long as its session was renewed for."""
+        """Return the state with the caller as the holder, until the end of its session's last renewal."""
         token = max(held.token, (call.token if call.is_ok else self._token_of.get(call.grant)) or 0)
         forgot_at = self._forgot_at[: bisect_right(self._forgot_at, at)]
         renewals = (
@@ -181,9 +181,9 @@ class _Name:
         return RegisterState(call.grant, call.session, token, at, max(at, renewed_at + self._ttl_s), held.used)
 
     def _taken_unseen(self, held: RegisterState, at: float, until: float) -> Iterator[tuple[RegisterState, float]]:
-        """Return the registers in which an unanswered acquisition has taken effect, now that it explains something.
+        """Return the states in which an unanswered acquisition has taken effect, because that explains something.
 
-        It may have happened before; then it may also end sooner.
+        It may have happened earlier, and may then also end earlier.
         """
         free, freed_at = self._freed(held, at)
         for call in self._unanswered:
@@ -195,7 +195,7 @@ class _Name:
             yield taken._replace(used=held.used | {call.number}), max(freed_at, call.sent_at)
 
     def _forgotten(self, held: RegisterState, at: float, until: float) -> Iterator[tuple[RegisterState, float]]:
-        """Return the register as it is, or may be if the store forgot since it was last seen: then it is anything."""
+        """Return the given state, and the unknown state if the store may have lost its data since."""
         position = bisect_left(self._forgot_at, held.since)
         forgot_at = self._forgot_at[position] if position < len(self._forgot_at) else NEVER
         if forgot_at > at:
@@ -210,7 +210,7 @@ def _free(held: RegisterState, at: float) -> RegisterState:
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
-    """Look for an order, name by name."""
+    """Search an order for each name."""
     every = calls(evidence.history, "open", "acquire", "renew", "release", "revoke", "close")
     sessions: dict[str, list[Call]] = defaultdict(list)
     names: dict[str, list[Call]] = defaultdict(list)

@@ -1,8 +1,8 @@
-"""15. A due time is missed only if nobody could run it, and what was missed is made up for as its policy says.
+"""15. A due time is missed only if no node could run it, and missed ones are handled by the misfire policy.
 
-``notes["missed"]`` maps a schedule to what is known of it: ``able``, stretches in which a node that has the job lived;
-``unable``, stretches in which certainly none did; ``misfire``, its policy; ``shaken``, stretches in which the ledger's
-clock was set, of which nothing is said. A stretch is a pair of the ledger's times; its end may be None.
+``notes["missed"]`` maps a schedule to what is known about it: ``able``, periods in which a node with the job lived;
+``unable``, periods in which certainly none did; ``misfire``, its policy; ``shaken``, periods in which the ledger's
+clock was set, which are not checked. A period is a pair of the ledger's times; its end may be None.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from fencepost.proof.evidence import Evidence, RunSeen, Violation
 from fencepost.proof.telling import told_run, told_us
 
 NAME = "missed ticks"
-_MARGIN_US = 30_000_000  # to start and to stop takes a moment
+_MARGIN_US = 30_000_000  # starting and stopping a node takes some time
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
-    """Look at the ticks of each schedule of which it is known who could run them."""
+    """Check the ticks of each schedule for which it is known when a node could run them."""
     known: Mapping[str, Mapping[str, Any]] = evidence.notes.get("missed", {})
     ticks: dict[str, list[RunSeen]] = {schedule: [] for schedule in known}
     for run in evidence.runs:

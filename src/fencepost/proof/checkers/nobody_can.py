@@ -1,7 +1,7 @@
-"""16. Nothing waits in a queue for longer than ten minutes that no living node can run, without a warning.
+"""16. A run that no living node can execute does not stay queued for more than ten minutes without a warning.
 
-``notes["stranded"]`` lists such runs as they were seen from outside: ``run``, ``job``, ``waited_s``, and ``warned``,
-whether some node has said so.
+``notes["stranded"]`` lists such runs: ``run``, ``job``, ``waited_s``, and ``warned``, whether a node has logged a
+warning.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ TEN_MINUTES_S = 600.0
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
-    """Report what waits in silence."""
+    """Report runs that wait without a warning."""
     for seen in evidence.notes.get("stranded", ()):
         if seen["waited_s"] >= TEN_MINUTES_S and not seen["warned"]:
             yield Violation(

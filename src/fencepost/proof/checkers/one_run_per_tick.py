@@ -1,9 +1,9 @@
 """2. Per tick: at most one run, one success, and one attempt with a live lease.
 
-A run may stand for a stretch of ticks; stretches of one schedule do not overlap. That an attempt begins only when the
-one before it has ended is seen from the attempts' times, which one ledger gives. Where it has several clocks (SQLite
-under nodes whose clocks differ) ``notes["ledger_slack_s"]`` says by how much they may be apart; the order of commits,
-which needs no clock, is judged by the checker of the graph.
+A run may stand for several consecutive ticks; those of one schedule do not overlap. The attempts' times, which come
+from one ledger, show whether an attempt began only after the previous one had ended. If the ledger has several clocks
+(SQLite with nodes whose clocks differ), ``notes["ledger_slack_s"]`` is how much they may differ. The order of commits,
+which needs no clock, is checked by `run_graph`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NAME = "one run per tick"
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
-    """Look for ticks with two runs, runs with two successes, and attempts at the same time."""
+    """Report ticks with two runs, runs with two successes, and concurrent attempts."""
     yield from _runs(evidence.runs)
     attempts = attempts_by_run(evidence.attempts)
     for run in evidence.runs:

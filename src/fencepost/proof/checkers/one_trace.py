@@ -1,7 +1,7 @@
 """12. One seed, one trace: histories of the same seed are the same, entry by entry.
 
-``notes["fingerprints"]`` are those of other runs of the same seed. `same` compares two histories, and says where they
-part.
+``notes["fingerprints"]`` are those of other simulations of the same seed. `same` compares two histories, and reports
+where they first differ.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NAME = "one trace"
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
-    """Compare with what the same seed gave before."""
+    """Compare with earlier histories of the same seed."""
     others = evidence.notes.get("fingerprints", ())
     if not others:
         return
@@ -26,7 +26,7 @@ def check(evidence: Evidence) -> Iterator[Violation]:
 
 
 def same(first: History, second: History) -> Iterator[Violation]:
-    """Compare two histories, and name the first entry in which they differ."""
+    """Compare two histories, and report the first entry in which they differ."""
     pairs = zip(first.entries, second.entries, strict=False)
     for number, (one, other) in enumerate(pairs):
         if one != other:

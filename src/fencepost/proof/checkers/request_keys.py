@@ -1,7 +1,7 @@
 """9. One idempotency key, one run; another payload under the same key is refused.
 
-Requests are calls: `request`, its key as the name, ``detail["payload"]`` what was asked for, and in the answer
-``detail["run"]`` the run that stands for it.
+A request is a call `request` with its key as the name. ``detail["payload"]`` is what was requested, and in the answer
+``detail["run"]`` is its run.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ NAME = "request keys"
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
-    """Compare runs and answers under one key."""
+    """Compare the runs and answers of each key."""
     runs: dict[str, list[RunSeen]] = defaultdict(list)
     for run in evidence.runs:
         if run.request_key is not None:
@@ -35,13 +35,13 @@ def check(evidence: Evidence) -> Iterator[Violation]:
 
 def _answers(key: str, requests: list[Call], runs: list[RunSeen]) -> Iterator[Violation]:
     accepted = [call for call in requests if call.is_ok]
-    told = "; ".join(map(str, requests[:6]))
+    shown = "; ".join(map(str, requests[:6]))
     if len({call.detail.get("run") for call in accepted}) > 1:
-        yield Violation(NAME, f"those who asked under key {key!r} were told of different runs", told)
+        yield Violation(NAME, f"requests with key {key!r} got different runs", shown)
     if len({call.detail.get("payload") for call in accepted}) > 1:
-        yield Violation(NAME, f"two payloads were accepted under key {key!r}", told)
+        yield Violation(NAME, f"two payloads were accepted with key {key!r}", shown)
     if accepted and not runs:
-        yield Violation(NAME, f"a request under key {key!r} was acknowledged, and there is no run for it", told)
+        yield Violation(NAME, f"a request with key {key!r} was acknowledged, and there is no run for it", shown)
     refused = [call for call in requests if call.detail.get("why") == "payload"]
     if refused and len({call.detail.get("payload") for call in requests}) == 1:
-        yield Violation(NAME, f"a request under key {key!r} was refused though all asked for the same", told)
+        yield Violation(NAME, f"a request with key {key!r} was refused though all had the same payload", shown)

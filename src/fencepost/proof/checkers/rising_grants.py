@@ -1,7 +1,7 @@
-"""3. Grants of one name rise in token, in real-time order; one token is one grant.
+"""3. The tokens of one name's grants rise in real-time order, and each token belongs to one grant.
 
-Where tokens are durable, across every restart and promotion. Elsewhere only between faults of the store: a store that
-forgot all, on a clock that went back, may begin lower.
+If tokens are durable, this holds across every restart and promotion. Otherwise it holds only between faults of the
+store: a store that lost its data while its clock went back may begin lower.
 """
 
 from __future__ import annotations
@@ -62,6 +62,6 @@ def _order(name: str, grants: list[Call], forgot_at: list[float]) -> Iterator[Vi
 
 
 def _forgot(before: Call, after: Call, forgot_at: list[float]) -> bool:
-    """Whether the store may have forgotten the one before the other was answered."""
+    """Whether the store may have lost the first grant before the second was answered."""
     first = bisect_left(forgot_at, before.sent_at)
     return first < len(forgot_at) and forgot_at[first] <= after.ended_at

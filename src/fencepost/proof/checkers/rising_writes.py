@@ -1,7 +1,7 @@
-"""1. Writes that a resource accepted never go down in token, and those under one token come from one grant.
+"""1. The tokens of accepted writes to a resource never go down, and writes with one token come from one grant.
 
-Committed effects are judged in the order of their commits. Of writes that are only known as calls, those that do not
-overlap: one that was sent after another was answered came after it.
+Committed effects are checked in the order of their commits. Writes that are only known as calls are checked if they do
+not overlap: a write that was sent after another one was answered came after it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NAME = "rising writes"
 
 
 def check(evidence: Evidence) -> Iterator[Violation]:
-    """Compare tokens and grants of accepted writes, resource by resource."""
+    """Compare the tokens and grants of accepted writes to each resource."""
     yield from _committed(evidence.effects)
     writes = [call for call in calls(evidence.history, "write") if call.is_ok and call.token is not None]
     yield from _answered(writes)
@@ -39,7 +39,7 @@ def _committed(effects: tuple[Effect, ...]) -> Iterator[Violation]:
 
 
 def _answered(writes: list[Call]) -> Iterator[Violation]:
-    """Judge calls: before each is sent, take in all that were answered until then."""
+    """Compare each call with all calls that were answered before it was sent."""
     answered = sorted(writes, key=lambda call: call.ended_at)
     highest: dict[str, Call] = {}
     position = 0

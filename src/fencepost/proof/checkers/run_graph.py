@@ -1,8 +1,8 @@
 """5. Runs follow the graph, and nothing leaves a terminal state.
 
-The graph is written down here once more, as plain pairs, so that a way that slips into the engine's own table is seen.
-The order is that of commits. With it goes what only that order can show: a run is given to a node only when nobody has
-it, under a token above the last one, and of the runs with one exclusive key at most one is running.
+The graph is a copy on purpose, so that a wrong transition in the engine's own table is noticed. The order is that of
+commits. Only this order can show two more things, which are checked here: a run is claimed only when no node has it,
+with a token above the last one, and at most one of the runs with the same exclusive key is running.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from fencepost.proof.telling import told_run
 NAME = "run graph"
 WAYS: dict[str | None, frozenset[str]] = {
     None: frozenset({"queued", "waiting", "misfired", "skipped"}),
-    "waiting": frozenset({"waiting", "queued", "skipped", "misfired", "cancelled"}),  # also for something else
+    "waiting": frozenset({"waiting", "queued", "skipped", "misfired", "cancelled"}),  # it may wait for something else
     "queued": frozenset({"waiting", "running", "skipped", "misfired", "cancelled"}),
     "running": frozenset({"queued", "waiting", "succeeded", "dead", "skipped", "cancelled"}),
 }
@@ -54,7 +54,7 @@ def _walk(run_id: int, steps: list[Transition]) -> Iterator[Violation]:
 
 def _last(run: RunSeen | None, run_id: int, steps: list[Transition]) -> Iterator[Violation]:
     if run is None:
-        yield Violation(NAME, f"run {run_id} was {steps[-1].after} and is on record no more", "")
+        yield Violation(NAME, f"run {run_id} was {steps[-1].after} and is no longer recorded", "")
     elif run.state != steps[-1].after:
         yield Violation(NAME, f"{told_run(run)} was {steps[-1].after} when it was last seen to change", "")
 

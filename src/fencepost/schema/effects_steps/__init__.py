@@ -1,1 +1,1 @@
-"""The steps that bring a database of effects to this version, for Alembic."""
+"""The migration steps of the tables of effects, for Alembic."""

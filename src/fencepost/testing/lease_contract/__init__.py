@@ -1,6 +1,6 @@
-"""What every lease store must do, as tests against its real server.
+"""The contract of lease stores: tests that every store must pass against its real server.
 
-Derive a class per store, name it in `store_name`, and provide a fixture `server` that yields a `StoreUnderTest`::
+Derive a class for each store, set `store_name`, and provide a fixture `server` that yields a `StoreUnderTest`::
 
     @pytest.fixture(scope="module")
     def server(): ...
@@ -8,8 +8,8 @@ Derive a class per store, name it in `store_name`, and provide a fixture `server
     class TestRedis(LeaseStoreContract):
         store_name = "redis"
 
-Every test states one promise. Contenders are processes that are really killed and stopped (threads, for a store
-that lives in one process). Nothing waits by sleeping: tests wait for what they expect, with a deadline.
+Each test checks one promise. Contenders are processes that are really killed and stopped (threads, for a store that
+works within one process). No test sleeps for a fixed time: tests wait for what they expect, with a deadline.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Ends that nobody announces: kill, pause, a wrong clock, a hung connection, a fork."""
+"""Failures without notice: a kill, a pause, a wrong clock, a hung connection, a fork."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.testing.waiting import Stopwatch
 
 
 class Deaths(Stand):
-    """Ends that nobody announces: kill, pause, a wrong clock, a hung connection, a fork."""
+    """Failures without notice: a kill, a pause, a wrong clock, a hung connection, a fork."""
 
     def test_killed_holder_is_replaced_in_time(self, contend: Contend, name: str) -> None:
         holder, waiter = contend(), contend()
@@ -74,7 +74,7 @@ class Deaths(Stand):
             fault.hang()
             hung_at = RUNTIME.monotonic()
             with Stopwatch() as took:
-                assert told.wait(10 * self.ttl_s), "nobody told the holder"
+                assert told.wait(10 * self.ttl_s), "the holder was not told of the loss"
             assert took.awake_s <= self.ttl_s + self.slack_s / 4
             assert lease.lost
             assert told_at[0] >= lease.trusted_until

@@ -1,4 +1,4 @@
-"""One holder at a time, and names that are what they are."""
+"""One holder at a time, and exact names."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.testing.lease_contract.stand import RACERS, Connect, Contend, Sta
 
 
 class Exclusion(Stand):
-    """One holder at a time, and names that are what they are."""
+    """One holder at a time, and exact names."""
 
     def test_racing_contenders_lose_no_update(self, contend: Contend, name: str, tmp_path: Path) -> None:
         counter = tmp_path / "counter"

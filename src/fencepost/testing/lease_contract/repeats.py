@@ -1,4 +1,4 @@
-"""Grant ids: what is repeated, and what comes late."""
+"""Grant ids: repeated requests, and requests that arrive late."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.testing.waiting import Stopwatch, until
 
 
 class Repeats(Stand):
-    """Grant ids: what is repeated, and what comes late."""
+    """Grant ids: repeated requests, and requests that arrive late."""
 
     def test_repeated_acquire_returns_the_same_grant(self, server: StoreUnderTest, name: str) -> None:
         with server.fault() as fault:
@@ -27,7 +27,7 @@ class Repeats(Stand):
                 store.acquire(session, name, grant_id=grant_id)
             fault.heal()
             got = until(lambda: self.answer(store, session, name, grant_id), 20, "the store answers again")
-            if isinstance(got, Held | Lost):  # the session itself hung on the connection, and so does not outlive it
+            if isinstance(got, Held | Lost):  # the session belonged to the connection, and ended with it
                 session = store.open("somebody", ttl_s=60, call_timeout_s=5)
                 got = until(lambda: self.granted(store, session, name, grant_id), 20, "the old session is gone")
             assert isinstance(got, Grant)
@@ -63,7 +63,7 @@ class Repeats(Stand):
             return self.granted(store, successor_session[0], name, new_id)
 
         new_id = RUNTIME.new_id()
-        # a store that sees its holder's connection keeps the session alive by itself: end it as its death would
+        # if the store keeps the session alive while its connection is open, close it as the holder's death would
         if not self.expires_unrenewed(store, sleeper, old):
             store.close(sleeper)
         with Stopwatch() as took:
@@ -81,7 +81,7 @@ class Repeats(Stand):
         store.close(new.session)
 
     def expires_unrenewed(self, store: LeaseStore, session: Session, grant: Grant) -> bool:
-        """Whether the session ends when nobody renews it, although this process lives."""
+        """Whether the session ends when it is not renewed, although this process lives."""
         return True
 
     def test_nothing_can_hang_on_a_dead_session(self, store: LeaseStore, name: str) -> None:

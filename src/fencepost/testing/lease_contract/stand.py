@@ -1,4 +1,4 @@
-"""What the cases stand on: connections, contenders and unrenewed sessions that end with the test."""
+"""The base of all cases: connections, contenders and unrenewed sessions, which end with the test."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ Contend = Callable[..., Contender]
 
 
 class Stand:
-    """Fixtures and small steps that all cases share."""
+    """Fixtures and helpers that all cases share."""
 
     store_name: ClassVar[str]
     ttl_s: ClassVar[float] = 3.0
     rounds_per_racer: ClassVar[int] = 12
-    slack_s: ClassVar[float] = 2.0  # how late a loaded machine may be; never how early
+    slack_s: ClassVar[float] = 2.0  # how late a busy machine may be; nothing may be early
 
     @pytest.fixture
     def name(self, request: pytest.FixtureRequest) -> str:
-        """Return a lock name nobody has used."""
+        """Return a new lock name."""
         return f"{request.node.name}/{RUNTIME.new_id()[:8]}"
 
     @pytest.fixture
     def store(self, server: StoreUnderTest) -> Iterator[LeaseStore]:
-        """Yield the bare store, with no keeper that renews."""
+        """Yield the store itself, without a keeper that renews."""
         store = store_from_url(server.url, RUNTIME)
         store.start()
         yield store
@@ -49,7 +49,7 @@ class Stand:
 
     @pytest.fixture
     def connect(self, server: StoreUnderTest) -> Iterator[Connect]:
-        """Yield a function that connects as one more node; all are closed at the end."""
+        """Yield a function that connects as another node. All are closed at the end."""
         with ExitStack() as stack:
 
             def connect(store: LeaseStore | None = None, observer: Callable[[Event], None] | None = None) -> Locks:
@@ -66,7 +66,7 @@ class Stand:
 
     @pytest.fixture
     def contend(self, server: StoreUnderTest, store: LeaseStore) -> Iterator[Contend]:
-        """Yield a function that starts a contender; none survives the test."""
+        """Yield a function that starts a contender. All are ended with the test."""
         kind = ThreadContender if store.capabilities.scope == "process" else ProcessContender
         with ExitStack() as stack:
 
@@ -78,18 +78,18 @@ class Stand:
             yield contend
 
     def open(self, store: LeaseStore, holder: str = "somebody") -> Session:
-        """Open a session that nobody renews."""
+        """Open a session that is not renewed."""
         return store.open(holder, ttl_s=self.ttl_s, call_timeout_s=20.0)
 
     def take(self, store: LeaseStore, session: Session, name: str, **wishes: Any) -> Grant:
-        """Acquire, expecting to get it."""
+        """Acquire a lock, and fail if that is not granted."""
         outcome = store.acquire(session, name, grant_id=RUNTIME.new_id(), **wishes)
         assert isinstance(outcome, Grant), outcome
         return outcome
 
     @staticmethod
     def answer(store: LeaseStore, session: Session, name: str, grant_id: str) -> object:
-        """Ask once; None when there was no answer."""
+        """Try once to acquire; None if there was no reply."""
         try:
             return store.acquire(session, name, grant_id=grant_id)
         except StoreUnavailable:
@@ -97,6 +97,6 @@ class Stand:
 
     @classmethod
     def granted(cls, store: LeaseStore, session: Session, name: str, grant_id: str) -> Grant | None:
-        """Ask once; None unless it was granted."""
+        """Try once to acquire; None unless it was granted."""
         outcome = cls.answer(store, session, name, grant_id)
         return outcome if isinstance(outcome, Grant) else None

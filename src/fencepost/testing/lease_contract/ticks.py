@@ -1,4 +1,4 @@
-"""A due time is done once; a lock stays closed as long as it was asked to."""
+"""A due time is done once, and `at_least` keeps a lock closed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.testing.lease_contract.stand import RUNTIME, Connect, Contend, St
 
 
 class TickContract(Stand):
-    """A due time is done once; a lock stays closed as long as it was asked to."""
+    """A due time is done once, and `at_least` keeps a lock closed."""
 
     def test_tick_is_done_once(self, connect: Connect, name: str) -> None:
         one, other = connect(), connect()

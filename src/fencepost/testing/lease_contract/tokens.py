@@ -1,6 +1,8 @@
-"""Tokens rise, whatever the server goes through."""
+"""Tokens rise, whatever happens to the server."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import pytest
 
@@ -13,26 +15,26 @@ from fencepost.testing.waiting import until
 
 
 class Tokens(Stand):
-    """Tokens rise, whatever the server goes through."""
+    """Tokens rise, whatever happens to the server."""
 
     def test_token_rises_over_a_thousand_grants(self, connect: Connect, name: str) -> None:
-        one, other = connect(), connect()
-        last = 0
-        for turn in range(1000):
-            with (one, other)[turn % 2].lock(name, ttl=10 * self.ttl_s) as lease:
-                assert lease.token > last
-                last = lease.token
+        *_, last = self._rising_tokens(connect, name, 1000)
         assert last < 2**53
 
     def test_token_rises_over_deletion_of_the_record(self, server: StoreUnderTest, connect: Connect, name: str) -> None:
+        for turn, _ in enumerate(self._rising_tokens(connect, name, 30)):
+            if turn % 3 == 2:
+                server.forget(name)
+
+    def _rising_tokens(self, connect: Connect, name: str, turns: int) -> Iterator[int]:
+        """Let two take the name in turns, and yield the token of each once it has let go."""
         one, other = connect(), connect()
         last = 0
-        for turn in range(30):
+        for turn in range(turns):
             with (one, other)[turn % 2].lock(name, ttl=10 * self.ttl_s) as lease:
                 assert lease.token > last
                 last = lease.token
-            if turn % 3 == 2:
-                server.forget(name)
+            yield last
 
     def test_token_rises_over_a_crash_of_the_server(self, server: StoreUnderTest, connect: Connect, name: str) -> None:
         locks = connect()

@@ -24,7 +24,8 @@ from fencepost.engine.context import RunContext
 from fencepost.engine.engines import engine_of
 from fencepost.engine.invoke import invoke
 from fencepost.engine.jobs import Jobs
-from fencepost.engine.node import Node, NodeSettings
+from fencepost.engine.node import Node
+from fencepost.engine.node_state import NodeSettings, NodeState
 from fencepost.engine.requesting import on_record
 from fencepost.engine.runners.outcome import Outcome
 from fencepost.engine.runners.thread import ThreadRunner
@@ -105,7 +106,7 @@ class Cluster:
             )
             for slot, drift in enumerate(plan.drifts)
         ]
-        self.desk = self.ledger_of(SimRuntime(hub, Process("operator", 99), Clock(hub)), OPERATOR)
+        self.connection = self.ledger_of(SimRuntime(hub, Process("operator", 99), Clock(hub)), OPERATOR)
 
     @property
     def servers(self) -> dict[str, SimulatedServer]:
@@ -251,7 +252,7 @@ class Cluster:
             ledger.close()
 
         place.close = close
-        return Node(
+        state = NodeState(
             ledger=ledger,
             locks=locks,
             gate_locks=gate,
@@ -261,6 +262,7 @@ class Cluster:
             settings=self.settings_of(place, runtime),
             emit=partial(self._emit, runtime.process),
         )
+        return Node(state)
 
     def _runner(self, jobs: Jobs, runtime: SimRuntime, ledger: Ledger) -> ThreadRunner:
         def call(claim: Claim) -> Outcome:

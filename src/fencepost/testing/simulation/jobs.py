@@ -134,15 +134,20 @@ def _beat(floor: JobSite) -> Callable[..., Any]:
     return beat
 
 
-def _line(floor: JobSite) -> Callable[..., Any]:
-    def line(run: Run) -> None:
-        floor.begin(run)
-        for _ in range(round(floor.draw() * 8)):
-            floor.sleep(0.2)
-            run.check()
-        floor.end(run)
+def _checking(most_steps: int, step_s: float) -> Callable[[JobSite], Callable[..., Any]]:
+    """Make a job that asks between its steps whether it may go on."""
 
-    return line
+    def made(floor: JobSite) -> Callable[..., Any]:
+        def work(run: Run) -> None:
+            floor.begin(run)
+            for _ in range(round(floor.draw() * most_steps)):
+                floor.sleep(step_s)
+                run.check()
+            floor.end(run)
+
+        return work
+
+    return made
 
 
 def _pay(floor: JobSite) -> Callable[..., Any]:
@@ -168,17 +173,6 @@ def _post(floor: JobSite) -> Callable[..., Any]:
     return post
 
 
-def _swap(floor: JobSite) -> Callable[..., Any]:
-    def swap(run: Run) -> None:
-        floor.begin(run)
-        for _ in range(round(floor.draw() * 30)):
-            floor.sleep(0.1)
-            run.check()
-        floor.end(run)
-
-    return swap
-
-
 def _account(floor: JobSite) -> Callable[..., Any]:
     def account(run: Run, account: str) -> None:
         floor.begin(run)
@@ -200,10 +194,10 @@ def _late(floor: JobSite) -> Callable[..., Any]:
 
 _MADE: dict[str, Callable[[JobSite], Callable[..., Any]]] = {
     "beat": _beat,
-    "line": _line,
+    "line": _checking(8, 0.2),
     "pay": _pay,
     "post": _post,
-    "swap": _swap,
+    "swap": _checking(30, 0.1),
     "account": _account,
     "late": _late,
 }

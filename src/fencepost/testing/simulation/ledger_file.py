@@ -158,6 +158,11 @@ class SimFile:
         if os.getpid() == self._process_id:
             shutil.rmtree(self._folder, ignore_errors=True)
 
+    def _execute(self, script: str) -> None:
+        connection = self.open()
+        connection.executescript(script)
+        connection.close()
+
 
 class LedgerFile(SimFile):
     """The ledger."""
@@ -169,9 +174,7 @@ class LedgerFile(SimFile):
         ledger = open_ledger(self.url, ThreadedRuntime())
         migrate(ledger)
         ledger.close()
-        connection = self.open()
-        connection.executescript(_EFFECTS + _EXTRA)
-        connection.close()
+        self._execute(_EFFECTS + _EXTRA)
 
     def _put_right(self, connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE fencepost_identity SET id = ?", (_IDENTITY,))
@@ -184,9 +187,7 @@ class LifeFile(LedgerFile):
 
     def _make(self) -> None:
         super()._make()
-        connection = self.open()
-        connection.executescript(_ASIDE)
-        connection.close()
+        self._execute(_ASIDE)
 
     def _put_right(self, connection: sqlite3.Connection) -> None:
         connection.execute("UPDATE fencepost_identity SET id = ?", (f"{self._number}" + _IDENTITY[1:],))
@@ -208,9 +209,7 @@ class EffectsFile(SimFile):
         database = open_database(self.url, ThreadedRuntime())
         install(database)
         database.close()
-        connection = self.open()
-        connection.executescript(_EFFECTS)
-        connection.close()
+        self._execute(_EFFECTS)
 
 
 Kind = Callable[[Path | None], SimFile]

@@ -25,7 +25,7 @@ class Operators:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._hub = cluster.hub
-        self._operations = Operations(cluster.desk)
+        self._operations = Operations(cluster.connection)
 
     def begin(self) -> None:
         """Ask for runs now and then, some of them twice under one key."""
@@ -50,7 +50,7 @@ class Operators:
                 case "retry":
                     self._of_newest(job, ("succeeded", "dead", "skipped"), number, self._operations.retry)
                 case "hold":
-                    schedules.pause(self._cluster.desk, job, by=_BY)
+                    schedules.pause(self._cluster.connection, job, by=_BY)
         except LedgerUnavailable:
             return
         except FencepostError:
@@ -70,7 +70,7 @@ class Operators:
         """Resume a schedule, until that was answered."""
         while True:
             try:
-                schedules.resume(self._cluster.desk, job, by=_BY)
+                schedules.resume(self._cluster.connection, job, by=_BY)
             except LedgerUnavailable:
                 self._hub.wait(0.3)
             except FencepostError:
@@ -79,7 +79,7 @@ class Operators:
                 return
 
     def _of_newest(self, job: str, states: tuple[str, ...], number: int, act: Callable[..., Any]) -> None:
-        found = history.runs(self._cluster.desk, RunFilter(job=job, states=states), limit=3)
+        found = history.runs(self._cluster.connection, RunFilter(job=job, states=states), limit=3)
         if found:
             act(found[min(number, len(found) - 1)].id, by=_BY)
 
@@ -111,4 +111,4 @@ class Operators:
             hub.wait(max(at - hub.now, 0.0))
             act()
 
-        hub.spawn(self._cluster.desk.runtime.process, "person", do)  # type: ignore[attr-defined]
+        hub.spawn(self._cluster.connection.runtime.process, "person", do)  # type: ignore[attr-defined]

@@ -109,7 +109,7 @@ def _quiet_s(plan: Scenario) -> float:
 def _evidence(cluster: Cluster, quiet_from: float, ended_at: float) -> Evidence:
     plan = cluster.plan
     cluster.server.is_instant = True
-    runs, attempts = read_ledger(cluster.desk)
+    runs, attempts = read_ledger(cluster.connection)
     with _looking(cluster) as (connection, elsewhere):
         stepped_s = sum(abs(fault.amount) for fault in plan.faults if fault.kind == "clock step")
         return Evidence(

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from types import TracebackType
-from typing import NoReturn
+from typing import NoReturn, Unpack
 
 from fencepost.core import runtime
+from fencepost.core.runtime import Guarding
 from fencepost.testing.simulation.hub import STUCK_AFTER, GreenTask, Hub, Process
 
 EPOCH_US = 1_767_225_600_000_000  # 2026-01-01T00:00Z, when every simulation begins
@@ -183,15 +184,7 @@ class SimRuntime:
         """A simulated process ends by its own order, or without any."""
 
     def guarded(
-        self,
-        argv: Sequence[str],
-        *,
-        env: Mapping[str, str],
-        term_at: float,
-        kill_at: float,
-        foreground: bool = False,
-        unattended: bool = False,
-        on_stderr: Callable[[bytes], None] | None = None,
+        self, argv: Sequence[str], *, env: Mapping[str, str], term_at: float, kill_at: float, **how: Unpack[Guarding]
     ) -> NoReturn:
         raise OSError("programs are not simulated")
 

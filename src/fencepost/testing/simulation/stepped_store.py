@@ -89,15 +89,9 @@ class SteppedStore(MemoryStore):
         assert entry.grant is not None
         return Held(name, entry.grant.session.holder, entry.token, entry.grant.grant_id, 0.0)
 
-    def _is_current(self, grant: Grant) -> bool:
+    def _has_not_ended(self, session_id: str) -> bool:
         """Whether nobody has ended it; a clock alone ends nothing."""
-        entry = self._entries.get(grant.name)
-        return (
-            entry is not None
-            and entry.grant is not None
-            and entry.grant.grant_id == grant.grant_id
-            and entry.grant.session.id in self._alive_until
-        )
+        return session_id in self._alive_until
 
     def end(self, session: Session) -> None:
         """End a session that was seen dead for long enough."""

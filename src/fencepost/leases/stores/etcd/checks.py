@@ -1,4 +1,4 @@
-"""What is looked at when the store starts: is it an etcd, may we, and how much is its promise worth."""
+"""The checks at the start of the store: version, permissions, and what limits the store's promises."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _version(client: Client, deadline: float) -> tuple[int, ...]:
     version = tuple(int(part) for part in text.partition("-")[0].split(".") if part.isdigit())
     if not version:
         raise StoreRefused(
-            f"what answers at {client.calls.addresses} is no etcd, or wants TLS (then the URL begins with etcds://)"
+            f"the server at {client.calls.addresses} is not an etcd, or wants TLS (then the URL begins with etcds://)"
         )
     if version < _OLDEST:
         raise StoreRefused(f"etcd {text} is too old: Fencepost needs 3.4 or newer")
@@ -52,12 +52,12 @@ def _log_in(client: Client, url: StoreUrl, deadline: float) -> list[str]:
     except EtcdRefused as error:
         if not str(error).endswith(_NOT_ENABLED):
             raise
-        return ["etcd does not check users: its authentication is off, so everybody who reaches it can take locks"]
+        return ["etcd does not check users: its authentication is off, so anyone who can connect can take locks"]
     return []
 
 
 def _try_rights(client: Client, keys: EtcdKeys, deadline: float) -> None:
-    """Ask for both kinds of access to both kinds of keys, in a transaction that writes nothing."""
+    """Check read and write access to both kinds of keys, with a transaction that writes nothing."""
     record, holder = keys.record("rights"), keys.holder("rights")
     body = {
         "compare": [transactions.never(record), transactions.never(holder)],
@@ -65,26 +65,24 @@ def _try_rights(client: Client, keys: EtcdKeys, deadline: float) -> None:
         "failure": [transactions.get(record), transactions.get(holder)],
     }
     if not client.call("kv/txn", body, deadline).time_us >= 1_000_000:
-        raise StoreRefused("etcd's answers carry no Date header; something between strips it, and tokens need it")
+        raise StoreRefused("etcd's replies have no Date header, which tokens need; a proxy in between may remove it")
 
 
 def _doubts_about(version: tuple[int, ...]) -> list[str]:
     if not _INCONSISTENT_SINCE <= version <= _INCONSISTENT_UNTIL:
         return []
     text = ".".join(map(str, version))
-    return [
-        f"etcd {text} can come back from a crash with inconsistent data (etcd issue 13766): upgrade to 3.5.3 or newer"
-    ]
+    return [f"etcd {text} can have inconsistent data after a crash (etcd issue 13766): upgrade to 3.5.3 or newer"]
 
 
 def _doubts_about_size(client: Client, deadline: float) -> list[str]:
     try:
         members = client.call("cluster/member/list", {}, deadline).body.get("members", [])
     except (EtcdRefused, StoreUnavailable):
-        return []  # not everybody may ask, and nothing depends on it
+        return []  # the user may not be allowed to ask, and nothing depends on it
     if sum(not member.get("isLearner") for member in members) != 1:
         return []
-    return ["etcd has a single member: locks last as long as its disk does, and nobody stands in while it is away"]
+    return ["etcd has a single member: locks are lost with its disk, and unavailable while it is down"]
 
 
 def _advice(url: StoreUrl) -> str:

@@ -1,8 +1,8 @@
-"""A thin client of etcd's JSON gateway: endpoints in turn, credentials, errors as values.
+"""A thin client of etcd's JSON gateway: several endpoints, credentials, errors.
 
-It has two lanes, each with connections of its own: *calls*, and *renewals*, so that nothing delays a heartbeat.
-A lane stays with the member that answered last and goes to the next one when it does not. Within one call all
-members are tried that cannot be reached or know of no leader; one that is silent uses up the call's time.
+It has two lanes with separate connections, *calls* and *renewals*, so that nothing delays a renewal. A lane uses the
+member that replied last, and changes to the next one when it does not reply. A call goes on to the next member if one
+cannot be reached or knows no leader; a member that does not reply uses up the call's time.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _WHAT: dict[type, str] = {NotConnected: "cannot be reached", NotTrusted: "TLS fa
 
 
 class EtcdRefused(Exception):
-    """The answer of etcd was an error. `code` is gRPC's: 5 means *not found*."""
+    """etcd replied with an error. `code` is gRPC's: 5 means *not found*."""
 
     def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
@@ -42,7 +42,7 @@ class TlsTrouble(StoreUnavailable):
 
 @dataclass(frozen=True, slots=True)
 class EtcdAnswer:
-    """What etcd answered, at which store time, and whether it may have got the question twice."""
+    """A reply of etcd, its store time, and whether etcd may have received the request twice."""
 
     body: dict[str, Any]
     time_us: int = 0
@@ -50,7 +50,7 @@ class EtcdAnswer:
 
     @property
     def revision(self) -> int:
-        """The cluster's revision; of a transaction that wrote, its own."""
+        """The cluster's revision; for a transaction that wrote, its own revision."""
         return int(self.body["header"].get("revision", 0))
 
 
@@ -69,7 +69,7 @@ class Client:
         self.renewals = Lane([Endpoint(host, port, tls, runtime) for host, port in places], runtime)
 
     def call(self, method: str, body: dict[str, Any], deadline: float, lane: Lane | None = None) -> EtcdAnswer:
-        """Call a method of the gateway. Raises `EtcdRefused`, or `StoreUnavailable` when the outcome is unknown."""
+        """Call a method of the gateway. Raises `EtcdRefused`, or `StoreUnavailable` if the outcome is unknown."""
         payload = json.dumps(body).encode()
         lane = lane or self.calls
         try:
@@ -81,14 +81,14 @@ class Client:
         return self._answer(lane.ask(Question(f"/v3/{method}", payload, self._headers, deadline)))
 
     def log_in(self, deadline: float, lane: Lane | None = None) -> None:
-        """Get a token for the user of the URL; tokens run out, and `call` gets another then."""
+        """Get a token for the user of the URL. Tokens expire; `call` then gets another."""
         login = json.dumps({"name": self._user, "password": self._password}).encode()
         headers = {"Content-Type": "application/json"}
         reply = (lane or self.calls).ask(Question("/v3/auth/authenticate", login, headers, deadline))
         self._headers = {**headers, "Authorization": _parsed(reply)["token"]}
 
     def version(self, deadline: float) -> str:
-        """Return the version of a member, as in ``3.5.21``; the empty text if it is no etcd."""
+        """Return the version of a member, such as ``3.5.21``; an empty text if it is not an etcd."""
         reply = self.calls.ask(Question("/version", None, {}, deadline))
         try:
             return str(json.loads(reply.body)["etcdserver"])
@@ -104,7 +104,7 @@ class Client:
             try:
                 yield from [json.loads(line) for line in lines if line]
             except ValueError as error:
-                raise StoreUnavailable("etcd's answer is no JSON: is it a proxy's?") from error
+                raise StoreUnavailable("etcd's reply is not JSON: is it from a proxy?") from error
 
     def close(self) -> None:
         """Close all connections."""
@@ -112,7 +112,7 @@ class Client:
         self.renewals.close()
 
     def forget(self) -> None:
-        """Drop all connections unclosed."""
+        """Drop all connections without closing them."""
         self.calls.forget()
         self.renewals.forget()
 
@@ -191,7 +191,7 @@ def _parsed(reply: Reply) -> dict[str, Any]:
     except ValueError:
         body = None
     if not isinstance(body, dict):
-        raise StoreUnavailable(f"etcd's answer is no JSON (HTTP status {reply.status}): is it a proxy's?")
+        raise StoreUnavailable(f"etcd's reply is not JSON (HTTP status {reply.status}): is it from a proxy?")
     if reply.status != _OK:
         raise EtcdRefused(int(body.get("code", 0)), str(body.get("message") or body.get("error")))
     return body

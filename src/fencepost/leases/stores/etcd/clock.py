@@ -1,17 +1,17 @@
-"""Store time for etcd, which shows no clock of its own in its API.
+"""Store time for etcd, whose API has no clock.
 
-Every answer carries two things that only rise: the HTTP ``Date`` of the member, in whole seconds, and the cluster's
-revision, which every write raises by one. Together they make a time in microseconds::
+Every reply contains two values that only increase: the HTTP ``Date`` of the member, in whole seconds, and the cluster's
+revision, which every write increases by one. Together they make a time in microseconds::
 
     store time = Date · 1,000,000 + revision mod 1,000,000
 
-Within a second it rises with the revision. A grant and its release are two writes, so it rises faster than
-"previous token plus one" does, and a token drawn from it never runs ahead of it. From one second to
-the next it rises with the clock. So a token drawn from an answer is larger than every token drawn
-before, also when the record was deleted by hand or the whole cluster was wiped (revision back to 1).
+Within a second it increases with the revision. A grant and its release are two writes, so it increases faster than
+"previous token plus one", and a token from it is never ahead of it. From one second to the next it increases with the
+clock. So a token from a reply is larger than every earlier token, even if the record was deleted by hand or the whole
+cluster was wiped (revision back to 1).
 
-Between two answers the time is estimated: the last one seen plus the whole seconds since. That is never more than
-the truth: ``Date`` was cut to the second, the reply took time, and the revision can only have grown.
+Between two replies the time is estimated: the last reading plus the whole seconds since. The estimate is never too
+high: ``Date`` was cut to the second, the reply took time, and the revision can only have increased.
 
 **Where it could fail**, and only together with the loss of the record: the members' clocks differ by more than
 the time since the last grant; or the revision passes a multiple of a million between two grants within one second.
@@ -28,7 +28,7 @@ _SECOND_US = 1_000_000
 
 
 class EtcdClock:
-    """The latest reading of the store's time, and what it must be by now."""
+    """The latest reading of the store's time, and the estimate from it."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -36,9 +36,9 @@ class EtcdClock:
         self._latest = (0, 0, 0.0)
 
     def read(self, date: str, revision: int) -> int:
-        """Take the reading of an answer that just came, and return the store's time in µs.
+        """Record the reading of a reply that has just arrived, and return the store's time in µs.
 
-        An answer without a date, which something between has stripped, is none: it is estimated, or 0 at first.
+        A reply without a date, which a proxy may have removed, gives an estimate, or 0 if there was no reading yet.
         """
         text, second = self._parsed
         if date != text:
@@ -55,7 +55,7 @@ class EtcdClock:
         return (second + int(self._runtime.monotonic() - read_at)) * _SECOND_US + revision % _SECOND_US
 
     def wall_us(self) -> int:
-        """Return the time of day by the server's clock, to the second: for people to read."""
+        """Return the server's time, rounded to the second, for display."""
         return self.now_us() // _SECOND_US * _SECOND_US
 
 

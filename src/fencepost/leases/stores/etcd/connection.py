@@ -1,8 +1,8 @@
-"""One HTTP exchange with one member of etcd, ended by a deadline.
+"""One HTTP exchange with one member of etcd, with a deadline.
 
-Connections are kept and used again, one caller at a time. One that turns out to be dead although it was idle a
-moment ago is replaced once, silently: every request of this store may safely be repeated. After a
-timeout or any other trouble a connection is thrown away, because its late answer would be taken for the next one's.
+Connections are kept and reused, by one caller at a time. If an idle one is broken, the request is retried once on a new
+one: every request of this store is idempotent. After a timeout or any other error a connection is closed, because a
+late reply would be taken for the reply to the next request.
 """
 
 from __future__ import annotations
@@ -21,25 +21,25 @@ from fencepost.core.runtime import Runtime
 from fencepost.leases.stores.beside import within
 
 BROKE = "the connection broke"
-_IDLE_LIMIT = 16
+_IDLE_LIMIT = 16  # idle connections: enough for the threads of most processes
 _BROKEN = (ProtocolError, ConnectionError, HTTPException)
 
 
 class NotConnected(Exception):
-    """The member could not be reached; nothing was asked. The text says why."""
+    """The member could not be reached; no request was sent. The text gives the reason."""
 
 
 class NotAnswered(Exception):
-    """The member was asked and did not answer. The text says why."""
+    """The member got a request and did not reply. The text gives the reason."""
 
 
 class NotTrusted(Exception):
-    """TLS with the member failed. The text says why."""
+    """TLS with the member failed. The text gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back. `repeated`: the request may have reached etcd twice."""
+    """A reply. `repeated`: the request may have reached etcd twice."""
 
     status: int
     date: str
@@ -48,7 +48,7 @@ class Reply:
 
 
 class Question(NamedTuple):
-    """A request: to which path, with which body (without one it is a GET), and until when."""
+    """A request: its path, its body (without one it is a GET), its headers and its deadline."""
 
     path: str
     payload: bytes | None
@@ -69,14 +69,14 @@ class Endpoint:
         self._is_closed = False
 
     def ask(self, question: Question, connect_s: float) -> Reply:
-        """Ask and read the whole answer. Raises `NotConnected`, `NotAnswered` or `NotTrusted`."""
+        """Send a request and read the whole reply. Raises `NotConnected`, `NotAnswered` or `NotTrusted`."""
         repeated = False
         try:
             if (connection := self._take_idle()) is not None:
                 try:
                     return self._exchange(connection, question)
                 except _BROKEN:
-                    repeated = True  # it was closed while idle: once more on a fresh one
+                    repeated = True  # it was closed while idle: retry on a new one
             return self._exchange(self._connect(connect_s), question, repeated=repeated)
         except ssl.SSLError as error:
             raise NotTrusted(error.reason or "the handshake failed") from error
@@ -86,7 +86,7 @@ class Endpoint:
             raise NotAnswered(BROKE) from error
 
     def stream(self, question: Question, connect_s: float) -> Iterator[bytes]:
-        """Ask on a connection of its own and yield the answer in pieces until the deadline, then hang up."""
+        """Send a request on a separate connection, yield the reply in pieces until the deadline, then close it."""
         connection = self._connect(connect_s)
         try:
             response = self._send(connection, question)
@@ -102,7 +102,7 @@ class Endpoint:
             connection.close()
 
     def close(self) -> None:
-        """Close the idle connections, and from now on every other after its use."""
+        """Close the idle connections, and from now on every other connection after its use."""
         self._is_closed = True
         while (connection := self._take_idle()) is not None:
             connection.close()
@@ -160,7 +160,7 @@ class Endpoint:
         connection.timeout = self._left(deadline)
         connection.request("POST" if payload else "GET", path, body=payload, headers=headers, preload_content=False)
         response = connection.getresponse()
-        if connection.sock is not None:  # the body must not get the time anew that the header has used up
+        if connection.sock is not None:  # the body only gets the time that the header has left
             connection.sock.settimeout(self._left(deadline))
         return response
 

@@ -1,4 +1,4 @@
-"""Reading names for people and operators: records with their holders, and how long sessions still live."""
+"""Reads names for operators: records with their holders, and the remaining time of sessions."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from fencepost.leases.stores.etcd.client import EtcdAnswer
 from fencepost.leases.stores.etcd.transactions import found, get, seen, to_known
 from fencepost.leases.stores.etcd.values import EtcdKeys, EtcdNameState, EtcdRecord, after, decoded, encoded, to_hold
 
-_PAGE_LENGTH = 500
+_PAGE_LENGTH = 500  # names per request: a reply stays far below etcd's limit on its size
 
 Ask = Callable[[str, dict[str, Any], float], EtcdAnswer]
 
 
 class EtcdInspection:
-    """Questions that change nothing. `ask` is how a method of etcd is called, with a deadline."""
+    """Read-only requests. `ask` calls a method of etcd, with a deadline."""
 
     def __init__(self, ask: Ask, keys: EtcdKeys) -> None:
         self._ask = ask
         self._keys = keys
 
     def read(self, name: str, deadline: float) -> LeaseRecord | None:
-        """Return what is known of `name`."""
+        """Return the record of `name`."""
         gets = [get(self._keys.holder(name)), get(self._keys.record(name))]
         now = seen(self._ask("kv/txn", {"success": gets}, deadline))
         if now.hold is None and now.known.record is None:
@@ -32,7 +32,7 @@ class EtcdInspection:
         return _record(name, now, self.left_s(now.lease_id, deadline) if now.hold else None)
 
     def records(self, new_deadline: Callable[[], float]) -> Iterator[LeaseRecord]:
-        """Yield what is known of every name, in order, a page at a time. Pages are not of one moment."""
+        """Yield the records of all names, in order, page by page. Pages are read at different times."""
         start: str | None = ""
         while start is not None:
             names, start = self._page(start, new_deadline())
@@ -43,12 +43,12 @@ class EtcdInspection:
                 yield _record(name, now, left_s.get(now.lease_id))
 
     def left_s(self, lease_id: str, deadline: float) -> float | None:
-        """Return within how many seconds the etcd lease ends if nobody renews it; etcd rounds down, we up."""
+        """Return in how many seconds the etcd lease ends without a renewal. etcd rounds down, so this rounds up."""
         left_s = int(self._ask("lease/timetolive", {"ID": lease_id}, deadline).body.get("TTL", 0))
         return left_s + 1.0 if left_s >= 0 else None
 
     def _page(self, start: str, deadline: float) -> tuple[dict[str, EtcdNameState], str | None]:
-        """Read the names from `start` on, also those of which only the holder is there; and where to go on."""
+        """Return the names from `start` on, also those that have only a holder, and where the next page starts."""
         records = self._range(self._keys.records, start, None, deadline, limit=_PAGE_LENGTH)
         is_last = len(records) < _PAGE_LENGTH
         end = None if is_last else max(records) + "\0"

@@ -1,4 +1,4 @@
-"""The verbs of the lease store, as requests to etcd."""
+"""The operations of the lease store, as requests to etcd."""
 
 from __future__ import annotations
 
@@ -38,25 +38,26 @@ from fencepost.leases.stores.etcd.values import (
     hold_value,
     record_value,
 )
+from fencepost.leases.stores.known_names import KnownNames
 from fencepost.leases.urls import StoreUrl
 
 DEFAULT_PREFIX = "/fencepost"
 _NOT_FOUND = 5
 _ALREADY_EXISTS = "lease already exists"
-_ATTEMPTS = 8
-_KNOWN_LIMIT = 10_000
-_GETS_AT_ONCE = 100  # etcd allows 128 parts in a transaction unless told otherwise
-_PAUSE_WITHOUT_WATCH_S = 0.2
+_ATTEMPTS = 8  # to take a name that others keep taking first, before it counts as held
+_KNOWN_LIMIT = 10_000  # records that are remembered: a few megabytes
+_GETS_AT_ONCE = 100  # by default, etcd allows 128 operations in a transaction
+_PAUSE_WITHOUT_WATCH_S = 0.2  # before the caller asks again, if the watch failed
 
 
 def from_url(url: StoreUrl, runtime: Runtime) -> EtcdStore:
-    """Build the store; nothing is sent yet."""
+    """Create the store, without connecting to the server yet."""
     url.only_options(("ca", "cert", "key"))
     return EtcdStore(url, runtime)
 
 
 class _SessionEnded(StoreUnavailable):
-    """etcd does not know the lease that was to carry a key."""
+    """etcd does not know the lease of a session."""
 
 
 class EtcdStore:
@@ -64,8 +65,6 @@ class EtcdStore:
 
     capabilities = Capabilities(
         grade=Grade.CONSENSUS,
-        durable_token=True,
-        server_clock=True,
         watch=True,
         renewal_sees_grants=False,
         smallest_ttl_s=2.0,
@@ -79,12 +78,12 @@ class EtcdStore:
         self._client = Client(url, runtime)
         self._keys = EtcdKeys(url.path.rstrip("/") or DEFAULT_PREFIX)
         self._inspection = EtcdInspection(self._ask, self._keys)
-        self._known: dict[str, EtcdRecord] = {}
+        self._known: KnownNames[EtcdRecord] = KnownNames(_KNOWN_LIMIT)
         self._renewal_timeout_s: dict[str, float] = {}
         runtime.after_fork(self, self.forget_connections)
 
     def start(self) -> tuple[str, ...]:
-        """Look at version, rights and size of the cluster."""
+        """Check version, permissions and size of the cluster."""
         return checks.examine(self._client, self._keys, self._url, self._deadline())
 
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
@@ -94,7 +93,7 @@ class EtcdStore:
         return Session(lease_id, holder, granted_s)
 
     def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
-        """Keep the etcd lease alive, on a connection of its own. What happened to `grants` shows only in `missing`."""
+        """Keep the etcd lease alive, on a separate connection. Only `missing` shows what happened to `grants`."""
         timeout_s = self._renewal_timeout_s.get(session.id, self._call_timeout_s)
         deadline = self._runtime.monotonic() + timeout_s
         answer = self._ask("lease/keepalive", {"ID": session.id}, deadline, self._client.renewals)
@@ -107,7 +106,7 @@ class EtcdStore:
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
     ) -> Grant | Held | AlreadyDone | Lost:
-        """Take the name: one transaction if it is free and the record is as we remember it."""
+        """Take the name: with one transaction if it is free and the record is as remembered."""
         try:
             return self._acquire(session, name, grant_id, tick, floor)
         except _SessionEnded as ended:
@@ -130,10 +129,10 @@ class EtcdStore:
             if (stands_there := self._take(grant, now.known, deadline)) is None:
                 return grant
             now = stands_there
-        return Held(name, None, now.known.token, None, 0.0)  # others were faster every single time
+        return Held(name, None, now.known.token, None, 0.0)  # others were faster every time
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
-        """Let go, in one transaction; to keep the name closed takes an etcd lease more."""
+        """Release the grant, in one transaction. Keeping the name closed needs another etcd lease."""
         deadline = self._deadline()
         holder_key = self._keys.holder(grant.name)
         record = self._record_after(grant, deadline) if done and grant.tick is not None else None
@@ -152,11 +151,11 @@ class EtcdStore:
                 self._revoke_lease(kept_lease, deadline)
             return answer.repeated and _was_let_go(grant, seen(answer))
         if record is not None:
-            self._remember(grant.name, EtcdRecord(answer.revision, record.token, record))
+            self._known.remember(grant.name, EtcdRecord(answer.revision, record.token, record))
         return True
 
     def missing(self, grants: Collection[Grant]) -> frozenset[str]:
-        """Compare holder keys with the grants, a hundred in one round trip."""
+        """Compare the holder keys with the grants, a hundred in one round trip."""
         deadline = self._deadline()
         asked = list(grants)
         gone: set[str] = set()
@@ -169,12 +168,12 @@ class EtcdStore:
         return frozenset(gone)
 
     def close(self, session: Session) -> None:
-        """Revoke the etcd lease; etcd deletes the holder keys that hang on it."""
+        """Revoke the etcd lease; etcd deletes the holder keys that are attached to it."""
         self._renewal_timeout_s.pop(session.id, None)
         self._revoke_lease(session.id, self._deadline())
 
     def read(self, name: str) -> LeaseRecord | None:
-        """Read one name, and what is left of the holder's session."""
+        """Read one name, and the remaining time of the holder's session."""
         return self._inspection.read(name, self._deadline())
 
     def records(self) -> Iterator[LeaseRecord]:
@@ -182,7 +181,7 @@ class EtcdStore:
         return self._inspection.records(self._deadline)
 
     def revoke(self, record: LeaseRecord) -> bool:
-        """Delete the holder key, if it is still that grant's."""
+        """Delete the holder key, if it still belongs to that grant."""
         deadline = self._deadline()
         now = self._look(record.name, deadline)
         if record.grant_id is None or now.hold is None or now.hold.grant_id != record.grant_id:
@@ -192,7 +191,7 @@ class EtcdStore:
         return bool(answer.body.get("succeeded"))
 
     def reset(self, name: str, token: int, *, reason: str) -> int | None:
-        """Bring a token back that a wrong clock has put ahead; see `ResetsTokens`."""
+        """Reset a token that a wrong clock has put ahead; see `ResetsTokens`."""
         deadline = self._deadline()
         now = self._look(name, deadline)
         now_us, last = self._client.clock.now_us(), now.known.record
@@ -205,7 +204,7 @@ class EtcdStore:
         return now_us if answer.body.get("succeeded") else None
 
     def wait_change(self, held: Held, timeout_s: float) -> None:
-        """Look, and watch from the revision of that look on: what happens in between is in the watch."""
+        """Read the name, and watch from the revision of that read on, so that no change is missed."""
         deadline = self._runtime.monotonic() + timeout_s
         try:
             answer = self._ask("kv/txn", {"success": self._gets(held.name)}, min(deadline, self._deadline()))
@@ -220,7 +219,7 @@ class EtcdStore:
         self._client.close()
 
     def forget_connections(self) -> None:
-        """Leave all connections to the parent process."""
+        """In a forked child: leave all connections to the parent."""
         self._client.forget()
 
     def _deadline(self) -> float:
@@ -231,11 +230,11 @@ class EtcdStore:
 
     def _noted(self, name: str, answer: EtcdAnswer) -> EtcdNameState:
         now = seen(answer)
-        self._remember(name, now.known if now.known.revision else None)
+        self._known.remember(name, now.known if now.known.revision else None)
         return now
 
     def _take(self, grant: Grant, known: EtcdRecord, deadline: float) -> EtcdNameState | None:
-        """Try to become the holder; return None for success, or what stands there instead."""
+        """Try to become the holder. Returns None on success, or the current state of the name."""
         tick = grant.tick
         marks = tick is not None and tick.at_most_once
         record = Record(
@@ -257,11 +256,11 @@ class EtcdStore:
         answer = self._txn(body, deadline)
         if not answer.body.get("succeeded"):
             return self._noted(grant.name, answer)
-        self._remember(grant.name, EtcdRecord(answer.revision, grant.token, record))
+        self._known.remember(grant.name, EtcdRecord(answer.revision, grant.token, record))
         return None
 
     def _judge(self, now: EtcdNameState, wanted: Grant, deadline: float) -> Grant | Held | AlreadyDone | None:
-        """Say what the state of a name means for who wants it, or None if it can be taken."""
+        """Return the result of an acquisition in this state of the name, or None if the name can be taken."""
         hold, name, tick = now.hold, wanted.name, wanted.tick
         if hold is not None and hold.grant_id == wanted.grant_id:
             return replace(wanted, token=hold.token)
@@ -275,7 +274,7 @@ class EtcdStore:
         return None
 
     def _record_after(self, grant: Grant, deadline: float) -> Record:
-        """Return the grant's own record with its tick marked. While the grant is current nobody else writes it."""
+        """Return the grant's record with its tick marked. While the grant is current, no other process writes it."""
         known = self._known.get(grant.name)
         if known is None or known.token != grant.token:
             known = self._look(grant.name, deadline).known
@@ -289,22 +288,14 @@ class EtcdStore:
     def _gets(self, name: str) -> list[Part]:
         return [get(self._keys.holder(name)), get(self._keys.record(name))]
 
-    def _remember(self, name: str, known: EtcdRecord | None) -> None:
-        if known is None:
-            self._known.pop(name, None)
-            return
-        if len(self._known) >= _KNOWN_LIMIT:
-            self._known.clear()  # each forgotten name costs one round trip more, once
-        self._known[name] = known
-
     def _grant_lease(self, ttl_s: float, deadline: float) -> tuple[str, float]:
-        """Get an etcd lease. We choose its id, so asking twice makes one."""
+        """Create an etcd lease. The client chooses its id, so a repeated request creates only one."""
         lease_id = str(int(self._runtime.new_id(), 16) >> 66 | 1)
         wanted_s = ceil(ttl_s)
         try:
             answer = self._client.call("lease/grant", {"ID": lease_id, "TTL": wanted_s}, deadline)
         except EtcdRefused as error:
-            if str(error).endswith(_ALREADY_EXISTS):  # our own, from a request whose answer was lost
+            if str(error).endswith(_ALREADY_EXISTS):  # our own, from a request whose reply was lost
                 return lease_id, float(wanted_s)
             raise StoreUnavailable(f"etcd refused a lease: {error}") from error
         return lease_id, float(answer.body["TTL"])
@@ -335,15 +326,15 @@ class EtcdStore:
             return self._client.call(method, body, deadline, lane)
         except EtcdRefused as error:
             if error.code == _NOT_FOUND:
-                raise _SessionEnded("the session has ended: etcd does not know its lease any more") from error
+                raise _SessionEnded("the session has ended: etcd no longer knows its lease") from error
             raise StoreUnavailable(f"etcd refused: {error}") from error
 
 
 def _was_let_go(grant: Grant, now: EtcdNameState) -> bool:
-    """Say what became of a release that was sent twice, when the second found another state than it was for.
+    """Return whether a release that was sent twice succeeded, if the second request found another state.
 
-    If nobody came after, the state is what the release leaves. If somebody did, it is unknown: the first may have let
-    go, or the grant had ended before.
+    If there was no later holder, the state is that after the release. Otherwise the outcome is unknown: either the
+    first request released the grant, or the grant had ended before.
     """
     is_open = now.hold is None or not now.hold.grant_id
     if is_open and now.known.token == grant.token:

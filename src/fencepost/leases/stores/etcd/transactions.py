@@ -1,4 +1,4 @@
-"""The parts of etcd transactions, and what their answers say about a name."""
+"""The operations of etcd transactions, and how their replies are read."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ def is_held_by(key: str, grant_id: str) -> list[Part]:
 
 
 def never(key: str) -> Part:
-    """Compare: what cannot be, so that etcd looks at our rights and writes nothing."""
+    """Compare: never true, so that etcd checks the permissions and writes nothing."""
     return {"target": "VERSION", "key": key, "version": -1}
 
 
 def put(key: str, value: str, lease_id: str = "0") -> Part:
-    """Write a key, hanging on an etcd lease if one is given."""
+    """Write a key, attached to an etcd lease if one is given."""
     return {"request_put": {"key": key, "value": value, "lease": lease_id}}
 
 
@@ -50,13 +50,13 @@ def get(key: str, end: str = "", limit: int = 0) -> Part:
 
 
 def found(answer: EtcdAnswer, index: int) -> list[dict[str, Any]]:
-    """Return the keys that the `index`-th part of the transaction, a `get`, has found."""
+    """Return the keys that the `index`-th operation of the transaction, a `get`, has found."""
     kvs: list[dict[str, Any]] = answer.body["responses"][index]["response_range"].get("kvs", [])
     return kvs
 
 
 def seen(answer: EtcdAnswer) -> EtcdNameState:
-    """Read the answer to ``[get(holder), get(record)]``."""
+    """Read the reply to ``[get(holder), get(record)]``."""
     holders, records = found(answer, 0), found(answer, 1)
     known = to_known(records[0]) if records else EtcdRecord(0, answer.time_us, None)
     if not holders:

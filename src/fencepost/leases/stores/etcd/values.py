@@ -1,4 +1,4 @@
-"""What stands in etcd: keys, and JSON values under them, both in base64 as the gateway wants them."""
+"""Keys and JSON values in etcd, both in base64, as the gateway requires."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.errors import StoreUnavailable
 
 
 class Record(NamedTuple):
-    """What stays of a name: the last token, the last tick done, and the last grant."""
+    """The permanent record of a name: the last token, the last tick done, and the last grant."""
 
     token: int
     last_tick_us: int | None
@@ -23,10 +23,10 @@ class Record(NamedTuple):
 
 
 class EtcdHold(NamedTuple):
-    """What the holder key says. Without a `grant_id` nobody holds the name: it is kept closed for a while.
+    """The value of a holder key. Without a `grant_id` the name is not held, but kept closed for a while.
 
-    In etcd the grant id comes first, then a space, then the rest as JSON. So etcd itself can compare the grant id
-    alone, which is all that a release of unknown outcome knows.
+    In etcd the grant id comes first, then a space, then the rest as JSON. So etcd can compare the grant id alone,
+    which is all that is known of an acquisition with an unknown outcome.
     """
 
     grant_id: str
@@ -37,14 +37,14 @@ class EtcdHold(NamedTuple):
 
 
 class EtcdRecord(NamedTuple):
-    """The record at a revision of its key; 0 if there is none, and then `token` is a bound from the clock."""
+    """The record at a revision of its key. If there is no record, `revision` is 0 and `token` comes from the clock."""
 
     revision: int
     token: int
     record: Record | None
 
     def has_done(self, tick: Tick | None) -> bool:
-        """Whether `tick` is at or below the last one done."""
+        """Whether `tick` is not later than the last one done."""
         return tick is not None and self.last_tick_us is not None and tick.at_us <= self.last_tick_us
 
     @property
@@ -54,7 +54,7 @@ class EtcdRecord(NamedTuple):
 
 
 class EtcdNameState(NamedTuple):
-    """A name as it was at one moment: who holds it, on which etcd lease, since which revision, and the record."""
+    """The state of a name at one moment: its holder, the etcd lease, the revision of the holder key, and the record."""
 
     hold: EtcdHold | None
     lease_id: str
@@ -84,17 +84,17 @@ def encoded(text: str) -> str:
 
 
 def decoded(text: str) -> str:
-    """Decode what the gateway gave."""
+    """Decode a text from the gateway."""
     return b64decode(text).decode()
 
 
 def after(key: str) -> str:
-    """Return the end of the range that holds all keys beginning with `key`."""
+    """Return the end of the range of all keys with the prefix `key`."""
     return encoded(key[:-1] + chr(ord(key[-1]) + 1))
 
 
 def hold_of(grant: Grant) -> EtcdHold:
-    """Say what the holder key says while `grant` is current."""
+    """Return the value of the holder key while `grant` is current."""
     return EtcdHold(grant.grant_id, grant.token, grant.session.holder, grant.session.id, grant.session.ttl_s)
 
 
@@ -104,7 +104,7 @@ def record_value(record: Record) -> str:
 
 
 def hold_value(hold: EtcdHold) -> str:
-    """Encode what a holder key says."""
+    """Encode the value of a holder key."""
     fields = hold._asdict()
     return encoded(f"{fields.pop('grant_id')} {json.dumps(fields)}")
 
@@ -128,7 +128,7 @@ def to_record(kv: Mapping[str, Any]) -> Record:
 
 
 def to_hold(kv: Mapping[str, Any]) -> EtcdHold:
-    """Decode what a holder key says."""
+    """Decode the value of a holder key."""
     fields = _fields(kv, b64decode(kv.get("value", "")).partition(b" ")[2])
     return EtcdHold(
         grant_id=grant_id_in(kv),

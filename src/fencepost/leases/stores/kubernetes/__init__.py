@@ -1,4 +1,4 @@
-"""Leases as Lease objects of a Kubernetes cluster: no server but the one that is there already.
+"""Leases as Lease objects of a Kubernetes cluster, without another server.
 
 URL::
 
@@ -10,17 +10,18 @@ URL::
 **Grade**: *consensus*, as good as the cluster's etcd (a k3s on SQLite is only as good as that file).
 
 **Survives**: the death of any minority of etcd members, restarts of API servers, Leases deleted by hand (tokens still
-rise), rotation of the pod's token, clocks that differ (nothing is decided by comparing them).
+increase), rotation of the pod's token, clocks that differ (no decision compares them).
 
-**Does not survive**: a restored etcd backup (grants and tokens since then are forgotten; tokens rise on by the clock);
-a Lease deleted by hand *together* with API servers whose clocks differ by more than the time since its last grant.
+**Does not survive**: a restored etcd backup (grants and tokens since then are lost; tokens still increase, by the
+clock); a Lease deleted by hand *together* with API servers whose clocks differ by more than the time since its last
+grant.
 
-**Expiry** is judged by the contender, for the API server shows no clock to judge by: it must see the holder's session
-unchanged for a full ttl. So a caller that does not wait cannot take over from a holder that died; give it a wait of a
-ttl and more. One that was waiting takes over within the ttl and a second.
+**Expiry** is judged by the contender, because the API server has no clock for it: the contender must see the holder's
+session unchanged for a full ttl. So a caller that does not wait cannot take over from a dead holder; use a wait of more
+than a ttl. A caller that was already waiting takes over within the ttl plus a second.
 
-**Settings to make**: a Role with get, list, watch, create, update, patch, delete on leases.coordination.k8s.io in the
-namespace. Renewal is one request per session and interval; taking and releasing a free lock is one each.
+**Required settings**: a Role with get, list, watch, create, update, patch, delete on leases.coordination.k8s.io in the
+namespace. Renewal takes one request per session and interval; taking and releasing a free lock takes one each.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ _OPTIONS = ("kubeconfig", "context", "prefix")
 
 
 def from_url(url: StoreUrl, runtime: Runtime) -> KubernetesStore:
-    """Return the store of a namespace; the configuration is read when it is first needed."""
+    """Return the store of a namespace. The configuration is read when it is first needed."""
     url.only_options(_OPTIONS)
     find = functools.partial(
         find_api,
@@ -56,7 +57,7 @@ def _namespace(url: StoreUrl) -> str | None:
         raise InvalidUrl("a Kubernetes URL names a namespace and no server: kubernetes://NAMESPACE?kubeconfig=PATH")
     namespace = url.hosts[0][0] if url.hosts else None
     if namespace is not None and not DNS_LABEL.fullmatch(namespace):
-        raise InvalidUrl(f"{namespace!r} is no name of a namespace: lower-case letters, digits and dashes")
+        raise InvalidUrl(f"{namespace!r} is not a valid namespace: use lower-case letters, digits and dashes")
     return namespace
 
 

@@ -1,10 +1,10 @@
-"""Calls to the API server over HTTP/1.1, each with one deadline that holds for all of it.
+"""Calls to the API server over HTTP/1.1, each with one deadline for the whole call.
 
-Why not the HTTP client that lightkube brings: its limits are per read and write, so a server that answers byte by byte
-makes a call last for ever, and a heartbeat must not. Here the deadline is looked at before every single receive.
+The HTTP client of lightkube is not used: its limits apply to each read and write, so a server that replies byte by byte
+could make a renewal last for ever. Here the deadline is checked before every receive.
 
-A connection is thrown away after any failure. One that had been idle and turns out broken is replaced once without a
-word, because every call made here can be repeated: it compares a version, a uid or a grant id.
+A connection is closed after any failure. If an idle one is broken, the call is retried once on a new one. This is safe,
+because every call compares a version, a uid or a grant id.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ UNAUTHORIZED = 401
 
 @dataclass(frozen=True, slots=True)
 class ApiAnswer:
-    """What the API server said."""
+    """A reply of the API server."""
 
     status: int
     body: Json
 
     @property
     def reason(self) -> str:
-        """Its own words, for an error."""
+        """The server's message, for an error."""
         return str(self.body.get("message") or f"HTTP status {self.status}")
 
 
@@ -57,11 +57,11 @@ class ApiServer:
         self._idle: list[_Connection] = []
         self._is_ended = False
         self.requests = 0
-        """How many requests were sent, for those who count."""
+        """The number of requests that were sent, for tests and benchmarks."""
 
     @property
     def address(self) -> ApiAddress:
-        """Where the server is. Raises `StoreRefused` while the configuration cannot be read."""
+        """The server's address and credentials. Raises `StoreRefused` while the configuration cannot be read."""
         return self._find()
 
     @property
@@ -72,7 +72,7 @@ class ApiServer:
     def call(
         self, method: str, path: str, body: Json | None = None, *, until: float, kind: str = "application/json"
     ) -> ApiAnswer:
-        """Ask, and return the answer whatever its status. `StoreUnavailable` if there is none by `until`."""
+        """Send a request and return the reply, with any status. Raises `StoreUnavailable` if none came by `until`."""
         content = b"" if body is None else json.dumps(body).encode()
         authorization = self._authorization(until)
         answer = self._ask(self._request(method, path, content, kind, authorization), until)
@@ -83,7 +83,7 @@ class ApiServer:
         return answer
 
     def watch(self, path: str, *, until: float) -> EventStream:
-        """Open a stream of events on a connection of its own."""
+        """Open a stream of events on a separate connection."""
         connection = self._connect(until)
         try:
             response = self._send(connection, self._request("GET", path, b"", "", self._authorization(until)), until)
@@ -96,7 +96,7 @@ class ApiServer:
         return EventStream(connection, response)
 
     def end(self) -> None:
-        """Close the idle connections, and from now on each that is given back: an answer may come after us."""
+        """Close the idle connections, and from now on every connection that is returned."""
         with self._lock:
             self._is_ended = True
         self.close()
@@ -109,11 +109,11 @@ class ApiServer:
             connection.close()
 
     def forget(self) -> None:
-        """Begin afresh in a forked child. Nothing is said on the inherited connections; they stay the parent's."""
+        """Reset in a forked child. Nothing is sent on the inherited connections, which belong to the parent."""
         self._lock = self._runtime.lock()
         idle, self._idle = self._idle, []
         for connection in idle:
-            connection.close()  # closes this process's descriptor only; TLS is not told
+            connection.close()  # closes only this process's descriptor, without a TLS message
 
     def _ask(self, request: bytes, until: float) -> ApiAnswer:
         connection = self._take_idle()
@@ -121,7 +121,7 @@ class ApiServer:
             try:
                 return self._exchange(connection, request, until)
             except _Broken:
-                self.close()  # what ended this one has probably ended the other idle ones
+                self.close()  # the other idle connections are probably broken too
         try:
             return self._exchange(self._connect(until), request, until)
         except _Broken as broken:
@@ -168,7 +168,7 @@ class ApiServer:
         return self._in_time(lambda: credentials.make(refused=refused), until)
 
     def _in_time(self, make: Callable[[], str], until: float) -> str:
-        """Run `make` beside us: an exec plugin has no time limit of its own."""
+        """Run `make` on a separate task: an exec plugin has no time limit."""
         made: list[str] = []
         failed: list[Exception] = []
         done = self._runtime.event()
@@ -176,7 +176,7 @@ class ApiServer:
         def work() -> None:
             try:
                 made.append(make())
-            except Exception as error:  # noqa: BLE001 - raised again by the caller's thread
+            except Exception as error:  # noqa: BLE001 - raised again in the caller's thread
                 failed.append(error)
             done.set()
 
@@ -218,7 +218,7 @@ class ApiServer:
 
 
 class EventStream:
-    """A stream of events. Leave it by `close`, or use it as a context."""
+    """A stream of events. End it with `close`, or use it as a context manager."""
 
     def __init__(self, connection: _Connection, response: HTTPResponse) -> None:
         self._connection = connection
@@ -226,7 +226,7 @@ class EventStream:
         self.status = response.status
 
     def next_event(self, until: float) -> Json | None:
-        """Return the next event; None when the stream ended, broke, or `until` has come."""
+        """Return the next event; None if the stream ended, broke, or `until` has passed."""
         self._connection.until = until
         try:
             line = _guarded(self._response.readline)
@@ -244,11 +244,11 @@ class EventStream:
 
 
 class _Broken(Exception):
-    """The connection ended under us; whether the request was carried out is unknown."""
+    """The connection broke; whether the request was carried out is unknown."""
 
 
 class _Connection:
-    """A socket that looks at the deadline before every receive."""
+    """A socket that checks the deadline before every receive."""
 
     def __init__(self, address: ApiAddress, runtime: Runtime, until: float) -> None:
         self._runtime = runtime
@@ -267,7 +267,7 @@ class _Connection:
             raise
 
     def _first_that_answers(self, places: list[Any]) -> socket.socket:
-        """Try the addresses of the host in turn, each with an equal share of the time that is left."""
+        """Try the addresses of the host in turn, each with an equal share of the remaining time."""
         for rest, place in zip(range(len(places), 0, -1), places, strict=True):
             try:
                 return socket.create_connection(place[:2], timeout=self._left_s() / rest)
@@ -277,9 +277,9 @@ class _Connection:
         raise OSError("the host has no address")
 
     def send(self, request: bytes, until: float) -> HTTPResponse:
-        """Send, and read the answer's head."""
+        """Send, and read the headers of the reply."""
         self.until = until
-        response = HTTPResponse(cast("socket.socket", self))  # it only asks for `makefile`
+        response = HTTPResponse(cast("socket.socket", self))  # it only uses `makefile`
         _guarded(lambda: self._limited().sendall(request))
         _guarded(response.begin)
         return response
@@ -305,7 +305,7 @@ class _Connection:
 
 
 class _Incoming(io.RawIOBase):
-    """The receiving side of a connection as a file. Closing it, as a read answer does, leaves the connection open."""
+    """The receiving side of a connection as a file. Closing it, as after a reply, leaves the connection open."""
 
     def __init__(self, connection: _Connection) -> None:
         self._connection = connection

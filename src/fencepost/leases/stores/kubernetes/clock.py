@@ -1,13 +1,13 @@
-"""The API server's clock, as far as its answers show it. No input, no output.
+"""The API server's clock, as far as its replies show it. Without input or output.
 
-Every answer carries a ``Date`` header in whole seconds, and nothing finer. Two things are made of it:
+Every reply has a ``Date`` header in whole seconds, and nothing more precise. It is used for two values:
 
-- *bounds* on the server's time now. An answer dated S that was asked for at `sent_at` and here at `received_at`
+- *bounds* of the server's time now. A reply with date S to a request sent at `sent_at` and received at `received_at`
   (monotonic readings) was written between S and S + 1 s of the server's time, so the difference between the two clocks
-  lies in ``[S − received_at, S + 1 − sent_at]``. Many answers cut that second down to milliseconds. Bounds that
-  contradict each other mean that a clock was set, or that another API server with another clock answered: then the
-  newest answer alone counts.
-- `store_time_us`, the time that goes into tokens.
+  is in ``[S − received_at, S + 1 − sent_at]``. Many replies narrow that second down to milliseconds. Bounds that
+  contradict each other mean that a clock was set, or that another API server with another clock replied: then only the
+  newest reply counts.
+- `store_time_us`, the time for tokens.
 """
 
 from __future__ import annotations
@@ -15,23 +15,23 @@ from __future__ import annotations
 from email.utils import parsedate_to_datetime
 
 _SECOND_US = 1_000_000
-_WRITES_PER_SECOND_MAX = 20_000  # more than an etcd takes
+_WRITES_PER_SECOND_MAX = 20_000  # more than an etcd can do
 
 
 def store_time_us(date_s: int, version: str) -> int:
-    """Return a time in µs that rises with every write, although the server shows whole seconds only.
+    """Return a time in µs that increases with every write, although the server shows only whole seconds.
 
-    Resource versions are etcd revisions: each write to the cluster has a larger one. Their last six digits stand in
-    for the missing microseconds. A version that is no number leaves the whole second.
+    Resource versions are etcd revisions: each write to the cluster has a larger one. Their last six digits replace the
+    missing microseconds. If a version is not a number, the whole second is used.
     """
     return date_s * _SECOND_US + (int(version) % _SECOND_US if version.isdecimal() else 0)
 
 
 def may_have_begun_again(version: str) -> bool:
-    """Whether the last six digits may have begun again from zero within this second.
+    """Whether the last six digits may have restarted from zero within this second.
 
-    Then `store_time_us` may be smaller than it was a moment ago, and whoever has nothing else to go by (a record that
-    was deleted) has to wait for the next second.
+    Then `store_time_us` may be smaller than a moment ago, and an acquisition without other information (because the
+    record was deleted) has to wait for the next second.
     """
     if not version.isdecimal():
         return True
@@ -39,18 +39,18 @@ def may_have_begun_again(version: str) -> bool:
 
 
 class ServerClock:
-    """What is known of the server's time. Safe to be told by several threads: a lost note costs precision only."""
+    """What is known of the server's time. Several threads may update it: a lost update only costs precision."""
 
     __slots__ = ("_bounds", "_last", "date_s")
 
     def __init__(self) -> None:
         self.date_s = 0
-        """The largest date seen, in seconds since 1970; 0 before the first answer."""
+        """The largest date seen, in seconds since 1970; 0 before the first reply."""
         self._last = ("", 0)
         self._bounds = (float("-inf"), float("inf"))
 
     def note(self, header: str, *, sent_at: float, received_at: float) -> None:
-        """Take in the ``Date`` of an answer. A header that is no date is passed over."""
+        """Record the ``Date`` of a reply. An invalid header is ignored."""
         last_header, seen_s = self._last
         if header != last_header:
             try:
@@ -70,13 +70,13 @@ class ServerClock:
 
     @property
     def is_known(self) -> bool:
-        """Whether any answer was dated."""
+        """Whether any reply had a date."""
         return self.date_s > 0
 
     def earliest_us(self, now: float) -> int:
-        """Return what the server's clock shows at least, at the monotonic reading `now`."""
+        """Return the earliest possible server time at the monotonic reading `now`."""
         return int((self._bounds[0] + now) * _SECOND_US) if self.is_known else 0
 
     def latest_us(self, now: float) -> int:
-        """Return what the server's clock shows at most."""
+        """Return the latest possible server time."""
         return int((self._bounds[1] + now) * _SECOND_US) + 1 if self.is_known else 0

@@ -1,7 +1,7 @@
-"""Where the API server is, how to prove who we are to it, and in which namespace to work.
+"""The address of the API server, the credentials, and the namespace.
 
-In a pod, the files of its service account; elsewhere a kubeconfig. Files are read by lightkube, and its ways of
-authenticating (token, token file, exec plugin, password, client certificate) are used as they are.
+In a pod they come from the files of its service account, elsewhere from a kubeconfig. lightkube reads the files and
+authenticates (token, token file, exec plugin, password, client certificate).
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class ApiAddress:
 
 
 def find_api(*, namespace: str | None, kubeconfig: str | None, context: str | None) -> ApiAddress:
-    """Read the configuration; `StoreRefused` says what is wrong with it, and shows nothing of its contents."""
+    """Read the configuration. `StoreRefused` says what is wrong with it, without showing its contents."""
     config = _select(kubeconfig, context)
     server = urlsplit(config.cluster.server)
     if not server.hostname or server.scheme not in ("http", "https"):
-        raise StoreRefused(f"the API server's address {config.cluster.server!r} is no http or https URL")
+        raise StoreRefused(f"the API server's address {config.cluster.server!r} is not an http or https URL")
     is_tls = server.scheme == "https"
     return ApiAddress(
         host=server.hostname,
@@ -73,27 +73,27 @@ def _is_in_a_pod() -> bool:
 
 
 def _default_kubeconfig() -> Path:
-    """Return the first file of $KUBECONFIG that exists, else the user's own. Several files are not merged."""
+    """Return the first existing file of $KUBECONFIG, else the user's own. Several files are not merged."""
     named = [Path(part) for part in os.environ.get("KUBECONFIG", "").split(os.pathsep) if part]
     for path in named or [DEFAULT_KUBECONFIG]:
         if path.expanduser().is_file():
             return path.expanduser()
     looked = ", ".join(str(path) for path in named) or str(DEFAULT_KUBECONFIG)
     raise StoreRefused(
-        f"no Kubernetes configuration: this is no pod with a service account, and there is no kubeconfig ({looked}); "
+        f"no Kubernetes configuration: this is not a pod with a service account, nor is there a kubeconfig ({looked}); "
         "name one with ?kubeconfig=PATH"
     )
 
 
 def _checked(what: str, read: Callable[[], Any], *, mend: str = "") -> Any:
-    """Turn whatever reading raises into one sentence; contents stay out of it, for they may be secrets."""
+    """Convert any error of reading to one sentence, without file contents, which may be secrets."""
     try:
         return read()
     except ConfigError as error:
         raise StoreRefused(f"the {what} cannot be used: {error}{mend}") from None
     except OSError as error:
         raise StoreRefused(f"the {what} cannot be read: {error.strerror or type(error).__name__}{mend}") from None
-    except Exception as error:  # noqa: BLE001 - parsers of YAML, base64 and structures each raise their own
+    except Exception as error:  # noqa: BLE001 - the parsers of YAML, base64 and structures raise different errors
         raise StoreRefused(f"the {what} cannot be understood ({type(error).__name__}){mend}") from None
 
 
@@ -103,7 +103,7 @@ def _tls(config: SingleConfig) -> ssl.SSLContext:
 
 @dataclass(slots=True)
 class _Unsent:
-    """As much of a request as lightkube's authentication touches."""
+    """The part of a request that lightkube's authentication uses."""
 
     headers: dict[str, str] = field(default_factory=dict)
 
@@ -114,7 +114,7 @@ class _Refused:
 
 
 class Credentials:
-    """The Authorization header, kept until the server refuses it; then made anew once (tokens rotate)."""
+    """The Authorization header, kept until the server refuses it, and then created again once (tokens rotate)."""
 
     def __init__(self, auth: Any) -> None:
         self._auth = auth
@@ -122,7 +122,7 @@ class Credentials:
 
     @property
     def may_block(self) -> bool:
-        """Whether making the header runs a foreign program."""
+        """Whether creating the header runs another program."""
         return isinstance(self._auth, client_adapter.ExecAuth)
 
     @property
@@ -131,7 +131,7 @@ class Credentials:
         return self._header
 
     def make(self, *, refused: str | None = None) -> str:
-        """Return a header; one that differs from `refused` if there is such a thing. Empty: no authentication."""
+        """Return a header, different from `refused` if possible. Empty: no authentication."""
         if self._header is None or self._header == refused:
             self._header = _checked("credentials", lambda: self._run(is_refused=refused is not None)).strip()
         return self._header

@@ -1,11 +1,11 @@
-"""How locks and sessions look as Lease objects: their names, labels, annotations. No input, no output.
+"""Locks and sessions as Lease objects: their names, labels, annotations. Without input or output.
 
-A lock is one Lease, named ``<prefix>-<slug>-<hash>``: the slug for people, the hash of the exact name so that no two
-names meet. It outlives the hold, for it carries the last token. A session is one Lease, ``<prefix>-session-<id>``, and
-ends by being deleted. Both carry the label ``fencepost.dev/id``, by which one watch follows a lock and its holder's
-session and nothing else.
+A lock is one Lease, named ``<prefix>-<slug>-<hash>``: the slug is readable, and the hash of the exact name makes it
+unique. It outlives the hold, because it contains the last token. A session is one Lease, ``<prefix>-session-<id>``, and
+ends when it is deleted. Both have the label ``fencepost.dev/id``, so that one watch can follow only a lock and its
+holder's session.
 
-``spec`` is filled the way ``kubectl get leases`` expects; nothing is decided by its times, which come from clocks.
+``spec`` is filled as ``kubectl get leases`` expects. No decision uses its times, because they come from clocks.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def lock_id(prefix: str, name: str) -> str:
 
 
 def lock_object_name(prefix: str, name: str) -> str:
-    """Name the Lease of a lock: readable as far as 63 characters of DNS allow, and never that of another lock."""
+    """Return the name of a lock's Lease: as readable as 63 characters of DNS allow, and unique to the lock."""
     hashed = lock_id(prefix, name)
     room = LONGEST_OBJECT_NAME - len(prefix) - len(hashed) - 2
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower())[:room].strip("-")
@@ -60,12 +60,12 @@ def lock_object_name(prefix: str, name: str) -> str:
 
 
 def session_object_name(prefix: str, session_id: str) -> str:
-    """Name the Lease of a session."""
+    """Return the name of a session's Lease."""
     return f"{prefix}-session-{session_id}"
 
 
 def selector(prefix: str, **wanted: str) -> str:
-    """Write a label selector for this prefix; ``kind="lock"``, ``session="…"``, ``id="a,b"`` (one of these)."""
+    """Return a label selector for this prefix; ``kind="lock"``, ``session="…"``, ``id="a,b"`` (one of these)."""
     terms = [f"{PREFIX}={prefix}"]
     terms += [f"{_DOMAIN}/{label} in ({value})" for label, value in wanted.items()]
     return ",".join(terms)
@@ -91,7 +91,7 @@ class LockObject:
     def granted(
         self, session: Session, *, grant_id: str, token: int, last_tick_us: int | None, now_us: int
     ) -> LockObject:
-        """Give it to `session`. Who let go before stays noted: its reply may have been lost."""
+        """Give it to `session`. The last released grant stays recorded, because its reply may have been lost."""
         return LockObject(
             self.name,
             token,
@@ -107,7 +107,7 @@ class LockObject:
         )
 
     def freed(self, *, last_tick_us: int | None, kept_until_us: int = 0, released_id: str | None = None) -> LockObject:
-        """Take it from whoever has it; `released_id` is the grant that let go by itself."""
+        """Take it from its holder; `released_id` is the grant, if its own holder released it."""
         return LockObject(
             self.name,
             self.token,
@@ -120,7 +120,7 @@ class LockObject:
         )
 
     def body(self, ttl_s: float | None = None) -> Json:
-        """Write the object for a replace; what others put on it (owners, labels of a mesh) stays."""
+        """Return the object for a replace; fields set by others (owners, labels of a mesh) are kept."""
         return {
             "apiVersion": "coordination.k8s.io/v1",
             "kind": "Lease",
@@ -152,16 +152,16 @@ class LockObject:
 
 
 def new_lock(prefix: str, name: str) -> Json:
-    """Write the empty record of a name that has none."""
+    """Return the empty record of a name that has none."""
     labels = _labels(prefix, "lock", lock_id(prefix, name))
     metadata = {"name": lock_object_name(prefix, name), "labels": labels}
     return LockObject(name, 0, "", metadata).body()
 
 
 def read_lock(lease: Json, name: str | None = None) -> LockObject:
-    """Read a lock's Lease. What somebody spoilt by hand counts as missing; the name is `name` if known."""
+    """Read a lock's Lease. Fields damaged by hand count as missing; the name is `name` if known."""
     metadata = lease["metadata"]
-    metadata.pop("managedFields", None)  # the server keeps them; sending them back only costs
+    metadata.pop("managedFields", None)  # the server keeps them; sending them back is a waste
     notes, spec = metadata.get("annotations") or {}, lease.get("spec") or {}
     return LockObject(
         name=name if name is not None else notes.get(NAME, metadata["name"]),
@@ -190,7 +190,7 @@ class SessionObject:
 
 
 def new_session(prefix: str, session: Session, *, now_us: int) -> Json:
-    """Write the Lease of a fresh session."""
+    """Return the Lease of a new session."""
     now = micro_time(now_us)
     return {
         "apiVersion": "coordination.k8s.io/v1",
@@ -210,10 +210,10 @@ def new_session(prefix: str, session: Session, *, now_us: int) -> Json:
 
 
 def renewal(uid: str | None, *, renewals: int, now_us: int) -> Json:
-    """Write the merge patch of a renewal.
+    """Return the merge patch of a renewal.
 
-    The uid makes it fail if the session was deleted and another stands under its name. The count makes sure that
-    something changes, so that the server gives the object a new version even if the clock stood still.
+    The uid makes it fail if the session was deleted and another object has its name. The count ensures that something
+    changes, so that the server gives the object a new version even if the clock did not advance.
     """
     metadata: Json = {"annotations": {RENEWALS: str(renewals)}}
     if uid is not None:
@@ -222,7 +222,7 @@ def renewal(uid: str | None, *, renewals: int, now_us: int) -> Json:
 
 
 def read_session(lease: Json) -> SessionObject | None:
-    """Read a session's Lease; None if it is being deleted and merely waits for somebody's finalizer."""
+    """Read a session's Lease; None if it is being deleted and only waits for a finalizer."""
     metadata, spec = lease["metadata"], lease.get("spec") or {}
     if "deletionTimestamp" in metadata:
         return None
@@ -233,7 +233,7 @@ def read_session(lease: Json) -> SessionObject | None:
 
 
 def micro_time(at_us: int) -> str:
-    """Write an instant as Kubernetes reads it: always six digits, in UTC."""
+    """Format an instant for Kubernetes: always six digits, in UTC."""
     return instant(at_us).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
 
 

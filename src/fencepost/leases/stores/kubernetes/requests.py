@@ -1,8 +1,9 @@
-"""The few requests on Lease objects that the store makes, and what their answers mean.
+"""The requests on Lease objects that the store makes, and the meaning of their replies.
 
-Every change compares: a replace and a kill name the version they saw, a renewal and a close name the uid, a create
-fails if the object is there. What is neither yes nor "somebody else was faster" is `StoreUnavailable`, also a refusal
-(401, 403) in mid-life: the caller can do nothing but try again until somebody has mended the rights.
+Every change is conditional: replacing an object and ending another's session name the version that was read, a renewal
+and a close name the uid, and a create fails if the object exists. Any reply except success and conflict raises
+`StoreUnavailable`, also a refusal (401, 403) after the start: the caller can only retry until the permissions are
+corrected.
 """
 
 from __future__ import annotations
@@ -24,29 +25,29 @@ _SWEEP_PAGE = 100
 
 @dataclass(frozen=True, slots=True)
 class Leases:
-    """The Leases of one namespace that carry our prefix."""
+    """The Leases of one namespace with our prefix."""
 
     api: ApiServer
     prefix: str
     call_timeout_s: float
 
     def get(self, name: str, *, until: float) -> Json | None:
-        """Read one; None if it does not exist. The answer is as fresh as etcd's."""
+        """Read one; None if it does not exist. The reply is as current as etcd's."""
         answer = self._call("GET", f"/{name}", until=until)
         return answer.body if _is(answer, OK, no=(NOT_FOUND,)) else None
 
     def create(self, body: Json, *, until: float) -> Json | None:
-        """Create one; None if it exists already."""
+        """Create one; None if it already exists."""
         answer = self._call("POST", "", body, until=until)
         return answer.body if _is(answer, CREATED, no=(CONFLICT,)) else None
 
     def replace(self, name: str, body: Json, *, until: float) -> Json | None:
-        """Replace one, if it still has the version named in `body`; None if it has changed or is gone."""
+        """Replace one, if it still has the version in `body`; None if it has changed or is gone."""
         answer = self._call("PUT", f"/{name}", body, until=until)
         return answer.body if _is(answer, OK, no=(CONFLICT, NOT_FOUND)) else None
 
     def patch(self, name: str, body: Json, *, until: float) -> Json | None:
-        """Patch one, if it has the uid named in `body`; None if it has not, or is gone."""
+        """Patch one, if it has the uid in `body`; None if it has another, or is gone."""
         answer = self._call("PATCH", f"/{name}", body, until=until, kind=_MERGE_PATCH)
         if answer.status not in (CONFLICT, INVALID):
             return answer.body if _is(answer, OK, no=(NOT_FOUND,)) else None
@@ -55,7 +56,7 @@ class Leases:
         raise StoreUnavailable(f"the Kubernetes API server did not take the change: {answer.reason}")
 
     def delete(self, name: str, *, uid: str | None, version: str | None = None, until: float) -> bool:
-        """Delete one, if it is the one meant; True if it is gone now, by us or by others."""
+        """Delete one, if it has the expected identity. Returns True if it is gone now, for any reason."""
         preconditions = {"uid": uid, "resourceVersion": version}
         body = {
             "apiVersion": "v1",
@@ -66,7 +67,7 @@ class Leases:
         return answer.status == NOT_FOUND or _is(answer, OK, no=(CONFLICT,))
 
     def page(self, *, until: float, **wanted: str) -> list[Json]:
-        """List a handful."""
+        """List a few."""
         items: list[Json] = self._page(wanted, until, limit=_SWEEP_PAGE)["items"]
         return items
 
@@ -80,7 +81,7 @@ class Leases:
                 return
 
     def snapshot(self, *, until: float, **wanted: str) -> tuple[list[Json], str]:
-        """List, together with the version from which a watch goes on without a gap."""
+        """List, together with the version from which a watch continues without a gap."""
         found = self._page(wanted, until, limit=_PAGE)
         return found["items"], found["metadata"]["resourceVersion"]
 
@@ -114,7 +115,7 @@ class Leases:
 
 
 def _is(answer: ApiAnswer, yes: int, *, no: Collection[int]) -> bool:
-    """Whether the answer is `yes` rather than one of `no`; anything else is unknown."""
+    """Whether the status is `yes` rather than one of `no`; any other status means unknown."""
     if answer.status == yes:
         return True
     if answer.status in no:

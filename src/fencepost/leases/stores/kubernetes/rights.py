@@ -1,6 +1,6 @@
-"""What is looked at before the first lock: are the credentials good, are the rights enough, is the namespace there.
+"""The checks before the first lock: credentials, permissions, and whether the namespace exists.
 
-Nothing is written: rights are asked for by review, and the namespace is proved by a create that is a dry run.
+Nothing is written: access reviews check the permissions, and a dry run of a create checks the namespace.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def check_rights(api: ApiServer, *, prefix: str, until: float) -> None:
 def _may(api: ApiServer, verb: str, until: float) -> bool:
     answer = _answered(api.call("POST", _REVIEWS, _review(api.address.namespace, verb), until=until))
     if answer.status == FORBIDDEN:
-        return True  # reviews themselves are not allowed here: the first real call will tell
+        return True  # access reviews are not allowed here: the first real call will show it
     return bool(answer.body.get("status", {}).get("allowed", True))
 
 

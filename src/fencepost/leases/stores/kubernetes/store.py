@@ -1,7 +1,8 @@
 """The store: locks as Lease objects, changed by compare-and-set on their resource version.
 
-The last object seen of each name is kept, so that taking a free name and letting go of it is one request each. What is
-kept may be old; then its version is too, the server refuses the write, and the name is read again.
+The store remembers the last object it saw of each name, so that taking and releasing a free name takes one request
+each. A remembered object may be outdated; then its version is too, the server refuses the write, and the name is read
+again.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
 from fencepost.errors import StoreRefused, StoreUnavailable
 from fencepost.leases.store import Capabilities, Grade
+from fencepost.leases.stores.known_names import KnownNames
 from fencepost.leases.stores.kubernetes.api import ApiServer
 from fencepost.leases.stores.kubernetes.clock import ServerClock, may_have_begun_again, store_time_us
 from fencepost.leases.stores.kubernetes.config import ApiAddress
@@ -38,7 +40,7 @@ _LOOK_AGAIN_S = 0.1
 
 @dataclass(frozen=True, slots=True)
 class _Wish:
-    """What somebody wants to take a name for."""
+    """The parameters of an acquisition."""
 
     session: Session
     grant_id: str
@@ -54,7 +56,6 @@ class KubernetesStore:
 
     capabilities = Capabilities(
         grade=Grade.CONSENSUS,
-        durable_token=True,
         server_clock=False,
         watch=True,
         renewal_sees_grants=False,
@@ -63,7 +64,7 @@ class KubernetesStore:
     )
 
     def __init__(self, find: Callable[[], ApiAddress], runtime: Runtime, *, prefix: str, call_timeout_s: float) -> None:
-        """Keep `find` for the first request: where the server is and who we are is read no earlier."""
+        """Keep `find` for the first request: address and credentials are read only then."""
         self._runtime = runtime
         self._prefix = prefix
         self._call_timeout_s = call_timeout_s
@@ -73,15 +74,15 @@ class KubernetesStore:
         self._leases = Leases(self._api, prefix, call_timeout_s)
         heartbeat = Leases(self._heartbeat_api, prefix, call_timeout_s)
         self._sessions = Sessions(self._leases, heartbeat, runtime, self._clock)
-        self._known: dict[str, LockObject] = {}
+        self._known: KnownNames[LockObject] = KnownNames(_KNOWN_MAX)
 
     @property
     def requests(self) -> int:
-        """How many requests were sent so far."""
+        """The number of requests that were sent so far."""
         return self._api.requests + self._heartbeat_api.requests
 
     def start(self) -> tuple[str, ...]:
-        """Check credentials, rights and namespace, and that the server shows its clock."""
+        """Check credentials, permissions and namespace, and that the server shows its clock."""
         check_rights(self._api, prefix=self._prefix, until=self._until())
         if not self._clock.is_known:
             raise StoreRefused(
@@ -97,17 +98,17 @@ class KubernetesStore:
         return session
 
     def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
-        """Touch the session's Lease: one request. It does not see the locks; `missing` does."""
+        """Patch the session's Lease: one request. It does not check the locks; `missing` does."""
         return self._sessions.renew(session)
 
     def close(self, session: Session) -> None:
-        """Delete the session's Lease; its locks are free because it is gone."""
+        """Delete the session's Lease, which frees its locks."""
         self._sessions.close(session, until=self._until())
 
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
     ) -> Grant | Held | AlreadyDone | Lost:
-        """Take the name: one request if it is free and was seen before."""
+        """Take the name: with one request if it is free and was seen before."""
         wish, until = _Wish(session, grant_id, tick, floor), self._until()
         if self._sessions.is_gone(session, until=until):
             return Lost("the session was closed, or not renewed for a full ttl")
@@ -122,10 +123,10 @@ class KubernetesStore:
             if (taken := self._take(wish, lock, until)) is not None:
                 return Grant(name, session, grant_id, taken.token, tick)
             lock = None
-        return Held(name, None, self._token_of(name), free_in_s=0.0)  # others were faster, every time
+        return Held(name, None, self._token_of(name), free_in_s=0.0)  # others were faster every time
 
     def _answer(self, wish: _Wish, lock: LockObject, until: float) -> Grant | Held | AlreadyDone | None:
-        """Answer by what was just read; None: the name is free, take it."""
+        """Return the result for the state that was just read; None: the name is free and can be taken."""
         if lock.grant_id == wish.grant_id:
             return Grant(lock.name, wish.session, wish.grant_id, lock.token, wish.tick)
         if (held := self._held(lock, self._holder_or_kill(lock, until))) is not None:
@@ -135,7 +136,7 @@ class KubernetesStore:
         return None
 
     def _take(self, wish: _Wish, lock: LockObject, until: float) -> LockObject | None:
-        """Write the grant; None if somebody else wrote first."""
+        """Write the grant; None if another process wrote first."""
         time_us = store_time_us(self._clock.date_s, lock.version)
         wanted = lock.granted(
             wish.session,
@@ -147,7 +148,7 @@ class KubernetesStore:
         return self._replace(wanted, until, ttl_s=wish.session.ttl_s)
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
-        """Let go, if the grant is current: one request while the session is known to live."""
+        """Release the grant if it is current: with one request while the session is known to be alive."""
         until = self._until()
         if self._sessions.is_gone(grant.session, until=until):
             return False
@@ -169,7 +170,7 @@ class KubernetesStore:
         if done and grant.tick is not None:
             last_tick_us = max(grant.tick.at_us, last_tick_us or grant.tick.at_us)
         kept_until_us = 0
-        if keep_for_s > 0:  # from the latest the server's clock may show, so that it is never too short
+        if keep_for_s > 0:  # from the latest possible server time, so that it is never too short
             kept_until_us = self._clock.latest_us(self._runtime.monotonic()) + round(keep_for_s * _SECOND_US)
         return lock.freed(last_tick_us=last_tick_us, kept_until_us=kept_until_us, released_id=grant.grant_id)
 
@@ -202,7 +203,7 @@ class KubernetesStore:
         return iter([self._record(lock, holders.get(lock.session_id or "")) for lock in ordered])
 
     def revoke(self, record: LeaseRecord) -> bool:
-        """Take the name away, if it is still that grant."""
+        """Take the name away, if its grant is still the current one."""
         until = self._until()
         for _ in range(_TRIES):
             lock = self._fetch(record.name, until)
@@ -213,7 +214,7 @@ class KubernetesStore:
         raise StoreUnavailable(f"lock {record.name!r} changed with every attempt to revoke it")
 
     def reset(self, name: str, token: int, *, reason: str) -> int | None:
-        """Bring a token back that a wrong clock has put ahead; see `ResetsTokens`."""
+        """Reset a token that a wrong clock has put ahead; see `ResetsTokens`."""
         until = self._until()
         for _ in range(_TRIES):
             lock = self._fetch(name, until)
@@ -227,7 +228,7 @@ class KubernetesStore:
         raise StoreUnavailable(f"lock {name!r} changed with every attempt to reset it")
 
     def wait_change(self, held: Held, timeout_s: float) -> None:
-        """Follow the lock and its holder's session by one watch, until one of them lets go or goes silent."""
+        """Watch the lock and its holder's session, until the lock is released or the session is no longer renewed."""
         until = self._until()
         lock = self._known.get(held.name)
         if lock is None or lock.grant_id != held.grant_id:
@@ -242,7 +243,7 @@ class KubernetesStore:
         self._heartbeat_api.end()
 
     def forget_connections(self) -> None:
-        """Leave inherited connections to the parent."""
+        """In a forked child: leave the connections to the parent."""
         self._api.forget()
         self._heartbeat_api.forget()
 
@@ -267,10 +268,10 @@ class KubernetesStore:
         return lock
 
     def _await_next_second(self, until: float) -> None:
-        """Wait until the server's date moves on.
+        """Wait until the server's date changes.
 
-        An empty record may be the successor of one that was deleted by hand in this very second, and whose token is
-        remembered nowhere. See `clock.may_have_begun_again`.
+        An empty record may replace one that was deleted by hand within this second, and whose token is lost. See
+        `clock.may_have_begun_again`.
         """
         second = self._clock.date_s
         while self._clock.date_s <= second:
@@ -278,14 +279,12 @@ class KubernetesStore:
             self._leases.page(kind="none", until=until)
 
     def _replace(self, wanted: LockObject, until: float, *, ttl_s: float | None = None) -> LockObject | None:
-        self._known.pop(wanted.name, None)  # until the answer is here, nothing is known
+        self._known.pop(wanted.name, None)  # until the reply arrives, the state is unknown
         lease = self._leases.replace(wanted.metadata["name"], wanted.body(ttl_s), until=until)
         return None if lease is None else self._remember(read_lock(lease, wanted.name))
 
     def _remember(self, lock: LockObject) -> LockObject:
-        if len(self._known) >= _KNOWN_MAX:
-            self._known.clear()
-        self._known[lock.name] = lock
+        self._known.remember(lock.name, lock)
         return lock
 
     def _token_of(self, name: str) -> int:
@@ -295,7 +294,7 @@ class KubernetesStore:
     # --- who holds it
 
     def _is_open(self, lock: LockObject) -> bool:
-        """Whether nobody has it and nobody keeps it closed, going by what was read."""
+        """Whether it is neither held nor kept closed, according to what was read."""
         return lock.grant_id is None and self._closed_for_s(lock) <= 0 and lock.token > 0
 
     def _closed_for_s(self, lock: LockObject) -> float:
@@ -304,13 +303,13 @@ class KubernetesStore:
         return (lock.kept_until_us - self._clock.earliest_us(self._runtime.monotonic())) / _SECOND_US
 
     def _holder(self, lock: LockObject, until: float) -> Sighting | None:
-        """Return the living session that has the lock, if there is one."""
+        """Return the live session that has the lock, if there is one."""
         if lock.grant_id is None or lock.session_id is None:
             return None
         return self._sessions.see(lock.session_id, until=until)
 
     def _holder_or_kill(self, lock: LockObject, until: float) -> Sighting | None:
-        """Return the same, for one who wants the lock: a session that is due to die dies now."""
+        """Return the same, for an acquisition: a session that has expired is ended now."""
         if lock.grant_id is None or lock.session_id is None:
             return None
         return self._sessions.see_or_kill(lock.session_id, until=until)

@@ -1,8 +1,8 @@
-"""Waiting for a held lock to become free, by one watch over two objects: the lock and its holder's session.
+"""Waits until a held lock is free, with one watch on two objects: the lock and its holder's session.
 
-A list shows both and the version from which the watch goes on, so nothing falls between looking and waiting. Every
-renewal arrives as an event, which keeps the count of the holder's ttl exact. A watch that was cut off silently costs
-precision only: the kill that follows compares the version.
+A list returns both objects and the version from which the watch continues, so no change is missed. Every renewal
+arrives as an event, so the time since the last renewal is exact. A watch that broke silently only costs precision: the
+DELETE that follows compares the version.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _WATCH_S_MAX = 300.0
 
 
 class Waiting:
-    """One waiter on one lock that was seen held, or kept closed."""
+    """One waiter for a lock that was held, or kept closed."""
 
     def __init__(self, lock: LockObject, leases: Leases, sessions: Sessions, runtime: Runtime) -> None:
         self._lock = lock
@@ -29,7 +29,7 @@ class Waiting:
         self._sighting: Sighting | None = None
 
     def wait(self, until: float) -> None:
-        """Return when the lock has another holder or none, when its holder ended or fell silent, or at `until`."""
+        """Return when the lock has another holder or none, when its holder ended or stopped renewing, or at `until`."""
         now = self._runtime.monotonic()
         ids = ",".join(filter(None, (self._lock_id, self._session_id)))
         listed, version = self._leases.snapshot(id=ids, until=now + self._leases.call_timeout_s)
@@ -55,7 +55,7 @@ class Waiting:
     def _is_news(self, event: Json) -> bool:
         kind, lease = event.get("type"), event.get("object") or {}
         if kind not in ("ADDED", "MODIFIED", "DELETED"):
-            return True  # an error, mostly that the watch fell behind: look again
+            return True  # an error, usually because the watch fell behind: check again
         if _id_of(lease) == self._session_id:
             self._sighting = self._sessions.note(self._session_id, None if kind == "DELETED" else lease)
             return self._sighting is None

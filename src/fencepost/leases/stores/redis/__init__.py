@@ -1,4 +1,4 @@
-"""Leases on one Redis or Valkey server, or on a set of them watched over by Sentinel.
+"""Leases on one Redis or Valkey server, or on a group of them monitored by Sentinel.
 
 URLs::
 
@@ -10,23 +10,22 @@ Options: ``prefix`` (default ``fencepost``), ``call_timeout``, ``accept_risk``.
 
 **Grade**: *best effort*.
 
-**How.** One hash per lock name, changed only by Lua scripts, whose clock is the server's. It outlives the
-hold, so tokens rise; a token is also never below the server's time, so they rise after the record is gone as
-well. A session is known to its process alone: each grant has an expiry of its own, and a renewal prolongs all
-of them in one pipeline, never one that has expired.
+**Design.** Each lock name has one hash, which only Lua scripts change, by the server's clock. It outlives the hold, so
+tokens increase. A token is also never below the server's time, so tokens increase even after the record is lost. The
+server does not know sessions: each grant has its own expiry, and a renewal extends all of them in one pipeline, except
+those that have expired.
 
-**Survives**: a holder that dies or is paused (expiry), lost replies (the same grant is answered again), broken
-connections, a script cache that was flushed, records deleted by hand or by FLUSHALL (the holder is told at its
-next renewal; the next token is higher), clients' clocks that are wrong; with an append-only file, a restart.
+**Survives**: a holder that dies or is paused (expiry), lost replies (a repeated request returns the same grant), broken
+connections, a flushed script cache, records deleted by hand or by FLUSHALL (the holder notices at its next renewal; the
+next token is higher), wrong clocks of clients; with an append-only file, a restart.
 
-**Does not survive**: a server that forgets (restart without append-only file, FLUSHALL, eviction), and a
-replica that is promoted without the last grants: there may then be two holders until the first is told, at its
-next renewal. Tokens rise nevertheless, as long as the new primary's clock is not behind by more than the time
-since the last grant it knows. Ticks that were marked as done may be forgotten in the same ways, and are
-forgotten 30 days after a name was last released.
+**Does not survive**: a server that loses data (restart without append-only file, FLUSHALL, eviction), and the promotion
+of a replica that lacks the last grants: there may then be two holders until the first one notices, at its next renewal.
+Tokens still increase, as long as the new primary's clock is not behind by more than the time since the last grant that
+it knows. Ticks marked as done may be lost in the same ways, and are removed 30 days after a name was last released.
 
-**Settings to make**: ``maxmemory-policy noeviction`` (anything else is refused), ``appendonly yes``; with
-replicas ``min-replicas-to-write 1``. Redis Cluster, read-only replicas and servers before version 5 are refused.
+**Required settings**: ``maxmemory-policy noeviction`` (anything else is refused), ``appendonly yes``; with replicas
+``min-replicas-to-write 1``. Redis Cluster, read-only replicas and servers before version 5 are refused.
 """
 
 from __future__ import annotations
@@ -37,5 +36,5 @@ from fencepost.leases.urls import StoreUrl
 
 
 def from_url(url: StoreUrl, runtime: Runtime) -> RedisStore:
-    """Build the store without touching the server."""
+    """Create the store, without connecting to the server yet."""
     return RedisStore(url, runtime)

@@ -1,4 +1,4 @@
-"""What is looked at when the store starts: may we, can it, and would locks hold there?"""
+"""The checks at the start of the store: permissions, features of the server, and whether locks are safe there."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from fencepost.leases.stores.redis.route import UnknownPrimary
 from fencepost.leases.stores.redis.scripts import PROBE
 from fencepost.leases.stores.redis.wires import Wires
 
-OLDEST_VERSION = 5  # the first whose scripts may read the clock and then write
+OLDEST_VERSION = 5  # the first version whose scripts may write after they have read the clock
 
-BEST_EFFORT = "on Redis and Valkey the de-duplication of ticks is best effort: a server that forgets, forgets them too"
+BEST_EFFORT = "on Redis and Valkey the de-duplication of ticks is best effort: a server that loses data loses them too"
 
 
 def examine(
     *, calls: Wires, listeners: Wires, key: str, timeout_s: float, accepted_risks: Collection[str]
 ) -> tuple[str, ...]:
-    """Return sentences for the operator; raise where the store must not be used. `key` is no lock's record."""
+    """Return warnings for the operator, or raise if the store must not be used. `key` must not belong to a lock."""
     try:
         facts = _facts(calls, timeout_s)
         _refuse_unfit(facts)
@@ -36,7 +36,7 @@ def examine(
 
 
 def _facts(calls: Wires, timeout_s: float) -> dict[str, str]:
-    """Return what INFO says; nothing, if we may not ask."""
+    """Return the fields of INFO; empty if the user may not run it."""
     try:
         answer = calls.ask(("INFO",), timeout_s)
     except StoreUnavailable as error:
@@ -62,10 +62,10 @@ def _refuse_unfit(facts: Mapping[str, str]) -> None:
 
 
 def _refusal(cause: BaseException | None) -> str | None:
-    """Say what to mend, if the server's no is one that time does not mend."""
+    """Return what to correct, if a retry cannot resolve the server's error."""
     if isinstance(cause, AuthenticationError):
         return "wrong user or password in the URL, or none where the server wants one"
-    # Inside a script the server calls it by another name.
+    # Inside a script the server reports this error in another way.
     if isinstance(cause, NoPermissionError) or "ACL failure in script" in str(cause):
         return "give the user the rights listed in the documentation of this store"
     if isinstance(cause, UnknownPrimary):

@@ -1,4 +1,4 @@
-"""Keys and records: how a lock's name becomes a key, and what the fields of its hash mean."""
+"""Keys and records: the key of a lock, and the meaning of the fields of its hash."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _SPECIAL = str.maketrans({character: f"\\{character}" for character in r"\*?[]^"
 
 @dataclass(frozen=True, slots=True)
 class RedisKeys:
-    """Keys look like ``fencepost:{name}``; the braces keep them apart from those of the prefix ``fencepost:x``."""
+    """Keys have the form ``fencepost:{name}``; the braces separate them from those of the prefix ``fencepost:x``."""
 
     prefix: str
 
@@ -31,12 +31,12 @@ class RedisKeys:
 
     @property
     def pattern(self) -> str:
-        """What SCAN is to look for."""
+        """The pattern for SCAN."""
         return f"{self.prefix.translate(_SPECIAL)}:{{*}}"
 
 
 def record_from(name: str, fields: Sequence[bytes | None], now_us: int) -> LeaseRecord:
-    """Turn the answer of ``read.lua`` into a record: holder and grant only while they are live."""
+    """Convert the result of ``read.lua`` to a record. Holder and grant are set only while they are live."""
     token, expires_at_us, kept_until_us, last_tick_us = (None if field is None else int(field) for field in fields[:4])
     is_held = expires_at_us is not None and expires_at_us > now_us
     free_at_us = max(expires_at_us or 0, kept_until_us or 0)

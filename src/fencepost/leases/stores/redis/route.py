@@ -1,4 +1,4 @@
-"""How to get to the server that takes writes: straight to an address, or by asking sentinels who it is now."""
+"""Finds the server that accepts writes: at a fixed address, or by asking sentinels for the current primary."""
 
 from __future__ import annotations
 
@@ -29,27 +29,27 @@ Clock = Callable[[], float]
 
 
 class UnknownPrimary(RedisConnectionError):
-    """The sentinels answered, and none watches a primary of that name."""
+    """The sentinels replied, and none monitors a primary with that name."""
 
 
 class Route(Protocol):
-    """A way to the server. Its `str` names the server for people, without secrets."""
+    """A way to connect to the server. Its `str` names the server for messages, without secrets."""
 
     def connect(self, answer_by: float) -> Wire:
-        """Return a fresh connection, made within the time, or raise a `RedisError`."""
+        """Return a new connection, or raise a `RedisError`, by the deadline."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Dialer:
-    """Opens connections with the same settings to whatever address."""
+    """Opens connections with the same settings to any address."""
 
     runtime: Runtime
     settings: Mapping[str, Any]
     is_secure: bool = False
 
     def dial(self, address: Address, answer_by: float) -> Wire:
-        """Connect, or raise a `RedisError` in time."""
+        """Connect, or raise a `RedisError`, by the deadline."""
         left_s = answer_by - self.clock()
         try:
             return within(self.runtime, left_s, lambda: self._dialled(address, answer_by), Wire.hang_up)
@@ -61,7 +61,7 @@ class Dialer:
         return self.runtime.monotonic()
 
     def _dialled(self, address: Address, answer_by: float) -> Wire:
-        """Connect. Half of the time is for TCP, half for TLS: redis-py counts both with the same timeout."""
+        """Connect. Half of the time is for TCP, half for TLS: redis-py applies the timeout to each of them."""
         half_s = max((answer_by - self.clock()) / 2, 0.001)
         wire = (SecureWire if self.is_secure else Wire)(
             clock=self.clock,
@@ -122,7 +122,7 @@ class SentinelRoute:
     def _find_primary(self, answer_by: float) -> Address:
         failure: RedisError = UnknownPrimary(f"none of the sentinels knows a primary named {self._name!r}")
         for number, sentinel in enumerate(self._sentinels):
-            waiting = len(self._sentinels) - number  # those that are left, and the primary itself, share the time
+            waiting = len(self._sentinels) - number  # the remaining sentinels and the primary share the time
             now = self._asking.clock()
             try:
                 found = self._ask(sentinel, now + (answer_by - now) / (waiting + 1))
@@ -144,7 +144,7 @@ class SentinelRoute:
 
 
 def route_from_url(url: StoreUrl, runtime: Runtime) -> Route:
-    """Understand the URL, apart from the prefix; `InvalidUrl` says what is wrong with it."""
+    """Parse the URL, except the prefix, and return the route. Raises `InvalidUrl`."""
     url.only_options(OPTIONS)
     if not url.hosts:
         raise InvalidUrl(f"{url.scheme}:// names no server; write {url.scheme}://host:port/…")
@@ -161,7 +161,7 @@ def route_from_url(url: StoreUrl, runtime: Runtime) -> Route:
 
 
 def spelled(address: Address) -> str:
-    """Spell an address as host:port."""
+    """Format an address as host:port."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
@@ -187,7 +187,7 @@ def _account(user: str | None, password: str | None) -> dict[str, str]:
 
 def _database(text: str) -> int:
     if text and not text.isdecimal():
-        raise InvalidUrl(f"database {text!r} is no number; write redis://host:port/0")
+        raise InvalidUrl(f"database {text!r} is not a number; write redis://host:port/0")
     return int(text or 0)
 
 
@@ -202,7 +202,7 @@ def _tls(url: StoreUrl, is_secure: bool) -> dict[str, str]:
 
 
 def _try_files(given: Mapping[str, str]) -> None:
-    """Fail now, and not at every connection, when a file cannot be used."""
+    """Raise now, and not at every connection, if a file cannot be used."""
     try:
         if "ca" in given:
             ssl.create_default_context(cafile=given["ca"])

@@ -1,4 +1,4 @@
-"""The Lua scripts, in `lua/`: each is one atomic step on the server, judged by the server's clock."""
+"""The Lua scripts, in `lua/`: each is one atomic step on the server, by the server's clock."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Command = tuple[Word, ...]
 
 @dataclass(frozen=True, slots=True)
 class Script:
-    """A script, called by its digest; the text travels only when the server does not know it (yet, or any more)."""
+    """A script, called by its digest. The text is sent only if the server does not have it in its cache."""
 
     text: str
     digest: str = field(init=False)
@@ -48,5 +48,5 @@ _ALL = {script.digest: script for script in (ACQUIRE, RELEASE, RENEW, FREE, READ
 
 
 def spelled_out(command: Command) -> Command:
-    """Return the same call with the script's text in place of its digest; the server keeps it from then on."""
+    """Return the same call with the script's text instead of its digest; the server then caches it."""
     return ("EVAL", _ALL[str(command[1])].text, *command[2:])

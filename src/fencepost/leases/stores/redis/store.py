@@ -1,4 +1,4 @@
-"""The verbs of the store: each is one script on the server, or one pipeline of scripts."""
+"""The operations of the store: each is one script on the server, or one pipeline of scripts."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ from fencepost.leases.stores.redis.wire import Wire
 from fencepost.leases.stores.redis.wires import Wires
 from fencepost.leases.urls import StoreUrl
 
-# How long the record of a name that nobody uses any more is remembered.
+# How long the record of an unused name is kept.
 REMEMBER_MS = 30 * 86400 * 1000
-# How many records one script looks at: enough to make calls cheap, too few to hold up the server's other clients.
+# How many records one script handles: enough to make calls cheap, few enough not to block the server's other clients.
 SCRIPT_KEYS = 100
 
 
@@ -43,7 +43,6 @@ class RedisStore:
     capabilities = Capabilities(
         grade=Grade.BEST_EFFORT,
         durable_token=False,
-        server_clock=True,
         watch=True,
         renewal_round_trips="one pipeline",
         loses="who holds what, when the server restarts without an append-only file, is flushed, or a replica that "
@@ -58,11 +57,11 @@ class RedisStore:
         self._sessions = OpenSessions()
         route = route_from_url(url, runtime)
         self._calls = Wires(route, runtime.monotonic)
-        self._renewals = Wires(route, runtime.monotonic)  # of their own, so that nothing delays a heartbeat
+        self._renewals = Wires(route, runtime.monotonic)  # separate connections, so that nothing delays a renewal
         self._listeners = Wires(route, runtime.monotonic)
 
     def start(self) -> tuple[str, ...]:
-        """Try everything the store needs once, and look for what would make it unsafe."""
+        """Try everything that the store needs once, and check for what would make it unsafe."""
         for wires in self._all_wires:
             wires.open()
         return examine(
@@ -74,13 +73,13 @@ class RedisStore:
         )
 
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
-        """Open a session. The server is not told: each grant carries its own expiry."""
+        """Open a session. The server does not know it: each grant has its own expiry."""
         session = Session(self._runtime.new_id(), holder, ttl_s)
         self._sessions.add(session, call_timeout_s=call_timeout_s, now=self._runtime.monotonic())
         return session
 
     def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
-        """Prolong the grants that are still current, in one pipeline."""
+        """Extend the grants that are still current, in one pipeline."""
         known, sent_at = self._sessions.get(session), self._runtime.monotonic()
         if known is None or sent_at >= known.alive_until:
             return _lost(known)
@@ -110,7 +109,7 @@ class RedisStore:
         return _held(name, answer)
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
-        """Let go, in one round trip, if the grant is current."""
+        """Release the grant, in one round trip, if it is current."""
         known = self._sessions.get(grant.session)
         if known is not None:
             known.unlisted.pop(grant.grant_id, None)
@@ -122,7 +121,7 @@ class RedisStore:
             known.may_hold.pop(grant.grant_id, None)
         if answer < 0:
             raise StoreUnavailable(
-                f"the connection broke while lock {grant.name!r} was released, and it is another's now"
+                f"the connection broke while lock {grant.name!r} was released, and it has another holder now"
             )
         return bool(answer)
 
@@ -131,7 +130,7 @@ class RedisStore:
         return self._gone(None, {grant.grant_id: grant.name for grant in grants}, ttl_us=0)
 
     def close(self, session: Session) -> None:
-        """Free what this process took on the session, in one pipeline."""
+        """Free the session's grants, in one pipeline."""
         known = self._sessions.get(session)
         if known is not None:
             self._free(known.may_hold.copy())
@@ -147,15 +146,15 @@ class RedisStore:
         return iter(self._read(sorted(names)))
 
     def revoke(self, record: LeaseRecord) -> bool:
-        """Take the name away from the grant seen in `record`."""
+        """Take the name away from the grant in `record`."""
         return record.grant_id is not None and self._free({record.grant_id: record.name}) == 1
 
     def reset(self, name: str, token: int, *, reason: str) -> int | None:
-        """Bring a token back that a wrong clock has put ahead; see `ResetsTokens`."""
+        """Reset a token that a wrong clock has put ahead; see `ResetsTokens`."""
         return int(self._calls.ask(RESET.call(self._keys.of(name), token, AHEAD_US), self._timeout_s)) or None
 
     def wait_change(self, held: Held, timeout_s: float) -> None:
-        """Listen first, then look, then wait: a release in between is not missed."""
+        """Listen first, then check, then wait, so that a release in between is not missed."""
         wait_until = self._runtime.monotonic() + timeout_s
         key = self._keys.of(held.name)
         channel = f"{key}:changed"
@@ -192,9 +191,9 @@ class RedisStore:
         return ACQUIRE.call(key, grant_id, session.id, session.holder, ttl_us, floor, tick_us, is_at_most_once)
 
     def _gone(self, known: OpenSession | None, names: Mapping[str, str], *, ttl_us: int) -> frozenset[str]:
-        """Say which grants are not current; prolong the others, if there is a ttl."""
+        """Return which grants are not current; extend the others, if there is a ttl."""
         grant_ids = list(names)
-        commands = self._over_records(RENEW, names, ttl_us) or [("PING",)]  # without grants, still prove contact
+        commands = self._over_records(RENEW, names, ttl_us) or [("PING",)]  # without grants, still check the connection
         wires, timeout_s = (self._calls, self._timeout_s) if known is None else (self._renewals, known.call_timeout_s)
         answers = wires.talk(lambda wire: wire.ask_all(commands), timeout_s)
         if not names:
@@ -208,7 +207,7 @@ class RedisStore:
         return sum(self._calls.talk(lambda wire: wire.ask_all(commands), self._timeout_s)) if commands else 0
 
     def _over_records(self, script: Script, names: Mapping[str, str], argument: Word) -> list[Command]:
-        """Return the calls of `script` for grants (id to name): few enough records for each, all for one pipeline."""
+        """Return the calls of `script` for grants (id to name), for one pipeline. Each handles some of the records."""
         pairs = list(names.items())
         parts = (pairs[start : start + SCRIPT_KEYS] for start in range(0, len(pairs), SCRIPT_KEYS))
         return [

@@ -1,9 +1,8 @@
-"""Connections kept open between calls, and what happens when one turns out to be broken.
+"""Connections that are kept open between calls, and replaced when one is broken.
 
-A call takes an idle connection or opens one. If an idle one turns out to be broken (the server was restarted,
-or closed it for idleness) or to lead to a server that was demoted, the call is made once more on a fresh one:
-every call of this store may be repeated. Nothing is repeated after a timeout. A connection on which anything
-went wrong is thrown away.
+A call takes an idle connection or opens a new one. If an idle one is broken (the server was restarted, or closed it for
+idleness) or leads to a server that was demoted, the call is retried once on a new one: every call of this store is
+idempotent. Nothing is retried after a timeout. A connection is closed after any error.
 """
 
 from __future__ import annotations
@@ -21,13 +20,13 @@ from fencepost.leases.stores.redis.route import Clock, Route
 from fencepost.leases.stores.redis.scripts import Command
 from fencepost.leases.stores.redis.wire import Wire
 
-MOST_IDLE = 16
+MOST_IDLE = 16  # idle connections: enough for the threads of most processes
 
 T = TypeVar("T")
 
 
 class Wires:
-    """Connections for one kind of call. Any number of threads may talk at once, each on a connection of its own."""
+    """Connections for one kind of call. Any number of threads may use it at once, each on its own connection."""
 
     def __init__(self, route: Route, clock: Clock) -> None:
         self._route = route
@@ -36,12 +35,12 @@ class Wires:
         self._is_open = True
 
     def ask(self, command: Command, timeout_s: float, *, repetition: Command | None = None) -> Any:
-        """Return the answer to one command; `repetition` is sent in its place if it has to be sent again."""
+        """Return the reply to one command; on a retry, `repetition` is sent instead."""
         repeat = None if repetition is None else _asking(repetition)
         return self.talk(_asking(command), timeout_s, repeat=repeat)
 
     def talk(self, talk: Callable[[Wire], T], timeout_s: float, *, repeat: Callable[[Wire], T] | None = None) -> T:
-        """Hold a conversation that ends within `timeout_s`, if need be with `StoreUnavailable`."""
+        """Run one exchange within `timeout_s`, or raise `StoreUnavailable`."""
         answer_by = self._clock() + timeout_s
         try:
             try:
@@ -59,22 +58,22 @@ class Wires:
             raise StoreUnavailable(self._sentence(error, timeout_s)) from error
 
     def drop_idle(self) -> None:
-        """Close what is not in use."""
+        """Close the idle connections."""
         idle, self._idle = self._idle, []
         for wire in idle:
             wire.hang_up()
 
     def open(self) -> None:
-        """Keep connections from now on."""
+        """Keep returned connections from now on."""
         self._is_open = True
 
     def close(self) -> None:
-        """Close what is not in use now, and what is in use when it comes back."""
+        """Close the idle connections now, and the others when they are returned."""
         self._is_open = False
         self.drop_idle()
 
     def forget(self) -> None:
-        """Let go of connections inherited through fork: only this process's copy of the socket is closed."""
+        """Drop connections inherited through fork: only this process's copy of the socket is closed."""
         self._idle = []
 
     def _use(self, wire: Wire, talk: Callable[[Wire], T], answer_by: float) -> T:
@@ -105,8 +104,8 @@ def _asking(command: Command) -> Callable[[Wire], Any]:
 
 
 def _is_stale(error: RedisError) -> bool:
-    """Whether a fresh connection may fare better: this one broke, or its server takes no writes any more."""
+    """Whether a new connection may work: this one broke, or its server no longer accepts writes."""
     if isinstance(error, AuthenticationError):
         return False
-    # Servers before version 7 wrap what a command inside a script answered.
+    # Servers before version 7 wrap the error of a command inside a script.
     return isinstance(error, RedisConnectionError | ReadOnlyError) or "-READONLY" in str(error)

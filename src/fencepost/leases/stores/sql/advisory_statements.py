@@ -1,4 +1,4 @@
-"""The SQL that the advisory store adds to that of the tables."""
+"""The SQL of the advisory store, in addition to that of the tables."""
 
 # ruff: noqa: S608 - table names are checked identifiers (see options), all values are parameters
 
@@ -22,7 +22,7 @@ LOCKED = f"SELECT classid::bigint, objid::bigint FROM pg_locks WHERE {_OURS} AND
 
 @dataclass(frozen=True, slots=True)
 class AdvisoryStatements:
-    """Lock and table row in one statement each."""
+    """Statements that change the lock and the table row together."""
 
     lock: str
     unlock: str
@@ -32,9 +32,9 @@ class AdvisoryStatements:
 def advisory_statements(sql: Statements, tables: LeaseTables) -> AdvisoryStatements:
     """Build them around the statements of the tables.
 
-    `lock`: the function is called exactly once (a materialized WITH), for a session lock is counted, and a second call
-    would need a second unlock. `unlock` frees the lock a moment before its transaction commits; who gets it then finds
-    the row locked and waits for that moment.
+    `lock`: the function is called exactly once (a materialized WITH), because session locks are counted, and a second
+    call would need a second unlock. `unlock` frees the lock a moment before its transaction commits; the next holder
+    finds the row locked, and waits for that moment.
     """
     take = sql.take.removesuffix(WORDS.returning)
     past = "name, holder, token, acquired_at"

@@ -1,8 +1,8 @@
-"""The lease contract on advisory locks: a lock that hangs on a connection, beside a row that remembers.
+"""The lease contract on advisory locks: a lock that belongs to a connection, and a row that keeps the token.
 
-A name is held if its advisory lock is; the row says by whom and under which token. The session row is kept as well, so
-that those who know only the tables see the lease as held. Order at taking: lock, then row. At releasing: row, then
-lock. So whoever has the lock and finds a row that says "held" by an advisory session knows that its holder is gone.
+A name is held if its advisory lock is held; the row contains the holder and the token. There is a session row as well,
+so that the store on tables alone sees the lease as held. The order of acquiring is lock, then row; the order of
+releasing is row, then lock. So if a session has the lock and the row names another advisory session, that one is gone.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ from fencepost.leases.stores.sql.advisory_statements import (
     UNLOCK_ALL,
     advisory_statements,
 )
-from fencepost.leases.stores.sql.backend import GrantEnding, LeaseConnection
+from fencepost.leases.stores.sql.backend import GrantEnding, LeaseConnection, micros
 from fencepost.leases.stores.sql.looking import LeaseLook
 from fencepost.leases.stores.sql.options import LeaseTables
 from fencepost.leases.stores.sql.pooling import sessions_are_shared
 from fencepost.leases.stores.sql.postgres_backend import PostgresBackend
 from fencepost.leases.stores.sql.psycopg_connection import PsycopgConnection
-from fencepost.leases.stores.sql.statements import NEVER, TOKEN_SUM_PRIME
-from fencepost.leases.stores.sql.store import BUSY_S, ROUNDS, Acquisition, SqlLeaseStore, micros
+from fencepost.leases.stores.sql.statements import TOKEN_SUM_PRIME
+from fencepost.leases.stores.sql.store import BUSY_S, ROUNDS, Acquisition, SqlLeaseStore
 from fencepost.leases.stores.sql.waiting import Polling
 from fencepost.leases.urls import StoreUrl
 from fencepost.sql.parents import leave_to_parent
@@ -50,14 +50,14 @@ T = TypeVar("T")
 
 RISK = "pooled-sessions"
 OLDEST_VERSION = 140000
-PREFIX = "adv-"  # how the ids of sessions begin whose leases are advisory locks
-_POLL_S = 0.1
+PREFIX = "adv-"  # of the ids of sessions whose leases are advisory locks
+_POLL_S = 0.1  # how late a waiter may notice a release, at ten cheap queries per second
 _BUSY = REPEATABLE | SLOW
 _GONE = Lost("the connection that held the locks is gone")
 
 
 class AdvisoryStore(SqlLeaseStore):
-    """Leases on connections."""
+    """Leases as advisory locks of connections."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class AdvisoryStore(SqlLeaseStore):
         self._sessions: dict[str, AdvisorySession] = {}
 
     def start(self) -> tuple[str, ...]:
-        """Start as the tables do; then see whether sessions last."""
+        """Start like the store on tables; then check whether server sessions last."""
         warnings = super().start()
         try:
             self._check_version()
@@ -92,7 +92,7 @@ class AdvisoryStore(SqlLeaseStore):
             raise
 
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
-        """Open a connection that the server closes when it has been idle for the ttl, and insert the session."""
+        """Open a connection that the server closes when it was idle for the ttl, and insert the session."""
         sent_at = self._runtime.monotonic()
         until = sent_at + self._timeout_s
         session = Session(f"{PREFIX}{self._runtime.new_id()}", holder, ttl_s)
@@ -108,7 +108,7 @@ class AdvisoryStore(SqlLeaseStore):
         return session
 
     def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
-        """Prolong the session by one statement on its own connection, and see whether the locks are still there."""
+        """Extend the session with one statement on its own connection, and check that its locks are still held."""
         if (own := self._sessions.get(session.id)) is None:
             return _GONE
         outcome = self._on(own, own.timeout_s, lambda c: self._prolong(c, own, session, grants))
@@ -130,18 +130,11 @@ class AdvisoryStore(SqlLeaseStore):
         """Write the row and unlock, in one statement."""
         if (own := self._sessions.get(grant.session.id)) is None:
             return False
-        ending = GrantEnding(
-            name=grant.name,
-            grant_id=grant.grant_id,
-            token=grant.token,
-            why="released",
-            keep_us=micros(keep_for_s),
-            done_tick_us=grant.tick.at_us if done and grant.tick is not None else NEVER,
-        )
+        ending = GrantEnding.by_release(grant, done=done, keep_for_s=keep_for_s)
         return bool(self._on(own, self._timeout_s, lambda c: self._unlock(c, own, ending, grant.session.id)))
 
     def missing(self, grants: Collection[Grant]) -> frozenset[str]:
-        """Look whether the rows are current and the locks are there."""
+        """Check whether the rows are current and the locks are held."""
 
         def look(connection: LeaseConnection) -> frozenset[str]:
             locked = self._locked(connection)
@@ -151,11 +144,11 @@ class AdvisoryStore(SqlLeaseStore):
         return self._calls.run(self._timeout_s, look)
 
     def watch(self, grants: Collection[Grant]) -> Watched:
-        """Look for the locks: they end with a connection, and not by a clock."""
+        """Check the locks: they end with a connection, not by a clock."""
         return Watched(self.missing(grants))
 
     def close(self, session: Session) -> None:
-        """Write the end of its leases, then let the connection go, and the locks with it."""
+        """Write the end of its leases, then close the connection, which frees the locks."""
         own = self._sessions.pop(session.id, None)
         try:
             super().close(session)
@@ -188,7 +181,7 @@ class AdvisoryStore(SqlLeaseStore):
             self._part_with(self._sessions.popitem()[1])
 
     def forget_connections(self) -> None:
-        """Leave all connections to the parent; its sessions are not ours."""
+        """In a forked child: leave all connections and sessions to the parent."""
         super().forget_connections()
         leave_to_parent(self._sessions.values())
         self._sessions = {}
@@ -216,17 +209,17 @@ class AdvisoryStore(SqlLeaseStore):
             return ()
         sentence = (
             f"{self._backend.product} is reached through a proxy that gives each transaction another session "
-            "(pool_mode=transaction): advisory locks would belong to whoever comes next"
+            "(pool_mode=transaction): advisory locks would belong to the next client"
         )
         if not self._accepts_pooling:
             raise UnsafeStore(RISK, f"{sentence}; connect past the proxy, or use postgresql://, which works through it")
         return (sentence,)
 
     def _prepare(self, connection: PsycopgConnection, session: Session, call_timeout_s: float) -> None:
-        """Set the connection's own limits: short ones for row locks, because a renewal may be waiting its turn."""
+        """Set the limits of the connection: short ones for row locks, because a renewal may be waiting for its turn."""
         limits = (max(1, round(session.ttl_s * 1000)), max(50, round(call_timeout_s * 250)))
         try:
-            if not self._accepts_pooling:  # a pool by sessions may hand on what a client that was killed has locked
+            if not self._accepts_pooling:  # a pool by session may pass on the locks of a client that was killed
                 connection.rows(UNLOCK_ALL)
             for name, value in zip(LIMITS, limits, strict=True):
                 connection.rows("SELECT set_config(%s, %s, false)", (name, str(value)))
@@ -237,7 +230,7 @@ class AdvisoryStore(SqlLeaseStore):
             raise
 
     def _part_with(self, own: AdvisorySession) -> None:
-        """Unlock before hanging up: a proxy may keep the server's end of the connection, and with it all locks."""
+        """Unlock before closing: a proxy may keep the server's end of the connection, and so all locks."""
         if not own.is_mute:
             with suppress(StoreUnavailable):
                 self._on(own, own.timeout_s, lambda c: self._leave_clean(c, own))
@@ -249,7 +242,7 @@ class AdvisoryStore(SqlLeaseStore):
         connection.rows(RESET_LIMITS, LIMITS)
 
     def _on(self, own: AdvisorySession, timeout_s: float, work: Callable[[PsycopgConnection], T]) -> T | None:
-        """Do `work` on the session's connection; None if that is gone, which ends the session."""
+        """Do `work` on the session's connection; None if the connection is gone, which ends the session."""
         try:
             return own.run(timeout_s, work)
         except SessionGoneError:
@@ -283,7 +276,7 @@ class AdvisoryStore(SqlLeaseStore):
     def _lock(
         self, connection: PsycopgConnection, own: AdvisorySession, wanted: Acquisition
     ) -> Grant | Held | AlreadyDone | Lost | StoreUnavailable:
-        """Lock and write. A busy row is returned, not raised: what is raised here would end the session."""
+        """Lock and write. A busy row is returned as an error, not raised: an exception would end the session."""
         key = key_of(wanted.name)
         if key in own.keys:
             return self._locked_by_us(connection, wanted)
@@ -295,7 +288,7 @@ class AdvisoryStore(SqlLeaseStore):
         except ERRORS as error:
             if isinstance(error, CallTimedOut) or trouble_of(error) not in _BUSY:
                 raise
-            # The lock may have been taken before the statement failed; it does not go with the transaction.
+            # The lock may have been taken before the statement failed, and a rollback does not release it.
             self._unlock_key(connection, own, key)
             return StoreUnavailable(f"{self._backend.product}: the row of {wanted.name!r} is busy")
         if token is not None:
@@ -307,12 +300,11 @@ class AdvisoryStore(SqlLeaseStore):
         return outcome if outcome is not None else self._refused(connection, wanted)
 
     def _write(self, connection: PsycopgConnection, wanted: Acquisition) -> Grant | Held | AlreadyDone | Lost:
-        """Write the row of a name whose lock we have, once its last holder is seen off."""
+        """Write the row of a name whose lock this session has, after ending the grant of its last holder."""
         for _ in range(ROUNDS):
-            [(is_alive, *row)] = connection.rows(self._sql.look_for, (*wanted.asking, wanted.name))
-            if is_alive is None:
-                return Lost("the session expired, was closed, or its row was deleted")
-            found = None if row[0] is None else LeaseLook.of(tuple(row))
+            found = self._look_for(connection, wanted)
+            if isinstance(found, Lost):
+                return found
             outcome = self._insert(connection, wanted) if found is None else self._settle(connection, found, wanted)
             if outcome is not None:
                 return outcome
@@ -323,27 +315,26 @@ class AdvisoryStore(SqlLeaseStore):
     def _settle(
         self, connection: PsycopgConnection, found: LeaseLook, wanted: Acquisition
     ) -> Grant | Held | AlreadyDone | None:
-        """See off the last holder: an advisory one is gone, for we have its lock; one of the tables may be alive."""
+        """End the last grant. An advisory holder is gone, because we have its lock; one of the tables may be alive."""
         if found.session_id is None or not found.session_id.startswith(PREFIX) or found.grant_id is None:
             return self._judge(connection, found, wanted)
         connection.end_grant(GrantEnding(name=found.name, grant_id=found.grant_id, token=found.token, why="expired"))
         return None
 
     def _locked_by_us(self, connection: PsycopgConnection, wanted: Acquisition) -> Grant | Held | Lost:
-        """Answer for a key this session has locked already: PostgreSQL would let it in a second time."""
+        """Return the result for a key that this session has already locked: PostgreSQL would lock it a second time."""
         found = self._look(connection, wanted.name)
         if found is not None and found.grant_id == wanted.grant_id:
             return wanted.granted(found.token)
         return self._refused(connection, wanted)
 
     def _refused(self, connection: PsycopgConnection, wanted: Acquisition) -> Held | Lost:
-        """Say by whom it is held, as far as the row knows: it may be about to be written, or be another's key."""
-        [(is_alive, *row)] = connection.rows(self._sql.look_for, (*wanted.asking, wanted.name))
-        if is_alive is None:
-            return Lost("the session expired, was closed, or its row was deleted")
-        if row[0] is None:
+        """Return the holder, as far as the row shows: it may not be written yet, or the key may be of another name."""
+        found = self._look_for(connection, wanted)
+        if isinstance(found, Lost):
+            return found
+        if found is None:
             return Held(wanted.name, None, 0)
-        found = LeaseLook.of(tuple(row))
         return found.held() or Held(wanted.name, None, found.token)
 
     def _unlock(
@@ -360,7 +351,7 @@ class AdvisoryStore(SqlLeaseStore):
         return has_ended
 
     def _has_another_grant(self, connection: PsycopgConnection, ending: GrantEnding, session_id: str) -> bool:
-        """Whether this session holds the name by now under another grant, so that its lock must stay."""
+        """Whether this session now holds the name under another grant, so that its lock must be kept."""
         found = self._look(connection, ending.name)
         return found is not None and found.session_id == session_id and found.grant_id != ending.grant_id
 
@@ -379,6 +370,6 @@ class AdvisoryStore(SqlLeaseStore):
 
 
 def _seen(found: LeaseLook, locked: Collection[tuple[int, int]]) -> LeaseLook:
-    """Correct a row by the lock: without it, an advisory session that the row names is gone."""
+    """Correct a row: if its lock is not held, the advisory session that it names is gone."""
     is_advisory = found.session_id is not None and found.session_id.startswith(PREFIX)
     return replace(found, expires_at=None) if is_advisory and halves(key_of(found.name)) not in locked else found

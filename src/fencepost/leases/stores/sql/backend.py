@@ -1,4 +1,4 @@
-"""What a database brings to `SqlLeaseStore`: a connection with a deadline, and names for its errors."""
+"""What a database provides for `SqlLeaseStore`: connections with a deadline, and the classification of errors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from typing import Any, Protocol, TypeVar
 
 from fencepost.core.duration import spelled
+from fencepost.core.grants import Grant
 from fencepost.core.runtime import Runtime
 from fencepost.errors import FencepostError
 from fencepost.leases.stores import beside
 from fencepost.leases.stores.sql.statements import NEVER, Statements
-from fencepost.sql.troubles import CallTimedOut
+from fencepost.sql.troubles import CallTimedOut, Trouble, trouble_of
 
 Row = tuple[Any, ...]
 T = TypeVar("T")
@@ -20,9 +21,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class GrantEnding:
-    """One grant that is to end.
+    """The end of one grant.
 
-    Whether its session still lives is not asked: while the row shows the grant, nobody else has the name.
+    It does not depend on whether its session is alive: while the row shows the grant, no other holder has the name.
     """
 
     name: str
@@ -31,6 +32,12 @@ class GrantEnding:
     why: str
     keep_us: int = 0
     done_tick_us: int = NEVER
+
+    @classmethod
+    def by_release(cls, grant: Grant, *, done: bool, keep_for_s: float) -> GrantEnding:
+        """Return the end that its holder wants. The two are those of `LeaseStore.release`."""
+        tick_us = grant.tick.at_us if done and grant.tick is not None else NEVER
+        return cls(grant.name, grant.grant_id, grant.token, "released", micros(keep_for_s), tick_us)
 
     @property
     def parameters(self) -> tuple[Any, ...]:
@@ -42,26 +49,26 @@ class LeaseConnection(Protocol):
     """One connection, used by one call at a time. Every method ends at `deadline`, a monotonic reading."""
 
     deadline: float
-    repeats: bool  # the call is being made again because the first connection broke: it may have happened already
+    repeats: bool  # the call is a retry because the first connection broke: its work may already be done
 
     def begin_call(self) -> None:
-        """Look, before a call, whether the connection is still what it was, where that is cheap."""
+        """Check before a call whether the connection is still valid, if that is cheap."""
         ...
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]: ...
 
     def change(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Execute and return the number of rows changed."""
+        """Execute and return the number of changed rows."""
         ...
 
     def number(self, sql: str, parameters: Sequence[Any] = ()) -> int | None:
-        """Execute a change of one row and return the number it yields, or None if no row was changed."""
+        """Execute a change of one row and return the number that it returns, or None if no row was changed."""
         ...
 
     def end_grant(self, ending: GrantEnding) -> tuple[bool, bool]:
         """End one grant and write its history, as one transaction.
 
-        Returns whether the grant was current and has ended, and whether somebody waits for the name.
+        Returns whether the grant was current and has ended, and whether there are waiters for the name.
         """
         ...
 
@@ -76,11 +83,11 @@ class Backend(Protocol):
 
     @property
     def product(self) -> str:
-        """Return the server's name and place, for messages: ``PostgreSQL at db1``."""
+        """Return the server's product and host, for messages: ``PostgreSQL at db1``."""
         ...
 
     is_file: bool
-    """Whether it is SQLite, which whoever forks must not be in the middle of."""
+    """Whether it is SQLite. A process must not fork while a thread is inside SQLite."""
 
     @property
     def sql(self) -> Statements: ...
@@ -91,20 +98,25 @@ class Backend(Protocol):
     def connect(self, timeout_s: float) -> LeaseConnection: ...
 
     def refusal(self, error: Exception) -> FencepostError | None:
-        """Return what an operator must mend, if that is what the driver's `error` at the start means."""
+        """Return the error for an operator, if the driver's `error` at the start means that one has to act."""
         ...
 
     def prepare(self, connection: LeaseConnection) -> tuple[str, ...]:
-        """Make the tables if they are missing; refuse an unsafe server; return warnings."""
+        """Create the tables if they are missing; refuse an unsafe server; return warnings."""
         ...
 
     def announce(self, connection: LeaseConnection, names: Sequence[str]) -> None:
-        """Wake those who wait for `names`, where the database can; inside a transaction, when it commits."""
+        """Wake the waiters for `names`, if the database can; inside a transaction, when it commits."""
         ...
 
     def forget(self, idle: Sequence[LeaseConnection], *, in_use: int) -> None:
-        """Come to terms, in a forked child, with connections that belong to the parent."""
+        """In a forked child: handle the connections that belong to the parent."""
         ...
+
+
+def micros(duration_s: float) -> int:
+    """Return whole microseconds."""
+    return round(duration_s * 1_000_000)
 
 
 @contextmanager
@@ -120,8 +132,25 @@ def transaction(connection: LeaseConnection) -> Iterator[None]:
     connection.commit()
 
 
+def ensure_tables(
+    connection: LeaseConnection,
+    errors: tuple[type[Exception], ...],
+    *,
+    touch: Callable[[LeaseConnection], None],
+    create: Callable[[LeaseConnection], None],
+) -> None:
+    """Use the tables, by `touch`; create them only if they are not there."""
+    try:
+        touch(connection)
+    except errors as error:
+        if trouble_of(error) is not Trouble.NO_TABLE:
+            raise
+        create(connection)
+        touch(connection)
+
+
 def within(runtime: Runtime, timeout_s: float, connect: Callable[[], T], close: Callable[[T], None]) -> T:
-    """Call `connect` beside us and give up after `timeout_s`; a connection that comes too late is closed again."""
+    """Call `connect` on another task, and raise `CallTimedOut` after `timeout_s`; a late connection is closed again."""
     try:
         return beside.within(runtime, timeout_s, connect, close)
     except TimeoutError:

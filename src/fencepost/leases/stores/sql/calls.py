@@ -1,4 +1,4 @@
-"""Calls to the database: one deadline each, repeated where that is safe, and ended by values or `StoreUnavailable`."""
+"""Calls to the database: each has one deadline, is retried where that is safe, and may raise `StoreUnavailable`."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from fencepost.sql.troubles import REPEATABLE, SLOW, CallTimedOut, Trouble, firs
 
 T = TypeVar("T")
 
-_CONFLICTS_BORNE = 5
+_CONFLICTS_BORNE = 5  # a deadlock again and again means contention, which the caller should learn of
 
 
 def all_busy(_waited_s: float) -> CallTimedOut:
-    """Make the error of a call that got no connection in time."""
+    """Return the error of a call that got no connection in time."""
     return CallTimedOut("all connections were busy")
 
 
@@ -28,11 +28,11 @@ def _close(connection: LeaseConnection) -> None:
 
 
 class Calls:
-    """Runs pieces of work on pooled connections.
+    """Runs work on pooled connections.
 
-    The work must be such that doing it twice is as good as once. It is done again, once, when a connection that had
-    been used before turns out broken (the server was restarted, a firewall dropped it), and a few times after a
-    deadlock or serialization failure. It is not done again after a timeout.
+    The work must be idempotent. It is retried once if a connection that was used before turns out to be broken (the
+    server was restarted, a firewall dropped it), and a few times after a deadlock or serialization failure. It is not
+    retried after a timeout.
     """
 
     def __init__(self, runtime: Runtime, backend: Backend, *, limit: int) -> None:
@@ -43,14 +43,14 @@ class Calls:
         self.pool = Pool(runtime, backend.connect, close=_close, limit=limit, busy=all_busy)
 
     def run(self, timeout_s: float, work: Callable[[LeaseConnection], T]) -> T:
-        """Do `work` within `timeout_s`; any failure is `StoreUnavailable`."""
+        """Do `work` within `timeout_s`; any failure raises `StoreUnavailable`."""
         try:
             return self.run_raw(timeout_s, work)
         except self.expected as error:
             raise self.unavailable(error, timeout_s) from error
 
     def run_raw(self, timeout_s: float, work: Callable[[LeaseConnection], T]) -> T:
-        """Do `work` within `timeout_s`, and let the driver's own errors through."""
+        """Do `work` within `timeout_s`; errors of the driver are passed on."""
         deadline = self._clock() + timeout_s
         conflicts, repeats = 0, False
         while True:
@@ -79,20 +79,20 @@ class Calls:
                 return result
 
     def is_broken(self, error: Exception) -> bool:
-        """Whether the connection is gone, as against slow or refusing."""
+        """Whether the connection is broken, rather than slow or refused."""
         return trouble_of(error) is Trouble.BROKEN
 
     def _roll_back(self, connection: LeaseConnection) -> None:
-        """Make the connection fit for another try, by replacing it if need be."""
+        """Prepare the connection for a retry; replace it if that fails."""
         try:
             connection.rollback()
-        except Exception:  # noqa: BLE001 - whatever it is, another connection will do
+        except Exception:  # noqa: BLE001 - after any error, another connection is used
             self.pool.drop(connection)
         else:
             self.pool.give(connection)
 
     def unavailable(self, error: Exception, timeout_s: float) -> StoreUnavailable:
-        """Put a failure into words that tell an operator enough, and nobody a secret."""
+        """Return the error for a failure, with a message that contains no secrets."""
         if trouble_of(error) in SLOW:
             return StoreUnavailable(f"{self._backend.product} did not answer within {spelled(round(timeout_s, 3))}")
         return StoreUnavailable(f"{self._backend.product}: {first_line(error)}")

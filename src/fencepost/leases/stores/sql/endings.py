@@ -1,4 +1,4 @@
-"""How a session's leases end together: it was closed, or it died. One transaction, history included."""
+"""Ends all leases of a session that was closed or has died, in one transaction, including the history."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from fencepost.leases.stores.sql.backend import Backend, LeaseConnection, transa
 from fencepost.leases.stores.sql.sightings import Sightings
 from fencepost.leases.stores.sql.statements import WATCHED, Statements, marks
 
-AT_ONCE = 200
-_WATCHED_NAMES = (WATCHED, WATCHED[:-1] + chr(ord(WATCHED[-1]) + 1))  # from the first to the end of all that begin so
+AT_ONCE = 200  # names per statement: well below every database's limit on parameters
+_WATCHED_NAMES = (WATCHED, WATCHED[:-1] + chr(ord(WATCHED[-1]) + 1))  # the range of all names with this prefix
 
 
 class DeathCheck(NamedTuple):
-    """Whether a session is gone, and if not, for how long this process has to watch it before it may end it."""
+    """Whether a session is gone, and if not, how long this process has to watch it before it may end it."""
 
     is_gone: bool
     spared_s: float = 0.0
 
 
 class SessionEndings:
-    """Ends sessions. The order of locks is always session first, then its leases by name."""
+    """Ends sessions. Locks are always taken in the same order: the session first, then its leases by name."""
 
     def __init__(self, backend: Backend, sql: Statements, sightings: Sightings) -> None:
         self._backend = backend
@@ -29,17 +29,17 @@ class SessionEndings:
         self._sightings = sightings
 
     def close(self, connection: LeaseConnection, session_id: str) -> None:
-        """End a session at its owner's wish."""
+        """End a session because its owner closes it."""
         with transaction(connection):
             connection.change(self._sql.close, (session_id,))
             self._end_leases(connection, session_id, why="session closed")
 
     def bury(self, connection: LeaseConnection, session_id: str, *, only_watched: bool = False) -> DeathCheck:
-        """End a session if it has expired; a live one is left alone.
+        """End a session if it has expired; a live one is not changed.
 
-        That of a node, and with `only_watched` every one, only if this process has watched it for its ttl. A session
-        that is not there has been buried, or was deleted by hand. Its id never comes back, so whatever still hangs on
-        it is free.
+        The session of a node, and with `only_watched` every session, is ended only if this process has watched it for
+        its ttl. A session without a row has already been ended, or was deleted by hand. Its id is never reused, so its
+        leases are free.
         """
         with transaction(connection):
             sql, parameters = self._sql.bury, [session_id]
@@ -56,13 +56,13 @@ class SessionEndings:
             return DeathCheck(is_gone)
 
     def _seen(self, connection: LeaseConnection, session_id: str, only_watched: bool) -> list[tuple[Any, ...]]:
-        """Return the mark and ttl of a session that has to be watched before it is ended; nothing if it need not be."""
+        """Return the mark and ttl of a session that must be watched before it is ended; empty if it need not be."""
         if only_watched:
             return connection.rows(self._sql.unwatched, (session_id,))
         return connection.rows(self._sql.watched, (session_id, *_WATCHED_NAMES))
 
     def _end_leases(self, connection: LeaseConnection, session_id: str, *, why: str) -> None:
-        """Lock the leases, write their history, free them. Exactly those that were locked, and each once."""
+        """Lock the leases, write their history, and free them: exactly those that were locked, each once."""
         names = [row[0] for row in connection.rows(self._sql.leases_of, (session_id,))]
         for chunk in chunks(names):
             these = f" WHERE session_id = %s AND name IN {marks(len(chunk))}"
@@ -72,5 +72,5 @@ class SessionEndings:
 
 
 def chunks(items: Sequence[Any]) -> list[Sequence[Any]]:
-    """Cut into pieces that fit into one statement."""
+    """Split into parts that fit into one statement."""
     return [items[start : start + AT_ONCE] for start in range(0, len(items), AT_ONCE)]

@@ -1,6 +1,6 @@
-"""PostgreSQL tells when a name may be free: one LISTEN connection per process, shared by all who wait.
+"""PostgreSQL notifies waiters when a name may be free: one LISTEN connection per process, shared by all waiters.
 
-It is the only connection of somebody who waits: what is looked at now and then is looked at on it.
+It is the only connection that waiters need: the regular checks use it as well.
 """
 
 from __future__ import annotations
@@ -17,28 +17,28 @@ from fencepost.sql.parents import leave_to_parent
 from fencepost.sql.psycopg_channel import Channel
 from fencepost.sql.psycopg_link import ERRORS
 
-_LINGER_S = 30.0
-_LOOK_EVERY_S = 1.0
+_LINGER_S = 30.0  # the next waiter often comes soon, and then needs no new connection
+_LOOK_EVERY_S = 1.0  # how late a waiter notices a release whose notification was lost
 
 Dial = Callable[[], Channel]
 Mark = Callable[[str, float], None]
-Rest = Callable[[], None]  # lets go of connections that nobody uses while we wait
+Rest = Callable[[], None]  # closes connections that are not used while waiting
 LookAt = Callable[[Channel, str], LeaseRecord | None]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Waiter:
-    """Somebody who waits: what it was told, and how it hears that this may no longer be true."""
+    """One waiter: the refusal it got, and the flag that is set when it may no longer be true."""
 
     held: Held
     told: Flag
 
 
 class LeaseListener:
-    """Waits for notifications, and looks every second, for a notification can be lost.
+    """Waits for notifications, and also checks every second, because a notification can be lost.
 
-    Those who wait mark the lease's row; who ends a grant notifies only if it finds the mark. The order is: listen,
-    mark, look, wait. So either the look sees the end, or the end sees the mark.
+    A waiter marks the lease's row, and the end of a grant sends a notification only if it finds the mark. The order
+    is: listen, mark, check, wait. So either the check sees the end, or the end sees the mark.
     """
 
     def __init__(self, runtime: Runtime, *, dial: Dial, mark: Mark, read: Read, look: LookAt, rest: Rest) -> None:
@@ -52,7 +52,7 @@ class LeaseListener:
         self._ear: _Ear | None = None
 
     def forget(self) -> None:
-        """Begin anew, in a forked child: the listener lives in the parent, and its connection is the parent's."""
+        """Reset in a forked child: the listener and its connection belong to the parent."""
         leave_to_parent([self._ear])
         self._lock = self._runtime.lock()
         self._ear = None
@@ -88,9 +88,9 @@ class LeaseListener:
 
 
 class _Ear:
-    """The connection that listens, and who is to be told of which name.
+    """The connection that listens, and the waiters for each name.
 
-    It connects in its own task, so that those who come meanwhile wait beside each other for it and not in line.
+    It connects on its own task, so that all waiters wait for it at the same time, not one after the other.
     """
 
     def __init__(self, runtime: Runtime, dial: Dial, look: LookAt) -> None:
@@ -105,7 +105,7 @@ class _Ear:
         self.is_closed = False
 
     def listens_within(self, timeout_s: float) -> bool:
-        """Wait for the connection; `StoreUnavailable` if it could not be made."""
+        """Wait for the connection. Raises `StoreUnavailable` if it could not be opened."""
         has_dialled = self._has_dialled.wait(timeout_s)
         if self._failure is not None:
             raise StoreUnavailable(str(self._failure)) from self._failure
@@ -123,7 +123,7 @@ class _Ear:
         self.is_closed = True
 
     def listen(self) -> None:
-        """Connect, and pass notifications on until nobody has waited for a while, or the connection breaks."""
+        """Connect, and pass notifications on until there was no waiter for a while, or the connection breaks."""
         try:
             self._listen_on(self._dial())
         except StoreUnavailable as error:
@@ -146,7 +146,7 @@ class _Ear:
         channel.close()
 
     def _is_wanted(self) -> bool:
-        """Whether somebody waits, or did a moment ago."""
+        """Whether there is a waiter, or was one a moment ago."""
         with self._lock:
             if self._waiting:
                 self._wanted_at = self._clock()
@@ -155,7 +155,7 @@ class _Ear:
         return not self.is_closed
 
     def _look_for_all(self, channel: Channel) -> None:
-        """Tell those whose refusal is no longer true, although nobody notified them."""
+        """Wake the waiters whose refusal is no longer true, even without a notification."""
         waiters = self._who_waits()
         for name in {waiter.held.name for waiter in waiters}:
             record = self._look(channel, name)

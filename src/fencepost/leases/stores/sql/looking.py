@@ -1,4 +1,4 @@
-"""What one look at a lease tells: free, held, kept closed, or hanging on a session that is dead."""
+"""The state of a lease, read once: free, held, kept closed, or held by a session that is dead."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.leases.stores.sql.statements import NEVER
 
 @dataclass(frozen=True, slots=True)
 class LeaseLook:
-    """A lease row beside its session, and the store's clock when they were read."""
+    """A lease row with its session, and the store's clock when they were read."""
 
     name: str
     token: int
@@ -38,22 +38,22 @@ class LeaseLook:
 
     @property
     def is_dead(self) -> bool:
-        """Whether the name hangs on a session that has expired or is gone."""
+        """Whether the session that holds the name has expired or is gone."""
         return self.session_id is not None and not self.is_held
 
     @property
     def is_ahead(self) -> bool:
-        """Whether the session lasts longer than any renewal makes it last: the clock has gone back since."""
+        """Whether the session expires later than a renewal now could make it: the clock has gone back since."""
         return self.expires_at is not None and self.ttl_us is not None and self.expires_at > self.now + self.ttl_us
 
     @property
     def free_in_s(self) -> float | None:
-        """When it is worth asking again, or None if that is now."""
+        """When to ask again, or None for now."""
         until = self.expires_at if self.is_held else self.kept_until
         return (until - self.now) / 1_000_000 if until is not None and until > self.now else None
 
     def held(self) -> Held | None:
-        """Return the refusal this look amounts to, if it is one."""
+        """Return the refusal that follows from this state, or None."""
         if self.free_in_s is None:
             return None
         by_session = self.is_held
@@ -67,7 +67,7 @@ class LeaseLook:
         )
 
     def record(self) -> LeaseRecord:
-        """Return it as operators see it."""
+        """Return the record for operators."""
         by_session = self.is_held
         return LeaseRecord(
             name=self.name,

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - table names are checked identifiers (see options), all values are parameters
-"""MySQL and MariaDB as a `Backend`: connecting, recognising their errors, checking the server, making the tables."""
+"""MySQL and MariaDB as a `Backend`: connects, classifies errors, checks the server, creates the tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.urls import StoreUrl
 from fencepost.errors import FencepostError, InvalidUrl, StoreRefused, UnsafeStore
 from fencepost.leases.stores.sql import schema
-from fencepost.leases.stores.sql.backend import LeaseConnection, within
+from fencepost.leases.stores.sql.backend import LeaseConnection, ensure_tables, within
 from fencepost.leases.stores.sql.options import LeaseTables
 from fencepost.leases.stores.sql.pymysql_connection import PymysqlConnection
 from fencepost.leases.stores.sql.statements import Statements, Words, statements
@@ -19,7 +19,7 @@ from fencepost.sql.parents import leave_to_parent
 from fencepost.sql.pymysql_link import BoundedPyMySQL
 from fencepost.sql.troubles import Trouble, first_line, trouble_of
 
-_LEAST_LIMIT_S = 0.001  # PyMySQL takes zero for no limit
+_LEAST_LIMIT_S = 0.001  # PyMySQL treats zero as no limit
 GALERA = "galera"
 MULTI_PRIMARY = "multi-primary"
 
@@ -50,21 +50,17 @@ class MysqlBackend:
         self.product = mysql.product(url)
 
     def connect(self, timeout_s: float) -> PymysqlConnection:
-        """Connect within `timeout_s` and set what every connection needs."""
+        """Connect within `timeout_s` and apply the session settings."""
         deadline = self._runtime.monotonic() + timeout_s
         raw = within(self._runtime, timeout_s, lambda: pymysql_link.dial(self._url, timeout_s), BoundedPyMySQL.close)
-        try:
-            raw.limit(max(deadline - self._runtime.monotonic(), _LEAST_LIMIT_S))
-            pymysql_link.greet(raw, timeout_s=self._timeout_s, silence_s=self._timeout_s)
-        except BaseException:
-            raw.close()
-            raise
+        raw.limit(max(deadline - self._runtime.monotonic(), _LEAST_LIMIT_S))
+        pymysql_link.greet(raw, timeout_s=self._timeout_s, silence_s=self._timeout_s)
         connection = self._wrapped(raw)
         connection.deadline = deadline
         return connection
 
     def _wrapped(self, raw: BoundedPyMySQL) -> PymysqlConnection:
-        """Choose how to end a grant, and what to prepare; only MariaDB executes with values rather than variables."""
+        """Choose how to end a grant, and which statements to prepare: only MariaDB executes them with values."""
         clock, ended, past = self._runtime.monotonic, self.sql.end, self.sql.past
         if not raw.is_mariadb:
             return PymysqlConnection(raw, clock=clock, end_sql=_end_sql(ended, past))
@@ -72,7 +68,7 @@ class MysqlBackend:
         return PymysqlConnection(raw, clock=clock, end_sql=end_sql, prepares=frozenset((self.sql.take, end_sql)))
 
     def refusal(self, error: Exception) -> FencepostError | None:
-        """Recognise what time will not mend."""
+        """Return the refusal for an error that a retry cannot resolve."""
         trouble = trouble_of(error)
         if trouble is Trouble.NO_COLUMN:
             return StoreRefused(f"{self.product}: the tables are of another version: {first_line(error)}")
@@ -88,20 +84,20 @@ class MysqlBackend:
         """Check the server, then the tables."""
         variables: dict[str, str] = dict(connection.rows(_VARIABLES))
         warnings = (*self._check_cluster(variables), *self._check_server(variables))
-        self._ensure_tables(connection)
+        ensure_tables(connection, self.driver_errors, touch=self._touch, create=self._create_tables)
         self._check_engine(connection)
         self._check_keys(connection)
         return warnings
 
     def announce(self, connection: LeaseConnection, names: Sequence[str]) -> None:
-        """Nobody needs to be told: who waits, polls."""
+        """Nothing to do, because waiters poll."""
 
     def forget(self, idle: Sequence[LeaseConnection], *, in_use: int) -> None:
-        """Keep the parent's connections, unused, so that nothing closes them."""
+        """Keep the parent's connections, unused, so that they are not closed."""
         leave_to_parent(idle)
 
     def _check_cluster(self, variables: Mapping[str, str]) -> tuple[str, ...]:
-        """Refuse clusters where any node takes writes."""
+        """Refuse clusters in which several nodes accept writes."""
         warnings = []
         if variables.get("wsrep_on") == "ON":
             sentence = (
@@ -133,15 +129,9 @@ class MysqlBackend:
             )
         return ()
 
-    def _ensure_tables(self, connection: LeaseConnection) -> None:
-        try:
-            self._touch(connection)
-        except self.driver_errors as error:
-            if trouble_of(error) is not Trouble.NO_TABLE:
-                raise
-            for statement in schema.mysql(self._tables):
-                connection.change(statement)
-            self._touch(connection)
+    def _create_tables(self, connection: LeaseConnection) -> None:
+        for statement in schema.mysql(self._tables):
+            connection.change(statement)
 
     def _touch(self, connection: LeaseConnection) -> None:
         connection.rows(self.sql.look, ("",))
@@ -149,7 +139,7 @@ class MysqlBackend:
         connection.rows(f"SELECT holder, ttl_us, opened_at FROM {self._tables.session} LIMIT 0")
 
     def _check_keys(self, connection: LeaseConnection) -> None:
-        """Refuse a copy made without its keys: nothing else keeps two first grants of a name apart."""
+        """Refuse a copy of the tables without primary keys: only these prevent two first grants of a name."""
         for table, key in ((self._tables.lease, "name"), (self._tables.session, "id")):
             columns = connection.rows(
                 "SELECT column_name FROM information_schema.statistics "
@@ -158,8 +148,8 @@ class MysqlBackend:
             )
             if columns != [(key,)]:
                 raise StoreRefused(
-                    f"{self.product}: the primary key of table {table} is not {key}, and without it two may hold one "
-                    f"lock; drop the table, and it is made anew"
+                    f"{self.product}: the primary key of table {table} is not {key}, and without it a lock may have "
+                    f"two holders; drop the table, and it is created again"
                 )
 
     def _check_engine(self, connection: LeaseConnection) -> None:
@@ -184,12 +174,12 @@ _VARIABLES = (
 
 
 def _end_sql(ended: str, past: str) -> str:
-    """Return the transaction that ends a grant and, only if it did, records it: one packet, four answers."""
+    """Return the transaction that ends a grant and, only if it did, records it: one packet, four results."""
     return f"BEGIN; {ended}; {past} WHERE name = %s AND ROW_COUNT() = 1; COMMIT"
 
 
 def _end_sql_mariadb(ended: str, past: str) -> str:
-    """Return the same as one compound statement, which MySQL does not have: one answer, a fifth faster."""
+    """Return the same as one compound statement, which MySQL does not support: one result, a fifth faster."""
     recorded = f"IF ROW_COUNT() = 1 THEN {past} WHERE name = %s; END IF"
     return f"BEGIN NOT ATOMIC START TRANSACTION; {ended}; {recorded}; COMMIT; END"
 

@@ -13,17 +13,17 @@ _DEFAULT_HISTORY = "90d"
 
 @dataclass(frozen=True, slots=True)
 class LeaseTables:
-    """The names of the three tables, safe to stand in SQL, and how long history is kept."""
+    """The names of the three tables, safe to use in SQL, and how long history is kept."""
 
     session: str
     lease: str
     history: str
-    index: str  # how names of indexes begin
+    index: str  # the prefix of index names
     history_us: int
 
     @staticmethod
     def of(url: StoreUrl) -> LeaseTables:
-        """Read ``prefix=``, ``schema=`` and ``history=``; identifiers are restricted so that they need no quotes."""
+        """Parse ``prefix=``, ``schema=`` and ``history=``. Identifiers are restricted so that they need no quotes."""
         prefix = identifier(url.options.get("prefix", "fencepost_"), what="prefix")
         schema = url.options.get("schema")
         place = f"{identifier(schema, what='schema')}." if schema else ""

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - table names are checked identifiers (see options), all values are parameters
-"""PostgreSQL as a `Backend`: connecting, recognising its errors, checking the server, making the tables."""
+"""PostgreSQL as a `Backend`: connects, classifies errors, checks the server, creates the tables."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.urls import StoreUrl
 from fencepost.errors import FencepostError, StoreRefused
 from fencepost.leases.stores.sql import schema
-from fencepost.leases.stores.sql.backend import LeaseConnection, transaction, within
+from fencepost.leases.stores.sql.backend import LeaseConnection, ensure_tables, transaction, within
 from fencepost.leases.stores.sql.options import LeaseTables
 from fencepost.leases.stores.sql.psycopg_connection import PsycopgConnection
 from fencepost.leases.stores.sql.statements import Statements, Words, statements
@@ -41,15 +41,11 @@ class PostgresBackend:
         self.is_proxied = False
 
     def connect(self, timeout_s: float) -> PsycopgConnection:
-        """Connect within `timeout_s`, look who is at the other end, and set the server's own time limits."""
+        """Connect within `timeout_s`, check whether there is a pooler, and set the server's own time limits."""
         deadline = self._runtime.monotonic() + timeout_s
         raw = within(self._runtime, timeout_s, self._dial, BoundedPsycopg.close)
         raw.limit_call(deadline)
-        try:
-            psycopg_link.greet(raw, postgres.limit_settings(self._timeout_s, self._timeout_s), ())
-        except BaseException:
-            raw.close()
-            raise
+        psycopg_link.greet(raw, postgres.limit_settings(self._timeout_s, self._timeout_s), ())
         return PsycopgConnection(raw, end_sql=_end_sql(self.sql.end, self._tables))
 
     def dial_listening(self, timeout_s: float) -> Channel:
@@ -63,14 +59,14 @@ class PostgresBackend:
         return within(self._runtime, timeout_s, dial, Channel.close)
 
     def refusal(self, error: Exception) -> FencepostError | None:
-        """Recognise what time will not mend."""
+        """Return the refusal for an error that a retry cannot resolve."""
         text = str(error).strip().splitlines()
         trouble = trouble_of(error)
         if trouble is Trouble.NO_COLUMN:
             return StoreRefused(f"{self.product}: the tables {self._tables.lease}… are of another version: {text[0]}")
         if psycopg_link.is_syntax_error(error) and "." in self._tables.lease:
             schema_name = self._tables.lease.partition(".")[0]
-            return StoreRefused(f"schema={schema_name} is a word of SQL, which cannot stand there; name another")
+            return StoreRefused(f"schema={schema_name} is a reserved word of SQL; use another name")
         if trouble in (Trouble.NO_ENTRY, Trouble.NO_DATABASE):
             return StoreRefused(f"{self.product} refuses the connection: {text[-1]}")
         if trouble in (Trouble.FORBIDDEN, Trouble.NO_SCHEMA):
@@ -81,7 +77,7 @@ class PostgresBackend:
         return None
 
     def ddl(self) -> tuple[str, ...]:
-        """Return the statements that make the tables."""
+        """Return the statements that create the tables."""
         return schema.postgres(self._tables)
 
     def prepare(self, connection: LeaseConnection) -> tuple[str, ...]:
@@ -89,7 +85,8 @@ class PostgresBackend:
         assert isinstance(connection, PsycopgConnection)  # noqa: S101 - for the type checker
         self.is_proxied = connection.is_proxied
         warnings = self._inspect(connection)
-        self._ensure_tables(connection)
+        ensure_tables(connection, self.driver_errors, touch=self._touch, create=self._create_tables)
+        self._advance_sequence(connection)
         return warnings
 
     def announce(self, connection: LeaseConnection, names: Sequence[str]) -> None:
@@ -97,7 +94,7 @@ class PostgresBackend:
         connection.rows("SELECT pg_notify(%s, name) FROM unnest(%s::text[]) name", (self.channel, list(names)))
 
     def forget(self, idle: Sequence[LeaseConnection], *, in_use: int) -> None:
-        """Keep the parent's connections, unused, so that nothing closes them."""
+        """Keep the parent's connections, unused, so that they are not closed."""
         leave_to_parent(idle)
 
     def _dial(self) -> BoundedPsycopg:
@@ -109,22 +106,15 @@ class PostgresBackend:
             raise StoreRefused(objection)
         return _reservations(self.product, server.synchronous_commit, server.fsync)
 
-    def _ensure_tables(self, connection: LeaseConnection) -> None:
-        """Use the tables; make them only if they are not there, one process at a time."""
-        try:
-            self._touch(connection)
-        except self.driver_errors as error:
-            if trouble_of(error) is not Trouble.NO_TABLE:
-                raise
-            with transaction(connection):
-                connection.rows("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._tables.lease,))
-                for statement in self.ddl():
-                    connection.change(statement)
-            self._touch(connection)
-        self._advance_sequence(connection)
+    def _create_tables(self, connection: LeaseConnection) -> None:
+        """Create the tables, one process at a time."""
+        with transaction(connection):
+            connection.rows("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (self._tables.lease,))
+            for statement in self.ddl():
+                connection.change(statement)
 
     def _advance_sequence(self, connection: LeaseConnection) -> None:
-        """Let the ids of the history go on where it ends: else no grant could be ended, for its end is recorded."""
+        """Advance the ids of the history past its end: otherwise no grant could end, because its end is recorded."""
         table = self._tables.history
         found = behind(table, connection.rows(look_sql(table))[0])
         if found is None:
@@ -159,7 +149,7 @@ def _reservations(product: str, synchronous_commit: str, fsync: str) -> tuple[st
 
 
 def _end_sql(ended: str, tables: LeaseTables) -> str:
-    """Return the statement that ends a grant, records it, and says whether somebody waits."""
+    """Return the statement that ends a grant, records it, and returns whether there are waiters."""
     return (
         f"WITH ended AS ({ended} RETURNING name, holder, token, acquired_at, waiting_until), "
         f"past AS (INSERT INTO {tables.history} (name, holder, token, acquired_at, ended_at, why) "

@@ -1,5 +1,5 @@
 # ruff: noqa: S608 - table names are checked identifiers (see options), all values are parameters
-"""Waiting on PostgreSQL: by LISTEN where the connection is ours alone, by polling behind a pooler."""
+"""Waiting on PostgreSQL: with LISTEN on a direct connection, by polling behind a pooler."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from fencepost.leases.stores.sql.postgres_backend import WORDS, PostgresBackend
 from fencepost.leases.stores.sql.waiting import Polling, Read, RefusalWatch
 from fencepost.sql.psycopg_channel import Channel
 
-_POLL_S = 0.1
-_SLACK_US = 1_000_000
+_POLL_S = 0.1  # how late a waiter may notice a release, at ten cheap queries per second
+_SLACK_US = 1_000_000  # so that waiters that come within a second share one mark
 
 
 class PostgresWatch:
-    """Chooses the way of waiting by what stood at the other end when the store started."""
+    """Chooses how to wait, depending on whether there was a pooler when the store started."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class PostgresWatch:
         self._listening.shutdown()
 
     def forget(self) -> None:
-        """Leave the listener to the parent."""
+        """In a forked child: leave the listener to the parent."""
         self._listening.forget()
 
     def _dial(self) -> Channel:
@@ -69,7 +69,7 @@ class PostgresWatch:
         self._calls.pool.drop_unused(0.0)
 
     def _mark(self, name: str, timeout_s: float) -> None:
-        """Mark the row, so that who ends the grant notifies. Others' marks that reach as far will do as well."""
+        """Mark the row, so that the end of the grant sends a notification. An existing mark is kept if it lasts."""
         wait_us = round(timeout_s * 1_000_000)
         parameters = (wait_us + _SLACK_US, name, wait_us)
         self._calls.run(self._timeout_s, lambda c: c.change(self._mark_sql, parameters))

@@ -1,4 +1,4 @@
-"""A connection of the lease store's kind on psycopg."""
+"""A `LeaseConnection` on psycopg."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fencepost.sql.psycopg_link import BoundedPsycopg
 
 
 class PsycopgConnection:
-    """The seam's connection on psycopg. `is_proxied`: a pooler stands between us and the server."""
+    """A `LeaseConnection` on psycopg. `is_proxied`: there is a pooler between client and server."""
 
     def __init__(self, raw: BoundedPsycopg, *, end_sql: str) -> None:
         self.raw = raw
@@ -23,7 +23,7 @@ class PsycopgConnection:
 
     @property
     def deadline(self) -> float:
-        """When the call under way must end."""
+        """When the current call must end."""
         return self.raw.deadline
 
     @deadline.setter
@@ -31,7 +31,7 @@ class PsycopgConnection:
         self.raw.limit_call(at)
 
     def begin_call(self) -> None:
-        """Nothing: a broken connection shows itself soon enough."""
+        """Nothing to do: a broken connection is noticed at the first statement."""
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Execute and fetch all."""
@@ -47,12 +47,12 @@ class PsycopgConnection:
         return None if row is None else row[0]
 
     def end_grant(self, ending: GrantEnding) -> tuple[bool, bool]:
-        """End and record by one statement: a data-modifying WITH."""
+        """End and record the grant with one statement: a data-modifying WITH."""
         row = self._execute(self._end_sql, (*ending.parameters, ending.why)).fetchone()
         return (False, False) if row is None else (True, row[0])
 
     def begin(self) -> None:
-        """Begin a transaction that the server ends by itself if this process falls silent in the middle."""
+        """Begin a transaction, which the server rolls back if this process stops in the middle."""
         self._execute(self._begin_sql)
 
     def commit(self) -> None:
@@ -60,7 +60,7 @@ class PsycopgConnection:
         self._execute("COMMIT")
 
     def rollback(self) -> None:
-        """Roll back, if there is anything to roll back."""
+        """Roll back, if a transaction is open."""
         if self.raw.is_in_transaction:
             self._execute("ROLLBACK")
 

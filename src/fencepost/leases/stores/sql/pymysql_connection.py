@@ -1,4 +1,4 @@
-"""A PyMySQL connection whose every read and write ends at a deadline."""
+"""A `LeaseConnection` on PyMySQL: every read and write ends at a deadline."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from fencepost.sql.pymysql_link import ERRORS, BoundedPyMySQL
 from fencepost.sql.troubles import CallTimedOut, Trouble, mysql_code, trouble_of
 
 _NOT_PREPARED = 1243
-_STEPS_PER_S = 64
+_STEPS_PER_S = 64  # limits are rounded down to this, so that calls in quick succession need not change them
 
 
 class PymysqlConnection:
-    """The seam's connection on PyMySQL."""
+    """A `LeaseConnection` on PyMySQL."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class PymysqlConnection:
         self._limit_s = 0.0
 
     def begin_call(self) -> None:
-        """Nothing: a broken connection shows itself soon enough."""
+        """Nothing to do: a broken connection is noticed at the first statement."""
 
     def rows(self, sql: str, parameters: Sequence[Any] = ()) -> list[Row]:
         """Execute and fetch all."""
@@ -44,11 +44,11 @@ class PymysqlConnection:
         return list(self._cursor.fetchall())
 
     def change(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        """Execute and count: rows found, that is, also those that were as they should be already."""
+        """Execute and return the number of rows found, including those that already had the new values."""
         return self._execute(sql, parameters)
 
     def number(self, sql: str, parameters: Sequence[Any] = ()) -> int | None:
-        """Execute and return what the statement has put into LAST_INSERT_ID; None if the row was there already."""
+        """Execute and return the statement's LAST_INSERT_ID; None if the row already exists."""
         try:
             count = self._execute(sql, parameters)
         except ERRORS as error:
@@ -58,7 +58,7 @@ class PymysqlConnection:
         return self._cursor.lastrowid if count else None
 
     def end_grant(self, ending: GrantEnding) -> tuple[bool, bool]:
-        """End and record in one transaction, sent as one packet. Who waits here polls: nobody needs to be woken."""
+        """End and record the grant in one transaction, sent as one packet. Waiters poll, so none is notified."""
         changed = self._execute(self._end_sql, (*ending.parameters, ending.why, ending.name))
         while self._cursor.nextset():
             changed += self._cursor.rowcount
@@ -73,7 +73,7 @@ class PymysqlConnection:
         self._execute("COMMIT")
 
     def rollback(self) -> None:
-        """Roll back, if there is anything to roll back."""
+        """Roll back, if a transaction is open."""
         self._execute("ROLLBACK")
 
     def close(self) -> None:
@@ -81,7 +81,7 @@ class PymysqlConnection:
         self.raw.close()
 
     def _execute(self, sql: str, parameters: Sequence[Any] = ()) -> int:
-        # In steps, because changing the limit costs a system call.
+        # In steps, because changing the limit needs a system call.
         left_s = math.floor((self.deadline - self._clock()) * _STEPS_PER_S) / _STEPS_PER_S
         if left_s != self._limit_s:
             if left_s <= 0:
@@ -95,11 +95,11 @@ class PymysqlConnection:
         except ERRORS as error:
             if mysql_code(error) != _NOT_PREPARED:
                 raise
-            self._prepares = frozenset()  # a proxy gives us another server's session now and then: spell it out
+            self._prepares = frozenset()  # a proxy has switched the session, so statements cannot be prepared
             return self._cursor.execute(sql, tuple(parameters))
 
     def _prepare(self, sql: str) -> str:
-        """Prepare a statement on first use, and return what executes it: the server need not parse it each time."""
+        """Prepare a statement on first use, so that the server parses it once; return the EXECUTE for it."""
         name = f"fencepost_{len(self._prepared)}"
         self._cursor.execute(f"PREPARE {name} FROM %s", (sql.replace("%s", "?").replace("%%", "%"),))
         self._prepared[sql] = f"EXECUTE {name} USING {', '.join(['%s'] * sql.count('%s'))}"

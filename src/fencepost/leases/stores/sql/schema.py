@@ -1,8 +1,8 @@
-"""The tables, in each database's own words. All instants are microseconds.
+"""The tables, in the SQL of each database. All instants are microseconds.
 
-They have no steps of migration: whoever comes first makes them, and versions share them during a deploy. So every
-version names the columns that it uses, and what is added later has to have a default, and to be done without where an
-older version has made the tables.
+They have no migration steps: the first process creates them, and different versions share them during a deploy. So
+every version names the columns that it uses. A column that is added later must have a default, and code must work
+without it if an older version created the tables.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def sqlite(tables: LeaseTables, boot_table: str) -> tuple[str, ...]:
 
 
 def mysql(tables: LeaseTables) -> tuple[str, ...]:
-    """Tables for MySQL and MariaDB. Names are bytes, so that no collation makes two of them one."""
+    """Tables for MySQL and MariaDB. Names are bytes, so that no collation treats two different names as equal."""
     number = "BIGINT NOT NULL"
     reference = "VARCHAR(64) CHARACTER SET ascii COLLATE ascii_bin"
     end = "ENGINE=InnoDB DEFAULT CHARACTER SET utf8mb4"

@@ -1,14 +1,14 @@
-"""Since when each session has looked the same, by this process's own clock.
+"""Records since when each session has been unchanged, by this process's own clock.
 
-A database judges expiry by its own clock, and that clock may be stepped: forward, and every session that lives looks
-expired until it is renewed. So whoever ends the session of a node must have seen it unrenewed for a whole ttl itself,
-on a clock that nobody sets (`CLOCK_BOOTTIME`), *in addition* to what the database's clock says. `expires_at` is the
-mark: every renewal writes another.
+A database judges expiry by its own clock, and that clock may be stepped forward: then every live session looks expired
+until its next renewal. So a process may end the session of a node only if it has itself seen it without a renewal for a
+whole ttl, on a clock that cannot be set (`CLOCK_BOOTTIME`), *in addition* to the database's clock. `expires_at` is the
+mark: every renewal changes it.
 
-**Promises.** `spared_s` is 0 only if the mark was seen, and seen to be the same, over the session's whole ttl. The
-holder's trust began before the write that made the mark, so it has ended by then.
+**Promises.** `spared_s` is 0 only if the mark was seen unchanged over the session's whole ttl. The holder's trust began
+before the write of the mark, so it has ended by then.
 
-**Not promised.** That a process which looks for the first time can tell a dead session from a living one. It cannot.
+**Not promised.** That a process can distinguish a dead session from a live one when it sees it for the first time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from collections import OrderedDict
 
 from fencepost.core.runtime import Runtime
 
-_REMEMBERED = 5000  # and all that were seen lately
-_WATCHED_WITHIN_S = 600.0
+_REMEMBERED = 5000  # sessions; beyond that, those that were not seen lately are forgotten
+_WATCHED_WITHIN_S = 600.0  # sessions that are being watched are seen far more often than this
 
 
 class Sightings:
-    """What this process has seen of sessions. May be used from any thread."""
+    """What this process has seen of sessions. Can be used from any thread."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -34,7 +34,7 @@ class Sightings:
         return len(self._seen)
 
     def spared_s(self, session_id: str, *, mark: int, ttl_us: int) -> float:
-        """Note what was just read; return for how much longer it has to look like that before it may be ended."""
+        """Record a mark that was just read; return how much longer it must stay the same before the session may end."""
         now = self._runtime.monotonic()
         with self._lock:
             known, since, _ = self._seen.get(session_id, (None, now, now))
@@ -47,11 +47,11 @@ class Sightings:
         return max(0.0, since + ttl_us / 1_000_000 - now)
 
     def _forget_one(self, now: float) -> None:
-        """Forget the session that was seen the longest ago, if that is long: one that is watched must be remembered."""
+        """Forget the session that was seen the longest ago, unless it is being watched."""
         session_id, (_, _, seen_at) = next(iter(self._seen.items()))
         if now - seen_at > _WATCHED_WITHIN_S:
-            del self._seen[session_id]  # may cost one more ttl, never a wrong end
+            del self._seen[session_id]  # may cost another ttl, but never ends a live session
 
     def forget(self) -> None:
-        """In a forked child: no lock can be trusted to be free."""
+        """In a forked child: replace the lock, which a thread of the parent may have held."""
         self._lock = self._runtime.lock()

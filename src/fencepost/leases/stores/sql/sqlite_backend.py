@@ -1,4 +1,4 @@
-"""SQLite as a `Backend`: the file of leases, its place, and the boot it belongs to."""
+"""SQLite as a `Backend`: the file of leases, its location, and the boot it belongs to."""
 
 # ruff: noqa: S608 - table names are checked identifiers (see options), all values are parameters
 
@@ -37,7 +37,7 @@ _TIME_NAMESPACES = (Path("/proc/self/ns/time"), Path("/proc/self/ns/time_for_chi
 
 
 class SqliteBackend:
-    """One file beside the application's database."""
+    """One file next to the application's database."""
 
     is_file = True
     driver_errors = sqlite.ERRORS
@@ -53,7 +53,7 @@ class SqliteBackend:
         self._accepts_network = accepts_network
 
     def connect(self, timeout_s: float) -> SqliteConnection:
-        """Open the file; make its tables if it is new; end what an earlier boot of the machine has left."""
+        """Open the file; create its tables if it is new; end the sessions of an earlier boot of the machine."""
         connection = SqliteConnection(self.path, self.sql, self._runtime, timeout_s=timeout_s)
         try:
             self._ensure_tables(connection)
@@ -63,12 +63,12 @@ class SqliteBackend:
         return connection
 
     def refusal(self, error: Exception) -> FencepostError | None:
-        """Recognise what time will not mend."""
+        """Return the refusal for an error that a retry cannot resolve."""
         objection = sqlite.refusal(self.path, error)
         return None if objection is None else StoreRefused(objection)
 
     def check_place(self) -> tuple[str, ...]:
-        """Refuse, before anything is opened, a place where the file cannot be or must not be."""
+        """Refuse an impossible or unsafe location, before the file is opened."""
         folder = self.path.parent
         if not folder.is_dir():
             raise StoreRefused(f"the folder {folder} for {self.path.name} does not exist; create it first")
@@ -82,12 +82,12 @@ class SqliteBackend:
         return self._check_file_system(folder.resolve()) + self._check_mount()
 
     def prepare(self, connection: LeaseConnection) -> tuple[str, ...]:
-        """Nothing more: connecting has made the tables."""
+        """Check the tables, which `connect` has created."""
         connection.rows(self.sql.history, (0,))
         return ()
 
     def noted(self, connection: LeaseConnection, ledger: LedgerMark) -> tuple[str, LedgerMark]:
-        """Note how far the ledger had come, if it is another one or has come further; return what was noted before."""
+        """Record the ledger's progress, if it is another ledger or has advanced; return the previous record."""
         place = f"{self._tables.index}_place"
         [(identity, *before)] = connection.rows(f"SELECT id, ledger_id, era, beat_us FROM {place}")
         known = LedgerMark(*before)
@@ -96,13 +96,13 @@ class SqliteBackend:
         return identity, known
 
     def announce(self, connection: LeaseConnection, names: Sequence[str]) -> None:
-        """Nobody needs to be told: who waits, polls."""
+        """Nothing to do, because waiters poll."""
 
     def forget(self, idle: Sequence[LeaseConnection], *, in_use: int) -> None:
-        """Close, in a forked child, what the parent had open, together with all others that use SQLite.
+        """In a forked child: close the parent's connections, together with all other parts that use SQLite.
 
-        As long as the parent lives, its own locks keep the closing from touching the files. If somebody was inside
-        SQLite at the fork, this process has to do without it: see `fencepost.sql.forked_sqlite`.
+        While the parent is alive, its own locks protect the files from effects of the closing. If a thread was inside
+        SQLite at the fork, this process must not use SQLite: see `fencepost.sql.forked_sqlite`.
         """
         FORKED_SQLITE.settle(self._runtime.process_id(), idle, in_use=in_use)
 
@@ -113,13 +113,13 @@ class SqliteBackend:
             return ()
         if not mounts.is_network(file_system):
             return ()
-        sentence = f"{self.path} lies on {file_system}, a network file system, where SQLite's locks do not hold"
+        sentence = f"{self.path} is on {file_system}, a network file system, where SQLite's locks are not safe"
         if not self._accepts_network:
             raise UnsafeStore(RISK, f"{sentence}; use a local disk, or a database server")
         return (sentence,)
 
     def _check_mount(self) -> tuple[str, ...]:
-        """Warn of a database that is mounted without its folder: what is kept beside it, nobody else sees."""
+        """Warn of a database that is mounted without its folder: other containers do not see the files next to it."""
         try:
             is_alone = mounts.is_mount_point(PurePosixPath(self._beside), _MOUNTINFO.read_text())
         except OSError:
@@ -153,16 +153,16 @@ class SqliteBackend:
                 connection.change(f"INSERT INTO {self._boot_table} (id) VALUES (%s)", boot)
 
     def _bury_all(self, connection: SqliteConnection) -> None:
-        """End every session: its process died with the machine's last boot, and its times mean nothing in this one."""
+        """End every session: its process ended with the last boot, and its times have no meaning in this one."""
         connection.change(f"{self.sql.past} WHERE session_id IS NOT NULL", ("expired",))
         connection.change(f"{self.sql.free}, kept_until = 0")
         connection.change(f"DELETE FROM {self._tables.session}")
 
 
 def boot_offset_s() -> int | float:
-    """Return by how much this process's CLOCK_BOOTTIME is ahead of the machine's.
+    """Return how far this process's CLOCK_BOOTTIME is ahead of the machine's.
 
-    A container may have a time namespace of its own. Without this, sessions that live would look expired there.
+    A container may have its own time namespace. Without this correction, live sessions would look expired there.
     """
     try:
         lines = _TIME_OFFSETS.read_text().splitlines()
@@ -174,7 +174,7 @@ def boot_offset_s() -> int | float:
 
 
 def _has_own_time() -> bool:
-    """Whether the offsets are those of this process, not only of the processes that it will start."""
+    """Whether the offsets apply to this process, not only to the processes that it will start."""
     try:
         ours, children = (path.stat().st_ino for path in _TIME_NAMESPACES)
     except OSError:

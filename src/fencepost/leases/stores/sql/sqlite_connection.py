@@ -1,4 +1,4 @@
-"""A connection to the file of leases. Reads never wait in WAL; writes wait for each other, up to the deadline."""
+"""A `LeaseConnection` on SQLite. Reads never wait (WAL); writes wait for each other, up to the deadline."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fencepost.leases.stores.sql.statements import Statements
 from fencepost.sql import sqlite
 from fencepost.sql.troubles import CallTimedOut, FileReplacedError
 
-_PATIENCE_STEP_MS = 20
+_PATIENCE_STEP_MS = 20  # differences below this are not worth a PRAGMA
 
 
 class SqliteConnection:
-    """The seam's connection on `sqlite3`."""
+    """A `LeaseConnection` on `sqlite3`."""
 
     def __init__(self, path: Path, sql: Statements, runtime: Runtime, *, timeout_s: float) -> None:
         self.repeats = False
@@ -27,14 +27,14 @@ class SqliteConnection:
         self._deadline = self._clock() + timeout_s
         self._patience_ms = round(timeout_s * 1000)
         self.raw = sqlite.opened(path, timeout_s)
-        # As it is, with no Python around it: what a signal handler raises inside a function that SQLite calls is lost.
+        # Without a Python wrapper: an exception of a signal handler inside a function that SQLite calls would be lost.
         self.raw.create_function("fencepost_now", 0, runtime.monotonic)
         self.raw.create_function("fencepost_wall", 0, runtime.wall_us)
         self._execute = self.raw.execute
 
     @property
     def deadline(self) -> float:
-        """When the call under way must end."""
+        """When the current call must end."""
         return self._deadline
 
     @deadline.setter
@@ -42,7 +42,7 @@ class SqliteConnection:
         self._deadline = at
 
     def begin_call(self) -> None:
-        """Make sure that the path still leads to the file that is open."""
+        """Check that the path still leads to the open file."""
         if self.raw.is_replaced():
             raise FileReplacedError(f"{self._path} was deleted or replaced while it was in use")
 
@@ -62,7 +62,7 @@ class SqliteConnection:
         return rows[0][0] if rows else None
 
     def end_grant(self, ending: GrantEnding) -> tuple[bool, bool]:
-        """End and record in one transaction. Who waits here polls, so nobody needs to be woken."""
+        """End and record the grant in one transaction. Waiters poll, so none is notified."""
         self.begin()
         has_ended = self._execute(_qmark(self._sql.end), ending.parameters).rowcount == 1
         if has_ended:
@@ -71,16 +71,16 @@ class SqliteConnection:
         return has_ended, False
 
     def begin(self) -> None:
-        """Begin as a writer, so that nothing read can change before it is acted on."""
+        """Begin as a writer, so that no row that is read can change before the commit."""
         self._be_patient()
         self._execute("BEGIN IMMEDIATE")
 
     def commit(self) -> None:
-        """Commit; on the disk when this returns."""
+        """Commit durably."""
         self._execute("COMMIT")
 
     def rollback(self) -> None:
-        """Roll back, if there is anything to roll back."""
+        """Roll back, if a transaction is open."""
         if self.raw.in_transaction:
             self._execute("ROLLBACK")
 

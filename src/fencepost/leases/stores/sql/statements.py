@@ -1,11 +1,10 @@
 # ruff: noqa: S608 - table names are checked identifiers (see options), all values are parameters
-"""The SQL of a lease store. Written once, with a few words that differ from database to database.
+"""The SQL of a lease store, with parameters for the few parts that differ between databases.
 
-Instants are whole microseconds. `now` is the clock that judges expiry, `wall` the clock that makes tokens and
-timestamps; they differ only on SQLite. Whether a session is alive is asked with a lenience, in µs: 0, or `ALWAYS` by a
-holder whose own clock says that it renewed within the ttl, for whom it is enough that nobody has ended the session.
-A lease without a done tick has `NEVER` as its last one, and an acquisition without a tick comes with `ALWAYS`, so that
-no statement needs to speak of NULL.
+Instants are whole microseconds. `now` is the clock for expiry, and `wall` the clock for tokens and timestamps; they
+differ only on SQLite. The check whether a session is alive has a lenience, in µs: 0, or `ALWAYS` for a holder that
+renewed within the ttl by its own clock; for such a holder, the session only has to exist. A lease without a done tick
+has `NEVER` as its last one, and an acquisition without a tick uses `ALWAYS`, so that no statement has to handle NULL.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from fencepost.leases.stores.sql.options import LeaseTables
 NEVER = -(2**62)
 ALWAYS = 2**62
 WATCHED = NODE_LEASE
-"""A session on which a lease hangs whose name begins like this is ended only by who has watched it for a ttl."""
-# Renewal compares the sum of the tokens, modulo this prime, with the sum over the grants the caller believes in.
+"""A session with a lease whose name has this prefix is ended only by a process that has watched it for a ttl."""
+# Renewal compares the sum of the session's tokens, modulo this prime, with the sum over the caller's grants.
 TOKEN_SUM_PRIME = 2_147_483_647
 
 
@@ -35,7 +34,7 @@ class Words:
     big: str = "bigint"
     for_update: str = " FOR UPDATE"
     by_name: str = "l.name"
-    # How a statement hands out the number it wrote: by RETURNING, or by MySQL's LAST_INSERT_ID.
+    # How a statement returns the number it wrote: with RETURNING, or with MySQL's LAST_INSERT_ID.
     returning: str = " RETURNING token"
     noted: Callable[[str], str] = lambda expression: expression
     unless_there: str = " ON CONFLICT (name) DO NOTHING"
@@ -113,7 +112,7 @@ def statements(words: Words, tables: LeaseTables) -> Statements:
         f"VALUES (%s, %s, %s, {wall}, {now} + %s)",
         close=f"DELETE FROM {session} WHERE id = %s",
         bury=f"DELETE FROM {session} WHERE id = %s AND expires_at <= {now}",
-        # Its clock may have gone back since the last renewal: then it lasts longer than any renewal makes it last.
+        # If the clock went back since the last renewal, the session expires later than a renewal now could make it.
         bury_seen=f"DELETE FROM {session} WHERE id = %s AND expires_at = %s "
         f"AND (expires_at <= {now} OR expires_at > {now} + ttl_us)",
         is_there=f"SELECT 1 FROM {session} WHERE id = %s",
@@ -142,9 +141,9 @@ def statements(words: Words, tables: LeaseTables) -> Statements:
 
 
 def _renewal(words: Words, tables: LeaseTables) -> str:
-    """Prolong a session and yield the sum of the tokens that hang on it, in one statement.
+    """Return the statement that extends a session and returns the sum of its tokens.
 
-    Parameters: the ttl, the session's id, and for how long it may have been expired by the database's clock.
+    Parameters: the ttl, the session's id, and how long it may have been expired by the database's clock.
     """
     session = tables.session
     total = (

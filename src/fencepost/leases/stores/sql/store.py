@@ -1,4 +1,4 @@
-"""The lease contract on SQL tables. What it promises stands in the package's docstring and in `leases.store`."""
+"""The lease contract on SQL tables. See the package's docstring and `leases.store` for its promises."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
 from fencepost.errors import StoreUnavailable
 from fencepost.leases.store import Capabilities, Watched
-from fencepost.leases.stores.sql.backend import Backend, GrantEnding, LeaseConnection, transaction
+from fencepost.leases.stores.sql.backend import Backend, GrantEnding, LeaseConnection, micros, transaction
 from fencepost.leases.stores.sql.calls import Calls
 from fencepost.leases.stores.sql.endings import SessionEndings, chunks
 from fencepost.leases.stores.sql.looking import LeaseLook
@@ -20,18 +20,18 @@ from fencepost.leases.stores.sql.statements import ALWAYS, NEVER, TOKEN_SUM_PRIM
 from fencepost.leases.stores.sql.tidying import Tidying
 from fencepost.leases.stores.sql.waiting import Read, RefusalWatch
 
-_CONNECTIONS = 8
-ROUNDS = 8
-BUSY_S = 0.05
-_SPARED_NAP_S = 0.25
-_SPARED_MOST = 1000
+_CONNECTIONS = 8  # enough for many threads, because calls take milliseconds; a server allows few per process
+ROUNDS = 8  # attempts to take a name that others keep taking first, before it counts as busy
+BUSY_S = 0.05  # when to ask again for such a name
+_SPARED_NAP_S = 0.25  # when to look again at a session that is being watched
+_SPARED_MOST = 1000  # names that are remembered, so that memory stays bounded
 
 WatchMaker = Callable[[Read, Calls], RefusalWatch]
 
 
 @dataclass(frozen=True, slots=True)
 class Acquisition:
-    """One acquisition, and the parameters it makes for `Statements.take` and `Statements.insert`."""
+    """One acquisition, and its parameters for `Statements.take` and `Statements.insert`."""
 
     session: Session
     name: str
@@ -52,7 +52,7 @@ class Acquisition:
 
     @property
     def asking(self) -> tuple[str, int]:
-        """The session that asks, and for how long it may have been expired."""
+        """The session that asks, and how long it may have been expired."""
         return self.session.id, self.lenience_us
 
     @property
@@ -61,15 +61,15 @@ class Acquisition:
         return (self.floor, self.session.id, self.grant_id, self.session.holder, mark, self.name)
 
     def granted(self, token: int) -> Grant:
-        """Return the grant it became."""
+        """Return the grant with this token."""
         return Grant(self.name, self.session, self.grant_id, token, self.tick)
 
 
 class SqlLeaseStore:
     """Leases in the tables of one database.
 
-    It keeps up to eight connections for calls and, apart from them, as many for renewals as there are renewals at
-    one time, which is one per session.
+    It has up to eight connections for calls, and separate ones for renewals: as many as there are concurrent
+    renewals, at most one per session.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class SqlLeaseStore:
         )
         self._watch = watch(self.read, self._calls)
         self._renewal_timeout_s: dict[str, float] = {}
-        self._alive_until: dict[str, float] = {}  # sessions of ours: a ttl after the last answered renewal was sent
+        self._alive_until: dict[str, float] = {}  # own sessions: a ttl after the last confirmed renewal was sent
         self._spared_until: dict[str, float] = {}
 
     @property
@@ -110,7 +110,7 @@ class SqlLeaseStore:
         return self._capabilities
 
     def start(self) -> tuple[str, ...]:
-        """Connect, make the tables if they are missing, refuse what is unsafe."""
+        """Connect, create the tables if they are missing, and refuse an unsafe server."""
         for calls in (self._calls, self._heartbeats):
             calls.pool.open()
         try:
@@ -123,7 +123,7 @@ class SqlLeaseStore:
             raise self._calls.unavailable(error, self._timeout_s) from error
 
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
-        """Insert a session. If the reply is lost, another is opened and the first runs out by itself."""
+        """Insert a session. If the reply is lost, another is opened, and the first one expires."""
         ttl_us = micros(ttl_s)
         sent_at = self._runtime.monotonic()
 
@@ -135,16 +135,16 @@ class SqlLeaseStore:
         session = Session(self._calls.run(self._timeout_s, insert), holder, ttl_s)
         self._renewal_timeout_s[session.id] = call_timeout_s
         self._alive_until[session.id] = sent_at + ttl_s
-        # On a local file it is quick, and a task of its own could be in the middle of it when the process forks.
+        # On a local file this is fast, and a separate task could be inside SQLite when the process forks.
         self._tidying.now_and_then(beside=self._capabilities.scope == "network")
         return session
 
     def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
-        """Prolong the session by one statement on its row, whatever the number of grants.
+        """Extend the session with one statement on its row, whatever the number of grants.
 
-        The statement also yields a sum over the tokens that hang on the session. Only if it is not the sum of
-        `grants` is a second statement needed, to see which of them are gone. While our own clock says that the last
-        renewal is younger than the ttl, the database's clock may say what it likes, if nobody has ended the session.
+        The statement also returns the sum of the session's tokens. Only if it differs from the sum of `grants`, a
+        second statement finds out which of them are gone. If the last renewal is younger than the ttl by our own clock,
+        the database's clock does not matter: the renewal succeeds unless the session was ended.
         """
         sent_at = self._runtime.monotonic()
         parameters = (micros(session.ttl_s), session.id, self._lenience_us(session))
@@ -160,7 +160,7 @@ class SqlLeaseStore:
 
         self._tidying.now_and_then(beside=True)
         timeout_s = self._renewal_timeout_s.get(session.id, self._timeout_s)
-        # A session that only waits keeps no connection for its renewals: there may be hundreds of them.
+        # A session without grants keeps no connection for its renewals: there may be hundreds of waiting processes.
         outcome = (self._heartbeats if grants else self._calls).run(timeout_s, prolong)
         self._calls.pool.drop_unused(0.0 if not grants else None)
         return outcome
@@ -168,32 +168,24 @@ class SqlLeaseStore:
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
     ) -> Grant | Held | AlreadyDone | Lost:
-        """Take the name: one statement if it is free."""
+        """Take the name: with one statement if it is free."""
         wanted = Acquisition(session, name, grant_id, tick, floor, self._lenience_us(session))
         return self._calls.run(self._timeout_s, lambda c: self._acquire(c, wanted))
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
-        """Let go, if the grant is current: one transaction, history included."""
-        ending = GrantEnding(
-            name=grant.name,
-            grant_id=grant.grant_id,
-            token=grant.token,
-            why="released",
-            keep_us=micros(keep_for_s),
-            done_tick_us=grant.tick.at_us if done and grant.tick is not None else NEVER,
-        )
-        return self._end(ending)
+        """Release the grant if it is current, in one transaction, including the history."""
+        return self._end(GrantEnding.by_release(grant, done=done, keep_for_s=keep_for_s))
 
     def missing(self, grants: Collection[Grant]) -> frozenset[str]:
         """Read which grants are current."""
         return self._calls.run(self._timeout_s, lambda c: self._missing(c, list(grants)))
 
     def watch(self, grants: Collection[Grant]) -> Watched:
-        """Read which sessions were renewed, and note it; see `fencepost.leases.store.WatchesSessions`."""
+        """Read and record which sessions were renewed; see `fencepost.leases.store.WatchesSessions`."""
         return self._calls.run(self._timeout_s, lambda c: self._watched(c, list(grants)))
 
     def close(self, session: Session) -> None:
-        """Delete the session and free what hangs on it."""
+        """Delete the session and free its leases."""
         self._calls.run(self._timeout_s, lambda c: self._endings.close(c, session.id))
         self._renewal_timeout_s.pop(session.id, None)
         self._alive_until.pop(session.id, None)
@@ -215,13 +207,13 @@ class SqlLeaseStore:
         return [PastGrant(_text(row[0]), *row[1:]) for row in rows]
 
     def revoke(self, record: LeaseRecord) -> bool:
-        """Take the name away; the holder learns of it at its next renewal."""
+        """Take the name away; the holder notices at its next renewal."""
         if record.grant_id is None:
             return False
         return self._end(GrantEnding(name=record.name, grant_id=record.grant_id, token=record.token, why="revoked"))
 
     def reset(self, name: str, token: int, *, reason: str) -> int | None:
-        """Bring a token back that a wrong clock has put ahead, history included; see `ResetsTokens`."""
+        """Reset a token that a wrong clock has put ahead, and record it in the history; see `ResetsTokens`."""
 
         def lower(connection: LeaseConnection) -> int | None:
             with transaction(connection):
@@ -235,7 +227,7 @@ class SqlLeaseStore:
     def wait_change(self, held: Held, timeout_s: float) -> None:
         """Wait until the name may be free."""
         now = self._runtime.monotonic()
-        if self._spared_until.get(held.name, now) > now:  # it looks free, and is not: there is nothing to wait for
+        if self._spared_until.get(held.name, now) > now:  # looks free but is not, so a watch would return at once
             self._runtime.sleep(min(timeout_s, _SPARED_NAP_S))
             return
         self._watch.wait(held, timeout_s)
@@ -247,7 +239,7 @@ class SqlLeaseStore:
             calls.pool.close()
 
     def forget_connections(self) -> None:
-        """Leave the parent's connections to the parent."""
+        """In a forked child: leave the connections to the parent."""
         self._watch.forget()
         self._tidying.forget()
         self._sightings.forget()
@@ -256,7 +248,7 @@ class SqlLeaseStore:
         self._backend.forget(idle, in_use=sum(in_use for _, in_use in opened))
 
     def open_now(self) -> tuple[list[LeaseConnection], int]:
-        """Return the connections that are idle, and how many are in use."""
+        """Return the idle connections, and how many are in use."""
         opened = [calls.pool.open_now() for calls in (self._calls, self._heartbeats)]
         return [connection for idle, _ in opened for connection in idle], sum(in_use for _, in_use in opened)
 
@@ -266,25 +258,25 @@ class SqlLeaseStore:
             token = connection.number(self._sql.take, wanted.to_take)
             if token is not None:
                 return wanted.granted(token)
-            [(is_alive, *row)] = connection.rows(self._sql.look_for, (*wanted.asking, wanted.name))
-            if is_alive is None:
-                return Lost("the session expired, was closed, or its row was deleted")
-            found = None if row[0] is None else LeaseLook.of(tuple(row))
+            seen = self._look_for(connection, wanted)
+            if isinstance(seen, Lost):
+                return seen
+            found = seen
             outcome = self._insert(connection, wanted) if found is None else self._judge(connection, found, wanted)
             if outcome is not None:
                 return outcome
-        # Others were quicker every time: it is busy rather than free.
+        # Others were faster every time: the name is busy rather than free.
         return Held(wanted.name, None, found.token if found else 0, None, BUSY_S)
 
     def _insert(self, connection: LeaseConnection, wanted: Acquisition) -> Grant | None:
-        """Take a name that has no record yet; None if it has one by now."""
+        """Take a name that has no record yet; None if another session has created one."""
         token = connection.number(self._sql.insert, wanted.to_insert)
         return None if token is None else wanted.granted(token)
 
     def _judge(
         self, connection: LeaseConnection, found: LeaseLook, wanted: Acquisition
     ) -> Grant | Held | AlreadyDone | None:
-        """Say why the name was not taken; None if it is worth another try."""
+        """Return why the name was not taken; None if the attempt should be repeated."""
         if found.grant_id == wanted.grant_id:
             return wanted.granted(found.token)
         if found.session_id is not None and (found.is_dead or found.is_ahead):
@@ -300,21 +292,21 @@ class SqlLeaseStore:
         return None
 
     def _buried_or_spared(self, connection: LeaseConnection, session_id: str, *, is_there: bool) -> float | None:
-        """End a session that looks dead: None if it is gone; else how long it is spared, 0 if it lives after all."""
+        """End a session that looks dead. None if it is gone; else how long to watch it, or 0 if it is alive."""
         if is_there and self._is_ours(session_id):
             return _SPARED_NAP_S
         burial = self._endings.bury(connection, session_id)
         return None if burial.is_gone else burial.spared_s
 
     def _spared(self, found: LeaseLook, spared_s: float) -> Held:
-        """Refuse a name whose session looks dead to the database, and to nobody who has watched it."""
+        """Refuse a name whose session looks dead to the database, but has not been watched for its ttl."""
         if len(self._spared_until) > _SPARED_MOST:
-            self._spared_until.clear()  # costs those who wait for them a round
+            self._spared_until.clear()  # costs their waiters one more round
         self._spared_until[found.name] = self._runtime.monotonic() + spared_s
         return Held(found.name, found.holder, found.token, found.grant_id, spared_s)
 
     def _is_ours(self, session_id: str) -> bool:
-        """Whether it is a session of this store, and alive by our own clock."""
+        """Whether it is a session of this store that is alive by our own clock."""
         return self._runtime.monotonic() < self._alive_until.get(session_id, float("-inf"))
 
     def _lenience_us(self, session: Session) -> int:
@@ -323,6 +315,13 @@ class SqlLeaseStore:
     def _look(self, connection: LeaseConnection, name: str) -> LeaseLook | None:
         rows = connection.rows(self._sql.look, (name,))
         return LeaseLook.of(rows[0]) if rows else None
+
+    def _look_for(self, connection: LeaseConnection, wanted: Acquisition) -> LeaseLook | Lost | None:
+        """Look at the name on behalf of a session: `Lost` if that one is gone, None if there is no such name yet."""
+        [(is_alive, *row)] = connection.rows(self._sql.look_for, (*wanted.asking, wanted.name))
+        if is_alive is None:
+            return Lost("the session expired, was closed, or its row was deleted")
+        return None if row[0] is None else LeaseLook.of(tuple(row))
 
     def _end(self, ending: GrantEnding) -> bool:
         until = self._runtime.monotonic() + self._timeout_s
@@ -334,12 +333,12 @@ class SqlLeaseStore:
     def _end_once(self, connection: LeaseConnection, ending: GrantEnding) -> tuple[bool, bool]:
         has_ended, somebody_waits = connection.end_grant(ending)
         if not has_ended and connection.repeats:
-            # The first try may have ended it, and only its reply was lost: history knows.
+            # The first attempt may have ended it, and only its reply was lost: the history shows it.
             has_ended = bool(connection.rows(self._sql.has_ended, (ending.name, ending.token, ending.why)))
         return has_ended, somebody_waits
 
     def _wake(self, name: str, until: float) -> None:
-        """Tell those who wait. It is a courtesy: they look for themselves before long."""
+        """Notify waiters. A failure does not matter, because they also check regularly."""
         left_s = until - self._runtime.monotonic()
         with suppress(StoreUnavailable):
             self._calls.run(left_s, lambda c: self._backend.announce(c, [name]))
@@ -356,7 +355,7 @@ class SqlLeaseStore:
         return frozenset(grant.grant_id for grant in grants if grant.grant_id not in there)
 
     def _watched(self, connection: LeaseConnection, grants: list[Grant]) -> Watched:
-        """A grant is missing if it is not there, or if its session is dead by the database's clock and by ours."""
+        """Find missing grants: those without a row, or whose session is dead by the database's clock and by ours."""
         there: set[str] = set()
         again_in_s = float("inf")
         for chunk in chunks([grant.name for grant in grants]):
@@ -367,11 +366,6 @@ class SqlLeaseStore:
                     there.add(grant_id)
                     again_in_s = min(again_in_s, spared_s) if spared_s > 0 else again_in_s
         return Watched(frozenset(grant.grant_id for grant in grants if grant.grant_id not in there), again_in_s)
-
-
-def micros(duration_s: float) -> int:
-    """Return whole microseconds."""
-    return round(duration_s * 1_000_000)
 
 
 def _text(value: str | bytes) -> str:

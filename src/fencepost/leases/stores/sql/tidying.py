@@ -1,7 +1,7 @@
-"""Small housekeeping: history past its time, and sessions that died with nobody waiting for their locks.
+"""Cleans up: removes old history, and ends dead sessions whose locks no other process has asked for.
 
-The record of a name is kept for ever, since its token must rise. Only those of nodes' sessions go, after the time of
-history: an identity is never taken again, and one record per start of every process would stay.
+The record of a name is kept for ever, because its token must increase. Only the records of nodes' sessions are removed,
+after the history period: an identity is never reused, and otherwise one record per start of every process would remain.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from fencepost.leases.stores.sql.calls import Calls
 from fencepost.leases.stores.sql.endings import SessionEndings
 from fencepost.leases.stores.sql.statements import Statements
 
-EVERY_S = 600.0
-_BATCHES = 20
-_DEAD_FOR_US = 60_000_000
+EVERY_S = 600.0  # nothing here is urgent
+_BATCHES = 20  # per round, so that the first one after a long time does not take too long
+_DEAD_FOR_US = 60_000_000  # most dead sessions are ended earlier, by a process that wants their locks
 _DAY_US = 86_400_000_000
 
 
 class Tidying:
-    """Tidies at most every ten minutes, in small batches; failures wait for the next time."""
+    """Cleans up at most every ten minutes, in small batches. After a failure, it continues the next time."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Tidying:
         self._next_at = float("-inf")
 
     def now_and_then(self, *, beside: bool) -> None:
-        """Tidy, if it is time; `beside` the caller or before returning to it."""
+        """Clean up, if it is time: on a separate task (`beside`), or before returning."""
         now = self._runtime.monotonic()
         if now < self._next_at:
             return
@@ -55,11 +55,11 @@ class Tidying:
             self.tidy()
 
     def forget(self) -> None:
-        """Let a forked child tidy in its own time."""
+        """In a forked child: forget when the parent cleaned up last."""
         self._next_at = float("-inf")
 
     def tidy(self) -> None:
-        """Bury the long dead, prune history, forget the sessions of nodes that are gone."""
+        """End sessions that died long ago, prune the history, and remove records of nodes' sessions."""
         with suppress(StoreUnavailable):
             for row in self._calls.run(self._timeout_s, lambda c: c.rows(self._sql.expired, (_DEAD_FOR_US,))):
                 self._bury(row[0])

@@ -1,4 +1,4 @@
-"""Waiting for a name: by asking now and then. Databases that can tell bring a watch of their own."""
+"""Waits for a name by polling. A database with notifications has its own watch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RefusalWatch(Protocol):
 
 
 class Polling:
-    """Looks every `interval_s`. The first look comes at once, so no change is slept through."""
+    """Checks every `interval_s`, and once at the start, so that no change is missed."""
 
     def __init__(self, runtime: Runtime, read: Read, *, interval_s: float) -> None:
         self._runtime = runtime
@@ -28,7 +28,7 @@ class Polling:
         self._interval_s = interval_s
 
     def wait(self, held: Held, timeout_s: float) -> None:
-        """Return when the name is free, was taken by another, or `timeout_s` have passed."""
+        """Return when the name is free, has another holder, or `timeout_s` have passed."""
         until = self._runtime.monotonic() + timeout_s
         while not has_changed(held, self._read(held.name)):
             left_s = until - self._runtime.monotonic()
@@ -44,5 +44,5 @@ class Polling:
 
 
 def has_changed(held: Held, record: LeaseRecord | None) -> bool:
-    """Whether `record` no longer says what `held` said."""
+    """Whether `record` differs from the refusal `held`."""
     return record is None or record.token != held.token or record.grant_id != held.grant_id or record.free_in_s is None

@@ -1,4 +1,4 @@
-"""What is looked at when the store starts: can we write, and how much is the promise worth."""
+"""The checks at the start of the store: version, permissions, and what limits the store's promises."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _OLDEST = (3, 5)
 
 
 def examine(link: Link, paths: ZooKeeperPaths, unique: str, url: StoreUrl, deadline: float) -> tuple[str, ...]:
-    """Create the root if need be, try our rights, and return the warnings."""
+    """Create the root if it is missing, check the permissions, and return warnings."""
     try:
         for path in (paths.leases, paths.sessions):
             _try_rights(link, path, unique, deadline)
@@ -33,12 +33,12 @@ def _try_rights(link: Link, path: str, unique: str, deadline: float) -> None:
 
 
 def _doubts_about(status: str) -> tuple[str, ...]:
-    """Judge by the server's own words; a server that is not allowed to speak them is not doubted."""
+    """Check the server's status; a server that does not allow the status command passes."""
     version = re.search(r"Zookeeper version: (\d+)\.(\d+)", status)
     if version is not None and tuple(map(int, version.groups())) < _OLDEST:
         raise StoreRefused(f"ZooKeeper {'.'.join(version.groups())} is too old: Fencepost needs 3.5 or newer")
     if "Mode: standalone" in status:
-        return ("ZooKeeper runs alone: locks last as long as its disk does, and nobody stands in while it is away",)
+        return ("ZooKeeper runs standalone: locks are lost with its disk, and unavailable while it is down",)
     return ()
 
 

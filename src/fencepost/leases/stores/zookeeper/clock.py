@@ -1,8 +1,8 @@
-"""ZooKeeper's time, as far as its answers tell.
+"""ZooKeeper's time, as far as its replies show it.
 
-Every write is stamped with the leader's clock, in milliseconds, and the answer to a write shows the stamp. Between
-two answers the time lies between two bounds: it is at least the stamp plus the time since the answer came, and at
-most the stamp plus a millisecond plus the time since the request was sent.
+Every write has a timestamp of the leader's clock, in milliseconds, which the reply contains. Between two replies the
+time is between two bounds: at least the timestamp plus the time since the reply arrived, and at most the timestamp plus
+a millisecond plus the time since the request was sent.
 """
 
 from __future__ import annotations
@@ -11,14 +11,14 @@ from fencepost.core.runtime import Runtime
 
 
 class ZooKeeperClock:
-    """The latest stamp seen, and what the leader's clock must show by now."""
+    """The latest timestamp, and the bounds of the leader's clock that follow from it."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._latest = (0, 0.0, 0.0)
 
     def read(self, stamp_ms: int, sent_at: float) -> None:
-        """Take the stamp of an answer that just came, to a request sent at the monotonic reading `sent_at`."""
+        """Record the timestamp of a reply that has just arrived, to a request sent at `sent_at` (monotonic)."""
         self._latest = (stamp_ms, sent_at, self._runtime.monotonic())
 
     def earliest_us(self) -> int:

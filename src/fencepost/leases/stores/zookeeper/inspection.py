@@ -1,4 +1,4 @@
-"""Reading names, for contenders as well as for people and operators."""
+"""Reads names, for acquisitions and for operators."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from fencepost.leases.stores.zookeeper.clock import ZooKeeperClock
 from fencepost.leases.stores.zookeeper.link import Link, Request
 from fencepost.leases.stores.zookeeper.nodes import ZooKeeperHold, ZooKeeperNameState, ZooKeeperPaths, to_hold, to_known
 
-_PAGE_LENGTH = 100
+_PAGE_LENGTH = 100  # names per round trip: each reply is a message of its own
 
 
 class ZooKeeperInspection:
-    """Questions that change nothing. Each begins with a *sync*: a server may be behind the leader, its answers not."""
+    """Read-only requests. Each begins with a *sync*, because a server may be behind the leader."""
 
     def __init__(self, paths: ZooKeeperPaths, clock: ZooKeeperClock) -> None:
         self._paths = paths
@@ -28,11 +28,11 @@ class ZooKeeperInspection:
         return self._seen_all(link, [name], deadline)[0]
 
     def read(self, link: Link, name: str, deadline: float) -> LeaseRecord | None:
-        """Return what is known of a name."""
+        """Return the record of a name."""
         return self._record(name, self.seen(link, name, deadline))
 
     def records(self, link: Link, new_deadline: Callable[[], float]) -> Iterator[LeaseRecord]:
-        """Yield what is known of every name, in order."""
+        """Yield the records of all names, in order."""
         try:
             nodes = link.ask(lambda kazoo: kazoo.get_children_async(self._paths.leases), new_deadline())
         except NoNodeError:

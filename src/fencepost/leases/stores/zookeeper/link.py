@@ -1,10 +1,11 @@
 """A kazoo client with deadlines.
 
-kazoo answers when it can: it queues requests while it reconnects, and reconnects for as long as it takes. Here every
-question has a deadline. A connection that let one pass is dropped, and kazoo makes another, if need be to another
-server, for the same ZooKeeper session. A question that was cut off is asked once more; all of this store's may be.
+kazoo has no deadlines: it queues requests while it reconnects, for as long as that takes. Here every request has a
+deadline. After a missed deadline the connection is dropped, and kazoo opens another, to another server if necessary,
+for the same ZooKeeper session. A request that was interrupted is retried once; all requests of this store are
+idempotent.
 
-A question whose deadline passed may still be carried out later: unknown means unknown.
+A request whose deadline has passed may still be carried out later, so its outcome is unknown.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _NEGOTIATED_PER_READ_TIMEOUT = 1.5
 
 
 class NoRights(StoreUnavailable):
-    """The user may not do that."""
+    """The user lacks a permission."""
 
 
 class SessionEnded(StoreUnavailable):
@@ -55,7 +56,7 @@ class SessionEnded(StoreUnavailable):
 
 @dataclass(frozen=True, slots=True)
 class Ensemble:
-    """Where the servers are, and as whom we come."""
+    """The addresses of the servers, and the credentials."""
 
     hosts: str
     login: str | None
@@ -63,14 +64,14 @@ class Ensemble:
 
 
 class Answers(NamedTuple):
-    """An answer to each request (an exception, where it says no), and whether they were asked twice."""
+    """The result of each request (an exception, if it failed), and whether they were sent twice."""
 
     values: list[Any]
     repeated: bool = False
 
 
 class Link:
-    """A ZooKeeper session of our own making, and questions on it."""
+    """A ZooKeeper session, and requests on it."""
 
     def __init__(self, place: Ensemble, runtime: Runtime, *, timeout_s: float, is_renewed_by_us: bool) -> None:
         self._place = place
@@ -93,7 +94,7 @@ class Link:
 
     @property
     def negotiated_s(self) -> float:
-        """The session timeout the server granted. Known once a question was answered."""
+        """The session timeout that the server granted. Known after the first reply."""
         return self._connection.negotiated_s
 
     @property
@@ -106,7 +107,7 @@ class Link:
         self._is_connected = self._kazoo.start_async()
 
     def wait_connected(self, deadline: float) -> None:
-        """Wait for the first connection, or raise `StoreUnavailable`; kazoo goes on trying then."""
+        """Wait for the first connection, or raise `StoreUnavailable`; kazoo continues to try."""
         if self._has_connected:
             return
         if not self._is_connected.wait(max(0.0, deadline - self._runtime.monotonic())):
@@ -114,14 +115,14 @@ class Link:
         self._has_connected = True
 
     def ask(self, request: Request, deadline: float) -> Any:
-        """Ask one question; *no such node*, *exists already* and *other version* are raised as kazoo's exceptions."""
+        """Send one request. A missing node, an existing node and another version are raised as kazoo's exceptions."""
         value = self.ask_all([request], deadline).values[0]
         if isinstance(value, Exception):
             raise value
         return value
 
     def ask_all(self, requests: Sequence[Request], deadline: float) -> Answers:
-        """Ask questions in one go; their answers come in the same order."""
+        """Send several requests at once; the results have the same order."""
         for repeated in (False, True):
             self._ensure_alive()
             results = [request(self._kazoo) for request in requests]
@@ -136,19 +137,19 @@ class Link:
         raise StoreUnavailable(f"ZooKeeper at {self._place.hosts}: the connection broke")
 
     def server_says(self, word: bytes) -> str:
-        """Return the server's answer to a four-letter word, or nothing if it gives none."""
+        """Return the server's reply to a four-letter command, or an empty text if there is none."""
         try:
             return str(self._kazoo.command(word))
         except (KazooException, OSError):
             return ""
 
     def stop(self) -> Callable[[float], bool]:
-        """Begin to end the ZooKeeper session; the function returned waits for that, and says if it was confirmed."""
+        """Start to end the session. The returned function waits for that, and returns whether it was confirmed."""
         self.has_ended = True
         done = self._runtime.event()
 
         def stop() -> None:
-            with suppress(Exception):  # whatever it is, nobody waits for this link any more
+            with suppress(Exception):  # the link is not used any more
                 self._kazoo.stop()
                 self._kazoo.close()
             done.set()
@@ -157,12 +158,12 @@ class Link:
         return done.wait
 
     def abandon(self) -> None:
-        """End it without waiting."""
+        """End the session without waiting."""
         self.stop()
         self._connection.drop()
 
     def forget(self) -> None:
-        """In a forked child: kazoo's threads are not here, and the connection is the parent's."""
+        """In a forked child: kazoo's threads do not exist, and the connection belongs to the parent."""
         self.has_ended = True
         atexit.unregister(self._kazoo.handler.stop)
 
@@ -186,13 +187,13 @@ class Link:
             raise StoreUnavailable(f"ZooKeeper refused: {type(error).__name__}") from error
 
     def _note_state(self, state: str) -> None:
-        """Hear of a change, in kazoo's own thread. It would replace a lost session by a new one; we must not."""
+        """Handle a state change, in kazoo's own thread. kazoo must not replace a lost session with a new one."""
         if state == KazooState.LOST and self._is_renewed_by_us and not self.has_ended:
             self.stop()
 
 
 class _Connection(ConnectionHandler):  # type: ignore[misc]
-    """kazoo's connection; it can be dropped, knows what was negotiated, and need not send heartbeats."""
+    """kazoo's connection. It can be dropped, knows the negotiated timeout, and can omit heartbeats."""
 
     def __init__(self, client: Any, *, is_renewed_by_us: bool) -> None:
         super().__init__(client, client._conn_retry.copy(), logger=client.logger)
@@ -200,7 +201,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
         self._is_renewed_by_us = is_renewed_by_us
 
     def drop(self) -> None:
-        """Cut the connection; kazoo notices and makes another."""
+        """Drop the connection; kazoo notices and opens another."""
         if (connected := self._socket) is not None:
             with suppress(OSError):
                 connected.shutdown(socket.SHUT_RDWR)
@@ -216,7 +217,7 @@ class _Connection(ConnectionHandler):  # type: ignore[misc]
 
 
 class _Handler(SequentialThreadingHandler):  # type: ignore[misc]
-    """kazoo's threads; a server that does not take connections is given up in time to try another."""
+    """kazoo's threads. Connecting to one server is limited in time, so that another can be tried."""
 
     def __init__(self, connect_s: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""What stands in ZooKeeper: paths, and JSON in the nodes."""
+"""Paths in ZooKeeper, and the JSON content of the nodes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from fencepost.errors import StoreUnavailable
 
 
 class ZooKeeperPaths:
-    """The nodes of the store. A name's node is its percent-encoding, dots and slashes included."""
+    """The nodes of the store. The node of a name is its percent-encoding, including dots and slashes."""
 
     def __init__(self, root: str) -> None:
         self.leases = f"{root}/leases"
@@ -27,7 +27,7 @@ class ZooKeeperPaths:
         return f"{self.record(name)}/holder"
 
     def era(self, name: str, era: str) -> str:
-        """Return the path of the node that lives as long as the record does."""
+        """Return the path of the node that exists as long as the record does."""
         return f"{self.record(name)}/era-{era}"
 
     def session(self, session_id: str) -> str:
@@ -41,7 +41,7 @@ class ZooKeeperPaths:
 
 
 class ZooKeeperRecord(NamedTuple):
-    """A record at a version. If it was never granted, `token` is a bound from the time of its creation."""
+    """A record at a version. If it was never granted, `token` is a lower bound from the time of its creation."""
 
     era: str
     version: int
@@ -51,11 +51,11 @@ class ZooKeeperRecord(NamedTuple):
     is_granted: bool
 
     def has_done(self, tick: Tick | None) -> bool:
-        """Whether `tick` is at or below the last one done."""
+        """Whether `tick` is not later than the last one done."""
         return tick is not None and self.last_tick_us is not None and tick.at_us <= self.last_tick_us
 
     def to_json(self) -> bytes:
-        """Encode what the node holds."""
+        """Encode the content of the node."""
         fields = {
             "era": self.era,
             "token": self.token,
@@ -66,7 +66,7 @@ class ZooKeeperRecord(NamedTuple):
 
 
 class ZooKeeperHold(NamedTuple):
-    """What the holder's node says."""
+    """The content of the holder's node."""
 
     grant_id: str
     token: int
@@ -77,7 +77,7 @@ class ZooKeeperHold(NamedTuple):
 
 
 class ZooKeeperNameState(NamedTuple):
-    """A name as it was at one moment: who holds it, and the record, if there is one."""
+    """The state of a name at one moment: its holder, and the record, if there is one."""
 
     hold: ZooKeeperHold | None
     known: ZooKeeperRecord | None
@@ -91,8 +91,8 @@ def new_record(era: str) -> bytes:
 def to_known(content: bytes, stat: Any) -> ZooKeeperRecord:
     """Decode a record.
 
-    A record is created empty. Tokens given before are from before its creation, and so are below the millisecond
-    after it, by the same clock: that is the bound for its first token.
+    A record is created empty. Earlier tokens were issued before its creation, so by the same clock they are below the
+    millisecond after it: that is the lower bound for its first token.
     """
     fields = _fields(content, "era")
     tick = fields.get("last_tick_us")
@@ -107,14 +107,14 @@ def to_known(content: bytes, stat: Any) -> ZooKeeperRecord:
 
 
 def hold_of(grant: Grant, acquired_at_us: int) -> bytes:
-    """Encode what the holder's node says while `grant` is current."""
+    """Encode the content of the holder's node while `grant` is current."""
     session = grant.session
     hold = ZooKeeperHold(grant.grant_id, grant.token, session.holder, session.id, session.ttl_s, acquired_at_us)
     return json.dumps(hold._asdict()).encode()
 
 
 def to_hold(content: bytes) -> ZooKeeperHold:
-    """Decode what a holder's node says."""
+    """Decode the content of a holder's node."""
     fields = _fields(content, "token")
     return ZooKeeperHold(
         grant_id=str(fields.get("grant_id", "")),
@@ -131,5 +131,5 @@ def _fields(content: bytes, needed: str) -> dict[str, Any]:
         fields = json.loads(content)
         _ = fields[needed]
     except (ValueError, KeyError, TypeError):
-        raise StoreUnavailable("what stands in a node of ZooKeeper is not Fencepost's") from None
+        raise StoreUnavailable("the content of a ZooKeeper node was not written by Fencepost") from None
     return dict(fields)

@@ -1,4 +1,4 @@
-"""The verbs of the lease store, as requests to ZooKeeper."""
+"""The operations of the lease store, as requests to ZooKeeper."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.tick import Tick
 from fencepost.errors import StoreUnavailable
 from fencepost.leases.store import Capabilities, Grade
+from fencepost.leases.stores.known_names import KnownNames
 from fencepost.leases.stores.zookeeper import checks
 from fencepost.leases.stores.zookeeper.clock import ZooKeeperClock
 from fencepost.leases.stores.zookeeper.inspection import ZooKeeperInspection
@@ -39,16 +40,16 @@ from fencepost.leases.urls import StoreUrl
 
 DEFAULT_PORT = 2181
 DEFAULT_ROOT = "/fencepost"
-# ZooKeeper counts versions in 32 bits, and takes -1 for any: a record begins again long before they come round.
+# ZooKeeper counts versions in 32 bits, and treats -1 as any version: a record is replaced before the count overflows.
 MOST_VERSIONS = 2_000_000_000
-_ATTEMPTS = 8
-_KNOWN_LIMIT = 10_000
-_SHARED_SESSION_S = 10.0
-_PAUSE_WITHOUT_WATCH_S = 0.2
+_ATTEMPTS = 8  # to take a name that others keep taking first, before it counts as held
+_KNOWN_LIMIT = 10_000  # records that are remembered: a few megabytes
+_SHARED_SESSION_S = 10.0  # no lease depends on it; short, so that the server soon drops it after a crash
+_PAUSE_WITHOUT_WATCH_S = 0.2  # before the caller asks again, if the watch failed
 
 
 def from_url(url: StoreUrl, runtime: Runtime) -> ZooKeeperStore:
-    """Build the store; nothing is sent yet."""
+    """Create the store, without connecting to the server yet."""
     url.only_options(())
     return ZooKeeperStore(url, runtime)
 
@@ -68,8 +69,6 @@ class ZooKeeperStore:
 
     capabilities = Capabilities(
         grade=Grade.CONSENSUS,
-        durable_token=True,
-        server_clock=True,
         watch=True,
         renewal_sees_grants=False,
         loses="what a restored backup does not know",
@@ -89,7 +88,7 @@ class ZooKeeperStore:
         self._paths = ZooKeeperPaths(url.path.rstrip("/") or DEFAULT_ROOT)
         self._clock = ZooKeeperClock(runtime)
         self._inspection = ZooKeeperInspection(self._paths, self._clock)
-        self._known: dict[str, ZooKeeperRecord] = {}
+        self._known: KnownNames[ZooKeeperRecord] = KnownNames(_KNOWN_LIMIT)
         self._lock = runtime.lock()
         self._sessions: dict[str, _OpenSession] = {}
         self._shared_link: Link | None = None
@@ -97,18 +96,18 @@ class ZooKeeperStore:
         runtime.after_fork(self, self.forget_connections)
 
     def start(self) -> tuple[str, ...]:
-        """Connect, create the root, and try our rights."""
+        """Connect, create the root, and check the permissions."""
         deadline = self._deadline()
         try:
             return checks.examine(self._shared(deadline), self._paths, self._runtime.new_id(), self._url, deadline)
         except BaseException:
-            if self._shared_link is not None:  # no thread is left behind that goes on trying
+            if self._shared_link is not None:  # so that no thread continues to try to connect
                 self._shared_link.abandon()
             self._shared_link = None
             raise
 
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
-        """Open a ZooKeeper session on a connection of its own, with a node that stands for it."""
+        """Open a ZooKeeper session on its own connection, and create a node that represents it."""
         deadline = self._deadline()
         session_id = self._runtime.new_id()
         link = Link(self._place, self._runtime, timeout_s=ttl_s, is_renewed_by_us=True)
@@ -124,7 +123,7 @@ class ZooKeeperStore:
         return Session(session_id, holder, link.negotiated_s)
 
     def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
-        """Write the session's node: one round trip. What happened to `grants` shows only in `missing`."""
+        """Write the session's node: one round trip. Only `missing` shows what happened to `grants`."""
         opened = self._sessions.get(session.id)
         if opened is None:
             return Lost("the session was closed")
@@ -141,7 +140,7 @@ class ZooKeeperStore:
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
     ) -> Grant | Held | AlreadyDone | Lost:
-        """Take the name: one multi if it is free and the record is as we remember it."""
+        """Take the name: with one multi if it is free and the record is as remembered."""
         try:
             return self._acquire(session, name, grant_id, tick, floor)
         except SessionEnded as ended:
@@ -174,7 +173,7 @@ class ZooKeeperStore:
         return Held(name, None, now.known.token if now.known else 0, None, 0.0)  # others were faster every time
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
-        """Let go, in one multi, if the record is as the grant left it."""
+        """Release the grant, in one multi, if the record is unchanged since the grant."""
         deadline = self._deadline()
         opened = self._sessions.get(grant.session.id)
         link = opened.link if opened is not None and not opened.link.has_ended else self._shared(deadline)
@@ -189,24 +188,24 @@ class ZooKeeperStore:
             after = self._after(grant, known, done=done, keep_for_s=keep_for_s)
             outcome = commit(link, self._release_parts(grant.name, known, after), deadline)
             if outcome.is_done:
-                self._remember(grant.name, after)
+                self._known.remember(grant.name, after)
                 return True
             known, repeated = None, repeated or outcome.repeated
         raise StoreUnavailable(f"lock {grant.name!r} changed faster than it could be released")
 
     def missing(self, grants: Collection[Grant]) -> frozenset[str]:
-        """Read the holders, all in one go."""
+        """Read all holders in one round trip."""
         deadline = self._deadline()
         return self._inspection.missing(self._shared(deadline), list(grants), deadline)
 
     def close(self, session: Session) -> None:
-        """End the ZooKeeper session; its holders vanish with it."""
+        """End the ZooKeeper session, which removes its holders."""
         opened = self._sessions.pop(session.id, None)
         if opened is None:
             return
         if not opened.link.stop()(self._call_timeout_s):
             opened.link.abandon()
-            raise StoreUnavailable("ZooKeeper did not confirm the end of the session; it will run out by itself")
+            raise StoreUnavailable("ZooKeeper did not confirm the end of the session; it will expire by itself")
 
     def read(self, name: str) -> LeaseRecord | None:
         """Read one name."""
@@ -214,11 +213,11 @@ class ZooKeeperStore:
         return self._inspection.read(self._shared(deadline), name, deadline)
 
     def records(self) -> Iterator[LeaseRecord]:
-        """Read all names, a hundred in one go."""
+        """Read all names, a hundred in one round trip."""
         return self._inspection.records(self._shared(self._deadline()), self._deadline)
 
     def revoke(self, record: LeaseRecord) -> bool:
-        """Delete the holder, if it is still that grant's."""
+        """Delete the holder, if it still belongs to that grant."""
         deadline = self._deadline()
         link = self._shared(deadline)
         now = self._inspection.seen(link, record.name, deadline)
@@ -228,7 +227,7 @@ class ZooKeeperStore:
         return commit(link, self._release_parts(record.name, known, known), deadline).is_done
 
     def reset(self, name: str, token: int, *, reason: str) -> int | None:
-        """Bring a token back that a wrong clock has put ahead; see `ResetsTokens`."""
+        """Reset a token that a wrong clock has put ahead; see `ResetsTokens`."""
         deadline = self._deadline()
         link = self._shared(deadline)
         now, now_us = self._inspection.seen(link, name, deadline), self._clock.earliest_us()
@@ -240,9 +239,9 @@ class ZooKeeperStore:
         return now_us if commit(link, parts, deadline).is_done else None
 
     def wait_change(self, held: Held, timeout_s: float) -> None:
-        """Watch the holder's node, then look if it is still the same holder's, then wait."""
+        """Watch the holder's node, then check that it still has the same holder, then wait."""
         until = self._runtime.monotonic() + timeout_s
-        if held.grant_id is None:  # kept closed: nothing happens before its time is over
+        if held.grant_id is None:  # kept closed: nothing changes before the time is over
             self._runtime.sleep(min(timeout_s, max(held.free_in_s or 0.0, 0.01)))
             return
         try:
@@ -252,7 +251,7 @@ class ZooKeeperStore:
             self._runtime.sleep(max(0.0, min(left_s, _PAUSE_WITHOUT_WATCH_S)))
 
     def shutdown(self) -> None:
-        """Close all connections. A ZooKeeper session does not outlive its client's goodbye: they end."""
+        """Close all connections, which also ends their ZooKeeper sessions."""
         links = [opened.link for opened in self._sessions.values()]
         links += [self._shared_link] if self._shared_link is not None else []
         self._sessions.clear()
@@ -263,7 +262,7 @@ class ZooKeeperStore:
                 link.abandon()
 
     def forget_connections(self) -> None:
-        """Leave all connections to the parent process."""
+        """In a forked child: leave all connections to the parent."""
         for opened in self._sessions.values():
             opened.link.forget()
         if self._shared_link is not None:
@@ -277,10 +276,10 @@ class ZooKeeperStore:
         return self._runtime.monotonic() + self._call_timeout_s
 
     def _shared(self, deadline: float) -> Link:
-        """Return the connection for all that needs no session of its own."""
+        """Return the connection for requests that do not belong to a session."""
         link = self._shared_link
         if link is None or link.is_dead:
-            with self._lock:  # held for no longer than it takes to start a thread: nobody waits for a server here
+            with self._lock:  # held only while a thread is started, never while waiting for a server
                 link = self._shared_link
                 if link is None or link.is_dead:
                     link = Link(self._place, self._runtime, timeout_s=_SHARED_SESSION_S, is_renewed_by_us=False)
@@ -292,11 +291,11 @@ class ZooKeeperStore:
     def _opened(self, session: Session) -> _OpenSession:
         opened = self._sessions.get(session.id)
         if opened is None:
-            raise SessionEnded("the session has ended: it was closed, lost, or is another process's")
+            raise SessionEnded("the session has ended: it was closed, lost, or belongs to another process")
         return opened
 
     def _create_session_node(self, opened: _OpenSession, holder: str, deadline: float) -> None:
-        """Create it, and read the server's clock from it. If it is there already, it is ours: the answer was lost."""
+        """Create the node, and read the server's clock from it. If it exists, it is ours: a reply was lost."""
         sent_at = self._runtime.monotonic()
 
         def create_node() -> None:
@@ -314,11 +313,11 @@ class ZooKeeperStore:
 
     def _look(self, link: Link, name: str, deadline: float) -> ZooKeeperNameState:
         now = self._inspection.seen(link, name, deadline)
-        self._remember(name, now.known)
+        self._known.remember(name, now.known)
         return now
 
     def _create(self, link: Link, name: str, deadline: float) -> ZooKeeperNameState:
-        """Create the record with its era, unless somebody has done so already, and read it."""
+        """Create the record with its era, unless it exists, and read it."""
         era = self._runtime.new_id()[:12]
         parts = [create(self._paths.record(name), new_record(era)), create(self._paths.era(name, era))]
         if commit(link, parts, deadline).is_missing(0):
@@ -327,7 +326,7 @@ class ZooKeeperStore:
         return self._look(link, name, deadline)
 
     def _begin_again(self, link: Link, name: str, known: ZooKeeperRecord, deadline: float) -> ZooKeeperNameState:
-        """Replace the record of a free name, all that it says included, by one whose versions are counted from 0."""
+        """Replace the record of a free name with one that has the same content, and whose version starts at 0."""
         path, fresh = self._paths.record(name), known._replace(era=self._runtime.new_id()[:12])
         content = fresh.to_json() if known.is_granted else new_record(fresh.era)
         parts = [
@@ -340,7 +339,7 @@ class ZooKeeperStore:
         return self._look(link, name, deadline)
 
     def _mended(self, link: Link, name: str, known: ZooKeeperRecord, deadline: float) -> ZooKeeperRecord:
-        """Put the era's node back if somebody deleted it alone."""
+        """Create the era's node again, if it alone was deleted."""
         path = self._paths.era(name, known.era)
         link.ask_all([lambda kazoo: kazoo.create_async(path)], deadline)
         return known
@@ -348,7 +347,7 @@ class ZooKeeperStore:
     def _take(
         self, opened: _OpenSession, grant: Grant, known: ZooKeeperRecord, deadline: float
     ) -> ZooKeeperNameState | None:
-        """Try to become the holder; return None for success, or what stands there instead."""
+        """Try to become the holder. Returns None on success, or the current state of the name."""
         name, tick = grant.name, grant.tick
         last_tick_us = tick.at_us if tick is not None and tick.at_most_once else known.last_tick_us
         record = ZooKeeperRecord(known.era, known.version + 1, grant.token, last_tick_us, 0, is_granted=True)
@@ -362,7 +361,7 @@ class ZooKeeperStore:
         outcome = commit(opened.link, parts, deadline)
         if outcome.is_done:
             self._clock.read(outcome.values[2].mtime, sent_at)
-            self._remember(name, record)
+            self._known.remember(name, record)
             opened.granted[grant.grant_id] = record
             return None
         if outcome.is_missing(0):
@@ -375,7 +374,7 @@ class ZooKeeperStore:
     def _judge(
         self, now: ZooKeeperNameState, known: ZooKeeperRecord, wanted: Grant
     ) -> Grant | Held | AlreadyDone | None:
-        """Say what the state of a name means for who wants it, or None if it can be taken."""
+        """Return the result of an acquisition in this state of the name, or None if the name can be taken."""
         hold, name, tick = now.hold, wanted.name, wanted.tick
         if hold is not None and hold.grant_id == wanted.grant_id:
             return replace(wanted, token=hold.token)
@@ -392,7 +391,7 @@ class ZooKeeperStore:
         return known.kept_until_us > self._clock.earliest_us()
 
     def _after(self, grant: Grant, known: ZooKeeperRecord, *, done: bool, keep_for_s: float) -> ZooKeeperRecord:
-        """Say what the record is after a release; unchanged, if there is nothing to note."""
+        """Return the record after a release; unchanged, if there is nothing to record."""
         after = known
         if done and grant.tick is not None:
             after = after._replace(last_tick_us=max(grant.tick.at_us, known.last_tick_us or grant.tick.at_us))
@@ -401,19 +400,11 @@ class ZooKeeperStore:
         return after if after == known else after._replace(version=known.version + 1)
 
     def _release_parts(self, name: str, known: ZooKeeperRecord, after: ZooKeeperRecord) -> list[Part]:
-        """Delete the holder, if the record is the one we know. Every grant changes it, so the holder is too."""
+        """Delete the holder if the record is unchanged. Every grant changes it, so the holder is also the same."""
         path = self._paths.record(name)
         is_noted = after == known
         note = is_unchanged(path, known.version) if is_noted else write(path, after.to_json(), known.version)
         return [exists(self._paths.era(name, known.era)), note, delete(self._paths.holder(name))]
-
-    def _remember(self, name: str, known: ZooKeeperRecord | None) -> None:
-        if known is None:
-            self._known.pop(name, None)
-            return
-        if len(self._known) >= _KNOWN_LIMIT:
-            self._known.clear()  # each forgotten name costs one round trip more, once
-        self._known[name] = known
 
     def _wait_for_holder(self, held: Held, grant_id: str, until: float) -> None:
         deadline = min(until, self._deadline())
@@ -432,10 +423,10 @@ class ZooKeeperStore:
 
 
 def _was_let_go(grant: Grant, now: ZooKeeperNameState) -> bool:
-    """Say what became of a release that was sent twice, when the second found another state than it was for.
+    """Return whether a release that was sent twice succeeded, if the second request found another state.
 
-    If nobody came after, the state is what the release leaves. If somebody did, it is unknown: the first may have let
-    go, or the grant had ended before.
+    If there was no later holder, the state is that after the release. Otherwise the outcome is unknown: either the
+    first request released the grant, or the grant had ended before.
     """
     if now.hold is None and now.known is not None and now.known.token == grant.token:
         return True

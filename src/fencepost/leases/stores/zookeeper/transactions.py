@@ -1,4 +1,4 @@
-"""Multis: all of their parts happen, or none."""
+"""Multis: transactions in which all operations happen, or none."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _ANY_VERSION = -1
 
 
 class TransactionOutcome(NamedTuple):
-    """What each part came to. `failed` is the number of the part that said no, with `error`, or None."""
+    """The result of each operation. `failed` is the number of the one that failed, with `error`, or None."""
 
     values: list[Any]
     failed: int | None
@@ -24,16 +24,16 @@ class TransactionOutcome(NamedTuple):
 
     @property
     def is_done(self) -> bool:
-        """Whether all parts happened."""
+        """Whether all operations were carried out."""
         return self.failed is None
 
     def is_missing(self, part: int) -> bool:
-        """Whether it failed because the node of this part is not there."""
+        """Whether it failed because the node of this operation does not exist."""
         return self.failed == part and isinstance(self.error, NoNodeError)
 
 
 def exists(path: str) -> Part:
-    """Check that a node is there."""
+    """Check that a node exists."""
     return lambda multi: multi.check(path, _ANY_VERSION)
 
 
@@ -53,12 +53,12 @@ def create(path: str, content: bytes = b"", *, ephemeral: bool = False) -> Part:
 
 
 def delete(path: str, version: int = _ANY_VERSION) -> Part:
-    """Delete a node; with a version, only if it is at that."""
+    """Delete a node; with a version, only if the node has it."""
     return lambda multi: multi.delete(path, version)
 
 
 def commit(link: Link, parts: list[Part], deadline: float) -> TransactionOutcome:
-    """Carry out the parts in one round trip."""
+    """Carry out the operations in one round trip."""
 
     def request(client: Any) -> Any:
         multi = client.transaction()

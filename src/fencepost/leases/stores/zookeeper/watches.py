@@ -1,4 +1,4 @@
-"""Waiting for the holder of a name to go, with one ZooKeeper watch per name however many wait."""
+"""Waits until the holder of a name is gone, with one ZooKeeper watch per name for all waiters."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from fencepost.core.runtime import Flag, Runtime
 
 
 class Watches:
-    """Who waits for which path. kazoo cannot take a watch back, so one function per path serves all who come."""
+    """The waiters for each path. kazoo cannot remove a watch, so one function per path serves all waiters."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -19,14 +19,14 @@ class Watches:
         self._callbacks: dict[str, Callable[[Any], None]] = {}
 
     def join(self, path: str) -> tuple[Flag, Callable[[Any], None]]:
-        """Return an event that is set when `path` changes, and the function to give to kazoo as its watch."""
+        """Return a flag that is set when `path` changes, and the function to pass to kazoo as its watch."""
         changed = self._runtime.event()
         with self._lock:
             self._waiting.setdefault(path, set()).add(changed)
             return changed, self._callbacks.setdefault(path, partial(self._changed, path))
 
     def leave(self, path: str, changed: Flag, *, is_watched: bool) -> None:
-        """Wait no longer. `is_watched`: whether kazoo has the function, and will call it one day."""
+        """Stop waiting. `is_watched`: whether kazoo has the function, and will call it at some time."""
         with self._lock:
             waiting = self._waiting.get(path, set())
             waiting.discard(changed)

@@ -17,7 +17,7 @@ depends_on = None
 TEXT = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 BIG = sa.BigInteger()
 ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-# Rows that are changed again and again find room for their next version where they are.
+# Leaves room on each page, so that the next version of a frequently updated row fits on the same page.
 STAYS = {"fillfactor": 70}
 
 
@@ -46,7 +46,7 @@ def _fences(step: MigrationStep) -> None:
         needed("raised_at", BIG),
         postgresql_with=STAYS,
     )
-    # The floor, there from the beginning: whoever raises a fence locks it against whoever prunes.
+    # The floor exists from the start: raising a fence locks it against pruning.
     step.insert("fence", {"key": "", "token": 0, "grant_id": "", "raised_at": 0})
 
 

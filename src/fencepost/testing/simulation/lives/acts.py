@@ -41,7 +41,7 @@ class Happenings:
     def __init__(self, world: Settlement) -> None:
         self._world = world
         self._hub = world.hub
-        self._operations = [Operations(desk) for desk in world.desks]
+        self._operations = [Operations(connection) for connection in world.connections]
         self._dice = Random(f"acts {world.plan.seed}")
         self._returns: list[tuple[float, NodePlace]] = []
         self._asked = 0
@@ -289,7 +289,7 @@ class Happenings:
 
     def _runs(self, number: int, states: tuple[str, ...]) -> list[RunRow]:
         try:
-            return history.runs(self._world.desks[number], RunFilter(states=states), limit=30)
+            return history.runs(self._world.connections[number], RunFilter(states=states), limit=30)
         except FencepostError:
             return []
 

@@ -89,7 +89,7 @@ class Restoring:
         if (after := self._done(number)) != before:
             told = f"ledger {number} was restored, nobody had decided, and runs, attempts, planning went on"
             self.seen.violations.append(Violation(NAME, told, f"{before} became {after}"))
-        accept(self._world.desks[number], by="ann", reason="restored", runs=Pending.CANCEL)
+        accept(self._world.connections[number], by="ann", reason="restored", runs=Pending.CANCEL)
         until_us = self._world.now_us()
         first, _ = self.seen.stretches[number][-1]
         self.seen.stretches[number][-1] = (first, until_us)

@@ -16,7 +16,7 @@ from sqlalchemy import Engine
 from fencepost.app.operations import Operations
 from fencepost.core.timings import Timings
 from fencepost.engine.jobs import Jobs
-from fencepost.engine.node import NodeSettings
+from fencepost.engine.node_state import NodeSettings
 from fencepost.leases.stores.memory import MemoryStore
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.migrations import NEWEST
@@ -71,7 +71,9 @@ class Settlement(Cluster):
         self.tenures: list[Tenure] = []
         self.has_old_zones: set[int] = set()
         self.older = set(plan.older)  # places that were not upgraded yet
-        self.desks = [self.ledger_of(self._person(number), OPERATOR - number) for number in range(len(self.ledgers))]
+        self.connections = [
+            self.ledger_of(self._person(number), OPERATOR - number) for number in range(len(self.ledgers))
+        ]
 
     def _person(self, number: int) -> SimRuntime:
         return SimRuntime(self.hub, Process(f"operator{number}", 98 - number), Clock(self.hub))

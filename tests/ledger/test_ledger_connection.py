@@ -1,4 +1,4 @@
-"""Desks: what a connection to the ledger promises, on each database."""
+"""What a connection to the ledger promises, on each database."""
 
 from __future__ import annotations
 
@@ -38,37 +38,37 @@ def insert(ledger: Ledger, cursor, n: int) -> None:
 
 
 def test_what_raises_within_a_transaction_leaves_nothing(ledger: Ledger) -> None:
-    desk = ledger.desk("test")
-    with pytest.raises(ZeroDivisionError), desk.transaction() as cursor:
+    connection = ledger.connect("test")
+    with pytest.raises(ZeroDivisionError), connection.transaction() as cursor:
         insert(ledger, cursor, 1)
         raise ZeroDivisionError
-    with desk.transaction() as cursor:
+    with connection.transaction() as cursor:
         insert(ledger, cursor, 2)
     assert numbers(ledger) == [2]
-    desk.rest()
+    connection.rest()
 
 
-def test_a_driver_error_is_told_as_a_refusal_and_the_desk_goes_on(ledger: Ledger) -> None:
-    desk = ledger.desk("test")
-    with pytest.raises(LedgerRefused, match="fencepost migrate"), desk.transaction() as cursor:
+def test_a_driver_error_is_reported_as_a_refusal_and_the_connection_goes_on(ledger: Ledger) -> None:
+    connection = ledger.connect("test")
+    with pytest.raises(LedgerRefused, match="fencepost migrate"), connection.transaction() as cursor:
         insert(ledger, cursor, 1)
         cursor.execute("SELECT 1 FROM nowhere_to_be_found")
-    with desk.transaction() as cursor:
+    with connection.transaction() as cursor:
         insert(ledger, cursor, 2)
     assert numbers(ledger) == [2]
-    desk.rest()
+    connection.rest()
 
 
 def test_what_fails_keeps_nobody_waiting_while_its_error_is_looked_at(ledger: Ledger) -> None:
     """On SQLite, a statement that is not reset would keep the file locked as long as the traceback has its cursor."""
-    desk = ledger.desk("test")
+    connection = ledger.connect("test")
     probe = ledger.tables.name("probe")
-    with pytest.raises(LedgerUnavailable) as kept, desk.transaction() as cursor:
+    with pytest.raises(LedgerUnavailable) as kept, connection.transaction() as cursor:
         sql = f"INSERT INTO {probe} (n) VALUES ({ledger.dialect.mark})"
         cursor.executemany(sql, [(1,), (2,)])
         cursor.execute(f"SELECT n FROM {probe}")
         raise ConnectionResetError
-    other = ledger.desk("other")
+    other = ledger.connect("other")
     with other.transaction() as cursor:
         insert(ledger, cursor, 3)
     assert numbers(ledger) == [3]
@@ -78,21 +78,21 @@ def test_what_fails_keeps_nobody_waiting_while_its_error_is_looked_at(ledger: Le
 
 def test_a_ledger_that_nobody_has_any_more_is_forgotten(ledger_url: str) -> None:
     gone = open_ledger(ledger_url, RUNTIME)
-    desk = gone.desk("test")
-    claim(desk, node="n", jobs=("job",), queues=("default",), limit=1, decide=waits)
-    desk.rest()
+    connection = gone.connect("test")
+    claim(connection, node="n", jobs=("job",), queues=("default",), limit=1, decide=waits)
+    connection.rest()
     gone.close()
     dialect = weakref.ref(gone.dialect)
-    del gone, desk
+    del gone, connection
     gc.collect()
     assert dialect() is None
 
 
-def test_a_desk_used_twice_at_once_says_so(ledger: Ledger) -> None:
-    desk = ledger.desk("test")
-    with desk.transaction(), pytest.raises(RuntimeError, match="in use"), desk.transaction():
+def test_a_connection_used_twice_at_once_says_so(ledger: Ledger) -> None:
+    connection = ledger.connect("test")
+    with connection.transaction(), pytest.raises(RuntimeError, match="in use"), connection.transaction():
         pass
-    desk.rest()
+    connection.rest()
 
 
 def test_json_becomes_rows_of_the_right_kinds(ledger: Ledger) -> None:

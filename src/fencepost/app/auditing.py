@@ -1,0 +1,160 @@
+"""The audit, as operators use it: ``app.operations.audit``. Lists, verifies, anchors, exports and prunes the chain.
+
+What is recorded, and what the chain promises and does not, is described in `fencepost.core.audit` and docs/audit.md.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from fencepost.app.numbers import is_id, page_edge, page_limit
+from fencepost.app.people import person
+from fencepost.app.records.audit import AnchorRecord, AuditRecord, VerifiedRecord
+from fencepost.core.audit import Break, ChainEnd, ChainRow, Damage, breaks
+from fencepost.core.rights import Caller, HumanAct
+from fencepost.core.tick import instant
+from fencepost.engine.requesting import instant_us
+from fencepost.errors import AuditHeadMissing, InvalidParameters
+from fencepost.ledger import auditing
+from fencepost.ledger.auditing import AuditAct, ChainState
+from fencepost.ledger.identity import present_identity
+from fencepost.ledger.ledger import Ledger
+
+_MOST_BREAKS = 100  # whoever rewrote a table breaks every entry: the first of them say enough
+
+
+class Audit:
+    """The audit of one ledger."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Read the chain of `ledger`."""
+        self._ledger = ledger
+
+    def entries(
+        self,
+        *,
+        job: str | None = None,
+        who: str | None = None,
+        act: str | None = None,
+        run_id: int | None = None,
+        before_n: int | None = None,
+        limit: int = 100,
+    ) -> list[AuditRecord]:
+        """Return entries, newest first."""
+        if run_id is not None and not is_id(run_id):
+            return []
+        found = auditing.entries(
+            self._ledger,
+            jobs=None if job is None else (job,),
+            who=who,
+            act=act,
+            run_id=run_id,
+            before_n=page_edge(before_n),
+            limit=page_limit(limit),
+        )
+        return [AuditRecord.of(row) for row in found]
+
+    def anchor(self) -> AnchorRecord:
+        """Return the end of the chain, to be kept where whoever has the database's password cannot change it."""
+        head = auditing.state(self._ledger).head
+        return AnchorRecord(present_identity(self._ledger), head.n, head.hash, instant(self._ledger.now_us()))
+
+    def verify(self, anchors: Sequence[AnchorRecord] = ()) -> VerifiedRecord:
+        """Compare the whole chain with itself, its head and `anchors`, which must be of this ledger.
+
+        Entries that are added meanwhile do not matter: what is compared ends where the chain ended at the beginning.
+        """
+        ours = present_identity(self._ledger)
+        for anchor in anchors:
+            if anchor.ledger != ours:
+                raise InvalidParameters(
+                    f"the anchor of entry {anchor.n} is of ledger {anchor.ledger}, and this is ledger {ours}"
+                )
+        try:
+            state = auditing.state(self._ledger)
+        except AuditHeadMissing as error:
+            gone = Break(0, Damage.HEAD_CHANGED, str(error))
+            return VerifiedRecord.of([gone], through_n=0, from_n=0, entries=0, anchors=0, pruned_anchors=0)
+        counted = _Counted(auditing.chain(self._ledger, after_n=state.floor.n, through_n=state.head.n))
+        wanted = [ChainEnd(each.n, each.hash) for each in anchors if each.n >= state.floor.n]
+        compared = breaks(counted, head=state.head, floor=state.floor, anchors=wanted)
+        strays = [Break(each.n, Damage.INSERTED, "it is outside of the chain") for each in self._outside(state)]
+        found = [*itertools.islice(compared, _MOST_BREAKS), *strays]
+        if found and auditing.state(self._ledger).floor != state.floor:
+            return self.verify(anchors)  # somebody pruned meanwhile
+        return VerifiedRecord.of(
+            found,
+            through_n=state.head.n,
+            from_n=state.floor.n + 1,
+            entries=counted.count,
+            anchors=len(wanted),
+            pruned_anchors=len(anchors) - len(wanted),
+        )
+
+    def export(self, *, after_n: int = 0) -> Iterator[str]:
+        """Return the chain, oldest entry first, as lines of JSON that a program of thirty lines can verify."""
+        state = auditing.state(self._ledger)
+        for row in auditing.chain(
+            self._ledger, after_n=max(page_edge(after_n) or 0, state.floor.n), through_n=state.head.n
+        ):
+            yield json.dumps({"n": row.n, "prev": row.prev, "hash": row.hash, "entry": row.entry})
+
+    def prune(self, *, before: datetime | str, by: str, reason: str | None = None) -> int:
+        """Remove the entries from before a time; return how many. The removal is an entry of its own."""
+        who, before_us = person(by), instant_us(before, what="before")
+        state = auditing.state(self._ledger)
+        if before_us > self._ledger.now_us():
+            raise InvalidParameters(
+                f"before={before} is in the future: that would remove everything but the newest entry"
+            )
+        last = auditing.last_before(self._ledger, before_us)
+        if last is None:
+            return 0
+        said = AuditAct(Caller(who), HumanAct.PRUNE_AUDIT, reason=reason)
+        return auditing.prune_through(self._ledger, last, said).floor.n - state.floor.n
+
+    def _outside(self, state: ChainState) -> list[ChainRow]:
+        """Return entries outside of the chain, unless somebody appends or prunes meanwhile: then they may belong."""
+        found = auditing.outside(self._ledger, state)
+        return found if found and auditing.state(self._ledger) == state else []
+
+
+class _Counted:
+    """Counts what is taken from an iterable."""
+
+    def __init__(self, rows: Iterable[ChainRow]) -> None:
+        self._rows = rows
+        self.count = 0
+
+    def __iter__(self) -> Iterator[ChainRow]:
+        for row in self._rows:
+            self.count += 1
+            yield row
+
+
+def read_anchors(texts: Collection[str]) -> list[AnchorRecord]:
+    """Read anchors as they were printed, one JSON object a line; lines without a hash are passed over.
+
+    A line with a hash that is not an anchor is refused: an anchor that is left out in silence protects nothing.
+    """
+    found = []
+    for line in (line for text in texts for line in text.splitlines()):
+        start = line.find("{")
+        if start < 0 or '"hash"' not in line:
+            continue
+        try:
+            found.append(_anchor(json.loads(line[start:])))
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError):
+            raise InvalidParameters(f"this line is not an anchor: {line[:100]!r}") from None
+    return found
+
+
+def _anchor(said: Mapping[str, Any]) -> AnchorRecord:
+    if not isinstance(said["n"], int) or not re.fullmatch("[0-9a-f]{64}", said["hash"]):
+        raise ValueError("neither a number nor a hash")
+    return AnchorRecord(said["ledger"], said["n"], said["hash"], datetime.fromisoformat(said["at"]))

@@ -1,0 +1,47 @@
+"""Renaming a job for good, in the ledger and in the databases of its effects: ``app.operations.rename_job``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING
+
+from fencepost.app.records import RenamedJobRecord
+from fencepost.effects.installing import open_database
+from fencepost.effects.renaming import move_effects
+from fencepost.errors import ConfigurationError
+from fencepost.ledger import moving
+from fencepost.ledger.jobs import jobs
+
+if TYPE_CHECKING:
+    from fencepost.ledger.ledger import Ledger
+
+
+def rename_job(
+    ledger: Ledger, old: str, new: str, *, by: str, reason: str | None, effects: Sequence[str] | None
+) -> RenamedJobRecord:
+    """Rename first in the databases of effects, each in one transaction, and then in the ledger."""
+    found = moving.renaming_of(ledger, old, new)
+    if effects is None:
+        _refuse_bulk(ledger, {old, new})
+    with ExitStack() as opened:
+        elsewhere = [opened.enter_context(closing(open_database(url, ledger.runtime))) for url in effects or ()]
+        moved = [move_effects(each, ledger, found) for each in (ledger, *elsewhere)]
+        done = moving.rename(ledger, found, by=by, reason=reason)
+    return RenamedJobRecord(
+        name=new,
+        formerly=old,
+        schedules=done.schedules,
+        runs=done.runs,
+        checkpoints=sum(each.checkpoints for each in moved),
+        letters=sum(each.letters for each in moved),
+    )
+
+
+def _refuse_bulk(ledger: Ledger, names: set[str]) -> None:
+    """Refuse to leave out the databases of a bulk job: what has landed would land again."""
+    if any(row.name in names and row.type == "bulk" for row in jobs(ledger)):
+        raise ConfigurationError(
+            f"{min(names)!r} is a bulk job, whose checkpoints are where it writes to: name each of these databases "
+            "with --effects URL (effects=[URL]); if that is the ledger's own alone, --effects own (effects=[])"
+        )

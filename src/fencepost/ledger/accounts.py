@@ -1,0 +1,197 @@
+"""Accounts and permissions: who there is, and who may do what on which job.
+
+A principal is whom a permission is given to: ``user:ann`` (an account here), ``token:5e0c…`` (an API token),
+``proxy:ann`` and ``host:ann`` (identified by a proxy, or by the application that the pages are mounted in).
+
+**Promises.** The last principal with the role of admin for all jobs cannot lose it, be disabled or removed, also if two
+people try that at once. API tokens do not count: they expire.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from sqlalchemy import delete, insert, select, update
+
+from fencepost.core.rights import ALL_JOBS, Role
+from fencepost.errors import LastAdmin, NoSuchAccount
+from fencepost.ledger.database import Database
+from fencepost.ledger.dialects import Cursor
+
+USER, TOKEN = "user:", "token:"
+
+
+class Account(NamedTuple):
+    """A local account. `password` is a hash; None: it cannot log in by password."""
+
+    name: str
+    password: str | None
+    created_at: int
+    created_by: str
+    changed_at: int
+    disabled_at: int | None
+
+
+class Permission(NamedTuple):
+    """A role that a principal has on a job, or on all jobs (`ALL_JOBS`)."""
+
+    principal: str
+    job: str
+    role: str
+    given_at: int
+    given_by: str
+
+
+def accounts(database: Database) -> list[Account]:
+    """Return all accounts, by name."""
+    c = database.tables.operating["account"].c
+    query = select(*(c[name] for name in Account._fields)).order_by(c.name)
+    return database.read(lambda cursor: [Account(*row) for row in database.rows(cursor, query)])
+
+
+def account(database: Database, name: str) -> Account | None:
+    """Return one account; None if there is none of this name."""
+    return database.read(lambda cursor: _account(database, cursor, name))
+
+
+def put_account(database: Database, cursor: Cursor, name: str, password: str | None, *, by: str) -> bool:
+    """Make an account, or give one another password; return whether it is new. All its logins end."""
+    table, now = database.tables.operating["account"], database.dialect.now()
+    end_logins(database, cursor, f"{USER}{name}")
+    if _account(database, cursor, name, is_locked=True) is not None:
+        database.change(cursor, update(table).where(table.c.name == name).values(password=password, changed_at=now))
+        return False
+    row = {"name": name, "password": password, "created_at": now, "created_by": by, "changed_at": now}
+    database.change(cursor, insert(table).values(row).inline())
+    return True
+
+
+def rehash(database: Database, name: str, *, old: str, new: str) -> None:
+    """Store another hash of the same password, unless the password was changed meanwhile."""
+    table = database.tables.operating["account"]
+    change = update(table).where(table.c.name == name, table.c.password == old).values(password=new)
+    database.write(lambda cursor: database.change(cursor, change))
+
+
+def disable_account(database: Database, cursor: Cursor, name: str) -> None:
+    """Let nobody log in as `name` any more; logins that there are end. Its permissions stay."""
+    _keep_an_admin(database, cursor, lambda: _disable(database, cursor, name))
+    end_logins(database, cursor, f"{USER}{name}")
+
+
+def enable_account(database: Database, cursor: Cursor, name: str) -> None:
+    """Let `name` log in again."""
+    table = database.tables.operating["account"]
+    change = update(table).where(table.c.name == name).values(disabled_at=None, changed_at=database.dialect.now())
+    _found(database.change(cursor, change), name)
+
+
+def remove_account(database: Database, cursor: Cursor, name: str) -> None:
+    """Remove an account with its permissions and logins. The audit keeps the name."""
+    account, permission = database.tables.operating["account"], database.tables.operating["permission"]
+
+    def remove() -> None:
+        _found(database.change(cursor, delete(account).where(account.c.name == name)), name)
+        database.change(cursor, delete(permission).where(permission.c.principal == f"{USER}{name}"))
+
+    _keep_an_admin(database, cursor, remove)
+    end_logins(database, cursor, f"{USER}{name}")
+
+
+def give(database: Database, cursor: Cursor, principal: str, job: str, role: Role, *, by: str) -> None:
+    """Give a principal a role on a job, in place of the one that it had there."""
+    table = database.tables.operating["permission"]
+
+    def put() -> None:
+        here = (table.c.principal == principal, table.c.job == job)
+        database.change(cursor, delete(table).where(*here))
+        row = {"principal": principal, "job": job, "role": role.value, "given_at": database.dialect.now()}
+        database.change(cursor, insert(table).values({**row, "given_by": by}).inline())
+
+    if job == ALL_JOBS and role is not Role.ADMIN:
+        _keep_an_admin(database, cursor, put)
+    else:
+        put()
+
+
+def take(database: Database, cursor: Cursor, principal: str, job: str | None = None) -> int:
+    """Take away the role on a job, or with None all roles of a principal; return how many there were."""
+    table = database.tables.operating["permission"]
+    query = delete(table).where(table.c.principal == principal)
+    wanted = query if job is None else query.where(table.c.job == job)
+    return int(_keep_an_admin(database, cursor, lambda: database.change(cursor, wanted)))
+
+
+def permissions(database: Database, *, principal: str | None = None) -> list[Permission]:
+    """Return permissions, by principal and job."""
+    c = database.tables.operating["permission"].c
+    query = select(*(c[name] for name in Permission._fields)).order_by(c.principal, c.job)
+    wanted = query if principal is None else query.where(c.principal == principal)
+    return database.read(lambda cursor: [Permission(*row) for row in database.rows(cursor, wanted)])
+
+
+def move_permissions(database: Database, cursor: Cursor, old: str, new: str) -> int:
+    """Carry permissions on a job over to its new name. Where the new name has one already, that one stays."""
+    table = database.tables.operating["permission"]
+    there = {row[0] for row in database.rows(cursor, select(table.c.principal).where(table.c.job == new))}
+    moved = update(table).where(table.c.job == old).values(job=new)
+    if there:
+        database.change(cursor, delete(table).where(table.c.job == old, table.c.principal.in_(sorted(there))))
+    return database.change(cursor, moved)
+
+
+def forget_permissions(database: Database, cursor: Cursor, job: str) -> int:
+    """Remove the permissions on a job that is forgotten: a later job of this name is another one."""
+    table = database.tables.operating["permission"]
+    return database.change(cursor, delete(table).where(table.c.job == job))
+
+
+def end_logins(database: Database, cursor: Cursor, principal: str) -> int:
+    """Revoke all logins of a principal."""
+    table = database.tables.operating["login"]
+    change = update(table).where(table.c.principal == principal, table.c.revoked_at.is_(None))
+    return database.change(cursor, change.values(revoked_at=database.dialect.now()))
+
+
+def _disable(database: Database, cursor: Cursor, name: str) -> None:
+    table = database.tables.operating["account"]
+    now = database.dialect.now()
+    _found(database.change(cursor, update(table).where(table.c.name == name).values(disabled_at=now)), name)
+
+
+def _found(count: int, name: str) -> None:
+    if not count:
+        raise NoSuchAccount(name)
+
+
+def _account(database: Database, cursor: Cursor, name: str, *, is_locked: bool = False) -> Account | None:
+    c = database.tables.operating["account"].c
+    query = select(*(c[each] for each in Account._fields)).where(c.name == name)
+    rows = database.rows(cursor, query.with_for_update() if is_locked else query)
+    return Account(*rows[0]) if rows else None
+
+
+def _keep_an_admin(database: Database, cursor: Cursor, change: Callable[[], Any]) -> Any:
+    """Make a change, unless it leaves nobody who may change permissions where there was somebody before.
+
+    The rows of all admins are locked first, in one order, so that of two such changes at once the second sees the
+    first.
+    """
+    before = _admins(database, cursor, is_locked=True)
+    done = change()
+    if before and not _admins(database, cursor):
+        raise LastAdmin
+    return done
+
+
+def _admins(database: Database, cursor: Cursor, *, is_locked: bool = False) -> list[str]:
+    """Return the principals that are admin for all jobs and do not expire, without disabled accounts."""
+    c, accounts_ = database.tables.operating["permission"].c, database.tables.operating["account"].c
+    query = select(c.principal).where(c.job == ALL_JOBS, c.role == Role.ADMIN.value).order_by(c.principal)
+    found = [row[0] for row in database.rows(cursor, query.with_for_update() if is_locked else query)]
+    enabled = {
+        f"{USER}{row[0]}"
+        for row in database.rows(cursor, select(accounts_.name).where(accounts_.disabled_at.is_(None)))
+    }
+    return [each for each in found if not each.startswith(TOKEN) and (each in enabled or not each.startswith(USER))]

@@ -1,0 +1,247 @@
+"""The audit in the ledger: what people did, in a chain of hashes (`fencepost.core.audit`).
+
+Whatever a person does leaves a line in the journal, and `journal.note` adds the entry here: no act can forget it. The
+one row of the head is locked while entries are added, so they have one order, and nothing can fork. That is the last
+thing that a transaction does: the row is locked for the length of one commit.
+
+**Promises.** An entry commits with the act that it tells of: neither is there without the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from sqlalchemy import Select, delete, func, insert, or_, select, update
+
+from fencepost.core.audit import COPIED, ChainEnd, ChainRow, chain_hash, copied_from, entry_text
+from fencepost.core.rights import Caller
+from fencepost.errors import AuditHeadMissing
+from fencepost.ledger.connection import last_of
+from fencepost.ledger.database import Database
+from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.dialects.statements import clean
+from fencepost.ledger.identity import identity_within
+
+LONGEST_WHO = 160
+_PAGE = 1000
+_ROWS = 50  # of one INSERT: SQLite and MySQL bound the length of a statement
+
+
+_ACTING: ContextVar[Caller | None] = ContextVar("fencepost_acting", default=None)
+
+
+def acting() -> Caller | None:
+    """Return who acts in this context, as far as that is known; None for one who reaches the database directly."""
+    return _ACTING.get()
+
+
+@contextmanager
+def acting_as(caller: Caller) -> Iterator[None]:
+    """Record what is done within this block as done by `caller`, with how that person was identified."""
+    token = _ACTING.set(caller)
+    try:
+        yield
+    finally:
+        _ACTING.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditAct:
+    """What an entry tells: who did what, to which job or run, why, and what came of it."""
+
+    caller: Caller
+    act: str
+    job: str | None = None
+    run_id: int | None = None
+    schedule: str | None = None
+    reason: str | None = None
+    outcome: str = "done"
+    detail: Mapping[str, Any] = field(default_factory=dict)
+
+
+class AuditRow(NamedTuple):
+    """An entry as it is listed. `entry` is the JSON text that was hashed."""
+
+    n: int
+    at: int
+    who: str
+    act: str
+    job: str | None
+    run_id: int | None
+    entry: str
+    hash: str
+
+
+class ChainState(NamedTuple):
+    """Where the chain ends, and where it begins after pruning."""
+
+    head: ChainEnd
+    floor: ChainEnd
+
+
+def record(database: Database, cursor: Cursor, said: AuditAct) -> None:
+    """Add an entry when the transaction of `cursor` commits; at once in a transaction that is not the ledger's own."""
+    last = last_of(cursor)
+    if last is None:
+        append(database, cursor, [said])
+        return
+    entries_ = next((each for each in last if isinstance(each, _Entries)), None)
+    if entries_ is None:
+        last.append(entries_ := _Entries(database))
+    entries_.said.append(said)
+
+
+class _Entries:
+    """The entries that one transaction adds, all at once."""
+
+    def __init__(self, database: Database) -> None:
+        self.said: list[AuditAct] = []
+        self._database = database
+
+    def __call__(self, cursor: Cursor) -> None:
+        append(self._database, cursor, self.said)
+
+
+def append(database: Database, cursor: Cursor, acts: Sequence[AuditAct]) -> ChainEnd:
+    """Add entries, as the last thing that the transaction of `cursor` does; return the new end of the chain."""
+    end = _state(database, cursor, is_locked=True).head
+    at, ledger_id = database.dialect.now_us(cursor), identity_within(cursor, database)
+    rows: list[dict[str, Any]] = []
+    for said in acts:
+        entry = _entry(said, ledger_id=ledger_id, n=end.n + 1, at=at)
+        new = ChainEnd(end.n + 1, chain_hash(end.hash, entry))
+        copied = dict(zip(COPIED, copied_from(entry), strict=True))
+        rows.append({"n": new.n, "entry": entry, "prev": end.hash, "hash": new.hash, **copied})
+        end = new
+    audit, head = database.tables.operating["audit"], database.tables.operating["audit_head"]
+    for start in range(0, len(rows), _ROWS):
+        database.change(cursor, insert(audit).values(rows[start : start + _ROWS]).inline())
+    database.change(cursor, update(head).where(head.c.only == 1).values(n=end.n, hash=end.hash))
+    return end
+
+
+def _entry(said: AuditAct, *, ledger_id: str, n: int, at: int) -> str:
+    fields = {
+        "ledger": ledger_id,
+        "n": n,
+        "at": at,
+        "who": _short(said.caller.name),
+        "how": said.caller.how,
+        "from": said.caller.address,
+        "request": said.caller.request_id,
+        "act": str(said.act),
+        "job": said.job,
+        "run_id": said.run_id,
+        "schedule": said.schedule,
+        "reason": said.reason,
+        "outcome": said.outcome,
+        "detail": dict(said.detail) or None,
+    }
+    return entry_text({name: clean(value) for name, value in fields.items()})
+
+
+def state(database: Database) -> ChainState:
+    """Return the ends of the chain."""
+    return database.read(lambda cursor: _state(database, cursor))
+
+
+def chain(database: Database, *, after_n: int, through_n: int) -> Iterator[ChainRow]:
+    """Return the entries in their order, a page at a time: the chain may be longer than memory."""
+    c = database.tables.operating["audit"].c
+    query = select(c.n, c.entry, c.prev, c.hash, c.at, c.who, c.act, c.job, c.run_id).order_by(c.n).limit(_PAGE)
+    while True:
+        wanted = query.where(c.n > after_n, c.n <= through_n)
+        page = database.read(lambda cursor, wanted=wanted: database.rows(cursor, wanted))  # type: ignore[misc]
+        for n, entry, prev, hashed, *copied in page:
+            yield ChainRow(n, entry, prev, hashed, tuple(copied))
+        if len(page) < _PAGE:
+            return
+        after_n = page[-1][0]
+
+
+def outside(database: Database, state: ChainState) -> list[ChainRow]:
+    """Return up to one entry behind the head, and one that should have been pruned: neither belongs to the chain."""
+    c = database.tables.operating["audit"].c
+    columns = (c.n, c.entry, c.prev, c.hash)
+    behind = select(*columns).where(c.n > state.head.n).order_by(c.n).limit(1)
+    before = select(*columns).where(c.n <= state.floor.n).order_by(c.n).limit(1)
+    queries = (before, behind)
+    return database.read(lambda cursor: [ChainRow(*row) for each in queries for row in database.rows(cursor, each)])
+
+
+def entries(
+    database: Database,
+    *,
+    jobs: Collection[str] | None = None,
+    who: str | None = None,
+    act: str | None = None,
+    run_id: int | None = None,
+    before_n: int | None = None,
+    limit: int = 100,
+) -> list[AuditRow]:
+    """Return entries, newest first. `jobs`: only what concerns these; None for everything."""
+    c = database.tables.operating["audit"].c
+    query: Select[Any] = select(*(c[name] for name in AuditRow._fields)).order_by(c.n.desc()).limit(limit)
+    if jobs is not None:
+        query = query.where(c.job.in_(sorted(jobs)))
+    for column, value in ((c.who, who), (c.act, act), (c.run_id, run_id)):
+        if value is not None:
+            query = query.where(column == value)
+    if before_n is not None:
+        query = query.where(c.n < before_n)
+    return database.read(lambda cursor: [AuditRow(*row) for row in database.rows(cursor, query)])
+
+
+def prune_through(database: Database, n: int, said: AuditAct) -> ChainState:
+    """Remove the entries up to `n` as a whole, and record where the chain begins now. The newest entry stays.
+
+    The removal is an entry of its own, and names the hash of the last entry that was removed.
+    """
+
+    def work(cursor: Cursor) -> ChainState:
+        before = _state(database, cursor, is_locked=True)
+        through = min(n, before.head.n - 1)
+        floor = _hash_at(database, cursor, through)
+        if floor is None or through <= before.floor.n:
+            return before
+        audit, head = database.tables.operating["audit"], database.tables.operating["audit_head"]
+        database.change(cursor, delete(audit).where(audit.c.n <= through))
+        database.change(cursor, update(head).where(head.c.only == 1).values(floor_n=through, floor_hash=floor))
+        detail = {**said.detail, "through": through, "hash": floor}
+        append(database, cursor, [AuditAct(said.caller, said.act, reason=said.reason, detail=detail)])
+        return _state(database, cursor)
+
+    return database.write(work)
+
+
+def last_before(database: Database, before_us: int) -> int | None:
+    """Return the number of the last entry before the first one that is not from before this time; None if none is."""
+    c = database.tables.operating["audit"].c
+    first_kept = select(func.min(c.n)).where(c.at >= before_us).scalar_subquery()
+    query = select(func.max(c.n)).where(or_(first_kept.is_(None), c.n < first_kept))
+    [row] = database.read(lambda cursor: database.rows(cursor, query))
+    return None if row[0] is None else int(row[0])
+
+
+def _hash_at(database: Database, cursor: Cursor, n: int) -> str | None:
+    c = database.tables.operating["audit"].c
+    rows = database.rows(cursor, select(c.hash).where(c.n == n))
+    return str(rows[0][0]) if rows else None
+
+
+def _state(database: Database, cursor: Cursor, *, is_locked: bool = False) -> ChainState:
+    c = database.tables.operating["audit_head"].c
+    query = select(c.n, c.hash, c.floor_n, c.floor_hash).where(c.only == 1)
+    rows = database.rows(cursor, query.with_for_update() if is_locked else query)
+    if not rows:
+        raise AuditHeadMissing(database.tables.name("audit_head"))
+    [row] = rows
+    return ChainState(ChainEnd(row[0], row[1]), ChainEnd(row[2], row[3]))
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= LONGEST_WHO else f"{name[: LONGEST_WHO - 1]}…"
