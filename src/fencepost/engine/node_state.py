@@ -23,6 +23,7 @@ from fencepost.engine.giving_up import LostNodeRuns
 from fencepost.engine.job_policies import JobPolicies
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.ledger_clock import LedgerClock
+from fencepost.engine.logs.run_logs import RunLogs
 from fencepost.engine.lost_identities import LostIdentities
 from fencepost.engine.runner_jobs import runner_jobs
 from fencepost.engine.runners.runner import Runner
@@ -109,8 +110,12 @@ class NodeState:
         gate_locks: Locks | None = None,
         wants: Callable[[What], bool] = nobody,
         declared: Declarations | None = None,
+        logs: RunLogs | None = None,
     ) -> None:
-        """Make it. `runners` are by the kind of job they execute; `declared` is what this program keeps on record."""
+        """Make it. `runners` are by the kind of job they execute; `declared` is what this program keeps on record.
+
+        `logs` has what the runs of these runners write, if their logs are kept.
+        """
         self.ledger = ledger
         self.locks = locks
         self.jobs = jobs
@@ -121,6 +126,7 @@ class NodeState:
         self.emit = emit
         self.wants = wants
         self.declared = declared
+        self.logs = logs
         self.ttl_s = settings.timings.ttl_s
         self.poll_s = settings.poll_s or (_POLL_WITH_HINTS_S if ledger.dialect.has_hints else _POLL_S)
         self.stopped = runtime.event()

@@ -25,13 +25,15 @@ class Greeting(NamedTuple):
     """What a worker is told first.
 
     `app` is the application to load, `node` the name of the node it works for, `prepare` a function (also as
-    ``module:name``) to call before, where logs are set up; `modules` declare jobs of the application, too.
+    ``module:name``) to call before, where logs are set up; `modules` declare jobs of the application, too. `output`:
+    two pipes, by their numbers, that its standard output and error are to lead into, and what marks frames in them.
     """
 
     app: str
     node: str | None = None
     prepare: str | None = None
     modules: tuple[str, ...] = ()
+    output: tuple[int, int, str] | None = None
 
 
 def greeting_message(greeting: Greeting) -> bytes:
@@ -41,8 +43,8 @@ def greeting_message(greeting: Greeting) -> bytes:
 
 def read_greeting(message: bytes) -> Greeting:
     """Read one."""
-    app, node, prepare, *modules = json.loads(message)
-    return Greeting(app, node, prepare, *map(tuple, modules))
+    app, node, prepare, modules, output = json.loads(message)
+    return Greeting(app, node, prepare, tuple(modules), None if output is None else tuple(output))
 
 
 def claim_message(serial: int, claim: Claim) -> bytes:

@@ -30,7 +30,7 @@ from typing import Any
 
 from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, StopReason
-from fencepost.core.runtime import ProgramExit, Runtime, Task, WorkerProcess
+from fencepost.core.runtime import OutputSink, ProgramExit, Runtime, Task, WorkerProcess
 from fencepost.core.timings import Timings
 from fencepost.engine import wire
 from fencepost.engine.runners import verdicts
@@ -68,6 +68,7 @@ class ProcessRunner:
         modules: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         command: Sequence[str] | None = None,
+        output: OutputSink | None = None,
         emit: Callable[[Event], None] = lambda _: None,
     ) -> None:
         """Prepare; nothing is started yet.
@@ -85,6 +86,7 @@ class ProcessRunner:
             modules: what the workers import besides: these declare jobs of `app`.
             env: the workers' environment; ours if not given.
             command: what starts a worker; this Python, with our module path, if not given.
+            output: gets what the workers write; if not given, it only goes where ours goes.
             emit: is told of trouble with workers.
         """
         self._timings = timings
@@ -93,7 +95,7 @@ class ProcessRunner:
         self._fenced = frozenset(fenced)
         self._told = emit
         self._on_outcome: Callable[[], None] = lambda: None
-        self._workers = runtime.workers()
+        self._workers = runtime.workers(output)
         self._lock = runtime.lock()
         self._crew = WorkerPool(
             self._workers,

@@ -55,7 +55,7 @@ class WorkerPool:
     ) -> None:
         """Have no workers yet."""
         self._workers = workers
-        self._greeting = wire.greeting_message(greeting)
+        self._greeting = greeting
         self._slots = slots
         self._timings = timings
         self._runtime = runtime
@@ -170,7 +170,9 @@ class WorkerPool:
             self._extend(hand)
             if self.is_closing:
                 hand.kill()
-        process.send(self._greeting)  # last: before it, a worker has nothing to say that nobody would hear
+        process.send(
+            wire.greeting_message(self._greeting._replace(output=process.output))
+        )  # last: before it, a worker has nothing to say that nobody would hear
         self._workers.wake()
 
     def is_late(self, hand: WorkerHandle, now: float) -> bool:
