@@ -20,6 +20,7 @@ from fencepost.app.records import (
     JobRecord,
     JournalRecord,
     LockRecord,
+    LogRecord,
     NodeNames,
     NodeRecord,
     PartRecord,
@@ -27,6 +28,7 @@ from fencepost.app.records import (
     WhyRecord,
 )
 from fencepost.app.waiting import why_it_waits
+from fencepost.core.log_chunks import Position, with_missing
 from fencepost.core.nearest import suggestion
 from fencepost.core.noted import Noted
 from fencepost.core.runtime import Runtime
@@ -40,6 +42,7 @@ from fencepost.ledger import history, jobs, journal, nodes
 from fencepost.ledger.history import RunFilter, RunRow
 from fencepost.ledger.journal import About
 from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.log_chunks import chunks_of
 from fencepost.ledger.parts import parts_of
 from fencepost.locks import connect
 
@@ -136,6 +139,20 @@ class Looking:
         names = self._node_names(row.node for row in found)
         return [AttemptRecord.of(row, nodes=names) for row in found]
 
+    def log(
+        self, run_id: int, *, attempt: int | None = None, after: str | None = None, limit: int = 100
+    ) -> list[LogRecord]:
+        """Return what a run wrote, in order: of one attempt or of all, after the `position` of a record.
+
+        While a run goes on, ask again with the last position for what came since.
+        """
+        place, most = _position(after), page_limit(limit)
+        found = chunks_of(self._ledger, existing_run_id(run_id), attempt=attempt, after=place, limit=most)
+        return [
+            LogRecord.of(chunk, missing=missing, position=position)
+            for chunk, missing, position in with_missing(found, place)
+        ]
+
     def parts(self, run_id: int) -> list[PartRecord]:
         """Return the runs that a run of a bulk job has made of its partitions, in the order in which they were made."""
         return [PartRecord.of(part) for part in parts_of(self._ledger, existing_run_id(run_id))]
@@ -220,6 +237,13 @@ class Looking:
         unknown = {each for each in ids if each is not None} - self._names.keys()
         self._names |= nodes.node_names(self._ledger, unknown)
         return self._names
+
+
+def _position(text: str | None) -> Position:
+    try:
+        return Position() if text is None else Position.parse(text)
+    except (ValueError, TypeError):
+        raise InvalidParameters(f"after={text!r} is not a position: give that of a record of this log") from None
 
 
 def optional_us(at: datetime | str | None, what: str) -> int | None:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 FIRST_OF_TAIL = 1_000_000
+_LARGEST = 2**31 - 1  # what databases take for a number of this size
 
 
 class LogChunk(NamedTuple):
@@ -34,14 +35,13 @@ class Position(NamedTuple):
 
     attempt: int = 0
     seq: int = -1
-    head_lines: int = 0
     tail_lines: int = 0  # of the lines after the beginning, how many have been passed, read or missing
 
     @staticmethod
     def parse(text: str) -> Position:
         """Read what `str` wrote. Raises `ValueError`."""
-        attempt, seq, head_lines, tail_lines = map(int, text.split("."))
-        return Position(attempt, seq, head_lines, tail_lines)
+        attempt, seq, tail_lines = map(int, text.split("."))
+        return Position(min(attempt, _LARGEST), min(seq, _LARGEST), tail_lines)
 
     def __str__(self) -> str:
         return ".".join(map(str, self))
@@ -53,7 +53,7 @@ def with_missing(chunks: Iterable[LogChunk], after: Position) -> Iterator[tuple[
         if chunk.attempt != after.attempt:
             after = Position(chunk.attempt)
         if chunk.seq < FIRST_OF_TAIL:
-            after = after._replace(seq=chunk.seq, head_lines=after.head_lines + chunk.lines)
+            after = after._replace(seq=chunk.seq)
             yield chunk, 0, after
         else:
             missing = max(chunk.dropped - after.tail_lines, 0)

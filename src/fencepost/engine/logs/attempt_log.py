@@ -171,6 +171,8 @@ class AttemptLog:
             dropped = 0 if block.is_head else before - self._head_lines
             made.append(self._chunk(part, block.at_us, dropped, is_head=block.is_head))
             place, before = end, before + made[-1].lines
+        if made:  # a mask may have taken the place of several lines, which are not missing
+            made[-1] = made[-1]._replace(lines=made[-1].lines + block.before + block.lines - before)
         return made
 
     def _chunk(self, text: bytes, at_us: int, dropped: int, *, is_head: bool) -> LogChunk:
