@@ -13,6 +13,7 @@ import time
 from collections import deque
 
 _MOST_BYTES = 8 << 20
+_AT_ONCE = 1 << 16
 _FLUSH_S = 1.0  # enough for any reader that still reads; the process must be able to end
 _DROPPED = (
     "fencepost: %d bytes of the output of jobs were dropped here, because the output of this process was not read\n"
@@ -63,22 +64,31 @@ class PassingOn:
             with self._changed:
                 while not self._waiting:
                     self._changed.wait()
-                text = b"".join(self._waiting)
-                if self._dropped:
-                    text += (_DROPPED % self._dropped).encode()
-                self._waiting.clear()
-                self._size, self._dropped, self._is_writing = len(text), 0, True
+                text = self._next()
+                self._is_writing = True
             self._write(text)
             with self._changed:
-                self._size -= len(text)
                 self._is_writing = False
                 self._changed.notify_all()
+
+    def _next(self) -> bytes:
+        """Take what is written at once; what was dropped is reported when everything before it is."""
+        taken: list[bytes] = []
+        size = 0
+        while self._waiting and size < _AT_ONCE:
+            taken.append(self._waiting.popleft())
+            size += len(taken[-1])
+        self._size -= size
+        if self._dropped and not self._waiting:
+            taken.append((_DROPPED % self._dropped).encode())
+            self._dropped = 0
+        return b"".join(taken)
 
     def _write(self, text: bytes) -> None:
         left = memoryview(text)
         try:
             while left:
-                left = left[os.write(self._descriptor, left[: 1 << 16]) :]
+                left = left[os.write(self._descriptor, left) :]
         except OSError:
             return  # the reader is gone
 

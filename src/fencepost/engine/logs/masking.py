@@ -16,6 +16,7 @@ _CONTEXT = 2000  # characters: longer than a value that extends over several lin
 _LONGEST_KEY = 32_000
 _KEY_BEGINS, _KEY_ENDS = "-----BEGIN", "-----END"
 _AROUND_A_CUT = 4096
+_NAME = 200  # what stands before a secret and tells that it is one
 
 
 class LogMask:
@@ -43,14 +44,15 @@ def _context(text: str) -> str:
 
 
 def safe_cut(line: bytes, place: int) -> int:
-    """Return where to cut a long line: at `place`, or before a secret that stands there, or before a character."""
-    start = max(place - _AROUND_A_CUT, 0)
-    while place > start and line[place] & 0xC0 == 0x80:  # in the middle of a character in UTF-8
-        place -= 1
-    around = line[start : place + _AROUND_A_CUT].decode(
-        "latin-1"
-    )  # one character per byte, so that places are the same
-    for begins, ends in secret_spans(around):
-        if begins < place - start < ends:
-            return start + begins if begins else place
-    return place
+    """Return where to cut a long line: at `place`, or well before a secret that stands there, which stays whole."""
+    start = max(place - _AROUND_A_CUT, 1)
+    around = line[start : place + _AROUND_A_CUT].decode("latin-1")  # one character per byte: places are the same
+    cut = place
+    for begins, ends in reversed(secret_spans(around)):
+        if start + begins - _NAME <= cut < start + ends:
+            cut = start + begins - _NAME  # its name, or the beginning of its URL, is needed to recognize it
+    if cut <= start:
+        cut = place  # secrets without an end
+    while cut > start and line[cut] & 0xC0 == 0x80:  # in the middle of a character in UTF-8
+        cut -= 1
+    return cut
