@@ -110,7 +110,7 @@ class Supervision:
         self._log_format = log_format
         self._spec = spec
         self._threads = threads
-        self._asked = app.runtime.event()
+        self._stop_requested = app.runtime.event()
         self._asked_at: float | None = None
         self._is_ending = False
 
@@ -127,7 +127,7 @@ class Supervision:
                 return Exit.OK
             messages.tell(self._greeting())
             self._await_end(composed)
-            is_asked = self._asked.is_set()
+            is_asked = self._stop_requested.is_set()
             messages.tell(
                 f"leaving: what runs has {grace_s:g} s to end" if is_asked else "this node has left by itself"
             )
@@ -137,7 +137,7 @@ class Supervision:
         return Exit.OK if is_asked else Exit.FAILED
 
     def _await_end(self, composed: Composed) -> None:
-        while not self._asked.wait(_LOOK_EVERY_S) and composed.node.is_running:
+        while not self._stop_requested.wait(_LOOK_EVERY_S) and composed.node.is_running:
             pass
 
     def _receive(self, number: int) -> None:
@@ -145,7 +145,7 @@ class Supervision:
         now = self._app.runtime.monotonic()
         if self._asked_at is None:
             self._asked_at = now
-            self._asked.set()
+            self._stop_requested.set()
         elif now - self._asked_at > _ONE_WISH_S and not self._is_ending:
             self._is_ending = True  # a third may come while we speak
             messages.tell("ended at once, by a second signal; other nodes take over what ran when the ttl has passed")
@@ -157,9 +157,9 @@ class Supervision:
         from fencepost.app.worker_processes import Imported, start_process_node  # noqa: PLC0415
 
         if self._threads:
-            return start_node(self._app, asked=self._asked)
+            return start_node(self._app, stop_requested=self._stop_requested)
         prepare = PREPARE.get(self._log_format)
-        return start_process_node(self._app, Imported(self._spec), prepare=prepare, asked=self._asked)
+        return start_process_node(self._app, Imported(self._spec), prepare=prepare, stop_requested=self._stop_requested)
 
     def _greeting(self) -> str:
         app = self._app

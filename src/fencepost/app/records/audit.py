@@ -34,19 +34,19 @@ class AuditRecord(LedgerRecord):
     def of(row: AuditRow) -> AuditRecord:
         """Return the record of a row."""
         read = read_json(row.entry)
-        said: dict[str, Any] = read if isinstance(read, dict) else {}  # somebody may have edited it
+        entry: dict[str, Any] = read if isinstance(read, dict) else {}  # the row may have been edited by hand
         return AuditRecord(
             n=row.n,
             at=instant(row.at),
             who=row.who,
-            how=said.get("how"),
-            address=said.get("from"),
+            how=entry.get("how"),
+            address=entry.get("from"),
             act=row.act,
             job=row.job,
             run_id=row.run_id,
-            reason=said.get("reason"),
-            outcome=said.get("outcome"),
-            detail=said.get("detail"),
+            reason=entry.get("reason"),
+            outcome=entry.get("outcome"),
+            detail=entry.get("detail"),
             hash=row.hash,
             entry=row.entry,
         )
@@ -54,7 +54,7 @@ class AuditRecord(LedgerRecord):
 
 @dataclass(frozen=True, slots=True)
 class AnchorRecord(LedgerRecord):
-    """The end of the chain at a moment, to be kept outside of the database."""
+    """The end of the chain at one instant. Keep it outside of the database."""
 
     ledger: str
     n: int
@@ -79,7 +79,7 @@ class VerifiedRecord(LedgerRecord):
 
     @property
     def is_intact(self) -> bool:
-        """Whether nothing was found that does not fit."""
+        """Whether the chain has no breaks."""
         return not self.breaks
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""What a schedule will do: its next due times, and what becomes of it when its zone changes the clocks."""
+"""Previews of a schedule: its next due times, and its times near clock changes of its zone."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class OutlookRecord(LedgerRecord):
         schedule: Schedule, *, now_us: int, count: int = 5, year: int | None = None, name: str | None = None
     ) -> OutlookRecord:
         """Look ahead from `now_us`, and at the changes of the clocks in `year`, by default the present one."""
-        from fencepost.core.schedule import Cron, changes_of_offset, describe, preview  # noqa: PLC0415 - few ask
+        from fencepost.core.schedule import Cron, changes_of_offset, describe, preview  # noqa: PLC0415 - rarely needed
         from fencepost.core.schedules.around import around  # noqa: PLC0415
         from fencepost.core.schedules.dialects import disagreements  # noqa: PLC0415
         from fencepost.core.schedules.zones import local  # noqa: PLC0415
