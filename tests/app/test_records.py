@@ -565,7 +565,7 @@ def test_what_a_schedule_will_do(app: App) -> None:
 
 def test_words_that_the_journal_never_uses_are_refused(app: App) -> None:
     assert app.operations.journal(what="node died") == []
-    with pytest.raises(InvalidParameters, match="the journal knows no 'nod died'; did you mean 'node died'"):
+    with pytest.raises(InvalidParameters, match="the journal has no 'nod died'; did you mean 'node died'"):
         app.operations.journal(what="nod died")
 
 

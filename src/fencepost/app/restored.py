@@ -79,6 +79,6 @@ class RestoredLedger:
         if not unnoticed and not self.standing().held:
             raise ConfigurationError(
                 f"{self._ledger.dialect.product} is the ledger it was, as far as any node has noticed: there is "
-                "nothing to decide. If it was restored by a physical backup or a snapshot while all nodes were stopped, "
-                "say so: --unnoticed"
+                "nothing to decide. If it was restored by a physical backup or a snapshot while all nodes were "
+                "stopped, say so: --unnoticed"
             )

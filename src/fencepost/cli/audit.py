@@ -1,4 +1,4 @@
-"""``fencepost audit``: what people did, and whether the record of it was changed."""
+"""``fencepost audit``: the acts of people, and whether their record was changed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def list_entries(
     job: Annotated[str, typer.Option(metavar="JOB", help="Only about this job.", show_default=False)] = "",
     run: Annotated[int | None, typer.Option(metavar="RUN", help="Only about this run.", show_default=False)] = None,
     who_: Annotated[str, typer.Option("--who", metavar="NAME", help="Only what NAME did.", show_default=False)] = "",
-    act: Annotated[str, typer.Option(metavar="ACT", help="Only this, such as retry.", show_default=False)] = "",
+    act: Annotated[str, typer.Option(metavar="ACT", help="Only this act, such as retry.", show_default=False)] = "",
     limit: Annotated[int, typer.Option(min=1, help="How many.")] = 50,
     before: Annotated[
         int | None, typer.Option(metavar="N", help="Only entries older than number N.", show_default=False)
@@ -66,7 +66,7 @@ def verify(*, anchor: Anchors = None, ledger: LedgerUrlOption = "", as_json: Jso
 
     Ends with 0 if it is intact, with 1 if it is broken, and with 2 if all anchors are of entries that were pruned.
 
-    Without an anchor, a person who can write to the database and recomputes all hashes is not found.
+    Without an anchor, this does not detect a person who can write to the database and recomputes all hashes.
 
     Example: fencepost audit verify --anchor anchors.jsonl
     """
@@ -89,21 +89,21 @@ def verify(*, anchor: Anchors = None, ledger: LedgerUrlOption = "", as_json: Jso
         for each in found.breaks:
             print(f"  {each}")
     if found.is_intact and anchors and not found.anchors:
-        return Exit.BAD_INPUT  # it cannot be told: what was asked for could not be done
+        return Exit.BAD_INPUT  # the requested comparison was not possible
     return Exit.OK if found.is_intact else Exit.UNKNOWN
 
 
 def _print_intact(found: VerifiedRecord, *, is_anchored: bool) -> None:
-    said = f"intact: {counted(found.entries, 'entry', 'entries')}"
-    said += f", {found.from_n} to {found.through_n}" if found.entries else ""
-    print(f"{said}; compared with {counted(found.anchors, 'anchor') if is_anchored else 'no anchor'}")
+    sentence = f"intact: {counted(found.entries, 'entry', 'entries')}"
+    sentence += f", {found.from_n} to {found.through_n}" if found.entries else ""
+    print(f"{sentence}; compared with {counted(found.anchors, 'anchor') if is_anchored else 'no anchor'}")
     if found.pruned_anchors:
         print(f"{counted(found.pruned_anchors, 'anchor')} of entries that were pruned could not be compared")
 
 
 @app.command("anchor")
 def anchor(*, ledger: LedgerUrlOption = "") -> int:
-    """Print the end of the chain as a line of JSON. Keep it where nobody who can write to the database can change it.
+    """Print the end of the chain as a line of JSON. Keep it where no user who can write to the database can change it.
 
     Example: fencepost audit anchor | tee -a anchors.jsonl
     """
@@ -118,7 +118,7 @@ def export(
     after: Annotated[int, typer.Option(metavar="N", min=0, help="Only entries after number N.")] = 0,
     ledger: LedgerUrlOption = "",
 ) -> int:
-    """Print the chain, oldest entry first, one JSON object a line: n, prev, hash, entry.
+    """Print the chain, oldest entry first, one JSON object per line: n, prev, hash, entry.
 
     Example: fencepost audit export > audit.jsonl
     """
@@ -136,7 +136,7 @@ def prune(
     by: By = "",
     ledger: LedgerUrlOption = "",
 ) -> int:
-    """Remove a whole beginning of the chain. What remains still verifies, and the removal is an entry.
+    """Remove the beginning of the chain. The rest still verifies, and the removal is an entry.
 
     Example: fencepost audit prune --before 2025-01-01T00:00Z --reason 'kept for a year'
     """
