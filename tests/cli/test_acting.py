@@ -16,25 +16,7 @@ from fencepost.ledger.ledger import open_ledger
 from fencepost.ledger.nodes import NewNode
 from fencepost.threaded import ThreadedRuntime
 from tests.cli.command import FENCEPOST
-from tests.cli.inside import Done, call, shop
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> str:
-    """A ledger that knows the jobs of the shop."""
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    app = shop(url)
-    publish(app)
-    app.close()
-    return url
-
-
-@pytest.fixture
-def act(ledger: str):
-    def act(*words: str) -> Done:
-        return call(*words, ledger=ledger)
-
-    return act
+from tests.cli.inside import call
 
 
 def record(ledger: str, **changes) -> int:

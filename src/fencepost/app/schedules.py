@@ -77,8 +77,9 @@ class Schedules:
             after = page[-1].id
 
     def preview(self, id: str, *, count: int = 5, year: int | None = None) -> Sequence[OutlookRecord]:
-        """Return the next `count` due times of a schedule, and its times near the clock changes in `year`.
+        """Return the next `count` due times of a schedule, and its times near clock changes.
 
+        These are the clock changes in `year`, by default the next two.
         `id` may also be the name of a job: then there is one answer for each of its schedules. For a schedule in
         no ledger, ``OutlookRecord.of`` returns the same.
         """

@@ -9,7 +9,17 @@ import typer
 
 from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
-from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, NeededReason, front, needed_reason, who
+from fencepost.cli.ledger_options import (
+    By,
+    Json,
+    LedgerUrlOption,
+    NeededReason,
+    Tz,
+    front,
+    needed_reason,
+    needed_time,
+    who,
+)
 from fencepost.cli.output import counted, draw_rows, print_json, print_line, to_the_second
 from fencepost.cli.run_rows import beginning
 from fencepost.errors import ConfigurationError
@@ -50,6 +60,8 @@ def list_entries(
         found = ops.audit.entries(
             job=job or None, who=who_ or None, act=act or None, run_id=run, before_n=before, limit=limit
         )
+        if job and not found:
+            ops.job(job)  # raises for a misspelt name; a forgotten job may still have entries
     if as_json:
         print_json([document(entry) for entry in found])
     elif found:
@@ -131,7 +143,10 @@ def export(
 @app.command("prune")
 def prune(
     *,
-    before: Annotated[str, typer.Option(metavar="TIME", help="Remove entries from before this time.")],
+    before: Annotated[
+        str, typer.Option(metavar="TIME", help="Remove entries from before this time, or older than 24h.")
+    ],
+    tz: Tz = "",
     reason: NeededReason = "",
     by: By = "",
     ledger: LedgerUrlOption = "",
@@ -142,7 +157,8 @@ def prune(
     """
     why = needed_reason(reason)
     with front(ledger) as ops:
-        count = ops.audit.prune(before=before, by=who(by), reason=why)
+        limit = needed_time(before, what="--before", now=ops.now(), tz=tz)
+        count = ops.audit.prune(before=limit, by=who(by), reason=why)
     print(f"removed {counted(count, 'entry', 'entries')}")
     return Exit.OK
 
@@ -157,7 +173,7 @@ def _read(file: Path) -> str:
 def _cells(entry: AuditRecord) -> tuple[str, ...]:
     return (
         str(entry.n),
-        to_the_second(entry.at),
+        f"{to_the_second(entry.at)} {'(damaged)' if entry.damaged else ''}".strip(),
         entry.who,
         entry.how or "",
         entry.act,

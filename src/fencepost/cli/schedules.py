@@ -121,7 +121,8 @@ def preview(
     ] = "auto",
     count: Annotated[int, typer.Option(min=0, max=10_000, help="How many due times to show.")] = 5,
     year: Annotated[
-        int | None, typer.Option(help="Whose changes of the clock to show; by default this year's.", show_default=False)
+        int | None,
+        typer.Option(help="Show the clock changes of this year; by default the next two.", show_default=False),
     ] = None,
     ledger: LedgerUrlOption = "",
     as_json: Json = False,

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, delete, func, insert, or_, select, update
+from sqlalchemy import LargeBinary, Select, String, cast, delete, func, insert, or_, select, update
 
 from fencepost.core.audit import COPIED, ChainEnd, ChainRow, chain_hash, copied_from, entry_text
 from fencepost.core.rights import Caller
@@ -74,6 +74,7 @@ class AuditRow(NamedTuple):
     run_id: int | None
     entry: str
     hash: str
+    is_readable: bool = True  # False: a column has bytes that are not UTF-8, which stand here as \\xff
 
 
 class ChainState(NamedTuple):
@@ -185,7 +186,7 @@ def entries(
 ) -> list[AuditRow]:
     """Return entries, newest first. `jobs`: only what concerns these; None for everything."""
     c = database.tables.operating["audit"].c
-    query: Select[Any] = select(*(c[name] for name in AuditRow._fields)).order_by(c.n.desc()).limit(limit)
+    query: Select[Any] = select(*_as_bytes(database, c)).order_by(c.n.desc()).limit(limit)
     if jobs is not None:
         query = query.where(c.job.in_(sorted(jobs)))
     for column, value in ((c.who, who), (c.act, act), (c.run_id, run_id)):
@@ -193,7 +194,21 @@ def entries(
             query = query.where(column == value)
     if before_n is not None:
         query = query.where(c.n < before_n)
-    return database.read(lambda cursor: [AuditRow(*row) for row in database.rows(cursor, query)])
+    return database.read(lambda cursor: [_audit_row(row) for row in database.rows(cursor, query)])
+
+
+def _as_bytes(database: Database, c: Any) -> list[Any]:
+    """Return the columns of an `AuditRow`. On SQLite texts come as bytes: they need not be UTF-8."""
+    columns = [c[name] for name in AuditRow._fields if name != "is_readable"]
+    if database.dialect.name != "sqlite":
+        return columns
+    return [cast(each, LargeBinary) if isinstance(each.type, String) else each for each in columns]
+
+
+def _audit_row(row: Sequence[Any]) -> AuditRow:
+    read: list[Any] = [each.decode("utf-8", "backslashreplace") if isinstance(each, bytes) else each for each in row]
+    is_readable = all(text.encode() == each for text, each in zip(read, row, strict=True) if isinstance(each, bytes))
+    return AuditRow(*read)._replace(is_readable=is_readable)
 
 
 def prune_through(database: Database, n: int, said: AuditAct) -> ChainState:
