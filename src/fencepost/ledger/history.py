@@ -179,12 +179,12 @@ def first_id_at(database: Database, cursor: Cursor, at_us: int) -> int:
 
     There is no index on `created_at`; a search by halves needs none.
     """
-    hot = statements_for(database)
-    [(first, last)] = hot.rows(cursor, _FIRST_AND_LAST)
+    statements = statements_for(database)
+    [(first, last)] = statements.rows(cursor, _FIRST_AND_LAST)
     low, high = first or 0, (last or 0) + 1
     while low < high:
         middle = (low + high) // 2
-        found = hot.rows(cursor, _FROM, middle)
+        found = statements.rows(cursor, _FROM, middle)
         if found and found[0][1] < at_us:
             low = found[0][0] + 1
         else:

@@ -138,8 +138,8 @@ WHERE n.left_at IS NULL AND n.dead_at IS NULL ORDER BY n.started_at, n.id
 
 def living_nodes(database: Database, connection: LedgerConnection | None = None) -> list[NodeRow]:
     """Return the nodes whose end nobody has noted, longest there first."""
-    hot = statements_for(database)
-    return (connection or database).read(lambda cursor: [_node(row) for row in hot.rows(cursor, _LIVING)])
+    statements = statements_for(database)
+    return (connection or database).read(lambda cursor: [_node(row) for row in statements.rows(cursor, _LIVING)])
 
 
 def nodes(database: Database, *, limit: int = 100, connection: LedgerConnection | None = None) -> list[NodeRow]:
