@@ -7,7 +7,7 @@ from tests.mutants.planting import Code, Text, mutant
 _SQLITE = "fencepost.ledger.dialects.statements_sqlite"
 _RETRY = "fencepost.core.retry"
 _HAND = "fencepost.engine.runners.worker_handle:WorkerHandle"
-_TEST = "tests/ledger/test_hot_finishing.py::"
+_TEST = "tests/ledger/test_finishing.py::"
 _HAND_TEST = "tests/engine/test_hand.py::"
 
 ENDINGS = (
@@ -78,7 +78,7 @@ ENDINGS = (
         "repeated finish is refused",
         "a finish whose answer was lost is not recognized when it is repeated",
         Code("fencepost.ledger.finishing:_refused", "_identity(each) not in kept", "True"),
-        tests="tests/ledger/test_hot_finishing.py::TestRepeatedFinish::test_is_recognized_as_ours[sqlite]",
+        tests="tests/ledger/test_finishing.py::TestRepeatedFinish::test_is_recognized_as_ours[sqlite]",
     ),
     mutant(
         "repeated finish is an attempt",
@@ -98,7 +98,7 @@ ENDINGS = (
             "r.id = :id AND r.token = :token AND r.attempts = :attempt AND r.state = 'running'",
             "r.id = :id AND r.token = :token AND r.state IN ('running', 'succeeded')",
         ),
-        tests="tests/ledger/test_hot_finishing.py::TestRepeatedFinish::test_is_recognized_as_ours[sqlite]",
+        tests="tests/ledger/test_finishing.py::TestRepeatedFinish::test_is_recognized_as_ours[sqlite]",
     ),
     mutant(
         "crash limit ignored",
