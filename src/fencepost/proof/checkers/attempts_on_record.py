@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from fencepost.proof.evidence import AttemptSeen, Evidence, Transition, Violation
 from fencepost.proof.slack import slack_us, wall_us
-from fencepost.proof.telling import told_attempt, told_run, told_us
+from fencepost.proof.telling import attempt_text, run_text, time_text
 
 NAME = "attempts on record"
 
@@ -44,12 +44,14 @@ def _begun(evidence: Evidence, attempts: dict[tuple[int, int], AttemptSeen]) -> 
         if attempt is None:
             yield Violation(NAME, f"{told}, and no attempt of that token is on record")
         elif (attempt.started_us or 0) - slack_us(evidence) > wall_us(evidence, entry.at):
-            yield Violation(NAME, f"{told}, and was claimed only {told_us(attempt.started_us)}", told_attempt(attempt))
+            yield Violation(
+                NAME, f"{told}, and was claimed only {time_text(attempt.started_us)}", attempt_text(attempt)
+            )
     noted = {jobs[run_id] for run_id, _ in begun}
     for attempt in evidence.attempts:
         is_noted = jobs.get(attempt.run_id) in noted and attempt.outcome == "succeeded"
         if is_noted and (attempt.run_id, attempt.token) not in begun:
-            yield Violation(NAME, f"{told_attempt(attempt)}, and its function was never seen to begin")
+            yield Violation(NAME, f"{attempt_text(attempt)}, and its function was never seen to begin")
 
 
 def _written(evidence: Evidence, attempts: dict[tuple[int, int], AttemptSeen]) -> Iterator[Violation]:
@@ -69,7 +71,7 @@ def _backwards(evidence: Evidence) -> Iterator[Violation]:
         if attempt.started_us is None or attempt.ended_us is None:
             continue
         if attempt.ended_us < attempt.started_us - slack_us(evidence):
-            yield Violation(NAME, f"{told_attempt(attempt)}: it ended before it began")
+            yield Violation(NAME, f"{attempt_text(attempt)}: it ended before it began")
 
 
 def _taken_from_the_living(evidence: Evidence) -> Iterator[Violation]:
@@ -79,7 +81,7 @@ def _taken_from_the_living(evidence: Evidence) -> Iterator[Violation]:
             continue
         lived_us = ended_us[attempt.node] - attempt.ended_us
         if lived_us > slack_us(evidence):
-            told = told_attempt(attempt)
+            told = attempt_text(attempt)
             yield Violation(NAME, f"{told}: it was taken from a node that lived for {lived_us / 1e6:.1f} s after that")
 
 
@@ -90,12 +92,12 @@ def _claimed(evidence: Evidence, attempts: dict[tuple[int, int], AttemptSeen]) -
     claims = {(step.run_id, step.token) for step in evidence.transitions if step.after == "running"}
     for run in evidence.runs:
         if run.id not in by_run:
-            yield Violation(NAME, f"{told_run(run)} was never seen to come to be")
+            yield Violation(NAME, f"{run_text(run)} was never seen to come to be")
     for steps in by_run.values():
         yield from _lasting(steps, attempts)
     for attempt in evidence.attempts:
         if (attempt.run_id, attempt.token) not in claims:
-            yield Violation(NAME, f"{told_attempt(attempt)}, and there was no claim for it")
+            yield Violation(NAME, f"{attempt_text(attempt)}, and there was no claim for it")
 
 
 def _lasting(steps: list[Transition], attempts: dict[tuple[int, int], AttemptSeen]) -> Iterator[Violation]:

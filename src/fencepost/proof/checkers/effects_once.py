@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from fencepost.proof.evidence import Effect, Evidence, Violation
-from fencepost.proof.telling import told_run
+from fencepost.proof.telling import run_text
 
 NAME = "effects once"
 
@@ -56,6 +56,6 @@ def _of_runs(evidence: Evidence) -> Iterator[Violation]:
             if run.job != job:
                 continue
             if run.state == "succeeded" and counts[run.id] != 1:
-                yield Violation(NAME, f"{told_run(run)} left {counts[run.id]} effects{where}, not one")
+                yield Violation(NAME, f"{run_text(run)} left {counts[run.id]} effects{where}, not one")
             if run.has_ended and not run.attempts and counts[run.id]:
-                yield Violation(NAME, f"{told_run(run)} was never tried, and left an effect{where}")
+                yield Violation(NAME, f"{run_text(run)} was never tried, and left an effect{where}")
