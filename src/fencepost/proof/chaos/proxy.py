@@ -70,7 +70,7 @@ class Network:
         if self._loop.is_running():
             for proxy in self._proxies:
                 self.do(proxy._end())
-            self.do(_all_closed())
+            self.do(_cancel_all())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._task.join(_ANSWER_WITHIN_S)
         self._loop.close()
@@ -198,7 +198,7 @@ class _Link:
                 writer.transport.abort()
 
 
-async def _all_closed() -> None:
+async def _cancel_all() -> None:
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()

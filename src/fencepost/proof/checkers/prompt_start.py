@@ -2,7 +2,7 @@
 
 So does what was lost: it is noticed within that time, and tried again within that time.
 
-A run may start when it is due (or available), when faults have ended, and when the holder of its exclusive key has ended.
+A run may start when it is due (or available), when faults have ended, and when its exclusive key is free.
 When it began is read from the history's `begin`, whose clock is true, else from the ledger. What misfired or was
 skipped has no start. ``notes["start_slack_s"]`` is added where nodes have fewer slots than there is work. With
 ``notes["all_have_left"]`` every node has left in good order, and nothing may be running any more: what is, belongs to a
