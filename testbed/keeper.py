@@ -201,7 +201,7 @@ class Charge:
 
 
 def sweep(place: str) -> None:
-    """Remove the folders in `place` whose owners are gone, with their keepers, and in which nobody works any more."""
+    """Remove the folders in `place` whose owners are gone, with their keepers, and which no process uses any more."""
     with contextlib.suppress(OSError):
         left = [
             entry.path for entry in os.scandir(place) if entry.name.startswith("fencepost-") and _is_left(entry.path)
@@ -213,7 +213,7 @@ def sweep(place: str) -> None:
 
 
 def _is_left(path: str) -> bool:
-    """Whether the owner of a folder is gone. Of one that names none, or one of another container, nobody can tell."""
+    """Whether the owner of a folder is gone. False if it names none, or one of another container: that is unknown."""
     try:
         with open(os.path.join(path, OWNER)) as file:
             pid, boot, namespace, started = file.read().split()
