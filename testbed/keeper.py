@@ -53,23 +53,23 @@ def pipe() -> int:
 
 
 def forget(pid: int) -> None:
-    _tell(f"- {pid}")
+    _write_line(f"- {pid}")
 
 
 def make_directory(name: str) -> Path:
     """A new temporary folder that is removed by ``remove_directory`` or, at the latest, when this process ends."""
     path = Path(tempfile.mkdtemp(prefix=f"fencepost-{name}-"))
-    _tell(f"d {path}")
+    _write_line(f"d {path}")
     (path / OWNER).write_text(f"{os.getpid()} {identity_of(os.getpid())}")
     return path
 
 
 def remove_directory(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
-    _tell(f"r {path}")
+    _write_line(f"r {path}")
 
 
-def _tell(line: str) -> None:
+def _write_line(line: str) -> None:
     os.write(pipe(), f"{line}\n".encode())
 
 

@@ -34,8 +34,8 @@ def _twice(evidence: Evidence) -> Iterator[Violation]:
             landed[effect.resource, effect.key].append(effect)
     for (resource, key), effects in landed.items():
         if len(effects) > 1:
-            told = "; ".join(f"run {each.run_id} under token {each.token}" for each in effects)
-            yield Violation(NAME, f"{key!r} took effect {len(effects)} times in {resource!r}", told)
+            sentence = "; ".join(f"run {each.run_id} under token {each.token}" for each in effects)
+            yield Violation(NAME, f"{key!r} took effect {len(effects)} times in {resource!r}", sentence)
 
 
 def _events(evidence: Evidence) -> Iterator[Violation]:
