@@ -94,7 +94,7 @@ DEATHS = (
     mutant(
         "adopt what another took",
         "a run that somebody else runs by now is adopted back",
-        Code("fencepost.ledger.adopting:_adopt", " and by in us", ""),
+        Code("fencepost.ledger.adopting:_adopt", " and by in own_ids", ""),
         Code("fencepost.ledger.adopting:_adopt", "if (run_id, token) in runs", "if run_id in {key[0] for key in runs}"),
         tests="tests/ledger/test_adopting.py::test_what_a_reaper_took_is_not_adopted_and_not_touched[sqlite]",
     ),
