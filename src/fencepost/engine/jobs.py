@@ -168,9 +168,7 @@ def place_of(function: Callable[..., Any]) -> str:
 def _name_of(function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or name == "<lambda>" or inspect.ismethod(function):
-        raise InvalidJob(
-            f"{place_of(function)} has no name that would tell it from others; name it, as in @app.job(name='settle')"
-        )
+        raise InvalidJob(f"{place_of(function)} has no name of its own; give it one, as in @app.job(name='settle')")
     return job_name(name)
 
 

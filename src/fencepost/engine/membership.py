@@ -33,7 +33,7 @@ from fencepost.ledger.nodes import NewNode, drain, join, leave
 from fencepost.ledger.parking import unpark_for_older
 from fencepost.ledger.sequences import advance_sequences
 
-_LONG_S = 3600.0
+_LONG_S = 3600.0  # a node that leaves has nothing more to do here
 _IN_DOUBT = "the ledger does not answer; the effects of the run are fenced, so it continues until its next transaction"
 
 

@@ -70,7 +70,7 @@ def why(ledger: Ledger, job: str, at_us: int | None = None) -> list[Why]:
         if job not in {each.name for each in jobs.jobs(ledger)}:
             raise NoSuchJob(job)
         asked_us = ledger.now_us() if at_us is None else at_us
-        return [Why(job, asked_us, Became.NO_SCHEDULE, f"{job!r} has no schedule: it runs when somebody asks for it")]
+        return [Why(job, asked_us, Became.NO_SCHEDULE, f"{job!r} has no schedule: it runs on request only")]
     if at_us is None:
         now_us = ledger.now_us()
         present = [each for each in found if each.deleted_at is None] or found
