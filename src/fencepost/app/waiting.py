@@ -18,7 +18,7 @@ _LATE_US = 5_000_000
 
 
 def why_it_waits(ledger: Ledger, row: RunRow) -> str | None:
-    """Say what a run waits for; None if it does not wait."""
+    """Return what a run waits for; None if it does not wait."""
     match row.state, row.waits_for:
         case "waiting", "key":
             return f"it waits until {_holder(ledger, row)} is done, which has the key {row.exclusive_key!r}"
@@ -63,6 +63,6 @@ def _unclaimed(able: Sequence[NodeRow], running: Mapping[str, int]) -> str:
     if not idle:
         return f"every node that could run it is busy ({len(able)} of them; places: {sum(n.slots for n in able)})"
     return (
-        f"{idle[0]} could run it and seems to have room, but has not claimed it: is that node well? See its log, and "
-        "fencepost journal"
+        f"{idle[0]} could run it and seems to have room, but has not claimed it: is that node working? See its log "
+        "and fencepost journal"
     )

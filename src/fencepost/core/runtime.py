@@ -180,7 +180,7 @@ class Guarding(TypedDict, total=False):
 
     With `foreground`, and if this process has its terminal's foreground, the program gets it while it runs. With
     `unattended` it has nothing to read, and what it leaves behind in its group is killed when it ends.
-    `on_stdout` and `on_stderr` get what it writes, from other threads; it is passed on to our own streams all the same.
+    `on_stdout` and `on_stderr` get what it writes, from other threads; it is also passed on to our own streams.
     """
 
     foreground: bool

@@ -1,18 +1,18 @@
-"""Parking: queued runs that no living node can take are set aside, so that claims do not read past them.
+"""Parking: queued runs that no living node can take are set aside, so that claims do not have to read past them.
 
-What a claim reads is the queue in its order. Runs of a job that nobody has (it was removed, or its program is down)
-stay at the head of it, and every claim of every other program would read past them. Runs in a queue that nobody takes
-from any more (it was renamed, and they were asked for before) would stay there in silence. So ten minutes after the
-last node that could take them has ended, they wait (`waits_for` is ``node``), and are queued again, at their old place,
-as soon as a living node has their job and takes runs from their queue.
+A claim reads the queue in its order. Runs of a job that no node has (it was removed, or its program is down) would stay
+at the head, and every claim of every other program would read past them. Runs in a queue that no node takes from any
+more (it was renamed after they were requested) would stay there unnoticed. So ten minutes after the last node that
+could take them has ended, they are changed to wait (`waits_for` is ``node``). They are queued again, at their old
+place, as soon as a living node has their job and takes runs from their queue.
 
-**Promises.** Nothing but the state is changed. A run is parked only if the nodes, read in the same transaction, say
-that nobody can take it; and what is parked is compared with the living nodes whenever one comes or goes, and once a
-minute.
+**Promises.** Only the state changes. A run is parked only if the rows of nodes, read in the same transaction, show that
+no node can take it. Parked runs are compared with the living nodes whenever a node joins or ends, and once a minute.
 
-**Not promised.** That a version which does not know this word queues what is parked. So nothing is parked while a node
-of such a version takes part, or did within the last day, as long as a release may well be taken back; and the last node
-of a version that knows it queues everything again when it has left in good order, if an older one is on record.
+**Not promised.** That a version that does not know this state queues parked runs. So nothing is parked while a node of
+such a version is alive, or was within the last day, while a release may still be rolled back. When the last node of a
+version that knows the state leaves in an orderly way, it queues all parked runs again, if there is a row of an older
+node.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from fencepost.ledger.serving import (
 )
 from fencepost.schema.revisions import known_by
 
-_KNOWN_SINCE = 4  # the step of migration with which this began
-_WAY_BACK_US = 24 * 3600 * 1_000_000  # for how long a release may be taken back without further ado
+_KNOWN_SINCE = 4  # the migration step that introduced parking
+_ROLL_BACK_US = 24 * 3600 * 1_000_000  # how long after a release it may still be rolled back
 BATCH = 2000
 
 _JOBS = "SELECT j.name, j.policy FROM {job} j"
-# The job is hidden from the planner: what is queued is little, and all that a job ever ran may be much.
+# The job is hidden from the query planner: few runs are queued, but a job may have many runs in history.
 _FIND = """
 SELECT r.id, r.job, r.queue FROM {run} r
 WHERE r.state = 'queued' AND {texts:coalesce(r.job, '')} AND r.available_at <= %s
@@ -67,25 +67,25 @@ _NODES = "SELECT DISTINCT n.version, n.left_at IS NULL AND n.dead_at IS NULL FRO
 
 
 class Parked(NamedTuple):
-    """How many runs were set aside, and the jobs among theirs that nobody was warned of before."""
+    """The number of runs that were parked, and those of their jobs that no warning was noted for before."""
 
     runs: int
     missed: list[UnservedJob]
 
 
 def park(connection: LedgerConnection) -> Parked:
-    """Set aside up to `BATCH` runs that no living node could take for ten minutes."""
-    hot = statements_for(connection)
-    return connection.write(lambda cursor: Parked(*_park(cursor, hot)))
+    """Park up to `BATCH` runs that no living node could take for ten minutes."""
+    statements = statements_for(connection)
+    return connection.write(lambda cursor: Parked(*_park(cursor, statements)))
 
 
-def _park(cursor: Cursor, hot: LedgerStatements) -> tuple[int, list[UnservedJob]]:
-    now_us, served = hot.now_us(cursor), served_now(cursor, hot)
-    pairs = [(name, queue_of(policy)) for name, policy in hot.rows(cursor, _JOBS)]
+def _park(cursor: Cursor, statements: LedgerStatements) -> tuple[int, list[UnservedJob]]:
+    now_us, served = statements.now_us(cursor), served_now(cursor, statements)
+    pairs = [(name, queue_of(policy)) for name, policy in statements.rows(cursor, _JOBS)]
     unserved = {job for job, queue in pairs if not served.has(job, queue)}
-    untaken = [queue for queue in _queues(cursor, hot) if not served.takes_from(queue)]
-    rows = _found(cursor, hot, _FIND, unserved, now_us) or _found(cursor, hot, _FIND_IN, untaken, now_us)
-    since = last_served_us(cursor, hot, {(job, queue) for _, job, queue in rows}, now_us=now_us) if rows else {}
+    untaken = [queue for queue in _queues(cursor, statements) if not served.takes_from(queue)]
+    rows = _found(cursor, statements, _FIND, unserved, now_us) or _found(cursor, statements, _FIND_IN, untaken, now_us)
+    since = last_served_us(cursor, statements, {(job, queue) for _, job, queue in rows}, now_us=now_us) if rows else {}
     left = [
         (run_id, job, queue)
         for run_id, job, queue in rows
@@ -94,35 +94,37 @@ def _park(cursor: Cursor, hot: LedgerStatements) -> tuple[int, list[UnservedJob]
     if not left:
         return 0, []
     served_elsewhere = {job for _, job, _ in left} - unserved
-    missed = _noted(cursor, hot, left, since, now_us=now_us, served_elsewhere=served_elsewhere)
-    if _had_older(cursor, hot, now_us):
+    missed = _noted(cursor, statements, left, since, now_us=now_us, served_elsewhere=served_elsewhere)
+    if _had_older(cursor, statements, now_us):
         return 0, missed
-    hot.change(cursor, _PARK, hot.ints([run_id for run_id, _, _ in left]))
+    statements.change(cursor, _PARK, statements.ints([run_id for run_id, _, _ in left]))
     return len(left), missed
 
 
-def _had_older(cursor: Cursor, hot: LedgerStatements, now_us: int) -> bool:
-    """Whether a node that does not know of this takes part, or did a short while ago."""
-    return any(known_by(version) < _KNOWN_SINCE for (version,) in hot.rows(cursor, _RECENT, now_us - _WAY_BACK_US))
+def _had_older(cursor: Cursor, statements: LedgerStatements, now_us: int) -> bool:
+    """Whether a node of a version without parking is alive, or was within `_ROLL_BACK_US`."""
+    return any(
+        known_by(version) < _KNOWN_SINCE for (version,) in statements.rows(cursor, _RECENT, now_us - _ROLL_BACK_US)
+    )
 
 
-def _found(cursor: Cursor, hot: LedgerStatements, find: str, among: Collection[str], now_us: int) -> list[Any]:
+def _found(cursor: Cursor, statements: LedgerStatements, find: str, among: Collection[str], now_us: int) -> list[Any]:
     if not among:
         return []
-    asked = (hot.texts(sorted(among)), now_us - WARNED_AFTER_US)
-    return hot.rows(cursor, f"{find} LIMIT {BATCH}{{skip_locked}}", *asked)
+    asked = (statements.texts(sorted(among)), now_us - WARNED_AFTER_US)
+    return statements.rows(cursor, f"{find} LIMIT {BATCH}{{skip_locked}}", *asked)
 
 
-def _queues(cursor: Cursor, hot: LedgerStatements) -> Iterator[str]:
-    """Return the queues in which runs are; one small question for each, whatever is in it."""
+def _queues(cursor: Cursor, statements: LedgerStatements) -> Iterator[str]:
+    """Yield the queues that contain runs, with one cheap query for each, however many runs it has."""
     queue = ""
-    while (queue := hot.rows(cursor, _NEXT_QUEUE, queue)[0][0]) is not None:
+    while (queue := statements.rows(cursor, _NEXT_QUEUE, queue)[0][0]) is not None:
         yield queue
 
 
 def _noted(
     cursor: Cursor,
-    hot: LedgerStatements,
+    statements: LedgerStatements,
     left: Sequence[Any],
     since: dict[tuple[str, str], int],
     *,
@@ -136,38 +138,38 @@ def _noted(
         UnservedJob(job, since_us, schedules=0, queue=queue if job in served_elsewhere else None)
         for job, (since_us, queue) in sorted(oldest.items())
     ]
-    return [each for each in found if is_first_to_note(cursor, hot, each, now_us)]
+    return [each for each in found if is_first_to_note(cursor, statements, each, now_us)]
 
 
 def unpark(connection: LedgerConnection, served: Served) -> int:
-    """Queue up to `BATCH` runs that a living node can take by now; return how many those are."""
-    hot = statements_for(connection)
-    pairs = [row for row in connection.read(lambda cursor: hot.rows(cursor, _PARKED)) if served.has(*row)]
-    return next((count for job, queue in pairs if (count := _unpark(connection, hot, job, queue))), 0)
+    """Queue up to `BATCH` parked runs that a living node can take now; return how many."""
+    statements = statements_for(connection)
+    pairs = [row for row in connection.read(lambda cursor: statements.rows(cursor, _PARKED)) if served.has(*row)]
+    return next((count for job, queue in pairs if (count := _unpark(connection, statements, job, queue))), 0)
 
 
 def unpark_for_older(connection: LedgerConnection, *, node: str) -> int:
-    """Queue all that is parked if no other living node knows what that means; return how many runs that are.
+    """Queue all parked runs if no other living node knows that state; return how many.
 
-    Only if there are older nodes, or were as long ago as nodes are on record: where there are none, everything that
-    was set aside in months would be queued whenever the last node is restarted.
+    Does nothing without a row of an older node. Otherwise all runs that were parked over months would be queued
+    whenever the last node restarts.
     """
-    hot = statements_for(connection)
-    others = connection.read(lambda cursor: hot.rows(cursor, _NODES, node))
+    statements = statements_for(connection)
+    others = connection.read(lambda cursor: statements.rows(cursor, _NODES, node))
     older = [is_living for version, is_living in others if known_by(version) < _KNOWN_SINCE]
     newer = [is_living for version, is_living in others if known_by(version) >= _KNOWN_SINCE]
     if not older or any(newer):
         return 0
     count = 0
-    for job, queue in connection.read(lambda cursor: hot.rows(cursor, _PARKED)):
-        while queued := _unpark(connection, hot, job, queue):
+    for job, queue in connection.read(lambda cursor: statements.rows(cursor, _PARKED)):
+        while queued := _unpark(connection, statements, job, queue):
             count += queued
     return count
 
 
-def _unpark(connection: LedgerConnection, hot: LedgerStatements, job: str, queue: str) -> int:
+def _unpark(connection: LedgerConnection, statements: LedgerStatements, job: str, queue: str) -> int:
     def work(cursor: Cursor) -> int:
-        ids = [row[0] for row in hot.rows(cursor, f"{_FIND_PARKED} ORDER BY r.id LIMIT {BATCH}", job, queue)]
-        return hot.change(cursor, _UNPARK, hot.ints(ids)) if ids else 0
+        ids = [row[0] for row in statements.rows(cursor, f"{_FIND_PARKED} ORDER BY r.id LIMIT {BATCH}", job, queue)]
+        return statements.change(cursor, _UNPARK, statements.ints(ids)) if ids else 0
 
     return connection.write(work)

@@ -1,8 +1,8 @@
-"""Removing what nobody has any more: a schedule that stood in the code, and a job with all that waits for it.
+"""Removing what no living node has any more: a schedule that was declared in code, or a job with its pending runs.
 
-A node brings the jobs and schedules of its code when it starts. So what a living node has is not removed: it would come
-back. What is removed leaves a tombstone (of schedules: `planned_through` never falls), or its history (of a job: its
-ended runs, until their retention is over). If the name comes back later, it begins anew, without a backlog.
+A node stores the jobs and schedules of its code when it starts. So what a living node has cannot be removed: it would
+come back. A removed schedule leaves a tombstone (`planned_through` never falls), and a job leaves its history (its
+ended runs, until their retention is over). If the name comes back later, it starts over, without a backlog.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _BATCH = 2000
 
 
 class Forgotten(NamedTuple):
-    """What went with a job: how many schedules were deleted, and how many runs that had not begun cancelled."""
+    """What was removed with a job: the number of schedules deleted, and of runs cancelled."""
 
     schedules: int
     runs: int
@@ -56,50 +56,53 @@ _RUNNING = "SELECT r.id FROM {run} r WHERE r.state = 'running' AND {was:r.job} =
 def delete_schedule(database: Database, schedule_id: str, *, by: str | None, reason: str | None = None) -> None:
     """Delete a schedule for an operator.
 
-    Refused while a living node has it in its code. Where no living node has its job, its ticks that have not begun are
-    skipped, whenever they were due: nobody would run them.
+    Refused while a living node has it in its code. If no living node has its job, all its ticks that have not started
+    are skipped, whenever they were due, because no node would run them.
     """
     row = schedules.schedule(database, schedule_id)
     owners = _owners(database, row.job)
     if row.origin == CODE and owners:
         raise LedgerRefused(
-            f"schedule {row.id!r} stands in the code of job {row.job!r}, which {_named(owners)} has: it would come "
-            f"back with the next start. Remove it there and deploy, or pause it: fencepost schedules pause {row.id}"
+            f"schedule {row.id!r} is declared in the code of job {row.job!r}, which {_named(owners)} has: it would "
+            "come back with the next start. Remove it there and deploy, or pause it: "
+            f"fencepost schedules pause {row.id}"
         )
     schedules.delete(database, schedule_id, by=by, reason=reason, even_of_code=True)
     if not owners:
-        hot, connection = _at_hand(database)
+        statements, connection = _connect(database)
         _in_batches(
             connection,
-            hot,
+            statements,
             _OPEN_TICKS,
             schedule_id,
-            change=lambda cursor, ids: hot.change(cursor, _SKIP, hot.now_us(cursor), ids),
+            change=lambda cursor, ids: statements.change(cursor, _SKIP, statements.now_us(cursor), ids),
         )
         connection.rest()
 
 
 def forget(database: Database, name: str, *, by: str, reason: str | None = None) -> Forgotten:
-    """Forget a job that no living node has: delete its schedules, cancel what has not ended, remove its record."""
+    """Forget a job that no living node has: delete its schedules, cancel its pending runs, remove its row."""
     known_job(database, name)
     _refuse_living(database, name)
-    hot, connection = _at_hand(database)
+    statements, connection = _connect(database)
     why = f"job forgotten by {by}" + (f": {reason}" if reason else "")
     try:
         found = schedules.schedules(database, job=name, limit=1_000_000)
         for each in found:
             schedules.delete(database, each.id, by=by, reason=reason, even_of_code=True)
         runs = _in_batches(
-            connection, hot, _OPEN, name, change=lambda cursor, ids: _cancelled(cursor, hot, ids, by, why)
+            connection, statements, _OPEN, name, change=lambda cursor, ids: _cancelled(cursor, statements, ids, by, why)
         )
-        connection.write(lambda cursor: _remove(database, cursor, hot, name, About(job=name, by=by, reason=reason)))
+        connection.write(
+            lambda cursor: _remove(database, cursor, statements, name, About(job=name, by=by, reason=reason))
+        )
     finally:
         connection.rest()
     return Forgotten(len(found), runs)
 
 
-def _remove(database: Database, cursor: Cursor, hot: LedgerStatements, name: str, about: About) -> None:
-    running = hot.rows(cursor, _RUNNING, name)
+def _remove(database: Database, cursor: Cursor, statements: LedgerStatements, name: str, about: About) -> None:
+    running = statements.rows(cursor, _RUNNING, name)
     if running:
         raise LedgerRefused(f"run {running[0][0]} of job {name!r} has not ended: fencepost show {running[0][0]}")
     table = database.tables.job
@@ -107,27 +110,32 @@ def _remove(database: Database, cursor: Cursor, hot: LedgerStatements, name: str
     note(database, cursor, Noted.JOB_FORGOTTEN, about)
 
 
-def _cancelled(cursor: Cursor, hot: LedgerStatements, ids: Any, by: str, why: str) -> int:
-    now_us = hot.now_us(cursor)
-    return hot.change(cursor, _CANCEL, now_us, now_us, by, why, ids)
+def _cancelled(cursor: Cursor, statements: LedgerStatements, ids: Any, by: str, why: str) -> int:
+    now_us = statements.now_us(cursor)
+    return statements.change(cursor, _CANCEL, now_us, now_us, by, why, ids)
 
 
 def _in_batches(
-    connection: LedgerConnection, hot: LedgerStatements, find: str, name: str, *, change: Callable[[Cursor, Any], int]
+    connection: LedgerConnection,
+    statements: LedgerStatements,
+    find: str,
+    name: str,
+    *,
+    change: Callable[[Cursor, Any], int],
 ) -> int:
-    """Change what is found until nothing is; return how many rows that were."""
+    """Change the rows that `find` returns until there are none; return their number."""
     count = 0
 
     def work(cursor: Cursor) -> int:
-        ids = [row[0] for row in hot.rows(cursor, f"{find} ORDER BY r.id LIMIT {_BATCH}{{skip_locked}}", name)]
-        return change(cursor, hot.ints(ids)) if ids else 0
+        ids = [row[0] for row in statements.rows(cursor, f"{find} ORDER BY r.id LIMIT {_BATCH}{{skip_locked}}", name)]
+        return change(cursor, statements.ints(ids)) if ids else 0
 
     while changed := connection.write(work):
         count += changed
     return count
 
 
-def _at_hand(database: Database) -> tuple[LedgerStatements, LedgerConnection]:
+def _connect(database: Database) -> tuple[LedgerStatements, LedgerConnection]:
     connection = database.connect("removing")
     return statements_for(connection), connection
 
@@ -136,7 +144,7 @@ def _refuse_living(database: Database, name: str) -> None:
     owners = _owners(database, name)
     if owners:
         raise LedgerRefused(
-            f"{_named(owners)} has job {name!r}, and would bring it back with its next start: remove it from the code "
+            f"{_named(owners)} has job {name!r}, and would store it again at its next start: remove it from the code "
             "and deploy first, or pause its schedules (fencepost schedules pause)"
         )
 

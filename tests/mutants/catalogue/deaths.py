@@ -8,7 +8,7 @@ _REAPER = "fencepost.engine.reaper:Reaper"
 _REAPING = "fencepost.ledger.reaping"
 _MEMBERSHIP = "fencepost.engine.membership:Membership"
 _STEPS = "tests/engine/test_clock_steps.py"
-_ORDERS = "tests/ledger/test_hot_interleavings.py::TestEndsThatMeet::"
+_ORDERS = "tests/ledger/test_interleavings.py::TestEndsThatMeet::"
 
 DEATHS = (
     mutant(
@@ -89,14 +89,14 @@ DEATHS = (
             "runner.resume(set(suspended))",
         ),
         Code("fencepost.engine.lost_identities:LostIdentities._adopt", "if key in adopted:", "if True:"),
-        tests="tests/engine/test_formers.py::test_what_a_reaper_took_is_stopped[sqlite]",
+        tests="tests/engine/test_lost_identities.py::test_what_a_reaper_took_is_stopped[sqlite]",
     ),
     mutant(
         "adopt what another took",
         "a run that somebody else runs by now is adopted back",
-        Code("fencepost.ledger.adopting:_adopt", " and by in us", ""),
+        Code("fencepost.ledger.adopting:_adopt", " and by in own_ids", ""),
         Code("fencepost.ledger.adopting:_adopt", "if (run_id, token) in runs", "if run_id in {key[0] for key in runs}"),
-        tests="tests/ledger/test_hot_adopting.py::test_what_a_reaper_took_is_not_adopted_and_not_touched[sqlite]",
+        tests="tests/ledger/test_adopting.py::test_what_a_reaper_took_is_not_adopted_and_not_touched[sqlite]",
     ),
     mutant(
         "outage ends fenced runs",
@@ -109,12 +109,12 @@ DEATHS = (
         "cancelled run rerun after death",
         "a run that was being cancelled is run again when its node dies",
         Code(f"{_REAPING}:_fate", "left.cancel_requested_at is not None", "False"),
-        tests="tests/ledger/test_hot_reaping.py::test_run_that_was_being_cancelled_is_cancelled[sqlite]",
+        tests="tests/ledger/test_reaping.py::test_run_that_was_being_cancelled_is_cancelled[sqlite]",
     ),
     mutant(
         "death noted without its consequence",
         "a reaper that dies after the note leaves the runs to nobody",
-        Code("fencepost.engine.giving_up:LostNodeRuns.unfinished", "hot.rows(cursor, _UNFINISHED)", "[]"),
+        Code("fencepost.engine.giving_up:LostNodeRuns.unfinished", "statements.rows(cursor, _UNFINISHED)", "[]"),
         Code(
             "fencepost.engine.giving_up:LostNodeRuns.declare_dead",
             "self.give_up_runs(connection, node_id)",
@@ -129,7 +129,7 @@ DEATHS = (
             "WHERE {ints:id} AND {was:state} = 'waiting' AND {was:waits_for} = 'key'",
             "WHERE {ints:id}",
         ),
-        tests="tests/ledger/test_hot_interleavings.py::TestKeys::"
+        tests="tests/ledger/test_interleavings.py::TestKeys::"
         "test_next_in_line_is_cancelled_while_the_holder_ends[postgres]",
     ),
     mutant(
@@ -164,18 +164,18 @@ DEATHS = (
         "the dead claim",
         "a node whose end is noted goes on claiming",
         Text("fencepost.ledger.dialects.statements:_NOT_ENDED", "IS NOT NULL)", "IS NULL AND false)"),
-        tests="tests/ledger/test_hot_claiming.py::TestFreeRuns::test_node_whose_end_is_noted_claims_nothing[sqlite-None-dead_at]",
+        tests="tests/ledger/test_claiming.py::TestFreeRuns::test_node_whose_end_is_noted_claims_nothing[sqlite-None-dead_at]",
     ),
     mutant(
         "reap one's own",
         "a node whose end is noted gives up its own runs, and claims them again",
-        Code(f"{_REAPER}._see_to", "if node_id != me", "if node_id"),
+        Code(f"{_REAPER}._list_and_clean_up", "if node_id != me", "if node_id"),
         tests="tests/engine/test_reaper.py::test_node_whose_end_is_noted_does_not_reap_itself[sqlite]",
     ),
     mutant(
         "count every loss",
         "one event that ends several nodes uses up the crash limit",
         Code(f"{_REAPING}:_counted", "0 <= now_us - at_us < once_in_us", "False"),
-        tests="tests/ledger/test_hot_reaping.py::test_losses_of_one_event_count_once[sqlite]",
+        tests="tests/ledger/test_reaping.py::test_losses_of_one_event_count_once[sqlite]",
     ),
 )
