@@ -242,7 +242,7 @@ class Looking:
 def _position(text: str | None) -> Position:
     try:
         return Position() if text is None else Position.parse(text)
-    except (ValueError, TypeError):
+    except (ValueError, AttributeError):
         raise InvalidParameters(f"after={text!r} is not a position: give that of a record of this log") from None
 
 

@@ -4,8 +4,8 @@ Each worker has two pipes, for its standard output and standard error. The threa
 an `OutputSink`, and passes on to our own output what the sink returns. It never waits for anything but the pipes, so a
 job that floods its output is slowed down to the speed at which this thread can discard it, and never blocked.
 
-When a worker has ended, the rest of its output is read, and the sink is told. Processes that it left behind may keep
-the pipes open: these are read on, so that such a process is not blocked or killed, until it ends or this process does.
+When a worker has ended, the rest of its output is read, and the sink gets `ended`. Processes that it left behind may
+keep the pipes open: these are read on, so that such a process is not blocked or killed, until it ends or we do.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class OutputReader:
                 self._thread.start()
 
     def ended(self, source: int) -> None:
-        """Note that a worker has ended: the sink is told when the rest of its output has been read."""
+        """Note that a worker has ended. The sink gets `ended` when the rest of the output has been read."""
         with self._lock:
             self._ended.append(source)
         self._wake()
@@ -142,7 +142,7 @@ class OutputReader:
         return not shown and size > _MANY
 
     def _forget(self, descriptor: int, pipe: _Pipe) -> None:
-        """Close a pipe that nobody writes to any more."""
+        """Close a pipe that no process writes to any more."""
         with self._lock:
             self._poll.unregister(descriptor)
             del self._pipes[descriptor]

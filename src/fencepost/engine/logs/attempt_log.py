@@ -6,8 +6,8 @@
                   │                                                             ──▶ ledger
                   └─────▶ ring (the last 192 kB) ──▶ chunks 1000000, 1000001, …; older ones of these are removed again
 
-Every chunk says how many lines came before it that are not in the head. So whoever reads can tell how many lines are
-missing between two chunks, whatever has become of them.
+Every chunk says how many lines came before it that are not in the head. So a reader can tell how many lines are missing
+between two chunks, whether they were never written or removed again.
 
 **Promises.** The memory that an attempt takes is bounded, whatever it writes and however long the ledger is away. What
 is handed out for the ledger stays here until the ledger has it.
@@ -47,6 +47,7 @@ class AttemptLog:
         self.run_id = run_id
         self.attempt = attempt
         self.is_over = False
+        self.is_given_up = False
         self.pending = 0  # bytes that wait to be written
         self.unsent: list[LogChunk] = []  # handed out, and not in the ledger yet
         self.is_taken = False  # something was handed out, and the ledger has not confirmed it yet
@@ -65,8 +66,8 @@ class AttemptLog:
 
     @property
     def waiting(self) -> int:
-        """How many bytes wait to be written, handed out or not."""
-        return self.pending + sum(chunk.size for chunk in self.unsent)
+        """How many bytes wait to be written, handed out or not. A chunk that only counts missing lines waits, too."""
+        return self.pending + sum(chunk.size + 1 for chunk in self.unsent)
 
     # -- in --------------------------------------------------------------------------------------------------------
 
@@ -201,6 +202,7 @@ class AttemptLog:
 
     def give_up(self, at_us: int) -> int:
         """Drop what waits to be written; what remains to be written says how many lines that were."""
+        self.is_given_up = True
         dropped = self.lines - self._head_lines_stored
         self._head.clear()
         self._ring.clear()

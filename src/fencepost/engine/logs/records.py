@@ -34,7 +34,7 @@ class RecordCapture:
         logging.setLogRecordFactory(self._made)
 
     def stop(self) -> None:
-        """Listen no more. Where somebody has put a factory of his own around ours, ours passes everything through."""
+        """Stop listening. If the application has wrapped our factory in its own, ours stays and captures nothing."""
         self._is_on = False
         if logging.getLogRecordFactory() == self._made:
             logging.setLogRecordFactory(self._before)

@@ -64,7 +64,7 @@ class RunLogs:
     def written(self, source: int, stream: int, chunk: bytes) -> bytes:
         """Take in what a worker wrote; return it without what was only meant for us."""
         streams = self._sources.get(source)
-        if streams is None:  # the worker has ended, and left somebody behind
+        if streams is None:  # the worker has ended, and left another process behind
             return chunk
         pieces = streams.splitters[stream].split(chunk)
         with self._lock:
@@ -217,9 +217,12 @@ class RunLogs:
             if log.is_taken:  # the ledger is being asked to take it
                 continue
             self.waiting -= log.waiting
-            self.dropped += log.give_up(self._wall_us())
+            if not log.is_given_up:
+                self.dropped += log.give_up(self._wall_us())
             if len(self._ended) > _MOST_ENDED // 2:
                 del self._ended[key]
+            else:
+                self.waiting += log.waiting
 
     def _tell(self) -> None:
         if self._has_news:
