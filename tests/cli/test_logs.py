@@ -1,4 +1,4 @@
-"""``fencepost logs``: what runs of a real node wrote, while they run, and after everything has died."""
+"""``fencepost logs``: what runs of a real node wrote, while they run, and after the node was killed."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from fencepost import App
 from testbed.wait import until
 from tests.cli.command import FENCEPOST, LONG_S
 from tests.cli.inside import call
-from tests.cli.test_running import ROOT, node
+from tests.cli.test_running import ROOT, Node, node
 
 APP = "tests.cli.logging_shop:app"
 
@@ -29,37 +30,13 @@ def has(ledger: str, run: int, words: str) -> str:
     return shown(ledger, run)
 
 
-def test_logs_of_runs_of_every_kind(ledger: str, tmp_path: Path) -> None:
+def test_logs_of_a_node_while_it_runs_and_after_it_was_killed(ledger: str, tmp_path: Path) -> None:
     with node(ledger, tmp_path, app=APP) as running:
-        told = running.trigger("tell")
-        assert sorted(has(ledger, told, "the end").splitlines()) == [
-            f"hello from run {told}",
-            "password=*** is not for everyone",
-            "the end",
-        ]
-        assert f"\x1b[32mhello\x1b[0m from run {told}\n" in shown(ledger, told, "--raw")
-        running.says("password=hunter2 is not for everyone")  # the node's own output is as it was
-        assert shown(ledger, told, "--tail", "1") == "the end\n"
-        [record] = call("logs", str(told), "--json", ledger=ledger).json
-        assert (record["run_id"], record["attempt"], record["lines"], record["missing"]) == (told, 1, 3, 0)
-        program = has(ledger, running.trigger("program"), "out of a program")
-        assert sorted(program.splitlines()) == ["its error", "out of a program"]
-        twice = running.trigger("stumble")
-        assert has(ledger, twice, "attempt 2\nthis").startswith("this is attempt 1\n")
-        assert shown(ledger, twice, "--attempt", "2") == "this is attempt 2\n"
-        flood = running.trigger("flood")
-        text = has(ledger, flood, "line 99999\n")
-        [gap] = [line for line in text.splitlines() if line.startswith("---")]
-        missing = int(gap.split()[1].replace(",", ""))
-        assert gap == f"--- {missing:,} lines are not kept"
-        assert len(text.splitlines()) - 1 + missing == 100_000
-        assert shown(ledger, flood, "--tail", "2") == "line 99998\nline 99999\n"
-        assert f"log: fencepost logs {flood}" in call("show", str(flood), ledger=ledger).stdout
-
-
-def test_what_a_run_has_written_is_there_though_its_node_is_killed(ledger: str, tmp_path: Path) -> None:
-    with node(ledger, tmp_path, app=APP) as running:
-        run = running.trigger("tell", "-p", f"folder={tmp_path}")
+        _follow(running, tmp_path)
+        _look_at_one_run(running)
+        _look_at_programs_and_attempts(running)
+        _look_at_a_flood(running)
+        run = running.trigger("tell", "-p", f"folder={tmp_path}/never")
         has(ledger, run, "hello from run")
         running.process.kill()
         running.process.wait()
@@ -67,30 +44,62 @@ def test_what_a_run_has_written_is_there_though_its_node_is_killed(ledger: str, 
         assert "the end" not in shown(ledger, run)
 
 
-def test_who_follows_sees_lines_as_they_come_and_is_done_when_the_run_is(ledger: str, tmp_path: Path) -> None:
-    with node(ledger, tmp_path, app=APP) as running:
-        run = running.trigger("tell", "-p", f"folder={tmp_path}")
-        words = [FENCEPOST, "logs", str(run), "--follow", "--ledger", ledger]
-        with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as following:
-            assert following.stdout is not None
-            first = {following.stdout.readline(), following.stdout.readline()}
-            assert f"hello from run {run}\n" in first
-            (tmp_path / "go").touch()
-            assert following.stdout.readline() == "the end\n"
-            assert following.stdout.read() == ""
-            assert following.wait(LONG_S) == 0
+def _follow(running: Node, folder: Path) -> None:
+    """Lines come while the run goes on, and the command ends when everything is there."""
+    run = running.trigger("tell", "-p", f"folder={folder}")
+    words = [FENCEPOST, "logs", str(run), "--follow", "--ledger", running.ledger]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True, cwd=ROOT) as following:
+        assert following.stdout is not None
+        first = {following.stdout.readline(), following.stdout.readline()}
+        assert first == {f"hello from run {run}\n", "password=*** is not for everyone\n"}
+        (folder / "go").touch()
+        assert following.stdout.readline() == "the end\n"
+        assert following.stdout.read() == ""
+        assert following.wait(LONG_S) == 0
 
 
-def test_a_run_without_a_log_and_one_that_does_not_exist(ledger: str, tmp_path: Path) -> None:
-    settings = {"FENCEPOST_LOGS": "off"}
-    with pytest.MonkeyPatch.context() as environment:
-        for name, value in settings.items():
-            environment.setenv(name, value)
-        with node(ledger, tmp_path, app=APP) as running:
-            waited = call("trigger", "tell", "--wait", "--json", ledger=ledger).json
-            running.says("password=hunter2")
-    nothing = call("logs", str(waited["id"]), ledger=ledger)
-    assert (nothing.returncode, nothing.stdout) == (0, "")
-    assert "has no log" in nothing.stderr
+def _look_at_one_run(running: Node) -> None:
+    ledger, told = running.ledger, running.trigger("tell")
+    lines = has(ledger, told, "the end").splitlines()
+    assert sorted(lines) == [f"hello from run {told}", "password=*** is not for everyone", "the end"]
+    assert f"\x1b[32mhello\x1b[0m from run {told}\n" in shown(ledger, told, "--raw")
+    running.says("password=hunter2 is not for everyone")  # the node's own output is as it was
+    assert shown(ledger, told, "--tail", "1").splitlines() == lines[-1:]
+    records = call("logs", str(told), "--json", ledger=ledger).json
+    assert sum(each["lines"] for each in records) == 3
+    assert {(each["run_id"], each["attempt"], each["missing"]) for each in records} == {(told, 1, 0)}
+
+
+def _look_at_programs_and_attempts(running: Node) -> None:
+    ledger = running.ledger
+    program = has(ledger, running.trigger("program"), "out of a program")
+    assert sorted(program.splitlines()) == ["its error", "out of a program"]
+    twice = running.trigger("stumble")
+    assert has(ledger, twice, "--- attempt 2\nthis").startswith("this is attempt 1\n")
+    assert shown(ledger, twice, "--attempt", "2").endswith("this is attempt 2\n")
+
+
+def _look_at_a_flood(running: Node) -> None:
+    ledger, flood = running.ledger, running.trigger("flood")
+    text = has(ledger, flood, "line 99999\n")
+    [gap] = [line for line in text.splitlines() if line.startswith("---")]
+    missing = int(gap.split()[1].replace(",", ""))
+    assert gap == f"--- {missing:,} lines are not kept"
+    assert len(text.splitlines()) - 1 + missing == 100_000
+    assert shown(ledger, flood, "--tail", "2") == "line 99998\nline 99999\n"
+    assert f"log: fencepost logs {flood}" in call("show", str(flood), ledger=ledger).stdout
+
+
+def test_a_run_without_a_log_and_one_that_does_not_exist(ledger: str) -> None:
+    app = App(ledger)
+
+    @app.job
+    def nothing() -> None: ...
+
+    run = str(nothing.enqueue().run_id)
+    app.close()
+    without = call("logs", run, ledger=ledger)
+    assert (without.returncode, without.stdout) == (0, "")
+    assert f"run {run} has no log" in without.stderr
     assert call("logs", "999", ledger=ledger).returncode == 1
-    assert call("logs", str(waited["id"]), "--follow", ledger=ledger).returncode == 0
+    assert "--tail counts lines" in call("logs", run, "--tail", "1", "--json", ledger=ledger).stderr
