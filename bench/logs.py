@@ -7,8 +7,8 @@ ratio is *on* over *off* of the same round, and what is printed is the median of
 
 - *silent*: runs that print nothing.
 - *line*: runs that print one line each. The node's own output goes to /dev/null.
-- *statements*: a job that prints 10,000 lines a second, and the statements that write or remove chunks of logs meanwhile,
-  per second. A trigger of the server counts them.
+- *statements*: a job that prints 10,000 lines a second, and the statements that write or remove chunks of logs
+  meanwhile, per second. A trigger of the server counts them.
 
 Targets: silent and line ≥ 0.9; statements ≤ 2 a second.
 """
