@@ -22,7 +22,7 @@ from fencepost.bulk.reader import Unread
 from fencepost.core.identity import fitted
 from fencepost.core.positions import packed, unpacked
 from fencepost.core.report import code_of
-from fencepost.core.texts import beginning, told
+from fencepost.core.texts import beginning, error_text
 from fencepost.errors import InvalidBulk
 from fencepost.fence.effect_statements import EffectStatements
 from fencepost.fence.writer import Writer
@@ -182,7 +182,7 @@ def _kind(item: Any) -> dict[str, Any]:
 
 
 def _error_of(error: BaseException) -> str:
-    return told(error, _LONGEST_ERROR) or code_of(error)
+    return error_text(error, _LONGEST_ERROR) or code_of(error)
 
 
 def put_aside(tx: Any, letters: Sequence[Letter], writer: Writer) -> None:

@@ -13,7 +13,7 @@ from fencepost.core.noted import Noted
 from fencepost.core.policy import Isolation
 from fencepost.core.runs import Ending
 from fencepost.core.states import Move, RunState, next_state, outcome_of
-from fencepost.core.texts import told
+from fencepost.core.texts import error_text
 from fencepost.engine.engines import engine_of
 from fencepost.engine.run import Run, attempt_of
 from fencepost.engine.which_fence import fence_of, is_known_to_be_the_ledgers, run_row
@@ -106,7 +106,7 @@ def in_transaction(run: Run, work: Callable[[Any], T], source: Any, *, final: bo
         except Exception as error:
             if not _is_worth_repeating(error):
                 raise
-            run.log.info("retrying a transaction of %s: %s", attempt.label, told(error))
+            run.log.info("retrying a transaction of %s: %s", attempt.label, error_text(error))
         longest_s = min(_SHORTEST_PAUSE_S * 2**number, _LONGEST_PAUSE_S)
         attempt.context.runtime.sleep(longest_s * (0.5 + attempt.context.runtime.random() / 2))
     return _done(run, work, source, final=final)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from fencepost.core.events import Event, What
 from fencepost.core.runtime import Runtime
-from fencepost.core.texts import told
+from fencepost.core.texts import error_text
 from fencepost.errors import FencepostError, LedgerUnavailable, StoreUnavailable
 
 _UNANSWERED = "it does not answer"
@@ -36,7 +36,7 @@ class Troubles:
             kinds.add(kind)
         if not is_known:
             named = "" if isinstance(error, FencepostError) else f"{type(error).__name__}: "
-            text = f"{loop}: {named}{told(error) or repr(error)}"
+            text = f"{loop}: {named}{error_text(error) or repr(error)}"
             self._emit(Event(What.LEDGER_TROUBLE, node=self._node(), reason=text))
 
     def over(self, loop: str) -> None:

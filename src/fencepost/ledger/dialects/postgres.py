@@ -86,7 +86,7 @@ class PostgresDialect(Dialect):
             f"(e.value->>{place})::{_TYPES[kind]} AS {name}" for place, (name, kind) in enumerate(columns.items())
         )
         source = "jsonb_array_elements(%s::jsonb) WITH ORDINALITY AS e(value, n)"
-        return f"(SELECT {chosen} FROM {source} ORDER BY n) AS {alias}"  # noqa: S608 - names of ours
+        return f"(SELECT {chosen} FROM {source} ORDER BY n) AS {alias}"  # noqa: S608 - fixed names only
 
     def objection(self, cursor: Cursor) -> str | None:
         """Check the version, whether the server is a primary, and its encoding."""

@@ -88,7 +88,7 @@ class SqliteDialect(Dialect):
     def json_table(self, alias: str, columns: Mapping[str, str]) -> str:
         """Use json_each."""
         chosen = ", ".join(f"json_extract(value, '$[{place}]') AS {name}" for place, name in enumerate(columns))
-        return f"(SELECT {chosen} FROM json_each(?)) AS {alias}"  # noqa: S608 - names of ours
+        return f"(SELECT {chosen} FROM json_each(?)) AS {alias}"  # noqa: S608 - fixed names only
 
     def objection(self, cursor: Cursor) -> str | None:
         """Check the version: RETURNING is needed."""
