@@ -122,7 +122,12 @@ class Node:
         folders = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
         environment = {**os.environ, "PYTHONPATH": folders, "FENCEPOST_URL": url, **(variables or {})}
         self._process = subprocess.Popen(
-            [str(command), "run", app, *options], cwd=HERE, env=environment, stderr=subprocess.PIPE, text=True
+            [str(command), "run", app, *options],
+            cwd=HERE,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     @property

@@ -162,3 +162,24 @@ def test_an_attempt_that_ends_while_it_is_being_written_is_not_lost(made: Writin
     made.logs.taken(chunks)
     assert made.logs.take(1 << 20) == []
     assert made.logs.waiting == 0
+
+
+def test_a_node_that_leaves_waits_for_what_is_being_written_and_for_the_rest(
+    made: Writing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[bool] = []
+    store = writing.store
+
+    def watched(connection: object, chunks: list, removed: list) -> None:
+        seen.append(made.writer.is_empty)  # as the node asks, on another thread
+        store(connection, chunks, removed)
+
+    monkeypatch.setattr(writing, "store", watched)
+    for run_id in range(1, 5001):
+        made.write(run_id, b"a line\n")
+    made.writer.drain()
+    while not made.writer.is_empty:
+        made.step(0.0)
+    assert not any(seen)
+    assert made.text(5000) == "a line\n"
+    assert len(seen) == 2

@@ -21,6 +21,7 @@ _EVERY_S = 1.0
 _BUDGET_BYTES = 1_000_000  # per second
 _IDLE_S = 10.0  # for which the connection is kept
 _NEVER = float("-inf")
+_EVERYTHING = 1 << 40
 
 
 class LogWriter(LedgerStep):
@@ -85,11 +86,14 @@ class LogWriter(LedgerStep):
     def _write(self, now: float) -> None:
         self._budget = min(self._budget + round(min(now - self._wrote_at, 1.0) * _BUDGET_BYTES), _BUDGET_BYTES)
         self._wrote_at = now
-        chunks = self._logs.take(self._budget)
-        self._is_failing = True
-        store(self._connection, chunks, self._removed)
+        chunks = self._logs.take(_EVERYTHING if self._is_draining else self._budget)
+        try:
+            store(self._connection, chunks, self._removed)
+        except BaseException:
+            self._is_failing = True
+            raise
         self._is_failing = False
-        self._budget -= sum(chunk.size for chunk in chunks)
+        self._budget = max(self._budget - sum(chunk.size for chunk in chunks), 0)
         self._removed = self._logs.taken(chunks)
         self._report()
 
