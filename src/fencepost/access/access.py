@@ -15,12 +15,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from fencepost.access import passwords
+from fencepost.access import identity, passwords
 from fencepost.core.duration import Duration, seconds
-from fencepost.core.rights import ALL_JOBS, Caller, HumanAct, Role, Scope, permissions_of
+from fencepost.core.identity import job_name
+from fencepost.core.rights import ALL_JOBS, Caller, HumanAct, Role, Scope
 from fencepost.core.tick import instant
 from fencepost.errors import InvalidName, InvalidParameters, NoSuchAccount, NotAllowed
-from fencepost.ledger import accounts, auditing, jobs, logins
+from fencepost.ledger import accounts, auditing, logins
 from fencepost.ledger.accounts import Account, Permission
 from fencepost.ledger.auditing import AuditAct
 from fencepost.ledger.dialects import Cursor
@@ -101,9 +102,10 @@ class Access:
         """Give a principal a role on these jobs; by default on all of them."""
         self._require()  # before we look whether there is such an account
         whom, what, by = self._principal(principal), role_named(role), self._scope.caller.name
+        named = _job_names(jobs)
 
         def work(cursor: Cursor) -> None:
-            for job in jobs:
+            for job in named:
                 accounts.give(self._ledger, cursor, whom, job, what, by=by)
 
         detail = {"role": what.value, "jobs": _shown(jobs)}
@@ -148,7 +150,7 @@ class Access:
             logins.add_api_token(
                 self._ledger, cursor, token_id, secret, name=account_name(name), by=by, expires_at=expires_at
             )
-            for job in jobs:
+            for job in _job_names(jobs):
                 accounts.give(self._ledger, cursor, f"token:{token_id}", job, what, by=by)
 
         detail = {"name": name, "role": what.value, "jobs": _shown(jobs), "expires_at": expires_at}
@@ -236,8 +238,14 @@ def role_named(role: str) -> Role:
 
 def scope_of(ledger: Ledger, principal: str, caller: Caller) -> Scope:
     """Return what a principal may do now, parts of bulk jobs included."""
-    given = [(each.job, each.role) for each in accounts.permissions(ledger, principal=principal)]
-    return permissions_of(caller, given).with_parts(jobs.parents(ledger))
+    return identity.scope_of(ledger, identity.Known(principal, caller.how), caller)
+
+
+def _job_names(jobs_: Sequence[str]) -> list[str]:
+    """Return names that jobs can have. They are compared whole, so a permission for any other would mean nothing."""
+    if isinstance(jobs_, str) or not jobs_:
+        raise InvalidParameters("give a list of at least one job, or leave it out for all jobs")
+    return [job if job == ALL_JOBS else job_name(job) for job in jobs_]
 
 
 def _shown(jobs_: Sequence[str]) -> list[str] | str:

@@ -1,6 +1,8 @@
 """What operators do, and what they ask: the same for the command line, the web and the application's own code.
 
-**Promises.** Every act names who did it (`by`) and leaves a line in the journal, in the same transaction as the act.
+**Promises.** Every act names who did it and leaves a line in the journal, in the same transaction as the act. Who that
+is, the scope says; under `Scope.direct`, which everyone has who reaches the database itself, it is the name given as
+`by`. What is outside of the scope looks as if it did not exist (`fencepost.app.scoped`).
 Nothing here needs the job's code: what a deploy has put into the ledger is enough. Where this process is a node, it
 looks for work after each act, without waiting for its next turn.
 """
@@ -9,25 +11,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fencepost.app.looking import Looking, optional_us
 from fencepost.app.numbers import existing_run_id, page_edge, page_limit
-from fencepost.app.people import person
 from fencepost.app.records import DueRecord, RenamedJobRecord
 from fencepost.app.schedules import Schedules
+from fencepost.app.scoped import acting, actor, hiding_others, require_job, run_check
 from fencepost.core.duration import Duration, seconds
 from fencepost.core.noted import Noted
 from fencepost.core.overlap import exclusive_key
 from fencepost.core.parameters import Signature
 from fencepost.core.policy import Policy
+from fencepost.core.rights import HumanAct, Scope
 from fencepost.core.runs import Requested
 from fencepost.engine.backfilling import MOST_BACKFILLED, Backfilled, backfill_requests
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.requesting import KnownJob, Request, instant_us, on_record, requested
 from fencepost.engine.run import attempt_of, current_run
-from fencepost.errors import ConfigurationError, InvalidParameters
+from fencepost.errors import ConfigurationError, InvalidParameters, NotAllowed
 from fencepost.leases.locks import Locks
 from fencepost.ledger import duplicates, jobs, journal, requests, schedules
 from fencepost.ledger.dialects import Cursor
@@ -56,6 +60,7 @@ class Operations(Looking):
     def __init__(
         self,
         ledger: Ledger,
+        scope: Scope,
         *,
         known: Jobs | None = None,
         generation: int = 0,
@@ -63,21 +68,32 @@ class Operations(Looking):
         locks: Callable[[], Locks] | None = None,
         bulks: Mapping[str, BulkJob] | None = None,
     ) -> None:
-        """Act on `ledger`. `wake` lets the node of this process look for work; `locks` is the nodes' lease store.
+        """Act on `ledger` as `scope` allows. `wake` wakes this process's node; `locks` is the nodes' lease store.
 
         `bulks` are the bulk jobs of the application: where their letters are, only their code knows.
         """
-        super().__init__(ledger, locks=locks)
+        super().__init__(ledger, scope, locks=locks)
         self._known = known if known is not None else Jobs()
         self._bulks = bulks
-        self.schedules = Schedules(ledger, self.known, wake)
         self._generation = generation
         self._wake = wake
+
+    def within(self, scope: Scope) -> Operations:
+        """Return the same operations under another scope. It asks nothing, and opens nothing."""
+        other = copy(self)
+        other._scope = scope
+        return other
+
+    @property
+    def schedules(self) -> Schedules:
+        """Schedules: list, preview, put, pause, resume, delete."""
+        return Schedules(self._ledger, self._scope, self.known, self._wake)
 
     # -- asking for runs ---------------------------------------------------------------------------------------------
 
     def known(self, name: str) -> KnownJob:
         """Return what a request needs to know of a job: from the code if it is here, else from the ledger."""
+        require_job(self._scope, HumanAct.LOOK, name)
         if name in self._known:
             return KnownJob.of(self._known[name])
         row = jobs.job(self._ledger, name)
@@ -99,8 +115,11 @@ class Operations(Looking):
     ) -> Enqueued:
         """Ask for a run in the name of a program; with `tx` as part of the caller's transaction.
 
-        With `unique`, a run that has not ended and does the same stands for this request, too.
+        With `unique`, a run that has not ended and does the same stands for this request, too. Only programs that
+        reach the ledger itself can ask like this: it leaves no entry in the audit.
         """
+        if not self._scope.is_direct:
+            raise NotAllowed("to enqueue is for programs that reach the ledger itself: trigger the job", job=job)
         if unique and key is not None:
             raise InvalidParameters("give key= or unique=True, not both: a key alone makes a request one run")
         request = Request(
@@ -124,7 +143,7 @@ class Operations(Looking):
         job: str,
         params: Mapping[str, Any] | None = None,
         *,
-        by: str,
+        by: str = "",
         reason: str | None = None,
         at: datetime | str | None = None,
         delay: Duration | None = None,
@@ -138,7 +157,9 @@ class Operations(Looking):
         time with the same parameters. Without a key, what is under way already is refused as `AlreadyRequested`,
         unless `again` insists on one more.
         """
-        request = Request(key=key, priority=priority, reason=reason, requested_by=person(by), **self._when(at, delay))
+        require_job(self._scope, HumanAct.TRIGGER, job)
+        who = actor(self._scope, by)
+        request = Request(key=key, priority=priority, reason=reason, requested_by=who, **self._when(at, delay))
         asked, policy = self._requested(job, params or {}, request), self.known(job).policy
 
         def work(cursor: Cursor) -> Enqueued:
@@ -146,11 +167,12 @@ class Operations(Looking):
                 self._refuse_twin(cursor, asked)
             [made] = self._record(cursor, [self._beside_schedules(cursor, asked, policy)])
             if made.is_new:
-                about = About(job=job, run_id=made.run_id, by=person(by), reason=reason)
+                about = About(job=job, run_id=made.run_id, by=who, reason=reason)
                 journal.note(self._ledger, cursor, Noted.RUN_TRIGGERED, about)
             return made
 
-        made = self._ledger.write(work)
+        with acting(self._scope), hiding_others(self._scope):
+            made = self._ledger.write(work)
         self._wake()
         return made
 
@@ -164,7 +186,7 @@ class Operations(Looking):
         first: datetime | str,
         last: datetime | str,
         *,
-        by: str,
+        by: str = "",
         reason: str | None = None,
         schedule: str | None = None,
         params: Mapping[str, Any] | None = None,
@@ -178,15 +200,17 @@ class Operations(Looking):
         as `AlreadyRequested` while one of the same due times has not ended, unless `again` insists. More than 10,000
         due times are refused unless `limit` allows them.
         """
-        back_key = key or self._ledger.runtime.new_id()[:12]
-        request = Request(requested_by=person(by), reason=reason, generation=self._generation)
+        require_job(self._scope, HumanAct.BACKFILL, job)
+        who, back_key = actor(self._scope, by), key or self._ledger.runtime.new_id()[:12]
+        request = Request(requested_by=who, reason=reason, generation=self._generation)
         asked = self._due_times(
             job, (first, last), schedule=schedule, request=request, key=back_key, params=params, limit=limit
         )
-        about = About(job=job, schedule=schedule, by=person(by), reason=reason)
+        about = About(job=job, schedule=schedule, by=who, reason=reason)
         detail = {"key": back_key, "runs": len(asked), "first": str(first), "last": str(last)}
         is_alone = key is None and not again
-        made = Backfilled(back_key, len(asked), self._backfilled(asked, about._replace(detail=detail), is_alone))
+        with acting(self._scope), hiding_others(self._scope):
+            made = Backfilled(back_key, len(asked), self._backfilled(asked, about._replace(detail=detail), is_alone))
         self._wake()
         return made
 
@@ -231,30 +255,38 @@ class Operations(Looking):
 
     # -- changing the course of runs ---------------------------------------------------------------------------------
 
-    def cancel(self, run_id: int, *, by: str, reason: str | None = None) -> Cancelled:
+    def cancel(self, run_id: int, *, by: str = "", reason: str | None = None) -> Cancelled:
         """Cancel a run that has not started, or have it stopped; returns which of them, or that it was too late."""
-        outcome = requests.cancel(self._ledger, existing_run_id(run_id), by=person(by), reason=reason)
+        who, check = actor(self._scope, by), run_check(self._scope, HumanAct.CANCEL)
+        with acting(self._scope):
+            outcome = requests.cancel(self._ledger, existing_run_id(run_id), by=who, reason=reason, check=check)
         self._wake()
         return outcome
 
-    def retry(self, run_id: int, *, by: str, reason: str | None = None, again: bool = False) -> int:
+    def retry(self, run_id: int, *, by: str = "", reason: str | None = None, again: bool = False) -> int:
         """Make a new run of one that has ended, with the same parameters and window; return its id.
 
         While a repetition of it has not ended, that is refused as `AlreadyRequested`, unless `again` insists.
         """
-        made = requests.retry(self._ledger, existing_run_id(run_id), by=person(by), reason=reason, again=again)
+        who, check = actor(self._scope, by), run_check(self._scope, HumanAct.RETRY)
+        with acting(self._scope):
+            made = requests.retry(
+                self._ledger, existing_run_id(run_id), by=who, reason=reason, again=again, check=check
+            )
         self._wake()
         return made
 
-    def release(self, run_id: int, *, by: str, reason: str | None = None) -> None:
+    def release(self, run_id: int, *, by: str = "", reason: str | None = None) -> None:
         """Let a run go on that waits for a person."""
-        requests.release_held(self._ledger, existing_run_id(run_id), by=person(by), reason=reason)
+        who, check = actor(self._scope, by), run_check(self._scope, HumanAct.RELEASE_RUN)
+        with acting(self._scope):
+            requests.release_held(self._ledger, existing_run_id(run_id), by=who, reason=reason, check=check)
         self._wake()
 
     def reprocess(
         self,
         *,
-        by: str,
+        by: str = "",
         reason: str | None = None,
         job: str | None = None,
         since: datetime | str | None = None,
@@ -266,12 +298,14 @@ class Operations(Looking):
 
         To repeat more, call it again with the last `old_id` as `after_id`. A transaction repeats at most 500 of them.
         """
-        wanted = RunFilter(job=job, since_us=optional_us(since, "since"), until_us=optional_us(until, "until"))
-        who, most, start = person(by), page_limit(limit), page_edge(after_id) or 0
+        since_us, until_us = optional_us(since, "since"), optional_us(until, "until")
+        wanted = RunFilter(job=job, jobs=self._jobs_to_reprocess(job), since_us=since_us, until_us=until_us)
+        who, most, start = actor(self._scope, by), page_limit(limit), page_edge(after_id) or 0
         made: list[Retried] = []
         while len(made) < most:
             size = min(_BATCH, most - len(made))
-            page = requests.reprocess(self._ledger, wanted, after_id=start, limit=size, by=who, reason=reason)
+            with acting(self._scope):
+                page = requests.reprocess(self._ledger, wanted, after_id=start, limit=size, by=who, reason=reason)
             if not page:
                 break
             made += page
@@ -286,24 +320,25 @@ class Operations(Looking):
         """Dead letters of the application's bulk jobs: list, show, replay, drop."""
         from fencepost.app.letters import Letters  # noqa: PLC0415 - most applications have none
 
-        return Letters(self._ledger, self._bulk_jobs("letters"), self._known, self.trigger)
+        known = {name for name in self._known if self._scope.sees(name)}
+        return Letters(self._ledger, self._scope, self._bulk_jobs("letters"), known, self.trigger)
 
     @property
     def bulk(self) -> BulkInstances:
         """The work of the application's bulk jobs: show how far it is, do it again, forget it."""
         from fencepost.app.bulk_instances import BulkInstances  # noqa: PLC0415 - most applications have none
 
-        return BulkInstances(self._ledger, self._bulk_jobs("checkpoints"), self._wake)
+        return BulkInstances(self._ledger, self._scope, self._bulk_jobs("checkpoints"), self._wake)
 
     @property
     def restored(self) -> RestoredLedger:
         """Whether the ledger was restored or copied, and what a person decides about it: standing, accept, as_copy."""
         from fencepost.app.restored import RestoredLedger  # noqa: PLC0415 - few ledgers ever are
 
-        return RestoredLedger(self._ledger)
+        return RestoredLedger(self._ledger, self._scope)
 
     def rename_job(
-        self, old: str, new: str, *, by: str, reason: str | None = None, effects: Sequence[str] | None = None
+        self, old: str, new: str, *, by: str = "", reason: str | None = None, effects: Sequence[str] | None = None
     ) -> RenamedJobRecord:
         """Give a job another name for good, while no living node has either: all that is on record gets the new name.
 
@@ -313,18 +348,33 @@ class Operations(Looking):
         """
         from fencepost.app.renaming import rename_job  # noqa: PLC0415 - done once in the life of a job
 
-        return rename_job(self._ledger, old, new, by=person(by), reason=reason, effects=effects)
+        self._scope.require(HumanAct.RENAME_JOB)
+        who = actor(self._scope, by)
+        with acting(self._scope):
+            return rename_job(self._ledger, old, new, by=who, reason=reason, effects=effects)
 
-    def forget_job(self, name: str, *, by: str, reason: str | None = None) -> Forgotten:
+    def forget_job(self, name: str, *, by: str = "", reason: str | None = None) -> Forgotten:
         """Forget a job that no living node has: delete its schedules, cancel its runs that have not ended."""
-        return forget(self._ledger, self.job(name).name, by=person(by), reason=reason)
+        known, who = self.job(name).name, actor(self._scope, by)
+        self._scope.require(HumanAct.FORGET_JOB, known)
+        with acting(self._scope):
+            return forget(self._ledger, known, by=who, reason=reason)
 
     def _bulk_jobs(self, what: str) -> Mapping[str, BulkJob]:
         if self._bulks is None:
             raise ConfigurationError(f"{what} are where bulk jobs write to, which needs their code: app.operations")
-        return self._bulks
+        return {name: bulk for name, bulk in self._bulks.items() if self._scope.sees(name)}
 
     # -- small things ------------------------------------------------------------------------------------------------
+
+    def _jobs_to_reprocess(self, job: str | None) -> frozenset[str] | None:
+        """Return the jobs whose runs the caller may repeat, or raise if there is none."""
+        if job is not None:
+            require_job(self._scope, HumanAct.REPROCESS, job)
+        allowed = self._scope.jobs_for(HumanAct.REPROCESS)
+        if allowed is not None and not allowed:
+            self._scope.require(HumanAct.REPROCESS)
+        return allowed
 
     def _requested(self, job: str, params: Mapping[str, Any], request: Request) -> Requested:
         return requested(self.known(job), params, request)

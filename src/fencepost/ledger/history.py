@@ -83,9 +83,13 @@ class AttemptRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs are asked for; what is None does not matter. `since_us` and `until_us`: when they were made."""
+    """Which runs are asked for; what is None does not matter. `since_us` and `until_us`: when they were made.
+
+    `jobs`: only runs of these, whatever `job` says. The empty set finds nothing, and the ledger is not asked.
+    """
 
     job: str | None = None
+    jobs: Collection[str] | None = None
     states: Collection[str] = ()
     waits_for: str | None = None
     schedule: str | None = None
@@ -97,6 +101,11 @@ class RunFilter:
     since_us: int | None = None
     until_us: int | None = None
     ids: Collection[int] | None = None
+
+    @property
+    def finds_nothing(self) -> bool:
+        """Whether the jobs that are allowed exclude every run."""
+        return self.jobs is not None and (not self.jobs or (self.job is not None and self.job not in self.jobs))
 
     @staticmethod
     def failed(job: str | None = None) -> RunFilter:
@@ -111,6 +120,7 @@ class RunFilter:
 
 EVERY_RUN = RunFilter()
 _LIVE = ("queued", "running", "waiting")
+_FEW_JOBS = 32  # more are asked for at once: as many statements would take longer than sorting
 _ASTRAY_US = 60_000_000  # by how much the order of ids and that of times may differ
 _EQUAL = ("job", "waits_for", "schedule", "queue", "node", "requested_by", "retry_of", "exclusive_key")
 
@@ -126,6 +136,8 @@ def runs(
 ) -> list[RunRow]:
     """Return a page of runs."""
     id_ = database.tables.run.c.id
+    if wanted.finds_nothing:
+        return []
 
     def work(cursor: Cursor) -> list[RunRow]:
         query = _within(database, cursor, _filtered(database, _all(database), wanted), wanted)
@@ -152,12 +164,27 @@ def _by_state(database: Database, query: Select[Any], wanted: RunFilter, is_risi
     """
     c = database.tables.run.c
     if not wanted.states:
-        return [query.order_by(c.id if is_rising else c.id.desc())]
+        return [each.order_by(c.id if is_rising else c.id.desc()) for each in _by_job(database, query, wanted)]
     queries = []
     for state in sorted(set(wanted.states)):
         order: Any = c.id + literal(0, literal_execute=True) if state in _LIVE else c.id
-        queries.append(query.where(c.state == _spelled(state)).order_by(order if is_rising else order.desc()))
+        of_state = query.where(c.state == _spelled(state))
+        split = [_of_jobs(database, of_state, wanted)] if state in _LIVE else _by_job(database, of_state, wanted)
+        queries += [each.order_by(order if is_rising else order.desc()) for each in split]
     return queries
+
+
+def _by_job(database: Database, query: Select[Any], wanted: RunFilter) -> list[Select[Any]]:
+    """Ask for each of a few allowed jobs by itself: so the index of a job's runs gives them in their order."""
+    if wanted.jobs is None or wanted.job is not None or len(wanted.jobs) > _FEW_JOBS:
+        return [_of_jobs(database, query, wanted)]
+    return [query.where(database.tables.run.c.job == job) for job in sorted(wanted.jobs)]
+
+
+def _of_jobs(database: Database, query: Select[Any], wanted: RunFilter) -> Select[Any]:
+    if wanted.jobs is None or wanted.job is not None:
+        return query
+    return query.where(database.tables.run.c.job.in_(sorted(wanted.jobs)))
 
 
 def _within(database: Database, cursor: Cursor, query: Select[Any], wanted: RunFilter) -> Select[Any]:
@@ -192,14 +219,26 @@ def first_id_at(database: Database, cursor: Cursor, at_us: int) -> int:
     return low
 
 
-def run(database: Database, run_id: int, *, connection: LedgerConnection | None = None) -> RunRow:
-    """Return one run, or raise `NoSuchRun`."""
-    return (connection or database).read(lambda cursor: run_row(database, cursor, run_id))
+def run(
+    database: Database,
+    run_id: int,
+    *,
+    jobs: Collection[str] | None = None,
+    connection: LedgerConnection | None = None,
+) -> RunRow:
+    """Return one run, or raise `NoSuchRun`; also if it is of none of `jobs`."""
+    if jobs is not None and not jobs:
+        raise NoSuchRun(run_id)
+    return (connection or database).read(lambda cursor: run_row(database, cursor, run_id, jobs=jobs))
 
 
-def run_row(database: Database, cursor: Cursor, run_id: int, *, for_update: bool = False) -> RunRow:
+def run_row(
+    database: Database, cursor: Cursor, run_id: int, *, jobs: Collection[str] | None = None, for_update: bool = False
+) -> RunRow:
     """Return one run in the transaction of `cursor`, and with `for_update` keep everybody else from changing it."""
     query = _all(database).where(database.tables.run.c.id == run_id)
+    if jobs is not None:
+        query = query.where(database.tables.run.c.job.in_(sorted(jobs)))
     found = database.rows(cursor, query.with_for_update() if for_update else query)
     if not found:
         raise NoSuchRun(run_id)
@@ -215,15 +254,24 @@ def attempts(database: Database, run_id: int, *, connection: LedgerConnection | 
 
 
 def why(
-    database: Database, schedule_id: str, at_us: int, *, connection: LedgerConnection | None = None, limit: int = 20
+    database: Database,
+    schedule_id: str,
+    at_us: int,
+    *,
+    jobs: Collection[str] | None = None,
+    connection: LedgerConnection | None = None,
+    limit: int = 20,
 ) -> list[RunRow]:
     """Return the runs that answer for a schedule's due time, the first that was made first: it is the tick's own.
 
-    A run may answer for several due times (a coalesced one, or a stretch that was skipped). Empty: it was not planned.
+    A run may answer for several due times (a coalesced one, or a stretch that was skipped). Empty: it was not planned,
+    or its run is of none of `jobs`: the schedule was another job's then.
     """
     c = database.tables.run.c
     # Stretches of a schedule do not overlap: what answers for a time is among the first that are due at it or later.
     query = _all(database).where(c.schedule == schedule_id, c.due_at >= at_us).order_by(c.due_at, c.id).limit(limit)
+    if jobs is not None:
+        query = query.where(c.job.in_(sorted(jobs)))
 
     def work(cursor: Cursor) -> list[RunRow]:
         found = (RunRow(*row) for row in database.rows(cursor, query))
@@ -260,9 +308,12 @@ def counts(
 ) -> dict[str, int]:
     """Return how many runs are in each state; without a filter this reads through all that is kept."""
     state = database.tables.run.c.state
+    if wanted.finds_nothing:
+        return {}
 
     def work(cursor: Cursor) -> dict[str, int]:
-        query = _within(database, cursor, _filtered(database, select(state, func.count()), wanted), wanted)
+        counted = _of_jobs(database, select(state, func.count()), wanted)
+        query = _within(database, cursor, _filtered(database, counted, wanted), wanted)
         names = sorted(set(wanted.states))
         queries = [query.where(state == _spelled(name)) for name in names] or [query]
         rows = [row for each in queries for row in database.rows(cursor, each.group_by(state).order_by(state))]
@@ -271,10 +322,12 @@ def counts(
     return (connection or database).read(work)
 
 
-def running_by_node(database: Database) -> dict[str, int]:
-    """Return how many runs each node has in hand, by its id."""
+def running_by_node(database: Database, *, jobs: Collection[str] | None = None) -> dict[str, int]:
+    """Return how many runs each node has in hand, by its id; of these jobs."""
     c = database.tables.run.c
     query = select(c.node, func.count()).where(c.state == _spelled("running"), c.node.is_not(None)).group_by(c.node)
+    if jobs is not None:
+        query = query.where(c.job.in_(sorted(jobs)))
     return database.read(lambda cursor: {row[0]: int(row[1]) for row in database.rows(cursor, query)})
 
 
