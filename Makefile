@@ -15,7 +15,7 @@ ROWS ?= 1000000
 KILLS ?= 100
 BULK_PLACES ?= postgres sqlite+postgres postgres+postgres postgres+mariadb mariadb
 UPGRADE_PLACES ?= postgres mariadb
-INTERLEAVED := tests/fence/test_interleavings.py tests/ledger/test_hot_interleavings.py tests/leases/test_sql_interleavings.py
+INTERLEAVED := tests/fence/test_interleavings.py tests/ledger/test_interleavings.py tests/leases/test_sql_interleavings.py
 
 # Tests start thousands of processes: without bytecode on disk, each would compile all it imports.
 unexport PYTHONDONTWRITEBYTECODE

@@ -93,7 +93,7 @@ _LONGEST = (
     "cli/test_exec",
     "fence/test_transactions",
     "engine/test_process_runner",
-    "test_hot_interleavings",
+    "ledger/test_interleavings",
     "contract/test_zookeeper",
     "contract/test_etcd",
     "ledger/test_plans",

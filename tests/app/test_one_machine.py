@@ -45,7 +45,7 @@ def test_what_shows_that_this_is_a_container(
 @pytest.mark.parametrize(
     ("where", "what", "says"),
     [
-        (None, What.STORE_WARNING, "is seen by this machine alone"),
+        (None, What.STORE_WARNING, "is seen by this machine only"),
         ("Kubernetes", What.LEDGER_UNSHARED, "runs in Kubernetes, and its ledger is a file"),
     ],
     ids=["machine", "container"],

@@ -23,6 +23,7 @@ from fencepost.app.records import LedgerRecord, LockRecord, OutlookRecord, PastL
 from fencepost.bulk.readers.keyset import keyset
 from fencepost.core.grants import LeaseRecord, PastGrant
 from fencepost.core.rights import Scope
+from fencepost.core.tick import microseconds
 from fencepost.engine.why import Became
 from fencepost.errors import ConfigurationError, InvalidParameters, NoSuchRun, NoSuchSchedule
 from fencepost.testing import until
@@ -564,9 +565,26 @@ def test_what_a_schedule_will_do(app: App) -> None:
         app.operations.schedules.preview("nothing")
 
 
+@pytest.mark.parametrize(
+    ("now", "changes"),
+    [
+        ("2026-06-01", ["2026-10-25T01:00:00Z", "2027-03-28T01:00:00Z"]),
+        ("2026-11-01", ["2027-03-28T01:00:00Z", "2027-10-31T01:00:00Z"]),
+        ("2026-12-31T23:30", ["2027-03-28T01:00:00Z", "2027-10-31T01:00:00Z"]),
+        ("2026-10-25T01:00", ["2027-03-28T01:00:00Z", "2027-10-31T01:00:00Z"]),
+    ],
+)
+def test_the_next_two_clock_changes_are_previewed(now: str, changes: list[str]) -> None:
+    now_us = microseconds(datetime.fromisoformat(now).replace(tzinfo=UTC))
+    outlook = OutlookRecord.of(cron("30 2 * * *", tz="Europe/Berlin"), now_us=now_us)
+    assert [each["at"] for each in read(outlook)["changes"]] == changes
+    last = microseconds(datetime(2199, 12, 1, tzinfo=UTC))
+    assert OutlookRecord.of(cron("30 2 * * *", tz="Europe/Berlin"), now_us=last, count=0).changes == ()
+
+
 def test_words_that_the_journal_never_uses_are_refused(app: App) -> None:
     assert app.operations.journal(what="node died") == []
-    with pytest.raises(InvalidParameters, match="the journal knows no 'nod died'; did you mean 'node died'"):
+    with pytest.raises(InvalidParameters, match="the journal has no 'nod died'; did you mean 'node died'"):
         app.operations.journal(what="nod died")
 
 

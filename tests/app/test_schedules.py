@@ -75,7 +75,7 @@ def test_a_schedule_of_the_code_is_changed_in_the_code(app: App) -> None:
         (("x", "nobody", every("1h"), {}), NoSuchJob, "'nobody'"),
         (("x y", "report", every("1h"), {"customer": 1}), InvalidName, "schedule id 'x y'"),
         (("x", "report", "1h", {"customer": 1}), InvalidSchedule, "is a text"),
-        (("x", "report", None, {"customer": 1}), InvalidSchedule, "no schedule"),
+        (("x", "report", None, {"customer": 1}), InvalidSchedule, "is not a schedule"),
     ],
 )
 def test_bad_schedules_are_refused(app: App, given: Any, error: type[Exception], says: str) -> None:

@@ -1,10 +1,12 @@
 import itertools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from fencepost.app.composing import publish
 from testbed.postgres import Postgres
+from tests.cli.inside import Done, call, shop
 
 _numbers = itertools.count()
 
@@ -30,3 +32,23 @@ def store(request: pytest.FixtureRequest) -> str:
 def postgres_url(postgres: Postgres) -> str:
     """Tables of its own, so that locks of other tests are not seen."""
     return f"{postgres.url}?prefix=t{next(_numbers)}_"
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> str:
+    """A ledger with the jobs of the shop."""
+    url = f"sqlite:///{tmp_path}/ledger.db"
+    app = shop(url)
+    publish(app)
+    app.close()
+    return url
+
+
+@pytest.fixture
+def act(ledger: str) -> Callable[..., Done]:
+    """Call a command on the ledger."""
+
+    def act(*words: str) -> Done:
+        return call(*words, ledger=ledger)
+
+    return act

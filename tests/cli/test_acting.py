@@ -16,25 +16,7 @@ from fencepost.ledger.ledger import open_ledger
 from fencepost.ledger.nodes import NewNode
 from fencepost.threaded import ThreadedRuntime
 from tests.cli.command import FENCEPOST
-from tests.cli.inside import Done, call, shop
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> str:
-    """A ledger that knows the jobs of the shop."""
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    app = shop(url)
-    publish(app)
-    app.close()
-    return url
-
-
-@pytest.fixture
-def act(ledger: str):
-    def act(*words: str) -> Done:
-        return call(*words, ledger=ledger)
-
-    return act
+from tests.cli.inside import call
 
 
 def record(ledger: str, **changes) -> int:
@@ -106,7 +88,7 @@ def test_the_same_key_twice_is_one_run(act) -> None:
     first = act("trigger", "add", "-p", "a=3", "--key", "k", "--json").json
     again = act("trigger", "add", "-p", "a=3", "--key", "k", "--json").json
     assert again == {**first, "new": False}
-    assert "asked for before" in act("trigger", "add", "-p", "a=3", "--key", "k").stdout
+    assert "requested before" in act("trigger", "add", "-p", "a=3", "--key", "k").stdout
     other = act("trigger", "add", "-p", "a=4", "--key", "k")
     assert other.returncode == 2
     assert f"run {first['run']}" in other.stderr
@@ -137,7 +119,7 @@ def test_whoever_waits_for_long_is_told_what_for_and_may_stop_waiting(ledger: st
     try:
         assert "there is no living node to run it" in process.stderr.readline()
         process.send_signal(signal.SIGINT)
-        assert "goes on without us: fencepost show 1" in process.stderr.readline()
+        assert "run 1 continues: fencepost show 1" in process.stderr.readline()
         assert process.wait(30) == 130
     finally:
         process.kill()

@@ -3,29 +3,8 @@
 import hashlib
 import json
 import sqlite3
-from pathlib import Path
 
 import pytest
-
-from fencepost.app.composing import publish
-from tests.cli.inside import Done, call, shop
-
-
-@pytest.fixture
-def ledger(tmp_path: Path) -> str:
-    url = f"sqlite:///{tmp_path}/ledger.db"
-    app = shop(url)
-    publish(app)
-    app.close()
-    return url
-
-
-@pytest.fixture
-def act(ledger: str):
-    def act(*words: str) -> Done:
-        return call(*words, ledger=ledger)
-
-    return act
 
 
 def tamper(ledger: str, sql: str) -> None:
@@ -145,3 +124,46 @@ def test_deleted_head_is_broken_and_acts_are_refused_with_a_sentence(act, ledger
     assert refused.returncode == 2
     assert "was deleted" in refused.stderr
     assert len(act("runs", "--json").json) == 1
+
+
+@pytest.mark.parametrize(
+    ("change", "at", "shown"),
+    [
+        ("at = 9999999999999999999", None, "(damaged)"),
+        ("at = -99999999999999999", None, "(damaged)"),
+        ("at = 'soon'", None, "(damaged)"),
+        ("who = X'ff41'", "2", "Z (damaged)"),
+        ("who = CAST(X'ff41' AS TEXT)", "2", "Z (damaged)"),
+        ("entry = X'ff41'", "2", "Z (damaged)"),
+        ("entry = CAST(X'ff41' AS TEXT)", "2", "Z (damaged)"),
+        ("""entry = '{"reason": 3}'""", "2", "Z (damaged)"),
+    ],
+)
+def test_list_shows_a_row_that_was_edited_by_hand_as_damaged(act, ledger, change, at, shown):
+    act("trigger", "add", "-p", "a=1", "--by", "ann")
+    act("trigger", "add", "-p", "a=2", "--by", "bob")
+    tamper(ledger, f"UPDATE fencepost_audit SET {change} WHERE n = 1")
+    intact, damaged = act("audit", "list", "--json").json
+    assert (intact["n"], intact["who"], intact["damaged"]) == (2, "bob", False)
+    assert (damaged["n"], damaged["damaged"], damaged["at"] and damaged["at"][:1]) == (1, True, at)
+    assert damaged["who"] == ("\\xffA" if "who" in change else "ann")
+    text = act("audit", "list").stdout
+    assert shown in text
+    assert text.count("damaged") == 1
+
+
+def test_list_of_a_misspelt_job_suggests_the_right_one(act):
+    done = act("audit", "list", "--job", "ad")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "did you mean 'add'" in done.stderr
+    assert "no such entry" in act("audit", "list", "--job", "add").stdout
+
+
+def test_prune_takes_an_age(act, ledger):
+    for n in range(3):
+        act("trigger", "add", "-p", f"a={n}", "--by", "ann")
+    assert act("audit", "prune", "--before", "24h", "--reason", "old").stdout == "removed 0 entries\n"
+    tamper(ledger, "UPDATE fencepost_audit SET at = at - 48 * 3600 * 1000000 WHERE n = 1")
+    assert act("audit", "prune", "--before", "24h", "--reason", "old").stdout == "removed 1 entry\n"
+    refused = act("audit", "prune", "--before", "2025-01-01", "--reason", "old")
+    assert (refused.returncode, "or give --tz" in refused.stderr) == (2, True)

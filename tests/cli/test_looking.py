@@ -215,7 +215,7 @@ def test_a_leader_is_named_where_there_is_one(tmp_path: Path) -> None:
         assert led["holder"] in call("leader", ledger=url).stdout
     app.close()
     assert call("leader", "--json", ledger=url).json is None
-    assert "nobody leads now" in call("leader", ledger=url).stdout
+    assert "no node leads now" in call("leader", ledger=url).stdout
 
 
 def test_schedules_are_listed_and_shown(look) -> None:

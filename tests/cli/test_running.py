@@ -154,7 +154,7 @@ def test_who_waits_for_a_busy_file_at_its_start_leaves_when_asked(tmp_path: Path
         with node(ledger, tmp_path, says="starts when it answers") as running:
             running.process.send_signal(number)
             assert running.process.wait(6.0) == 0  # it took ten before; a busy machine needs some to end Python
-            assert running.log().rstrip().endswith("left: it was asked to before it could start")
+            assert running.log().rstrip().endswith("left: a signal ended it before it could start")
             assert "Traceback" not in running.log()
 
 

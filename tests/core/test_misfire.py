@@ -53,6 +53,13 @@ def test_what_is_no_policy_is_refused(text: object) -> None:
         Misfire.of(text)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("zeros", ["00000000199999", "0" * 9000 + "10001", "9" * 9000])
+def test_a_cap_above_the_largest_is_refused_however_it_is_written(zeros: str) -> None:
+    with pytest.raises(InvalidPolicy, match="a number from 1 to 10000"):
+        Misfire.of(f"all:{zeros}")
+    assert Misfire.of("all:00000000007").cap == 7
+
+
 def test_what_is_no_grace_is_refused() -> None:
     with pytest.raises(InvalidDuration, match="grace"):
         Misfire.of(grace="soon")

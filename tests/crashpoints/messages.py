@@ -86,7 +86,7 @@ PLAYS: dict[str, Callable[[World, HandNode], None]] = {"two runs": two_runs, "a 
 
 def _executing(node: HandNode) -> Claim | None:
     runner = node.runner
-    found = [hand.executing() for hand in runner._crew.hands]
+    found = [handle.executing() for handle in runner._pool.handles]
     return next((each[0].claim for each in found if each is not None), None)
 
 

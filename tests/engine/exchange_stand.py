@@ -20,7 +20,7 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.looking import Look
 from fencepost.ledger.nodes import NewNode, join
 from fencepost.threaded import ThreadedRuntime
-from tests.ledger.hot_scene import Scene
+from tests.ledger.scene import Scene
 
 POLL_S = 5.0
 

@@ -89,13 +89,13 @@ class TestHands:
         lead = ClaimAhead(slots)
         for count, mean_s in measurements:
             lead.measured(count, count * mean_s)
-        assert 1 <= lead.hands(queued) <= min(queued, slots)
+        assert 1 <= lead.threads_for(queued) <= min(queued, slots)
 
     def test_quick_runs_get_one_and_others_all(self) -> None:
         quick, slow, unknown = ClaimAhead(8), ClaimAhead(8), ClaimAhead(8)
         quick.measured(1, QUICK_S / 2)
         slow.measured(1, QUICK_S * 2)
-        assert (quick.hands(100), slow.hands(100), unknown.hands(100)) == (1, 8, 8)
+        assert (quick.threads_for(100), slow.threads_for(100), unknown.threads_for(100)) == (1, 8, 8)
 
 
 def claim_of(job: str, run_id: int = 1) -> Claim:
@@ -113,21 +113,21 @@ class TestDeadlines:
     ) -> None:
         timeouts = {"a": timeout_s, "b": 2 * timeout_s, "c": None}
         claims = [(claim_of(job, number), began_at) for number, (job, began_at) in enumerate(executing)]
-        overdue, look_at = JobTimeouts(timeouts).sort(claims, now)
+        overdue, check_at = JobTimeouts(timeouts).sort(claims, now)
         for claim, began_at in claims:
             limit_s = timeouts[claim.job]
             is_overdue = limit_s is not None and began_at + limit_s <= now
             assert (claim in overdue) == is_overdue
-            assert is_overdue or limit_s is None or look_at <= began_at + limit_s
-        assert look_at > now
+            assert is_overdue or limit_s is None or check_at <= began_at + limit_s
+        assert check_at > now
 
     @given(st.lists(st.floats(0.01, 100), min_size=1), st.floats(0, 10))
     def test_a_run_that_begins_just_after_a_look_is_seen_before_its_deadline(
         self, timeouts: list[float], now: float
     ) -> None:
         deadlines = JobTimeouts({str(number): timeout_s for number, timeout_s in enumerate(timeouts)})
-        _, look_at = deadlines.sort([], now)
-        assert look_at <= now + min(timeouts)
+        _, check_at = deadlines.sort([], now)
+        assert check_at <= now + min(timeouts)
 
     def test_a_job_without_a_timeout_is_never_overdue(self) -> None:
         deadlines = JobTimeouts({"a": None})

@@ -16,7 +16,7 @@ from fencepost.errors import LedgerUnavailable
 from fencepost.ledger.claiming import Claimed, claim
 from fencepost.ledger.ledger import Ledger
 from tests.engine.exchange_stand import POLL_S, Stand, stand
-from tests.ledger.hot_scene import waits
+from tests.ledger.scene import waits
 
 SOON_US = 1_000_000
 

@@ -17,7 +17,7 @@ from fencepost.testing import Stopwatch, until
 from fencepost.testing.faulty import FaultyStore
 from fencepost.threaded import ThreadedRuntime
 from tests.engine.exchange_stand import Stand
-from tests.ledger.hot_scene import tick
+from tests.ledger.scene import tick
 
 RUNTIME = ThreadedRuntime()
 CALL_TIMEOUT_S = 0.3

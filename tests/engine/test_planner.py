@@ -22,7 +22,7 @@ from fencepost.ledger.planning import SchedulePlan, ScheduleRow
 from fencepost.ledger.run_rows import HORIZON_US
 from fencepost.testing import until
 from tests.engine.exchange_stand import PuppetMember, SkippingRuntime, node_state
-from tests.ledger.hot_scene import Scene
+from tests.ledger.scene import Scene
 
 SECOND_US = 1_000_000
 

@@ -68,7 +68,7 @@ class TestBeginning:
     """The first worker loads the application alone: four at once are all ready late."""
 
     @staticmethod
-    def crew() -> WorkerPool:
+    def pool() -> WorkerPool:
         class Recording:
             def spawn(self, name: str, work: object) -> None: ...
 
@@ -79,19 +79,19 @@ class TestBeginning:
         )
 
     def test_others_are_started_when_the_first_is_ready(self) -> None:
-        crew = self.crew()
-        crew.recruit(10.0)
-        crew.recruit(11.0)
-        assert len(crew.hands) == 1
-        crew.welcome(crew.hands[0])
-        crew.recruit(11.1)
-        assert len(crew.hands) == 4
+        pool = self.pool()
+        pool.start_missing(10.0)
+        pool.start_missing(11.0)
+        assert len(pool.handles) == 1
+        pool.mark_ready(pool.handles[0])
+        pool.start_missing(11.1)
+        assert len(pool.handles) == 4
 
     def test_others_do_not_wait_for_one_that_takes_long(self) -> None:
-        crew = self.crew()
-        crew.recruit(10.0)
-        crew.recruit(13.0)
-        assert crew.is_complete
+        pool = self.pool()
+        pool.start_missing(10.0)
+        pool.start_missing(13.0)
+        assert pool.is_complete
 
 
 class TestExecution:
@@ -260,7 +260,7 @@ class TestDeath:
 
         def kill_now_and_then() -> None:
             while not stopped.wait(0.1 + random.random() * 0.2):
-                if busy := [hand.process.pid for hand in list(two.runner._crew.hands) if hand.in_hand]:
+                if busy := [handle.process.pid for handle in list(two.runner._pool.handles) if handle.assignments]:
                     killed.append(random.choice(busy))
                     with suppress(ProcessLookupError):
                         os.kill(killed[-1], signal.SIGKILL)

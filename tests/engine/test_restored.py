@@ -30,7 +30,7 @@ from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
 from tests.engine.crew import RUNTIME, Crew, crew, job, seldom
 from tests.engine.dumps import Restore, dump
-from tests.ledger.hot_scene import Scene
+from tests.ledger.scene import Scene
 
 MINUTE_US = 60_000_000
 

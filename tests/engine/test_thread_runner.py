@@ -200,7 +200,7 @@ class TestThreadsThatCannotBeKilled:
         assert stand.hows(1) == {1: How.TIMED_OUT}
         (event,) = stand.told(What.RUN_ABANDONED)
         assert "'account:7'" in (event.reason or "")
-        assert "may begin beside it" in (event.reason or "")
+        assert "may start while this one still executes" in (event.reason or "")
 
     def test_once_all_slots_are_given_up_it_takes_nothing_and_says_so(self, open_stand: OpenStand) -> None:
         stand = open_stand(slots=2)
@@ -359,7 +359,7 @@ class TestFewThreads:
         stand.gate.do = look_around  # type: ignore[method-assign]
         stand.submit(*((run_id, "nothing") for run_id in range(1, 20_001)))
         assert len(stand.hows(20_000)) == 20_000
-        threads = len(stand.runner._seats)
+        threads = len(stand.runner._thread_slots)
         assert threads > 1, "as long as nothing was known, every claim got a thread"
         assert threads - 1 in idle, "and then all but one left the rest to that one"
 

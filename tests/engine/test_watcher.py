@@ -20,7 +20,7 @@ class Looks:
         self.at: list[float] = []
         self.troubles: list[Exception] = []
         self.answer = answer
-        self.watcher = Watcher("test-watcher", self.look, runtime=RUNTIME, on_trouble=self.troubles.append)
+        self.watcher = Watcher("test-watcher", self.look, runtime=RUNTIME, on_error=self.troubles.append)
 
     def look(self, now: float) -> float:
         self.at.append(now)

@@ -16,7 +16,7 @@ from fencepost.engine.loading import load_app
 from fencepost.engine.runners import verdicts
 from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.engine.shared_page import SharedPage
-from fencepost.engine.trust import BoardTrust, NodeTrust
+from fencepost.engine.trust import NodeTrust, SharedPageTrust
 from fencepost.engine.worker import Worker
 from fencepost.errors import InvalidApp, Stopped
 from fencepost.testing import ManualClock
@@ -179,7 +179,7 @@ class TestWorker:
     def test_an_application_that_does_not_load_is_told(self) -> None:
         line = Line(wire.greeting_message(wire.Greeting("shop:app")))
 
-        def load(greeting: wire.Greeting, _: BoardTrust) -> Job:
+        def load(greeting: wire.Greeting, _: SharedPageTrust) -> Job:
             raise InvalidApp(f"{greeting.app} has no wheels; see postgresql://me:secret@host")
 
         assert Worker(line, RUNTIME).run(load) == 1
@@ -216,29 +216,29 @@ class TestWire:
 
 class TestTrust:
     @pytest.fixture
-    def board(self) -> SharedPage:
+    def page(self) -> SharedPage:
         return SharedPage(memoryview(bytearray(4096)))
 
     @pytest.fixture
     def clock(self) -> ManualClock:
         return ManualClock()
 
-    def test_a_new_board_trusts_nobody(self, board: SharedPage, clock: ManualClock) -> None:
-        trust = BoardTrust(board, clock)
+    def test_a_new_board_trusts_nobody(self, page: SharedPage, clock: ManualClock) -> None:
+        trust = SharedPageTrust(page, clock)
         trust.begin(1, MATE)
         assert trust.stopped(MATE.run_id, MATE.token) is StopReason.LOST
 
-    def test_trust_ends_with_the_clock(self, board: SharedPage, clock: ManualClock) -> None:
-        trust = BoardTrust(board, clock)
+    def test_trust_ends_with_the_clock(self, page: SharedPage, clock: ManualClock) -> None:
+        trust = SharedPageTrust(page, clock)
         trust.begin(1, MATE)
-        board.trust(clock() + 5)
+        page.trust(clock() + 5)
         assert trust.stopped(MATE.run_id, MATE.token) is None
         clock.advance(5)
         assert trust.stopped(MATE.run_id, MATE.token) is StopReason.LOST
 
-    def test_only_the_claim_that_executes_is_trusted(self, board: SharedPage, clock: ManualClock) -> None:
-        trust = BoardTrust(board, clock)
-        board.trust(clock() + 5)
+    def test_only_the_claim_that_executes_is_trusted(self, page: SharedPage, clock: ManualClock) -> None:
+        trust = SharedPageTrust(page, clock)
+        page.trust(clock() + 5)
         assert trust.stopped(MATE.run_id, MATE.token) is StopReason.LOST
         trust.begin(1, MATE)
         assert trust.stopped(MATE.run_id, MATE.token - 1) is StopReason.LOST
@@ -246,22 +246,20 @@ class TestTrust:
         assert trust.stopped(MATE.run_id, MATE.token) is StopReason.LOST
 
     @pytest.mark.parametrize("why", list(StopReason))
-    def test_a_stop_names_its_claim_and_its_reason(
-        self, board: SharedPage, clock: ManualClock, why: StopReason
-    ) -> None:
-        trust = BoardTrust(board, clock)
-        board.trust(clock() + 5)
-        board.stop(2, why)
+    def test_a_stop_names_its_claim_and_its_reason(self, page: SharedPage, clock: ManualClock, why: StopReason) -> None:
+        trust = SharedPageTrust(page, clock)
+        page.trust(clock() + 5)
+        page.stop(2, why)
         trust.begin(1, MATE)
         assert trust.reason is None
         trust.begin(2, MATE)
         assert trust.reason is why
         assert trust.lost
 
-    def test_what_is_lost_is_lost_for_all(self, board: SharedPage, clock: ManualClock) -> None:
-        board.trust(clock() + 5)
-        board.lose()
-        assert board.stopped(1) is board.stopped(2) is StopReason.LOST
+    def test_what_is_lost_is_lost_for_all(self, page: SharedPage, clock: ManualClock) -> None:
+        page.trust(clock() + 5)
+        page.lose()
+        assert page.stopped(1) is page.stopped(2) is StopReason.LOST
 
     def test_in_one_process_trust_is_extended_never_shortened_and_lost(self, clock: ManualClock) -> None:
         trust = NodeTrust(clock)

@@ -24,7 +24,7 @@ from fencepost.ledger.claiming import claim
 from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.urls import LedgerUrl
 from fencepost.threaded import ThreadedRuntime
-from tests.ledger.hot_scene import waits
+from tests.ledger.scene import waits
 
 WRITTEN, CHECKED = "written", "checked"
 TTL_S = 1.0

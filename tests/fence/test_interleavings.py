@@ -54,7 +54,7 @@ from tests.fence.stepping import (
     writes,
 )
 from tests.interleaving import Order, at_random, chosen, every, interrupted_once, play, spread
-from tests.ledger.hot_scene import Scene, ending, waits
+from tests.ledger.scene import Scene, ending, waits
 from tests.ledger.steps import Watcher
 from tests.servers import RUNTIME
 
@@ -209,7 +209,7 @@ def ends(stage: Stage, claimed: Claim, session: Session) -> Callable[[Connection
 
     def finish(connection: Connection) -> bool:
         cursor: Any = connection.connection.cursor()
-        return end_keyed(cursor, stage.scene.hot, EndingRows([ending(claimed)]), ["k"])[1] == 1
+        return end_keyed(cursor, stage.scene.statements, EndingRows([ending(claimed)]), ["k"])[1] == 1
 
     return finish
 

@@ -24,7 +24,7 @@ from fencepost.testing import Stopwatch, until
 from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
 from tests.fence.paused_holder import CHECKED, RUNTIME, TTL_S, WRITTEN, claimed_by, engine_to, run_of, settle
-from tests.ledger.hot_scene import Scene
+from tests.ledger.scene import Scene
 
 BEYOND_S = 2.0
 LONG_S = 30.0

@@ -10,7 +10,7 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.nodes import NewNode, join, living_nodes
 from fencepost.ledger.restoring import Pending, accept
 from fencepost.ledger.standing import standing
-from tests.ledger.hot_scene import Scene
+from tests.ledger.scene import Scene
 
 
 def node(name: str) -> NewNode:

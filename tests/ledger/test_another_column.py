@@ -5,7 +5,7 @@ import sys
 
 from fencepost.core.runs import Requested
 from fencepost.ledger.ledger import Ledger
-from tests.ledger.hot_scene import Scene
+from tests.ledger.scene import Scene
 
 
 def test_a_column_in_the_middle_moves_no_other(ledger: Ledger, ledger_url: str) -> None:

@@ -16,7 +16,7 @@ from fencepost.ledger.history import RunFilter
 from fencepost.ledger.jobs import NewJob
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.recording import Enqueued
-from tests.ledger.hot_scene import Scene
+from tests.ledger.scene import Scene
 from tests.ledger.test_plans import LITTLE, MUCH, analyze, fill, never_reads_a_whole_table
 from tests.ledger.test_requests import asked, callers_connection, change, only
 from tests.ledger.work_meter import OnPostgres, metered

@@ -14,7 +14,7 @@ from fencepost.ledger import migrations
 from fencepost.ledger.lateness import note_late
 from fencepost.ledger.ledger import Ledger
 from testbed.postgres import Postgres
-from tests.ledger.hot_scene import Scene
+from tests.ledger.scene import Scene
 from tests.ledger.test_plans import LITTLE, MUCH, analyze, fill
 from tests.ledger.work_meter import metered
 

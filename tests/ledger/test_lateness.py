@@ -11,7 +11,7 @@ from fencepost.ledger import lateness
 from fencepost.ledger.lateness import note_late, note_late_ends
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.recording import record
-from tests.ledger.hot_scene import HOUR_US, Scene, ending, failed
+from tests.ledger.scene import HOUR_US, Scene, ending, failed
 
 LATE = {"sla_us": 1, "due_at_us": 5}
 

@@ -11,7 +11,7 @@ import pytest
 from fencepost.errors import LedgerRefused, LedgerUnavailable
 from fencepost.ledger.claiming import claim
 from fencepost.ledger.ledger import Ledger, open_ledger
-from tests.ledger.hot_scene import waits
+from tests.ledger.scene import waits
 from tests.servers import RUNTIME
 
 Opened = Callable[[str], Ledger]

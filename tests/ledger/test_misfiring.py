@@ -14,7 +14,7 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.misfiring import MisfireCounts, settle_late
 from fencepost.ledger.nodes import NewNode, join
 from fencepost.ledger.requests import retry
-from tests.ledger.hot_scene import HOUR_US, Scene, ending, skips, tick
+from tests.ledger.scene import HOUR_US, Scene, ending, skips, tick
 
 MINUTE_US = 60_000_000
 

@@ -14,7 +14,7 @@ from fencepost.ledger.misfiring import MisfireCounts, settle_late
 from fencepost.ledger.nodes import NewNode, join, leave
 from fencepost.ledger.parking import park, unpark, unpark_for_older
 from fencepost.ledger.serving import Served
-from tests.ledger.hot_scene import HOUR_US, Scene, tick
+from tests.ledger.scene import HOUR_US, Scene, tick
 
 HERE = Served([({"job"}, {"default"})])
 

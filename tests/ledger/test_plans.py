@@ -20,8 +20,8 @@ from fencepost.ledger.planning import SchedulePlan, plan
 from fencepost.ledger.promoting import promote_stranded
 from fencepost.ledger.reaping import reap
 from testbed.postgres import Postgres
-from tests.ledger.hot_scene import HORIZON_US, HOUR_US, Scene, ending, failed, tick
-from tests.ledger.test_hot_planning import add_schedule, every_minute
+from tests.ledger.scene import HORIZON_US, HOUR_US, Scene, ending, failed, tick
+from tests.ledger.test_planning import add_schedule, every_minute
 from tests.ledger.work_meter import OnPostgres, metered
 
 BATCH = 50

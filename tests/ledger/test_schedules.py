@@ -346,7 +346,7 @@ class TestDeploys:
     def test_what_stands_in_the_code_is_changed_there(self, ledger: Ledger) -> None:
         self.sync(ledger, 1, new("a"))
         for act in (lambda: schedules.put(ledger, new("a", spec=HOURLY)), lambda: schedules.delete(ledger, "a")):
-            with pytest.raises(LedgerRefused, match="stands in the code of job 'report'"):
+            with pytest.raises(LedgerRefused, match="is declared in the code of job 'report'"):
                 act()
         schedules.delete(ledger, "a", even_of_code=True)
         assert schedules.schedules(ledger) == []

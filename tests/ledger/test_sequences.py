@@ -16,8 +16,8 @@ from fencepost.ledger.recording import record
 from fencepost.ledger.sequences import advance_sequences
 from testbed.mariadb import MariaDB
 from testbed.postgres import Postgres
-from tests.ledger.hot_scene import Scene, tick
-from tests.ledger.test_hot_planning import add_schedule, planned, schedule
+from tests.ledger.scene import Scene, tick
+from tests.ledger.test_planning import add_schedule, planned, schedule
 from tests.servers import RUNTIME, execute
 
 BEHIND = "SELECT setval(pg_get_serial_sequence('{}', 'id'), 1, false)"

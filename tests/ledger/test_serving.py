@@ -20,7 +20,7 @@ from fencepost.ledger.removing import delete_schedule, forget
 from fencepost.ledger.schedule_rows import NewSchedule
 from fencepost.ledger.schedules import schedules
 from fencepost.ledger.serving import note_missed
-from tests.ledger.hot_scene import HORIZON_US, HOUR_US, Scene, tick
+from tests.ledger.scene import HORIZON_US, HOUR_US, Scene, tick
 
 POLICY = '{"type": "scheduled"}'
 

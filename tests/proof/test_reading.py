@@ -20,7 +20,7 @@ from fencepost.proof.evidence import Evidence, JobRules, Timing
 from fencepost.proof.history import History
 from fencepost.proof.oracle import dues, every_us
 from fencepost.proof.reading import read_ledger
-from tests.ledger.hot_scene import Scene, ending, failed, handed_back, skips, tick
+from tests.ledger.scene import Scene, ending, failed, handed_back, skips, tick
 
 SECOND_US = 1_000_000
 

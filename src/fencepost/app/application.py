@@ -33,7 +33,7 @@ from fencepost.threaded import ThreadedRuntime
 if TYPE_CHECKING:
     pass
 
-_SHORTEST_SILENCE_S = 1.0  # a busy machine keeps a process waiting for less, in the middle of a short transaction
+_SHORTEST_SILENCE_S = 1.0  # a process on a busy machine stalls for less than this inside a short transaction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -78,11 +78,11 @@ class App(JobDecorators):
             url: the database of schedules, runs and all that happened.
             leases: another store whose leases guard exclusive runs and `lock`: ``etcd://…``, ``redis://…``.
             name: what to call this machine in the records, instead of its host name.
-            ttl: how long a node that fell silent keeps what it has. Default 30 s.
+            ttl: how long a node that stopped renewing keeps its leases. Default 30 s.
             queues: the queues from which this process takes runs.
             slots: how many runs it executes at once.
-            generation: the number of this deploy. What a later one has put on record, an earlier one leaves alone.
-            leader: let one node at a time do the planning for all, which saves the others the work.
+            generation: the number of this deploy. An earlier deploy does not overwrite what a later one has recorded.
+            leader: let one node at a time plan for all nodes, which saves the others the work.
             config: a settings file, instead of the one in the working directory.
             runtime: for simulation and tests.
             observers: called with every `Event`, on the thread where it happens. Events are logged in any case.
@@ -106,19 +106,19 @@ class App(JobDecorators):
         self._lifecycle = Lifecycle(self)
         self._opening = self.runtime.lock()
         self._ledger: Ledger | None = None
-        self._locks: dict[str, Locks] = {}  # by URL: of the application's own locks
+        self._locks: dict[str, Locks] = {}  # the application's own locks, by URL
         self.node_name = self._new_name()
         self.runtime.after_fork(self, self._forget)
 
     def __repr__(self) -> str:
         return f"<App on {self.settings.shown()[0][1]}, {len(self.jobs)} jobs>"
 
-    # -- asking for runs ---------------------------------------------------------------------------------------------
+    # -- requesting runs ---------------------------------------------------------------------------------------------
 
     def enqueue(
         self, job: str, *, params: Mapping[str, Any] | None = None, **options: Unpack[RequestOptions]
     ) -> Enqueued:
-        """Ask for a run of a job by its name, also of one that another deploy owns. See `JobHandle.enqueue`."""
+        """Request a run of a job by its name. Another deploy may own the job. See `JobHandle.enqueue`."""
         return self.operations.enqueue(job, params or {}, **options)
 
     def lock(self, name: str, **wishes: Unpack[LockWishes]) -> Lock:
@@ -131,11 +131,11 @@ class App(JobDecorators):
         """
         return self.locks.lock(name, **wishes)
 
-    # -- what it stands on -------------------------------------------------------------------------------------------
+    # -- ledger and locks --------------------------------------------------------------------------------------------
 
     @property
     def ledger(self) -> Ledger:
-        """The ledger, opened and found fit when first asked for."""
+        """The ledger. The first access opens it and checks its schema."""
         if self._ledger is None:
             with self._opening:
                 if self._ledger is None:
@@ -151,11 +151,11 @@ class App(JobDecorators):
 
     @property
     def locks(self) -> Locks:
-        """The lease store for the application's own locks, opened when first asked for."""
+        """The lease store for the application's own locks. The first access opens it."""
         return self._locks_at(self.settings.leases or self.ledger.url.lease_url())
 
     def _locks_at(self, url: str) -> Locks:
-        from fencepost.app.composing import open_locks  # noqa: PLC0415 - only those who run jobs or lock need it
+        from fencepost.app.composing import open_locks  # noqa: PLC0415 - needed only to run jobs or to lock
 
         with self._opening:
             if url not in self._locks:
@@ -164,7 +164,7 @@ class App(JobDecorators):
 
     @property
     def operations(self) -> Operations:
-        """What operators do: trigger, retry, cancel, back-fill, and ask what happened."""
+        """What operators do: trigger, retry, cancel, back-fill, and query the history."""
         return Operations(
             self.ledger,
             Scope.direct(),
@@ -181,7 +181,7 @@ class App(JobDecorators):
         return self.operations.schedules
 
     def wake(self) -> None:
-        """Let this process's node, if it is one, look now: something was asked for."""
+        """Have the node of this process, if there is one, look for work now."""
         self._lifecycle.wake()
 
     def _node_locks(self) -> Locks:
@@ -189,17 +189,17 @@ class App(JobDecorators):
         return self._locks_at(self.ledger.url.lease_url())
 
     def worker_context(self) -> RunContext:
-        """Return the surroundings of runs in this process; the runner adds its own standing."""
+        """Return the context of runs in this process. The runner adds its own fields."""
         return RunContext(
             node=self.node_name, runtime=self.runtime, ledger=lambda: self.ledger, ttl_s=self.settings.ttl_s
         )
 
     def emit(self, event: Event) -> None:
-        """Tell every observer."""
+        """Pass an event to every observer."""
         self._observers(event)
 
     def wants(self, what: What) -> bool:
-        """Whether anybody would take notice of such an event; if not, none need be made."""
+        """Whether any observer takes events of this kind. If not, the caller need not create one."""
         return self._observers.wants(what)
 
     # -- running -----------------------------------------------------------------------------------------------------
@@ -209,14 +209,14 @@ class App(JobDecorators):
 
         With `processes`, jobs run in worker processes, as with ``fencepost run``: they can be killed, and nothing that
         they do keeps this process from renewing its lease. Workers import the application by its name, so it and its
-        jobs have to stand in modules, not in a script or a notebook.
+        jobs have to be in modules, not in a script or a notebook.
 
-        Returns when this process is a node. Starting twice is starting once. A forked child is not started.
+        Returns when this process is a node. A second call has no effect. A forked child is not started.
         """
         self._lifecycle.start(processes=processes)
 
     def stop(self, grace: Duration = SHUTDOWN_GRACE) -> None:
-        """Take no more runs, give those that execute `grace` to end, and leave."""
+        """Claim no more runs, give the executing ones `grace` to end, and leave."""
         self._lifecycle.stop(grace)
 
     def running(self, grace: Duration = SHUTDOWN_GRACE, *, processes: bool = False) -> Running:
@@ -225,11 +225,11 @@ class App(JobDecorators):
 
     @property
     def is_running(self) -> bool:
-        """Whether this process takes part."""
+        """Whether this process is a node."""
         return self._lifecycle.is_running
 
     def close(self) -> None:
-        """Stop, and close every connection. The application may be used again; it then opens anew."""
+        """Stop, and close every connection. The application can be used again and then reconnects."""
         from fencepost.engine.engines import close_engine  # noqa: PLC0415 - most applications never have one
 
         self.stop()
@@ -246,7 +246,7 @@ class App(JobDecorators):
         return node_name(host=self.settings.name or runtime.host(), pid=runtime.process_id(), start_id=runtime.new_id())
 
     def _forget(self) -> None:
-        """In a forked child: the parent is the node."""
+        """Reset the state in a forked child: the parent stays the node."""
         self._opening = self.runtime.lock()
         self._lifecycle.forget()
         self.node_name = self._new_name()

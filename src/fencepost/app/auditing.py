@@ -25,7 +25,7 @@ from fencepost.ledger.auditing import AuditAct, ChainState
 from fencepost.ledger.identity import present_identity
 from fencepost.ledger.ledger import Ledger
 
-_MOST_BREAKS = 100  # whoever rewrote a table breaks every entry: the first of them say enough
+_MOST_BREAKS = 100  # a rewritten table breaks every entry; the first of them are enough to report
 
 
 class Audit:
@@ -62,7 +62,7 @@ class Audit:
         return [AuditRecord.of(row) for row in found]
 
     def anchor(self) -> AnchorRecord:
-        """Return the end of the chain, to be kept where whoever has the database's password cannot change it."""
+        """Return the end of the chain. Keep it where a user with the database's password cannot change it."""
         self._scope.require(HumanAct.READ_AUDIT)
         head = auditing.state(self._ledger).head
         return AnchorRecord(present_identity(self._ledger), head.n, head.hash, instant(self._ledger.now_us()))
@@ -70,7 +70,7 @@ class Audit:
     def verify(self, anchors: Sequence[AnchorRecord] = ()) -> VerifiedRecord:
         """Compare the whole chain with itself, its head and `anchors`, which must be of this ledger.
 
-        Entries that are added meanwhile do not matter: what is compared ends where the chain ended at the beginning.
+        Entries that are added during the comparison are not compared: it ends where the chain ended when it began.
         """
         self._scope.require(HumanAct.READ_AUDIT)
         ours = present_identity(self._ledger)
@@ -90,7 +90,7 @@ class Audit:
         strays = [Break(each.n, Damage.INSERTED, "it is outside of the chain") for each in self._outside(state)]
         found = [*itertools.islice(compared, _MOST_BREAKS), *strays]
         if found and auditing.state(self._ledger).floor != state.floor:
-            return self.verify(anchors)  # somebody pruned meanwhile
+            return self.verify(anchors)  # the audit was pruned meanwhile
         return VerifiedRecord.of(
             found,
             through_n=state.head.n,
@@ -113,7 +113,7 @@ class Audit:
             yield json.dumps({"n": row.n, "prev": row.prev, "hash": row.hash, "entry": row.entry})
 
     def prune(self, *, before: datetime | str, by: str = "", reason: str | None = None) -> int:
-        """Remove the entries from before a time; return how many. The removal is an entry of its own."""
+        """Remove the entries from before a time; return how many. The removal is itself an entry."""
         self._scope.require(HumanAct.PRUNE_AUDIT)
         who, before_us = actor(self._scope, by), instant_us(before, what="before")
         state = auditing.state(self._ledger)
@@ -129,7 +129,7 @@ class Audit:
         return auditing.prune_through(self._ledger, last, said).floor.n - state.floor.n
 
     def _outside(self, state: ChainState) -> list[ChainRow]:
-        """Return entries outside of the chain, unless somebody appends or prunes meanwhile: then they may belong."""
+        """Return entries outside of the chain; none if the chain was appended to or pruned meanwhile."""
         found = auditing.outside(self._ledger, state)
         return found if found and auditing.state(self._ledger) == state else []
 
@@ -148,9 +148,9 @@ class _Counted:
 
 
 def read_anchors(texts: Collection[str]) -> list[AnchorRecord]:
-    """Read anchors as they were printed, one JSON object a line; lines without a hash are passed over.
+    """Read anchors as they were printed, one JSON object per line. Skip lines without a hash.
 
-    A line with a hash that is not an anchor is refused: an anchor that is left out in silence protects nothing.
+    Refuse a line that has a hash but is not an anchor: an anchor that is silently skipped protects nothing.
     """
     found = []
     for line in (line for text in texts for line in text.splitlines()):
@@ -164,7 +164,7 @@ def read_anchors(texts: Collection[str]) -> list[AnchorRecord]:
     return found
 
 
-def _anchor(said: Mapping[str, Any]) -> AnchorRecord:
-    if not isinstance(said["n"], int) or not re.fullmatch("[0-9a-f]{64}", said["hash"]):
+def _anchor(parsed: Mapping[str, Any]) -> AnchorRecord:
+    if not isinstance(parsed["n"], int) or not re.fullmatch("[0-9a-f]{64}", parsed["hash"]):
         raise ValueError("neither a number nor a hash")
-    return AnchorRecord(said["ledger"], said["n"], said["hash"], datetime.fromisoformat(said["at"]))
+    return AnchorRecord(parsed["ledger"], parsed["n"], parsed["hash"], datetime.fromisoformat(parsed["at"]))

@@ -37,15 +37,15 @@ if TYPE_CHECKING:
     from fencepost.ledger.ledger import Ledger
 
 PART, REPLAY = "/part", "/replay"
-_FEW_CRASHES = 3  # an item that ends its worker is replayed no more often than that
-_MOST_CRASHES = 1000  # bulk work counts its losses by place, at the checkpoint, and the run's own count is no limit
+_FEW_CRASHES = 3  # an item that crashes its worker is replayed at most this often
+_MOST_CRASHES = 1000  # a bulk job counts crashes per place, at the checkpoint; the run's own count does not limit it
 _STEP_WORDS = (*OPTIONS, "chunk")
 _DATABASES = ("source", "target")
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredBulk:
-    """A bulk job as it stands in the code: `make` gives one attempt its steps."""
+    """A bulk job as the code declares it: `make` builds the steps of one attempt."""
 
     name: str
     given: Any
@@ -58,36 +58,36 @@ class DeclaredBulk:
 
     @property
     def known_as(self) -> str:
-        """What its checkpoints go by: the first name that it had."""
+        """The name under which checkpoints are stored: the first name that the job had."""
         return self.formerly[0] if self.formerly else self.name
 
     @property
     def names(self) -> tuple[str, ...]:
-        """All names that it and its parts have or had."""
+        """All present and former names of the job and of its parts."""
         return tuple(name + suffix for name in (self.name, *self.formerly) for suffix in ("", PART))
 
     def make(self, **params: Any) -> Bulk:
-        """Return the job for one attempt: of a class, with an object of its own."""
+        """Return the job for one attempt. A class gets a new object for each attempt."""
         if isinstance(self.given, type):
             return self._of_object(self.given(**params))
         return self._of_function()
 
     def check(self) -> None:
-        """Refuse what could not work, without making an object of the class."""
+        """Refuse an invalid declaration, without creating an object of the class."""
         makes_itself = isinstance(self.given, type) and self.given.__init__ is not object.__init__  # type: ignore[misc]
         self.outline().check(is_outline=makes_itself)
 
     def outline(self) -> Bulk:
-        """Return the job as far as it is known without parameters: no object of the class is made."""
+        """Return what is known of the job without parameters. No object of the class is created."""
         return self._of_object(self.given) if isinstance(self.given, type) else self._of_function()
 
     def params_of(self, row: RunRow) -> dict[str, Any]:
-        """Return the parameters of a run of this job, or of a part of it, as its code gets them."""
+        """Return the parameters of a run of this job, or of one of its parts, as the code receives them."""
         stored = json.loads(row.params)
         return _params_of(self, stored["values"]) if row.job.endswith(PART) else self.bound(stored)
 
     def bound(self, stored: dict[str, Any]) -> dict[str, Any]:
-        """Return parameters that are kept as JSON as the code gets them."""
+        """Convert parameters stored as JSON to what the code receives."""
         return replace(_signature(self.given), run_name=None).bind(stored)
 
     @property
@@ -97,7 +97,7 @@ class DeclaredBulk:
         return bool(signature.parameters) or signature.takes_more
 
     def made_of(self, row: RunRow) -> Bulk:
-        """Return the job as a run of it, or of a part of it, knew it."""
+        """Return the job with the parameters of a run of it, or of one of its parts."""
         return self.make(**self.params_of(row))
 
     def _of_function(self) -> Bulk:
@@ -148,7 +148,7 @@ class BulkJob(JobHandle[...]):
     def __init__(self, app: App, job: Job, declared: DeclaredBulk) -> None:
         super().__init__(app, job)
         self.declared = declared
-        self.names = declared.names  # under which dead letters of it are
+        self.names = declared.names  # the names under which its dead letters are stored
         self.replay_name = job.name + REPLAY
         self.__doc__ = job.doc
 
@@ -200,9 +200,9 @@ def _checked_name(name: str) -> str:
 
 
 def given_options(policy: Iterable[str], **options: Any) -> dict[str, Any]:
-    """Return the options that were given; refuse words of the policy that there are none of.
+    """Return the options that were given; refuse policy options that do not exist.
 
-    For most, None is left out. That of a database is the ledger's own, whatever the class says.
+    None means "not given" for most. For a database, None means the ledger's own, even if the class names one.
     """
     for word in policy:
         if word not in SharedWords.__annotations__:
@@ -221,8 +221,8 @@ def _signature(given: Any) -> Signature:
     taken = [name for name in (made.run_name, *made.names) if name in (RUN, *WINDOW)]
     if taken:
         raise InvalidBulk(
-            f"bulk job {given.__name__!r}: it cannot take {taken[0]!r} when it is made: queries and hooks get that by "
-            "themselves; give the parameter another name"
+            f"bulk job {given.__name__!r}: its constructor cannot take {taken[0]!r}: queries and hooks receive that "
+            "automatically; rename the parameter"
         )
     return replace(made, run_name=RUN, is_async=False)
 
@@ -231,8 +231,8 @@ def _conducting(app: App, declared: DeclaredBulk, part: Job) -> Callable[..., An
     def ask(run: Run, instance: Instance, wanted: Mapping[str, Mapping[str, Any]]) -> None:
         known, generation = KnownJob.of(part), app.settings.generation
         request = Request(window_us=instance.window_us, requested_by=attempt_of(run).label, generation=generation)
-        asked = [requested(known, params, replace(request, origin_key=key)) for key, params in wanted.items()]
-        requests.enqueue(app.ledger, asked)
+        new_runs = [requested(known, params, replace(request, origin_key=key)) for key, params in wanted.items()]
+        requests.enqueue(app.ledger, new_runs)
         app.wake()
 
     def cancel(run: Run, run_id: int) -> None:
@@ -248,7 +248,7 @@ def _conducting(app: App, declared: DeclaredBulk, part: Job) -> Callable[..., An
 
 
 def _made(declared: DeclaredBulk, params: Mapping[str, Any]) -> Bulk:
-    """Return the job for an attempt, found fit to work."""
+    """Return the job for an attempt, after checking it."""
     bulk = declared.make(**params)
     bulk.check()
     return bulk
@@ -256,7 +256,7 @@ def _made(declared: DeclaredBulk, params: Mapping[str, Any]) -> Bulk:
 
 @contextmanager
 def _giving_up_what_cannot_work() -> Iterator[None]:
-    """Give a run up whose code or query is at fault: no retry would mend it."""
+    """Fail a run for good if its code or query is at fault: a retry would not help."""
     try:
         yield
     except InvalidBulk as error:
@@ -264,7 +264,7 @@ def _giving_up_what_cannot_work() -> Iterator[None]:
 
 
 def _part_job(declared: DeclaredBulk, policy: Policy) -> Job:
-    def part(  # `key` is what it excludes others by; see the policy
+    def part(  # `key` is the exclusive key; see the policy
         run: Run,
         *,
         parent: int,
@@ -317,15 +317,17 @@ def _replay_job(declared: DeclaredBulk, policy: Policy) -> Job:
 
 
 def _made_for(declared: DeclaredBulk, ledger: Ledger, letter: StoredLetter) -> Bulk:
-    """Return the job as the run of a letter knew it, which may no longer be on record."""
+    """Return the job with the parameters of the letter's run, which may no longer be on record."""
     try:
         return declared.made_of(history.run(ledger, letter.run_id or 0))
     except NoSuchRun as error:
         if letter.params is None and declared.takes_parameters:
-            raise InvalidBulk(f"bulk job {declared.name!r} takes parameters, and nobody knows which: {error}") from None
+            raise InvalidBulk(
+                f"bulk job {declared.name!r} takes parameters, and those of this run are unknown: {error}"
+            ) from None
         return declared.make(**declared.bound(letter.params or {}))
 
 
 def _params_of(declared: DeclaredBulk, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the parameters of a part's parent, as its code gets them."""
+    """Return the parameters of a part's parent, as the code receives them."""
     return declared.bound({name: value for name, value in values.items() if name not in WINDOW})

@@ -1,6 +1,6 @@
-"""How far bulk jobs are, doing again what is complete, and forgetting what cannot go on: ``app.operations.bulk``.
+"""The progress of bulk jobs, repeating complete work and forgetting unfinished work: ``app.operations.bulk``.
 
-Checkpoints are in the databases that jobs write to, and only the code knows which these are: so this needs the bulk
+Checkpoints are in the databases that jobs write to. Only the code knows which these are, so this needs the bulk
 jobs themselves. A run that failed needs none of this: `retry` continues where it stopped.
 """
 
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
 
 class _Instance(NamedTuple):
-    """What a run of a bulk job stands for, and how far that is."""
+    """The instance that a run of a bulk job works on, and its progress."""
 
     row: RunRow
     job: BulkJob
@@ -54,7 +54,7 @@ class _Instance(NamedTuple):
 
 
 class BulkInstances:
-    """What the runs of an application's bulk jobs stand for: each instance is work to be done once."""
+    """The instances of an application's bulk jobs. Each instance is work to be done once."""
 
     def __init__(self, ledger: Ledger, scope: Scope, bulks: Mapping[str, BulkJob], wake: Callable[[], None]) -> None:
         """Look where `bulks` write to: those that `scope` shows. `wake` wakes this process's node."""
@@ -64,9 +64,9 @@ class BulkInstances:
         self._wake = wake
 
     def show(self, run_id: int) -> BulkRecord:
-        """Return the steps and partitions of what a run stands for: how far each is, and which run does it.
+        """Return the steps and partitions of a run's instance, with the progress of each and the run that does it.
 
-        It is read from the checkpoints, which commit with the effects. A part's run shows the whole it belongs to.
+        The progress is read from the checkpoints, which commit with the effects. For a part's run, this shows the
         """
         found = self._instance(run_id)
         states = _RunStates(self._ledger, found.row.id)
@@ -74,10 +74,10 @@ class BulkInstances:
         return BulkRecord(found.row.id, found.job.name, found.row.state, found.name, steps)
 
     def again(self, run_id: int, *, by: str = "", reason: str) -> BulkAgainRecord:
-        """Do once more what is complete, from the beginning: a new run, with the same parameters and window.
+        """Repeat a complete instance from the beginning, in a new run with the same parameters and window.
 
-        What has landed stays, and lands once more; so this is for jobs whose effects may. The checkpoints of before
-        stay as they are, too: the new run has its own.
+        Effects that have landed stay, and land a second time; use this for jobs where that is allowed. The earlier
+        checkpoints stay as well: the new run has its own.
         """
         who, why, found = actor(self._scope, by), reason_given(reason), self._instance(run_id)
         self._scope.require(HumanAct.REPEAT_BULK, found.row.job)
@@ -98,9 +98,9 @@ class BulkInstances:
         return BulkAgainRecord(new, found.row.id)
 
     def forget(self, run_id: int, *, by: str = "", reason: str) -> BulkForgottenRecord:
-        """Forget how far an unfinished job is, so that its next run begins anew: for checkpoints of changed code.
+        """Delete the checkpoints of an unfinished instance, so that its next run starts over: for changed code.
 
-        What has landed stays, and the next run reads all of the input again.
+        Effects that have landed stay, and the next run reads all of the input again.
         """
         who, why, found = actor(self._scope, by), reason_given(reason), self._instance(run_id)
         self._scope.require(HumanAct.FORGET_BULK, found.row.job)
@@ -111,7 +111,7 @@ class BulkInstances:
                 "would keep it from being done twice by mistake. To do it again on purpose: fencepost bulk again"
             )
         written = sum(step.counts.written for step in found.steps)
-        # First the journal: it may be in another database, and nothing that is done here is to be silent.
+        # The journal first: it may be in another database, and no act may go unrecorded.
         detail = {"instance": found.name, "written": written}
         about: dict[str, Any] = {"job": found.job.name, "run_id": found.row.id, "by": who, "reason": why}
         with acting(self._scope):
@@ -120,7 +120,7 @@ class BulkInstances:
         return BulkForgottenRecord(found.row.id, found.name, removed, written)
 
     def _instance(self, run_id: int) -> _Instance:
-        """Look at what a run stands for; a part's run leads to the run it is part of."""
+        """Return the instance of a run. For a part's run, this is the instance of its parent."""
         allowed = self._scope.visible
         row = history.run(self._ledger, existing_run_id(run_id), jobs=allowed)
         job = self._bulk_of(row)
@@ -131,7 +131,7 @@ class BulkInstances:
         return _Instance(row, job, bulk, name, see(bulk, name, self._ledger))
 
     def _bulk_of(self, row: RunRow) -> BulkJob:
-        """Return the bulk job that a run is of, itself or as a part."""
+        """Return the bulk job of a run, or of the run's parent."""
         for each in self._bulks.values():
             if row.job in each.names:
                 return each
@@ -145,13 +145,13 @@ class BulkInstances:
 
 
 class _RunStates:
-    """The states of runs that have done partitions; each is asked for once."""
+    """The states of runs that have done partitions. Each is read once."""
 
     def __init__(self, ledger: Ledger, parent: int) -> None:
         self._ledger = ledger
         parts = parts_of(ledger, parent)
         self._states: dict[int, str | None] = {part.run_id: part.state for part in parts}
-        self._by_place = {part_place(part.origin_key): part.run_id for part in parts}  # the latest of each place
+        self._by_place = {part_place(part.origin_key): part.run_id for part in parts}  # the latest run of each place
 
     def state(self, run_id: int) -> str | None:
         """Return the state of a run; None if it is no longer on record."""
@@ -163,13 +163,13 @@ class _RunStates:
         return self._states[run_id]
 
     def of(self, step: str, number: int, kept: StoredCheckpoint | None) -> int | None:
-        """Return the run that does a partition: the one that moved it last, or the one that is to begin with it."""
+        """Return the run that does a partition: the one that wrote last, or the one that will start it."""
         return self._by_place.get((step, number)) if kept is None else kept.mark.run
 
 
-def _under_way(run_id: int, asked: int) -> ConfigurationError:
+def _under_way(run_id: int, of_run: int) -> ConfigurationError:
     return ConfigurationError(
-        f"run {run_id} of what run {asked} stands for has not ended; wait for it, or cancel it: "
+        f"run {run_id} of what run {of_run} stands for has not ended; wait for it, or cancel it: "
         f"fencepost cancel {run_id}"
     )
 

@@ -1,4 +1,4 @@
-"""From an application to a node: settings, ledger, leases, runners, put together in one place.
+"""Builds a node from an application: settings, ledger, leases and runners.
 
 Nodes differ only in the runners they bring: threads and an event loop in this process (``app.start()``), or worker
 processes (``fencepost run`` and ``app.start(processes=True)``: `fencepost.app.worker_processes`).
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from fencepost.app.application import App
 
 _FEWEST_SLOTS = 10
-_FREE_WITHIN_S = 300.0  # a server that is full for longer, or a file that is busy, needs somebody who looks after it
+_FREE_WITHIN_S = 300.0  # a server that is full, or a file that is busy, for longer needs an operator
 _ASK_AGAIN_S = 1.0
 _WHEN_IT_ANSWERS = "this node starts when it answers"
 
@@ -53,7 +53,7 @@ class Composed:
         self._locks = locks
 
     def start(self) -> None:
-        """Join and begin, or leave nothing behind."""
+        """Start the node. If that fails, close the lease stores."""
         try:
             self.node.start()
         except BaseException:
@@ -61,7 +61,7 @@ class Composed:
             raise
 
     def stop(self, grace_s: float) -> None:
-        """Let what runs end, leave, and close the connections."""
+        """Stop the node, giving its runs `grace_s` to end, and close the lease stores."""
         try:
             self.node.stop(grace_s)
         finally:
@@ -73,11 +73,11 @@ class Composed:
 
 
 def compose(app: App, runners: Mapping[str, Runner] | None = None, *, slots: int | None = None) -> Composed:
-    """Make a node of `app`. `runners` are by the kind of job they execute; by default those inside this process.
+    """Make a node of `app`. `runners` maps kinds of jobs to runners; by default those inside this process.
 
-    `slots` is how many runs these execute at once, where that is not what the settings say.
+    `slots` is how many runs they execute at once, where that differs from the settings.
 
-    When it has joined, it puts the jobs and schedules of the code on record, so that every node and command knows them.
+    After it has joined, the node records the jobs and schedules of the code, so that every node and command sees them.
     """
     refuse_unknown_jobs(app)
     check_rights(app.ledger)
@@ -95,7 +95,7 @@ def compose(app: App, runners: Mapping[str, Runner] | None = None, *, slots: int
 
 
 class StartCalledOff(Exception):
-    """A node was asked to leave while it waited to start."""
+    """A node was stop_requested to leave while it waited to start."""
 
 
 def start_node(
@@ -103,31 +103,31 @@ def start_node(
     runners: Callable[[], Mapping[str, Runner]] | None = None,
     *,
     slots: int | None = None,
-    asked: runtime.Flag | None = None,
+    stop_requested: runtime.Flag | None = None,
 ) -> Composed:
-    """Make a node of `app` and start it. What others will let go of before long is waited for.
+    """Make a node of `app` and start it. Wait for resources that others are expected to release soon.
 
-    That is a connection, where the server has none free, and a SQLite file to which others write: on a busy machine
-    that may take longer than a call does. If `asked` is set meanwhile, `StartCalledOff` is raised.
+    These are a connection, where the server has none free, and a SQLite file to which others write. On a busy machine
+    that may take longer than the timeout of a call. If `stop_requested` is set meanwhile, raise `StartCalledOff`.
     """
-    give_up_at, is_warned, told = app.runtime.monotonic() + _FREE_WITHIN_S, False, False
+    give_up_at, is_warned, is_reported = app.runtime.monotonic() + _FREE_WITHIN_S, False, False
     files = FreeFiles(app)
 
-    def tell(reason: str) -> None:
-        nonlocal told
-        if not told:
+    def report(reason: str) -> None:
+        nonlocal is_reported
+        if not is_reported:
             app.emit(Event(What.LEDGER_TROUBLE, node=app.node_name, reason=reason))
-        told = True
+        is_reported = True
 
     def pause(for_s: float) -> None:
-        if asked is None:
+        if stop_requested is None:
             app.runtime.sleep(for_s)
-        elif asked.wait(for_s):
+        elif stop_requested.wait(for_s):
             raise StartCalledOff
 
     while True:
         try:
-            files.wait(give_up_at, lambda why: tell(f"{why}; {_WHEN_IT_ANSWERS}"), pause)
+            files.wait(give_up_at, lambda why: report(f"{why}; {_WHEN_IT_ANSWERS}"), pause)
             if not is_warned:
                 warn(app)
             is_warned = True
@@ -136,12 +136,12 @@ def start_node(
             reason = _waits_for(error)
             if reason is None or app.runtime.monotonic() > give_up_at:
                 raise
-            tell(reason)
+            report(reason)
         pause(_ASK_AGAIN_S * (0.5 + app.runtime.random()))
 
 
 def _waits_for(error: Exception) -> str | None:
-    """Say what is waited for; None if time alone will not mend it."""
+    """Return what the start waits for; None if waiting does not help."""
     if is_full(error):
         return f"{error}; this node starts when one is free"
     return f"{error}; {_WHEN_IT_ANSWERS}" if is_busy_file(error) else None
@@ -149,7 +149,9 @@ def _waits_for(error: Exception) -> str | None:
 
 def _started(app: App, composed: Composed) -> Composed:
     composed.start()
-    warn_of_one_machine(app)  # only now: whoever looks why it did not start must not find this first
+    warn_of_one_machine(
+        app
+    )  # after the start: a reader of the log who looks for why it failed must not find this first
     return composed
 
 
@@ -177,7 +179,7 @@ def open_locks(app: App, url: str) -> Locks:
 
 
 def node_settings(app: App, slots: int | None = None) -> NodeSettings:
-    """Return what a node needs to know of itself."""
+    """Return the settings of the node."""
     from fencepost import __version__  # noqa: PLC0415 - the package imports us
 
     settings = app.settings
@@ -194,12 +196,12 @@ def node_settings(app: App, slots: int | None = None) -> NodeSettings:
 
 
 def slots_of(app: App) -> int:
-    """Return how many runs may execute at once: as set, or enough to keep the processors and a few waiters busy."""
+    """Return how many runs may execute at once: as set, or twice the processors, and at least 10."""
     return app.settings.slots or max(_FEWEST_SLOTS, 2 * processors())
 
 
 def runner_parts(app: App) -> RunnerParts:
-    """Return what every runner of `app` is made of."""
+    """Return what every runner of `app` is built from."""
     return RunnerParts(
         jobs=app.jobs,
         context=app.worker_context(),
@@ -210,7 +212,7 @@ def runner_parts(app: App) -> RunnerParts:
 
 
 def declared_by(app: App) -> Declarations:
-    """Return the jobs and schedules of the code, as they are put on record."""
+    """Return the jobs and schedules of the code, as they are recorded."""
     schedules = [
         NewSchedule(each.id, job.name, schedule_to_json(each.schedule), canonical_json(each.params))
         for job in app.jobs.values()
@@ -220,7 +222,7 @@ def declared_by(app: App) -> Declarations:
 
 
 def publish(app: App) -> None:
-    """Put the jobs and schedules of the code on record. What a later deploy has put there stays."""
+    """Record the jobs and schedules of the code. What a later deploy has recorded stays."""
     declared = declared_by(app)
     generation = declared.generation
     applied = apply(app.ledger, declared)
@@ -237,31 +239,31 @@ def publish(app: App) -> None:
 
 
 _KEPT_JOB = (
-    "a later deploy than this one of generation {} has put the job on record otherwise, and that stays; here its runs "
-    "go by the code of this deploy"
+    "a later deploy than this one of generation {} has recorded the job differently, and that stays; on this node its "
+    "runs use the code of this deploy"
 )
 _YIELDED_JOB = (
     "nodes of a later deploy have this job, so its schedules and settings stay as they declare them until the last of "
-    "them has left; here its runs go by the code of this deploy"
+    "them has left; on this node its runs use the code of this deploy"
 )
 _WAITING_JOB = (
     "a living node has this job under its former name, so its schedules stay there, and that node runs them, until the "
     "last such node has left"
 )
 _KEPT_SCHEDULE = (
-    "the schedule {!r} was put on record otherwise by a later deploy than this one of generation {}, or by somebody at "
+    "the schedule {!r} was recorded differently by a later deploy than this one of generation {}, or by a person at "
     "run time; that stays, and is what is planned"
 )
 
 
 def warn(app: App) -> None:
-    """Tell what is allowed and yet is hardly meant."""
+    """Warn of settings that are allowed but probably not intended."""
     for doubt in doubts(app):
         app.emit(Event(What.RUNNER_WARNING, reason=doubt))
 
 
 def doubts(app: App) -> list[str]:
-    """Return what is allowed and yet is hardly meant, each in a sentence."""
+    """Return settings that are allowed but probably not intended, each as a sentence."""
     found = unknown_variables(os.environ)
     if not app.jobs:
         found.append(
@@ -272,7 +274,7 @@ def doubts(app: App) -> list[str]:
 
 
 def refuse_unknown_jobs(app: App) -> None:
-    """Refuse settings of jobs that there are none of: a misspelt one must not be ignored."""
+    """Refuse settings of jobs that do not exist: a misspelt name must not be ignored."""
     for name in app.settings.jobs:
         if name not in app.jobs:
             raise InvalidSetting(

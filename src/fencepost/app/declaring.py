@@ -1,4 +1,4 @@
-"""What ``@app.job`` leaves behind: the function as it was, and how to ask for a run of it."""
+"""What ``@app.job`` returns: the function, and the methods that request a run of it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class SharedWords(TypedDict, total=False):
-    """How a job of any kind is run; what is left out, or None, is the batch type's default."""
+    """Policy options of all kinds of jobs. An omitted option, or None, means the default of the job's type."""
 
     timeout: Duration | None
     retries: int | None
@@ -57,14 +57,14 @@ class SharedWords(TypedDict, total=False):
 
 
 class PolicyWords(SharedWords, total=False):
-    """How a job is run. Bulk jobs have parameters of these names, which say more."""
+    """Policy options of a job. Bulk jobs have their own parameters of these names."""
 
     crash_limit: int | None
     chunk: int | None
 
 
 class RequestOptions(TypedDict, total=False):
-    """How a run is asked for, beside its parameters. `JobHandle.options` says what each means."""
+    """Options of a request for a run, besides its parameters. `JobHandle.options` describes each."""
 
     at: datetime | str | None
     delay: Duration | None
@@ -77,7 +77,7 @@ class RequestOptions(TypedDict, total=False):
 
 
 class NotGiven(Enum):
-    """Stands for an option that was left out, where None is a value."""
+    """The default of an option for which None is a value."""
 
     NOT_GIVEN = "not given"
 
@@ -86,7 +86,7 @@ NOT_GIVEN = NotGiven.NOT_GIVEN
 
 
 class JobHandle(Generic[P]):
-    """A declared job: its name, and how to ask for a run of it with the parameters `P`."""
+    """A declared job: its name, and the methods that request a run of it with the parameters `P`."""
 
     def __init__(self, app: App, job: Job) -> None:
         self._app = app
@@ -94,7 +94,7 @@ class JobHandle(Generic[P]):
         self.name = job.name
 
     def options(self, **options: Unpack[RequestOptions]) -> JobRequest[P]:
-        """Say how a run is asked for; `JobRequest.enqueue` then takes the parameters of the function, and only these.
+        """Set the options of a request. `JobRequest.enqueue` then takes only the parameters of the function.
 
         ::
 
@@ -104,16 +104,16 @@ class JobHandle(Generic[P]):
 
         Options:
             at: not before this instant.
-            delay: not before so long from now.
-            key: your name for this request. Asking again under it returns the same run; asking for something else
-                under it is refused as `DuplicateRequest`.
+            delay: not before this long from now.
+            key: your name for this request. A second request with the key returns the same run. A different request
+                with the key is refused with `DuplicateRequest`.
             tx: your own connection to the ledger's database (SQLAlchemy's, Django's or the driver's), in a transaction:
-                the run is there if, and only if, that commits.
-            priority: instead of the policy's; larger is sooner.
-            reason: why, for those who read the history.
-            requested_by: who asks; by default the run that this code is part of, if any.
-            unique: if a run with the same parameters has not ended yet, return that one. Whoever else asks like this
-                for this job waits for your `tx`, so let that be short.
+                the run exists if, and only if, that transaction commits.
+            priority: overrides the policy's; a larger one runs sooner.
+            reason: why; kept in the history.
+            requested_by: the requester; by default the run that this code is part of, if any.
+            unique: if a run with the same parameters has not ended yet, return that one. Other `unique` requests for
+                this job wait until your `tx` ends, so keep it short.
         """
         known = RequestOptions.__annotations__
         for name in options:
@@ -121,7 +121,7 @@ class JobHandle(Generic[P]):
                 raise TypeError(f"options() has no option {name!r}; {suggestion(name, known)}")
         return JobRequest(self, options)
 
-    # With options among the parameters, a call is let through as it is; each overload stands for one of them.
+    # With options among the parameters, type checkers accept any call; there is one overload per option.
     @overload
     def enqueue(self, *arguments: P.args, **named: P.kwargs) -> Enqueued: ...
     @overload
@@ -142,7 +142,7 @@ class JobHandle(Generic[P]):
     def enqueue(self, *arguments: Any, unique: bool, **more: Any) -> Enqueued: ...
     @overload
     def enqueue(self, *arguments: Any, params: Mapping[str, Any] | None, **more: Any) -> Enqueued: ...
-    def enqueue(  # type: ignore[misc]  # a parameter that is called like an option goes through params=
+    def enqueue(  # type: ignore[misc]  # a parameter with the name of an option goes through params=
         self,
         *arguments: Any,
         at: datetime | str | None = None,
@@ -156,7 +156,7 @@ class JobHandle(Generic[P]):
         params: Mapping[str, Any] | None = None,
         **named: Any,
     ) -> Enqueued:
-        """Ask for a run, with the parameters of the function (but for the run, which it gets by itself).
+        """Request a run with the parameters of the function, except `run`, which Fencepost passes.
 
         ::
 
@@ -166,11 +166,11 @@ class JobHandle(Generic[P]):
             settle.enqueue(account=7, unique=True)                # unless the same is waiting or running
             settle.enqueue(account=7, tx=connection)              # if, and only if, your transaction commits
 
-        Type checkers compare parameters with the function's where no option stands among them. With options, write
-        ``settle.options(key=…).enqueue(account=7)``, which is the same and is compared.
+        Type checkers check the parameters only of calls without options. With options, write
+        ``settle.options(key=…).enqueue(account=7)``, which does the same and is checked.
 
         Args:
-            *arguments: parameters in the order of the function's.
+            *arguments: parameters in the order of the function.
             at: this and the following options: see `options`.
             delay: see there.
             key: see there.
@@ -179,13 +179,13 @@ class JobHandle(Generic[P]):
             reason: see there.
             requested_by: see there.
             unique: see there.
-            params: parameters by name, for those that are called like one of these options.
+            params: parameters by name, for parameters that have the name of one of these options.
             **named: parameters by name.
 
         Returns:
             The run's id, and whether it is new.
         """
-        asked = RequestOptions(
+        options = RequestOptions(
             at=at,
             delay=delay,
             key=key,
@@ -195,18 +195,18 @@ class JobHandle(Generic[P]):
             requested_by=requested_by,
             unique=unique,
         )
-        self._refuse_ambiguous(asked, params or {})
-        return self._enqueue(asked, self._collected(arguments, params or {}, named))
+        self._refuse_ambiguous(options, params or {})
+        return self._enqueue(options, self._collected(arguments, params or {}, named))
 
     def __repr__(self) -> str:
         return f"<job {self.name!r} of {self._app!r}>"
 
-    def _enqueue(self, asked: RequestOptions, params: Mapping[str, Any]) -> Enqueued:
-        return self._app.enqueue(self.name, params=params, **asked)
+    def _enqueue(self, options: RequestOptions, params: Mapping[str, Any]) -> Enqueued:
+        return self._app.enqueue(self.name, params=params, **options)
 
-    def _refuse_ambiguous(self, asked: RequestOptions, params: Mapping[str, Any]) -> None:
-        """An option that is also a parameter of the function may have been meant as that; type checkers take it so."""
-        for name, value in asked.items():
+    def _refuse_ambiguous(self, options: RequestOptions, params: Mapping[str, Any]) -> None:
+        """Refuse an option that is also a parameter of the function: type checkers take it for the parameter."""
+        for name, value in options.items():
             if value not in (None, False) and name in self.job.signature.names and name not in params:
                 raise InvalidParameters(
                     f"job {self.name!r} has a parameter {name!r}, and enqueue has an option of that name: write "
@@ -230,24 +230,24 @@ class JobHandle(Generic[P]):
 
 
 class JobRequest(Generic[P]):
-    """A job, and how a run of it is asked for. Made by `JobHandle.options`; may be used several times."""
+    """A job and the options of a request. Made by `JobHandle.options`; can be used several times."""
 
-    def __init__(self, handle: JobHandle[P], asked: RequestOptions) -> None:
+    def __init__(self, handle: JobHandle[P], options: RequestOptions) -> None:
         self._handle = handle
-        self._asked = asked
+        self._options = options
 
     def enqueue(self, *arguments: P.args, **named: P.kwargs) -> Enqueued:
-        """Ask for a run with the parameters of the function (but for the run, which it gets by itself)."""
+        """Request a run with the parameters of the function, except `run`, which Fencepost passes."""
         handle = self._handle
-        return handle._enqueue(self._asked, handle._collected(arguments, {}, named))
+        return handle._enqueue(self._options, handle._collected(arguments, {}, named))
 
     def __repr__(self) -> str:
-        given = {name: value for name, value in self._asked.items() if value not in (None, False)}
+        given = {name: value for name, value in self._options.items() if value not in (None, False)}
         return f"<{self._handle!r} with {', '.join(given) or 'no options'}>"
 
 
 class JobFunction(JobHandle[P], Generic[P, R]):
-    """A function that is a job as well. Called, it is the plain function: here and now, and no run is recorded."""
+    """A function that is also a job. A call executes the plain function at once and records no run."""
 
     __name__: str
     __qualname__: str
@@ -268,9 +268,9 @@ class JobFunction(JobHandle[P], Generic[P, R]):
 if TYPE_CHECKING:
 
     class RunFunction(JobFunction[P, R]):
-        """A `JobFunction` that takes the run as well: called, it has to be given one; asked for, it gets it by itself.
+        """A `JobFunction` that takes the run: a caller passes one; for a requested run, Fencepost passes it.
 
-        Type checkers know it by the name of its first parameter, which is ``run``.
+        Type checkers recognise it by the name of its first parameter, ``run``.
         """
 
         def __call__(self, run: Run, *arguments: P.args, **named: P.kwargs) -> R:  # type: ignore[override]
@@ -278,14 +278,14 @@ if TYPE_CHECKING:
             ...
 
     class TakesRun(Protocol[P, R_co]):
-        """A function whose first parameter is called ``run``, and may be one."""
+        """A function whose first parameter is called ``run`` and accepts a `Run`."""
 
         def __call__(self, run: Run, *arguments: P.args, **named: P.kwargs) -> R_co:
-            """Be called with the run."""
+            """Execute with the run."""
             ...
 
     class Declares(Protocol):
-        """What ``@app.job(…)`` makes of a function."""
+        """The decorator that ``@app.job(…)`` returns."""
 
         @overload
         def __call__(self, function: TakesRun[P, R], /) -> RunFunction[P, R]: ...
@@ -294,14 +294,14 @@ if TYPE_CHECKING:
 
 
 def as_schedules(given: tuple[object, ...]) -> tuple[Schedule, ...]:
-    """Return the schedules among what a decorator was given; None stands for none."""
+    """Return the schedules among a decorator's arguments, without the None values."""
     return tuple(as_schedule(each) for each in given if each is not None)
 
 
 def as_schedule(given: object) -> Schedule:
-    """Return what was given if it is a schedule, else raise `InvalidSchedule`."""
+    """Return the argument if it is a schedule, else raise `InvalidSchedule`."""
     if isinstance(given, Cron | Every | At):
         return given
     if isinstance(given, str):
         raise InvalidSchedule(f"{given!r} is a text, not a schedule; write cron({given!r}) or every({given!r})")
-    raise InvalidSchedule(f"{given!r} is no schedule; there are cron(…), every(…) and at(…)")
+    raise InvalidSchedule(f"{given!r} is not a schedule; there are cron(…), every(…) and at(…)")

@@ -1,9 +1,9 @@
-"""Waiting, before a node starts, for SQLite files that others write to: in short steps, so that it can be called off.
+"""Waiting for busy SQLite files before a node starts: in short steps, so that the start can be cancelled.
 
-A call to SQLite is deaf to signals while it waits for a file. So a file is asked for with a short limit, over and over,
-and between two questions whoever starts may hear that it is not wanted any more.
+Python handles no signal while a call to SQLite waits for a file. So each attempt has a short timeout, and between two
+attempts the caller can cancel the start.
 
-**Not promised.** That the file stays free: then the start itself waits, for as long as a call may take.
+**Not promised.** That the file stays free. If it does not, the start itself waits, up to the timeout of a call.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fencepost.sql.troubles import SLOW, trouble_of
 if TYPE_CHECKING:
     from fencepost.app.application import App
 
-_ONE_LOOK_S = 0.2
+_ONE_ATTEMPT_S = 0.2
 _BETWEEN_S = 0.05
 
 
@@ -35,7 +35,7 @@ class FreeFiles:
     def __init__(self, app: App) -> None:
         self._runtime = app.runtime
         self._opened: list[Closable] = []
-        url, leases = LedgerUrl.parse(app.settings.url), app.settings.leases  # the ledger itself is opened by the start
+        url, leases = LedgerUrl.parse(app.settings.url), app.settings.leases  # the start opens the ledger itself
         self._timeout_s = url.timeout_s
         self._paths = [url.path, lease_file(url.store)] if url.is_file else []
         if leases is not None and leases.startswith("sqlite:"):
@@ -43,31 +43,31 @@ class FreeFiles:
         FORKED_SQLITE.join(self.open_now)
 
     def open_now(self) -> tuple[list[Closable], int]:
-        """Return what is open; all of that is in use."""
+        """Return the open connections, and how many of them are in use: all."""
         return list(self._opened), len(self._opened)
 
-    def wait(self, give_up_at: float, tell: Callable[[str], None], pause: Callable[[float], None]) -> None:
-        """Return when each could be written to; after what a call may take, `tell` once what is waited for.
+    def wait(self, give_up_at: float, report: Callable[[str], None], pause: Callable[[float], None]) -> None:
+        """Return when each file could be written to. After the timeout of a call, `report` once which file is busy.
 
-        `pause` sleeps between two looks, and raises if nobody wants to wait any more.
+        `pause` sleeps between two attempts, and raises if the start is cancelled.
         """
         for path in self._paths:
-            began, is_told = self._runtime.monotonic(), False
+            began, is_reported = self._runtime.monotonic(), False
             while self._is_busy(path):
                 took_s = self._runtime.monotonic() - began
-                if took_s >= self._timeout_s and not is_told:
-                    is_told = True
-                    tell(_busy(path, took_s))
+                if took_s >= self._timeout_s and not is_reported:
+                    is_reported = True
+                    report(_busy(path, took_s))
                 if self._runtime.monotonic() > give_up_at:
                     raise LedgerUnavailable(_busy(path, took_s))
                 pause(_BETWEEN_S)
 
     def _is_busy(self, path: Path) -> bool:
-        """Whether somebody has been writing to it for a moment. What else may be wrong with it the start will say."""
+        """Whether another connection kept its write lock for the whole attempt. The start reports all other errors."""
         if not path.exists():
             return False
         try:
-            with closing(opened(path, _ONE_LOOK_S, keeps_journal_mode=True)) as connection:
+            with closing(opened(path, _ONE_ATTEMPT_S, keeps_journal_mode=True)) as connection:
                 self._opened.append(connection)
                 connection.execute("BEGIN IMMEDIATE")
                 connection.execute("ROLLBACK")

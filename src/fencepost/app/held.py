@@ -1,4 +1,4 @@
-"""Whether a ledger is held: it may have been restored or copied, and nodes do nothing until somebody has decided.
+"""Whether a ledger is held: it may have been restored or copied, and nodes do nothing until a person decides.
 
 See `fencepost.core.restored` for what is compared, and ``fencepost restored`` for deciding.
 """
@@ -22,9 +22,9 @@ _HELD = "the ledger is held, nothing is planned and nothing is started"
 
 
 def held_because(ledger: Ledger) -> str | None:
-    """Say why nodes do nothing with this ledger until somebody has decided what it is; None if there is no reason.
+    """Return why nodes do nothing with this ledger until a person decides what it is; None if it is not held.
 
-    Makes no lease store where there is none, and does without one that does not answer.
+    Does not create a lease store, and ignores one that does not answer.
     """
     try:
         seen, changed = standing_of(ledger, with_leases=_has_leases(ledger))
@@ -37,7 +37,7 @@ def held_because(ledger: Ledger) -> str | None:
 
 
 def standing_of(ledger: Ledger, *, with_leases: bool = True) -> tuple[LedgerStanding, tuple[str, ...]]:
-    """Return where the ledger stands, its lease store included, and what differs from what is noted."""
+    """Return the marks of the ledger and of its lease store, and which of them differ from the noted ones."""
     seen = ledger.read(lambda cursor: standing(ledger, cursor))
     leases = lease_identity(ledger) if with_leases else None
     present = seen.present if leases is None else {**seen.present, LEASES: leases}
@@ -45,19 +45,19 @@ def standing_of(ledger: Ledger, *, with_leases: bool = True) -> tuple[LedgerStan
 
 
 def lease_identity(ledger: Ledger) -> str | None:
-    """Return the identity of the lease store, where that is apart from the ledger."""
+    """Return the identity of the lease store; None unless it is separate from the ledger."""
     if not ledger.url.is_file:
         return None
     locks = Locks(store_from_url(ledger.url.lease_url(), ledger.runtime), runtime=ledger.runtime)
     try:
         locks.start()
-        told = locks.noted(LedgerMark(None, -1, -1))
+        answer = locks.noted(LedgerMark(None, -1, -1))
     finally:
         locks.close()
-    return None if told is None else told[0]
+    return None if answer is None else answer[0]
 
 
 def _has_leases(ledger: Ledger) -> bool:
-    from fencepost.leases.stores.sqlite import lease_file  # noqa: PLC0415 - of SQLite alone
+    from fencepost.leases.stores.sqlite import lease_file  # noqa: PLC0415 - SQLite only
 
     return ledger.url.is_file and lease_file(StoreUrl.parse(ledger.url.lease_url())).exists()

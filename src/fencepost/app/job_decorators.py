@@ -38,13 +38,13 @@ R = TypeVar("R")
 
 
 class JobDecorators:
-    """What declares jobs: `job`, `bulk` and `command`. An `App` is one."""
+    """The methods that declare jobs: `job`, `bulk` and `command`. `App` inherits them."""
 
     settings: Settings
     jobs: Jobs
     bulks: dict[str, BulkJob]
     declared_in: dict[str, str]
-    """The module in which each job was declared; its function may be from another one."""
+    """The module in which each job was declared. Its function may be from another module."""
 
     @overload
     def job(self, function: TakesRun[P, R], /) -> RunFunction[P, R]: ...
@@ -67,24 +67,24 @@ class JobDecorators:
         params: Mapping[str, Any] | None = None,
         **policy: Unpack[PolicyWords],
     ) -> Any:
-        """Declare a function as a job; it stays callable as it was.
+        """Declare a function as a job. It stays callable.
 
         ::
 
-            @app.job                                                  # on request alone: settle.enqueue(…)
+            @app.job                                                  # on request only: settle.enqueue(…)
             @app.job(every("1h"))                                     # scheduled
             @app.job(cron("0 3 * * *"), cron("0 12 * * SUN"))         # several schedules
             @app.job(type="bulk", timeout="2h", exclusive="account:{account}")
 
         Args:
-            *given: when it is due: `cron`, `every`, `at`. With none it runs when asked for.
-            name: by default the function's. It must be unique, and is what the ledger knows the job by.
+            *given: when it is due: `cron`, `every`, `at`. Without a schedule it runs on request.
+            name: by default the function's. It must be unique. The ledger stores the job under it.
             type: ``scheduled`` (default with a schedule), ``manual`` (default without), ``event``, ``bulk``,
-                ``near-real-time``; each has its own defaults for what follows.
+                ``near-real-time``; each has its own policy defaults.
             params: the parameters of its scheduled runs.
             **policy: ``timeout``, ``retries``, ``backoff``, ``overlap``, ``misfire``, ``grace``, ``sla``,
                 ``exclusive``, ``priority``, ``queue``, ``on_crash``, ``crash_limit``, ``effects``, ``isolation``,
-                ``chunk``, and ``formerly``: what the job was called before. A settings file outweighs them:
+                ``chunk``, and ``formerly``: earlier names of the job. A settings file overrides them:
                 ``[jobs.<name>]``.
         """
         if len(given) == 1 and callable(given[0]):
@@ -105,7 +105,7 @@ class JobDecorators:
         params: Mapping[str, Any] | None = None,
         **policy: Unpack[PolicyWords],
     ) -> JobHandle[...]:
-        """Declare a program as a job. It finds its token and parameters in its environment.
+        """Declare a program as a job. It receives its token and parameters in environment variables.
 
         ::
 
@@ -161,29 +161,29 @@ class JobDecorators:
             @app.bulk(read=keyset(…), target=engine)
             def settle(tx, orders): ...            # the function is what writes
 
-        For mypy, which takes a decorated class for the plain one, write ``settle = app.bulk(…)(SettleOrders)``.
+        mypy treats a decorated class as the plain class. For mypy, write ``settle = app.bulk(…)(SettleOrders)``.
 
         Args:
-            *schedules: when it is due; with none it runs when asked for.
+            *schedules: when it is due. Without a schedule it runs on request.
             name: by default the class's or function's.
-            params: the parameters of its scheduled runs: what the class is made with.
+            params: the parameters of its scheduled runs, which the constructor of the class takes.
             read: the reader, where the class has none.
-            process: what is done with an item, where the class has no such method.
+            process: the function that processes an item, where the class has no such method.
             writer: how items are written: ``copy(…)``, ``unnest(…)``, ``executemany(…)``.
             target: where items are written: a SQLAlchemy engine, its URL, or a function that returns one. Without it,
-                or None: the ledger's own database. This and what follows may also stand in the class.
-            source: where they are read, in the same way; without it, where they are written.
-            chunk: how many items a chunk has at most; 2000 by default.
-            chunk_bytes: how much its items take at most, as in ``"8MB"``; the size follows what is measured.
-            chunk_time: how long it takes, about, as in ``"5s"``.
-            memory: how much all workers take together, as in ``"256MB"``.
-            partitions: into how many parts the input is divided, or the values of each part that its query names.
+                or None: the ledger's own database. This and the following options may also be in the class.
+            source: where items are read, given in the same way; by default the target.
+            chunk: the maximum number of items in a chunk; 2000 by default.
+            chunk_bytes: the maximum size of its items, as in ``"8MB"``; chunks are sized by measured items.
+            chunk_time: the approximate time for a chunk, as in ``"5s"``.
+            memory: the memory of all workers together, as in ``"256MB"``.
+            partitions: how many parts the input is divided into, or the values of each part that its query names.
             over: whether parts are shared by all ``nodes`` (default), or by ``threads`` of one process.
-            skip_limit: how many items may be put aside before the run is given up; 0 by default.
-            retry_limit: how often `process` is called again for one item; 3 by default.
-            retry_backoff: how long to wait before that; ``"1s..1m"`` by default.
-            crash_limit: how many workers may be lost at one place before its item is put aside; 3 by default.
-            read_ahead: how many pages are read before they are needed; 1 by default.
+            skip_limit: how many items may be skipped before the run fails; 0 by default.
+            retry_limit: how often `process` is retried for one item; 3 by default.
+            retry_backoff: the delay before a retry; ``"1s..1m"`` by default.
+            crash_limit: how many workers may crash at one place before its item is skipped; 3 by default.
+            read_ahead: how many pages are read in advance; 1 by default.
             concurrency: how many items an async `process` handles at once; 16 by default.
             **policy: as for `job`.
         """
@@ -245,7 +245,7 @@ class JobDecorators:
         return JobFunction(cast("App", self), job)
 
     def _policy(self, name: str, batch_type: str | None, is_scheduled: bool, words: Mapping[str, Any]) -> Policy:
-        """Read the policy; what the settings file says of this job outweighs what the code says."""
+        """Read the policy. The settings file overrides the code."""
         batch_type = batch_type or ("scheduled" if is_scheduled else "manual")
         try:
             policy = Policy.of(batch_type, **words)
@@ -261,7 +261,7 @@ class JobDecorators:
 
 
 def _calling_module() -> str:
-    """Return the name of the module whose code has called us: the nearest that is not our own."""
+    """Return the name of the calling module: the nearest on the stack that is not part of Fencepost."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         name = str(frame.f_globals.get("__name__", ""))

@@ -1,7 +1,7 @@
 """Dead letters of an application's bulk jobs: listed, shown, replayed and dropped. ``app.operations.letters``.
 
-Letters are in the databases that jobs write to, and only the code knows which these are: so this needs the bulk jobs
-themselves. Their ids are counted in each database by itself; where one means two, the job and the step tell them apart.
+Letters are in the databases that jobs write to. Only the code knows which these are, so this needs the bulk jobs
+themselves. Each database numbers its letters separately. If two letters have the same id, name the job and the step.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ if TYPE_CHECKING:
 _PAGE = 200
 
 
-class Shelf(NamedTuple):
-    """A database, and the jobs whose letters are in it: under their names, and those of their parts."""
+class LetterDatabase(NamedTuple):
+    """A database, and the names of the jobs, and of their parts, whose letters are in it."""
 
     target: Any
     jobs: tuple[str, ...]
@@ -47,14 +47,14 @@ class Shelf(NamedTuple):
 
 
 class Found(NamedTuple):
-    """A letter, and where it is."""
+    """A letter, and the database it is in."""
 
     letter: StoredLetter
-    shelf: Shelf
+    database: LetterDatabase
 
     def record(self) -> LetterRecord:
-        """Return it as it is shown; a letter of a partition has the name of the job's parts."""
-        return LetterRecord.of(self.letter, job=self.letter.job.removesuffix(PART), database=str(self.shelf))
+        """Return the record, with the job's name also for a letter of one of its parts."""
+        return LetterRecord.of(self.letter, job=self.letter.job.removesuffix(PART), database=str(self.database))
 
 
 class Letters:
@@ -89,13 +89,13 @@ class Letters:
     def iterate(
         self, job: str | None = None, *, state: str | None = None, step: str = "", before_id: int | None = None
     ) -> Iterator[LetterRecord]:
-        """Yield all such letters, read page by page: there may be more than fit into memory."""
+        """Yield all matching letters, read page by page: there may be more than fit into memory."""
         if state is not None and state not in STATES:
             raise InvalidParameters(f"there is no state {state!r}; {suggestion(state, STATES)}")
         return (each.record() for each in self._archive.listed(job, state, step, before_id=page_edge(before_id)))
 
     def show(self, letter_id: int, *, job: str | None = None, step: str = "") -> LetterRecord:
-        """Return one letter, or raise `NoSuchLetter`; refuse a number that means two."""
+        """Return one letter, or raise `NoSuchLetter`; refuse an id that two databases have."""
         return self._archive.by_id(job, [letter_id], step=step)[0].record()
 
     def replay(
@@ -109,10 +109,10 @@ class Letters:
         step: str = "",
         again: bool = False,
     ) -> Enqueued | None:
-        """Have letters processed again, in a run of its own; with `all_new` all that are new.
+        """Request a run that processes these letters again; with `all_new`, all that are new.
 
-        None if there is nothing to replay. While the same is being replayed, that is refused as `AlreadyRequested`,
-        unless `again` insists.
+        Return None if there is nothing to replay. Raise `AlreadyRequested` while a replay of the same has not ended,
+        unless `again` is set.
         """
         bulk, wanted = self._archive.bulk(job), _chosen(ids, all_new=all_new)
         self._scope.require(HumanAct.REPLAY_LETTERS, job)
@@ -129,9 +129,9 @@ class Letters:
     def drop(
         self, job: str, ids: Iterable[int] = (), *, by: str = "", reason: str, all_new: bool = False, step: str = ""
     ) -> int:
-        """Mark letters as dropped, with `all_new` all that are new; they stay on record. Return how many were.
+        """Mark letters as dropped, with `all_new` all that are new; they stay on record. Return how many were dropped.
 
-        Those that somebody has settled meanwhile are left alone.
+        Letters that were replayed or dropped meanwhile are skipped.
         """
         self._archive.bulk(job)
         self._scope.require(HumanAct.DROP_LETTERS, job)
@@ -144,11 +144,11 @@ class Letters:
             return sum(self._dropped(job, page, by=who, reason=why) for page in _pages_of(chosen))
 
     def _dropped(self, job: str, page: Sequence[Found], *, by: str, reason: str) -> int:
-        """Drop letters of one database; the journal has it first: it may be in another one, and nothing is silent."""
+        """Drop letters of one database. The journal comes first: it may be elsewhere, and no act may go unrecorded."""
         ids = [each.letter.id for each in page]
         journal(self._ledger, what=Noted.LETTERS_DROPPED, job=job, by=by, reason=reason, detail={"letters": ids})
         writer = visitor(self._ledger)
-        with visiting(page[0].shelf.target) as tx:
+        with visiting(page[0].database.target) as tx:
             return sum(settle(tx, writer, number, DROPPED) for number in ids)
 
 
@@ -163,52 +163,52 @@ class _Archive:
     def bulk(self, name: str) -> BulkJob:
         return bulk_named(name, self._bulks, self._jobs)
 
-    def _shelves(self, job: str | None, step: str) -> list[Shelf]:
+    def _databases(self, job: str | None, step: str) -> list[LetterDatabase]:
         """Return the databases that the jobs write to, each once."""
         bulks = list(self._bulks.values()) if job is None else [self.bulk(job)]
-        found: dict[Any, Shelf] = {}
+        found: dict[Any, LetterDatabase] = {}
         for each in bulks:
             outline = each.declared.outline()
             if step and job is None and step not in [one.name for one in outline.steps]:
                 continue
             for target in targets_of(outline, self._ledger, step=step):
-                shelf = found.setdefault(database_of(target), Shelf(target, ()))
-                found[database_of(target)] = shelf._replace(jobs=(*shelf.jobs, *each.names))
+                database = found.setdefault(database_of(target), LetterDatabase(target, ()))
+                found[database_of(target)] = database._replace(jobs=(*database.jobs, *each.names))
         return list(found.values())
 
     def _is_ours(self, step: str) -> Callable[[StoredLetter], bool]:
-        """Return what tells letters of a step, and of this ledger: another one may share the database."""
+        """Return the filter for letters of a step and of this ledger: another ledger may share the database."""
         ledger = short(identity(self._ledger))
         return lambda letter: step in ("", letter.step) and letter.is_of(ledger)
 
     def listed(self, job: str | None, state: str | None, step: str, *, before_id: int | None = None) -> Iterator[Found]:
         """Yield letters, newest first in each database, page by page."""
         writer, is_ours = visitor(self._ledger), self._is_ours(step)
-        for shelf in self._shelves(job, step):
-            last, wanted = before_id, LetterFilter(shelf.jobs, state)
+        for database in self._databases(job, step):
+            last, wanted = before_id, LetterFilter(database.jobs, state)
             while True:
-                with visiting(shelf.target) as tx:
+                with visiting(database.target) as tx:
                     page = letters(tx, writer, wanted, before_id=last, limit=_PAGE)
-                yield from (Found(each, shelf) for each in page if is_ours(each))
+                yield from (Found(each, database) for each in page if is_ours(each))
                 if len(page) < _PAGE:
                     break
                 last = page[-1].id
 
     def newest(self, job: str, step: str) -> int:
-        """Return the highest number that a new letter of any of the databases has; 0 if there is none."""
+        """Return the highest id of a new letter in any of the databases; 0 if there is none."""
         writer, found = visitor(self._ledger), [0]
-        for shelf in self._shelves(job, step):
-            with visiting(shelf.target) as tx:
-                found += [each.id for each in letters(tx, writer, LetterFilter(shelf.jobs, NEW), limit=1)]
+        for database in self._databases(job, step):
+            with visiting(database.target) as tx:
+                found += [each.id for each in letters(tx, writer, LetterFilter(database.jobs, NEW), limit=1)]
         return max(found)
 
     def by_id(self, job: str | None, ids: Sequence[int], *, step: str) -> list[Found]:
-        """Return these letters; refuse if one is not there, or if a number means two."""
+        """Return these letters; refuse if one does not exist, or if two databases have the same id."""
         writer, is_ours, found = visitor(self._ledger), self._is_ours(step), list[Found]()
-        for shelf in self._shelves(job, step):
-            with visiting(shelf.target) as tx:
-                some = letters_by_id(tx, writer, shelf.jobs, [number for number in ids if is_id(number)])
-            found += [Found(each, shelf) for each in some if is_ours(each)]
+        for database in self._databases(job, step):
+            with visiting(database.target) as tx:
+                some = letters_by_id(tx, writer, database.jobs, [number for number in ids if is_id(number)])
+            found += [Found(each, database) for each in some if is_ours(each)]
         known = [each.letter.id for each in found]
         missing = [number for number in ids if number not in known]
         if missing:
@@ -224,7 +224,7 @@ class _Archive:
 
 
 def bulk_named(name: str, bulks: Mapping[str, BulkJob], jobs: Container[str]) -> BulkJob:
-    """Return a bulk job of the application, or refuse a name that is none and say which may have been meant."""
+    """Return a bulk job of the application; refuse any other name with a suggestion."""
     found = bulks.get(name)
     if found is not None:
         return found
@@ -234,7 +234,7 @@ def bulk_named(name: str, bulks: Mapping[str, BulkJob], jobs: Container[str]) ->
 
 
 def _chosen(ids: Iterable[int], *, all_new: bool) -> list[int]:
-    """Return the ids that were given; none stands for all, which has to be said."""
+    """Return the given ids; an empty list stands for all, which needs `all_new`."""
     given = sorted(set(ids))
     if all_new and given:
         raise InvalidParameters("give the numbers of letters, or all_new=True; not both")
@@ -246,22 +246,22 @@ def _chosen(ids: Iterable[int], *, all_new: bool) -> list[int]:
 def _refuse_settled(found: Sequence[Found]) -> None:
     settled = [each.letter for each in found if each.letter.state != NEW]
     if settled:
-        told = ", ".join(f"{each.id} was {each.state}" for each in settled[:5])
-        raise ConfigurationError(f"only letters that are new can be replayed or dropped: {told}; nothing was done")
+        named = ", ".join(f"{each.id} was {each.state}" for each in settled[:5])
+        raise ConfigurationError(f"only letters that are new can be replayed or dropped: {named}; nothing was done")
 
 
 def _refuse_unfit(found: Sequence[Found]) -> None:
     _refuse_settled(found)
     for each in found:
         if not each.letter.can_be_replayed:
-            each.letter.item()  # raises, and says why
+            each.letter.item()  # raises an error that says why
 
 
 def _pages_of(found: Iterator[Found]) -> Iterator[list[Found]]:
-    """Put together what is in one database, so many at a time."""
+    """Group consecutive letters of one database into pages of at most `_PAGE`."""
     page: list[Found] = []
     for each in found:
-        if page and (len(page) == _PAGE or page[0].shelf is not each.shelf):
+        if page and (len(page) == _PAGE or page[0].database is not each.database):
             yield page
             page = []
         page.append(each)

@@ -1,6 +1,6 @@
-"""Starting and stopping this process's part: once per process, in a child not at all unless it is asked to.
+"""Starting and stopping the node of this process. A forked child is not a node until it is started itself.
 
-A fork copies the object but none of its threads. So a child begins as if nothing had been started, and never touches
+A fork copies the object but none of its threads. So a child begins as if nothing had been started, and never uses
 what its parent opened.
 """
 
@@ -24,17 +24,17 @@ _AT_EXIT_S = 1.0
 
 
 class Lifecycle:
-    """Whether this process is a node, and the way there and back."""
+    """Starts and stops the node of this process."""
 
     def __init__(self, app: App) -> None:
         self._app = app
         self._changing = app.runtime.lock()
         self._composed: Composed | None = None
-        self._inherited: list[Composed] = []  # kept, so that a child does not close what is its parent's
+        self._inherited: list[Composed] = []  # kept, so that a child does not close its parent's connections
 
     @property
     def runtime(self) -> Runtime:
-        """The world it runs in."""
+        """The clocks, threads and files of the application."""
         return self._app.runtime
 
     @property
@@ -50,7 +50,7 @@ class Lifecycle:
             if self._composed is not None:
                 return
             self._composed = self._started(processes)
-        # After the lease stores have asked for the same, so that we leave before they close.
+        # Registered after the lease stores, so that the node leaves before they close.
         self._app.runtime.at_exit(self, self._leave)
 
     def _started(self, processes: bool) -> Composed:
@@ -58,7 +58,7 @@ class Lifecycle:
             from fencepost.app.worker_processes import start_process_node  # noqa: PLC0415 - few need it
 
             return start_process_node(self._app)
-        from fencepost.app.composing import start_node  # noqa: PLC0415 - those who only enqueue need none of it
+        from fencepost.app.composing import start_node  # noqa: PLC0415 - not needed to enqueue
 
         return start_node(self._app)
 
@@ -71,13 +71,13 @@ class Lifecycle:
             composed.stop(grace_s)
 
     def wake(self) -> None:
-        """Let the node look now, for something was asked for here."""
+        """Have the node look for work now: this process has requested a run."""
         composed = self._composed
         if composed is not None:
             composed.node.wake()
 
     def forget(self) -> None:
-        """In a forked child: nothing is started here."""
+        """Reset the state in a forked child: nothing is started here."""
         self._changing = self._app.runtime.lock()
         composed, self._composed = self._composed, None
         if composed is not None:
@@ -85,7 +85,7 @@ class Lifecycle:
             self._inherited.append(composed)
 
     def _leave(self) -> None:
-        with suppress(Exception):  # the process ends; what is left behind is found by the others
+        with suppress(Exception):  # the process ends; the other nodes take over what is left
             self.stop(_AT_EXIT_S)
 
 
@@ -115,13 +115,13 @@ class Running:
         await self._beside(lambda: self._lifecycle.stop(self._grace))
 
     async def _beside(self, work: Callable[[], None]) -> None:
-        from fencepost.leases.async_use import in_thread  # noqa: PLC0415 - asyncio costs those who do not need it 30 ms
+        from fencepost.leases.async_use import in_thread  # noqa: PLC0415 - importing asyncio takes 30 ms
 
         await in_thread(self._lifecycle.runtime, work)
 
 
 def refuse_green_threads() -> None:
-    """Refuse to start where threads were replaced by something that one busy job would stop all of."""
+    """Refuse to start where threads were replaced by coroutines: one busy job would stop all of them."""
     gevent = sys.modules.get("gevent.monkey")
     if gevent is not None and gevent.is_module_patched("threading"):
         raise ConfigurationError(_GREEN.format("gevent"))

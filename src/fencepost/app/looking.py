@@ -1,6 +1,6 @@
-"""What operators look at: runs, nodes, jobs, the journal, and what became of a due time. Changes nothing.
+"""Queries for operators: runs, nodes, jobs, the journal, and what became of a due time. Changes nothing.
 
-Nothing here needs the job's code: what a deploy has put into the ledger is enough. What is returned are records, as
+Nothing here needs the job's code: what a deploy has recorded in the ledger is enough. The answers are records, as
 `fencepost.app.records` describes them.
 """
 
@@ -50,18 +50,18 @@ _USUAL_QUEUE = "default"  # of a policy that names none
 
 
 class Looking:
-    """Questions to one ledger."""
+    """Queries of one ledger."""
 
     def __init__(self, ledger: Ledger, scope: Scope, *, locks: Callable[[], Locks] | None = None) -> None:
         """Look at `ledger`, as far as `scope` allows. `locks` is the nodes' lease store, if it is open already."""
         self._ledger = ledger
         self._scope = scope
         self._locks = locks
-        self._names: dict[str, str] = {}  # of nodes, by their ids
+        self._names: dict[str, str] = {}  # names of nodes, by their ids
 
     @property
     def audit(self) -> Audit:
-        """What people did, in a chain of hashes: list, verify, anchor, export, prune."""
+        """The acts of people, in a chain of hashes: list, verify, anchor, export, prune."""
         return Audit(self._ledger, self._scope)
 
     @property
@@ -71,13 +71,13 @@ class Looking:
 
     @property
     def runtime(self) -> Runtime:
-        """The clocks of this process: how those sleep who look again and again."""
+        """The clocks of this process, for callers that poll."""
         return self._ledger.runtime
 
     def why(self, job: str, at: datetime | str | None = None) -> list[WhyRecord]:
-        """Say what became of a due time: one answer per schedule of the job that has something to say of it.
+        """Return what became of a due time: one answer per schedule of the job that it concerns.
 
-        `job` may also be the id of a schedule. Without a time, what became of the latest due time of each schedule.
+        `job` may also be the id of a schedule. Without `at`, answer for the latest due time of each schedule.
         """
         answers = why(self._ledger, job, None if at is None else instant_us(at, what="at"), scope=self._scope)
         runs = iter(self._shown([each.run for each in answers if each.run is not None]))
@@ -104,7 +104,7 @@ class Looking:
     ) -> list[RunRecord]:
         """Return a page of runs, newest first; with `after_id` those after it, oldest first.
 
-        What is None does not matter. `since` and `until` are about when they were made.
+        None does not filter. `since` and `until` compare the time of creation.
         """
         if retry_of is not None and not is_id(retry_of):
             return []
@@ -131,15 +131,15 @@ class Looking:
         return self._shown([self._run(run_id)])[0]
 
     def waits(self, run_id: int) -> str | None:
-        """Say in a sentence what a run waits for; None if it does not wait."""
+        """Return a sentence that says what a run waits for; None if it does not wait."""
         return why_it_waits(self._ledger, self._run(run_id), self._scope)
 
     def now(self) -> datetime:
-        """Return what time it is by the ledger's clock, in UTC."""
+        """Return the present time of the ledger's clock, in UTC."""
         return instant(self._ledger.now_us())
 
     def held_because(self) -> str | None:
-        """Say why nodes do nothing with this ledger until somebody has decided what it is; None if they do."""
+        """Return why nodes do nothing with this ledger until a person decides what it is; None if it is not held."""
         return held_because(self._ledger)
 
     def attempts(self, run_id: int) -> list[AttemptRecord]:
@@ -149,12 +149,12 @@ class Looking:
         return [AttemptRecord.of(row, nodes=names) for row in found]
 
     def parts(self, run_id: int) -> list[PartRecord]:
-        """Return the runs that a run of a bulk job has made of its partitions, in the order in which they were made."""
+        """Return the runs that a run of a bulk job has made for its partitions, in the order of their creation."""
         found = parts_of(self._ledger, self._visible_id(run_id), jobs=self._scope.visible)
         return [PartRecord.of(part) for part in found]
 
     def nodes(self, *, living: bool = False, limit: int = 100) -> list[NodeRecord]:
-        """Return nodes, the living first; or all that live, longest there first.
+        """Return nodes, the living first; with `living`, all living nodes, the oldest first.
 
         Within a scope: those that have one of its jobs, with these jobs, their queues and their runs.
         """
@@ -178,14 +178,14 @@ class Looking:
         return [row for row in shown if row.jobs]
 
     def jobs(self) -> list[JobRecord]:
-        """Return the jobs that any deploy has put on record, by name."""
+        """Return the jobs that any deploy has recorded, by name."""
         found = jobs.jobs(self._ledger, names=self._scope.visible)
         on_nodes = Counter(name for node in nodes.living_nodes(self._ledger) for name in node.jobs)
         newer = {former: row.name for row in found for former in json.loads(row.policy).get("formerly") or ()}
         return [JobRecord.of(row, nodes=on_nodes[row.name], renamed_to=newer.get(row.name)) for row in found]
 
     def job(self, name: str) -> JobRecord:
-        """Return one job, or raise `NoSuchJob`, which says what may have been meant."""
+        """Return one job, or raise `NoSuchJob` with a suggestion."""
         known = {each.name: each for each in self.jobs()}
         if name in known:
             return known[name]
@@ -202,7 +202,7 @@ class Looking:
         before_id: int | None = None,
         limit: int = 100,
     ) -> list[JournalRecord]:
-        """Return lines of the journal, newest first: about a job or a run, or about whatever else `about` names."""
+        """Return lines of the journal, newest first: about a job or a run, or about what `about` names."""
         concerns = about or About(job=job, run_id=run_id)
         if concerns.run_id is not None and not is_id(concerns.run_id):
             return []
@@ -221,19 +221,19 @@ class Looking:
         return [JournalRecord.of(entry._replace(by=self._masked(entry.by)), nodes=names) for entry in found]
 
     def leader(self) -> LockRecord | None:
-        """Return the lock of who leads, or led last; None if nobody ever stood for it. Needs a role for all jobs."""
+        """Return the lock of the present or last leader; None if no node was ever a candidate."""
         self._scope.require(HumanAct.LOOK)
-        from fencepost.engine.node import LEADER  # noqa: PLC0415 - the engine's loops are not needed to ask
+        from fencepost.engine.node import LEADER  # noqa: PLC0415 - a query does not need the engine's loops
 
         with self._lease_store() as locks:
             found = locks.read(LEADER)
         return None if found is None else LockRecord.of(found)
 
-    # -- small things ------------------------------------------------------------------------------------------------
+    # -- reading records ---------------------------------------------------------------------------------------------
 
     @contextmanager
     def _lease_store(self) -> Iterator[Locks]:
-        """Lend the store of the nodes' leases: the one that is open already, or one for the duration."""
+        """Yield the store of the nodes' leases: the one that is open already, or one that is closed afterwards."""
         if self._locks is not None:
             yield self._locks()
             return
@@ -252,7 +252,7 @@ class Looking:
         return masked(by, self._scope)
 
     def _shown(self, rows: Sequence[RunRow]) -> list[RunRecord]:
-        """Return runs as they are shown; what is not needed for that is not asked for."""
+        """Return records of runs. Read the ledger's clock only if a run needs it."""
         rows = [
             row._replace(requested_by=self._masked(row.requested_by), cancel_by=self._masked(row.cancel_by))
             for row in rows
@@ -263,27 +263,27 @@ class Looking:
         return [RunRecord.of(row, nodes=names, now_us=now_us) for row in rows]
 
     def _node_names(self, ids: Iterable[str | None]) -> NodeNames:
-        """Return what nodes are called; nobody is asked twice, for they keep their names."""
+        """Return the names of nodes. Each is read once, because it never changes."""
         unknown = {each for each in ids if each is not None} - self._names.keys()
         self._names |= nodes.node_names(self._ledger, unknown)
         return self._names
 
 
 def optional_us(at: datetime | str | None, what: str) -> int | None:
-    """Read an instant that may be left out."""
+    """Read an optional instant."""
     return None if at is None else instant_us(at, what=what)
 
 
 def _known_states(states: Collection[str]) -> Collection[str]:
-    """Refuse what no run can be: it would find nothing, which looks like an answer."""
-    asked = (states,) if isinstance(states, str) else states
-    for state in asked:
+    """Refuse an unknown state: an empty result would look like an answer."""
+    given = (states,) if isinstance(states, str) else states
+    for state in given:
         if state not in set(RunState):
             raise InvalidParameters(f"{state!r} is not a state of runs; {suggestion(str(state), RunState)}")
-    return asked
+    return given
 
 
 def _refuse_unnoted(what: str) -> None:
-    """Refuse words that nothing is ever noted under: an empty answer would look as if it had never happened."""
+    """Refuse an unknown kind of entry: an empty result would look as if it had never happened."""
     if what not in [*Noted]:
-        raise InvalidParameters(f"the journal knows no {what!r}; {suggestion(what, sorted(map(str, Noted)))}")
+        raise InvalidParameters(f"the journal has no {what!r}; {suggestion(what, sorted(map(str, Noted)))}")

@@ -1,7 +1,7 @@
-"""Saying that a ledger in a SQLite file is seen by one machine only: in two containers it is two ledgers.
+"""Warns that only one machine sees a ledger in a SQLite file: in two containers it is two ledgers.
 
-Then every due time runs in each of them, and nothing else would say so. On a machine that is a warning as that of
-``memory://``; inside a container it is an error. ``?accept_risk=one-machine`` in the URL says that it is meant.
+Then every due time runs in each of them, and nothing else reports it. Outside a container it is a warning, as for
+``memory://``; inside a container it is an error. ``?accept_risk=one-machine`` in the URL accepts it.
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ def container(environment: Mapping[str, str] | None = None, root: Path | None = 
 
 
 def warn_of_one_machine(app: App) -> None:
-    """Say so when a node starts."""
+    """Emit the warning, or inside a container the error, when a node starts."""
     url = app.ledger.url
     if url.kind != "sqlite" or RISK in url.store.accepted_risks():
         return
     if (where := container()) is None:
-        reason = f"{url.path} is seen by this machine alone: nodes on other machines would have a ledger of their own"
+        reason = f"{url.path} is seen by this machine only: nodes on other machines would have a ledger of their own"
         app.emit(Event(What.STORE_WARNING, reason=reason))
         return
     reason = (
         f"this node runs in {where}, and its ledger is a file: {url.path}. Every container with a file of its own has "
         "a ledger of its own, and runs every due time once more. Name one database server for all of them "
-        "(FENCEPOST_URL=postgresql://…); if there is but one, or all share the folder on one machine, say so in the "
+        "(FENCEPOST_URL=postgresql://…); if there is only one, or all share the folder on one machine, say so in the "
         f"URL: {url.store}?accept_risk={RISK}"
     )
     app.emit(Event(What.LEDGER_UNSHARED, reason=reason))

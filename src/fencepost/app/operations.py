@@ -1,9 +1,9 @@
-"""What operators do, and what they ask: the same for the command line, the web and the application's own code.
+"""Acts and queries of operators: the same for the command line, the web and the application's own code.
 
 **Promises.** Every act names who did it and leaves a line in the journal, in the same transaction as the act. Who that
-is, the scope says; under `Scope.direct`, which everyone has who reaches the database itself, it is the name given as
-`by`. What is outside of the scope looks as if it did not exist (`fencepost.app.scoped`).
-Nothing here needs the job's code: what a deploy has put into the ledger is enough. Where this process is a node, it
+is, the scope says; under `Scope.direct`, for callers that have the database's password, it is the name given as `by`.
+What is outside of the scope looks as if it did not exist (`fencepost.app.scoped`). Nothing here needs the job's code:
+what a deploy has recorded in the ledger is enough. Where this process is a node, it
 looks for work after each act, without waiting for its next turn.
 """
 
@@ -19,7 +19,7 @@ from fencepost.app.looking import Looking, optional_us
 from fencepost.app.numbers import existing_run_id, page_edge, page_limit
 from fencepost.app.records import DueRecord, RenamedJobRecord
 from fencepost.app.schedules import Schedules
-from fencepost.app.scoped import acting, actor, hiding_others, require_job, run_check
+from fencepost.app.scoped import acting, actor, hiding_others, jobs_to_repeat, require_job, run_check
 from fencepost.core.duration import Duration, seconds
 from fencepost.core.noted import Noted
 from fencepost.core.overlap import exclusive_key
@@ -55,7 +55,7 @@ _BATCH = 500
 
 
 class Operations(Looking):
-    """Acts and questions on one ledger. `known` are jobs whose code is at hand; of others the ledger knows enough."""
+    """Acts and queries on one ledger. `known` are jobs whose code is loaded; other jobs are read from the ledger."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class Operations(Looking):
     ) -> None:
         """Act on `ledger` as `scope` allows. `wake` wakes this process's node; `locks` is the nodes' lease store.
 
-        `bulks` are the bulk jobs of the application: where their letters are, only their code knows.
+        `bulks` are the bulk jobs of the application: only their code knows where their letters are.
         """
         super().__init__(ledger, scope, locks=locks)
         self._known = known if known is not None else Jobs()
@@ -79,7 +79,7 @@ class Operations(Looking):
         self._wake = wake
 
     def within(self, scope: Scope) -> Operations:
-        """Return the same operations under another scope. It asks nothing, and opens nothing."""
+        """Return the same operations under another scope. This is cheap: it reads nothing."""
         other = copy(self)
         other._scope = scope
         return other
@@ -89,10 +89,10 @@ class Operations(Looking):
         """Schedules: list, preview, put, pause, resume, delete."""
         return Schedules(self._ledger, self._scope, self.known, self._wake)
 
-    # -- asking for runs ---------------------------------------------------------------------------------------------
+    # -- requesting runs ---------------------------------------------------------------------------------------------
 
     def known(self, name: str) -> KnownJob:
-        """Return what a request needs to know of a job: from the code if it is here, else from the ledger."""
+        """Return what a request needs of a job: from the code if it is loaded, else from the ledger."""
         require_job(self._scope, HumanAct.LOOK, name)
         if name in self._known:
             return KnownJob.of(self._known[name])
@@ -113,10 +113,10 @@ class Operations(Looking):
         requested_by: str | None = None,
         unique: bool = False,
     ) -> Enqueued:
-        """Ask for a run in the name of a program; with `tx` as part of the caller's transaction.
+        """Request a run for a program; with `tx`, as part of the caller's transaction.
 
-        With `unique`, a run that has not ended and does the same stands for this request, too. Only programs that
-        reach the ledger itself can ask like this: it leaves no entry in the audit.
+        With `unique`, if a run that does the same has not ended, return that run. Only programs that reach the ledger
+        itself can call this: it leaves no entry in the audit.
         """
         if not self._scope.is_direct:
             raise NotAllowed("to enqueue is for programs that reach the ledger itself: trigger the job", job=job)
@@ -126,14 +126,14 @@ class Operations(Looking):
             key=key,
             priority=priority,
             reason=reason,
-            requested_by=requested_by or _asking_run(),
+            requested_by=requested_by or _requesting_run(),
             **self._when(at, delay),
         )
-        asked = self._requested(job, params, request)
+        new_run = self._requested(job, params, request)
         if unique:
-            made = requests.enqueue_unique(self._ledger, asked, newcomer=self._newcomer(job), tx=tx)
+            made = requests.enqueue_unique(self._ledger, new_run, newcomer=self._newcomer(job), tx=tx)
         else:
-            [made] = requests.enqueue(self._ledger, [asked], tx=tx)
+            [made] = requests.enqueue(self._ledger, [new_run], tx=tx)
         if tx is None:
             self._wake()
         return made
@@ -151,21 +151,21 @@ class Operations(Looking):
         priority: int | None = None,
         again: bool = False,
     ) -> Enqueued:
-        """Ask for a run in the name of a person: ``app.operations.trigger("settle", {"account": 7}, by="ann")``.
+        """Request a run for a person: ``app.operations.trigger("settle", {"account": 7}, by="ann")``.
 
-        It waits for a run of the schedule that does the same: the one declared in code, or one that was made at run
-        time with the same parameters. Without a key, what is under way already is refused as `AlreadyRequested`,
-        unless `again` insists on one more.
+        It waits for a run of a schedule that does the same: the one declared in code, or one that was made at run
+        time with the same parameters. Without a key, raise `AlreadyRequested` if a run that does the same has not
+        ended, unless `again` is set.
         """
         require_job(self._scope, HumanAct.TRIGGER, job)
         who = actor(self._scope, by)
         request = Request(key=key, priority=priority, reason=reason, requested_by=who, **self._when(at, delay))
-        asked, policy = self._requested(job, params or {}, request), self.known(job).policy
+        new_run, policy = self._requested(job, params or {}, request), self.known(job).policy
 
         def work(cursor: Cursor) -> Enqueued:
             if key is None and not again:
-                self._refuse_twin(cursor, asked)
-            [made] = self._record(cursor, [self._beside_schedules(cursor, asked, policy)])
+                self._refuse_twin(cursor, new_run)
+            [made] = self._record(cursor, [self._beside_schedules(cursor, new_run, policy)])
             if made.is_new:
                 about = About(job=job, run_id=made.run_id, by=who, reason=reason)
                 journal.note(self._ledger, cursor, Noted.RUN_TRIGGERED, about)
@@ -177,7 +177,7 @@ class Operations(Looking):
         return made
 
     def read_params(self, job: str, typed: Mapping[str, str]) -> dict[str, Any]:
-        """Read parameters as they were typed (``-p days=3``), each as its job wants it."""
+        """Convert parameters as they were typed (``-p days=3``) to the types of the job."""
         return self.known(job).signature.coerce_text(typed, job=job)
 
     def backfill(
@@ -194,25 +194,27 @@ class Operations(Looking):
         limit: int | None = None,
         again: bool = False,
     ) -> Backfilled:
-        """Ask for one run per due time from `first` to `last`, both included, of the job's schedules (or of one).
+        """Request one run per due time from `first` to `last`, both included, of the job's schedules (or of one).
 
-        The same `key` twice asks for nothing new. Without one, every call is a back-fill of its own, which is refused
-        as `AlreadyRequested` while one of the same due times has not ended, unless `again` insists. More than 10,000
+        A second call with the same `key` requests nothing new. Without a key, every call is a new back-fill. It raises
+        `AlreadyRequested` while one of the same due times has not ended, unless `again` is set. More than 10,000
         due times are refused unless `limit` allows them.
         """
         require_job(self._scope, HumanAct.BACKFILL, job)
         who, back_key = actor(self._scope, by), key or self._ledger.runtime.new_id()[:12]
         request = Request(requested_by=who, reason=reason, generation=self._generation)
-        asked = self._due_times(
+        new_runs = self._due_times(
             job, (first, last), schedule=schedule, request=request, key=back_key, params=params, limit=limit
         )
         about = About(job=job, schedule=schedule, by=who, reason=reason)
-        detail = {"key": back_key, "runs": len(asked), "first": str(first), "last": str(last)}
+        detail = {"key": back_key, "runs": len(new_runs), "first": str(first), "last": str(last)}
         is_alone = key is None and not again
         with acting(self._scope), hiding_others(self._scope):
-            made = Backfilled(back_key, len(asked), self._backfilled(asked, about._replace(detail=detail), is_alone))
+            made = Backfilled(
+                back_key, len(new_runs), self._backfilled(new_runs, about._replace(detail=detail), is_alone)
+            )
         self._wake()
-        return made
+        return Backfilled(back_key, len(new_runs), count)
 
     def would_backfill(
         self,
@@ -224,12 +226,12 @@ class Operations(Looking):
         params: Mapping[str, Any] | None = None,
         limit: int | None = None,
     ) -> list[DueRecord]:
-        """Return the due times that `backfill` would ask for, each with its window; asks for nothing."""
+        """Return the due times that `backfill` would request, each with its window. Requests nothing."""
         request, key = Request(), "dry-run"
-        asked = self._due_times(
+        new_runs = self._due_times(
             job, (first, last), schedule=schedule, request=request, key=key, params=params, limit=limit
         )
-        return [DueRecord.of(each) for each in asked]
+        return [DueRecord.of(each) for each in new_runs]
 
     def _due_times(
         self,
@@ -256,7 +258,7 @@ class Operations(Looking):
     # -- changing the course of runs ---------------------------------------------------------------------------------
 
     def cancel(self, run_id: int, *, by: str = "", reason: str | None = None) -> Cancelled:
-        """Cancel a run that has not started, or have it stopped; returns which of them, or that it was too late."""
+        """Cancel a run that has not started, or request that it stops. Return which, or that it was too late."""
         who, check = actor(self._scope, by), run_check(self._scope, HumanAct.CANCEL)
         with acting(self._scope):
             outcome = requests.cancel(self._ledger, existing_run_id(run_id), by=who, reason=reason, check=check)
@@ -264,9 +266,9 @@ class Operations(Looking):
         return outcome
 
     def retry(self, run_id: int, *, by: str = "", reason: str | None = None, again: bool = False) -> int:
-        """Make a new run of one that has ended, with the same parameters and window; return its id.
+        """Repeat a run that has ended, with the same parameters and window. Return the id of the new run.
 
-        While a repetition of it has not ended, that is refused as `AlreadyRequested`, unless `again` insists.
+        Raise `AlreadyRequested` while a repetition of it has not ended, unless `again` is set.
         """
         who, check = actor(self._scope, by), run_check(self._scope, HumanAct.RETRY)
         with acting(self._scope):
@@ -277,7 +279,7 @@ class Operations(Looking):
         return made
 
     def release(self, run_id: int, *, by: str = "", reason: str | None = None) -> None:
-        """Let a run go on that waits for a person."""
+        """Release a run that waits for a person."""
         who, check = actor(self._scope, by), run_check(self._scope, HumanAct.RELEASE_RUN)
         with acting(self._scope):
             requests.release_held(self._ledger, existing_run_id(run_id), by=who, reason=reason, check=check)
@@ -294,12 +296,12 @@ class Operations(Looking):
         after_id: int = 0,
         limit: int = 100,
     ) -> list[Retried]:
-        """Repeat up to `limit` runs that were given up, each once, from after `after_id` on.
+        """Repeat up to `limit` runs that were given up, each once, with ids above `after_id`.
 
         To repeat more, call it again with the last `old_id` as `after_id`. A transaction repeats at most 500 of them.
         """
         since_us, until_us = optional_us(since, "since"), optional_us(until, "until")
-        wanted = RunFilter(job=job, jobs=self._jobs_to_reprocess(job), since_us=since_us, until_us=until_us)
+        wanted = RunFilter(job=job, jobs=jobs_to_repeat(self._scope, job), since_us=since_us, until_us=until_us)
         who, most, start = actor(self._scope, by), page_limit(limit), page_edge(after_id) or 0
         made: list[Retried] = []
         while len(made) < most:
@@ -325,7 +327,7 @@ class Operations(Looking):
 
     @property
     def bulk(self) -> BulkInstances:
-        """The work of the application's bulk jobs: show how far it is, do it again, forget it."""
+        """The instances of the application's bulk jobs: show their progress, repeat them, forget them."""
         from fencepost.app.bulk_instances import BulkInstances  # noqa: PLC0415 - most applications have none
 
         return BulkInstances(self._ledger, self._scope, self._bulk_jobs("checkpoints"), self._wake)
@@ -333,18 +335,18 @@ class Operations(Looking):
     @property
     def restored(self) -> RestoredLedger:
         """Whether the ledger was restored or copied, and what a person decides about it: standing, accept, as_copy."""
-        from fencepost.app.restored import RestoredLedger  # noqa: PLC0415 - few ledgers ever are
+        from fencepost.app.restored import RestoredLedger  # noqa: PLC0415 - rarely needed
 
         return RestoredLedger(self._ledger, self._scope)
 
     def rename_job(
         self, old: str, new: str, *, by: str = "", reason: str | None = None, effects: Sequence[str] | None = None
     ) -> RenamedJobRecord:
-        """Give a job another name for good, while no living node has either: all that is on record gets the new name.
+        """Rename a job in all records. No living node may have the job under either name.
 
         `effects` are the URLs of the databases besides the ledger's that its runs write to. A bulk job needs it: its
-        checkpoints are there. An empty list says that it writes to the ledger's own alone. If this is interrupted, do
-        it again.
+        checkpoints are there. An empty list says that it writes only to the ledger's own database. If this is
+        interrupted, call it again.
         """
         from fencepost.app.renaming import rename_job  # noqa: PLC0415 - done once in the life of a job
 
@@ -365,30 +367,21 @@ class Operations(Looking):
             raise ConfigurationError(f"{what} are where bulk jobs write to, which needs their code: app.operations")
         return {name: bulk for name, bulk in self._bulks.items() if self._scope.sees(name)}
 
-    # -- small things ------------------------------------------------------------------------------------------------
-
-    def _jobs_to_reprocess(self, job: str | None) -> frozenset[str] | None:
-        """Return the jobs whose runs the caller may repeat, or raise if there is none."""
-        if job is not None:
-            require_job(self._scope, HumanAct.REPROCESS, job)
-        allowed = self._scope.jobs_for(HumanAct.REPROCESS)
-        if allowed is not None and not allowed:
-            self._scope.require(HumanAct.REPROCESS)
-        return allowed
+    # -- recording requests-------------------------------------------------------------------------------------------
 
     def _requested(self, job: str, params: Mapping[str, Any], request: Request) -> Requested:
         return requested(self.known(job), params, request)
 
     def _when(self, at: datetime | str | None, delay: Duration | None) -> dict[str, Any]:
-        """Say when, by the ledger's clock; and which deploy asks."""
+        """Return when the run is due, by the ledger's clock, and the generation of the requesting deploy."""
         if at is not None and delay is not None:
             raise InvalidParameters("give at= or delay=, not both")
         at_us = optional_us(at, "at")
         delayed_us = None if delay is None else self._ledger.now_us() + round(seconds(delay, what="delay") * 1_000_000)
         return {"at_us": at_us, "available_at_us": delayed_us, "generation": self._generation}
 
-    def _record(self, cursor: Cursor, asked: Sequence[Requested]) -> list[Enqueued]:
-        made = record(self._ledger, cursor, asked)
+    def _record(self, cursor: Cursor, new_runs: Sequence[Requested]) -> list[Enqueued]:
+        made = record(self._ledger, cursor, new_runs)
         if any(each.is_new for each in made):
             statements_for(self._ledger.connect("words")).notify(cursor)
         return made
@@ -396,55 +389,55 @@ class Operations(Looking):
     def _newcomer(self, job: str) -> NewJob | None:
         return on_record(self._known[job]) if job in self._known else None
 
-    def _beside_schedules(self, cursor: Cursor, asked: Requested, policy: Policy) -> Requested:
-        """Return a request with the key of the schedule that does the same; of several, of one that is at it now.
+    def _beside_schedules(self, cursor: Cursor, new_run: Requested, policy: Policy) -> Requested:
+        """Return the request with the exclusive key of the schedule that does the same.
 
-        Schedules that were made at run time have keys of their own, so that they do not wait for each other.
+        Of several such schedules, take one whose key is taken now. Schedules that were made at run time have separate
         """
-        if policy.exclusive is not None or asked.exclusive_key is None:
-            return asked
-        params = json.loads(asked.params)
-        found = schedules.with_params(self._ledger, cursor, asked.job, asked.params)
+        if policy.exclusive is not None or new_run.exclusive_key is None:
+            return new_run
+        params = json.loads(new_run.params)
+        found = schedules.with_params(self._ledger, cursor, new_run.job, new_run.params)
         ids = [each.id if each.is_of_run_time else None for each in found]
-        keys = [exclusive_key(asked.job, policy, params, runtime_schedule=each) for each in ids]
-        if set(keys) <= {asked.exclusive_key}:
-            return asked
+        keys = [exclusive_key(new_run.job, policy, params, runtime_schedule=each) for each in ids]
+        if set(keys) <= {new_run.exclusive_key}:
+            return new_run
         taken = taken_keys(self._ledger, cursor, [key for key in keys if key is not None])
-        usual = [asked.exclusive_key] if asked.exclusive_key in keys else keys
-        return asked._replace(exclusive_key=next((key for key in keys if key in taken), usual[0]))
+        usual = [new_run.exclusive_key] if new_run.exclusive_key in keys else keys
+        return new_run._replace(exclusive_key=next((key for key in keys if key in taken), usual[0]))
 
-    def _refuse_twin(self, cursor: Cursor, asked: Requested) -> None:
-        """Refuse a request if a run that has not ended does the same; whoever asks next waits until this is decided."""
-        duplicates.hold(self._ledger, cursor, asked.job, self._newcomer(asked.job))
-        twin = duplicates.live_twin(self._ledger, cursor, asked)
+    def _refuse_twin(self, cursor: Cursor, new_run: Requested) -> None:
+        """Refuse a request if a run that has not ended does the same. Concurrent requests wait for this transaction."""
+        duplicates.hold(self._ledger, cursor, new_run.job, self._newcomer(new_run.job))
+        twin = duplicates.live_twin(self._ledger, cursor, new_run)
         if twin is not None:
             raise twin.refusal()
 
-    def _refuse_other_backfill(self, cursor: Cursor, asked: Sequence[Requested]) -> None:
-        duplicates.hold(self._ledger, cursor, asked[0].job, self._newcomer(asked[0].job))
-        twin = duplicates.live_backfill(self._ledger, cursor, asked)
+    def _refuse_other_backfill(self, cursor: Cursor, new_runs: Sequence[Requested]) -> None:
+        duplicates.hold(self._ledger, cursor, new_runs[0].job, self._newcomer(new_runs[0].job))
+        twin = duplicates.live_backfill(self._ledger, cursor, new_runs)
         if twin is not None:
             raise twin.refusal("back-fills one of these due times already")
 
-    def _backfilled(self, asked: Sequence[Requested], about: About, is_alone: bool) -> int:
+    def _backfilled(self, new_runs: Sequence[Requested], about: About, is_alone: bool) -> int:
         """Record a back-fill in batches, the act with the first of them; return how many runs are new.
 
-        `is_alone`: not beside another one of the same due times. Whoever asks next sees the first batch of this one.
+        With `is_alone`, refuse it beside another one of the same due times. A later call sees this one's first batch.
         """
 
         def work(cursor: Cursor, start: int) -> int:
-            if start == 0 and is_alone and asked:
-                self._refuse_other_backfill(cursor, asked)
+            if start == 0 and is_alone and new_runs:
+                self._refuse_other_backfill(cursor, new_runs)
             if start == 0:
                 journal.note(self._ledger, cursor, Noted.BACKFILL_REQUESTED, about)
-            return sum(made.is_new for made in self._record(cursor, asked[start : start + _BATCH]))
+            return sum(made.is_new for made in self._record(cursor, new_runs[start : start + _BATCH]))
 
         return sum(
             self._ledger.write(lambda cursor, start=start: work(cursor, start))  # type: ignore[misc]
-            for start in range(0, max(len(asked), 1), _BATCH)
+            for start in range(0, max(len(new_runs), 1), _BATCH)
         )
 
 
-def _asking_run() -> str | None:
+def _requesting_run() -> str | None:
     run = current_run()
     return None if run is None else attempt_of(run).label

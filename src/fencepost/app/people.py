@@ -1,4 +1,4 @@
-"""Who does something, and why: what the journal keeps of every act has to be said."""
+"""Checks of who acts and why: the journal records both."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from fencepost.errors import InvalidParameters
 
 
 def person(by: object) -> str:
-    """Return who acts, or refuse an act without a name."""
+    """Return the name of the person; refuse an empty one."""
     if not isinstance(by, str) or not by.strip():
         raise InvalidParameters("say who does this: by='ann'; the journal keeps it")
     return by.strip()
 
 
 def reason_given(reason: object) -> str:
-    """Return why somebody acts, where that cannot be seen from what is left; or refuse to do it without."""
+    """Return the reason of an act that needs one; refuse an empty one."""
     if not isinstance(reason, str) or not reason.strip():
         raise InvalidParameters("say why: reason='…'; the journal keeps it")
     return reason.strip()

@@ -1,4 +1,4 @@
-"""How many processors this process may use: not those of the host, if a container has a quota or a set of its own."""
+"""How many processors this process may use, within the quota and the processor set of its container."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def processors(root: Path | None = None) -> int:
 
 def _allowed() -> int:
     """Return how many processors this process may be scheduled on."""
-    count = getattr(os, "process_cpu_count", None)  # of Python 3.13, which also heeds PYTHON_CPU_COUNT
+    count = getattr(os, "process_cpu_count", None)  # Python 3.13 and later; also obeys PYTHON_CPU_COUNT
     if count is not None:
         return count() or 1
     affinity = getattr(os, "sched_getaffinity", None)

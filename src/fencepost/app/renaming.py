@@ -1,4 +1,4 @@
-"""Renaming a job for good, in the ledger and in the databases of its effects: ``app.operations.rename_job``."""
+"""Renaming a job permanently, in the ledger and in the databases of its effects: ``app.operations.rename_job``."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ def rename_job(
 
 
 def _refuse_bulk(ledger: Ledger, names: set[str]) -> None:
-    """Refuse to leave out the databases of a bulk job: what has landed would land again."""
+    """Refuse to leave out the databases of a bulk job: its effects would land a second time."""
     if any(row.name in names and row.type == "bulk" for row in jobs(ledger)):
         raise ConfigurationError(
             f"{min(names)!r} is a bulk job, whose checkpoints are where it writes to: name each of these databases "
-            "with --effects URL (effects=[URL]); if that is the ledger's own alone, --effects own (effects=[])"
+            "with --effects URL (effects=[URL]); if that is only the ledger's own, --effects own (effects=[])"
         )

@@ -31,7 +31,7 @@ class RestoredLedger:
         self._scope = scope
 
     def standing(self) -> StandingRecord:
-        """Return whether there is something to decide, and what differs from what was noted."""
+        """Return whether a decision is needed, and what differs from what was noted."""
         self._scope.require(HumanAct.LOOK)
         seen, changed = standing_of(self._ledger)
         return StandingRecord(
@@ -52,11 +52,11 @@ class RestoredLedger:
         id_gap: int = ID_GAP,
         unnoticed: bool = False,
     ) -> DecisionRecord:
-        """Accept it as the same ledger, in place of one that is gone.
+        """Accept it as the same ledger, which replaces one that is gone.
 
         Due times since the dump are skipped, one row per schedule; `backfill` repeats what is needed. `pending` says
         what becomes of runs that had not ended in the dump, `id_gap` how many ids of runs are left out. `unnoticed`
-        decides although nothing was noticed, because all nodes were stopped meanwhile.
+        decides although no difference was noticed, because all nodes were stopped meanwhile.
         """
         self._scope.require(HumanAct.ACCEPT_LEDGER)
         if pending not in get_args(PendingWord):
@@ -72,7 +72,7 @@ class RestoredLedger:
         return DecisionRecord.of(done, copy=False)
 
     def as_copy(self, *, by: str = "", reason: str, unnoticed: bool = False) -> DecisionRecord:
-        """Accept it as a copy with an identity of its own, while the original goes on elsewhere.
+        """Accept it as a copy with a new identity, while the original continues elsewhere.
 
         Every run that has not ended is cancelled, and schedules that were made at run time are paused.
         """
@@ -84,10 +84,10 @@ class RestoredLedger:
         return DecisionRecord.of(done, copy=True)
 
     def _refuse_without_cause(self, *, unnoticed: bool) -> None:
-        """Refuse to decide twice, or about another ledger than meant: runs would be held or cancelled for nothing."""
+        """Refuse to decide twice, or about the wrong ledger: runs would be held or cancelled needlessly."""
         if not unnoticed and not self.standing().held:
             raise ConfigurationError(
-                f"{self._ledger.dialect.product} is the ledger it was, as far as anybody has noticed: there is nothing "
-                "to decide. If it was restored by a physical backup or a snapshot while all nodes were stopped, say "
-                "so: --unnoticed"
+                f"{self._ledger.dialect.product} is the ledger it was, as far as any node has noticed: there is "
+                "nothing to decide. If it was restored by a physical backup or a snapshot while all nodes were "
+                "stopped, say so: --unnoticed"
             )

@@ -1,7 +1,7 @@
 """Schedules at run time: ``app.schedules.put("report:42", "report", every("1h"), params={"customer": 42})``.
 
-They are durable: kept in the ledger, planned by every node, until somebody deletes them. Those that stand in the code
-are seen here too, and can be paused and resumed; to change one, change the code.
+They are durable: the ledger keeps them and every node plans them until they are deleted. Those declared in the code
+are listed here too, and can be paused and resumed; to change one, change the code.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Schedules:
         """Make a schedule, or change the one of this id; it is planned from now on.
 
         The parameters are checked against the job's function, or, if another deploy owns the job, against what that
-        deploy has put on record.
+        deploy has recorded.
         """
         from fencepost.app.declaring import as_schedule  # noqa: PLC0415 - it imports us
 
@@ -60,7 +60,7 @@ class Schedules:
         known = self._known(job if isinstance(job, str) else job.name)
         require_job(self._scope, HumanAct.PUT_SCHEDULE, known.name)
         stored = known.signature.validate(params or {}, job=known.name)
-        exclusive_key(known.name, known.policy, stored)  # it must be possible to make one, or no tick could be planned
+        exclusive_key(known.name, known.policy, stored)  # raises if no key can be made: then no tick could be planned
         new = NewSchedule(schedule_id(id), known.name, schedule_to_json(due), canonical_json(stored))
         who, check = actor_or_none(self._scope, by), schedule_id_check(self._scope)
         with acting(self._scope):
@@ -74,7 +74,7 @@ class Schedules:
         return ScheduleRecord.of(schedules.schedule(self._ledger, id, check=check))
 
     def list(self, *, job: str | None = None, after_id: str = "", limit: int = 1000) -> list[ScheduleRecord]:
-        """Return schedules by id; go on after the last one's id."""
+        """Return schedules by id. For the next page, pass the last id as `after_id`."""
         allowed, most = self._scope.visible, page_limit(limit)
         found = schedules.schedules(self._ledger, job=job, jobs=allowed, after_id=after_id, limit=most)
         return [ScheduleRecord.of(row) for row in found]
@@ -87,9 +87,10 @@ class Schedules:
             after = page[-1].id
 
     def preview(self, id: str, *, count: int = 5, year: int | None = None) -> Sequence[OutlookRecord]:
-        """Return the next `count` due times of a schedule, and what changes of the clocks do to it in `year`.
+        """Return the next `count` due times of a schedule, and its times near clock changes.
 
-        `id` may also be the name of a job: then there is one answer for each of its schedules. Of a schedule that is in
+        These are the clock changes in `year`, by default the next two.
+        `id` may also be the name of a job: then there is one answer for each of its schedules. For a schedule in
         no ledger, ``OutlookRecord.of`` returns the same.
         """
         found = tuple(self.iterate(job=id)) or (self.get(id),)
@@ -103,7 +104,7 @@ class Schedules:
             return ScheduleRecord.of(schedules.pause(self._ledger, id, by=who, reason=reason, check=check))
 
     def resume(self, id: str, *, by: str = "", reason: str | None = None) -> ScheduleRecord:
-        """Plan again from now on; what was passed over is on record as skipped."""
+        """Plan again from now on. The due times of the pause are recorded as skipped."""
         who, check = actor(self._scope, by), schedule_check(self._scope, HumanAct.RESUME_SCHEDULE)
         with acting(self._scope):
             entry = ScheduleRecord.of(schedules.resume(self._ledger, id, by=who, reason=reason, check=check))
@@ -113,7 +114,7 @@ class Schedules:
     def delete(self, id: str, *, by: str | None = None, reason: str | None = None, even_of_code: bool = False) -> None:
         """Delete a schedule that was made at run time; `even_of_code` also one of a job that no living node has.
 
-        Then its ticks that have not begun are skipped, if no living node has its job: nobody would run them.
+        Then its ticks that have not begun are skipped, if no living node has its job: no node would run them.
         """
         who, check = actor_or_none(self._scope, by), schedule_check(self._scope, HumanAct.DELETE_SCHEDULE)
         delete = delete_schedule if even_of_code else schedules.delete

@@ -49,6 +49,16 @@ def require_job(scope: Scope, act: HumanAct, job: str) -> None:
     scope.require(act, job)
 
 
+def jobs_to_repeat(scope: Scope, job: str | None) -> frozenset[str] | None:
+    """Return the jobs whose runs the caller may reprocess, None for all; raise if there is none, or not `job`."""
+    if job is not None:
+        require_job(scope, HumanAct.REPROCESS, job)
+    allowed = scope.jobs_for(HumanAct.REPROCESS)
+    if allowed is not None and not allowed:
+        scope.require(HumanAct.REPROCESS)
+    return allowed
+
+
 def run_check(scope: Scope, act: HumanAct) -> RunCheck:
     """Return what looks at the row of a run before `act`."""
 

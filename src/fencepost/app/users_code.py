@@ -1,4 +1,4 @@
-"""Calling code of the user outside a run: what it raises becomes one sentence."""
+"""Calls the user's code outside a run and turns its exceptions into one sentence."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
     from fencepost.app.bulk import BulkJob
     from fencepost.bulk.definition import Bulk
 
-_LONGEST_CAUSE = 300  # characters: enough to recognise the error, and no page of SQL
+_LONGEST_CAUSE = 300  # characters: enough to recognise the error without a page of SQL
 
 
 def made_with(job: BulkJob, params: Mapping[str, Any]) -> Bulk:
-    """Return a bulk job as a run with these parameters has it."""
+    """Return a bulk job with these parameters."""
     with explained(f"bulk job {job.name!r} cannot be made with {dict(params)!r}: its own code"):
         return job.declared.make(**params)
 
 
 @contextmanager
 def explained(what: str) -> Iterator[None]:
-    """Raise what the user's code, or a database that it reads from, has raised as a `ConfigurationError`."""
+    """Convert exceptions of the user's code, or of a database that it reads from, to `ConfigurationError`."""
     try:
         yield
     except FencepostError:

@@ -67,6 +67,6 @@ def _unclaimed(able: Sequence[NodeRow], running: Mapping[str, int]) -> str:
     if not idle:
         return f"every node that could run it is busy ({len(able)} of them; places: {sum(n.slots for n in able)})"
     return (
-        f"{idle[0]} could run it and seems to have room, but has not claimed it: is that node well? See its log, and "
-        "fencepost journal"
+        f"{idle[0]} could run it and seems to have room, but has not claimed it: is that node working? See its log "
+        "and fencepost journal"
     )

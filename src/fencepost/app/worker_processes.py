@@ -1,8 +1,8 @@
 """The runners of a node whose jobs execute in worker processes: the default of ``fencepost run``.
 
-Worker processes are started afresh, so they import the application by its name, ``package.module:app``. ``fencepost
-run`` is told it. ``app.start(processes=True)`` looks for it: an imported module that has this very application. Beside
-that one, workers import every module whose functions are jobs, so that they have the jobs that this process has.
+Worker processes start as new interpreters, so they import the application by its name, ``package.module:app``.
+``fencepost run`` takes the name as its argument. ``app.start(processes=True)`` finds it: it looks for an imported
+module that has this application object. Workers also import every module that declares jobs, so that they have the
 """
 
 from __future__ import annotations
@@ -41,7 +41,11 @@ class Imported(NamedTuple):
 
 
 def start_process_node(
-    app: App, imported: Imported | None = None, *, prepare: str | None = None, asked: runtime.Flag | None = None
+    app: App,
+    imported: Imported | None = None,
+    *,
+    prepare: str | None = None,
+    stop_requested: runtime.Flag | None = None,
 ) -> Composed:
     """Make a node of `app` that executes jobs in worker processes, and start it; see `start_node`.
 
@@ -49,11 +53,13 @@ def start_process_node(
     as ``module:name``.
     """
     found = imported or (importable(app) if function_kinds(app.jobs) else None)
-    return start_node(app, lambda: process_runners(app, found, prepare=prepare), slots=workers_of(app), asked=asked)
+    return start_node(
+        app, lambda: process_runners(app, found, prepare=prepare), slots=workers_of(app), stop_requested=stop_requested
+    )
 
 
 def process_runners(app: App, imported: Imported | None, *, prepare: str | None = None) -> dict[str, Runner]:
-    """Return worker processes for functions and coroutines; all else has the runner that it always has.
+    """Return worker processes for functions and coroutines, and the usual runners for all other kinds.
 
     `imported` may be None where there are no functions.
     """
@@ -86,14 +92,14 @@ def default_workers() -> int:
     return max(_FEWEST_WORKERS, 2 * processors())
 
 
-# -- by which name workers find the application ------------------------------------------------------------------------
+# -- how workers import the application --------------------------------------------------------------------------------
 
 
 def importable(app: App) -> Imported:
-    """Return by which name a worker process finds `app`, and what else it has to import; refuse where it cannot.
+    """Return the name by which a worker process imports `app`, and the other modules that it imports.
 
-    Of several modules that have it, the one that the settings name (``FENCEPOST_APP``), else the one that declares most
-    of its jobs, else the one that was imported last: the others have it from there.
+    Raise `ConfigurationError` if it cannot be imported. Of several modules that have it, take the one that the settings
+    name (``FENCEPOST_APP``), else the one that declares most of its jobs, else the one that was imported last.
     """
     if ThisProcess.is_worker:
         raise ConfigurationError(
@@ -112,7 +118,7 @@ def importable(app: App) -> Imported:
 
 
 def _names_of(app: App) -> list[str]:
-    """Return every ``module:name`` that is `app`, the module that was imported last first."""
+    """Return every ``module:name`` that is `app`, the most recently imported module first."""
     return [
         f"{name}:{attribute}"
         for name, module in reversed(list(sys.modules.items()))
@@ -123,13 +129,13 @@ def _names_of(app: App) -> list[str]:
 
 
 def _can_be_imported(name: str, module: object) -> bool:
-    """Whether another process finds it: it came from an import, and is no script."""
+    """Whether another process can import it: it came from an import and is not a script."""
     is_found = isinstance(module, ModuleType) and getattr(module, "__spec__", None) is not None
     return is_found and name not in _SCRIPTS and name.partition(".")[0] != _OURS
 
 
 def _declaring(app: App) -> Counter[str]:
-    """Return how many jobs each module declares; refuse a job of a script, which workers would not have."""
+    """Return how many jobs each module declares. Refuse a job declared in a script, which workers cannot import."""
     functions = {job.name: job.function for job in app.jobs.values() if KINDS[job.kind].is_function}
     functions |= {name: bulk.declared.given for name, bulk in app.bulks.items()}
     found: Counter[str] = Counter()

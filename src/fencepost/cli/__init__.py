@@ -1,1 +1,1 @@
-"""The command ``fencepost``: thin verbs over the library."""
+"""The command ``fencepost``: thin commands over the library."""

@@ -1,4 +1,4 @@
-"""What operators do to runs: trigger, retry, cancel, release, reprocess, back-fill. The journal keeps each."""
+"""Acts of operators on runs: trigger, retry, cancel, release, reprocess, back-fill. The journal records each."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-Again = Annotated[bool, typer.Option("--again", help="Insist, although the same is waiting or running already.")]
+Again = Annotated[bool, typer.Option("--again", help="Request it even if the same is waiting or running already.")]
 
-_LOOK_EVERY_S = 0.5
+_POLL_EVERY_S = 0.5
 _PATIENCE_S = 5.0
 
 
@@ -53,19 +53,24 @@ def trigger(
     by: By = "",
     key: Annotated[
         str,
-        typer.Option("--key", metavar="TEXT", help="Your name for this request: twice is once.", show_default=False),
+        typer.Option(
+            "--key",
+            metavar="TEXT",
+            help="Your name for this request; a second request with it makes no new run.",
+            show_default=False,
+        ),
     ] = "",
     delay: Annotated[
-        str, typer.Option(metavar="DURATION", help="Start no sooner than so long from now.", show_default=False)
+        str, typer.Option(metavar="DURATION", help="Start no sooner than this long from now.", show_default=False)
     ] = "",
     again: Again = False,
-    wait: Annotated[bool, typer.Option("--wait", "-w", help="Stay until it has ended.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", "-w", help="Wait until it has ended.")] = False,
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
-    """Ask for a run of a job.
+    """Request a run of a job.
 
-    Exit code 4: a run with the same parameters has not ended yet; nothing was asked for. With --wait, exit code 3
+    Exit code 4: a run with the same parameters has not ended yet; nothing was requested. With --wait, exit code 3
     means that the run has ended without success.
 
     Example: fencepost trigger report -p month=2026-01 --reason 'the auditor asked' --wait
@@ -73,7 +78,7 @@ def trigger(
     typed = typed_params(params or [])
     with front(ledger) as ops:
         ops.job(job)
-        with _told_of_duplicates(as_json=as_json):
+        with _duplicates_as_json(as_json=as_json):
             asked = ops.trigger(
                 job,
                 ops.read_params(job, typed),
@@ -84,7 +89,7 @@ def trigger(
                 again=again,
             )
         if not as_json:
-            print(f"run {asked.run_id} of {job}" + ("" if asked.is_new else " (asked for before, under the same key)"))
+            print(f"run {asked.run_id} of {job}" + ("" if asked.is_new else " (requested before, with the same key)"))
         if wait:
             return _await(ops, asked.run_id, as_json=as_json)
     if as_json:
@@ -101,13 +106,13 @@ def retry(
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
-    """Make a new run of one that has ended, with the same parameters and window.
+    """Repeat a run that has ended, with the same parameters and window.
 
-    Exit code 4: a repetition of it has not ended yet; nothing was asked for.
+    Exit code 4: a repetition of it has not ended yet; nothing was requested.
 
     Example: fencepost retry 42 --reason 'the disk is back'
     """
-    with front(ledger) as ops, _told_of_duplicates(as_json=as_json):
+    with front(ledger) as ops, _duplicates_as_json(as_json=as_json):
         new = _on_run(
             run,
             "has ended can be repeated",
@@ -117,7 +122,7 @@ def retry(
 
 
 def cancel(run: RunId, *, reason: Reason = "", by: By = "", ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
-    """Cancel a run that has not begun, or have one stopped that runs.
+    """Cancel a run that has not begun, or stop one that is running.
 
     Example: fencepost cancel 42 --reason 'wrong month'
     """
@@ -131,7 +136,7 @@ def cancel(run: RunId, *, reason: Reason = "", by: By = "", ledger: LedgerUrlOpt
 def release(
     run: RunId, *, reason: Reason = "", by: By = "", ledger: LedgerUrlOption = "", as_json: Json = False
 ) -> int:
-    """Let a run go on that is held for a person (on_crash = hold).
+    """Release a run that is held for a person (on_crash = hold).
 
     fencepost runs --held lists them.
 
@@ -148,7 +153,7 @@ def release(
 
 def reprocess(
     *,
-    failed: Annotated[bool, typer.Option("--failed", help="Those that were given up. Has to be said.")] = False,
+    failed: Annotated[bool, typer.Option("--failed", help="Runs that were given up. Required.")] = False,
     after_id: Annotated[
         int | None, typer.Option(metavar="ID", help="Only runs after this one; 0 for all.", show_default=False)
     ] = None,
@@ -163,7 +168,7 @@ def reprocess(
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
-    """Repeat runs that were given up, each once however often this is called.
+    """Repeat runs that were given up, each once, however often you call this.
 
     Example: fencepost reprocess --failed --after-id 1000 --job settle --reason 'the bank is back'
     """
@@ -192,24 +197,29 @@ def backfill(
     first: Annotated[str, typer.Option("--from", metavar="TIME", help="The first due time, included.")],
     last: Annotated[str, typer.Option("--to", metavar="TIME", help="The last due time, included.")],
     tz: Tz = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the due times and ask for nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the due times and request nothing.")] = False,
     schedule: Annotated[
         str, typer.Option(metavar="ID", help="Of a job with several schedules, only this one.", show_default=False)
     ] = "",
     key: Annotated[
         str,
-        typer.Option("--key", metavar="TEXT", help="Your name for this back-fill: twice is once.", show_default=False),
+        typer.Option(
+            "--key",
+            metavar="TEXT",
+            help="Your name for this back-fill; a second call with it makes no new runs.",
+            show_default=False,
+        ),
     ] = "",
-    limit: Annotated[int, typer.Option(min=1, help="Refuse to ask for more runs than this.")] = 10_000,
+    limit: Annotated[int, typer.Option(min=1, help="Refuse to request more runs than this.")] = 10_000,
     again: Again = False,
     reason: Reason = "",
     by: By = "",
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
-    """Run the due times of a stretch of the past, each with its own window.
+    """Run the due times of a past period, each with its own window.
 
-    Exit code 4: a back-fill of one of these due times has not ended yet; nothing was asked for.
+    Exit code 4: a back-fill of one of these due times has not ended yet; nothing was requested.
 
     Example: fencepost backfill settle --from 2026-01-01T00:00Z --to 2026-01-31T23:59Z --dry-run
     """
@@ -220,7 +230,7 @@ def backfill(
         if dry_run:
             _print_dues(ops.would_backfill(job, *stretch, schedule=schedule or None, limit=limit), as_json=as_json)
             return Exit.OK
-        with _told_of_duplicates(as_json=as_json):
+        with _duplicates_as_json(as_json=as_json):
             made = ops.backfill(
                 job,
                 *stretch,
@@ -231,17 +241,17 @@ def backfill(
                 limit=limit,
                 again=again,
             )
-    asked_for = f"{counted(made.new, 'run')} of {job}, for {counted(made.asked, 'due time')}"
+    count = f"{counted(made.new, 'run')} of {job}, for {counted(made.asked, 'due time')}"
     return answer(
         {"job": job, "key": made.key, "asked": made.asked, "new": made.new},
-        f"asked for {asked_for}; the same again: --key {made.key}",
+        f"requested {count}; to repeat this call safely: --key {made.key}",
         as_json=as_json,
     )
 
 
 @contextmanager
-def _told_of_duplicates(*, as_json: bool) -> Iterator[None]:
-    """Tell programs which run is under way already; the sentence for people follows on standard error."""
+def _duplicates_as_json(*, as_json: bool) -> Iterator[None]:
+    """With `as_json`, print which run has not ended yet. The sentence for people follows on standard error."""
     try:
         yield
     except AlreadyRequested as error:
@@ -266,7 +276,7 @@ def typed_params(words: list[str]) -> dict[str, str]:
 
 
 def _on_run(run_id: int, only: str, act: Callable[[], T]) -> T:
-    """Do `act`, which is for runs that are `only` so, and say in a sentence why a run is not."""
+    """Call `act`. If the state of the run does not allow it, raise a sentence that ends in `only`."""
     try:
         return act()
     except IllegalMove as error:
@@ -290,7 +300,7 @@ def _print_dues(asked: list[DueRecord], *, as_json: bool) -> None:
         print_json([document(each) for each in asked])
         return
     draw_rows(("schedule", "due", "window from"), map(_due_cells, asked))
-    print(f"{counted(len(asked), 'run')} would be asked for; nothing was done")
+    print(f"{counted(len(asked), 'run')} would be requested; nothing was done")
 
 
 def _due_cells(due: DueRecord) -> tuple[str, ...]:
@@ -299,53 +309,53 @@ def _due_cells(due: DueRecord) -> tuple[str, ...]:
 
 
 def _ended(ops: Operations, run_id: int) -> RunRecord:
-    """Return the run when it has ended; whoever waits is told of attempts that failed, and for long, of what for."""
-    told: str | None = None
-    told_attempt = 0
-    tell_at = ops.runtime.monotonic() + _PATIENCE_S
+    """Wait for the end of the run. Report failed attempts, and every 5 seconds a change of what it waits for."""
+    reported: str | None = None
+    reported_attempt = 0
+    report_at = ops.runtime.monotonic() + _PATIENCE_S
     while (run := ops.run(run_id)).state not in TERMINAL:
-        told_attempt = _tell_failed(ops, run, told_attempt)
-        if ops.runtime.monotonic() >= tell_at:
-            tell_at += _PATIENCE_S
+        reported_attempt = _report_failed(ops, run, reported_attempt)
+        if ops.runtime.monotonic() >= report_at:
+            report_at += _PATIENCE_S
             why = ops.waits(run_id)
-            if why is not None and why != told:
+            if why is not None and why != reported:
                 messages.complain(f"run {run_id}: {why}")
-                told = why
-        ops.runtime.sleep(_LOOK_EVERY_S)
-    _tell_failed(ops, run, told_attempt)
+                reported = why
+        ops.runtime.sleep(_POLL_EVERY_S)
+    _report_failed(ops, run, reported_attempt)
     return run
 
 
-def _tell_failed(ops: Operations, run: RunRecord, told: int) -> int:
-    """Tell of attempts after number `told` that did not succeed; return how far that went.
+def _report_failed(ops: Operations, run: RunRecord, reported: int) -> int:
+    """Report attempts after number `reported` that did not succeed. Return the number of the last one seen.
 
-    Not of the last one of a run that has ended: how that went is shown with the run.
+    Skip the last attempt of a run that has ended: it is shown with the run.
     """
-    if run.attempts <= told:
-        return told
+    if run.attempts <= reported:
+        return reported
     last = run.attempts if run.state in TERMINAL else run.attempts + 1
     for each in ops.attempts(run.id):
-        if told < each.number < last:
-            told = each.number
+        if reported < each.number < last:
+            reported = each.number
             if each.outcome != "succeeded":
-                messages.complain(visible(f"run {run.id}: attempt {each.number} {_how_it_went(each)}"))
-    return told
+                messages.complain(visible(f"run {run.id}: attempt {each.number} {_outcome_line(each)}"))
+    return reported
 
 
-def _how_it_went(attempt: AttemptRecord) -> str:
-    """Say it in a line: failed: ValueError: it is empty."""
+def _outcome_line(attempt: AttemptRecord) -> str:
+    """Format the outcome as one line, such as failed: ValueError: it is empty."""
     first_line = (attempt.error or "").strip().partition("\n")[0]
     return ": ".join(part for part in (attempt.outcome.replace("_", " "), attempt.error_code, first_line) if part)
 
 
 def _await(ops: Operations, run_id: int, *, as_json: bool) -> int:
-    """Stay until the run has ended, then show it."""
+    """Wait until the run has ended, then show it."""
     from fencepost.cli.run_rows import draw_run  # noqa: PLC0415
 
     try:
         run = _ended(ops, run_id)
     except KeyboardInterrupt:
-        messages.complain(f"no longer waiting; run {run_id} goes on without us: fencepost show {run_id}")
+        messages.complain(f"no longer waiting; run {run_id} continues: fencepost show {run_id}")
         raise
     ended = ops.attempts(run_id)
     if as_json:

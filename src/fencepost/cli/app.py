@@ -1,4 +1,4 @@
-"""The command tree, as typer draws and reads it. ``exec`` is listed here and read elsewhere."""
+"""The command tree for typer. ``exec`` is listed here; `fencepost.cli.exec` parses it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from fencepost.errors import ConfigurationError
 _UsageError: type[Any] = typer.BadParameter.__mro__[1]
 _ClickError: type[Any] = typer.BadParameter.__mro__[2]
 
-_SUMMARY = "Scheduled and batch jobs on many instances: each due time once, and no stale writer gets through."
+_SUMMARY = "Scheduled and batch jobs on many instances: each due time once, and no stale writes."
 
 app = typer.Typer(
     name="fencepost",
@@ -46,7 +46,7 @@ app = typer.Typer(
     "tune, bulk, letters) find it by --app, $FENCEPOST_APP, or app in fencepost.toml.",
     add_completion=False,
     no_args_is_help=True,
-    pretty_exceptions_enable=False,  # its tracebacks may show what a variable holds, such as a URL with its password
+    pretty_exceptions_enable=False,  # typer's tracebacks show local variables, such as a URL with its password
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 RUN, LOOK, ACT, BULK, LOCKS = "Run jobs", "Look", "Act", "Bulk jobs", "Locks"
@@ -73,7 +73,7 @@ app.command("restored", rich_help_panel=ACT)(restored.restored)
 app.add_typer(effects.app, name="effects", rich_help_panel=ACT)
 app.add_typer(bulk.app, name="bulk", rich_help_panel=BULK)
 app.add_typer(letters.app, name="letters", rich_help_panel=BULK)
-app.add_typer(letters.app, name="dead", hidden=True)  # what it was called before; until 1.0
+app.add_typer(letters.app, name="dead", hidden=True)  # the former name; until 1.0
 app.command("tune", rich_help_panel=BULK)(tune.tune)
 app.add_typer(locks.app, name="locks", rich_help_panel=LOCKS)
 
@@ -86,23 +86,23 @@ def main(words: list[str]) -> int:
     except typer.Abort:
         return Exit.INTERRUPTED
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # whoever reads has seen enough, which is no failure
+        if isinstance(end.__context__, BrokenPipeError):  # the reader closed the pipe, which is not a failure
             raise end.__context__ from None
         raise
     except Exception as error:
         if not isinstance(error, _ClickError):
             raise
-        if not error.format_message():  # no command at all: the help has been shown
+        if not error.format_message():  # no command was given: the help has been shown
             return Exit.BAD_INPUT
         raise ConfigurationError(_sentence(error)) from None
     return outcome if isinstance(outcome, int) else Exit.OK
 
 
 def _tree(words: list[str]) -> typer.Typer:
-    """Return the tree with only the branch that is asked for: to build all 47 commands takes longer than most calls."""
+    """Return the tree with only the requested branch: building all 47 commands takes longer than most calls."""
     commands = [each for each in app.registered_commands if words[:1] == [each.name]]
     groups = [each for each in app.registered_groups if words[:1] == [each.name]]
-    if not (commands or groups):  # help, or a word that it does not know
+    if not (commands or groups):  # help, or an unknown command
         return app
     tree = copy(app)
     tree.registered_commands, tree.registered_groups = commands, groups
@@ -123,13 +123,13 @@ def _show_version(wanted: bool) -> None:
 @app.callback(help=_SUMMARY)
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and end.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Stand for the options before the command; its help is that of the app."""
+    """Declare the options before the command. The help is that of the app."""
 
 
 @app.command(name="exec", add_help_option=False, rich_help_panel=LOCKS)
 def _exec() -> None:
-    """Run a program while holding a lock; it is stopped before anybody else can have the lock."""
-    raise AssertionError("exec is read by fencepost.cli.exec")
+    """Run a program while holding a lock; stop it before another holder can get the lock."""
+    raise AssertionError("fencepost.cli.exec parses exec")

@@ -1,4 +1,4 @@
-"""How commands reach an application and its ledger: those that need a job's own code, such as its reader."""
+"""Loads an application and its ledger, for commands that need a job's own code, such as its reader."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Reached(NamedTuple):
 
     @property
     def operations(self) -> Operations:
-        """What operators can do."""
+        """The acts and queries of operators."""
         from fencepost.app.operations import Operations  # noqa: PLC0415 - it loads the engine
         from fencepost.core.rights import Scope  # noqa: PLC0415
 
@@ -49,14 +49,14 @@ class Reached(NamedTuple):
         )
 
     def bulk(self, name: str) -> BulkJob:
-        """Return a bulk job of the application, or refuse a name that is none and say which may have been meant."""
+        """Return a bulk job of the application; refuse any other name with a suggestion."""
         from fencepost.app.letters import bulk_named  # noqa: PLC0415 - it loads the engine
 
         return bulk_named(name, self.app.bulks, self.app.jobs)
 
 
 def app_spec(given: str, *, how: str = "with --app") -> str:
-    """Return which application is meant: the one given, or that of the settings. `how` says how one is given."""
+    """Return the name of the application: the given one, or that of the settings. `how` says how to give one."""
     from fencepost.config import read_settings  # noqa: PLC0415 - it loads the ledger
 
     named = given or read_settings({}).app
@@ -70,7 +70,7 @@ def app_spec(given: str, *, how: str = "with --app") -> str:
 
 @contextmanager
 def reached(given: str, ledger: str) -> Iterator[Reached]:
-    """Import an application and open its ledger, or the one given; it must be there."""
+    """Import an application and open its ledger, or the given one. The ledger must exist."""
     from fencepost.app import App  # noqa: PLC0415 - it loads the engine
     from fencepost.engine.engines import close_engine  # noqa: PLC0415
     from fencepost.engine.loading import load_app  # noqa: PLC0415

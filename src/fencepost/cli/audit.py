@@ -1,4 +1,4 @@
-"""``fencepost audit``: what people did, and whether the record of it was changed."""
+"""``fencepost audit``: the acts of people, and whether their record was changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,17 @@ import typer
 
 from fencepost.cli.documents import document
 from fencepost.cli.exits import Exit
-from fencepost.cli.ledger_options import By, Json, LedgerUrlOption, NeededReason, front, needed_reason, who
+from fencepost.cli.ledger_options import (
+    By,
+    Json,
+    LedgerUrlOption,
+    NeededReason,
+    Tz,
+    front,
+    needed_reason,
+    needed_time,
+    who,
+)
 from fencepost.cli.output import counted, draw_rows, print_json, print_line, to_the_second
 from fencepost.cli.run_rows import beginning
 from fencepost.errors import ConfigurationError
@@ -34,7 +44,7 @@ def list_entries(
     job: Annotated[str, typer.Option(metavar="JOB", help="Only about this job.", show_default=False)] = "",
     run: Annotated[int | None, typer.Option(metavar="RUN", help="Only about this run.", show_default=False)] = None,
     who_: Annotated[str, typer.Option("--who", metavar="NAME", help="Only what NAME did.", show_default=False)] = "",
-    act: Annotated[str, typer.Option(metavar="ACT", help="Only this, such as retry.", show_default=False)] = "",
+    act: Annotated[str, typer.Option(metavar="ACT", help="Only this act, such as retry.", show_default=False)] = "",
     limit: Annotated[int, typer.Option(min=1, help="How many.")] = 50,
     before: Annotated[
         int | None, typer.Option(metavar="N", help="Only entries older than number N.", show_default=False)
@@ -50,6 +60,8 @@ def list_entries(
         found = ops.audit.entries(
             job=job or None, who=who_ or None, act=act or None, run_id=run, before_n=before, limit=limit
         )
+        if job and not found:
+            ops.job(job)  # raises for a misspelt name; a forgotten job may still have entries
     if as_json:
         print_json([document(entry) for entry in found])
     elif found:
@@ -66,7 +78,7 @@ def verify(*, anchor: Anchors = None, ledger: LedgerUrlOption = "", as_json: Jso
 
     Ends with 0 if it is intact, with 1 if it is broken, and with 2 if all anchors are of entries that were pruned.
 
-    Without an anchor, a person who can write to the database and recomputes all hashes is not found.
+    Without an anchor, this does not detect a person who can write to the database and recomputes all hashes.
 
     Example: fencepost audit verify --anchor anchors.jsonl
     """
@@ -89,21 +101,21 @@ def verify(*, anchor: Anchors = None, ledger: LedgerUrlOption = "", as_json: Jso
         for each in found.breaks:
             print(f"  {each}")
     if found.is_intact and anchors and not found.anchors:
-        return Exit.BAD_INPUT  # it cannot be told: what was asked for could not be done
+        return Exit.BAD_INPUT  # the requested comparison was not possible
     return Exit.OK if found.is_intact else Exit.UNKNOWN
 
 
 def _print_intact(found: VerifiedRecord, *, is_anchored: bool) -> None:
-    said = f"intact: {counted(found.entries, 'entry', 'entries')}"
-    said += f", {found.from_n} to {found.through_n}" if found.entries else ""
-    print(f"{said}; compared with {counted(found.anchors, 'anchor') if is_anchored else 'no anchor'}")
+    sentence = f"intact: {counted(found.entries, 'entry', 'entries')}"
+    sentence += f", {found.from_n} to {found.through_n}" if found.entries else ""
+    print(f"{sentence}; compared with {counted(found.anchors, 'anchor') if is_anchored else 'no anchor'}")
     if found.pruned_anchors:
         print(f"{counted(found.pruned_anchors, 'anchor')} of entries that were pruned could not be compared")
 
 
 @app.command("anchor")
 def anchor(*, ledger: LedgerUrlOption = "") -> int:
-    """Print the end of the chain as a line of JSON. Keep it where nobody who can write to the database can change it.
+    """Print the end of the chain as a line of JSON. Keep it where no user who can write to the database can change it.
 
     Example: fencepost audit anchor | tee -a anchors.jsonl
     """
@@ -118,7 +130,7 @@ def export(
     after: Annotated[int, typer.Option(metavar="N", min=0, help="Only entries after number N.")] = 0,
     ledger: LedgerUrlOption = "",
 ) -> int:
-    """Print the chain, oldest entry first, one JSON object a line: n, prev, hash, entry.
+    """Print the chain, oldest entry first, one JSON object per line: n, prev, hash, entry.
 
     Example: fencepost audit export > audit.jsonl
     """
@@ -131,18 +143,22 @@ def export(
 @app.command("prune")
 def prune(
     *,
-    before: Annotated[str, typer.Option(metavar="TIME", help="Remove entries from before this time.")],
+    before: Annotated[
+        str, typer.Option(metavar="TIME", help="Remove entries from before this time, or older than 24h.")
+    ],
+    tz: Tz = "",
     reason: NeededReason = "",
     by: By = "",
     ledger: LedgerUrlOption = "",
 ) -> int:
-    """Remove a whole beginning of the chain. What remains still verifies, and the removal is an entry.
+    """Remove the beginning of the chain. The rest still verifies, and the removal is an entry.
 
     Example: fencepost audit prune --before 2025-01-01T00:00Z --reason 'kept for a year'
     """
     why = needed_reason(reason)
     with front(ledger) as ops:
-        count = ops.audit.prune(before=before, by=who(by), reason=why)
+        limit = needed_time(before, what="--before", now=ops.now(), tz=tz)
+        count = ops.audit.prune(before=limit, by=who(by), reason=why)
     print(f"removed {counted(count, 'entry', 'entries')}")
     return Exit.OK
 
@@ -157,7 +173,7 @@ def _read(file: Path) -> str:
 def _cells(entry: AuditRecord) -> tuple[str, ...]:
     return (
         str(entry.n),
-        to_the_second(entry.at),
+        f"{to_the_second(entry.at)} {'(damaged)' if entry.damaged else ''}".strip(),
         entry.who,
         entry.how or "",
         entry.act,

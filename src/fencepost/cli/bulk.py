@@ -1,4 +1,4 @@
-"""``fencepost bulk``: how far a bulk job is in the databases it writes to; and having it begin anew."""
+"""``fencepost bulk``: the progress of a bulk job in the databases it writes to, and starting it over."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from fencepost.app.records import BulkStepRecord, CountsRecord, PartitionRecord
 
 app = typer.Typer(
-    help="How far a bulk job is, partition by partition; do again what is complete, forget what cannot go on.",
-    epilog="Checkpoints are kept in the databases that jobs write to, and only the code knows which these are: name it "
+    help="The progress of a bulk job by partition; repeat a complete one, or make an unfinished one start over.",
+    epilog="Checkpoints are in the databases that jobs write to, and only the code knows which these are: name it "
     "with --app, $FENCEPOST_APP or app in fencepost.toml. A run that failed needs none of this: fencepost retry RUN "
-    "goes on where it stopped.",
+    "continues where it stopped.",
     no_args_is_help=True,
 )
 
@@ -29,9 +29,9 @@ _MOST_SHOWN = 60
 
 @app.command()
 def show(run: RunId, *, spec: AppSpec = "", ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
-    """Show the steps and partitions of what a run stands for: where each is, what it counts, and which run does it.
+    """Show the steps and partitions of a run's instance: the position and counts of each, and the run that does it.
 
-    It is read from the checkpoints, which commit with the effects. A part's run shows the whole it belongs to.
+    The progress is read from the checkpoints, which commit with the effects. For a part's run, this shows the whole
 
     Example: fencepost bulk show 42
     """
@@ -56,10 +56,10 @@ def again(
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
-    """Do once more what is complete, from the beginning: a new run, with the same parameters and window.
+    """Repeat a complete instance from the beginning, in a new run with the same parameters and window.
 
-    What has landed stays, and lands once more; so this is for jobs whose effects may. The checkpoints of before stay
-    as they are, too: the new run has its own.
+    Effects that have landed stay, and land a second time; use this for jobs where that is allowed. The earlier
+    checkpoints stay as well: the new run has its own.
 
     Example: fencepost bulk again 42 --reason 'the rates of that day were wrong'
     """
@@ -81,9 +81,9 @@ def forget(
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
-    """Forget how far an unfinished job is, so that its next run begins anew: for checkpoints of code that has changed.
+    """Delete the checkpoints of an unfinished instance, so that its next run starts over: for code that has changed.
 
-    What has landed stays, and the next run reads all of the input again.
+    Effects that have landed stay, and the next run reads all of the input again.
 
     Example: fencepost bulk forget 42 --reason 'the query has another key now'
     """
@@ -102,7 +102,7 @@ def forget(
     return Exit.OK
 
 
-# -- how it is shown ---------------------------------------------------------------------------------------------------
+# -- drawing -----------------------------------------------------------------------------------------------------------
 
 
 def _draw_step(step: BulkStepRecord) -> None:

@@ -1,4 +1,4 @@
-"""``fencepost chaos``: see for yourself, on your own store, what it survives."""
+"""``fencepost chaos``: test on your own store what Fencepost survives."""
 
 from __future__ import annotations
 
@@ -33,25 +33,27 @@ def chaos(
     ledger: LedgerUrlOption = "",
     nodes: Annotated[int, typer.Option(min=2, max=20, help="How many nodes.")] = 3,
     minutes: Annotated[float, typer.Option(help="For how long things go wrong.")] = 5.0,
-    ttl: Annotated[str, typer.Option(metavar="DURATION", help="That of nodes and locks.")] = "3s",
+    ttl: Annotated[str, typer.Option(metavar="DURATION", help="The ttl of nodes and locks.")] = "3s",
     seed: Annotated[
-        int | None, typer.Option(help="Which faults, in which order; by default others each time.", show_default=False)
+        int | None, typer.Option(help="Decides which faults, in which order; random by default.", show_default=False)
     ] = None,
     gap: Annotated[str, typer.Option(metavar="DURATION", help="From one fault to the next, on average.")] = "1s",
     keep: Annotated[
-        Path | None, typer.Option(metavar="FOLDER", help="Leave histories and logs there.", show_default=False)
+        Path | None, typer.Option(metavar="FOLDER", help="Keep histories and logs there.", show_default=False)
     ] = None,
     remove: Annotated[
         str,
-        typer.Option(metavar="PREFIX", help="Only remove what a run that was killed has left.", show_default=False),
+        typer.Option(
+            metavar="PREFIX", help="Only remove the tables and keys of a run that was killed.", show_default=False
+        ),
     ] = "",
     as_json: Json = False,
 ) -> int:
     """Kill, stop and cut off real nodes and lock holders on your own store, then check every promise.
 
-    It makes tables and keys of its own, under a random prefix, touches nothing else, and removes them
+    It makes its own tables and keys under a random prefix, changes nothing else, and removes them
     at the end, also after Ctrl-C. Nodes run ten jobs that are due every second or two; other processes
-    contend for locks. Servers are not harmed.
+    contend for locks. It does not stop any server.
 
     Exit code 1: a promise was broken. Ctrl-C ends the faults, and checks what happened until then.
 
@@ -69,7 +71,7 @@ def chaos(
     if remove:
         space.remove(runtime)
         return Exit.OK
-    wishes = ChaosOptions(
+    options = ChaosOptions(
         nodes=nodes,
         seconds=minutes * 60,
         ttl_s=seconds(ttl, what="--ttl"),
@@ -78,7 +80,7 @@ def chaos(
         keep=keep,
     )
     with runtime.on_signals(("TERM",), _interrupt):  # what Ctrl-C does
-        outcome = Course(space, wishes, runtime, _teller(as_json=as_json)).run()
+        outcome = Course(space, options, runtime, _reporter(as_json=as_json)).run()
     if as_json:
         print_json(outcome.to_json())
     else:
@@ -90,13 +92,13 @@ def _interrupt(_: int) -> None:
     raise KeyboardInterrupt
 
 
-def _teller(*, as_json: bool) -> Callable[[str], None]:
-    """Return where to say what happens: with JSON on standard output, on standard error."""
+def _reporter(*, as_json: bool) -> Callable[[str], None]:
+    """Return where to report progress: on standard error if JSON goes to standard output."""
 
-    def tell(line: str) -> None:
+    def report(line: str) -> None:
         print(visible(line), file=sys.stderr if as_json else sys.stdout, flush=True)
 
-    return tell
+    return report
 
 
 def draw(outcome: ChaosOutcome) -> None:
@@ -112,8 +114,8 @@ def draw(outcome: ChaosOutcome) -> None:
     takeover = outcome.to_json()["takeover"]
     say(
         f"\nTakeover: {takeover['count']} of them, p50 {_s(takeover['p50_s'])}, p99 {_s(takeover['p99_s'])} "
-        f"(at most {spelled(takeover['bound_s'])}); {takeover['disturbed']['count']} more while nobody was well, the "
-        f"longest {_s(takeover['disturbed']['longest_s'])}."
+        f"(at most {spelled(takeover['bound_s'])}); {takeover['disturbed']['count']} more with no undisturbed peer, "
+        f"the longest {_s(takeover['disturbed']['longest_s'])}."
     )
     for violation in outcome.violations[:_MOST_TOLD]:
         say(f"VIOLATION  {violation}")

@@ -1,6 +1,6 @@
 """Which columns of a table fit into a terminal: times, numbers and tokens stay in one piece, texts are folded.
 
-Where even that is too wide, columns without a value are left out, then those that can be spared, in their order.
+Where that is still too wide, columns without a value are left out, then the optional ones, in their order.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-_SHORT = 20  # as long as a time is spelled: what is longer may be folded
-_NARROWEST = 12  # of a column that is folded
+_SHORT = 20  # the length of a formatted time: longer texts may be folded
+_NARROWEST = 12  # the minimum of a folded column
 _BETWEEN = 2
 
 
@@ -22,7 +22,7 @@ class Fit:
 
 
 def fitting(columns: Sequence[str], rows: Sequence[Sequence[str]], *, room: int, spare: Sequence[str]) -> Fit:
-    """Choose columns for `room`; nothing is left out where all of them fit. If nothing helps, all are folded."""
+    """Choose columns for `room`; nothing is left out where all of them fit. If they fit in no way, all are folded."""
     wanted = _widths(columns, rows)
     kept = list(range(len(columns)))
     for number in [*_empty(rows, len(columns)), *(columns.index(name) for name in spare if name in columns)]:

@@ -1,4 +1,4 @@
-"""How commands reach a database that receives effects."""
+"""Opens a database that receives effects."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``fencepost demo``: see it work."""
+"""``fencepost demo``: a demonstration with three nodes."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def demo(
     ] = "25",
     as_json: Json = False,
 ) -> int:
-    """Start three nodes on SQLite, kill the busiest with -9, watch the takeover, and count everything anew.
+    """Start three nodes on SQLite, kill the busiest with -9, watch the takeover, and verify all counts.
 
-    Needs nothing and leaves nothing behind. Ctrl-C ends it.
+    Needs no setup and leaves nothing behind. Ctrl-C ends it.
 
     Exit code 1: a due time has no end or two, or a write was lost or done twice.
 

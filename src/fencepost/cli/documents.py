@@ -1,6 +1,6 @@
-"""Records as ``--json`` prints them: as `fencepost.app.records` spells them, and under the names they had before.
+"""Records as ``--json`` prints them: with the fields of `fencepost.app.records`, and also with their former names.
 
-Scripts that were written for the former names go on until 1.0; whatever is new reads the others.
+Scripts that use the former names work until 1.0. New scripts use the present names.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ FORMER_NAMES = {
     "ScheduleRecord": {"planned_through": "planned_through_at", "no_node_since": "unserved_at"},
     "WhyRecord": {"nearest": "nearest_at"},
 }
-"""By the class of a record, what fields were called before, and what they are called now."""
+"""Former and present names of fields, by the class of the record."""
 
 
 def document(record: LedgerRecord) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def document(record: LedgerRecord) -> dict[str, Any]:
 
 
 def _inner(value: Any) -> Any:
-    """Return a record within a record, or several, as ``--json`` prints them; None for any other value."""
+    """Return a nested record, or several, as ``--json`` prints them; None for any other value."""
     from fencepost.app.records.record import LedgerRecord  # noqa: PLC0415 - it loads the ledger; help needs none
 
     if isinstance(value, LedgerRecord):

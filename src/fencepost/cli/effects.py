@@ -38,7 +38,7 @@ def install(
     url: _Url,
     sql: Annotated[bool, typer.Option("--sql", help="Print the statements and change nothing.")] = False,
     contract: Annotated[
-        bool, typer.Option("--contract", help="Also take away what no version in use needs; needs --ledger.")
+        bool, typer.Option("--contract", help="Also remove what no version in use needs; needs --ledger.")
     ] = False,
     ledger: Annotated[
         list[str] | None,
@@ -50,11 +50,11 @@ def install(
     ] = None,
     as_json: Json = False,
 ) -> int:
-    """Make the tables, or bring them to this version; a second time does nothing, and two at once are safe.
+    """Make the tables, or bring them to this version. A second call does nothing, and two concurrent ones are safe.
 
-    Nothing else makes them: jobs only write to them. Nodes of the version before go on working meanwhile.
+    Only this command makes them: jobs only write to them. Nodes of the previous version keep working meanwhile.
 
-    --contract: refused while a node lives that needs what is taken away, of any of the ledgers given.
+    --contract: refused while a living node of any of the given ledgers needs what is removed.
 
     Example: fencepost effects install postgresql://db/shop
 
@@ -71,8 +71,8 @@ def install(
         print_json({"sql": script}) if as_json else print(script)
         return Exit.OK
     with effects_at(url) as database, ExitStack() as books:
-        asked = [books.enter_context(opened(each)) for each in ledger or ()]
-        steps = installing.install(database, contract_for=asked)
+        ledgers = [books.enter_context(opened(each)) for each in ledger or ()]
+        steps = installing.install(database, contract_for=ledgers)
         revision = effects_revision(database)
     if as_json:
         print_json({"database": str(database.url), "revision": revision, "steps": list(steps)})
@@ -85,9 +85,9 @@ def install(
 
 @app.command()
 def verify(url: _Url, as_json: Json = False) -> int:
-    """Say whether effects can land there: which tables and columns are missing, and what may not be done to them.
+    """Check whether effects can land there: which tables and columns are missing, and which rights.
 
-    It changes nothing. Exit code 0: they can; 1: they cannot.
+    This changes nothing. Exit code 0: they can; 1: they cannot.
 
     Example: fencepost effects verify postgresql://db/shop
     """
@@ -98,7 +98,7 @@ def verify(url: _Url, as_json: Json = False) -> int:
     if as_json:
         print_json({"ready": report.is_ready, **asdict(report)})
     else:
-        _tell(report)
+        _print_report(report)
     return Exit.OK if report.is_ready else Exit.UNKNOWN
 
 
@@ -107,7 +107,7 @@ def prune(  # noqa: PLR0917 - typer passes them by name
     url: _Url,
     keys: Annotated[bool, typer.Option("--keys", help="Remove expired idempotency keys: the default.")] = False,
     fences: Annotated[
-        bool, typer.Option("--fences", help="Remove fences that nobody can meet; needs --ledger.")
+        bool, typer.Option("--fences", help="Remove fences that no live token needs; needs --ledger.")
     ] = False,
     checkpoints: Annotated[
         bool, typer.Option("--checkpoints", help="Remove checkpoints of bulk work that is complete; needs --ledger.")
@@ -133,21 +133,21 @@ def prune(  # noqa: PLR0917 - typer passes them by name
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only count what would be removed.")] = False,
     as_json: Json = False,
 ) -> int:
-    """Remove what need not be remembered any more: expired keys, and what else is asked for.
+    """Remove rows that are no longer needed: expired keys, and what other options select.
 
-    --fences: a fence that was removed still refuses: the floor, which is raised with it, stands for it.
+    --fences: a removed fence still refuses stale tokens: the floor, which is raised with it, replaces it.
     The floor stays below the oldest token of a running run, a held key or a held lock in the ledger.
-    If other ledgers or lock stores fence the same database,
+    If other ledgers or lock stores fence the same database, then
     --older-than must be longer than anything is held there.
 
-    --checkpoints: what is unfinished stays, and so does what a run stands for that has not ended.
-    What is lost: a repetition of a window, or of a request, whose checkpoints are gone is no longer refused,
+    --checkpoints: those of unfinished instances stay, and those of instances with a run that has not ended.
+    A repetition of a window, or of a request, whose checkpoints are gone is no longer refused:
     it runs again.
     If steps of a job write to several databases, prune that of its first step last, and all of them with an
     --older-than that is shorter than the ledger keeps runs that succeeded.
 
-    --letters: new ones stay, however old. Their age counts from when they were put aside,
-    not from when they were replayed or dropped, which is not on record.
+    --letters: new ones stay, however old. The age counts from when a letter was written,
+    not from when it was replayed or dropped, which is not recorded.
 
     Example: fencepost effects prune postgresql://db/shop
 
@@ -181,7 +181,7 @@ def prune(  # noqa: PLR0917 - typer passes them by name
 
 @dataclass(slots=True)
 class Pruned:
-    """What was removed, or would be; None is what was not asked for."""
+    """What was removed, or would be; None for what was not selected."""
 
     dry_run: bool
     keys: int | None = None
@@ -222,11 +222,11 @@ class Pruned:
 def _check_contract(ledgers: list[str], *, contract: bool) -> None:
     if contract and not ledgers:
         raise ConfigurationError(
-            "nothing is taken away without --ledger URL: only the ledger knows which nodes live, and one of an older "
+            "nothing is removed without --ledger URL: only the ledger knows which nodes live, and one of an older "
             "version would need it"
         )
     if ledgers and not contract:
-        raise ConfigurationError("--ledger says which nodes live when something is taken away; add --contract")
+        raise ConfigurationError("--ledger says which nodes live when something is removed; add --contract")
 
 
 def _check_ledger(ledger: str, *, fences: bool, checkpoints: bool) -> None:
@@ -274,7 +274,7 @@ def _prune_letters(database: Database, age_s: float, *, dry_run: bool) -> int:
     return prune_letters(database, older_than_s=age_s, dry_run=dry_run)
 
 
-def _tell(report: EffectsReport) -> None:
+def _print_report(report: EffectsReport) -> None:
     found = "none" if report.found is None else report.found
     say(f"database  {report.database}")
     say(f"revision  {found} (wanted: {report.wanted})")

@@ -1,8 +1,8 @@
 """``fencepost exec``: run a program while holding a lock.
 
 The order is what makes it safe: take the lock → start the program under a guardian that already has its deadlines →
-move the deadlines as long as the lock is renewed → let go only after the program ended. Whatever happens to this
-process in between, the guardian ends the program before somebody else can have the lock.
+extend the deadlines while the lock is renewed → release the lock only after the program has ended. If this process
+dies or stalls in between, the guardian ends the program before another holder can get the lock.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from fencepost.threaded import ThreadedRuntime
 
 
 def main(words: Sequence[str]) -> int:
-    """Do what ``fencepost exec`` is asked to do, and return its exit code."""
+    """Run ``fencepost exec`` and return its exit code."""
     options = parse(words)
     messages.configure(log_format=options.log_format, verbosity=options.verbosity)
     return LockedProgram(options, ThreadedRuntime()).run()
 
 
-_ASK_AGAIN_S = 1.0
+_RETRY_AFTER_S = 1.0
 
 
 class LockedProgram:
@@ -59,7 +59,7 @@ class LockedProgram:
         self._is_release_unanswered = False
 
     def run(self) -> int:
-        """Take the lock, run the program, let go."""
+        """Take the lock, run the program, release the lock."""
         if (missing := self._program_is_missing()) is not None:
             return missing
         with (
@@ -69,19 +69,19 @@ class LockedProgram:
             return self._run_with(locks)
 
     def _connected(self) -> Locks:
-        """Connect; a store that does not answer, or has no connection free, is asked again as long as we may wait."""
+        """Connect. Retry a store that does not answer, or has no connection free, for as long as --wait allows."""
         while True:
             try:
                 return connect(self._options.store, observers=[self._note], runtime=self._runtime)
             except StoreUnavailable:
-                if self._runtime.monotonic() + _ASK_AGAIN_S >= self._give_up_at or not self._relay.is_wanted():
+                if self._runtime.monotonic() + _RETRY_AFTER_S >= self._give_up_at or not self._relay.is_active():
                     raise
-            self._runtime.sleep(_ASK_AGAIN_S * (0.5 + self._runtime.random() / 2))
+            self._runtime.sleep(_RETRY_AFTER_S * (0.5 + self._runtime.random() / 2))
 
     def _run_with(self, locks: Locks) -> int:
         left_s = max(self._give_up_at - self._runtime.monotonic(), 0.0)
         lock = locks.lock(self._name, ttl=self._timings.ttl_s, wait=left_s, at_least=self._at_least_s, tick=self._tick)
-        outcome = lock.attempt(self._relay.is_wanted)
+        outcome = lock.attempt(self._relay.is_active)
         if self._relay.ended_by is not None:
             give_back(outcome)
             return Exit.SIGNALLED + self._relay.ended_by
@@ -120,7 +120,7 @@ class LockedProgram:
         return guard(program, lease, runtime=self._runtime)
 
     def _program_is_missing(self) -> int | None:
-        """Look for the program before taking the lock, so that a misspelt one uses up no tick."""
+        """Look for the program before taking the lock, so that a misspelt one does not use up a tick."""
         program = self._options.program[0]
         if shutil.which(program) is not None:
             return None
@@ -129,14 +129,14 @@ class LockedProgram:
         )
         return self._say_not_started(error)
 
-    # -- the end of a release that the store did not answer ----------------------------------------------------------
+    # -- a release that the store did not confirm --------------------------------------------------------------------
 
     def _note(self, event: Event) -> None:
         if event.what is What.RELEASE_UNANSWERED:
             self._is_release_unanswered = True
 
     def _await_release(self, lease: Lease, locks: Locks) -> None:
-        """Stay while the release is repeated in the background: it carries the news that the tick is done."""
+        """Wait while the release is retried in the background: it records that the tick is done."""
         while self._runtime.monotonic() < lease.trusted_until:
             try:
                 record = locks.read(self._name)
@@ -149,7 +149,7 @@ class LockedProgram:
         and_the_tick = f", and tick {self._tick} may be done again" if self._tick else ""
         self._say(WARNING, f"the store did not confirm the release of {self._name!r}; it frees itself{and_the_tick}")
 
-    # -- what is said ------------------------------------------------------------------------------------------------
+    # -- messages ----------------------------------------------------------------------------------------------------
 
     def _say_held(self, held: Held, locks: Locks) -> int:
         since = self._held_since(held, locks)
@@ -190,11 +190,11 @@ class LockedProgram:
         return Exit.NOT_FOUND if is_absent else Exit.NOT_EXECUTABLE
 
     def _say(self, level: int, message: str, **fields: object) -> None:
-        messages.say(level, message, lock=self._name, tick=str(self._tick) if self._tick else None, **fields)
+        messages.log(level, message, lock=self._name, tick=str(self._tick) if self._tick else None, **fields)
 
 
 def environment(inherited: os._Environ[str], lease: Lease, tick: Tick | None) -> dict[str, str]:
-    """Return the program's environment: ours, and what tells it under which lock it runs."""
+    """Return the program's environment: that of this process, and the variables that describe the lock."""
     known = {name: value for name, value in inherited.items() if name != "FENCEPOST_TICK"}
     known |= {"FENCEPOST_LOCK": lease.name, "FENCEPOST_TOKEN": str(lease.token), "FENCEPOST_GRANT": lease.grant_id}
     return known | ({"FENCEPOST_TICK": str(tick)} if tick else {})

@@ -1,6 +1,6 @@
 """The options of ``fencepost exec``.
 
-Read by argparse and not by typer, which alone would take longer to import than the rest of the command to start: cron
+Parsed by argparse, not by typer: importing typer alone takes longer than starting the rest of the command, and cron
 runs it every minute on every machine.
 """
 
@@ -21,14 +21,14 @@ _DESCRIPTION = """\
 Run a program while holding a lock, on one machine of many.
 
 The lock is renewed while the program runs. If it is lost, the program's whole process group is stopped (SIGTERM, then
-SIGKILL) before anybody else can get the lock: also when this command itself is killed or paused.
+SIGKILL) before another holder can get the lock, also when this command itself is killed or paused.
 """
 
 _EPILOG = """\
 the program finds in its environment:
   FENCEPOST_LOCK    the name of the lock
-  FENCEPOST_TOKEN   the fencing token: hand it to whatever refuses older ones
-  FENCEPOST_GRANT   what tells this hold from all others
+  FENCEPOST_TOKEN   the fencing token: pass it to the system that refuses older ones
+  FENCEPOST_GRANT   the unique id of this grant
   FENCEPOST_TICK    the due time, if there is one
 
 exit codes:
@@ -36,7 +36,7 @@ exit codes:
   0    the tick has been done already; the program did not run
   2    bad input, or the store cannot be reached; the program did not run
   74   the lock was lost, and the program was stopped
-  75   somebody else holds the lock; the program did not run
+  75   the lock is held elsewhere; the program did not run
   126  the program cannot be executed
   127  the program was not found
 
@@ -49,7 +49,7 @@ examples:
 
 @dataclass(frozen=True, slots=True)
 class ExecOptions:
-    """What the user asked for, not yet checked beyond its form."""
+    """The parsed options. Only their form has been checked."""
 
     store: str
     lock: str
@@ -65,7 +65,7 @@ class ExecOptions:
 
 
 def parse(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> ExecOptions:
-    """Take the words after ``exec`` apart; `ConfigurationError` says what is wrong."""
+    """Parse the words after ``exec``; raise `ConfigurationError` if they are wrong."""
     if "--" in words:
         split = list(words).index("--")
         options, program = words[:split], tuple(words[split + 1 :])
@@ -99,7 +99,7 @@ def parse(words: Sequence[str], environment: Mapping[str, str] = os.environ) -> 
 
 
 def _not_understood(words: Sequence[str], *, has_program: bool) -> str:
-    """Name the first of the words: what follows it is its value, or the rest of a program."""
+    """Name only the first word: the next ones are its value, or the rest of a program."""
     if not words[0].startswith("-"):
         advice = "see fencepost exec --help" if has_program else f"if it is the program, {_PROGRAM_LAST}"
         return f"exec does not know what to do with {words[0]!r}; {advice}"
@@ -108,7 +108,7 @@ def _not_understood(words: Sequence[str], *, has_program: bool) -> str:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Say it in one line, as for all bad input, instead of printing the usage."""
+        """Raise one line, as for all bad input, instead of printing the usage."""
         raise ConfigurationError(f"exec: {message} (see fencepost exec --help)")
 
 
@@ -124,13 +124,19 @@ def _parser() -> _Parser:
     add = parser.add_argument
     add("--store", metavar="URL", help=f"where the lock is kept; default: ${STORE_VARIABLE}, which ps does not show")
     add("--lock", metavar="NAME", help="the name of the lock")
-    add("--ttl", default="30s", metavar="TIME", help="how long others wait after a crash of ours (default 30s)")
+    add("--ttl", default="30s", metavar="TIME", help="how long others wait after this process crashes (default 30s)")
     add("--wait", default="0s", metavar="TIME", help="how long to wait for a lock that is held (default: not at all)")
     add("--at-least", default="0s", metavar="TIME", help="keep the lock closed at least this long after taking it")
     add("--tick", metavar="TIME", help="the due time this run is for, 2026-01-01T00:00Z, or auto:CRON for the latest")
     add("--tz", metavar="ZONE", help="the time zone of auto:CRON (default UTC)")
     add("--at-most-once", action="store_true", help="a tick counts as done when it starts, not when it ends with 0")
     add("--log-format", choices=("text", "json"), default="text", help="how to write to standard error (default text)")
-    add("-v", "--verbose", action="count", default=0, help="say what happens to the lock; twice: also each renewal")
+    add(
+        "-v",
+        "--verbose",
+        action="count",
+        default=0,
+        help="log what happens to the lock; given twice, also each renewal",
+    )
     add("-q", "--quiet", action="store_true", help="say nothing but errors")
     return parser

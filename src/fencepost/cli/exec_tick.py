@@ -10,7 +10,7 @@ from fencepost.errors import ConfigurationError
 
 
 def tick_of(options: ExecOptions, runtime: Runtime) -> Tick | None:
-    """Return the tick asked for, if any."""
+    """Return the tick of the options, if any."""
     if options.tick is not None:
         return auto_tick.tick_of(
             options.tick, now_us=runtime.wall_us(), tz=options.zone, at_most_once=options.at_most_once

@@ -1,10 +1,10 @@
-"""``fencepost runs --follow``: what happens, as it happens.
+"""``fencepost runs --follow``: prints changes of runs as they happen.
 
-The ledger is asked about once a second for runs that are new, and for those seen before that had not ended. A run is
-shown again whenever its state or its attempt has changed; what came and went within that second is shown once.
+It polls the ledger about once a second for new runs, and for runs seen before that had not ended. A run is
+shown again when its state or its attempt has changed. Several changes between two polls are shown as one.
 
-Numbers are given before transactions commit: a run may appear after others with higher numbers. So those that were
-passed over are asked for again, for a while.
+Ids are assigned before transactions commit: a run may appear after others with higher ids. So missing ids are
+queried again for a while.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 _EVERY_S = 1.0
 _PAGE = 500
 _MOST_WATCHED = 100
-"""Of runs that have not ended, the newest so many are looked at again; those behind them would cost a query each."""
+"""How many of the newest runs that have not ended are polled again. Older ones would cost a query each."""
 _MISSING_FOR = timedelta(minutes=10)
-"""For how long a number that was passed over is asked for: a transaction that enqueues seldom takes longer."""
+"""How long a missing id is queried: a transaction that enqueues rarely takes longer."""
 _MOST_MISSING = 1000
 _USUAL_WIDTHS = {"state": 9, "due": 20, "late": 5, "took": 5, "token": 16}
-"""So that the head stands above its columns also where nothing has run yet."""
+"""Minimum widths, so that the head is above its columns even if nothing has run yet."""
 
 
 class Following:
@@ -49,7 +49,7 @@ class Following:
         self._now = ops.now()
         self._watched: dict[int, tuple[str, int]] = {}
         self._last_id = 0
-        self._missing: dict[int, datetime] = {}  # numbers that were passed over, and until when to ask for them
+        self._missing: dict[int, datetime] = {}  # missing ids, and until when to query them
         self._widths = [max(len(name), _USUAL_WIDTHS.get(name, 0)) for name in COLUMNS]
 
     def run(self, limit: int) -> None:
@@ -74,7 +74,7 @@ class Following:
             self._ops.runtime.sleep(_EVERY_S)
 
     def _changed(self) -> Iterator[RunRecord]:
-        """Yield runs that look different from the last time, the oldest first."""
+        """Yield runs that have changed since the last poll, the oldest first."""
         for run_id, seen in sorted(self._watched.items()):
             try:
                 row = self._ops.run(run_id)
@@ -94,7 +94,7 @@ class Following:
                 yield row
 
     def _passed(self, ids: Sequence[int]) -> None:
-        """Go on behind the last of these; note which numbers before it were not there."""
+        """Continue after the last of these runs, and note which ids before it are missing."""
         until = self._now + _MISSING_FOR
         for low, high in pairwise((self._last_id, *ids)):
             for number in range(max(low + 1, high - _MOST_MISSING), high):
@@ -102,7 +102,7 @@ class Following:
         self._last_id = max(ids)
 
     def _late(self) -> list[RunRecord]:
-        """Return runs whose numbers had been passed over, and which are there now."""
+        """Return runs whose ids were missing and that exist now."""
         kept = sorted(number for number, until in self._missing.items() if until > self._now)[-_MOST_MISSING:]
         self._missing = {number: self._missing[number] for number in kept}
         if not kept:
@@ -138,7 +138,7 @@ class Following:
         print(line.rstrip(), flush=True)
 
     def _widen(self, cells: Sequence[str]) -> list[str]:
-        """Make room for these cells; return them as they are shown."""
+        """Widen the columns for these cells; return the cells as they are shown."""
         shown = [visible(cell) or "–" for cell in cells]
         self._widths = [max(width, len(cell)) for width, cell in zip(self._widths, shown, strict=True)]
         return shown

@@ -1,4 +1,4 @@
-"""``fencepost jobs``: the jobs on record, how each is run, renaming one, and forgetting one that is gone."""
+"""``fencepost jobs``: the recorded jobs and their policies, renaming one, and forgetting one that is gone."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def forget(
 ) -> int:
     """Forget a job that no living node has: delete its schedules and cancel its runs that have not ended.
 
-    Runs that have ended stay on record until their retention is over. If the job comes back, it begins anew.
+    Runs that have ended stay on record until their retention is over. If the job comes back, it starts over.
 
     Example: fencepost jobs forget nightly --reason 'replaced by settle'
     """
@@ -77,13 +77,13 @@ _OWN = "own"
 @app.command()
 def rename(
     old: JobName,
-    new: Annotated[str, typer.Argument(metavar="NEW", help="The name that it is to have.")],
+    new: Annotated[str, typer.Argument(metavar="NEW", help="The new name.")],
     effects: Annotated[
         list[str] | None,
         typer.Option(
             metavar="URL",
-            help="A database besides the ledger's that its runs write to; give each. Of a bulk job that writes to the "
-            "ledger's own alone: --effects own.",
+            help="A database besides the ledger's that its runs write to; give each. For a bulk job that writes only "
+            "to the ledger's own: --effects own.",
             show_default=False,
         ),
     ] = None,
@@ -93,13 +93,13 @@ def rename(
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
-    """Give a job another name for good, while no living node has either: all that is on record gets the new name.
+    """Rename a job in all records. No living node may have the job under either name.
 
-    Without stopping anything, and with less to go wrong: deploy the new name with formerly="OLD" in the code.
-    Afterwards the code has the new name, without formerly. If it is interrupted, do it again.
+    A simpler way, which stops no node: deploy the new name with formerly="OLD" in the code.
+    After this command, use the new name in the code, without formerly. If it is interrupted, repeat it.
 
     Checkpoints and dead letters are renamed in every database of --effects, each in one transaction, and stale
-    writers of the old name are refused there. A key that a request was given before is refused afterwards.
+    writers of the old name are refused there. A request key that was used before is refused afterwards.
 
     Example: fencepost jobs rename nightly settle --effects postgresql://db/shop
     """
@@ -168,13 +168,13 @@ def _shown(name: str, value: object) -> str:
 
 
 def _parameters(signature: Mapping[str, Any]) -> str:
-    """Say what the job takes, a parameter a line."""
+    """Describe the parameters of the job, one per line."""
     from fencepost.core.parameters import Signature  # noqa: PLC0415 - only this shows them
     from fencepost.errors import InvalidParameters  # noqa: PLC0415
 
     try:
         takes = Signature.from_json(json.dumps(dict(signature)))
-    except InvalidParameters:  # a newer release may describe them otherwise
+    except InvalidParameters:  # a newer release may describe them differently
         return json.dumps(dict(signature))
     lines = [
         f"{each.name}: {each.kind.spelled}{'' if each.is_required else ' (optional)'}" for each in takes.parameters

@@ -1,4 +1,4 @@
-"""``fencepost journal``: what people did, and what went wrong."""
+"""``fencepost journal``: acts of people, and failures."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def journal(
     job: Annotated[str, typer.Option(metavar="JOB", help="Only about this job.", show_default=False)] = "",
     run: Annotated[int | None, typer.Option(metavar="RUN", help="Only about this run.", show_default=False)] = None,
     what: Annotated[
-        str, typer.Option(metavar="WORDS", help="Only this, such as 'node died'.", show_default=False)
+        str, typer.Option(metavar="WORDS", help="Only this kind, such as 'node died'.", show_default=False)
     ] = "",
     since: Annotated[
         str, typer.Option(metavar="TIME", help="Only since then: 24h, or 2026-03-29T00:00Z.", show_default=False)
@@ -34,7 +34,7 @@ def journal(
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
-    """Show what operators did, and lost attempts, refused writes, dead nodes, leaping clocks; newest first.
+    """Show acts of operators, lost attempts, refused writes, dead nodes and clock jumps; newest first.
 
     Example: fencepost journal --since 24h
 
@@ -57,7 +57,7 @@ def journal(
         columns = ("id", "at", "what", "job", "run", "schedule", "node", "token", "by", "reason")
         draw_rows(columns, map(_cells, found), spare=("token", "schedule", "node", "id"))
     else:
-        print("nothing of the kind has happened")
+        print("there are no such entries")
     return Exit.OK
 
 

@@ -1,4 +1,4 @@
-"""How commands reach the ledger: which one is meant, opening it, and who is asking."""
+"""Options of commands that use the ledger: which one, opening it, and who acts."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ LedgerUrlOption = Annotated[
 Json = Annotated[bool, typer.Option("--json", help="Write JSON, for programs.")]
 By = Annotated[
     str,
-    typer.Option("--by", metavar="WHO", help="Who asks, for the record. Default: the login name.", show_default=False),
+    typer.Option("--by", metavar="WHO", help="Who acts, for the record. Default: the login name.", show_default=False),
 ]
 Reason = Annotated[str, typer.Option("--reason", metavar="TEXT", help="Why, for the record.", show_default=False)]
-NeededReason = Annotated[  # asked for by `needed_reason`, in a sentence of ours
-    str, typer.Option("--reason", metavar="TEXT", help="Why, for the record. Has to be said.", show_default=False)
+NeededReason = Annotated[  # `needed_reason` checks it, with its own message
+    str, typer.Option("--reason", metavar="TEXT", help="Why, for the record. Required.", show_default=False)
 ]
 
 Tz = Annotated[
@@ -46,7 +46,7 @@ JobName = Annotated[str, typer.Argument(metavar="JOB", help="The name of the job
 
 
 def ledger_url(given: str) -> str:
-    """Return the URL of the ledger that is meant: the one given, or that of the settings."""
+    """Return the URL of the ledger: the given one, or that of the settings."""
     if given:
         return given
     from fencepost.config import read_settings, unknown_variables  # noqa: PLC0415 - `exec` has no ledger
@@ -58,13 +58,13 @@ def ledger_url(given: str) -> str:
 
 @contextmanager
 def opened(given: str) -> Iterator[Ledger]:
-    """Open a ledger that is there; `SchemaMismatch` says what to do if it is not."""
+    """Open an existing ledger; raise `SchemaMismatch` with advice if it does not exist."""
     from fencepost.ledger.ledger import open_ledger  # noqa: PLC0415 - SQLAlchemy takes its time to load
     from fencepost.ledger.migrations import check_schema  # noqa: PLC0415
     from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
 
     ledger = open_ledger(ledger_url(given), ThreadedRuntime())
-    if ledger.url.is_file and not ledger.url.path.exists():  # or looking would make an empty one
+    if ledger.url.is_file and not ledger.url.path.exists():  # otherwise opening it would create an empty file
         raise SchemaMismatch(
             f"there is no ledger at {ledger.url.path}; name one with --ledger URL or FENCEPOST_URL, or start a node, "
             "which makes it: fencepost run APP"
@@ -78,7 +78,7 @@ def opened(given: str) -> Iterator[Ledger]:
 
 @contextmanager
 def front(given: str) -> Iterator[Operations]:
-    """Open a ledger that is there, for what operators do and ask."""
+    """Open an existing ledger for the acts and queries of operators."""
     from fencepost.app.operations import Operations  # noqa: PLC0415 - it loads the engine
     from fencepost.core.rights import Scope  # noqa: PLC0415
 
@@ -100,14 +100,14 @@ def needed_time(given: str, *, what: str, now: datetime, tz: str) -> datetime:
 
 
 def needed_reason(given: str) -> str:
-    """Return why, which has to be said where something is done that cannot be seen from what is left."""
+    """Return the reason; refuse an empty one."""
     if not given.strip():
         raise ConfigurationError("say why, with --reason '…': the journal keeps it")
     return given.strip()
 
 
 def who(by: str) -> str:
-    """Return who asks: as given, else the login name."""
+    """Return who acts: the given name, else the login name."""
     if by:
         return by
     try:

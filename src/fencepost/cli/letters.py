@@ -1,6 +1,6 @@
-"""``fencepost letters``: items of bulk jobs that could not be processed, looked at, replayed and dropped.
+"""``fencepost letters``: list, show, replay and drop items of bulk jobs that could not be processed.
 
-Letters are in the databases that jobs write to, and only the code knows which these are: so the application is loaded.
+Letters are in the databases that jobs write to. Only the code knows which these are, so the application is loaded.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from fencepost.app.records import LetterRecord
 
 app = typer.Typer(
-    help="Items of bulk jobs that failed: look at them, replay or drop them.",
-    epilog="Letters are kept in the databases that jobs write to, and only the code knows which these are: name it "
+    help="Items of bulk jobs that failed: list, show, replay or drop them.",
+    epilog="Letters are in the databases that jobs write to, and only the code knows which these are: name it "
     "with --app, $FENCEPOST_APP or app in fencepost.toml. Exit code 1: there is no such letter; 2: bad input, or a "
     "database cannot be reached.",
     no_args_is_help=True,
@@ -86,7 +86,7 @@ def show(
 ) -> int:
     """Show one dead letter, with its item.
 
-    Letters are numbered in each database by itself; if jobs write to several, --job says which one is meant.
+    Each database numbers its letters separately; if jobs write to several databases, --job selects one.
 
     Example: fencepost letters show 17
     """
@@ -128,7 +128,7 @@ def replay(
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
-    """Have letters processed again, in a run of its own: written and marked in one transaction each.
+    """Process letters again in a separate run: each is written and marked in one transaction.
 
     A letter that fails again stays new, with its new error. Two replays of a letter write it once.
     Exit code 4: the same is being replayed already.
@@ -166,7 +166,7 @@ def drop(
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
-    """Mark letters as dropped: nobody wants them any more. They stay on record.
+    """Mark letters as dropped: they are no longer needed. They stay on record.
 
     Example: fencepost letters drop settle 17 --reason 'a test order'
     """
@@ -181,7 +181,7 @@ def drop(
 
 
 def _given(ids: Sequence[int] | None, *, every: bool) -> Sequence[int]:
-    """Return the ids that were given; none stands for all, which has to be said."""
+    """Return the given ids; an empty list stands for all, which needs --all."""
     if every and ids:
         raise ConfigurationError("give the numbers of letters, or --all; not both")
     if not every and not ids:

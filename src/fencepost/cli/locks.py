@@ -1,4 +1,4 @@
-"""``fencepost locks``: look at locks, and take one away by force. Looking takes no lock and makes none."""
+"""``fencepost locks``: show locks, and release one by force. Showing locks neither takes nor creates one."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from fencepost.core.grants import LeaseRecord
 
 app = typer.Typer(
-    help="Look at locks, and take one away by force.",
+    help="Show locks, and release one by force.",
     epilog=f"The store is --store URL or ${STORE_VARIABLE}. Exit code 1: there is no such lock; 2: bad input, or the "
     "store cannot be reached. fencepost locks list --help and the like have examples.",
     no_args_is_help=True,
@@ -43,7 +43,7 @@ def list_(
 ) -> int:
     """Show every lock: who holds it, with which token, since when.
 
-    In a ledger each node that lives has one, too: its session.
+    In a ledger, each living node also has one: its session.
 
     Example: fencepost locks list --store postgresql://db/app
     """
@@ -91,8 +91,8 @@ def history(
     if name is not None:
         lock_name(name)
     with _connected(store) as locks:
-        told = locks.history(name, limit=limit)
-    past = None if told is None else [PastLockRecord.of(each) for each in told]
+        grants = locks.history(name, limit=limit)
+    past = None if grants is None else [PastLockRecord.of(each) for each in grants]
     if past is None:
         print("fencepost: this store keeps no history", file=sys.stderr)
     if as_json:
@@ -111,9 +111,9 @@ def release(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
     as_json: _Json = False,
 ) -> int:
-    """Take a lock away from whoever holds it, by force.
+    """Take a lock away from its holder, by force.
 
-    The holder learns of it at a renewal, within a third of its ttl;
+    The holder notices at a renewal, within a third of its ttl;
     on etcd, ZooKeeper and Kubernetes within about a ttl.
     Until then only a fence stops its writes.
     Better, if you can: end the holder, and its lock goes with it.
@@ -137,7 +137,7 @@ def reset(
 ) -> int:
     """Bring back the token of a lock that a wrong clock has put more than a day ahead.
 
-    Fences do not believe such a token, so whoever holds the lock
+    Fences refuse such a token, so the holder of the lock
     cannot write until real time catches up. The lock must be free.
 
     Example: fencepost locks reset nightly --reason 'the clock was wrong' --store postgresql://db/app
@@ -153,7 +153,7 @@ def reset(
 
 @contextmanager
 def _known(name: str, store: str) -> Iterator[tuple[Locks, LockRecord]]:
-    """Connect, and read a lock that has to be there."""
+    """Connect, and read a lock that must exist."""
     lock_name(name)
     with _connected(store) as locks:
         record = _shown(locks.read(name))
@@ -173,7 +173,7 @@ def _shown(record: LeaseRecord | None) -> LockRecord | None:
 
 
 def _is_of_the_past(record: LockRecord) -> bool:
-    """Whether it was the session of a node that has left or died: nobody will ever have it again."""
+    """Whether it was the session of a node that has left or died. No node will hold it again."""
     return record.name.startswith(NODE_LEASE) and not record.held
 
 
@@ -193,7 +193,7 @@ def _confirm(record: LockRecord) -> None:
 
 def _what_was_done(name: str, taken: LockRecord | None) -> str:
     if taken is None:
-        return f"nobody holds {name!r}; nothing was done"
+        return f"{name!r} is not held; nothing was done"
     return (
         f"took {name!r} away from {tables.holder_of(taken)} (token {taken.token}); "
         "until its next renewal only a fence stops its writes"

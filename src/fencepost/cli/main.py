@@ -1,4 +1,4 @@
-"""The entry point: finds the verb, and turns errors into one sentence and an exit code."""
+"""The entry point: finds the command, and turns errors into one sentence and an exit code."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _CODES = {LookupError: Exit.UNKNOWN, AlreadyRequested: Exit.DUPLICATE}
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run ``fencepost`` with `words`, by default those of the command line, and return the exit code."""
-    occupy_standard_streams()  # before a store opens a file that would then be taken for standard input
+    occupy_standard_streams()  # before a store opens a file, which would otherwise get the descriptor of standard input
     _speak_any_encoding()
     try:
         code = _run(list(sys.argv[1:] if words is None else words))
-        print(end="", flush=True)  # while somebody listens to what goes wrong with it
+        print(end="", flush=True)  # here, so that an error of the output is reported
     except (StoreUnavailable, LedgerUnavailable) as error:
         complain(f"{_in_one_line(error).rstrip('.')}; {_advice(error)}")
         return Exit.BAD_INPUT
@@ -38,7 +38,7 @@ def main(words: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         _say_no_more()
         return Exit.OK
-    except OSError as error:  # those of servers have other names by now
+    except OSError as error:  # errors of servers have been converted to other classes
         _say_no_more()
         where = error.filename or "the output cannot be written"
         complain(visible(f"{where}: {error.strerror or error}"))
@@ -57,28 +57,28 @@ def _run(words: list[str]) -> int:
 
 
 def _speak_any_encoding() -> None:
-    """Spell out what the output's encoding has no characters for, rather than fail in the middle of a table."""
+    """Escape characters that the output's encoding lacks, rather than fail in the middle of a table."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
 
 
 def _say_no_more() -> None:
-    """Let standard output go nowhere, or the interpreter complains about it once more at exit."""
+    """Redirect standard output to nowhere, or the interpreter reports the error again at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
 
 
 def _advice(error: StoreUnavailable | LedgerUnavailable) -> str:
-    """Say what to look at when something does not answer."""
+    """Return advice for a store, ledger or file that does not answer."""
     if "disk is full" in str(error):
         return "nothing was done; make room on that disk"
     if "readonly database" in str(error):
         return "nothing was done; it cannot be written: check the rights on it and on its folder"
     if "SQLite file" in str(error):
-        return "does somebody else write to it for long?"
+        return "does another process keep it locked?"
     return "is it running, and is its URL right?"  # the ledger's, the store's, or that of a database of effects
 
 
 def _in_one_line(error: BaseException) -> str:
-    """Return what to say. It may repeat a word of the command line that is a URL in the wrong place."""
+    """Return the message, without passwords: it may repeat a URL from the command line."""
     text = " ".join(str(error).split()) or type(error).__name__
     return visible(scrub(text))

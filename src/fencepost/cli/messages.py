@@ -1,4 +1,4 @@
-"""What the commands say on standard error: sentences for people, or one JSON object per line."""
+"""Messages of commands on standard error: sentences for people, or one JSON object per line."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def configure(*, log_format: str, verbosity: int) -> None:
     to_stderr = logging.StreamHandler()
     to_stderr.setFormatter(JsonFormatter() if log_format == "json" else logging.Formatter("fencepost: %(message)s"))
     if degree <= 0:
-        to_stderr.addFilter(_is_not_said_anyway)
+        to_stderr.addFilter(_is_not_a_loss)
     root = logging.getLogger("fencepost")
     root.handlers[:] = [to_stderr]
     root.propagate = False
@@ -28,30 +28,30 @@ def configure(*, log_format: str, verbosity: int) -> None:
 
 
 def complain(sentence: str) -> None:
-    """Say on standard error what a person should know; it begins like all that these commands say there."""
+    """Print a message for a person on standard error, with the prefix that all messages have there."""
     if any(isinstance(each.formatter, JsonFormatter) for each in logging.getLogger("fencepost").handlers):
-        say(logging.ERROR, sentence)
+        log(logging.ERROR, sentence)
     else:
         print(f"fencepost: {sentence}", file=sys.stderr, flush=True)
 
 
 def flush() -> None:
-    """Wait a moment until all that was said is written."""
+    """Wait until all messages are written."""
     for handler in logging.getLogger("fencepost").handlers:
         handler.flush()
 
 
-def tell(message: str) -> None:
-    """Say what this command does, in a sentence."""
-    say(logging.INFO, message)
+def report(message: str) -> None:
+    """Log what this command does, as a sentence."""
+    log(logging.INFO, message)
 
 
-def say(level: int, message: str, **fields: object) -> None:
-    """Say a sentence; `fields` go along for machines."""
+def log(level: int, message: str, **fields: object) -> None:
+    """Log a sentence, with `fields` for programs."""
     known = {name: value for name, value in fields.items() if value is not None}
     _logger.log(level, "%s", message, extra={"fencepost": {"message": message, **known}})
 
 
-def _is_not_said_anyway(record: logging.LogRecord) -> bool:
-    """Leave out the event of a loss, which the command reports in a sentence of its own."""
+def _is_not_a_loss(record: logging.LogRecord) -> bool:
+    """Filter out the event of a loss, which the command reports itself."""
     return getattr(record, "fencepost", {}).get("event") != What.LOST

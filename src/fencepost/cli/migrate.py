@@ -1,7 +1,7 @@
-"""``fencepost migrate``: bring a ledger's tables to this version, or print how somebody else can.
+"""``fencepost migrate``: bring a ledger's tables to this version, or print the statements that do.
 
 The leases of its nodes have tables of their own, in the same database (on SQLite in a file beside it). They are made
-here too, so that whoever runs nodes needs no right to make tables.
+here too, so that the user who runs nodes needs no right to make tables.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ def migrate(
         str, typer.Option(metavar="NAME", help="Of --sql, without a ledger: postgresql, mysql or sqlite.")
     ] = "",
     contract: Annotated[
-        bool, typer.Option("--contract", help="Also take away what no version in use needs any more.")
+        bool, typer.Option("--contract", help="Also remove what no version in use needs any more.")
     ] = False,
     as_json: Json = False,
 ) -> int:
-    """Make the tables of the ledger and of its leases, or bring them to this version; a second time does nothing.
+    """Make the tables of the ledger and of its leases, or bring them to this version. A second call does nothing.
 
-    Two at once are safe. On SQLite nodes do it by themselves. Nodes of the version before go on working meanwhile.
+    Two concurrent calls are safe. On SQLite, nodes do it automatically. Nodes of the previous version keep working.
 
-    --contract: refused while a node lives that needs what is taken away; the message names it.
+    --contract: refused while a living node needs what is removed; the message names it.
 
     Example: fencepost migrate --ledger postgresql://db/app
 
@@ -70,7 +70,7 @@ def _print_sql(url: str, *, as_json: bool) -> int:
 
 
 def _lease_sql(url: str) -> str:
-    """Return the statements for the tables of leases; they need no driver to be written down."""
+    """Return the statements for the tables of leases. This needs no driver."""
     from fencepost.core.urls import StoreUrl  # noqa: PLC0415
     from fencepost.leases.stores.sql import schema  # noqa: PLC0415
     from fencepost.leases.stores.sql.options import LeaseTables  # noqa: PLC0415
@@ -94,7 +94,9 @@ def _migrate(url: str, *, contract: bool, as_json: bool) -> int:
     try:
         steps = migrate(ledger, contract=contract)
         revision = current_revision(ledger)
-        try_store(ledger.url.lease_url(), ledger.runtime)  # it makes the tables of leases, where they are missing
+        try_store(
+            ledger.url.lease_url(), ledger.runtime
+        )  # opening it makes the tables of leases, where they are missing
         left, late = _left_to_contract(revision), _joined_meanwhile(ledger, revision)
     finally:
         ledger.close()
@@ -119,7 +121,7 @@ def _left_to_contract(revision: str | None) -> tuple[str, ...]:
 
 
 def _joined_meanwhile(ledger: Ledger, revision: str | None) -> list[str]:
-    """Return what to do about nodes that cannot read the tables any more: they joined while something was removed."""
+    """Return warnings about nodes that cannot use the tables any more: they joined during the removal."""
     from fencepost.ledger.migrations.contracting import older_nodes  # noqa: PLC0415
 
     found = older_nodes(ledger, revision or "0")

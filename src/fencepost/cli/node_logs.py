@@ -1,19 +1,19 @@
-"""Where the log records of a node go: to standard error, all in one format.
+"""Logging of a node: all records go to standard error, in one format.
 
 That is what ``fencepost run --log-format text`` and ``json`` promise, in the node and in its worker processes: of our
-events, of the application's and its libraries' own loggers, of Python's warnings, and of errors that nobody caught.
+events, of the application's and its libraries' own loggers, of Python's warnings, and of uncaught errors.
 With ``app``, and inside an application that starts a node itself, logging is left as it is.
 
-The application may set up logging while it is imported. Its levels and its handlers stay, but for those of the root
-logger that write to standard error or output: ours takes their place. (``logging.basicConfig()`` does nothing, since
-there is a handler already.) What jobs print, and what programs write, is not ours to format.
+The application may set up logging while it is imported. Its levels and its handlers stay, except those of the root
+logger that write to standard error or output: ours replaces them. (``logging.basicConfig()`` does nothing, since
+there is a handler already.) Output that jobs print, or programs write, is not formatted.
 """
 
 from __future__ import annotations
 
 import logging
 import sys
-import threading  # noqa: TID251 - for its hook alone
+import threading  # noqa: TID251 - only for its hook
 from collections.abc import Callable
 from typing import Any
 
@@ -21,9 +21,9 @@ from fencepost.observe.logs import JsonFormatter, TextFormatter, show_every_run
 from fencepost.threaded.aside import AsideHandler
 
 PREPARE = {"text": f"{__name__}:as_text", "json": f"{__name__}:as_json"}
-"""What worker processes call before they load the application, by the format of logs; and its result afterwards."""
+"""By log format, what worker processes call before they load the application. They call its result afterwards."""
 
-# They have much to say of themselves at the level at which jobs speak.
+# These loggers write much at INFO, the level of jobs.
 _TALKATIVE = ("alembic", "sqlalchemy", "kazoo", "kubernetes", "urllib3", "httpx", "httpcore")
 
 
@@ -38,10 +38,10 @@ def as_json() -> Callable[[], None]:
 
 
 def configure_node(*, log_format: str, is_verbose: bool) -> Callable[[], None]:
-    """Send all log records to standard error; return what to call when the application has been loaded.
+    """Send all log records to standard error. Return a function to call after the application has been loaded.
 
-    Every run that starts and succeeds is shown where somebody watches: on a terminal, or with ``-v``. The node never
-    waits for whoever reads them; a worker does, which may end at any moment, and whose node does not wait for it.
+    Every run that starts and succeeds is logged only on a terminal, or with ``-v``. The node never
+    waits for the reader of its log. A worker does: it may end at any moment, and its node does not wait for it.
     """
     if log_format == "app":
         show_every_run(is_verbose or sys.stderr.isatty())
@@ -57,7 +57,7 @@ def _to_stderr(log_format: str, handler: logging.Handler | None = None) -> loggi
 
 def _configure(to_stderr: logging.Handler, *, is_verbose: bool) -> Callable[[], None]:
     show_every_run(is_verbose or sys.stderr.isatty())
-    logging.root.setLevel(logging.INFO)  # unless the application wants it otherwise
+    logging.root.setLevel(logging.INFO)  # unless the application has set another level
     for name in _TALKATIVE:
         logging.getLogger(name).setLevel(logging.WARNING)
     logging.captureWarnings(True)
@@ -73,7 +73,7 @@ def _configure(to_stderr: logging.Handler, *, is_verbose: bool) -> Callable[[], 
 
 
 def _let_all_write_to(handler: logging.Handler, *, is_verbose: bool) -> None:
-    """Let all loggers write there; our own also if the application has disabled all that it does not know."""
+    """Have all loggers write there; ours also if the application has disabled existing loggers."""
     logging.root.handlers[:] = [*(each for each in logging.root.handlers if not _is_console(each)), handler]
     ours = logging.getLogger("fencepost")
     ours.handlers[:] = [handler]

@@ -1,4 +1,4 @@
-"""``fencepost nodes`` and ``fencepost leader``: who takes part."""
+"""``fencepost nodes`` and ``fencepost leader``: the nodes of a ledger, and which of them leads."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
 
 def nodes(
     *,
-    every: Annotated[bool, typer.Option("--all", help="Also those that left or died.")] = False,
+    every: Annotated[bool, typer.Option("--all", help="Also nodes that have left or died.")] = False,
     limit: Annotated[int, typer.Option(min=1, help="How many, with --all.")] = 100,
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
-    """Show the nodes that take part: since when, with how much to do.
+    """Show the living nodes: since when they run, and how many runs they execute.
 
-    A node that takes no more runs and waits for those it has is draining. One that was killed is shown
-    as living until another has found it dead, about a ttl later.
+    A node that claims no more runs and waits for its present ones is draining. A node that was killed is shown
+    as living until another node finds it dead, about a ttl later.
 
     Example: fencepost nodes --all
     """
@@ -37,12 +37,12 @@ def nodes(
         columns = ("node", "state", "running", "slots", "queues", "generation", "started", "longest pause")
         draw_rows(columns, map(_cells, found), spare=("longest pause", "generation", "queues", "slots"))
     else:
-        print("no node takes part; fencepost run APP starts one")
+        print("there is no living node; fencepost run APP starts one")
     return Exit.OK
 
 
 def leader(*, ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
-    """Show which node plans for all, where the application wants a leader (leader = true).
+    """Show which node plans for all, where the application uses a leader (leader = true).
 
     Without one every node plans, and none is special.
 
@@ -66,7 +66,9 @@ def leader(*, ledger: LedgerUrlOption = "", as_json: Json = False) -> int:
 def _without_leader(record: LockRecord | None) -> str:
     if record is None:
         return "there is no leader: every node plans, as it does unless leader = true"
-    return f"nobody leads now; {record.holder or 'somebody'} did last. Where leader = true, the next takes over soon"
+    return (
+        f"no node leads now; {record.holder or 'an unknown one'} was last. Where leader = true, the next follows soon"
+    )
 
 
 def _cells(node: NodeRecord) -> tuple[str, ...]:

@@ -1,4 +1,4 @@
-"""Tables for people, JSON for programs: how every command shows what it found."""
+"""Output of all commands: tables for people, JSON for programs."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
-_WIDE = 1000  # a file or a pipe has no edge at which to cut names
-# Control characters, halves of surrogate pairs, other line ends, and what turns the direction of writing.
+_WIDE = 1000  # a file or a pipe has no width at which to cut names
+# Control characters, lone surrogates, other line ends, and characters that change the direction of text.
 _SPEAKS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 
 
 def print_json(value: object) -> None:
-    """Write one document for programs."""
+    """Print one JSON document."""
     print(_dumped(value, indent=2))
 
 
 def answer(value: object, sentence: str, *, as_json: bool) -> int:
-    """Report what was done: `value` to programs, the sentence to people. Returns the exit code."""
+    """Print the result of an act: `value` for programs, the sentence for people. Return the exit code."""
     if as_json:
         print_json(value)
     else:
@@ -38,7 +38,7 @@ def answer(value: object, sentence: str, *, as_json: bool) -> int:
 
 
 def print_json_list(values: Iterable[object]) -> None:
-    """Write a list for programs while it is made: it may be longer than memory."""
+    """Print a JSON list item by item: it may be larger than memory."""
     lead = "[\n"
     for value in values:
         print(lead + textwrap.indent(_dumped(value, indent=2), "  "), end="")
@@ -47,48 +47,48 @@ def print_json_list(values: Iterable[object]) -> None:
 
 
 def print_line(value: object) -> None:
-    """Write one object on a line of its own, at once: whoever follows reads it while we go on."""
+    """Print one JSON object on one line and flush it: a reader may follow the output."""
     print(_dumped(value), flush=True)
 
 
 def _dumped(value: object, indent: int | None = None) -> str:
-    """Write JSON as it is read best, in characters that the output has."""
+    """Format JSON with characters that the output's encoding has."""
     is_unicode = (getattr(sys.stdout, "encoding", None) or "utf").lower().startswith("utf")
     return json.dumps(value, ensure_ascii=not is_unicode, indent=indent)
 
 
 def at(at_us: int | None) -> str | None:
-    """Spell an instant exactly, for programs."""
+    """Format an instant at full precision, for programs."""
     return None if at_us is None else spelled_us(at_us)
 
 
 def exactly(moment: datetime | None) -> str:
-    """Spell an instant in UTC for people who want all of it; nothing if there is none."""
+    """Format an instant in UTC at full precision, for people; empty if there is none."""
     return "" if moment is None else spelled_us(microseconds(moment))
 
 
 def to_the_second(moment: datetime | None) -> str:
-    """Spell an instant in UTC for people; nothing if there is none."""
+    """Format an instant in UTC to the second, for people; empty if there is none."""
     return exactly(None if moment is None else moment.replace(microsecond=0)).replace("T", " ")
 
 
 def to_the_millisecond(moment: datetime | None) -> str:
-    """Spell an instant in UTC for people who look closely."""
+    """Format an instant in UTC to the millisecond, for people."""
     return "" if moment is None else f"{exactly(moment.replace(microsecond=0))[:-1]}.{moment.microsecond // 1000:03}Z"
 
 
 def visible(text: str) -> str:
-    """Return a text in which nothing speaks to the terminal: such characters are spelled out. Lines stay lines."""
+    """Escape characters that control the terminal. Line feeds stay."""
     return _SPEAKS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def say(text: str) -> None:
-    """Write a sentence, or a text of somebody else's, for people."""
+    """Print a sentence, or a text of the user's, with control characters escaped."""
     print(visible(text))
 
 
 def counted(number: int, noun: str, plural: str = "") -> str:
-    """Count things: 1 run, 2 runs, 3 entries."""
+    """Format a count with its noun: 1 run, 2 runs, 3 entries."""
     return f"{number} {noun}" if number == 1 else f"{number} {plural or noun + 's'}"
 
 
@@ -110,7 +110,7 @@ def draw_rows(columns: Sequence[str], rows: Iterable[Sequence[str]], *, spare: S
 
 
 def draw_fields(fields: Mapping[str, str]) -> None:
-    """Draw one thing, a line per field; those without a value are left out."""
+    """Draw one record, a line per field. Fields without a value are left out."""
     table = new_table()
     for name, cell in fields.items():
         if cell:
@@ -119,7 +119,7 @@ def draw_fields(fields: Mapping[str, str]) -> None:
 
 
 def new_table(*columns: str) -> Table:
-    """Make a table; without columns it has no head."""
+    """Make a table. Without columns it has no head."""
     from rich import box  # noqa: PLC0415 - only people need tables
     from rich.table import Table  # noqa: PLC0415
 
@@ -137,7 +137,7 @@ def add(table: Table, *cells: str) -> None:
 
 
 def draw(table: Table) -> None:
-    """Write a table to standard output; where that is no terminal, without the blanks that fill up its lines."""
+    """Write a table to standard output, without trailing blanks if that is not a terminal."""
     screen = console()
     if screen.is_terminal:
         screen.print(table)

@@ -1,4 +1,4 @@
-"""What a schedule will do, drawn for people; and expressions that were typed in."""
+"""Draws previews of schedules for people, and reads expressions from the command line."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MEANS = {
 
 
 def ad_hoc(text: str, *, tz: str, dst: str = "auto") -> Schedule | None:
-    """Read an expression that was typed in; None if it is the name of something instead."""
+    """Read an expression from the command line; None if it is the name of a schedule or job."""
     stripped = text.strip()
     if stripped.lower().startswith("every "):
         return every(stripped[len("every ") :], tz=tz)

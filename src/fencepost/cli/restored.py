@@ -31,7 +31,7 @@ def restored(
         str,
         typer.Option(
             metavar="WHAT",
-            help="With --accept: what becomes of runs that had not ended in the dump: hold, run or cancel.",
+            help="With --accept: what to do with runs that had not ended in the dump: hold, run or cancel.",
         ),
     ] = "hold",
     id_gap: Annotated[
@@ -39,7 +39,10 @@ def restored(
         typer.Option(min=1, help="With --accept: how many run ids to leave out, so that none is given a second time."),
     ] = 1_000_000,
     unnoticed: Annotated[
-        bool, typer.Option("--unnoticed", help="Decide though nothing was noticed: all nodes were stopped meanwhile.")
+        bool,
+        typer.Option(
+            "--unnoticed", help="Decide although no difference was noticed, because all nodes were stopped meanwhile."
+        ),
     ] = False,
     reason: NeededReason = "",
     by: By = "",
@@ -48,7 +51,7 @@ def restored(
 ) -> int:
     """Decide about a ledger that was restored from a dump, or copied. Until then nodes plan and claim nothing.
 
-    Without --accept or --as-copy: say whether there is anything to decide. Exit code 3: there is.
+    Without --accept or --as-copy: show whether a decision is needed. Exit code 3: it is.
 
     --accept skips the due times since the dump, one row per schedule ('restored: unknown'); repeat what is needed with
     fencepost backfill. --as-copy cancels every unfinished run, and pauses schedules that were made at run time.
@@ -63,11 +66,11 @@ def restored(
     with front(ledger) as ops:
         if not accept and not as_copy:
             return _show(ops.restored.standing(), as_json=as_json)
-        said: dict[str, Any] = {"by": who(by), "reason": needed_reason(reason), "unnoticed": unnoticed}
+        signed: dict[str, Any] = {"by": who(by), "reason": needed_reason(reason), "unnoticed": unnoticed}
         if as_copy:
-            done = ops.restored.as_copy(**said)
+            done = ops.restored.as_copy(**signed)
         else:
-            done = ops.restored.accept(pending=_word(pending), id_gap=id_gap, **said)
+            done = ops.restored.accept(pending=_word(pending), id_gap=id_gap, **signed)
     if as_json:
         print_json(document(done))
     else:

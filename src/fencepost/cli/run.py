@@ -1,10 +1,10 @@
-"""``fencepost run``: be a node.
+"""``fencepost run``: runs a node.
 
-This process keeps the node's lease, plans, claims and records; jobs execute in worker processes, which it can kill, so
-that nothing a job does can keep it from renewing. It imports the application only to know its jobs.
+This process renews the node's lease, plans, claims and records. Jobs execute in worker processes, which it can kill, so
+that no job can keep it from renewing. It imports the application only to read its jobs.
 
-The first SIGTERM, SIGINT or SIGHUP drains: nothing more is claimed, what runs gets the grace to end, the rest goes
-back. The second ends at once: the guardians of the workers see to it that nothing is left running.
+The first SIGTERM, SIGINT or SIGHUP drains: the node claims no more, gives its runs the grace to end, and returns the
+rest. The second ends the process at once, and the guardians of the workers end what still runs.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ if TYPE_CHECKING:
     from fencepost.app import App
     from fencepost.app.composing import Composed
 
-_SIGNALS = ("TERM", "INT", "HUP")  # the last comes when a terminal goes away
-_LOOK_EVERY_S = 1.0
-_ONE_WISH_S = 0.5  # some (timeout(1), a terminal and a shell together) send every signal twice
+_SIGNALS = ("TERM", "INT", "HUP")  # HUP: the terminal was closed
+_POLL_EVERY_S = 1.0
+_SAME_SIGNAL_S = 0.5  # timeout(1), or a terminal together with a shell, sends every signal twice
 
 
 def run(
@@ -57,14 +57,16 @@ def run(
     ttl: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION", help="After how long others take over if this node falls silent.", show_default=False
+            metavar="DURATION",
+            help="After how long others take over if this node stops renewing its lease.",
+            show_default=False,
         ),
     ] = None,
     generation: Annotated[
         int | None, typer.Option(min=0, help="The number of this deploy; an older one overwrites nothing.")
     ] = None,
     grace: Annotated[
-        str, typer.Option(metavar="DURATION", help="What running jobs get to end when this node is stopped.")
+        str, typer.Option(metavar="DURATION", help="The time that running jobs have to end when this node is stopped.")
     ] = SHUTDOWN_GRACE,
     log_format: Annotated[
         str, typer.Option(metavar="FORMAT", help="text, json, or app: as the application logs.")
@@ -76,12 +78,12 @@ def run(
     """Run the jobs of an application: start one such node per machine, or as many as you like.
 
     Settings come from the application, its environment (FENCEPOST_URL, …) and fencepost.toml;
-    the options here outweigh them. Logs go to standard error; on a terminal, they show
+    the options here override them. Logs go to standard error; on a terminal, they show
     every run that starts and succeeds.
 
     SIGTERM, SIGHUP and Ctrl-C drain within the grace; a second one ends at once (exit code 128 + its number).
 
-    Exit codes: 0 stopped in good order; 2 it could not start; 70 a part of it failed, and it left.
+    Exit codes: 0 stopped normally; 2 it could not start; 70 a part of it failed, and it left.
 
     Example: fencepost run shop.jobs:app --workers 8 --queues mail,default
     """
@@ -89,7 +91,7 @@ def run(
         raise ConfigurationError(f"--log-format {log_format!r} is unknown; it is text, json or app")
     loaded = configure_node(log_format=log_format, is_verbose=verbose)
     grace_s = seconds(grace, what="--grace")
-    wishes = {
+    options = {
         "url": ledger or None,
         "slots": workers,
         "queues": queues,
@@ -97,7 +99,7 @@ def run(
         "generation": generation,
     }
     spec = app_spec(spec, how="behind fencepost run")
-    app = _loaded(spec, wishes)
+    app = _loaded(spec, options)
     loaded()
     return Supervision(app, spec, threads=threads, log_format=log_format).run(grace_s)
 
@@ -110,12 +112,12 @@ class Supervision:
         self._log_format = log_format
         self._spec = spec
         self._threads = threads
-        self._asked = app.runtime.event()
-        self._asked_at: float | None = None
+        self._stop_requested = app.runtime.event()
+        self._stop_requested_at: float | None = None
         self._is_ending = False
 
     def run(self, grace_s: float) -> int:
-        """Take part until somebody asks for the end."""
+        """Run until a signal requests the end, or the node leaves because a part of it failed."""
         from fencepost.app.composing import StartCalledOff  # noqa: PLC0415 - it loads the engine
 
         with self._app.runtime.on_signals(_SIGNALS, self._receive):
@@ -123,32 +125,32 @@ class Supervision:
                 composed = self._start()
             except StartCalledOff:
                 self._app.close()
-                messages.tell("left: it was asked to before it could start")
+                messages.report("left: a signal ended it before it could start")
                 return Exit.OK
-            messages.tell(self._greeting())
+            messages.report(self._start_message())
             self._await_end(composed)
-            is_asked = self._asked.is_set()
-            messages.tell(
-                f"leaving: what runs has {grace_s:g} s to end" if is_asked else "this node has left by itself"
+            is_requested = self._stop_requested.is_set()
+            messages.report(
+                f"leaving: what runs has {grace_s:g} s to end" if is_requested else "this node has left by itself"
             )
             composed.stop(grace_s)
             self._app.close()
-        messages.tell("left")
-        return Exit.OK if is_asked else Exit.FAILED
+        messages.report("left")
+        return Exit.OK if is_requested else Exit.FAILED
 
     def _await_end(self, composed: Composed) -> None:
-        while not self._asked.wait(_LOOK_EVERY_S) and composed.node.is_running:
+        while not self._stop_requested.wait(_POLL_EVERY_S) and composed.node.is_running:
             pass
 
     def _receive(self, number: int) -> None:
-        """Note the first signal; let the second end us wherever we are, and nothing of ours go on after that."""
+        """On the first signal, request the stop. On the second, end the process at once."""
         now = self._app.runtime.monotonic()
-        if self._asked_at is None:
-            self._asked_at = now
-            self._asked.set()
-        elif now - self._asked_at > _ONE_WISH_S and not self._is_ending:
-            self._is_ending = True  # a third may come while we speak
-            messages.tell("ended at once, by a second signal; other nodes take over what ran when the ttl has passed")
+        if self._stop_requested_at is None:
+            self._stop_requested_at = now
+            self._stop_requested.set()
+        elif now - self._stop_requested_at > _SAME_SIGNAL_S and not self._is_ending:
+            self._is_ending = True  # a third signal may arrive during the message
+            messages.report("ended at once, by a second signal; other nodes take over what ran when the ttl has passed")
             messages.flush()
             os._exit(Exit.SIGNALLED + number)
 
@@ -157,20 +159,20 @@ class Supervision:
         from fencepost.app.worker_processes import Imported, start_process_node  # noqa: PLC0415
 
         if self._threads:
-            return start_node(self._app, asked=self._asked)
+            return start_node(self._app, stop_requested=self._stop_requested)
         prepare = PREPARE.get(self._log_format)
-        return start_process_node(self._app, Imported(self._spec), prepare=prepare, asked=self._asked)
+        return start_process_node(self._app, Imported(self._spec), prepare=prepare, stop_requested=self._stop_requested)
 
-    def _greeting(self) -> str:
+    def _start_message(self) -> str:
         app = self._app
         slots, url = app.settings.slots or 0, app.ledger.url
         how = "threads" if self._threads else f"{slots} worker process{'' if slots == 1 else 'es'}"
-        where = str(url.path) if url.is_file else str(url)  # a relative path is another in another folder
+        where = str(url.path) if url.is_file else str(url)  # the full path: a relative one depends on the folder
         return f"{app.node_name} takes part on {where}, with {how}: {', '.join(app.jobs) or 'no jobs'}"
 
 
-def _loaded(spec: str, wishes: dict[str, Any]) -> App:
-    """Import the application, and let what was wished for here outweigh its settings."""
+def _loaded(spec: str, options: dict[str, Any]) -> App:
+    """Import the application, and override its settings with the options."""
     from fencepost.app import App  # noqa: PLC0415 - it loads the engine
     from fencepost.app.worker_processes import default_workers  # noqa: PLC0415
     from fencepost.config import KINDS  # noqa: PLC0415
@@ -178,10 +180,10 @@ def _loaded(spec: str, wishes: dict[str, Any]) -> App:
     from fencepost.engine.loading import load_app  # noqa: PLC0415
 
     read: dict[str, Any] = {}
-    for name, value in wishes.items():
+    for name, value in options.items():
         if value is not None:
             read[KINDS[name].field] = KINDS[name].read(value)
-            os.environ[f"FENCEPOST_{name.upper()}"] = str(value)  # workers load the application for themselves
+            os.environ[f"FENCEPOST_{name.upper()}"] = str(value)  # workers load the application themselves
     app = load_app(spec)
     if not isinstance(app, App):
         raise ConfigurationError(f"{spec!r} is a {type(app).__name__}, and a node needs an App")

@@ -1,7 +1,7 @@
 """``fencepost show RUN --follow``: how far a run is, until it has ended.
 
-In a terminal it is a bar that moves, with one more for each part of a bulk job that runs; elsewhere a line whenever
-something has changed. What is shown is what the run has told the ledger, about once a second.
+In a terminal it draws a bar, with one more for each running part of a bulk job; elsewhere it prints a line when
+something has changed. It shows the progress that the run records in the ledger, about once a second.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ _BULK = "bulk"
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """What a run of a bulk job tells of itself: see `fencepost.bulk.watching`."""
+class BulkProgress:
+    """The progress that a run of a bulk job records: see `fencepost.bulk.watching`."""
 
     read: int
     written: int
@@ -42,13 +42,13 @@ class Told:
     rate: int
 
     @staticmethod
-    def of(note: str | None) -> Told | None:
-        """Read a note; None if it is another one."""
+    def of(note: str | None) -> BulkProgress | None:
+        """Read a note; None if it has another form."""
         from fencepost.bulk.watching import read_note  # noqa: PLC0415 - few follow
 
         words = read_note(note)
         try:
-            return Told(
+            return BulkProgress(
                 read=int(words["read"]),
                 written=int(words["written"]),
                 skipped=int(words["skipped"]),
@@ -61,14 +61,14 @@ class Told:
 
     @property
     def left_s(self) -> float | None:
-        """How long it will take if it goes on like this."""
+        """The remaining time at the present rate."""
         if self.expected is None or self.rate <= 0 or self.read >= self.expected:
             return None
         return (self.expected - self.read) / self.rate
 
     @property
     def fraction(self) -> float | None:
-        """How far it is, if somebody knows how much there is."""
+        """The completed fraction, if the total is known."""
         return None if not self.expected else min(self.read / self.expected, 1.0)
 
     def __str__(self) -> str:
@@ -86,7 +86,7 @@ class Told:
 
 
 class ProgressLine(NamedTuple):
-    """One thing that goes on: what it is called, how far it is, and what there is to say."""
+    """The progress of a run or of a part: a label, the completed fraction, and a text."""
 
     label: str
     fraction: float | None
@@ -120,7 +120,7 @@ def _view(*, as_json: bool) -> Iterator[Show]:
 
 
 class _Changes:
-    """Writes what has changed since it was written last: objects, or a line for each thing that goes on."""
+    """Writes what has changed since the last write: objects, or a line for each run and part."""
 
     def __init__(self, fields: Callable[[RunRecord, Sequence[PartRecord]], dict[str, Any]] | None) -> None:
         self._fields = fields
@@ -148,7 +148,7 @@ def _as_fields(run: RunRecord, parts: Sequence[PartRecord]) -> dict[str, Any]:
 
 @contextmanager
 def _bars() -> Iterator[Show]:
-    """Draw bars in place; they stay where they are when it is over."""
+    """Draw bars in place. They stay on the screen at the end."""
     from rich.live import Live  # noqa: PLC0415 - only people in terminals need it
 
     with Live(console=console(), auto_refresh=False) as live:
@@ -172,11 +172,11 @@ def _drawn(lines: Sequence[ProgressLine]) -> Any:
     return table
 
 
-# -- what there is to say ----------------------------------------------------------------------------------------------
+# -- lines of progress -------------------------------------------------------------------------------------------------
 
 
 def _lines(run: RunRecord, parts: Sequence[PartRecord], ops: Operations) -> list[ProgressLine]:
-    """Return a line for the run, and one for each of its parts that run."""
+    """Return a line for the run, and one for each of its running parts."""
     running = [part for part in parts if part.state == "running"]
     lines = [_line_of_run(run, ops), *map(_line_of_part, running[:_MOST_PARTS])]
     if len(running) > _MOST_PARTS:
@@ -186,18 +186,20 @@ def _lines(run: RunRecord, parts: Sequence[PartRecord], ops: Operations) -> list
 
 def _line_of_run(row: RunRecord, ops: Operations) -> ProgressLine:
     label = f"run {row.id} of {row.job}"
-    told = Told.of(row.progress_note)
+    progress = BulkProgress.of(row.progress_note)
     attempt = f", attempt {row.attempts}" if row.attempts > 1 else ""
     if row.state != "running":
         why = (ops.waits(row.id) if row.state not in TERMINAL else None) or row.why or row.error
-        said = str(told) if told else row.progress_note
-        return ProgressLine(label, row.progress, "; ".join(filter(None, (f"{row.state}{attempt}", why, said))))
-    text = str(told) if told else row.progress_note or "running"
-    return ProgressLine(label, row.progress if told is None else told.fraction or row.progress, f"{text}{attempt}")
+        note = str(progress) if progress else row.progress_note
+        return ProgressLine(label, row.progress, "; ".join(filter(None, (f"{row.state}{attempt}", why, note))))
+    text = str(progress) if progress else row.progress_note or "running"
+    return ProgressLine(
+        label, row.progress if progress is None else progress.fraction or row.progress, f"{text}{attempt}"
+    )
 
 
 def _line_of_part(part: PartRecord) -> ProgressLine:
-    told = Told.of(part.progress_note)
+    progress = BulkProgress.of(part.progress_note)
     name = "a partition" if part.step is None else f"{part.step} #{part.number}"
-    text = str(told) if told else part.progress_note or "running"
-    return ProgressLine(f"  {name} (run {part.run_id})", told.fraction if told else None, text)
+    text = str(progress) if progress else part.progress_note or "running"
+    return ProgressLine(f"  {name} (run {part.run_id})", progress.fraction if progress else None, text)

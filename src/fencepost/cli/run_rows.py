@@ -54,26 +54,26 @@ def _state(row: RunRecord) -> str:
 
 
 def shown_node(row: RunRecord | AttemptRecord | JournalRecord) -> str:
-    """Name a node for people; by its id, if its record is gone."""
+    """Return the name of a node, or its id if its record is gone."""
     return row.node_name or row.node or ""
 
 
 def took(row: RunRecord) -> str:
-    """Say how long the latest attempt took, if it ended."""
+    """Return how long the latest attempt took, if it has ended."""
     if row.started_at is None or row.ended_at is None:
         return ""
     return duration(row.ended_at - row.started_at)
 
 
 def _late(row: RunRecord) -> str:
-    """Say how long after its time the first attempt began; of later ones only the last is known here."""
+    """Return how long after its due time the first attempt began; of later ones only the last is known here."""
     if row.started_at is None or row.attempts != 1:
         return ""
     return duration(row.started_at - (row.available_at if row.due_at is None else row.due_at))
 
 
 def duration(between: timedelta) -> str:
-    """Spell a duration for people."""
+    """Format a duration for people."""
     return _spelled(between.total_seconds())
 
 
@@ -111,7 +111,7 @@ def _details(row: RunRecord, waits: str | None, now: datetime) -> dict[str, str]
         "started": to_the_millisecond(row.started_at),
         "ended": " ".join(filter(None, (to_the_millisecond(row.ended_at), f"({took(row)})" if took(row) else None))),
         "deadline": _deadline(row, now),
-        "cancel": f"asked for by {row.cancel_by or 'somebody'} at {exactly(row.cancel_requested_at)}"
+        "cancel": f"requested by {row.cancel_by or 'an unknown person'} at {exactly(row.cancel_requested_at)}"
         if row.cancel_requested_at
         else "",
         "progress": _progress(row),
@@ -121,12 +121,12 @@ def _details(row: RunRecord, waits: str | None, now: datetime) -> dict[str, str]
 
 
 def _deadline(row: RunRecord, now: datetime) -> str:
-    """Say by when it should have ended, and whether it did."""
+    """Return when the run should have ended, and whether it missed that."""
     if row.sla_at is None:
         return ""
     late = (row.ended_at or now) - row.sla_at
-    told = f" (SLA missed: {'ended' if row.ended_at else 'now'} {duration(late)} late)" if row.sla_missed else ""
-    return f"{to_the_millisecond(row.sla_at)}{told}"
+    missed = f" (SLA missed: {'ended' if row.ended_at else 'now'} {duration(late)} late)" if row.sla_missed else ""
+    return f"{to_the_millisecond(row.sla_at)}{missed}"
 
 
 def _progress(row: RunRecord) -> str:
@@ -148,7 +148,7 @@ def _attempt_cells(row: AttemptRecord) -> tuple[str, ...]:
 
 
 def _error(row: RunRecord | AttemptRecord) -> str:
-    """Say what went wrong, with its kind: the text of a KeyError is only the key."""
+    """Return the error with its class: the text of a KeyError is only the key."""
     return ": ".join(filter(None, (row.error_code, row.error)))
 
 
@@ -160,5 +160,5 @@ def _due(row: RunRecord) -> str:
 
 
 def _json(value: Any) -> str:
-    """Return JSON as people write it: é, not its number."""
+    """Return JSON with characters such as é instead of their escapes."""
     return json.dumps(value, ensure_ascii=False)

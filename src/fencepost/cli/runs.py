@@ -1,4 +1,4 @@
-"""``fencepost runs`` and ``fencepost show``: what ran, what did not and why."""
+"""``fencepost runs`` and ``fencepost show``: lists runs, and shows one."""
 
 from __future__ import annotations
 
@@ -43,7 +43,9 @@ def runs(
         int | None, typer.Option(min=1, help="How many. Default: 50; with --json all of them.", show_default=False)
     ] = None,
     before: Annotated[int | None, typer.Option(metavar="ID", help="Only runs older than this one.")] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on, and show what happens as it happens.")] = False,
+    follow: Annotated[
+        bool, typer.Option("--follow", "-f", help="Keep running, and show changes as they happen.")
+    ] = False,
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
@@ -60,7 +62,7 @@ def runs(
 
     states = _states(state or [], failed=failed)
     if follow and before is not None:
-        raise ConfigurationError("--follow goes on from now, and --before back from a run; give one of them")
+        raise ConfigurationError("--follow shows runs from now on, and --before older ones; give only one of them")
     with front(ledger) as ops:
         wanted = _wanted(ops, job, states, since, tz=tz, held=held)
         if follow:
@@ -82,14 +84,14 @@ def runs(
 def show(
     run: RunId,
     *,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Stay, and show how far it is until it ends.")] = False,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Show the progress until it ends.")] = False,
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
     """Show one run: its times, its attempts, where it ran under which token, and what it waits for.
 
-    With --follow it first shows its progress: a bar, and one for each part of a bulk job that runs. Where there is no
-    terminal, a line whenever something has changed; with --json one object per line, the last one of the run's end.
+    With --follow it first shows the progress: a bar, and one for each running part of a bulk job. Without a
+    terminal, it prints a line when something has changed; with --json one object per line, the last one for the end.
 
     Exit code 1: there is no such run; 3: with --follow, the run has ended without success.
 
@@ -117,7 +119,7 @@ def _followed(ops: Operations, run_id: int, *, as_json: bool) -> RunRecord:
     try:
         return follow(ops, run_id, as_json=as_json)
     except KeyboardInterrupt:
-        complain(f"no longer following; run {run_id} goes on without us")
+        complain(f"no longer following; run {run_id} continues")
         raise
 
 
@@ -134,9 +136,9 @@ def _states(given: list[str], *, failed: bool) -> tuple[str, ...]:
 
 
 def _wanted(ops: Operations, job: str, states: tuple[str, ...], since: str, *, tz: str, held: bool) -> dict[str, Any]:
-    """Return which runs are asked for, as `Operations.runs` takes it."""
+    """Return the filter for `Operations.runs`."""
     if job:
-        ops.job(job)  # or a name that was misspelt would look like a job that never ran
+        ops.job(job)  # otherwise a misspelt name would look like a job that never ran
     wanted: dict[str, Any] = {"job": job or None, "since": since_when(since, ops, tz=tz)}
     return wanted | ({"states": ("waiting",), "waits_for": "person"} if held else {"states": states})
 

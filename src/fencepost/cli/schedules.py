@@ -1,4 +1,4 @@
-"""``fencepost schedules``: when jobs are due, now and when the clocks are changed; and holding one back."""
+"""``fencepost schedules``: when jobs are due, also near clock changes; pausing and deleting schedules."""
 
 from __future__ import annotations
 
@@ -93,9 +93,9 @@ def resume(
 def delete(
     schedule: _Id, *, by: By = "", reason: Reason = "", ledger: LedgerUrlOption = "", as_json: Json = False
 ) -> int:
-    """Delete a schedule: one that was made at run time, or one of a job that no living node has any more.
+    """Delete a schedule that was made at run time, or one of a job that no living node has any more.
 
-    What stands in the code of a living node is refused: it would come back.
+    Refused for a schedule in the code of a living node: it would come back.
 
     Example: fencepost schedules delete report:42 --reason 'the customer has left'
     """
@@ -121,7 +121,8 @@ def preview(
     ] = "auto",
     count: Annotated[int, typer.Option(min=0, max=10_000, help="How many due times to show.")] = 5,
     year: Annotated[
-        int | None, typer.Option(help="Whose changes of the clock to show; by default this year's.", show_default=False)
+        int | None,
+        typer.Option(help="Show the clock changes of this year; by default the next two.", show_default=False),
     ] = None,
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
@@ -145,7 +146,7 @@ def preview(
 
 
 def _outlook(typed: Schedule, count: int, year: int | None) -> OutlookRecord:
-    """Look ahead at an expression; this needs no ledger."""
+    """Preview an expression. This needs no ledger."""
     from fencepost.app.records import OutlookRecord  # noqa: PLC0415 - as above
     from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
 
@@ -185,7 +186,7 @@ def _is_of_named_times(found: ScheduleRecord) -> bool:
 
     try:
         return isinstance(found.schedule, At)
-    except InvalidSchedule:  # a newer release may know more kinds
+    except InvalidSchedule:  # a newer release may have more kinds
         return False
 
 

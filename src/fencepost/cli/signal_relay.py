@@ -1,4 +1,4 @@
-"""Where the signals go that this process receives, at each stage of its life."""
+"""Handles the signals of ``fencepost exec`` before, during and after the start of its program."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ FORWARDED = ("TERM", "INT", "HUP", "QUIT", "USR1", "USR2")
 
 
 class SignalRelay:
-    """Before there is a program, a signal ends this command; while it starts, signals wait; then it gets them."""
+    """Before the program starts, a signal ends this command. While it starts, signals wait. Then it receives them."""
 
     def __init__(self) -> None:
         self._program: GuardedProcess | None = None
@@ -23,19 +23,19 @@ class SignalRelay:
         elif self._waiting is not None:
             self._waiting.append(number)
         else:
-            self.ended_by = number  # noted as well: what is raised in the middle of a driver may be swallowed there
+            self.ended_by = number  # stored as well: a driver may swallow the exception
             raise SystemExit(Exit.SIGNALLED + number)
 
-    def is_wanted(self) -> bool:
-        """Whether nobody has ended this command yet."""
+    def is_active(self) -> bool:
+        """Whether no signal has ended this command yet."""
         return self.ended_by is None
 
     def keep(self) -> None:
-        """Keep signals from now on: there will be a program to take them."""
+        """Queue signals from now on, for the program that is being started."""
         self._waiting = []
 
     def forward_to(self, program: GuardedProcess) -> None:
-        """Hand over what was kept, and all that follows."""
+        """Send the program the queued signals and all later ones."""
         self._program = program
         for number in self._waiting or ():
             program.signal(number)

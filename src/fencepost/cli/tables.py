@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def holder_of(record: LockRecord) -> str:
-    """Name the holder, or say that there is none."""
+    """Return the holder, or that there is none."""
     return (record.holder or "somebody") if record.held else "nobody"
 
 

@@ -14,10 +14,10 @@ _HELP = "write it as 2026-03-29T01:00Z, or as 24h for that long ago"
 
 
 def instant_us(text: str, *, what: str, now_us: int, tz: str | None = None) -> int:
-    """Read an instant: a time with its zone, a local time of `tz`, or a duration, which counts back from now.
+    """Read an instant: a time with its zone, a local time in `tz`, or a duration before `now`.
 
-    A day alone is its first instant, in `tz`. A local time that the clock of `tz` leaves out, or shows twice, is
-    refused: it is not one instant.
+    A date without a time is its first instant in `tz`. A local time that the clock of `tz` skips, or shows twice, is
+    refused because it is not one instant.
     """
     stripped = text.strip()
     if stripped.lower() == "now":

@@ -1,4 +1,4 @@
-"""``fencepost tune``: how large the chunks of a bulk job are, what that takes, and what would be better."""
+"""``fencepost tune``: the chunk size of a bulk job, the memory it takes, and a better size."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ def tune(
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
-    """Read some pages through the job's own reader, and show the arithmetic of its chunks; nothing is written.
+    """Read some pages with the job's own reader, and show how its chunk size is computed. Nothing is written.
 
-    The memory of a job is workers × (items × bytes × copies + overhead). Copies are what is in memory at once in one
-    worker: the page that is written, what was made of it, the page on its way, and those that were read ahead.
+    The memory of a job is workers × (items × bytes × copies + overhead). Copies are the pages in the memory of one
+    worker at once: the page that is written, its processed items, the page being read, and the pages read ahead.
 
     Example: fencepost tune settle
 
@@ -72,7 +72,7 @@ def _surroundings(here: Reached, step: Step, values: dict[str, Any]) -> Any:
 
 
 def _window(here: Reached, first: str, last: str, tz: str) -> dict[str, Any]:
-    """Return the window that queries may name: by default an empty one, now, as of a run that is asked for now."""
+    """Return the window for queries: by default an empty one at the present time, as of a run requested now."""
     from fencepost.cli.times import instant_us  # noqa: PLC0415 - time zones take their time to load
     from fencepost.core.tick import instant  # noqa: PLC0415
 

@@ -26,9 +26,9 @@ def why(
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
-    """Say what became of a due time, and why: it ran, misfired, was skipped, is still to come, or never was due.
+    """Show what became of a due time, and why: it ran, misfired, was skipped, is still to come, or never was due.
 
-    If nodes do nothing because somebody has to decide what the ledger is, standard error says that first.
+    If the ledger is held and nodes do nothing, standard error says that first.
 
     Example: fencepost why settle
 

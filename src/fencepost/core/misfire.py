@@ -185,6 +185,12 @@ def _parsed(text: object) -> Misfire:
 
 
 def _cap(kind: MisfireKind, text: str) -> int:
-    if text.isascii() and text.isdigit() and 1 <= int(text[:9]) <= LARGEST_CAP:
-        return int(text)
+    digits = text.lstrip("0")
+    if (
+        text.isascii()
+        and text.isdigit()
+        and len(digits) <= len(str(LARGEST_CAP))
+        and 1 <= int(digits or 0) <= LARGEST_CAP
+    ):
+        return int(digits)
     raise InvalidPolicy(f"misfire '{kind}:{text}': the cap must be a number from 1 to {LARGEST_CAP}")

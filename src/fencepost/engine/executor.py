@@ -1,7 +1,7 @@
 """Executes the jobs of one application inside a worker process: functions on the main thread, coroutines on a loop.
 
-The loop is kept from run to run, so that what a coroutine left on it (a client, a pool) still works next time. What a
-run left *running* there is cancelled when it ends.
+The loop is kept between runs, so that a client or pool that a coroutine created on it still works in the next run.
+Tasks that a run left *running* on it are cancelled when the run ends.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from fencepost.engine.jobs import ASYNC, Job
 from fencepost.engine.loading import load_app
 from fencepost.engine.runners import verdicts
 from fencepost.engine.runners.outcome import Outcome
-from fencepost.engine.trust import BoardTrust
+from fencepost.engine.trust import SharedPageTrust
 from fencepost.engine.wire import Greeting
 
 if TYPE_CHECKING:
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
 
 
 class JobExecutor:
-    """Executes claims of the jobs it knows."""
+    """Executes claims of the given jobs."""
 
     def __init__(self, jobs: Mapping[str, Job], context: RunContext) -> None:
-        """Execute these jobs in these surroundings."""
+        """Execute these jobs in this context."""
         self._jobs = jobs
         self._context = context
         self._loop: asyncio.AbstractEventLoop | None = None
         self._task: asyncio.Task[Outcome] | None = None
 
     def execute(self, claim: Claim) -> Outcome:
-        """Execute a claim and say how it ended."""
+        """Execute a claim and return its outcome."""
         if claim.job not in self._jobs:
-            return verdicts.of_unknown_job(claim)  # the code on disk is not what the node was started with
+            return verdicts.of_unknown_job(claim)  # the code on disk has changed since the node was started
         job = self._jobs[claim.job]
         return self._awaited(job, claim) if job.kind == ASYNC else invoke(job, claim, self._context)
 
     def cancel(self) -> bool:
-        """Cancel the coroutine that executes, if one does."""
+        """Cancel the current coroutine. Return False if there is none."""
         if self._loop is None or self._task is None:
             return False
-        self._loop.call_soon_threadsafe(self._task.cancel)  # it also wakes the loop
+        self._loop.call_soon_threadsafe(self._task.cancel)  # threadsafe because that also wakes the loop
         return True
 
     def _awaited(self, job: Job, claim: Claim) -> Outcome:
-        import asyncio  # noqa: PLC0415 - costs those who do not need it 30 ms
+        import asyncio  # noqa: PLC0415 - takes 30 ms, which workers without coroutines need not spend
 
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
@@ -71,8 +71,8 @@ class JobExecutor:
             loop.run_until_complete(asyncio.gather(*leftovers, return_exceptions=True))
 
 
-def load_executor(greeting: Greeting, trust: BoardTrust) -> JobExecutor:
-    """Import an application and return what executes its jobs."""
+def load_executor(greeting: Greeting, trust: SharedPageTrust) -> JobExecutor:
+    """Import an application and return the executor of its jobs."""
     loaded = _prepared(greeting.prepare)
     application = load_app(greeting.app, modules=greeting.modules)
     if loaded is not None:
@@ -83,7 +83,7 @@ def load_executor(greeting: Greeting, trust: BoardTrust) -> JobExecutor:
 
 
 def _prepared(prepare: str | None) -> Callable[[], None] | None:
-    """Call what is to be called before the application is loaded; return what is to be called afterwards, if any."""
+    """Call the `prepare` function. Return the function to call when the application has been loaded, if any."""
     if prepare is None:
         return None
     module, _, function = prepare.partition(":")

@@ -1,11 +1,11 @@
-"""From a claim to its outcome: the call of the job's function, and what its end means.
+"""From a claim to its outcome: the call of the job's function, and how its result or error becomes an outcome.
 
-Used by every runner that calls functions, in this process or in a worker's. It is on the path of every run, so it does
-nothing that a run did not ask for.
+Every runner that calls functions uses it, in this process or in a worker. It is on the path of every run, so it does
+only what the run needs.
 
-**Promises.** There is an outcome, whatever the function raises (but for `KeyboardInterrupt`, which is meant for the
-process, and the cancellation of a task, of which its runner knows why). Texts in it are bounded and show no password.
-A run that ended itself in a transaction has succeeded, whatever the function did afterwards.
+**Promises.** There is an outcome whatever the function raises, except for `KeyboardInterrupt`, which is meant for the
+process, and the cancellation of a task, whose reason the runner knows. The texts of an outcome are limited in length
+and show no passwords. A run that ended itself in a transaction has succeeded, whatever the function did afterwards.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SUCCEEDED = SUCCEEDED.how
 
 
 def invoke(job: Job, claim: Claim, context: RunContext) -> Outcome:
-    """Call a job's function for a claim, and say how it ended."""
+    """Call a job's function for a claim, and return the outcome."""
     run = Run(job, claim, context)
     attempt = attempt_of(run)
     before = current.set(run)
@@ -43,19 +43,19 @@ def invoke(job: Job, claim: Claim, context: RunContext) -> Outcome:
         return _returned(run, result, attempt.took_us())
     except KeyboardInterrupt:
         raise
-    except BaseException as error:  # noqa: BLE001 - whatever it is, it ends this run and nothing else
+    except BaseException as error:  # noqa: BLE001 - any error ends this run and nothing else
         return _raised(run, error, attempt.took_us())
     finally:
         current.reset(before)
 
 
 async def invoke_async(job: Job, claim: Claim, context: RunContext) -> Outcome:
-    """Await a job's coroutine for a claim, in a task of its own, and say how it ended."""
-    from asyncio import CancelledError  # noqa: PLC0415 - asyncio costs those who do not need it 30 ms
+    """Await a job's coroutine for a claim, in its own task, and return the outcome."""
+    from asyncio import CancelledError  # noqa: PLC0415 - takes 30 ms, which programs without coroutines need not spend
 
     run = Run(job, claim, context)
     attempt = attempt_of(run)
-    current.set(run)  # a task has a context of its own, which ends with it
+    current.set(run)  # not reset: the context of a task ends with it
     try:
         result = await job.function(**job.signature.bind(json.loads(claim.params), run))
         return _returned(run, result, attempt.took_us())
@@ -74,7 +74,7 @@ def _raised(run: Run, error: BaseException, took_us: int) -> Outcome:
     attempt = attempt_of(run)
     attempt.settle()
     if attempt.has_ended:
-        run.log.warning("%s had succeeded, and then raised %s", attempt.label, shown(error))
+        run.log.warning("%s had already succeeded, then raised %s", attempt.label, shown(error))
         return _outcome(run, SUCCEEDED, took_us)
     return _outcome(run, _report(run, error), took_us)
 

@@ -1,9 +1,9 @@
-"""What supervisor and worker say to each other, as JSON.
+"""The messages between supervisor and worker, in JSON.
 
-To the worker: a greeting, then claims, one per message. From it, in lines: ``["ready"]`` or ``["failed", why]``, then
-one line per claim: its serial number, how it ended, how long it took, and what else the outcome says, as far as it
-says anything. ``["interrupted", …]`` before that says that the job was stopped from outside: the supervisor knows
-why, and the worker ends.
+To the worker: a greeting, then claims, one per message. From the worker, in lines: ``["ready"]`` or
+``["failed", why]``, then one line per claim with its serial number, how it ended, how long it took, and the other
+fields of the outcome if any of them is set. A line that begins with ``"interrupted"`` means that the job was stopped
+from outside: the supervisor knows why, and the worker ends.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ _NOTHING_ELSE = (None,) * 6
 
 
 class Greeting(NamedTuple):
-    """What a worker is told first.
+    """The first message to a worker.
 
-    `app` is the application to load, `node` the name of the node it works for, `prepare` a function (also as
-    ``module:name``) to call before, where logs are set up; `modules` declare jobs of the application, too.
+    `app` is the application to load and `node` the name of the worker's node. `prepare` is a function (also as
+    ``module:name``) to call before the application is loaded, to set up logging. `modules` also declare jobs of the
+    application.
     """
 
     app: str
@@ -35,18 +36,18 @@ class Greeting(NamedTuple):
 
 
 def greeting_message(greeting: Greeting) -> bytes:
-    """Spell a greeting."""
+    """Encode a greeting."""
     return _encode(greeting).encode()
 
 
 def read_greeting(message: bytes) -> Greeting:
-    """Read one."""
+    """Decode a greeting."""
     app, node, prepare, *modules = json.loads(message)
     return Greeting(app, node, prepare, *map(tuple, modules))
 
 
 def claim_message(serial: int, claim: Claim) -> bytes:
-    """Spell a claim."""
+    """Encode a claim."""
     return _encode((serial, claim)).encode()
 
 
@@ -56,30 +57,30 @@ def serial_of(beginning: bytes) -> int:
 
 
 def read_claim(message: bytes) -> tuple[int, Claim]:
-    """Read one."""
+    """Decode a claim."""
     serial, fields = json.loads(message)
     return serial, Claim._make(fields)
 
 
 def outcome_line(serial: int, outcome: Outcome) -> bytes:
-    """Spell how a claim ended; most end well and have nothing to say."""
+    """Encode an outcome. The first case is a shortcut for the most common one, success without a result."""
     if outcome.how == _SUCCEEDED and outcome[5:] == _NOTHING_ELSE:
         return b'[%d,"succeeded",%d]\n' % (serial, outcome.took_us)
     return _encode((serial, *outcome[3:])).encode() + b"\n"
 
 
 def interrupted_line(serial: int, outcome: Outcome) -> bytes:
-    """Spell that a claim was interrupted, and what became of it."""
+    """Encode the outcome of a claim that was interrupted."""
     return b'["interrupted",' + outcome_line(serial, outcome)[1:]
 
 
 def failed_line(why: str) -> bytes:
-    """Spell that the worker could not begin."""
+    """Encode that the worker could not load the application."""
     return _encode(["failed", why]).encode() + b"\n"
 
 
 def read_lines(lines: Sequence[bytes]) -> list[list[Any]]:
-    """Read what a worker wrote, many lines at once."""
+    """Decode the lines of a worker, many at once."""
     answers: list[list[Any]] = json.loads(b"[" + b",".join(lines) + b"]")
     return answers
 

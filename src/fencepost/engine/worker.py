@@ -1,12 +1,11 @@
-"""What runs inside a worker process: it loads the application, then executes one claim after the other.
+"""The code inside a worker process: it loads the application, then executes one claim at a time.
 
-It is started by the process runner, knows no lease and keeps none, and ends when told to or when its supervisor is
-gone.
+The process runner starts it. It holds no lease. It ends when it is asked to, or when its supervisor is gone.
 
-**Promises.** The board shows a claim before its function is called, and the answer is written as soon as it has
-returned. A claim that has to stop gets `Stopped` raised in it (a coroutine is cancelled) once, on the main thread, so
-that its ``finally`` blocks run undisturbed; then the worker answers and ends, for nobody knows what the interruption
-left behind. What terminals and service managers send to everybody is no business of a worker.
+**Promises.** The shared page shows a claim before its function is called, and the answer is written as soon as the
+function has returned. To stop a claim, `Stopped` is raised in it once, on the main thread (a coroutine is cancelled),
+so that its ``finally`` blocks run undisturbed. Then the worker answers and ends, because the interruption may have left
+its state inconsistent. A worker ignores the signals that terminals and service managers send to all processes.
 """
 
 from __future__ import annotations
@@ -21,33 +20,33 @@ from fencepost.core.texts import beginning
 from fencepost.engine import wire
 from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.engine.shared_page import SharedPage
-from fencepost.engine.trust import BoardTrust
+from fencepost.engine.trust import SharedPageTrust
 from fencepost.errors import FencepostError, Stopped
 from fencepost.threaded import ThreadedRuntime
 from fencepost.threaded.worker_line import WorkerLine, prepare_streams
 
-_LONGEST_TROUBLE = 2000
+_LONGEST_ERROR = 2000
 _NOT_LOADED = 1
 
 
 class Executor(Protocol):
-    """What executes claims for an application."""
+    """Executes claims for an application."""
 
     def execute(self, claim: Claim) -> Outcome:
-        """Execute a claim and say how it ended."""
+        """Execute a claim and return its outcome."""
         ...
 
     def cancel(self) -> bool:
-        """Cancel what executes, if it is a coroutine; False if it is not. Called in the middle of it."""
+        """Cancel the current claim if it is a coroutine, else return False. Called while it executes."""
         ...
 
 
-Load = Callable[[wire.Greeting, BoardTrust], Executor]
+Load = Callable[[wire.Greeting, SharedPageTrust], Executor]
 """Loads an application by its name."""
 
 
 class SupervisorLine(Protocol):
-    """What connects a worker to its supervisor."""
+    """The connection of a worker to its supervisor."""
 
     shared: memoryview
 
@@ -61,26 +60,26 @@ class Worker:
     """Executes claims, one at a time."""
 
     def __init__(self, line: SupervisorLine, runtime: Runtime) -> None:
-        """Take over a line; nothing is read from it yet."""
+        """Use this connection; nothing is read from it yet."""
         self._line = line
         self._monotonic = runtime.monotonic
-        self._board = SharedPage(line.shared)
-        self._trust = BoardTrust(self._board, runtime.monotonic)
+        self._page = SharedPage(line.shared)
+        self._trust = SharedPageTrust(self._page, runtime.monotonic)
         self._serial = 0
         self._executor: Executor | None = None
-        self._can_stop = False  # whether an exception may be raised in the job just now
+        self._can_stop = False  # whether an exception may be raised in the job now
         self._is_waiting = False  # for the next claim
         self._is_interrupted = False
         self._is_ending = False
 
     def run(self, load: Load) -> int:
-        """Load the application and execute what comes; return the exit status."""
+        """Load the application and execute claims until the end. Return the exit status."""
         message = self._line.receive()
         if message is None:
             return 0
         try:
             self._executor = executor = load(wire.read_greeting(message), self._trust)
-        except Exception as error:  # noqa: BLE001 - whatever the application raises while it is imported
+        except Exception as error:  # noqa: BLE001 - the application may raise anything while it is imported
             self._line.answer(wire.failed_line(_sentence(error)))
             return _NOT_LOADED
         self._line.heed(look=self._look, end=self._end)
@@ -91,7 +90,7 @@ class Worker:
 
     def _next(self) -> bytes | None:
         try:
-            self._is_waiting = True  # before we look: from here on the signal raises, so that we do not wait in vain
+            self._is_waiting = True  # before `_is_ending` is read: from here on the signal raises and ends the wait
             return None if self._is_ending else self._line.receive()
         except Stopped:
             return None
@@ -100,7 +99,7 @@ class Worker:
 
     def _execute(self, serial: int, claim: Claim, executor: Executor) -> None:
         self._trust.begin(serial, claim)
-        self._board.begin(serial, self._monotonic())
+        self._page.begin(serial, self._monotonic())
         self._serial = serial
         outcome = self._executed(claim, executor)
         if self._is_interrupted:
@@ -114,27 +113,27 @@ class Worker:
         try:
             self._can_stop = True
             try:
-                self._look()  # it may have been stopped before it was shown on the board
+                self._look()  # it may have been stopped before the page showed it
                 return executor.execute(claim)
             finally:
                 self._can_stop = False
-        except BaseException as error:  # noqa: BLE001 - the executor catches what a job raises, and this is the rest
+        except BaseException as error:  # noqa: BLE001 - the executor catches what a job raises; this catches the rest
             took_us = round((self._monotonic() - started_at) * 1_000_000)
             return _failed(claim, error, took_us)
 
-    # -- on signals: the main thread is somewhere in the above, perhaps in the job -------------------------------------
+    # -- signal handlers: the main thread is somewhere in the code above, perhaps in the job ---------------------------
 
     def _look(self) -> None:
-        """Stop the job if the board says so."""
-        why = self._board.stopped(self._serial)
+        """Stop the job if the supervisor has asked for it."""
+        why = self._page.stopped(self._serial)
         if why is not None:
             self._interrupt(why)
 
     def _end(self) -> None:
-        """End: our trust was not extended, or there is no more use for us."""
+        """End the worker, because the trust was not extended or the worker is no longer needed."""
         self._is_ending = True
         if self._can_stop:
-            self._interrupt(self._board.stopped(self._serial) or StopReason.LOST)
+            self._interrupt(self._page.stopped(self._serial) or StopReason.LOST)
         elif self._is_waiting:
             raise Stopped(StopReason.SHUTDOWN)
 
@@ -155,18 +154,18 @@ def _failed(claim: Claim, error: BaseException, took_us: int) -> Outcome:
         How.FAILED,
         took_us=took_us,
         error_code=type(error).__name__,
-        error=beginning(str(error), _LONGEST_TROUBLE),
+        error=beginning(str(error), _LONGEST_ERROR),
     )
 
 
 def _sentence(error: Exception) -> str:
     text = str(error) if isinstance(error, FencepostError) else f"{type(error).__name__}: {error}"
-    return beginning(text, _LONGEST_TROUBLE)
+    return beginning(text, _LONGEST_ERROR)
 
 
 def main() -> None:
-    """Be a worker process: the last three arguments are its line's descriptors."""
-    from fencepost.engine.executor import load_executor  # noqa: PLC0415 - it imports much, and the line must be ours first
+    """Run as a worker process. The last three arguments are the descriptors of its connection."""
+    from fencepost.engine.executor import load_executor  # noqa: PLC0415 - slow to import; the streams are set up first
     from fencepost.engine.loading import ThisProcess  # noqa: PLC0415 - as above
 
     ThisProcess.is_worker = True

@@ -1,10 +1,10 @@
-"""Accounts and permissions: who there is, and who may do what on which job.
+"""Accounts and permissions: which accounts exist, and who may do what on which job.
 
-A principal is whom a permission is given to: ``user:ann`` (an account here), ``token:5e0c…`` (an API token),
-``proxy:ann`` and ``host:ann`` (identified by a proxy, or by the application that the pages are mounted in).
+A permission is given to a principal: ``user:ann`` (an account in this ledger), ``token:5e0c…`` (an API token),
+``proxy:ann`` and ``host:ann`` (identified by a proxy, or by the application that mounts the pages).
 
-**Promises.** The last principal with the role of admin for all jobs cannot lose it, be disabled or removed, also if two
-people try that at once. API tokens do not count: they expire.
+**Promises.** The last principal with the role admin for all jobs cannot lose that role, be disabled or be removed, even
+if two people try it concurrently. API tokens do not count as admins here, because they expire.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ USER, TOKEN = "user:", "token:"
 
 
 class Account(NamedTuple):
-    """A local account. `password` is a hash; None: it cannot log in by password."""
+    """A local account. `password` is a hash, or None if the account cannot log in with a password."""
 
     name: str
     password: str | None
@@ -51,7 +51,7 @@ def accounts(database: Database) -> list[Account]:
 
 
 def account(database: Database, name: str) -> Account | None:
-    """Return one account; None if there is none of this name."""
+    """Return one account, or None if there is none with this name."""
     return database.read(lambda cursor: _account(database, cursor, name))
 
 
@@ -61,7 +61,7 @@ def locked_account(database: Database, cursor: Cursor, name: str) -> Account | N
 
 
 def put_account(database: Database, cursor: Cursor, name: str, password: str | None, *, by: str) -> bool:
-    """Make an account, or give one another password; return whether it is new. All its logins end."""
+    """Create an account, or change the password of an existing one; return whether it is new. Ends all its logins."""
     table, now = database.tables.operating["account"], database.dialect.now()
     end_logins(database, cursor, f"{USER}{name}")
     if _account(database, cursor, name, is_locked=True) is not None:
@@ -73,31 +73,31 @@ def put_account(database: Database, cursor: Cursor, name: str, password: str | N
 
 
 def rehash(database: Database, name: str, *, old: str, new: str) -> None:
-    """Store another hash of the same password, unless the password was changed meanwhile."""
+    """Store another hash of the same password, unless the password was changed in the meantime."""
     table = database.tables.operating["account"]
     change = update(table).where(table.c.name == name, table.c.password == old).values(password=new)
     database.write(lambda cursor: database.change(cursor, change))
 
 
 def disable_account(database: Database, cursor: Cursor, name: str) -> None:
-    """Let nobody log in as `name` any more; logins that there are end. Its permissions stay."""
+    """Refuse further logins as `name`, and end its current ones. Its permissions are kept."""
     _keep_an_admin(database, cursor, lambda: _disable(database, cursor, name))
     end_logins(database, cursor, f"{USER}{name}")
 
 
 def enable_account(database: Database, cursor: Cursor, name: str) -> None:
-    """Let `name` log in again."""
+    """Allow `name` to log in again."""
     table = database.tables.operating["account"]
     change = update(table).where(table.c.name == name).values(disabled_at=None, changed_at=database.dialect.now())
-    _found(database.change(cursor, change), name)
+    _require_found(database.change(cursor, change), name)
 
 
 def remove_account(database: Database, cursor: Cursor, name: str) -> None:
-    """Remove an account with its permissions and logins. The audit keeps the name."""
+    """Remove an account with its permissions, and end its logins. The audit keeps the name."""
     account, permission = database.tables.operating["account"], database.tables.operating["permission"]
 
     def remove() -> None:
-        _found(database.change(cursor, delete(account).where(account.c.name == name)), name)
+        _require_found(database.change(cursor, delete(account).where(account.c.name == name)), name)
         database.change(cursor, delete(permission).where(permission.c.principal == f"{USER}{name}"))
 
     _keep_an_admin(database, cursor, remove)
@@ -105,7 +105,7 @@ def remove_account(database: Database, cursor: Cursor, name: str) -> None:
 
 
 def give(database: Database, cursor: Cursor, principal: str, job: str, role: Role, *, by: str) -> None:
-    """Give a principal a role on a job, in place of the one that it had there."""
+    """Give a principal a role on a job; it replaces the role that the principal had there."""
     table = database.tables.operating["permission"]
 
     def put() -> None:
@@ -121,7 +121,7 @@ def give(database: Database, cursor: Cursor, principal: str, job: str, role: Rol
 
 
 def take(database: Database, cursor: Cursor, principal: str, job: str | None = None) -> int:
-    """Take away the role on a job, or with None all roles of a principal; return how many there were."""
+    """Remove the role on a job, or with None all roles of a principal; return how many were removed."""
     table = database.tables.operating["permission"]
     query = delete(table).where(table.c.principal == principal)
     wanted = query if job is None else query.where(table.c.job == job)
@@ -137,7 +137,10 @@ def permissions(database: Database, *, principal: str | None = None) -> list[Per
 
 
 def move_permissions(database: Database, cursor: Cursor, old: str, new: str) -> int:
-    """Carry permissions on a job over to its new name. Where the new name has one already, that one stays."""
+    """Move the permissions on a job to its new name; return how many were moved.
+
+    If a principal already has a permission on the new name, that one is kept.
+    """
     table = database.tables.operating["permission"]
     there = {row[0] for row in database.rows(cursor, select(table.c.principal).where(table.c.job == new))}
     moved = update(table).where(table.c.job == old).values(job=new)
@@ -147,7 +150,7 @@ def move_permissions(database: Database, cursor: Cursor, old: str, new: str) -> 
 
 
 def forget_permissions(database: Database, cursor: Cursor, job: str) -> int:
-    """Remove the permissions on a job that is forgotten: a later job of this name is another one."""
+    """Remove the permissions on a job that is forgotten, so that a later job of the same name does not inherit them."""
     table = database.tables.operating["permission"]
     return database.change(cursor, delete(table).where(table.c.job == job))
 
@@ -162,10 +165,10 @@ def end_logins(database: Database, cursor: Cursor, principal: str) -> int:
 def _disable(database: Database, cursor: Cursor, name: str) -> None:
     table = database.tables.operating["account"]
     now = database.dialect.now()
-    _found(database.change(cursor, update(table).where(table.c.name == name).values(disabled_at=now)), name)
+    _require_found(database.change(cursor, update(table).where(table.c.name == name).values(disabled_at=now)), name)
 
 
-def _found(count: int, name: str) -> None:
+def _require_found(count: int, name: str) -> None:
     if not count:
         raise NoSuchAccount(name)
 
@@ -178,10 +181,9 @@ def _account(database: Database, cursor: Cursor, name: str, *, is_locked: bool =
 
 
 def _keep_an_admin(database: Database, cursor: Cursor, change: Callable[[], Any]) -> Any:
-    """Make a change, unless it leaves nobody who may change permissions where there was somebody before.
+    """Apply a change, unless it removes the last admin; then raise `LastAdmin`.
 
-    The rows of all admins are locked first, in one order, so that of two such changes at once the second sees the
-    first.
+    Locks the rows of all admins first, in one order, so that the second of two concurrent changes sees the first.
     """
     before = _admins(database, cursor, is_locked=True)
     done = change()
@@ -191,7 +193,7 @@ def _keep_an_admin(database: Database, cursor: Cursor, change: Callable[[], Any]
 
 
 def _admins(database: Database, cursor: Cursor, *, is_locked: bool = False) -> list[str]:
-    """Return the principals that are admin for all jobs and do not expire, without disabled accounts."""
+    """Return the principals that are admin for all jobs, without API tokens and disabled accounts."""
     c, accounts_ = database.tables.operating["permission"].c, database.tables.operating["account"].c
     query = select(c.principal).where(c.job == ALL_JOBS, c.role == Role.ADMIN.value).order_by(c.principal)
     found = [row[0] for row in database.rows(cursor, query.with_for_update() if is_locked else query)]

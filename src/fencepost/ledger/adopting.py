@@ -36,22 +36,22 @@ def adopt(connection: LedgerConnection, *, formers: Collection[str], node: str, 
     """Take over what `formers` were running, in the name of `node`; return those of `runs` that are now its own."""
     if not runs:
         return set()
-    hot = statements_for(connection)
-    return connection.write(lambda cursor: _adopt(cursor, hot, formers, node, frozenset(runs)))
+    statements = statements_for(connection)
+    return connection.write(lambda cursor: _adopt(cursor, statements, formers, node, frozenset(runs)))
 
 
 def _adopt(
-    cursor: Cursor, hot: LedgerStatements, formers: Collection[str], node: str, runs: frozenset[Key]
+    cursor: Cursor, statements: LedgerStatements, formers: Collection[str], node: str, runs: frozenset[Key]
 ) -> set[Key]:
-    found = hot.rows(cursor, _FIND, hot.ints(sorted(run_id for run_id, _ in runs)))
+    found = statements.rows(cursor, _FIND, statements.ints(sorted(run_id for run_id, _ in runs)))
     us = {*formers, node}
     ours = {(run_id, token): by for run_id, token, by in found if (run_id, token) in runs and by in us}
     orphans = {key: former for key, former in ours.items() if former != node}
     if orphans:
-        update = hot.update_from("run", source=_SOURCE, on=_SAME, sets={"node": "e.node"})
-        hot.change(cursor, update, listed([[*key, node] for key in orphans]))
-        now_us = hot.now_us(cursor)
+        update = statements.update_from("run", source=_SOURCE, on=_SAME, sets={"node": "e.node"})
+        statements.change(cursor, update, listed([[*key, node] for key in orphans]))
+        now_us = statements.now_us(cursor)
         reason = "its node lost touch with the ledger, kept it up and joined again; before, it was "
         notes = [RunNote(*key, Noted.RUN_RESUMED, reason + former, node) for key, former in orphans.items()]
-        note_runs(cursor, hot, notes, now_us=now_us)
+        note_runs(cursor, statements, notes, now_us=now_us)
     return set(ours)

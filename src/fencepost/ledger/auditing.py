@@ -1,10 +1,10 @@
 """The audit in the ledger: what people did, in a chain of hashes (`fencepost.core.audit`).
 
-Whatever a person does leaves a line in the journal, and `journal.note` adds the entry here: no act can forget it. The
-one row of the head is locked while entries are added, so they have one order, and nothing can fork. That is the last
-thing that a transaction does: the row is locked for the length of one commit.
+Every act of a person is noted in the journal, and `journal.note` records it here, so no act can be missed. Adding
+entries locks the single row of the head, which gives them one order and keeps the chain from forking. This is the last
+step of a transaction, so the row is locked only while that commits.
 
-**Promises.** An entry commits with the act that it tells of: neither is there without the other.
+**Promises.** An entry commits together with the act that it describes, or neither does.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, delete, func, insert, or_, select, update
+from sqlalchemy import LargeBinary, Select, String, cast, delete, func, insert, or_, select, update
 
 from fencepost.core.audit import COPIED, ChainEnd, ChainRow, chain_hash, copied_from, entry_text
 from fencepost.core.rights import Caller
@@ -27,21 +27,21 @@ from fencepost.ledger.dialects.statements import clean
 from fencepost.ledger.identity import identity_within
 
 LONGEST_WHO = 160
-_PAGE = 1000
-_ROWS = 50  # of one INSERT: SQLite and MySQL bound the length of a statement
+_ROWS_PER_PAGE = 1000
+_ROWS_PER_INSERT = 50  # SQLite and MySQL limit the length of a statement
 
 
 _ACTING: ContextVar[Caller | None] = ContextVar("fencepost_acting", default=None)
 
 
 def acting() -> Caller | None:
-    """Return who acts in this context, as far as that is known; None for one who reaches the database directly."""
+    """Return the caller who acts in this context; None if none is set, as for direct access to the database."""
     return _ACTING.get()
 
 
 @contextmanager
 def acting_as(caller: Caller) -> Iterator[None]:
-    """Record what is done within this block as done by `caller`, with how that person was identified."""
+    """Attribute the acts within this block to `caller`, including how that caller was identified."""
     token = _ACTING.set(caller)
     try:
         yield
@@ -51,7 +51,7 @@ def acting_as(caller: Caller) -> Iterator[None]:
 
 @dataclass(frozen=True, slots=True)
 class AuditAct:
-    """What an entry tells: who did what, to which job or run, why, and what came of it."""
+    """The content of an entry: who did what, to which job or run, why, and with which outcome."""
 
     caller: Caller
     act: str
@@ -64,7 +64,7 @@ class AuditAct:
 
 
 class AuditRow(NamedTuple):
-    """An entry as it is listed. `entry` is the JSON text that was hashed."""
+    """An entry as listed. `entry` is the JSON text that was hashed."""
 
     n: int
     at: int
@@ -74,97 +74,103 @@ class AuditRow(NamedTuple):
     run_id: int | None
     entry: str
     hash: str
+    is_readable: bool = True  # False: a column has bytes that are not UTF-8, which stand here as \\xff
 
 
 class ChainState(NamedTuple):
-    """Where the chain ends, and where it begins after pruning."""
+    """The last entry of the chain, and the last entry that was pruned."""
 
     head: ChainEnd
     floor: ChainEnd
 
 
-def record(database: Database, cursor: Cursor, said: AuditAct) -> None:
-    """Add an entry when the transaction of `cursor` commits; at once in a transaction that is not the ledger's own."""
+def record(database: Database, cursor: Cursor, act: AuditAct) -> None:
+    """Add an entry when the transaction of `cursor` commits; at once in a transaction that a caller began."""
     last = last_of(cursor)
     if last is None:
-        append(database, cursor, [said])
+        append(database, cursor, [act])
         return
     entries_ = next((each for each in last if isinstance(each, _Entries)), None)
     if entries_ is None:
         last.append(entries_ := _Entries(database))
-    entries_.said.append(said)
+    entries_.acts.append(act)
 
 
 class _Entries:
-    """The entries that one transaction adds, all at once."""
+    """The entries of one transaction, which are added together."""
 
     def __init__(self, database: Database) -> None:
-        self.said: list[AuditAct] = []
+        self.acts: list[AuditAct] = []
         self._database = database
 
     def __call__(self, cursor: Cursor) -> None:
-        append(self._database, cursor, self.said)
+        append(self._database, cursor, self.acts)
 
 
 def append(database: Database, cursor: Cursor, acts: Sequence[AuditAct]) -> ChainEnd:
-    """Add entries, as the last thing that the transaction of `cursor` does; return the new end of the chain."""
+    """Add entries, as the last step of the transaction of `cursor`; return the new end of the chain."""
     end = _state(database, cursor, is_locked=True).head
     at, ledger_id = database.dialect.now_us(cursor), identity_within(cursor, database)
     rows: list[dict[str, Any]] = []
-    for said in acts:
-        entry = _entry(said, ledger_id=ledger_id, n=end.n + 1, at=at)
+    for act in acts:
+        entry = _entry(act, ledger_id=ledger_id, n=end.n + 1, at=at)
         new = ChainEnd(end.n + 1, chain_hash(end.hash, entry))
         copied = dict(zip(COPIED, copied_from(entry), strict=True))
         rows.append({"n": new.n, "entry": entry, "prev": end.hash, "hash": new.hash, **copied})
         end = new
     audit, head = database.tables.operating["audit"], database.tables.operating["audit_head"]
-    for start in range(0, len(rows), _ROWS):
-        database.change(cursor, insert(audit).values(rows[start : start + _ROWS]).inline())
+    for start in range(0, len(rows), _ROWS_PER_INSERT):
+        database.change(cursor, insert(audit).values(rows[start : start + _ROWS_PER_INSERT]).inline())
     database.change(cursor, update(head).where(head.c.only == 1).values(n=end.n, hash=end.hash))
     return end
 
 
-def _entry(said: AuditAct, *, ledger_id: str, n: int, at: int) -> str:
+def _entry(act: AuditAct, *, ledger_id: str, n: int, at: int) -> str:
     fields = {
         "ledger": ledger_id,
         "n": n,
         "at": at,
-        "who": _short(said.caller.name),
-        "how": said.caller.how,
-        "from": said.caller.address,
-        "request": said.caller.request_id,
-        "act": str(said.act),
-        "job": said.job,
-        "run_id": said.run_id,
-        "schedule": said.schedule,
-        "reason": said.reason,
-        "outcome": said.outcome,
-        "detail": dict(said.detail) or None,
+        "who": _short(act.caller.name),
+        "how": act.caller.how,
+        "from": act.caller.address,
+        "request": act.caller.request_id,
+        "act": str(act.act),
+        "job": act.job,
+        "run_id": act.run_id,
+        "schedule": act.schedule,
+        "reason": act.reason,
+        "outcome": act.outcome,
+        "detail": dict(act.detail) or None,
     }
     return entry_text({name: clean(value) for name, value in fields.items()})
 
 
 def state(database: Database) -> ChainState:
-    """Return the ends of the chain."""
+    """Return both ends of the chain."""
     return database.read(lambda cursor: _state(database, cursor))
 
 
 def chain(database: Database, *, after_n: int, through_n: int) -> Iterator[ChainRow]:
-    """Return the entries in their order, a page at a time: the chain may be longer than memory."""
+    """Yield the entries in order, reading a page at a time: the chain may not fit in memory."""
     c = database.tables.operating["audit"].c
-    query = select(c.n, c.entry, c.prev, c.hash, c.at, c.who, c.act, c.job, c.run_id).order_by(c.n).limit(_PAGE)
+    query = (
+        select(c.n, c.entry, c.prev, c.hash, c.at, c.who, c.act, c.job, c.run_id).order_by(c.n).limit(_ROWS_PER_PAGE)
+    )
     while True:
         wanted = query.where(c.n > after_n, c.n <= through_n)
         page = database.read(lambda cursor, wanted=wanted: database.rows(cursor, wanted))  # type: ignore[misc]
         for n, entry, prev, hashed, *copied in page:
             yield ChainRow(n, entry, prev, hashed, tuple(copied))
-        if len(page) < _PAGE:
+        if len(page) < _ROWS_PER_PAGE:
             return
         after_n = page[-1][0]
 
 
 def outside(database: Database, state: ChainState) -> list[ChainRow]:
-    """Return up to one entry behind the head, and one that should have been pruned: neither belongs to the chain."""
+    """Return the first entry after the head and the first one that should have been pruned, if there are any.
+
+    Neither belongs to the chain.
+    """
     c = database.tables.operating["audit"].c
     columns = (c.n, c.entry, c.prev, c.hash)
     behind = select(*columns).where(c.n > state.head.n).order_by(c.n).limit(1)
@@ -183,9 +189,9 @@ def entries(
     before_n: int | None = None,
     limit: int = 100,
 ) -> list[AuditRow]:
-    """Return entries, newest first. `jobs`: only what concerns these; None for everything."""
+    """Return entries, newest first. `jobs` limits them to those about these jobs; None returns all."""
     c = database.tables.operating["audit"].c
-    query: Select[Any] = select(*(c[name] for name in AuditRow._fields)).order_by(c.n.desc()).limit(limit)
+    query: Select[Any] = select(*_as_bytes(database, c)).order_by(c.n.desc()).limit(limit)
     if jobs is not None:
         query = query.where(c.job.in_(sorted(jobs)))
     for column, value in ((c.who, who), (c.act, act), (c.run_id, run_id)):
@@ -193,13 +199,27 @@ def entries(
             query = query.where(column == value)
     if before_n is not None:
         query = query.where(c.n < before_n)
-    return database.read(lambda cursor: [AuditRow(*row) for row in database.rows(cursor, query)])
+    return database.read(lambda cursor: [_audit_row(row) for row in database.rows(cursor, query)])
 
 
-def prune_through(database: Database, n: int, said: AuditAct) -> ChainState:
-    """Remove the entries up to `n` as a whole, and record where the chain begins now. The newest entry stays.
+def _as_bytes(database: Database, c: Any) -> list[Any]:
+    """Return the columns of an `AuditRow`. On SQLite texts come as bytes: they need not be UTF-8."""
+    columns = [c[name] for name in AuditRow._fields if name != "is_readable"]
+    if database.dialect.name != "sqlite":
+        return columns
+    return [cast(each, LargeBinary) if isinstance(each.type, String) else each for each in columns]
 
-    The removal is an entry of its own, and names the hash of the last entry that was removed.
+
+def _audit_row(row: Sequence[Any]) -> AuditRow:
+    read: list[Any] = [each.decode("utf-8", "backslashreplace") if isinstance(each, bytes) else each for each in row]
+    is_readable = all(text.encode() == each for text, each in zip(read, row, strict=True) if isinstance(each, bytes))
+    return AuditRow(*read)._replace(is_readable=is_readable)
+
+
+def prune_through(database: Database, n: int, act: AuditAct) -> ChainState:
+    """Remove all entries up to `n`, and store where the chain begins now. The newest entry is always kept.
+
+    The removal is recorded as an entry, which names the hash of the last removed entry.
     """
 
     def work(cursor: Cursor) -> ChainState:
@@ -211,15 +231,15 @@ def prune_through(database: Database, n: int, said: AuditAct) -> ChainState:
         audit, head = database.tables.operating["audit"], database.tables.operating["audit_head"]
         database.change(cursor, delete(audit).where(audit.c.n <= through))
         database.change(cursor, update(head).where(head.c.only == 1).values(floor_n=through, floor_hash=floor))
-        detail = {**said.detail, "through": through, "hash": floor}
-        append(database, cursor, [AuditAct(said.caller, said.act, reason=said.reason, detail=detail)])
+        detail = {**act.detail, "through": through, "hash": floor}
+        append(database, cursor, [AuditAct(act.caller, act.act, reason=act.reason, detail=detail)])
         return _state(database, cursor)
 
     return database.write(work)
 
 
 def last_before(database: Database, before_us: int) -> int | None:
-    """Return the number of the last entry before the first one that is not from before this time; None if none is."""
+    """Return the number of the last entry before the first one that is from `before_us` or later; None if none is."""
     c = database.tables.operating["audit"].c
     first_kept = select(func.min(c.n)).where(c.at >= before_us).scalar_subquery()
     query = select(func.max(c.n)).where(or_(first_kept.is_(None), c.n < first_kept))

@@ -90,15 +90,15 @@ def claim(
 
     With a `gate`, keys are taken only with a token from there; runs with another key are left alone.
     """
-    hot = statements_for(connection)
+    statements = statements_for(connection)
     limit = rounded(min(limit, MOST_AT_ONCE))
-    taken = hot.take(
+    taken = statements.take(
         connection, ClaimRequest(node, tuple(jobs), tuple(queues), limit, None if gate is None else tuple(gate))
     )
     is_full = len(taken.claims) + len(taken.keyed) >= limit
     if not taken.keyed:
         return Claimed(taken.now_us, taken.claims, [], [], is_full)
-    counter = KeyedClaims(hot, node=node, now_us=taken.now_us, decide=decide, gate=gate)
+    counter = KeyedClaims(statements, node=node, now_us=taken.now_us, decide=decide, gate=gate)
     counter.starting.update(each.run_id for each in taken.claims)
     settled = counter.serve(connection, taken.keyed)
     served = len(settled.claims) + len(settled.skipped) + len(settled.blocked)
@@ -111,8 +111,8 @@ _MINE = "SELECT {columns} FROM {run} r WHERE r.state = 'running' AND r.node = %s
 
 def mine(connection: LedgerConnection, *, node: str) -> list[Claim]:
     """Return all that runs under a node's name: after a claim without an answer, what nobody here knows of."""
-    hot = statements_for(connection)
-    return [Claim(*row) for row in connection.read(lambda cursor: hot.rows(cursor, _MINE, node))]
+    statements = statements_for(connection)
+    return [Claim(*row) for row in connection.read(lambda cursor: statements.rows(cursor, _MINE, node))]
 
 
 class WantedKey(NamedTuple):
@@ -147,12 +147,14 @@ def keys_wanted(
     without: Collection[str] = (),
 ) -> list[WantedKey]:
     """Return keys of due runs, the most urgent first: what to take at the gate before a claim."""
-    hot = statements_for(connection)
+    statements = statements_for(connection)
 
     def ask(cursor: Cursor) -> list[Any]:
-        now_us = hot.now_us(cursor)
+        now_us = statements.now_us(cursor)
         template = f"{_KEYS} LIMIT {rounded(limit)}"
-        return hot.rows(cursor, template, hot.texts(queues), hot.texts(jobs), now_us, hot.texts(without))
+        return statements.rows(
+            cursor, template, statements.texts(queues), statements.texts(jobs), now_us, statements.texts(without)
+        )
 
     return [WantedKey(key, token, run_id is not None) for key, token, run_id in connection.read(ask)]
 
@@ -212,9 +214,15 @@ class KeyedClaims:
     """Serves candidates with an exclusive key, in their order."""
 
     def __init__(
-        self, hot: LedgerStatements, *, node: str, now_us: int, decide: OverlapRule, gate: Mapping[str, int] | None
+        self,
+        statements: LedgerStatements,
+        *,
+        node: str,
+        now_us: int,
+        decide: OverlapRule,
+        gate: Mapping[str, int] | None,
     ) -> None:
-        self._hot = hot
+        self._statements = statements
         self._node = node
         self._now_us = now_us
         self._decide = decide
@@ -231,13 +239,13 @@ class KeyedClaims:
         return settled
 
     def _make_keys(self, cursor: Cursor, keys: Iterable[str]) -> None:
-        hot = self._hot
-        sql = _MAKE_KEYS + hot.dialect.unless_there(hot.fields["exclusive"], hot.key)
-        hot.change(cursor, sql, listed([[key] for key in sorted(keys)]))
+        statements = self._statements
+        sql = _MAKE_KEYS + statements.dialect.unless_there(statements.fields["exclusive"], statements.key)
+        statements.change(cursor, sql, listed([[key] for key in sorted(keys)]))
 
     def _serve(self, cursor: Cursor, keyed: Sequence[tuple[int, str]]) -> KeyDecisions:
-        hot, keys = self._hot, sorted({key for _, key in keyed})
-        locked = hot.rows(cursor, _LOCK_KEYS, *hot.clock(), hot.texts(keys))
+        statements, keys = self._statements, sorted({key for _, key in keyed})
+        locked = statements.rows(cursor, _LOCK_KEYS, *statements.clock(), statements.texts(keys))
         # Dated when their keys are ours: since they were looked for, this process may have been paused, and the key
         # have been another's.
         self._now_us = max([self._now_us, *(at_us for *_, at_us in locked)])
@@ -245,7 +253,7 @@ class KeyedClaims:
         settled = KeyDecisions(new_keys=self._without_row(cursor, [key for key in keys if key not in holders]))
         ids = [run_id for run_id, key in keyed if key in holders]
         if ids:
-            runs = {row[0]: row for row in hot.rows(cursor, _LOCK_RUNS, hot.ints(ids), self._now_us)}
+            runs = {row[0]: row for row in statements.rows(cursor, _LOCK_RUNS, statements.ints(ids), self._now_us)}
             self._settle(settled, [runs[run_id] for run_id in ids if run_id in runs], holders)
             self._explain_skipped(cursor, settled)
             self._write(cursor, settled)
@@ -255,7 +263,7 @@ class KeyedClaims:
         """Return which of these keys, whose rows were not to be had, have none: the others are locked."""
         if not keys:
             return frozenset()
-        there = {row[0] for row in self._hot.rows(cursor, _KEYS_THERE, self._hot.texts(keys))}
+        there = {row[0] for row in self._statements.rows(cursor, _KEYS_THERE, self._statements.texts(keys))}
         return frozenset(keys) - there
 
     def _settle(
@@ -285,8 +293,8 @@ class KeyedClaims:
         """Name the run that makes good for missed due times, where a tick lost to it, as happens after a restart."""
         if not settled.skipped:
             return
-        holders = self._hot.ints(sorted({each.holder for each in settled.skipped}))
-        catching_up = dict(self._hot.rows(cursor, _CATCHING_UP, holders))
+        holders = self._statements.ints(sorted({each.holder for each in settled.skipped}))
+        catching_up = dict(self._statements.rows(cursor, _CATCHING_UP, holders))
         for number, each in enumerate(settled.skipped):
             if each.holder in catching_up:
                 reason = lost_to_catching_up(each.holder, catching_up[each.holder])
@@ -308,23 +316,25 @@ class KeyedClaims:
         if settled.skipped or settled.blocked:
             self._put_aside(cursor, settled)
         for holder, by in settled.stops:
-            self._hot.change(cursor, _STOP, self._now_us, f"run {by} (overlap is replace)", holder)
+            self._statements.change(cursor, _STOP, self._now_us, f"run {by} (overlap is replace)", holder)
         if settled.stops:
-            self._hot.notify(cursor)
+            self._statements.notify(cursor)
 
     def _start(self, cursor: Cursor, claims: Sequence[Claim]) -> None:
-        hot = self._hot
+        statements = self._statements
         rows = listed([[claim.run_id, claim.exclusive_key, claim.token, self._node, self._now_us] for claim in claims])
-        hot.change(cursor, hot.update_from("run", source=_STARTED, on=_IS_QUEUED, sets=_START), rows)
+        statements.change(cursor, statements.update_from("run", source=_STARTED, on=_IS_QUEUED, sets=_START), rows)
         sets = {"run_id": "e.id", "token": "e.token"}
-        hot.change(cursor, hot.update_from("exclusive", source=_STARTED, on=Match("key", "name"), sets=sets), rows)
+        statements.change(
+            cursor, statements.update_from("exclusive", source=_STARTED, on=Match("key", "name"), sets=sets), rows
+        )
 
     def _put_aside(self, cursor: Cursor, settled: KeyDecisions) -> None:
-        hot, now_us = self._hot, self._now_us
+        statements, now_us = self._statements, self._now_us
         rows = [[each.run_id, "skipped", None, each.reason, now_us] for each in settled.skipped]
         rows += [[each.run_id, "waiting", "key", _why(each), None] for each in settled.blocked]
-        update = hot.update_from("run", source=_PUT_ASIDE, on=_IS_QUEUED, sets=_ASIDE)
-        hot.change(cursor, update, listed(rows))
+        update = statements.update_from("run", source=_PUT_ASIDE, on=_IS_QUEUED, sets=_ASIDE)
+        statements.change(cursor, update, listed(rows))
 
 
 def _put_off(settled: KeyDecisions, found: Claim, holder: int, decision: Decision) -> None:

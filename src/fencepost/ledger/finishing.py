@@ -59,21 +59,21 @@ class Finished(NamedTuple):
 
 def finish(connection: LedgerConnection, endings: Sequence[Ending]) -> Finished:
     """End these attempts. Those whose run is no longer ours are left out, reported, and noted in the journal."""
-    hot = statements_for(connection)
+    statements = statements_for(connection)
     if not endings:
-        return Finished(connection.read(hot.now_us), [], 0)
+        return Finished(connection.read(statements.now_us), [], 0)
     ordered = sorted(endings, key=attrgetter("run_id"))
     keys = sorted({ending.exclusive_key for ending in ordered if ending.exclusive_key is not None})
     rows = written(ordered, horizon_us=HORIZON_US)
     promoted = 0
     lost = [ending for ending in ordered if ending.outcome == "lost"]
     if keys or lost or any(ending.outcome is None for ending in ordered):
-        now_us, count, promoted = connection.write(lambda cursor: _end(cursor, hot, rows, keys=keys, lost=lost))
+        now_us, count, promoted = connection.write(lambda cursor: _end(cursor, statements, rows, keys=keys, lost=lost))
     else:
-        now_us, count = hot.end_alone(connection, rows)
-    refused = [] if count == len(ordered) else _refused(connection, hot, ordered, now_us)
+        now_us, count = statements.end_alone(connection, rows)
+    refused = [] if count == len(ordered) else _refused(connection, statements, ordered, now_us)
     interrupted = [ending.run_id for ending in ordered if ending.outcome == "interrupted"]
-    return Finished(now_us, refused, promoted, _outlasting(connection, hot, interrupted) if interrupted else ())
+    return Finished(now_us, refused, promoted, _outlasting(connection, statements, interrupted) if interrupted else ())
 
 
 _OUTCOMES = """
@@ -82,9 +82,9 @@ ORDER BY r.id, a.number DESC
 """
 
 
-def _outlasting(connection: LedgerConnection, hot: LedgerStatements, run_ids: Sequence[int]) -> list[Outlasting]:
+def _outlasting(connection: LedgerConnection, statements: LedgerStatements, run_ids: Sequence[int]) -> list[Outlasting]:
     """Count how often in a row each of these was interrupted; return those where that says something of the job."""
-    rows = connection.read(lambda cursor: hot.rows(cursor, _OUTCOMES, hot.ints(run_ids)))
+    rows = connection.read(lambda cursor: statements.rows(cursor, _OUTCOMES, statements.ints(run_ids)))
     lately = [
         Outlasting(run_id, job, sum(1 for _ in takewhile(lambda outcome: outcome == "interrupted", outcomes)))
         for (run_id, job), outcomes in _grouped(rows).items()
@@ -101,23 +101,23 @@ def _grouped(rows: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str], list
 
 
 def _end(
-    cursor: Cursor, hot: LedgerStatements, rows: EndingRows, *, keys: Sequence[str], lost: Sequence[Ending]
+    cursor: Cursor, statements: LedgerStatements, rows: EndingRows, *, keys: Sequence[str], lost: Sequence[Ending]
 ) -> tuple[int, int, int]:
     """End attempts in one transaction with what is noted of those whose workers were lost.
 
     What is handed back is for others to take: those who sleep are woken.
     """
     if lost:
-        _note_lost(cursor, hot, lost)
+        _note_lost(cursor, statements, lost)
     if any(ending.outcome is None for ending in rows.rows):
-        hot.notify(cursor)
-    return end_keyed(cursor, hot, rows, keys) if keys else (*hot.end(cursor, rows), 0)
+        statements.notify(cursor)
+    return end_keyed(cursor, statements, rows, keys) if keys else (*statements.end(cursor, rows), 0)
 
 
-def _note_lost(cursor: Cursor, hot: LedgerStatements, lost: Sequence[Ending]) -> None:
+def _note_lost(cursor: Cursor, statements: LedgerStatements, lost: Sequence[Ending]) -> None:
     """Note the attempts whose workers were lost, before they end: those of them that are still ours."""
     notes = [RunNote(e.run_id, e.token, Noted.RUN_LOST, _how_lost(e), attempt=e.attempt) for e in lost]
-    note_running(cursor, hot, notes, now_us=hot.now_us(cursor))
+    note_running(cursor, statements, notes, now_us=statements.now_us(cursor))
 
 
 def _how_lost(ending: Ending) -> str:
@@ -128,20 +128,25 @@ _LOCK_KEYS = "SELECT x.key, x.run_id, x.token FROM {exclusive} x WHERE {texts:x.
 _FREE = "UPDATE {exclusive} SET run_id = NULL WHERE {texts:{key}}"
 
 
-def end_keyed(cursor: Cursor, hot: LedgerStatements, endings: EndingRows, keys: Sequence[str]) -> tuple[int, int, int]:
+def end_keyed(
+    cursor: Cursor, statements: LedgerStatements, endings: EndingRows, keys: Sequence[str]
+) -> tuple[int, int, int]:
     """End attempts, some of which have these keys; return the time, how many ended, and how many were promoted."""
-    holders = lock_keys(cursor, hot, keys)
-    now_us, count = hot.end(cursor, endings)
-    return now_us, count, free_keys(cursor, hot, endings.rows, holders)
+    holders = lock_keys(cursor, statements, keys)
+    now_us, count = statements.end(cursor, endings)
+    return now_us, count, free_keys(cursor, statements, endings.rows, holders)
 
 
-def lock_keys(cursor: Cursor, hot: LedgerStatements, keys: Sequence[str]) -> dict[str, tuple[int | None, int]]:
+def lock_keys(cursor: Cursor, statements: LedgerStatements, keys: Sequence[str]) -> dict[str, tuple[int | None, int]]:
     """Lock the rows of these keys, in their order; return who has each, under which token."""
-    return {key: (run_id, token) for key, run_id, token in hot.rows(cursor, _LOCK_KEYS, hot.texts(keys))}
+    return {key: (run_id, token) for key, run_id, token in statements.rows(cursor, _LOCK_KEYS, statements.texts(keys))}
 
 
 def free_keys(
-    cursor: Cursor, hot: LedgerStatements, endings: Sequence[Ending], holders: Mapping[str, tuple[int | None, int]]
+    cursor: Cursor,
+    statements: LedgerStatements,
+    endings: Sequence[Ending],
+    holders: Mapping[str, tuple[int | None, int]],
 ) -> int:
     """Free the keys that these runs had under these tokens, and promote the next of each; return how many.
 
@@ -154,25 +159,27 @@ def free_keys(
         if ending.exclusive_key is not None and holders.get(ending.exclusive_key) == (ending.run_id, ending.token)
     ]
     if freed:
-        hot.change(cursor, _FREE, hot.texts(freed))
+        statements.change(cursor, _FREE, statements.texts(freed))
     free = freed + [key for key, (holder, _) in holders.items() if holder is None]
-    return promote(cursor, hot, free) if free else 0
+    return promote(cursor, statements, free) if free else 0
 
 
 _KEPT = "SELECT a.run_id, a.number, a.token, a.outcome FROM {attempt} a WHERE {ints:a.run_id}"
 
 
-def _refused(connection: LedgerConnection, hot: LedgerStatements, endings: Sequence[Ending], now_us: int) -> list[int]:
+def _refused(
+    connection: LedgerConnection, statements: LedgerStatements, endings: Sequence[Ending], now_us: int
+) -> list[int]:
     """Return the runs whose ending was not believed, now or when it was first told; each is noted in the journal.
 
     A claim that is handed back and is no longer ours has lost nothing.
     """
-    ids = hot.ints([ending.run_id for ending in endings])
-    kept = set(map(tuple, connection.read(lambda cursor: hot.rows(cursor, _KEPT, ids))))
+    ids = statements.ints([ending.run_id for ending in endings])
+    kept = set(map(tuple, connection.read(lambda cursor: statements.rows(cursor, _KEPT, ids))))
     refused = [each for each in endings if each.outcome is not None and _identity(each) not in kept]
     if refused:
         notes = [RunNote(each.run_id, each.token, Noted.RUN_REFUSED, _why(each)) for each in refused]
-        connection.write(lambda cursor: note_runs(cursor, hot, notes, now_us=now_us))
+        connection.write(lambda cursor: note_runs(cursor, statements, notes, now_us=now_us))
     return [each.run_id for each in refused]
 
 

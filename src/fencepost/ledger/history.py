@@ -1,6 +1,7 @@
-"""History: what ran, what did not and why. Read by keyset, never by offset: pages neither overlap nor skip.
+"""The history of runs: which runs there were, how they ended, and why others did not run.
 
-``before_id`` leads to older runs, newest first; ``after_id`` to newer ones, oldest first.
+Pages are read by keyset, never by offset, so they neither overlap nor leave gaps. ``before_id`` returns older runs,
+newest first. ``after_id`` returns newer runs, oldest first.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fencepost.ledger.dialects.statements import statements_for
 
 
 class RunRow(NamedTuple):
-    """A run as it stands in the ledger. Instants are µs; `params` and `result` are JSON."""
+    """A run as stored in the ledger. Instants are in µs; `params` and `result` are JSON."""
 
     id: int
     job: str
@@ -66,7 +67,7 @@ class RunRow(NamedTuple):
 
 
 class AttemptRow(NamedTuple):
-    """An attempt that ended."""
+    """An attempt that has ended."""
 
     run_id: int
     number: int
@@ -83,9 +84,10 @@ class AttemptRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class RunFilter:
-    """Which runs are asked for; what is None does not matter. `since_us` and `until_us`: when they were made.
+    """A filter for runs. A field that is None, or empty `states`, does not restrict the result.
 
-    `jobs`: only runs of these, whatever `job` says. The empty set finds nothing, and the ledger is not asked.
+    `since_us` and `until_us` refer to the time at which the run was created. `jobs` are the jobs that are allowed,
+    whatever `job` says: an empty set finds nothing, and the database is not asked.
     """
 
     job: str | None = None
@@ -109,19 +111,19 @@ class RunFilter:
 
     @staticmethod
     def failed(job: str | None = None) -> RunFilter:
-        """Runs that were given up."""
+        """Runs that were given up (state ``dead``)."""
         return RunFilter(job=job, states=("dead",))
 
     @staticmethod
     def held(job: str | None = None) -> RunFilter:
-        """Runs that wait for a person."""
+        """Runs that wait for a person to release them."""
         return RunFilter(job=job, states=("waiting",), waits_for="person")
 
 
 EVERY_RUN = RunFilter()
 _LIVE = ("queued", "running", "waiting")
 _FEW_JOBS = 32  # more are asked for at once: as many statements would take longer than sorting
-_ASTRAY_US = 60_000_000  # by how much the order of ids and that of times may differ
+_ID_ORDER_SLACK_US = 60_000_000  # a run with a lower id may have been created up to this much later than the next ones
 _EQUAL = ("job", "waits_for", "schedule", "queue", "node", "requested_by", "retry_of", "exclusive_key")
 
 
@@ -134,7 +136,7 @@ def runs(
     limit: int = 100,
     connection: LedgerConnection | None = None,
 ) -> list[RunRow]:
-    """Return a page of runs."""
+    """Return one page of the runs that match `wanted`."""
     id_ = database.tables.run.c.id
     if wanted.finds_nothing:
         return []
@@ -157,10 +159,10 @@ _id_of = attrgetter("id")
 
 
 def _by_state(database: Database, query: Select[Any], wanted: RunFilter, is_rising: bool) -> list[Select[Any]]:
-    """Ask for each state by itself, spelled out: so the indexes that hold only some states can be used.
+    """Build one query per state, with the state as a literal, so that partial indexes can be used.
 
-    Of what has not ended there is little, compared with history, and it is at the index's hand: better to sort it than
-    to look for it among everything, in the order of ids.
+    Few runs are live, compared with history, and an index finds them. For those states the database sorts the matches
+    instead of scanning all runs in the order of ids: the ``+ 0`` keeps it from using the primary key.
     """
     c = database.tables.run.c
     if not wanted.states:
@@ -168,7 +170,7 @@ def _by_state(database: Database, query: Select[Any], wanted: RunFilter, is_risi
     queries = []
     for state in sorted(set(wanted.states)):
         order: Any = c.id + literal(0, literal_execute=True) if state in _LIVE else c.id
-        of_state = query.where(c.state == _spelled(state))
+        of_state = query.where(c.state == _as_literal(state))
         split = [_of_jobs(database, of_state, wanted)] if state in _LIVE else _by_job(database, of_state, wanted)
         queries += [each.order_by(order if is_rising else order.desc()) for each in split]
     return queries
@@ -188,12 +190,12 @@ def _of_jobs(database: Database, query: Select[Any], wanted: RunFilter) -> Selec
 
 
 def _within(database: Database, cursor: Cursor, query: Select[Any], wanted: RunFilter) -> Select[Any]:
-    """Keep to the ids of the time in question, so that the rest of history is not read through."""
+    """Restrict the query to the range of ids of the requested time, so that the rest of history is not scanned."""
     id_ = database.tables.run.c.id
     if wanted.since_us is not None:
-        query = query.where(id_ >= first_id_at(database, cursor, wanted.since_us - _ASTRAY_US))
+        query = query.where(id_ >= first_id_at(database, cursor, wanted.since_us - _ID_ORDER_SLACK_US))
     if wanted.until_us is not None:
-        query = query.where(id_ < first_id_at(database, cursor, wanted.until_us + _ASTRAY_US))
+        query = query.where(id_ < first_id_at(database, cursor, wanted.until_us + _ID_ORDER_SLACK_US))
     return query
 
 
@@ -202,16 +204,16 @@ _FROM = "SELECT r.id, r.created_at FROM {run} r WHERE r.id >= %s ORDER BY r.id L
 
 
 def first_id_at(database: Database, cursor: Cursor, at_us: int) -> int:
-    """Return the id from which on runs were made at `at_us` or later, or nearly: ids rise with time.
+    """Return the id of about the first run that was created at `at_us` or later: ids rise with time, nearly.
 
-    There is no index on `created_at`; a search by halves needs none.
+    Uses binary search over ids, because there is no index on `created_at`.
     """
-    hot = statements_for(database)
-    [(first, last)] = hot.rows(cursor, _FIRST_AND_LAST)
+    statements = statements_for(database)
+    [(first, last)] = statements.rows(cursor, _FIRST_AND_LAST)
     low, high = first or 0, (last or 0) + 1
     while low < high:
         middle = (low + high) // 2
-        found = hot.rows(cursor, _FROM, middle)
+        found = statements.rows(cursor, _FROM, middle)
         if found and found[0][1] < at_us:
             low = found[0][0] + 1
         else:
@@ -235,7 +237,7 @@ def run(
 def run_row(
     database: Database, cursor: Cursor, run_id: int, *, jobs: Collection[str] | None = None, for_update: bool = False
 ) -> RunRow:
-    """Return one run in the transaction of `cursor`, and with `for_update` keep everybody else from changing it."""
+    """Return one run within the transaction of `cursor`. With `for_update`, lock its row until the transaction ends."""
     query = _all(database).where(database.tables.run.c.id == run_id)
     if jobs is not None:
         query = query.where(database.tables.run.c.job.in_(sorted(jobs)))
@@ -246,7 +248,7 @@ def run_row(
 
 
 def attempts(database: Database, run_id: int, *, connection: LedgerConnection | None = None) -> list[AttemptRow]:
-    """Return the attempts of a run that have ended, in their order."""
+    """Return the attempts of a run that have ended, in order."""
     table = database.tables.attempt
     columns = (table.c[name] for name in AttemptRow._fields)
     query = select(*columns).where(table.c.run_id == run_id).order_by(table.c.number)
@@ -262,13 +264,13 @@ def why(
     connection: LedgerConnection | None = None,
     limit: int = 20,
 ) -> list[RunRow]:
-    """Return the runs that answer for a schedule's due time, the first that was made first: it is the tick's own.
+    """Return the runs that cover a due time of a schedule, in the order of creation: the tick's own run comes first.
 
-    A run may answer for several due times (a coalesced one, or a stretch that was skipped). Empty: it was not planned,
-    or its run is of none of `jobs`: the schedule was another job's then.
+    A run can cover several due times (a coalesced run, or a stretch of skipped ones). An empty list means that the due
+    time was not planned, or that its run is of none of `jobs`: the schedule was another job's then.
     """
     c = database.tables.run.c
-    # Stretches of a schedule do not overlap: what answers for a time is among the first that are due at it or later.
+    # Stretches of a schedule do not overlap: runs that cover a time are among the first that are due at it or later.
     query = _all(database).where(c.schedule == schedule_id, c.due_at >= at_us).order_by(c.due_at, c.id).limit(limit)
     if jobs is not None:
         query = query.where(c.job.in_(sorted(jobs)))
@@ -281,9 +283,9 @@ def why(
 
 
 def stretches(database: Database, schedule_id: str, at_us: int) -> list[RunRow]:
-    """Return all runs that answer for a schedule's due time together with others, however many come after it.
+    """Return all runs that cover this due time together with other due times, however many runs come after it.
 
-    Reads through what is kept of the schedule from that time on.
+    Scans the stored runs of the schedule from that time on.
     """
     c = database.tables.run.c
     several = (c.first_due_at <= at_us, c.first_due_at < c.due_at)
@@ -292,7 +294,7 @@ def stretches(database: Database, schedule_id: str, at_us: int) -> list[RunRow]:
 
 
 def due_within(database: Database, schedule_id: str, after_us: int, until_us: int) -> list[RunRow]:
-    """Return all runs of a schedule that are due after one instant and until another, by id."""
+    """Return all runs of a schedule with ``after_us < due_at <= until_us``, by id."""
     c = database.tables.run.c
     query = _all(database).where(c.schedule == schedule_id, c.due_at > after_us, c.due_at <= until_us).order_by(c.id)
     return database.read(lambda cursor: [RunRow(*row) for row in database.rows(cursor, query)])
@@ -306,7 +308,7 @@ def _covers(row: RunRow, at_us: int) -> bool:
 def counts(
     database: Database, wanted: RunFilter = EVERY_RUN, *, connection: LedgerConnection | None = None
 ) -> dict[str, int]:
-    """Return how many runs are in each state; without a filter this reads through all that is kept."""
+    """Return the number of runs in each state. Without a filter, this scans all stored runs."""
     state = database.tables.run.c.state
     if wanted.finds_nothing:
         return {}
@@ -315,7 +317,7 @@ def counts(
         counted = _of_jobs(database, select(state, func.count()), wanted)
         query = _within(database, cursor, _filtered(database, counted, wanted), wanted)
         names = sorted(set(wanted.states))
-        queries = [query.where(state == _spelled(name)) for name in names] or [query]
+        queries = [query.where(state == _as_literal(name)) for name in names] or [query]
         rows = [row for each in queries for row in database.rows(cursor, each.group_by(state).order_by(state))]
         return {row[0]: int(row[1]) for row in rows}
 
@@ -323,20 +325,20 @@ def counts(
 
 
 def running_by_node(database: Database, *, jobs: Collection[str] | None = None) -> dict[str, int]:
-    """Return how many runs each node has in hand, by its id; of these jobs."""
+    """Return the number of running runs of each node, by node id."""
     c = database.tables.run.c
-    query = select(c.node, func.count()).where(c.state == _spelled("running"), c.node.is_not(None)).group_by(c.node)
+    query = select(c.node, func.count()).where(c.state == _as_literal("running"), c.node.is_not(None)).group_by(c.node)
     if jobs is not None:
         query = query.where(c.job.in_(sorted(jobs)))
     return database.read(lambda cursor: {row[0]: int(row[1]) for row in database.rows(cursor, query)})
 
 
-def _spelled(word: str) -> Any:
-    """Return a state, or what is waited for, to stand in the statement itself; only words of ours do."""
-    return literal(word, literal_execute=word in _OUR_WORDS)
+def _as_literal(word: str) -> Any:
+    """Return a state, or a value of `waits_for`, as a literal in the statement. Unknown words stay parameters."""
+    return literal(word, literal_execute=word in _KNOWN_WORDS)
 
 
-_OUR_WORDS = frozenset(RunState) | frozenset(WaitsFor)
+_KNOWN_WORDS = frozenset(RunState) | frozenset(WaitsFor)
 
 
 def _all(database: Database) -> Select[Any]:
@@ -347,7 +349,7 @@ def _filtered(database: Database, query: Select[Any], wanted: RunFilter) -> Sele
     c = database.tables.run.c
     for name in _EQUAL:
         if (value := getattr(wanted, name)) is not None:
-            query = query.where(c[name] == (_spelled(value) if name == "waits_for" else value))
+            query = query.where(c[name] == (_as_literal(value) if name == "waits_for" else value))
     if wanted.ids is not None:
         query = query.where(c.id.in_(wanted.ids))
     if wanted.since_us is not None:

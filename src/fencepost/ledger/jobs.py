@@ -1,6 +1,6 @@
-"""Jobs as the ledger knows them: those who have no code of a job (commands, pages, the reaper) read its policy here.
+"""Jobs as stored in the ledger. Commands, pages and the reaper, which do not load a job's code, read its policy here.
 
-A newer deploy writes over what an older one has written, never the other way round.
+A newer deploy overwrites what an older one has stored, never the other way round.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from fencepost.ledger.dialects import Cursor
 
 
 class NewJob(NamedTuple):
-    """A job that a node has. `policy` and `signature` are JSON."""
+    """A job that a node declares. `policy` and `signature` are JSON."""
 
     name: str
     type: str
@@ -28,7 +28,7 @@ class NewJob(NamedTuple):
 
 
 class JobRow(NamedTuple):
-    """A job on record. `seen_at`: when a node that has it started last."""
+    """A job as stored. `seen_at` is the last time at which a node that has the job started."""
 
     name: str
     type: str
@@ -43,7 +43,7 @@ class JobRow(NamedTuple):
 def register(
     database: Database, jobs: Sequence[NewJob], *, generation: int, connection: LedgerConnection | None = None
 ) -> tuple[str, ...]:
-    """Write down `jobs` of a deploy; return the names that a newer deploy has written differently, and that stay."""
+    """Store the `jobs` of a deploy. Return the names that keep a different definition, stored by a newer deploy."""
 
     def work(cursor: Cursor) -> tuple[str, ...]:
         known = {row.name: row for row in _rows(database, cursor)}
@@ -57,7 +57,7 @@ def register(
 def not_on_record(
     database: Database, jobs: Sequence[NewJob], *, generation: int, connection: LedgerConnection | None = None
 ) -> frozenset[str]:
-    """Return which of `jobs` are not on record, or neither as they are here nor as a newer deploy has them."""
+    """Return the names of `jobs` that are not stored, or are stored differently by a deploy that is not newer."""
 
     def work(cursor: Cursor) -> frozenset[str]:
         known = {row.name: row for row in _rows(database, cursor)}
@@ -71,13 +71,13 @@ def _is_on_record(job: NewJob, row: JobRow | None, generation: int) -> bool:
 
 
 def _is_kept(database: Database, cursor: Cursor, job: NewJob, row: JobRow | None, generation: int) -> bool:
-    """Write one job down unless it is; True if a newer deploy's stays."""
+    """Store one job; return True if a newer deploy has stored another definition, which stays."""
     if row is not None and row.generation > generation:
         return tuple(row[: len(job)]) != tuple(job)
     table, values = database.tables.job, job._asdict() | {"generation": generation, "seen_at": database.dialect.now()}
     if row is None:
         database.dialect.insert_row(cursor, table, values)
-    # Also after an insert: somebody else's may have been quicker, and older.
+    # Also after an insert: another node may have inserted the row first, with an older generation.
     change = update(table).where(table.c.name == job.name, table.c.generation <= generation).values(values)
     return database.change(cursor, change) == 0
 
@@ -108,7 +108,7 @@ def _rows(database: Database, cursor: Cursor, names: Collection[str] | None = No
 
 
 def parents(database: Database) -> list[tuple[str, str]]:
-    """Return pairs of a job that is part of another one, and that one."""
+    """Return pairs of a job that is part of another job, and that other job."""
     c = database.tables.job.c
     query = select(c.name, c.parent).where(c.parent.is_not(None)).order_by(c.name)
     return database.read(lambda cursor: [(row[0], row[1]) for row in database.rows(cursor, query)])

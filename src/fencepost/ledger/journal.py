@@ -1,6 +1,7 @@
-"""The journal: what people did, and what went wrong. Nothing that changes the course of things is silent.
+"""The journal: what people did, and what went wrong.
 
-Entries are added in the transaction of what they tell of, so that neither is there without the other.
+An entry is added in the same transaction as the change that it describes, so that neither is committed without the
+other.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fencepost.ledger.dialects.statements import clean
 
 
 class JournalEntry(NamedTuple):
-    """One entry. `detail` is JSON, or None."""
+    """A journal entry. `detail` is JSON, or None."""
 
     id: int
     at: int
@@ -37,7 +38,7 @@ class JournalEntry(NamedTuple):
 
 
 class About(NamedTuple):
-    """What an entry is about, and on whose behalf. All of it may be left out."""
+    """The subject of an entry, and the person who acted. Every field is optional."""
 
     job: str | None = None
     run_id: int | None = None
@@ -50,7 +51,7 @@ class About(NamedTuple):
 
 
 def note(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
-    """Add an entry in the transaction of `cursor`."""
+    """Add an entry in the transaction of `cursor`. An act of a person is also recorded in the audit."""
     values: dict[str, Any] = {name: clean(value) for name, value in about._asdict().items()}
     values["detail"] = None if about.detail is None else json.dumps(dict(about.detail))
     row = {"at": database.dialect.now(), "what": str(what), **values}
@@ -60,7 +61,7 @@ def note(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
 
 
 def _audit(database: Database, cursor: Cursor, what: Noted, about: About) -> None:
-    """Add what a person did to the audit, when the transaction commits."""
+    """Record the act in the audit when the transaction commits."""
     caller = acting() or Caller(str(about.by))
     act = AuditAct(
         caller,
@@ -88,7 +89,7 @@ def journal(
     reason: str | None = None,
     detail: Mapping[str, Any] | None = None,
 ) -> None:
-    """Add an entry in a transaction of its own."""
+    """Add an entry in its own transaction."""
     about = About(job, run_id, schedule, node, token, by, reason, detail)
     (connection or database).write(lambda cursor: note(database, cursor, what, about))
 
@@ -105,7 +106,7 @@ def entries(
     limit: int = 100,
     connection: LedgerConnection | None = None,
 ) -> list[JournalEntry]:
-    """Return entries, newest first; with `after_id` those that came after it, oldest first.
+    """Return entries, newest first; with `after_id`, those after it, oldest first.
 
     `jobs`: only what is about these; entries about no job are left out then.
     """

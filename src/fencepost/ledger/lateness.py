@@ -65,39 +65,39 @@ _NOTED = "SELECT j.run_id FROM {journal} j WHERE {ints:j.run_id} AND j.what = %s
 
 def note_late(connection: LedgerConnection, *, jobs: Collection[str]) -> list[Late]:
     """Note runs of these jobs that are late and have not ended; return those that nobody had noted before."""
-    hot = statements_for(connection)
+    statements = statements_for(connection)
 
     def find(cursor: Cursor) -> list[Late]:
-        asked = (hot.texts(jobs), hot.now_us(cursor), _MISSED)
-        found = (Late(*row) for query in _FIND for row in hot.rows(cursor, query, *asked))
+        asked = (statements.texts(jobs), statements.now_us(cursor), _MISSED)
+        found = (Late(*row) for query in _FIND for row in statements.rows(cursor, query, *asked))
         return list({late.run_id: late for late in found}.values())  # it may move on, and show in two states
 
-    return _noted(connection, hot, connection.read(find))
+    return _noted(connection, statements, connection.read(find))
 
 
 def note_late_ends(connection: LedgerConnection, *, run_ids: Collection[int]) -> list[Late]:
     """Note those of these runs that ended late; return those that nobody had noted before."""
-    hot = statements_for(connection)
+    statements = statements_for(connection)
 
     def find(cursor: Cursor) -> list[Late]:
-        asked = (hot.ints(sorted(run_ids)), hot.now_us(cursor), _MISSED)
-        return [Late(*row) for row in hot.rows(cursor, _FIND_ENDED, *asked)]
+        asked = (statements.ints(sorted(run_ids)), statements.now_us(cursor), _MISSED)
+        return [Late(*row) for row in statements.rows(cursor, _FIND_ENDED, *asked)]
 
-    return _noted(connection, hot, connection.read(find)) if run_ids else []
-
-
-def _noted(connection: LedgerConnection, hot: LedgerStatements, found: list[Late]) -> list[Late]:
-    return connection.write(lambda cursor: _note(cursor, hot, found)) if found else []
+    return _noted(connection, statements, connection.read(find)) if run_ids else []
 
 
-def _note(cursor: Cursor, hot: LedgerStatements, found: list[Late]) -> list[Late]:
+def _noted(connection: LedgerConnection, statements: LedgerStatements, found: list[Late]) -> list[Late]:
+    return connection.write(lambda cursor: _note(cursor, statements, found)) if found else []
+
+
+def _note(cursor: Cursor, statements: LedgerStatements, found: list[Late]) -> list[Late]:
     """Note those whose rows nobody else has locked, and that nobody has noted; the others come again."""
-    ids = hot.ints(sorted(late.run_id for late in found))
-    mine = {row[0] for row in hot.rows(cursor, _LOCK, ids)}
-    mine -= {row[0] for row in hot.rows(cursor, _NOTED, ids, _MISSED)}
+    ids = statements.ints(sorted(late.run_id for late in found))
+    mine = {row[0] for row in statements.rows(cursor, _LOCK, ids)}
+    mine -= {row[0] for row in statements.rows(cursor, _NOTED, ids, _MISSED)}
     fresh = [late for late in found if late.run_id in mine]
     if fresh:
-        now_us = hot.now_us(cursor)
+        now_us = statements.now_us(cursor)
         notes = [RunNote(late.run_id, late.token, Noted.SLA_MISSED, late.reason, late.node) for late in fresh]
-        note_runs(cursor, hot, notes, now_us=now_us)
+        note_runs(cursor, statements, notes, now_us=now_us)
     return fresh

@@ -1,7 +1,8 @@
-"""Logins and API tokens: secrets by which a person or a program is known, each stored as a hash.
+"""Logins and API tokens: secrets that identify a person or a program. Only their hashes are stored.
 
-A secret has 256 random bits, so its SHA-256 cannot be searched through, and looking it up by the hash tells nothing
-about how much of a wrong one was right. Both end at a time that is fixed when they are made, or when they are revoked.
+A secret has 256 random bits, so it cannot be found from its SHA-256 by trying. The lookup by hash reveals nothing about
+how much of a wrong secret was right. Logins and tokens end when they expire, at a time that is fixed when they are
+created, or when they are revoked.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from fencepost.errors import NoSuchApiToken
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 
-_USED_AGAIN_US = 60_000_000  # how exact "last used" is: a write for every request would cost more than the request
+_SEEN_PRECISION_US = 60_000_000  # of "last used": a write for every request would cost more than the request itself
 
 
 class Login(NamedTuple):
-    """Somebody who is logged in, or was."""
+    """A login, current or ended."""
 
     secret_hash: str
     principal: str
@@ -32,7 +33,7 @@ class Login(NamedTuple):
 
 
 class ApiToken(NamedTuple):
-    """An API token. Its secret is shown once, when it is made."""
+    """An API token. Its secret is shown once, when it is created."""
 
     id: str
     name: str
@@ -44,14 +45,14 @@ class ApiToken(NamedTuple):
 
 
 def secret_hash(secret: str) -> str:
-    """Return what is stored of a secret."""
+    """Return the hash under which a secret is stored."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def add_login(
     database: Database, cursor: Cursor, secret: str, principal: str, *, how: str, address: str | None, lasts_s: float
 ) -> None:
-    """Record that `principal` is logged in by `secret`, for `lasts_s`."""
+    """Record that `principal` is logged in with `secret`, for `lasts_s` seconds."""
     now = database.dialect.now()
     row = {
         "secret_hash": secret_hash(secret),
@@ -66,7 +67,7 @@ def add_login(
 
 
 def live_login(database: Database, secret: str, *, idle_s: float) -> Login | None:
-    """Return the login of a secret; None if there is none, or it has expired, was revoked or was idle for too long."""
+    """Return the login of a secret; None if it does not exist, has expired, was revoked or was idle for too long."""
     table, now = database.tables.operating["login"], database.dialect.now()
     hashed = secret_hash(secret)
     query = select(*(table.c[name] for name in Login._fields)).where(
@@ -78,15 +79,15 @@ def live_login(database: Database, secret: str, *, idle_s: float) -> Login | Non
     rows = database.read(lambda cursor: database.rows(cursor, query))
     if not rows:
         return None
-    seen = update(table).where(table.c.secret_hash == hashed, table.c.seen_at < now - _USED_AGAIN_US)
+    seen = update(table).where(table.c.secret_hash == hashed, table.c.seen_at < now - _SEEN_PRECISION_US)
     found = Login(*rows[0])
-    if database.now_us() - found.seen_at > _USED_AGAIN_US:
+    if database.now_us() - found.seen_at > _SEEN_PRECISION_US:
         database.write(lambda cursor: database.change(cursor, seen.values(seen_at=now)))
     return found
 
 
 def logins(database: Database, *, limit: int = 100) -> list[Login]:
-    """Return the logins that are alive, the newest first."""
+    """Return the logins that are neither revoked nor expired, newest first."""
     c, now = database.tables.operating["login"].c, database.dialect.now()
     query = select(*(c[name] for name in Login._fields)).where(c.revoked_at.is_(None), c.expires_at > now)
     ordered = query.order_by(c.created_at.desc()).limit(limit)
@@ -94,7 +95,7 @@ def logins(database: Database, *, limit: int = 100) -> list[Login]:
 
 
 def revoke_login(database: Database, cursor: Cursor, hashed: str) -> int:
-    """End the login whose secret has this hash; return whether it was alive, as a count."""
+    """Revoke the login whose secret has this hash; return 1, or 0 if it was already revoked or does not exist."""
     table = database.tables.operating["login"]
     change = update(table).where(table.c.secret_hash == hashed, table.c.revoked_at.is_(None))
     return database.change(cursor, change.values(revoked_at=database.dialect.now()))
@@ -116,7 +117,7 @@ def add_api_token(
 
 
 def live_api_token(database: Database, secret: str) -> ApiToken | None:
-    """Return the API token of a secret; None if there is none, or it has expired or was revoked."""
+    """Return the API token of a secret; None if it does not exist, has expired or was revoked."""
     table, now = database.tables.operating["api_token"], database.dialect.now()
     query = select(*(table.c[name] for name in ApiToken._fields)).where(
         table.c.secret_hash == secret_hash(secret), table.c.revoked_at.is_(None), table.c.expires_at > now
@@ -125,14 +126,14 @@ def live_api_token(database: Database, secret: str) -> ApiToken | None:
     if not rows:
         return None
     found = ApiToken(*rows[0])
-    if found.used_at is None or database.now_us() - found.used_at > _USED_AGAIN_US:
+    if found.used_at is None or database.now_us() - found.used_at > _SEEN_PRECISION_US:
         used = update(table).where(table.c.id == found.id).values(used_at=now)
         database.write(lambda cursor: database.change(cursor, used))
     return found
 
 
 def api_tokens(database: Database, *, ended: bool = False) -> list[ApiToken]:
-    """Return API tokens that are alive, the newest first; with `ended` also those that are not."""
+    """Return the API tokens that are neither revoked nor expired, newest first; with `ended`, all of them."""
     c, now = database.tables.operating["api_token"].c, database.dialect.now()
     query = select(*(c[name] for name in ApiToken._fields)).order_by(c.created_at.desc(), c.id)
     wanted = query if ended else query.where(c.revoked_at.is_(None), c.expires_at > now)
@@ -140,7 +141,7 @@ def api_tokens(database: Database, *, ended: bool = False) -> list[ApiToken]:
 
 
 def revoke_api_token(database: Database, cursor: Cursor, token_id: str) -> bool:
-    """End an API token; return whether it was alive."""
+    """Revoke an API token; return whether it was not revoked yet. Raises `NoSuchApiToken`."""
     table = database.tables.operating["api_token"]
     if not database.rows(cursor, select(table.c.id).where(table.c.id == token_id)):
         raise NoSuchApiToken(token_id)
@@ -149,7 +150,7 @@ def revoke_api_token(database: Database, cursor: Cursor, token_id: str) -> bool:
 
 
 def prune_logins(database: Database, *, ended_for_s: float) -> int:
-    """Remove logins that ended so long ago."""
+    """Remove the logins that ended more than `ended_for_s` seconds ago; return how many."""
     table = database.tables.operating["login"]
     before = database.dialect.now() - round(ended_for_s * 1_000_000)
     old = delete(table).where(or_(table.c.revoked_at < before, table.c.expires_at < before))

@@ -53,9 +53,11 @@ FROM (SELECT {clock} AS now) t
 
 def look(connection: LedgerConnection, *, node: str, queues: Collection[str], jobs: Collection[str]) -> Look:
     """Ask what there is to do for a node that takes runs of these jobs from these queues."""
-    hot = statements_for(connection)
-    ours = (hot.texts(queues), hot.texts(jobs))
-    [row] = connection.read(lambda cursor: hot.rows(cursor, _LOOK, *ours, node, *ours, node, *hot.clock()))
+    statements = statements_for(connection)
+    ours = (statements.texts(queues), statements.texts(jobs))
+    [row] = connection.read(
+        lambda cursor: statements.rows(cursor, _LOOK, *ours, node, *ours, node, *statements.clock())
+    )
     now_us, available_at, due_at, waiting_at, mark, *answers = row
     return Look(int(now_us), available_at, due_at, waiting_at, mark or 0, *map(bool, answers))
 
@@ -68,8 +70,10 @@ WHERE r.state = 'running' AND r.node = %s AND r.cancel_requested_at IS NOT NULL 
 
 def cancels(connection: LedgerConnection, *, node: str) -> list[tuple[int, int]]:
     """Return the runs of this node, with their tokens, that somebody asked to stop."""
-    hot = statements_for(connection)
-    return [(run_id, token) for run_id, token in connection.read(lambda cursor: hot.rows(cursor, _CANCELS, node))]
+    statements = statements_for(connection)
+    return [
+        (run_id, token) for run_id, token in connection.read(lambda cursor: statements.rows(cursor, _CANCELS, node))
+    ]
 
 
 _CHECK = "SELECT 1 FROM {run} r WHERE r.id = %s AND r.token = %s AND r.state = 'running'"
@@ -77,8 +81,8 @@ _CHECK = "SELECT 1 FROM {run} r WHERE r.id = %s AND r.token = %s AND r.state = '
 
 def check(connection: LedgerConnection, *, run_id: int, token: int) -> bool:
     """Ask whether a run is still running under this token."""
-    hot = statements_for(connection)
-    return bool(connection.read(lambda cursor: hot.rows(cursor, _CHECK, run_id, token)))
+    statements = statements_for(connection)
+    return bool(connection.read(lambda cursor: statements.rows(cursor, _CHECK, run_id, token)))
 
 
 _PROGRESS = """
@@ -90,9 +94,9 @@ def progress(
     connection: LedgerConnection, *, run_id: int, token: int, fraction: float, note: str | None = None
 ) -> bool:
     """Note how far a run has come; False if it is no longer running under this token."""
-    hot = statements_for(connection)
+    statements = statements_for(connection)
 
     def write(cursor: Cursor) -> int:
-        return hot.change(cursor, _PROGRESS, fraction, clean(note), run_id, token)
+        return statements.change(cursor, _PROGRESS, fraction, clean(note), run_id, token)
 
     return connection.write(write) == 1

@@ -110,13 +110,13 @@ def settle_late(
     `node` is the one that asks, and has not claimed anything yet; `rules` has the misfire policy of each of its jobs,
     `formers` the names that renamed ones had.
     """
-    hot = statements_for(connection)
+    statements = statements_for(connection)
     if not rules:
         return MisfireCounts()
-    now_us, concerned = connection.read(lambda cursor: _concerned(cursor, hot, queues, rules))
+    now_us, concerned = connection.read(lambda cursor: _concerned(cursor, statements, queues, rules))
     if not concerned:
         return MisfireCounts()
-    lives = connection.read(lambda cursor: _lives(cursor, hot, node))
+    lives = connection.read(lambda cursor: _lives(cursor, statements, node))
     settled = MisfireCounts()
     for schedule, job in concerned:
         late = _Late(connection, schedule, job, rule=rules[job], lives=lives, now_us=now_us)
@@ -126,22 +126,22 @@ def settle_late(
 
 
 def _concerned(
-    cursor: Cursor, hot: LedgerStatements, queues: Collection[str], rules: Mapping[str, Misfire]
+    cursor: Cursor, statements: LedgerStatements, queues: Collection[str], rules: Mapping[str, Misfire]
 ) -> tuple[int, list[tuple[str, str]]]:
     """Return the time, and the schedules (each with its job) that have ticks which may be late."""
-    now_us = hot.now_us(cursor)
+    now_us = statements.now_us(cursor)
     before_us = now_us - min(rule.grace_us for rule in rules.values())
-    names = hot.texts(sorted(rules))
-    rows = hot.rows(cursor, _CONCERNED, hot.texts(sorted(queues)), names, before_us)
+    names = statements.texts(sorted(rules))
+    rows = statements.rows(cursor, _CONCERNED, statements.texts(sorted(queues)), names, before_us)
     for what in ("'time'", "'node'"):  # each spelled as the index that holds such rows is
-        rows += hot.rows(cursor, _CONCERNED_WAITING.replace("<what>", what), names, before_us)
+        rows += statements.rows(cursor, _CONCERNED_WAITING.replace("<what>", what), names, before_us)
     return now_us, sorted({(schedule, job) for schedule, job in rows if schedule is not None})
 
 
-def _lives(cursor: Cursor, hot: LedgerStatements, node: str) -> dict[str, Lives]:
+def _lives(cursor: Cursor, statements: LedgerStatements, node: str) -> dict[str, Lives]:
     """Return by queue when other nodes lived that took runs from it."""
     spans: dict[str, list[tuple[int, int, frozenset[str]]]] = {}
-    for jobs, queues, began, *ends in hot.rows(cursor, _LIVES, node):
+    for jobs, queues, began, *ends in statements.rows(cursor, _LIVES, node):
         span = (began, min((end for end in ends if end is not None), default=_FOREVER), frozenset(json.loads(jobs)))
         for queue in json.loads(queues):
             spans.setdefault(queue, []).append(span)
@@ -162,7 +162,7 @@ class _Late:
         now_us: int,
     ) -> None:
         self._connection = connection
-        self._hot = statements_for(connection)
+        self._statements = statements_for(connection)
         self._schedule = schedule
         self._job = job
         self._rule = rule
@@ -183,13 +183,13 @@ class _Late:
 
     def _batch(self, cursor: Cursor, mark: int) -> tuple[int, int, MisfireCounts]:
         """Decide about one batch; return how many it had, where the next begins, and what was done."""
-        hot, merges = self._hot, self._rule.others == "run"
-        hot.rows(cursor, _LOCK_SCHEDULE, self._schedule)
+        statements, merges = self._statements, self._rule.others == "run"
+        statements.rows(cursor, _LOCK_SCHEDULE, self._schedule)
         # What puts ticks together looks at the last of the batch before once more.
         comparison, order = ("<", "DESC") if self._rule.kept else (">=" if merges else ">", "")
         sql = f"{_TICKS.replace('<compared>', comparison)} ORDER BY r.due_at {order} LIMIT {BATCH}{{skip_locked}}"
         asked = (self._schedule, mark, self._job, self._now_us - self._rule.grace_us)
-        found = [_Tick(*row) for row in hot.rows(cursor, sql, *asked)]
+        found = [_Tick(*row) for row in statements.rows(cursor, sql, *asked)]
         if not found:
             return 0, mark, MisfireCounts()
         late = [tick for tick in found if self._is_late(tick)]
@@ -211,23 +211,27 @@ class _Late:
     def _misfire(self, cursor: Cursor, late: Sequence[_Tick]) -> MisfireCounts:
         if late:
             why = f"nobody began it in time; misfire is {self._rule}"
-            self._hot.change(cursor, _MISFIRE, self._now_us, why, self._hot.ints([tick.id for tick in late]))
+            self._statements.change(
+                cursor, _MISFIRE, self._now_us, why, self._statements.ints([tick.id for tick in late])
+            )
         return MisfireCounts(misfired=len(late))
 
     def _merge(self, cursor: Cursor, late: Sequence[_Tick]) -> MisfireCounts:
         if len(late) < 2:
             return MisfireCounts()
-        hot, merged = self._hot, 0
-        ids = hot.ints([tick.id for tick in late])
-        between = [row[0] for row in hot.rows(cursor, _OTHERS, self._schedule, late[0].due_at, late[-1].due_at, ids)]
+        statements, merged = self._statements, 0
+        ids = statements.ints([tick.id for tick in late])
+        between = [
+            row[0] for row in statements.rows(cursor, _OTHERS, self._schedule, late[0].due_at, late[-1].due_at, ids)
+        ]
         for *others, newest in _stretches(late, between):
             if not others:
                 continue
             ticks = newest.ticks + sum(each.ticks for each in others)
             why = f"it makes good for {ticks} due times that passed while no node had the job; misfire is {self._rule}"
             values = (others[0].first_due_at, others[0].window_start, ticks, why, newest.id)
-            hot.change(cursor, _WIDEN, *values)
-            hot.change(cursor, _REMOVE, hot.ints([each.id for each in others]))
+            statements.change(cursor, _WIDEN, *values)
+            statements.change(cursor, _REMOVE, statements.ints([each.id for each in others]))
             merged += len(others)
         return MisfireCounts(merged=merged)
 

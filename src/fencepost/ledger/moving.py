@@ -113,10 +113,10 @@ def _runtime_schedules(database: Database, names: tuple[str, ...]) -> tuple[str,
 def rename(database: Database, renaming: Renaming, *, by: str, reason: str | None = None) -> Renamed:
     """Move all that the ledger has under the old name. First do so in the databases of effects."""
     connection = database.connect("renaming")
-    hot = statements_for(connection)
+    statements = statements_for(connection)
     try:
-        _refuse_running(connection, hot, renaming)
-        runs = sum(_move_runs(connection, hot, renaming, old, new) for old, new in renaming.pairs)
+        _refuse_running(connection, statements, renaming)
+        runs = sum(_move_runs(connection, statements, renaming, old, new) for old, new in renaming.pairs)
         about = About(job=renaming.new, by=by, reason=reason)
         schedules = connection.write(partial(_moved, database, renaming, about, runs))
     finally:
@@ -124,23 +124,25 @@ def rename(database: Database, renaming: Renaming, *, by: str, reason: str | Non
     return Renamed(schedules, runs)
 
 
-def _refuse_running(connection: LedgerConnection, hot: LedgerStatements, renaming: Renaming) -> None:
+def _refuse_running(connection: LedgerConnection, statements: LedgerStatements, renaming: Renaming) -> None:
     for name in (each for pair in renaming.pairs for each in pair):
-        found = connection.read(lambda cursor, name=name: hot.rows(cursor, _RUNNING, name))  # type: ignore[misc]
+        found = connection.read(lambda cursor, name=name: statements.rows(cursor, _RUNNING, name))  # type: ignore[misc]
         if found:
             raise LedgerRefused(f"run {found[0][0]} of job {name!r} has not ended: fencepost show {found[0][0]}")
 
 
-def _move_runs(connection: LedgerConnection, hot: LedgerStatements, renaming: Renaming, old: str, new: str) -> int:
+def _move_runs(
+    connection: LedgerConnection, statements: LedgerStatements, renaming: Renaming, old: str, new: str
+) -> int:
     """Move runs until none is left; return how many there were."""
     ids = [renaming.old, *(f"{renaming.old}:{number}" for number in range(2, 100))] if new == renaming.new else []
     wanted = [(_FIND, old), *((_FIND_TICKS, each) for each in ids if renaming.schedule(each) != each)]
     count = 0
 
     def work(cursor: Cursor, find: str, name: str) -> int:
-        rows = hot.rows(cursor, f"{find} ORDER BY r.id LIMIT {_BATCH}", name)
+        rows = statements.rows(cursor, f"{find} ORDER BY r.id LIMIT {_BATCH}", name)
         for run_id, schedule, key in rows:
-            hot.change(cursor, _MOVE, new, renaming.schedule(schedule), renaming.key(key), run_id)
+            statements.change(cursor, _MOVE, new, renaming.schedule(schedule), renaming.key(key), run_id)
         return len(rows)
 
     for find, name in wanted:

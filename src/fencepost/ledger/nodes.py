@@ -1,6 +1,6 @@
-"""Nodes: who takes part, who left, and who was found dead.
+"""Nodes: which are running, which left, and which were found dead.
 
-The table only describes. Whether a node lives is decided by its session, a lease; what stands here follows from that.
+This table is descriptive. A node is alive as long as its session, a lease, is; the rows here follow from that.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.journal import About, note
 
-_MOST_AT_ONCE = 500
+_IDS_PER_QUERY = 500  # bounds the length of a statement
 
 
 class NewNode(NamedTuple):
-    """A node that joins. `grant_id` and `token` are those of its session."""
+    """A node that joins. `grant_id` and `token` belong to its session."""
 
     id: str
     name: str
@@ -33,11 +33,11 @@ class NewNode(NamedTuple):
     slots: int
     queues: tuple[str, ...]
     jobs: tuple[str, ...]
-    fingerprint: str | None = None  # of what it declares
+    fingerprint: str | None = None  # a hash of its declarations
 
 
 class NodeRow(NamedTuple):
-    """A node as the ledger knows it. It lives if it neither left nor died."""
+    """A node as stored in the ledger. It counts as living if it has neither left nor been noted as dead."""
 
     id: str
     name: str
@@ -58,12 +58,12 @@ class NodeRow(NamedTuple):
 
     @property
     def is_living(self) -> bool:
-        """Whether nobody has noted its end."""
+        """Whether neither its departure nor its death is noted."""
         return self.left_at is None and self.dead_at is None
 
 
 def join(database: Database, node: NewNode, *, connection: LedgerConnection | None = None) -> None:
-    """Add a node. Repeating it changes nothing: an id is used for one start of one process."""
+    """Add a node. Idempotent: an id is used for one start of one process."""
     values = node._asdict() | {"queues": json.dumps(node.queues), "jobs": json.dumps(node.jobs)}
 
     def work(cursor: Cursor) -> None:
@@ -74,7 +74,7 @@ def join(database: Database, node: NewNode, *, connection: LedgerConnection | No
 
 
 def drain(database: Database, node_id: str, *, connection: LedgerConnection | None = None) -> None:
-    """Note that a node takes no more runs and waits for those it has."""
+    """Note that a node claims no more runs and waits for those that it has."""
     table = database.tables.node
     living = and_(table.c.id == node_id, table.c.left_at.is_(None), table.c.dead_at.is_(None))
 
@@ -85,7 +85,7 @@ def drain(database: Database, node_id: str, *, connection: LedgerConnection | No
 
 
 def serve(database: Database, node_id: str, jobs: Sequence[str], *, connection: LedgerConnection | None = None) -> None:
-    """Note which jobs a node can run, where that is no longer what it said when it joined."""
+    """Update the jobs that a node can run, if they changed after it joined."""
     table = database.tables.node
 
     def work(cursor: Cursor) -> None:
@@ -95,7 +95,7 @@ def serve(database: Database, node_id: str, jobs: Sequence[str], *, connection: 
 
 
 def leave(database: Database, node_id: str, *, connection: LedgerConnection | None = None) -> bool:
-    """Note that a node left in good order; False if its end was noted before."""
+    """Note that a node stopped in an orderly way; return False if it had already left or been noted as dead."""
     table = database.tables.node
     living = and_(table.c.id == node_id, table.c.left_at.is_(None), table.c.dead_at.is_(None))
 
@@ -106,7 +106,7 @@ def leave(database: Database, node_id: str, *, connection: LedgerConnection | No
 
 
 def died(database: Database, cursor: Cursor, node_id: str, why: str) -> bool:
-    """Note that a node is dead, in the transaction of `cursor`; True for the one who is the first to say so."""
+    """Note in the transaction of `cursor` that a node is dead; return False if its end was noted before."""
     table = database.tables.node
     living = and_(table.c.id == node_id, table.c.dead_at.is_(None), table.c.left_at.is_(None))
     change = update(table).where(living).values(dead_at=database.dialect.now(), dead_why=why)
@@ -119,7 +119,7 @@ def died(database: Database, cursor: Cursor, node_id: str, why: str) -> bool:
 def note_pause(
     database: Database, node_id: str, longest_us: int, *, connection: LedgerConnection | None = None
 ) -> None:
-    """Note for how long, at most, a node's process has been stalled so far."""
+    """Store the longest time for which a node's process has been stalled. A shorter time leaves the stored one."""
     table = database.tables.node
     longest = case((table.c.longest_pause_us > longest_us, table.c.longest_pause_us), else_=longest_us)
 
@@ -137,9 +137,9 @@ WHERE n.left_at IS NULL AND n.dead_at IS NULL ORDER BY n.started_at, n.id
 
 
 def living_nodes(database: Database, connection: LedgerConnection | None = None) -> list[NodeRow]:
-    """Return the nodes whose end nobody has noted, longest there first."""
-    hot = statements_for(database)
-    return (connection or database).read(lambda cursor: [_node(row) for row in hot.rows(cursor, _LIVING)])
+    """Return the nodes whose end is not noted, oldest first."""
+    statements = statements_for(database)
+    return (connection or database).read(lambda cursor: [_node(row) for row in statements.rows(cursor, _LIVING)])
 
 
 def nodes(
@@ -164,13 +164,13 @@ def nodes(
 
 
 def node_names(database: Database, ids: Collection[str]) -> dict[str, str]:
-    """Return what these nodes are called, by their ids; those whose record is gone are left out."""
+    """Return the names of nodes by id. Ids without a row are left out."""
     c, wanted = database.tables.node.c, sorted(ids)
 
     def ask(cursor: Cursor) -> dict[str, str]:
         found: dict[str, str] = {}
-        for start in range(0, len(wanted), _MOST_AT_ONCE):
-            query = select(c.id, c.name).where(c.id.in_(wanted[start : start + _MOST_AT_ONCE]))
+        for start in range(0, len(wanted), _IDS_PER_QUERY):
+            query = select(c.id, c.name).where(c.id.in_(wanted[start : start + _IDS_PER_QUERY]))
             found |= {row[0]: row[1] for row in database.rows(cursor, query)}
         return found
 

@@ -75,17 +75,17 @@ class Parked(NamedTuple):
 
 def park(connection: LedgerConnection) -> Parked:
     """Set aside up to `BATCH` runs that no living node could take for ten minutes."""
-    hot = statements_for(connection)
-    return connection.write(lambda cursor: Parked(*_park(cursor, hot)))
+    statements = statements_for(connection)
+    return connection.write(lambda cursor: Parked(*_park(cursor, statements)))
 
 
-def _park(cursor: Cursor, hot: LedgerStatements) -> tuple[int, list[UnservedJob]]:
-    now_us, served = hot.now_us(cursor), served_now(cursor, hot)
-    pairs = [(name, queue_of(policy)) for name, policy in hot.rows(cursor, _JOBS)]
+def _park(cursor: Cursor, statements: LedgerStatements) -> tuple[int, list[UnservedJob]]:
+    now_us, served = statements.now_us(cursor), served_now(cursor, statements)
+    pairs = [(name, queue_of(policy)) for name, policy in statements.rows(cursor, _JOBS)]
     unserved = {job for job, queue in pairs if not served.has(job, queue)}
-    untaken = [queue for queue in _queues(cursor, hot) if not served.takes_from(queue)]
-    rows = _found(cursor, hot, _FIND, unserved, now_us) or _found(cursor, hot, _FIND_IN, untaken, now_us)
-    since = last_served_us(cursor, hot, {(job, queue) for _, job, queue in rows}, now_us=now_us) if rows else {}
+    untaken = [queue for queue in _queues(cursor, statements) if not served.takes_from(queue)]
+    rows = _found(cursor, statements, _FIND, unserved, now_us) or _found(cursor, statements, _FIND_IN, untaken, now_us)
+    since = last_served_us(cursor, statements, {(job, queue) for _, job, queue in rows}, now_us=now_us) if rows else {}
     left = [
         (run_id, job, queue)
         for run_id, job, queue in rows
@@ -94,35 +94,37 @@ def _park(cursor: Cursor, hot: LedgerStatements) -> tuple[int, list[UnservedJob]
     if not left:
         return 0, []
     served_elsewhere = {job for _, job, _ in left} - unserved
-    missed = _noted(cursor, hot, left, since, now_us=now_us, served_elsewhere=served_elsewhere)
-    if _had_older(cursor, hot, now_us):
+    missed = _noted(cursor, statements, left, since, now_us=now_us, served_elsewhere=served_elsewhere)
+    if _had_older(cursor, statements, now_us):
         return 0, missed
-    hot.change(cursor, _PARK, hot.ints([run_id for run_id, _, _ in left]))
+    statements.change(cursor, _PARK, statements.ints([run_id for run_id, _, _ in left]))
     return len(left), missed
 
 
-def _had_older(cursor: Cursor, hot: LedgerStatements, now_us: int) -> bool:
+def _had_older(cursor: Cursor, statements: LedgerStatements, now_us: int) -> bool:
     """Whether a node that does not know of this takes part, or did a short while ago."""
-    return any(known_by(version) < _KNOWN_SINCE for (version,) in hot.rows(cursor, _RECENT, now_us - _WAY_BACK_US))
+    return any(
+        known_by(version) < _KNOWN_SINCE for (version,) in statements.rows(cursor, _RECENT, now_us - _WAY_BACK_US)
+    )
 
 
-def _found(cursor: Cursor, hot: LedgerStatements, find: str, among: Collection[str], now_us: int) -> list[Any]:
+def _found(cursor: Cursor, statements: LedgerStatements, find: str, among: Collection[str], now_us: int) -> list[Any]:
     if not among:
         return []
-    asked = (hot.texts(sorted(among)), now_us - WARNED_AFTER_US)
-    return hot.rows(cursor, f"{find} LIMIT {BATCH}{{skip_locked}}", *asked)
+    asked = (statements.texts(sorted(among)), now_us - WARNED_AFTER_US)
+    return statements.rows(cursor, f"{find} LIMIT {BATCH}{{skip_locked}}", *asked)
 
 
-def _queues(cursor: Cursor, hot: LedgerStatements) -> Iterator[str]:
+def _queues(cursor: Cursor, statements: LedgerStatements) -> Iterator[str]:
     """Return the queues in which runs are; one small question for each, whatever is in it."""
     queue = ""
-    while (queue := hot.rows(cursor, _NEXT_QUEUE, queue)[0][0]) is not None:
+    while (queue := statements.rows(cursor, _NEXT_QUEUE, queue)[0][0]) is not None:
         yield queue
 
 
 def _noted(
     cursor: Cursor,
-    hot: LedgerStatements,
+    statements: LedgerStatements,
     left: Sequence[Any],
     since: dict[tuple[str, str], int],
     *,
@@ -136,14 +138,14 @@ def _noted(
         UnservedJob(job, since_us, schedules=0, queue=queue if job in served_elsewhere else None)
         for job, (since_us, queue) in sorted(oldest.items())
     ]
-    return [each for each in found if is_first_to_note(cursor, hot, each, now_us)]
+    return [each for each in found if is_first_to_note(cursor, statements, each, now_us)]
 
 
 def unpark(connection: LedgerConnection, served: Served) -> int:
     """Queue up to `BATCH` runs that a living node can take by now; return how many those are."""
-    hot = statements_for(connection)
-    pairs = [row for row in connection.read(lambda cursor: hot.rows(cursor, _PARKED)) if served.has(*row)]
-    return next((count for job, queue in pairs if (count := _unpark(connection, hot, job, queue))), 0)
+    statements = statements_for(connection)
+    pairs = [row for row in connection.read(lambda cursor: statements.rows(cursor, _PARKED)) if served.has(*row)]
+    return next((count for job, queue in pairs if (count := _unpark(connection, statements, job, queue))), 0)
 
 
 def unpark_for_older(connection: LedgerConnection, *, node: str) -> int:
@@ -152,22 +154,22 @@ def unpark_for_older(connection: LedgerConnection, *, node: str) -> int:
     Only if there are older nodes, or were as long ago as nodes are on record: where there are none, everything that
     was set aside in months would be queued whenever the last node is restarted.
     """
-    hot = statements_for(connection)
-    others = connection.read(lambda cursor: hot.rows(cursor, _NODES, node))
+    statements = statements_for(connection)
+    others = connection.read(lambda cursor: statements.rows(cursor, _NODES, node))
     older = [is_living for version, is_living in others if known_by(version) < _KNOWN_SINCE]
     newer = [is_living for version, is_living in others if known_by(version) >= _KNOWN_SINCE]
     if not older or any(newer):
         return 0
     count = 0
-    for job, queue in connection.read(lambda cursor: hot.rows(cursor, _PARKED)):
-        while queued := _unpark(connection, hot, job, queue):
+    for job, queue in connection.read(lambda cursor: statements.rows(cursor, _PARKED)):
+        while queued := _unpark(connection, statements, job, queue):
             count += queued
     return count
 
 
-def _unpark(connection: LedgerConnection, hot: LedgerStatements, job: str, queue: str) -> int:
+def _unpark(connection: LedgerConnection, statements: LedgerStatements, job: str, queue: str) -> int:
     def work(cursor: Cursor) -> int:
-        ids = [row[0] for row in hot.rows(cursor, f"{_FIND_PARKED} ORDER BY r.id LIMIT {BATCH}", job, queue)]
-        return hot.change(cursor, _UNPARK, hot.ints(ids)) if ids else 0
+        ids = [row[0] for row in statements.rows(cursor, f"{_FIND_PARKED} ORDER BY r.id LIMIT {BATCH}", job, queue)]
+        return statements.change(cursor, _UNPARK, statements.ints(ids)) if ids else 0
 
     return connection.write(work)

@@ -86,20 +86,20 @@ def plan(
 
     `without` are ids of schedules that this node passes by.
     """
-    hot = statements_for(connection)
+    statements = statements_for(connection)
     limit = rounded(limit)
 
     def work(cursor: Cursor) -> PlannedBatch:
-        now_us = hot.now_us(cursor)
-        due = _due(cursor, hot, now_us + horizon_us, limit, without)
+        now_us = statements.now_us(cursor)
+        due = _due(cursor, statements, now_us + horizon_us, limit, without)
         decisions = [(row, decide(now_us, row)) for row in due]
         plans = [(row, decision) for row, decision in decisions if isinstance(decision, SchedulePlan)]
-        runs = _record(cursor, hot, plans, now_us=now_us, horizon_us=horizon_us)
+        runs = _record(cursor, statements, plans, now_us=now_us, horizon_us=horizon_us)
         unserved = [row for row, decision in decisions if decision is Left.UNSERVED]
-        has_served = bool(unserved) and _set_aside(cursor, hot, unserved, now_us=now_us)
-        queued = queue_near(cursor, hot, until_us=now_us + horizon_us, limit=limit)
+        has_served = bool(unserved) and _set_aside(cursor, statements, unserved, now_us=now_us)
+        queued = queue_near(cursor, statements, until_us=now_us + horizon_us, limit=limit)
         left = [row.id for row, decision in decisions if decision is Left.UNREADABLE]
-        next_due = hot.rows(cursor, _NEXT_DUE, hot.texts([*without, *left]))
+        next_due = statements.rows(cursor, _NEXT_DUE, statements.texts([*without, *left]))
         is_full = len(due) >= limit or queued >= limit
         through = tuple((row.id, plan.planned_through_us) for row, plan in plans)
         return PlannedBatch(now_us, runs + queued, next_due[0][0] if next_due else None, is_full, has_served, through)
@@ -122,28 +122,28 @@ _MOVED = "{rows:e name=text planned_through=int next_due_at=int}"
 
 
 def _due(
-    cursor: Cursor, hot: LedgerStatements, until_us: int, limit: int, without: Collection[str]
+    cursor: Cursor, statements: LedgerStatements, until_us: int, limit: int, without: Collection[str]
 ) -> list[ScheduleRow]:
-    rows = hot.rows(cursor, f"{_DUE} LIMIT {limit}{{skip_locked}}", until_us, hot.texts(without))
+    rows = statements.rows(cursor, f"{_DUE} LIMIT {limit}{{skip_locked}}", until_us, statements.texts(without))
     if not rows:
         return []
-    policies = dict(hot.rows(cursor, _POLICIES, hot.texts(sorted({row[1] for row in rows}))))
+    policies = dict(statements.rows(cursor, _POLICIES, statements.texts(sorted({row[1] for row in rows}))))
     return [ScheduleRow._make((*row, policies.get(row[1], "{}"))) for row in rows]
 
 
-def _set_aside(cursor: Cursor, hot: LedgerStatements, rows: Sequence[ScheduleRow], *, now_us: int) -> bool:
+def _set_aside(cursor: Cursor, statements: LedgerStatements, rows: Sequence[ScheduleRow], *, now_us: int) -> bool:
     """Note of these schedules that nobody serves them, unless somebody does: return whether that is so of any."""
-    served = served_now(cursor, hot)
+    served = served_now(cursor, statements)
     found = [Unserved(row.id, row.job, queue_of(row.policy)) for row in rows]
     unserved = [each for each in found if not served.has(each.job, each.queue)]
     if unserved:
-        note_unserved(cursor, hot, unserved, now_us=now_us)
+        note_unserved(cursor, statements, unserved, now_us=now_us)
     return len(unserved) < len(found)
 
 
 def _record(
     cursor: Cursor,
-    hot: LedgerStatements,
+    statements: LedgerStatements,
     plans: Sequence[tuple[ScheduleRow, SchedulePlan]],
     *,
     now_us: int,
@@ -152,16 +152,18 @@ def _record(
     """Record what was decided about each schedule, and move the schedules on; return how many runs that were."""
     requested = [request for _, plan in plans for request in plan.requested]
     if requested:
-        insert_runs(cursor, hot, requested, now_us=now_us, horizon_us=horizon_us)
+        insert_runs(cursor, statements, requested, now_us=now_us, horizon_us=horizon_us)
     if plans:
         moved = listed([[row.id, plan.planned_through_us, plan.next_due_at_us] for row, plan in plans])
         sets = {
-            "planned_through": f"{hot.greatest}(r.planned_through, e.planned_through)",
+            "planned_through": f"{statements.greatest}(r.planned_through, e.planned_through)",
             "next_due_at": "e.next_due_at",
         }
-        hot.change(cursor, hot.update_from("schedule", source=_MOVED, on=Match("id", "name"), sets=sets), moved)
+        statements.change(
+            cursor, statements.update_from("schedule", source=_MOVED, on=Match("id", "name"), sets=sets), moved
+        )
     if any(_is_soon(request, now_us) for request in requested):
-        hot.notify(cursor)
+        statements.notify(cursor)
     return len(requested)
 
 
@@ -176,30 +178,32 @@ _ROWS = f"{{rows:e {' '.join(f'{name}={kind}' for name, kind in PASSED_KINDS.ite
 
 
 def insert_runs(
-    cursor: Cursor, hot: LedgerStatements, requested: Sequence[Requested], *, now_us: int, horizon_us: int
+    cursor: Cursor, statements: LedgerStatements, requested: Sequence[Requested], *, now_us: int, horizon_us: int
 ) -> None:
     """Record runs, leaving out those whose origin key is there. Those beyond the horizon wait for their time.
 
     Raises `LedgerRefused` if one is neither new nor there: what is left out for another reason would be lost.
     """
-    insert = insert_sql("{run}", rows=_ROWS, now=hot.dialect.big("%s"), horizon_us=horizon_us)
+    insert = insert_sql("{run}", rows=_ROWS, now=statements.dialect.big("%s"), horizon_us=horizon_us)
     rows = listed([passed(request) for request in requested])
-    count = hot.change(cursor, insert + hot.dialect.unless_there(hot.fields["run"], *ORIGIN_KEY), rows, now_us)
-    if count < len(requested) or hot.dialect.counts_left_out:
-        _see_all(cursor, hot, requested, count)
+    count = statements.change(
+        cursor, insert + statements.dialect.unless_there(statements.fields["run"], *ORIGIN_KEY), rows, now_us
+    )
+    if count < len(requested) or statements.dialect.counts_left_out:
+        _see_all(cursor, statements, requested, count)
 
 
 _THERE = "SELECT count(*) FROM {run} r WHERE {texts:r.origin_key}"
 
 
-def _see_all(cursor: Cursor, hot: LedgerStatements, requested: Sequence[Requested], count: int) -> None:
+def _see_all(cursor: Cursor, statements: LedgerStatements, requested: Sequence[Requested], count: int) -> None:
     keys = {request.origin_key for request in requested if request.origin_key is not None}
     without_key = sum(request.origin_key is None for request in requested)
-    there = hot.rows(cursor, _THERE, hot.texts(sorted(keys)))[0][0] if keys else 0
+    there = statements.rows(cursor, _THERE, statements.texts(sorted(keys)))[0][0] if keys else 0
     if there < len(keys) or count < without_key:
         raise LedgerRefused(
             f"{len(keys) - there} of {len(requested)} runs were not recorded, though nothing stands in their place: "
-            f"nothing was planned. Check the ids of {hot.fields['run']}"
+            f"nothing was planned. Check the ids of {statements.fields['run']}"
         )
 
 
@@ -210,7 +214,7 @@ ORDER BY r.available_at
 _QUEUE = "UPDATE {run} SET state = 'queued', waits_for = NULL WHERE {ints:id}"
 
 
-def queue_near(cursor: Cursor, hot: LedgerStatements, *, until_us: int, limit: int) -> int:
+def queue_near(cursor: Cursor, statements: LedgerStatements, *, until_us: int, limit: int) -> int:
     """Queue runs that have waited for a time which is near now; return how many."""
-    near = [row[0] for row in hot.rows(cursor, f"{_NEAR} LIMIT {limit}{{skip_locked}}", until_us)]
-    return hot.change(cursor, _QUEUE, hot.ints(near)) if near else 0
+    near = [row[0] for row in statements.rows(cursor, f"{_NEAR} LIMIT {limit}{{skip_locked}}", until_us)]
+    return statements.change(cursor, _QUEUE, statements.ints(near)) if near else 0

@@ -26,21 +26,23 @@ WHERE {ints:id} AND {was:state} = 'waiting' AND {was:waits_for} = 'key'
 _ROUNDS = 5
 
 
-def promote(cursor: Cursor, hot: LedgerStatements, keys: Collection[str]) -> int:
+def promote(cursor: Cursor, statements: LedgerStatements, keys: Collection[str]) -> int:
     """Queue the most urgent run that waits for each of these keys, which are free; return how many.
 
     In the transaction that freed the keys, and that still has their rows locked.
     """
     promoted = 0
     for _ in range(_ROUNDS):
-        found = [row[0] for row in hot.rows(cursor, _NEXT, listed([[key] for key in keys])) if row[0] is not None]
+        found = [
+            row[0] for row in statements.rows(cursor, _NEXT, listed([[key] for key in keys])) if row[0] is not None
+        ]
         if not found:
             break
-        promoted += (changed := hot.change(cursor, _PROMOTE, hot.ints(sorted(found))))
+        promoted += (changed := statements.change(cursor, _PROMOTE, statements.ints(sorted(found))))
         if changed == len(found):
             break
     if promoted:
-        hot.notify(cursor)
+        statements.notify(cursor)
     return promoted
 
 
@@ -57,18 +59,18 @@ _FREE = "UPDATE {exclusive} SET run_id = NULL WHERE {texts:{key}}"
 
 def promote_stranded(connection: LedgerConnection) -> int:
     """Queue runs that wait for a key which nobody has; return how many. For a loop that comes by now and then."""
-    hot = statements_for(connection)
-    keys = sorted(row[0] for row in connection.read(lambda cursor: hot.rows(cursor, _STRANDED)))
-    return connection.write(lambda cursor: _promote_free(cursor, hot, keys)) if keys else 0
+    statements = statements_for(connection)
+    keys = sorted(row[0] for row in connection.read(lambda cursor: statements.rows(cursor, _STRANDED)))
+    return connection.write(lambda cursor: _promote_free(cursor, statements, keys)) if keys else 0
 
 
-def _promote_free(cursor: Cursor, hot: LedgerStatements, keys: Collection[str]) -> int:
+def _promote_free(cursor: Cursor, statements: LedgerStatements, keys: Collection[str]) -> int:
     """Promote for those of these keys that are free; one whose holder does not run any more is freed first."""
-    holders = dict(hot.rows(cursor, _HOLDERS, hot.texts(keys)))
+    holders = dict(statements.rows(cursor, _HOLDERS, statements.texts(keys)))
     held_by = sorted(run_id for run_id in holders.values() if run_id is not None)
-    running = {row[0] for row in hot.rows(cursor, _RUNNING, hot.ints(held_by))} if held_by else set()
+    running = {row[0] for row in statements.rows(cursor, _RUNNING, statements.ints(held_by))} if held_by else set()
     free = [key for key in keys if holders.get(key) not in running]
     left = [key for key in free if holders.get(key) is not None]
     if left:
-        hot.change(cursor, _FREE, hot.texts(left))
-    return promote(cursor, hot, free) if free else 0
+        statements.change(cursor, _FREE, statements.texts(left))
+    return promote(cursor, statements, free) if free else 0

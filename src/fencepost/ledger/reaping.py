@@ -74,37 +74,39 @@ def reap(
     connection: LedgerConnection, *, node: str, limit: int, decide: OnLoss, once_in_us: int = 0, counts: bool = True
 ) -> list[Reaped]:
     """Give up to `limit` runs of a dead node up. Repeat until there are none. `counts`: as crashes."""
-    hot, once = statements_for(connection), once_in_us if counts else None
-    return connection.write(lambda cursor: _reap(cursor, hot, node, rounded(limit), decide=decide, once_in_us=once))
+    statements, once = statements_for(connection), once_in_us if counts else None
+    return connection.write(
+        lambda cursor: _reap(cursor, statements, node, rounded(limit), decide=decide, once_in_us=once)
+    )
 
 
 def _reap(
-    cursor: Cursor, hot: LedgerStatements, node: str, limit: int, *, decide: OnLoss, once_in_us: int | None
+    cursor: Cursor, statements: LedgerStatements, node: str, limit: int, *, decide: OnLoss, once_in_us: int | None
 ) -> list[Reaped]:
-    found = [_Left(*row) for row in hot.rows(cursor, f"{_FIND} LIMIT {limit}", node)]
+    found = [_Left(*row) for row in statements.rows(cursor, f"{_FIND} LIMIT {limit}", node)]
     if not found:
         return []
     keys = sorted({each.exclusive_key for each in found if each.exclusive_key is not None})
-    holders = lock_keys(cursor, hot, keys) if keys else {}
-    ids = hot.ints([each.run_id for each in found])
-    left = [_Left(*row) for row in hot.rows(cursor, _LOCK, node, ids)]
+    holders = lock_keys(cursor, statements, keys) if keys else {}
+    ids = statements.ints([each.run_id for each in found])
+    left = [_Left(*row) for row in statements.rows(cursor, _LOCK, node, ids)]
     if not left:
         return []
     left = (
         [each._replace(counts=False) for each in left]
         if once_in_us is None
-        else _counted(cursor, hot, left, once_in_us)
+        else _counted(cursor, statements, left, once_in_us)
     )
     fates = [_fate(each, decide) for each in left]
     endings = [ending for ending, _ in fates]
-    now_us, _ = hot.end(cursor, EndingRows(endings, [waits_for for _, waits_for in fates]))
+    now_us, _ = statements.end(cursor, EndingRows(endings, [waits_for for _, waits_for in fates]))
     if uncounted := [each.run_id for each in left if not each.counts]:
-        hot.change(cursor, _UNCOUNT, hot.ints(uncounted))
-    free_keys(cursor, hot, endings, holders)
+        statements.change(cursor, _UNCOUNT, statements.ints(uncounted))
+    free_keys(cursor, statements, endings, holders)
     notes = [RunNote(each.run_id, each.token, Noted.RUN_LOST, each.why, node) for each in endings]
-    note_runs(cursor, hot, notes, now_us=now_us)
+    note_runs(cursor, statements, notes, now_us=now_us)
     if any(ending.state == "queued" for ending in endings):
-        hot.notify(cursor)
+        statements.notify(cursor)
     return [
         Reaped(each.run_id, each.job, each.attempt, each.token, ending.state, ending.why or "")
         for each, ending in zip(left, endings, strict=True)
@@ -121,16 +123,16 @@ WHERE {ints:a.run_id} AND a.outcome = 'lost' AND a.error_code IS NULL GROUP BY a
 _UNCOUNT = "UPDATE {run} SET crashes = crashes - 1 WHERE {ints:id} AND crashes > 0"
 
 
-def _counted(cursor: Cursor, hot: LedgerStatements, left: list[_Left], once_in_us: int | None) -> list[_Left]:
+def _counted(cursor: Cursor, statements: LedgerStatements, left: list[_Left], once_in_us: int | None) -> list[_Left]:
     """Find out which of these losses count: not those soon after one that did; None: none."""
     if once_in_us is None:
         return [each._replace(counts=False) for each in left]
     if not (suspects := [each.run_id for each in left if each.crashes > 0]):
         return left
-    now_us = hot.now_us(cursor)
+    now_us = statements.now_us(cursor)
     soon = {
         run_id
-        for run_id, at_us in hot.rows(cursor, _LAST_LOSS, hot.ints(suspects))
+        for run_id, at_us in statements.rows(cursor, _LAST_LOSS, statements.ints(suspects))
         if 0 <= now_us - at_us < once_in_us  # not if the clock went back
     }
     return [each._replace(counts=each.run_id not in soon) for each in left]

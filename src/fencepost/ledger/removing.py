@@ -76,13 +76,13 @@ def delete_schedule(
         )
     schedules.delete(database, schedule_id, by=by, reason=reason, even_of_code=True, check=check)
     if not owners:
-        hot, connection = _at_hand(database)
+        statements, connection = _at_hand(database)
         _in_batches(
             connection,
-            hot,
+            statements,
             _OPEN_TICKS,
             schedule_id,
-            change=lambda cursor, ids: hot.change(cursor, _SKIP, hot.now_us(cursor), ids),
+            change=lambda cursor, ids: statements.change(cursor, _SKIP, statements.now_us(cursor), ids),
         )
         connection.rest()
 
@@ -91,23 +91,25 @@ def forget(database: Database, name: str, *, by: str, reason: str | None = None)
     """Forget a job that no living node has: delete its schedules, cancel what has not ended, remove its record."""
     known_job(database, name)
     _refuse_living(database, name)
-    hot, connection = _at_hand(database)
+    statements, connection = _at_hand(database)
     why = f"job forgotten by {by}" + (f": {reason}" if reason else "")
     try:
         found = schedules.schedules(database, job=name, limit=1_000_000)
         for each in found:
             schedules.delete(database, each.id, by=by, reason=reason, even_of_code=True)
         runs = _in_batches(
-            connection, hot, _OPEN, name, change=lambda cursor, ids: _cancelled(cursor, hot, ids, by, why)
+            connection, statements, _OPEN, name, change=lambda cursor, ids: _cancelled(cursor, statements, ids, by, why)
         )
-        connection.write(lambda cursor: _remove(database, cursor, hot, name, About(job=name, by=by, reason=reason)))
+        connection.write(
+            lambda cursor: _remove(database, cursor, statements, name, About(job=name, by=by, reason=reason))
+        )
     finally:
         connection.rest()
     return Forgotten(len(found), runs)
 
 
-def _remove(database: Database, cursor: Cursor, hot: LedgerStatements, name: str, about: About) -> None:
-    running = hot.rows(cursor, _RUNNING, name)
+def _remove(database: Database, cursor: Cursor, statements: LedgerStatements, name: str, about: About) -> None:
+    running = statements.rows(cursor, _RUNNING, name)
     if running:
         raise LedgerRefused(f"run {running[0][0]} of job {name!r} has not ended: fencepost show {running[0][0]}")
     table = database.tables.job
@@ -116,20 +118,25 @@ def _remove(database: Database, cursor: Cursor, hot: LedgerStatements, name: str
     note(database, cursor, Noted.JOB_FORGOTTEN, about._replace(detail={"permissions": permissions}))
 
 
-def _cancelled(cursor: Cursor, hot: LedgerStatements, ids: Any, by: str, why: str) -> int:
-    now_us = hot.now_us(cursor)
-    return hot.change(cursor, _CANCEL, now_us, now_us, by, why, ids)
+def _cancelled(cursor: Cursor, statements: LedgerStatements, ids: Any, by: str, why: str) -> int:
+    now_us = statements.now_us(cursor)
+    return statements.change(cursor, _CANCEL, now_us, now_us, by, why, ids)
 
 
 def _in_batches(
-    connection: LedgerConnection, hot: LedgerStatements, find: str, name: str, *, change: Callable[[Cursor, Any], int]
+    connection: LedgerConnection,
+    statements: LedgerStatements,
+    find: str,
+    name: str,
+    *,
+    change: Callable[[Cursor, Any], int],
 ) -> int:
     """Change what is found until nothing is; return how many rows that were."""
     count = 0
 
     def work(cursor: Cursor) -> int:
-        ids = [row[0] for row in hot.rows(cursor, f"{find} ORDER BY r.id LIMIT {_BATCH}{{skip_locked}}", name)]
-        return change(cursor, hot.ints(ids)) if ids else 0
+        ids = [row[0] for row in statements.rows(cursor, f"{find} ORDER BY r.id LIMIT {_BATCH}{{skip_locked}}", name)]
+        return change(cursor, statements.ints(ids)) if ids else 0
 
     while changed := connection.write(work):
         count += changed

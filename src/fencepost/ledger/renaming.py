@@ -125,20 +125,22 @@ def _renames(declared: Sequence[NewJob], known: Sequence[JobRow]) -> list[Rename
     return forward + [each for each in back if each not in forward]
 
 
-def _carried(database: Database, hot: LedgerStatements, generation: int, rename: Rename, cursor: Cursor) -> Carried:
+def _carried(
+    database: Database, statements: LedgerStatements, generation: int, rename: Rename, cursor: Cursor
+) -> Carried:
     if _has_node(database, cursor, rename.old):
         is_waiting = _has_schedules(database, cursor, rename.old)
         return Carried(frozenset({rename.new}) if is_waiting else frozenset())
     schedules = _move_schedules(database, cursor, rename, generation)
-    found = list(_open_runs(cursor, hot, rename.old))
-    runs = hot.change(cursor, _MOVE, rename.new, hot.ints(found), rename.old) if found else 0
+    found = list(_open_runs(cursor, statements, rename.old))
+    runs = statements.change(cursor, _MOVE, rename.new, statements.ints(found), rename.old) if found else 0
     is_moved = bool(schedules or runs)
     if is_moved:
         detail = {"formerly": rename.old, "schedules": schedules, "runs": runs}
         reason = f"job {rename.old!r} is called {rename.new!r} now, and no living node has the old name"
         note(database, cursor, Noted.JOB_RENAMED, About(job=rename.new, reason=reason, detail=detail))
-        hot.notify(cursor)
-    return Carried(is_moved=is_moved, is_left=bool(found) or bool(hot.rows(cursor, _RUNNING, rename.old)))
+        statements.notify(cursor)
+    return Carried(is_moved=is_moved, is_left=bool(found) or bool(statements.rows(cursor, _RUNNING, rename.old)))
 
 
 def _has_node(database: Database, cursor: Cursor, job: str) -> bool:
@@ -160,11 +162,11 @@ def _move_schedules(database: Database, cursor: Cursor, rename: Rename, generati
     return database.change(cursor, update(table).where(ours).values(values))
 
 
-def _open_runs(cursor: Cursor, hot: LedgerStatements, job: str) -> Iterator[int]:
+def _open_runs(cursor: Cursor, statements: LedgerStatements, job: str) -> Iterator[int]:
     """Yield runs that have not ended and that nobody executes; those that somebody has locked come again."""
     for each in _OPEN:
         query = f"{_FIND.replace('<open>', each)} ORDER BY r.id LIMIT {_BATCH}{{skip_locked}}"
-        yield from (row[0] for row in hot.rows(cursor, query, job))
+        yield from (row[0] for row in statements.rows(cursor, query, job))
 
 
 def refuse_other_names(

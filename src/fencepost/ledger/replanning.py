@@ -36,6 +36,6 @@ def plan_again(
     if skip_why is not None:
         runs = [run._replace(state="skipped", exclusive_key=None, why=skip_why) for run in runs]
     if runs:
-        hot = statements_for(database.connect("words"))
-        insert_runs(cursor, hot, runs, now_us=hot.now_us(cursor), horizon_us=HORIZON_US)
-        hot.notify(cursor)
+        statements = statements_for(database.connect("words"))
+        insert_runs(cursor, statements, runs, now_us=statements.now_us(cursor), horizon_us=HORIZON_US)
+        statements.notify(cursor)

@@ -1,6 +1,6 @@
-"""Requests: what people and programs ask for. Enqueue, cancel, retry, release, reprocess.
+"""Requests of people and programs: enqueue, cancel, retry, release and reprocess runs.
 
-Each act of an operator leaves a line in the journal, in the same transaction.
+Each act of an operator is noted in the journal, in the same transaction.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ def any_run(_: RunRow) -> None:
 
 
 class Cancelled(StrEnum):
-    """What became of a request to cancel."""
+    """The result of a request to cancel a run."""
 
-    NOW = "cancelled"  # it had not started, and never will
-    REQUESTED = "requested"  # it runs, and its node will stop it
-    TOO_LATE = "too late"  # it had ended before
+    NOW = "cancelled"  # the run had not started, and will not
+    REQUESTED = "requested"  # the run is running; its node will stop it
+    TOO_LATE = "too late"  # the run had already ended
 
 
 class Retried(NamedTuple):
-    """A run and the one that repeats it."""
+    """A run and the run that repeats it."""
 
     old_id: int
     run_id: int
@@ -59,12 +59,14 @@ class Retried(NamedTuple):
 def enqueue(
     database: Database, requests: Sequence[Requested], *, tx: Any = None, connection: LedgerConnection | None = None
 ) -> list[Enqueued]:
-    """Record requests, all or none, and return the run that stands for each.
+    """Record requests, all or none, and return the run for each of them.
 
-    With `tx`, a connection of the caller's own to the same database, they are part of the caller's transaction: they
-    come to be when that commits. The driver's errors are then left as they are.
+    `tx` is an open connection of the caller to the same database. With it, the runs are part of the caller's
+    transaction and exist once that commits; errors of the driver are then passed on unchanged.
     """
-    return _within(database, lambda cursor: _told(database, cursor, requests), tx=tx, connection=connection)
+    return _within(
+        database, lambda cursor: _record_and_notify(database, cursor, requests), tx=tx, connection=connection
+    )
 
 
 def enqueue_unique(
@@ -75,25 +77,29 @@ def enqueue_unique(
     tx: Any = None,
     connection: LedgerConnection | None = None,
 ) -> Enqueued:
-    """Record a request unless a run that has not ended asks for the same; return that one, or the new one.
+    """Record a request, unless a live run asks for the same; return that run, or the new one.
 
-    `newcomer` is what to register if the job is not on record yet. In a transaction of the caller's, others who ask
-    like this for the same job wait until it ends.
+    `newcomer` is registered if the job is not stored yet. In a caller's transaction, concurrent calls for the same job
+    wait until that transaction ends.
     """
 
     def work(cursor: Cursor) -> Enqueued:
         hold(database, cursor, request.job, newcomer)
         twin = live_twin(database, cursor, request, is_ours=tx is None)
-        return Enqueued(twin.run_id, is_new=False) if twin is not None else _told(database, cursor, [request])[0]
+        return (
+            Enqueued(twin.run_id, is_new=False)
+            if twin is not None
+            else _record_and_notify(database, cursor, [request])[0]
+        )
 
     return _within(database, work, tx=tx, connection=connection)
 
 
-def _told(database: Database, cursor: Cursor, requests: Sequence[Requested]) -> list[Enqueued]:
-    """Record requests, and let nodes know if there is something to do."""
+def _record_and_notify(database: Database, cursor: Cursor, requests: Sequence[Requested]) -> list[Enqueued]:
+    """Record requests, and notify nodes if there are new runs."""
     made = record(database, cursor, requests)
     if any(each.is_new for each in made):
-        _words(database).notify(cursor)
+        _statements(database).notify(cursor)
     return made
 
 
@@ -114,7 +120,7 @@ def cancel(
     check: RunCheck = any_run,
     connection: LedgerConnection | None = None,
 ) -> Cancelled:
-    """Cancel a run that has not started, or ask the node that runs it to stop it. Asking twice is asking once."""
+    """Cancel a run that has not started, or ask the node that runs it to stop it. Idempotent."""
 
     def work(cursor: Cursor) -> tuple[Cancelled, RunRow]:
         row = run_row(database, cursor, run_id, for_update=True)
@@ -125,9 +131,9 @@ def cancel(
     place = connection or database
     outcome, row = place.write(work)
     if outcome is Cancelled.NOW and row.exclusive_key is not None:
-        # It may have been the next in line for its key. In a transaction of its own: locks are taken in one order.
+        # It may have been the next in line for its key. In a separate transaction, because of the order of locks.
         key = row.exclusive_key
-        place.write(lambda cursor: promote(cursor, _words(database), [key]))
+        place.write(lambda cursor: promote(cursor, _statements(database), [key]))
     return outcome
 
 
@@ -141,7 +147,7 @@ def _cancelled(database: Database, cursor: Cursor, row: RunRow, by: str | None, 
         if row.cancel_requested_at is None:
             _update(database, cursor, row.id, cancel_requested_at=now, cancel_by=by)
             note(database, cursor, Noted.CANCEL_REQUESTED, about)
-            _words(database).notify(cursor)
+            _statements(database).notify(cursor)
         return Cancelled.REQUESTED
     times = {"cancel_requested_at": now, "ended_at": now}
     _update(database, cursor, row.id, state="cancelled", waits_for=None, cancel_by=by, why=reason, **times)
@@ -160,13 +166,13 @@ def retry(
     check: RunCheck = any_run,
     connection: LedgerConnection | None = None,
 ) -> int:
-    """Make a new run of one that has ended, with the same parameters and window; return its id.
+    """Create a new run with the parameters and window of a run that has ended; return its id.
 
-    While a repetition of it has not ended, another one is refused as `AlreadyRequested`, unless `again` insists.
+    Raises `AlreadyRequested` while a repetition of the run is live, unless `again` is set.
     """
 
     def work(cursor: Cursor) -> int:
-        # Locked, so that of two who repeat it at once the second sees what the first has made.
+        # Locked, so that the second of two concurrent calls sees the run that the first has created.
         row = run_row(database, cursor, run_id, for_update=True)
         check(row)
         if not is_terminal(RunState(row.state)):
@@ -189,7 +195,7 @@ def release_held(
     check: RunCheck = any_run,
     connection: LedgerConnection | None = None,
 ) -> None:
-    """Let a run go on that waits for a person."""
+    """Queue a run that waits for a person."""
 
     def work(cursor: Cursor) -> None:
         row = run_row(database, cursor, run_id, for_update=True)
@@ -199,7 +205,7 @@ def release_held(
         _update(database, cursor, run_id, state="queued", waits_for=None, why=None, available_at=database.dialect.now())
         about = About(job=row.job, run_id=run_id, schedule=row.schedule, by=by, reason=reason)
         note(database, cursor, Noted.RUN_RELEASED, about)
-        _words(database).notify(cursor)
+        _statements(database).notify(cursor)
 
     (connection or database).write(work)
 
@@ -214,11 +220,11 @@ def reprocess(
     reason: str | None = None,
     connection: LedgerConnection | None = None,
 ) -> list[Retried]:
-    """Repeat runs that were given up, from the first after `after_id` on; go on with the last `old_id`.
+    """Repeat runs that were given up, starting after `after_id`; to continue, pass the last `old_id` as `after_id`.
 
-    Each is repeated once, however often this is called: a repetition that fails is a run of its own, with its own id.
-    One that was repeated by hand is left to that repetition, unless that was called off: what has succeeded meanwhile
-    is not repeated, and of several that were given up only the last one is.
+    Each run is repeated once, however often this is called. A repetition that fails is a run of its own, with its own
+    id. A run that was already repeated with `retry` is not repeated here, unless that repetition was cancelled: so a
+    run whose repetition has succeeded is not repeated, and of a chain of runs that were given up only the last one is.
     """
     failed = RunFilter(
         job=wanted.job,
@@ -271,7 +277,7 @@ def _repeated(
             about = About(job=row.job, run_id=each.run_id, schedule=row.schedule, by=by, reason=reason)
             note(database, cursor, Noted.RUN_RETRIED, about._replace(detail={"retry_of": row.id}))
     if any(each.is_new for each in made):
-        _words(database).notify(cursor)
+        _statements(database).notify(cursor)
     return made
 
 
@@ -303,5 +309,5 @@ def _update(database: Database, cursor: Cursor, run_id: int, **values: Any) -> N
     database.change(cursor, update(table).where(table.c.id == run_id).values(values))
 
 
-def _words(database: Database) -> LedgerStatements:
+def _statements(database: Database) -> LedgerStatements:
     return statements_for(database.connect("words"))

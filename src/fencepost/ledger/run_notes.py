@@ -36,11 +36,11 @@ WHERE r.id = e.id AND r.token = e.token AND r.attempts = e.attempt AND {{was:r.s
 """
 
 
-def note_runs(cursor: Cursor, hot: LedgerStatements, notes: Sequence[RunNote], *, now_us: int) -> None:
+def note_runs(cursor: Cursor, statements: LedgerStatements, notes: Sequence[RunNote], *, now_us: int) -> None:
     """Note each of these. The run may be gone: then its job and schedule are left out."""
-    hot.change(cursor, _NOTE, listed([(*note, now_us) for note in notes]))
+    statements.change(cursor, _NOTE, listed([(*note, now_us) for note in notes]))
 
 
-def note_running(cursor: Cursor, hot: LedgerStatements, notes: Sequence[RunNote], *, now_us: int) -> None:
+def note_running(cursor: Cursor, statements: LedgerStatements, notes: Sequence[RunNote], *, now_us: int) -> None:
     """Note those of these whose `attempt` still runs under its token."""
-    hot.change(cursor, _NOTE_RUNNING, listed([(*note, now_us) for note in notes]))
+    statements.change(cursor, _NOTE_RUNNING, listed([(*note, now_us) for note in notes]))

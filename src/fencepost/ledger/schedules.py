@@ -1,7 +1,8 @@
-"""Schedules at run time: read, made, changed, paused, resumed, deleted.
+"""Schedules at run time: read, create, change, pause, resume and delete them.
 
-A schedule that stands in the code is changed and deleted by a deploy (`deploys`); people can pause and resume it. Each
-act leaves a line in the journal. What is promised of `planned_through` and of missed due times: see `schedule_rows`.
+Only a deploy changes or deletes a schedule that is declared in code (see `deploys`); people can pause and resume it.
+Each change is noted in the journal. `schedule_rows` describes what is promised of `planned_through` and of missed due
+times.
 """
 
 from __future__ import annotations
@@ -79,14 +80,14 @@ def schedules(
 
 
 class Beside(NamedTuple):
-    """A schedule that does the same as a request, and whether it was made at run time."""
+    """A schedule that starts the same job with the same parameters, and whether it was created at run time."""
 
     id: str
     is_of_run_time: bool
 
 
 def with_params(database: Database, cursor: Cursor, job: str, params: str) -> list[Beside]:
-    """Return the schedules of a job that have these parameters, as JSON, by id."""
+    """Return the schedules of a job whose parameters equal this JSON text, by id."""
     c = database.tables.schedule.c
     query = select(c.id, c.origin, c.params).where(c.job == job, c.deleted_at.is_(None)).order_by(c.id)
     return [Beside(row[0], row[1] == RUNTIME) for row in database.rows(cursor, query) if row[2] == params]
@@ -102,7 +103,7 @@ def put(
     dues: DueRules = DUES,
     connection: LedgerConnection | None = None,
 ) -> StoredSchedule:
-    """Make a schedule, or change the one that has this id. It is planned from now on."""
+    """Create a schedule, or change the one with this id. It is planned from now on."""
 
     def work(cursor: Cursor) -> StoredSchedule:
         change = ScheduleChange(database, cursor, dues)
@@ -132,10 +133,10 @@ def delete(
     dues: DueRules = DUES,
     connection: LedgerConnection | None = None,
 ) -> None:
-    """Delete a schedule; what is planned ahead is skipped, what is due already still runs.
+    """Delete a schedule. Runs that are planned ahead are skipped; runs that are already due still run.
 
-    One that stands in the code comes back with the next start of a node that has it, so it is refused, unless
-    `even_of_code`: for a job that nobody has any more.
+    A schedule that is declared in code is refused, because the next start of a node that declares it would bring it
+    back. `even_of_code` deletes it anyway: for a job that no code declares any more.
     """
 
     def work(cursor: Cursor) -> None:
@@ -158,7 +159,7 @@ def pause(
     check: RowCheck = any_row,
     connection: LedgerConnection | None = None,
 ) -> StoredSchedule:
-    """Plan nothing more until `resume`; what is planned ahead is skipped. Pausing what is paused changes nothing."""
+    """Plan nothing until `resume`, and skip the runs that are planned ahead. Has no effect on a paused schedule."""
 
     def work(cursor: Cursor) -> StoredSchedule:
         row = living_row(database, cursor, schedule_id, for_update=True)
@@ -184,7 +185,7 @@ def resume(
     dues: DueRules = DUES,
     connection: LedgerConnection | None = None,
 ) -> StoredSchedule:
-    """Plan again from now on; the due times that were missed become one skipped run with their range and count."""
+    """Plan again from now on. Due times missed meanwhile become one skipped run, with their range and count."""
 
     def work(cursor: Cursor) -> StoredSchedule:
         row = living_row(database, cursor, schedule_id, for_update=True)
@@ -200,5 +201,5 @@ def resume(
 def _refuse_code(row: StoredSchedule) -> None:
     if row.origin == CODE and row.deleted_at is None:
         raise LedgerRefused(
-            f"schedule {row.id!r} stands in the code of job {row.job!r}: change it there and deploy, or pause it"
+            f"schedule {row.id!r} is declared in the code of job {row.job!r}: change it there and deploy, or pause it"
         )

@@ -39,8 +39,8 @@ def _lags(database: Database, place: LedgerConnection | Database) -> bool:
 
 
 def _count_behind(database: Database, cursor: Cursor) -> list[LaggingSequence]:
-    hot = statements_for(database)
-    [(highest,)] = hot.rows(cursor, _HIGHEST)
+    statements = statements_for(database)
+    [(highest,)] = statements.rows(cursor, _HIGHEST)
     found = behind(database.tables.name("run"), (highest, database.dialect.top_id(cursor)))
     return [] if found is None else [found]
 

@@ -74,13 +74,13 @@ GROUP BY n.jobs, n.queues
 
 def served(connection: LedgerConnection) -> Served:
     """Ask what the living nodes can run."""
-    hot = statements_for(connection)
-    return connection.read(lambda cursor: served_now(cursor, hot))
+    statements = statements_for(connection)
+    return connection.read(lambda cursor: served_now(cursor, statements))
 
 
-def served_now(cursor: Cursor, hot: LedgerStatements) -> Served:
+def served_now(cursor: Cursor, statements: LedgerStatements) -> Served:
     """Ask the same in somebody's transaction."""
-    return Served((json.loads(jobs), json.loads(queues)) for jobs, queues in hot.rows(cursor, _SERVING))
+    return Served((json.loads(jobs), json.loads(queues)) for jobs, queues in statements.rows(cursor, _SERVING))
 
 
 # -- schedules that nobody serves
@@ -94,25 +94,28 @@ _SEEN = "SELECT j.name, j.seen_at FROM {job} j WHERE {texts:j.name}"
 _MARKED = "{rows:e name=text since=int}"
 
 
-def note_unserved(cursor: Cursor, hot: LedgerStatements, unserved: Sequence[Unserved], *, now_us: int) -> None:
+def note_unserved(cursor: Cursor, statements: LedgerStatements, unserved: Sequence[Unserved], *, now_us: int) -> None:
     """Note of schedules, whose rows the caller has locked, since when no node has them."""
-    since = last_served_us(cursor, hot, {(each.job, each.queue) for each in unserved}, now_us=now_us)
+    since = last_served_us(cursor, statements, {(each.job, each.queue) for each in unserved}, now_us=now_us)
     rows = listed([[each.schedule, since[each.job, each.queue]] for each in unserved])
     sets = {"no_node_since": "e.since"}
-    hot.change(cursor, hot.update_from("schedule", source=_MARKED, on=Match("id", "name"), sets=sets), rows)
+    statements.change(
+        cursor, statements.update_from("schedule", source=_MARKED, on=Match("id", "name"), sets=sets), rows
+    )
 
 
 def last_served_us(
-    cursor: Cursor, hot: LedgerStatements, pairs: Collection[tuple[str, str]], *, now_us: int
+    cursor: Cursor, statements: LedgerStatements, pairs: Collection[tuple[str, str]], *, now_us: int
 ) -> dict[tuple[str, str], int]:
     """Return for each job and queue when the last node ended that had them.
 
     Where no node is on record any more, it is when such a node was last seen to start.
     """
     ended = [
-        (frozenset(json.loads(jobs)), frozenset(json.loads(queues)), at) for jobs, queues, at in _rows(cursor, hot)
+        (frozenset(json.loads(jobs)), frozenset(json.loads(queues)), at)
+        for jobs, queues, at in _rows(cursor, statements)
     ]
-    seen: dict[str, int] = dict(hot.rows(cursor, _SEEN, hot.texts(sorted({job for job, _ in pairs}))))
+    seen: dict[str, int] = dict(statements.rows(cursor, _SEEN, statements.texts(sorted({job for job, _ in pairs}))))
     return {
         (job, queue): max(
             (at for jobs, queues, at in ended if job in jobs and queue in queues), default=seen.get(job, now_us)
@@ -121,8 +124,8 @@ def last_served_us(
     }
 
 
-def _rows(cursor: Cursor, hot: LedgerStatements) -> list[Any]:
-    return hot.rows(cursor, _ENDED)
+def _rows(cursor: Cursor, statements: LedgerStatements) -> list[Any]:
+    return statements.rows(cursor, _ENDED)
 
 
 _WAITING = """
@@ -134,18 +137,22 @@ _BRING_BACK = "UPDATE {schedule} SET no_node_since = NULL WHERE {texts:id}"
 
 def bring_back(connection: LedgerConnection, now_served: Served) -> int:
     """Let schedules be planned again whose job some living node has; return how many."""
-    hot = statements_for(connection)
+    statements = statements_for(connection)
     after, count = "", 0
-    while page := connection.read(lambda cursor, after=after: _page(cursor, hot, after)):  # type: ignore[misc]
+    while page := connection.read(lambda cursor, after=after: _page(cursor, statements, after)):  # type: ignore[misc]
         after = page[-1][0]
         ids = [schedule for schedule, job, policy in page if now_served.has(job, queue_of(policy))]
         if ids:
-            count += connection.write(lambda cursor, ids=ids: hot.change(cursor, _BRING_BACK, hot.texts(ids)))  # type: ignore[misc]
+            count += connection.write(
+                lambda cursor, ids=ids: statements.change(  # type: ignore[misc]
+                    cursor, _BRING_BACK, statements.texts(ids)
+                )
+            )
     return count
 
 
-def _page(cursor: Cursor, hot: LedgerStatements, after: str) -> list[Any]:
-    return hot.rows(cursor, f"{_WAITING} LIMIT {_BATCH}", after)
+def _page(cursor: Cursor, statements: LedgerStatements, after: str) -> list[Any]:
+    return statements.rows(cursor, f"{_WAITING} LIMIT {_BATCH}", after)
 
 
 # -- the warning
@@ -197,23 +204,23 @@ class UnservedJob(NamedTuple):
 
 def note_missed(connection: LedgerConnection) -> list[UnservedJob]:
     """Note up to `NOTED_AT_ONCE` jobs with schedules that nobody has served for ten minutes; return those noted now."""
-    hot = statements_for(connection)
-    now_us, found = connection.read(lambda cursor: _find_missed(cursor, hot))
-    note = functools.partial(is_first_to_note, hot=hot, now_us=now_us)
+    statements = statements_for(connection)
+    now_us, found = connection.read(lambda cursor: _find_missed(cursor, statements))
+    note = functools.partial(is_first_to_note, statements=statements, now_us=now_us)
     return [each for each in found if connection.write(functools.partial(note, missed=each))]
 
 
-def _find_missed(cursor: Cursor, hot: LedgerStatements) -> tuple[int, list[UnservedJob]]:
-    now_us, what = hot.now_us(cursor), str(Noted.JOB_WITHOUT_NODE)
-    rows = hot.rows(cursor, f"{_MISSED} LIMIT {NOTED_AT_ONCE}", now_us - WARNED_AFTER_US, what)
+def _find_missed(cursor: Cursor, statements: LedgerStatements) -> tuple[int, list[UnservedJob]]:
+    now_us, what = statements.now_us(cursor), str(Noted.JOB_WITHOUT_NODE)
+    rows = statements.rows(cursor, f"{_MISSED} LIMIT {NOTED_AT_ONCE}", now_us - WARNED_AFTER_US, what)
     return now_us, [UnservedJob(*row) for row in rows]
 
 
-def is_first_to_note(cursor: Cursor, hot: LedgerStatements, missed: UnservedJob, now_us: int) -> bool:
+def is_first_to_note(cursor: Cursor, statements: LedgerStatements, missed: UnservedJob, now_us: int) -> bool:
     """Note it unless somebody has; whoever else would note it waits for the job's row."""
     what = str(Noted.JOB_WITHOUT_NODE)
-    hot.rows(cursor, _LOCK_JOB, missed.job)
-    if hot.rows(cursor, _IS_NOTED, missed.job, what, missed.since_us):
+    statements.rows(cursor, _LOCK_JOB, missed.job)
+    if statements.rows(cursor, _IS_NOTED, missed.job, what, missed.since_us):
         return False
-    hot.change(cursor, _NOTE, now_us, what, missed.job, missed.reason)
+    statements.change(cursor, _NOTE, now_us, what, missed.job, missed.reason)
     return True

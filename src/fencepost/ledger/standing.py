@@ -53,9 +53,9 @@ class LedgerStanding(NamedTuple):
 
 def standing(database: Database, cursor: Cursor, watched: Collection[str] = ()) -> LedgerStanding:
     """Look at the ledger; `watched` are schedules of which it is asked how far they are planned."""
-    hot = statements_for(database)
-    rows = hot.rows(cursor, _IDENTITY, *hot.clock())
-    name, evidence, era, beat_at, held_why, now_us = rows[0] if rows else (*(None,) * 5, hot.now_us(cursor))
+    statements = statements_for(database)
+    rows = statements.rows(cursor, _IDENTITY, *statements.clock())
+    name, evidence, era, beat_at, held_why, now_us = rows[0] if rows else (*(None,) * 5, statements.now_us(cursor))
     present = database.dialect.evidence(cursor)
     top_id = database.dialect.top_id(cursor)
     ledger = Memory(name, era or 0, beat_at or 0, top_id, _planned(database, cursor, watched))
@@ -65,8 +65,10 @@ def standing(database: Database, cursor: Cursor, watched: Collection[str] = ()) 
 def _planned(database: Database, cursor: Cursor, watched: Collection[str]) -> dict[str, int]:
     if not watched:
         return {}
-    hot = statements_for(database)
-    return {name: int(through) for name, through in hot.rows(cursor, _PLANNED, hot.texts(sorted(watched)))}
+    statements = statements_for(database)
+    return {
+        name: int(through) for name, through in statements.rows(cursor, _PLANNED, statements.texts(sorted(watched)))
+    }
 
 
 def note_evidence(database: Database, present: Evidence, connection: LedgerConnection | None = None) -> None:

@@ -6,7 +6,7 @@ from tests.mutants.planting import Code, Text, mutant
 
 _SQLITE = "fencepost.ledger.dialects.statements_sqlite"
 _CLAIMING = "fencepost.ledger.claiming"
-_TEST = "tests/ledger/test_hot_claiming.py::"
+_TEST = "tests/ledger/test_claiming.py::"
 
 CLAIMS = (
     mutant(

@@ -8,7 +8,7 @@ _REAPER = "fencepost.engine.reaper:Reaper"
 _REAPING = "fencepost.ledger.reaping"
 _MEMBERSHIP = "fencepost.engine.membership:Membership"
 _STEPS = "tests/engine/test_clock_steps.py"
-_ORDERS = "tests/ledger/test_hot_interleavings.py::TestEndsThatMeet::"
+_ORDERS = "tests/ledger/test_interleavings.py::TestEndsThatMeet::"
 
 DEATHS = (
     mutant(
@@ -96,7 +96,7 @@ DEATHS = (
         "a run that somebody else runs by now is adopted back",
         Code("fencepost.ledger.adopting:_adopt", " and by in us", ""),
         Code("fencepost.ledger.adopting:_adopt", "if (run_id, token) in runs", "if run_id in {key[0] for key in runs}"),
-        tests="tests/ledger/test_hot_adopting.py::test_what_a_reaper_took_is_not_adopted_and_not_touched[sqlite]",
+        tests="tests/ledger/test_adopting.py::test_what_a_reaper_took_is_not_adopted_and_not_touched[sqlite]",
     ),
     mutant(
         "outage ends fenced runs",
@@ -109,7 +109,7 @@ DEATHS = (
         "cancelled run rerun after death",
         "a run that was being cancelled is run again when its node dies",
         Code(f"{_REAPING}:_fate", "left.cancel_requested_at is not None", "False"),
-        tests="tests/ledger/test_hot_reaping.py::test_run_that_was_being_cancelled_is_cancelled[sqlite]",
+        tests="tests/ledger/test_reaping.py::test_run_that_was_being_cancelled_is_cancelled[sqlite]",
     ),
     mutant(
         "death noted without its consequence",
@@ -129,7 +129,7 @@ DEATHS = (
             "WHERE {ints:id} AND {was:state} = 'waiting' AND {was:waits_for} = 'key'",
             "WHERE {ints:id}",
         ),
-        tests="tests/ledger/test_hot_interleavings.py::TestKeys::"
+        tests="tests/ledger/test_interleavings.py::TestKeys::"
         "test_next_in_line_is_cancelled_while_the_holder_ends[postgres]",
     ),
     mutant(
@@ -164,7 +164,7 @@ DEATHS = (
         "the dead claim",
         "a node whose end is noted goes on claiming",
         Text("fencepost.ledger.dialects.statements:_NOT_ENDED", "IS NOT NULL)", "IS NULL AND false)"),
-        tests="tests/ledger/test_hot_claiming.py::TestFreeRuns::test_node_whose_end_is_noted_claims_nothing[sqlite-None-dead_at]",
+        tests="tests/ledger/test_claiming.py::TestFreeRuns::test_node_whose_end_is_noted_claims_nothing[sqlite-None-dead_at]",
     ),
     mutant(
         "reap one's own",
@@ -176,6 +176,6 @@ DEATHS = (
         "count every loss",
         "one event that ends several nodes uses up the crash limit",
         Code(f"{_REAPING}:_counted", "0 <= now_us - at_us < once_in_us", "False"),
-        tests="tests/ledger/test_hot_reaping.py::test_losses_of_one_event_count_once[sqlite]",
+        tests="tests/ledger/test_reaping.py::test_losses_of_one_event_count_once[sqlite]",
     ),
 )

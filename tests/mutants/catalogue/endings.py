@@ -6,9 +6,9 @@ from tests.mutants.planting import Code, Text, mutant
 
 _SQLITE = "fencepost.ledger.dialects.statements_sqlite"
 _RETRY = "fencepost.core.retry"
-_HAND = "fencepost.engine.runners.worker_handle:WorkerHandle"
-_TEST = "tests/ledger/test_hot_finishing.py::"
-_HAND_TEST = "tests/engine/test_hand.py::"
+_HANDLE = "fencepost.engine.runners.worker_handle:WorkerHandle"
+_TEST = "tests/ledger/test_finishing.py::"
+_HANDLE_TEST = "tests/engine/test_worker_handle.py::"
 
 ENDINGS = (
     mutant(
@@ -28,17 +28,17 @@ ENDINGS = (
         "the last ones sent come back",
         "what is recalled from a worker is taken for what was sent to it last",
         Code(
-            f"{_HAND}.take_back",
+            f"{_HANDLE}.take_back",
             "map(wire.serial_of, self.process.recall())",
-            "list(self.in_hand)[len(self.in_hand) - len(self.process.recall()) :]",
+            "list(self.assignments)[len(self.assignments) - len(self.process.recall()) :]",
         ),
-        tests=f"{_HAND_TEST}test_what_a_worker_takes_in_the_middle_of_a_recall_stays_with_it_and_nothing_else_does",
+        tests=f"{_HANDLE_TEST}test_what_a_worker_takes_in_the_middle_of_a_recall_stays_with_it_and_nothing_else_does",
     ),
     mutant(
         "one end spares another",
         "the end of a run that was to stop takes back the order to kill its worker, whoever else it is for",
-        Code(f"{_HAND}.done", "min((held.kill_at for held in self.in_hand.values()), default=_NEVER)", "_NEVER"),
-        tests=f"{_HAND_TEST}test_the_end_of_one_that_was_to_stop_does_not_spare_another_that_is",
+        Code(f"{_HANDLE}.done", "min((held.kill_at for held in self.assignments.values()), default=_NEVER)", "_NEVER"),
+        tests=f"{_HANDLE_TEST}test_the_end_of_one_that_was_to_stop_does_not_spare_another_that_is",
     ),
     mutant(
         "finish without the token",
@@ -78,7 +78,7 @@ ENDINGS = (
         "repeated finish is refused",
         "a finish whose answer was lost is not recognized when it is repeated",
         Code("fencepost.ledger.finishing:_refused", "_identity(each) not in kept", "True"),
-        tests="tests/ledger/test_hot_finishing.py::TestRepeatedFinish::test_is_recognized_as_ours[sqlite]",
+        tests="tests/ledger/test_finishing.py::TestRepeatedFinish::test_is_recognized_as_ours[sqlite]",
     ),
     mutant(
         "repeated finish is an attempt",
@@ -98,7 +98,7 @@ ENDINGS = (
             "r.id = :id AND r.token = :token AND r.attempts = :attempt AND r.state = 'running'",
             "r.id = :id AND r.token = :token AND r.state IN ('running', 'succeeded')",
         ),
-        tests="tests/ledger/test_hot_finishing.py::TestRepeatedFinish::test_is_recognized_as_ours[sqlite]",
+        tests="tests/ledger/test_finishing.py::TestRepeatedFinish::test_is_recognized_as_ours[sqlite]",
     ),
     mutant(
         "crash limit ignored",
@@ -126,7 +126,7 @@ ENDINGS = (
     mutant(
         "timeout ignored",
         "a run that takes longer than its timeout goes on",
-        Code("fencepost.engine.runners.local:LocalRunner._look", "for claim in overdue:", "for claim in []:"),
+        Code("fencepost.engine.runners.local:LocalRunner._check", "for claim in overdue:", "for claim in []:"),
         tests="tests/engine/test_thread_runner.py::TestThreads::test_run_that_outlives_its_timeout_is_stopped",
     ),
     mutant(

@@ -6,7 +6,7 @@ from tests.mutants.planting import Code, Text, mutant
 
 _CLAIMING = "fencepost.ledger.claiming"
 _FINISHING = "fencepost.ledger.finishing"
-_ORDERS = "tests/ledger/test_hot_interleavings.py::TestKeys::"
+_ORDERS = "tests/ledger/test_interleavings.py::TestKeys::"
 
 KEYS = (
     mutant(
@@ -23,18 +23,18 @@ KEYS = (
         "token below the key's",
         "a run's token is above those of the run, but not above those given under its key",
         Code(f"{_CLAIMING}:KeyedClaims._settle", "max(last_token, found.token)", "found.token"),
-        tests="tests/ledger/test_hot_claiming.py::TestKeyedRuns::test_token_is_above_every_one_given_under_the_key[sqlite]",
+        tests="tests/ledger/test_claiming.py::TestKeyedRuns::test_token_is_above_every_one_given_under_the_key[sqlite]",
     ),
     mutant(
         "key not freed",
         "a run that ended keeps its exclusive key",
-        Code(f"{_FINISHING}:free_keys", "hot.change(cursor, _FREE, hot.texts(freed))", "return 0"),
-        tests="tests/ledger/test_hot_finishing.py::TestKeys::test_ended_run_gives_its_key_up_and_the_next_in_line_is_queued[sqlite]",
+        Code(f"{_FINISHING}:free_keys", "statements.change(cursor, _FREE, statements.texts(freed))", "return 0"),
+        tests="tests/ledger/test_finishing.py::TestKeys::test_ended_run_gives_its_key_up_and_the_next_in_line_is_queued[sqlite]",
     ),
     mutant(
         "nobody promoted",
         "the next in line for a key is not queued when the key is free",
-        Code(f"{_FINISHING}:free_keys", "return promote(cursor, hot, free) if free else 0", "return 0"),
+        Code(f"{_FINISHING}:free_keys", "return promote(cursor, statements, free) if free else 0", "return 0"),
         Code("fencepost.ledger.promoting:promote_stranded", "if keys else 0", "if False else 0"),
     ),
     mutant(
@@ -45,17 +45,17 @@ KEYS = (
             "holders.get(ending.exclusive_key) == (ending.run_id, ending.token)",
             "ending.exclusive_key in holders",
         ),
-        tests="tests/ledger/test_hot_finishing.py::TestKeys::test_late_ending_does_not_free_the_heirs_key[sqlite]",
+        tests="tests/ledger/test_finishing.py::TestKeys::test_late_ending_does_not_free_the_heirs_key[sqlite]",
     ),
     mutant(
         "promoted without a lock",
         "the next in line is looked for before its key is locked: who finds it taken just then waits for nobody",
         Code(
             f"{_FINISHING}:free_keys",
-            "    if freed:\n        hot.change(",
-            "    count = promote(cursor, hot, freed) if freed else 0\n    if freed:\n        hot.change(",
+            "    if freed:\n        statements.change(",
+            "    count = promote(cursor, statements, freed) if freed else 0\n    if freed:\n        statements.change(",
         ),
-        Code(f"{_FINISHING}:free_keys", "return promote(cursor, hot, free) if free else 0", "return count"),
+        Code(f"{_FINISHING}:free_keys", "return promote(cursor, statements, free) if free else 0", "return count"),
         Text(f"{_FINISHING}:_LOCK_KEYS", "{for_update}", ""),
         tests=f"{_ORDERS}test_who_finds_a_key_taken_and_who_gives_it_up_do_not_miss_each_other[postgres]",
     ),
@@ -69,7 +69,7 @@ KEYS = (
         "late tick skipped with the rest",
         "a run that makes good for several ticks is skipped as one",
         Code(f"{_CLAIMING}:KeyedClaims._settle", " and found.ticks == 1", ""),
-        tests="tests/ledger/test_hot_claiming.py::TestKeyedRuns::"
+        tests="tests/ledger/test_claiming.py::TestKeyedRuns::"
         "test_what_makes_good_for_several_ticks_waits_where_a_tick_would_be_skipped[sqlite]",
     ),
     mutant(

@@ -41,7 +41,7 @@ REQUESTS = (
         "cancel lost at a retry",
         "a run that is to be cancelled is tried again when it fails",
         Text(f"{_SQLITE}:_END", "r.cancel_requested_at IS NOT NULL THEN 'cancelled'", "false THEN 'cancelled'"),
-        tests="tests/ledger/test_hot_finishing.py::TestBelievedEndings::"
+        tests="tests/ledger/test_finishing.py::TestBelievedEndings::"
         "test_run_that_is_to_be_cancelled_is_not_tried_again[sqlite-failed]",
     ),
     mutant(
@@ -89,13 +89,13 @@ REQUESTS = (
         "progress of a lost attempt",
         "an attempt that lost its run shows its progress all the same",
         Text("fencepost.ledger.looking:_PROGRESS", "AND token = %s", "AND %s > 0"),
-        tests="tests/ledger/test_hot_looking.py::test_check_and_progress_compare_the_token[sqlite]",
+        tests="tests/ledger/test_looking.py::test_check_and_progress_compare_the_token[sqlite]",
     ),
     mutant(
         "run.check without the token",
         "a run that was taken over is told that it is still its own",
         Text("fencepost.ledger.looking:_CHECK", "AND r.token = %s", "AND %s > 0"),
-        tests="tests/ledger/test_hot_looking.py::test_check_and_progress_compare_the_token[sqlite]",
+        tests="tests/ledger/test_looking.py::test_check_and_progress_compare_the_token[sqlite]",
     ),
     mutant(
         "key in a transaction of its own",

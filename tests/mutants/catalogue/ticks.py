@@ -7,7 +7,9 @@ from tests.mutants.planting import Code, Text, mutant
 _MISFIRE = "fencepost.core.misfire"
 _PLANNING = "fencepost.ledger.planning"
 _SERVING = "tests/engine/test_serving.py::TestAnotherProgramLives"
-_TAKEN = "taken = {row[0] for row in hot.rows(cursor, 'SELECT x.key FROM {exclusive} x WHERE x.run_id IS NOT NULL')}"
+_TAKEN = (
+    "taken = {row[0] for row in statements.rows(cursor, 'SELECT x.key FROM {exclusive} x WHERE x.run_id IS NOT NULL')}"
+)
 
 TICKS = (
     mutant(
@@ -82,10 +84,10 @@ TICKS = (
         "how far a schedule is planned may fall again",
         Code(
             f"{_PLANNING}:_record",
-            '"planned_through": f"{hot.greatest}(r.planned_through, e.planned_through)"',
+            '"planned_through": f"{statements.greatest}(r.planned_through, e.planned_through)"',
             '"planned_through": "e.planned_through"',
         ),
-        tests="tests/ledger/test_hot_planning.py::TestDueSchedules::test_planned_through_never_goes_back[sqlite]",
+        tests="tests/ledger/test_planning.py::TestDueSchedules::test_planned_through_never_goes_back[sqlite]",
     ),
     mutant(
         "changed schedule loses its next due time",
@@ -107,7 +109,7 @@ TICKS = (
     mutant(
         "set aside from older nodes",
         "runs are set aside while nodes of a version that never queues them again may come back",
-        Code("fencepost.ledger.parking:_park", "if _had_older(cursor, hot, now_us):", "if False:"),
+        Code("fencepost.ledger.parking:_park", "if _had_older(cursor, statements, now_us):", "if False:"),
         tests="tests/ledger/test_parking.py::"
         "test_nor_is_anything_while_an_older_node_that_would_not_queue_it_again_may_come_back[sqlite-ended today]",
     ),
@@ -117,17 +119,18 @@ TICKS = (
         Code(f"{_PLANNING}:plan", "limit = rounded(limit)", "limit = rounded(limit)\n    left = []"),
         Code(
             f"{_PLANNING}:plan",
-            "runs = _record(cursor, hot, plans,",
+            "runs = _record(cursor, statements, plans,",
             "left.extend(each for _, plan in plans for each in plan.requested)\n"
             "        plans = [(row, plan._replace(requested=[])) for row, plan in plans]\n"
-            "        runs = _record(cursor, hot, plans,",
+            "        runs = _record(cursor, statements, plans,",
         ),
         Code(
             f"{_PLANNING}:plan",
             "return connection.write(work)",
             "done = connection.write(work)\n"
             "    if left:\n"
-            "        connection.write(lambda c: insert_runs(c, hot, left, now_us=done.now_us, horizon_us=horizon_us))\n"
+            "        connection.write(\n"
+            "            lambda c: insert_runs(c, statements, left, now_us=done.now_us, horizon_us=horizon_us))\n"
             "    return done",
         ),
     ),
@@ -140,13 +143,13 @@ TICKS = (
             f"{_TAKEN}\n    requested = [each._replace(state='skipped') if each.exclusive_key in taken else each"
             " for _, plan in plans for each in plan.requested]",
         ),
-        tests="tests/ledger/test_hot_planning.py::TestDueSchedules::test_tick_whose_key_is_taken_when_it_is_planned_is_queued_all_the_same[sqlite]",
+        tests="tests/ledger/test_planning.py::TestDueSchedules::test_tick_whose_key_is_taken_when_it_is_planned_is_queued_all_the_same[sqlite]",
     ),
     mutant(
         "schedule planned without a lock",
         "two planners work at one schedule at a time",
         Code(f"{_PLANNING}:_due", "LIMIT {limit}{{skip_locked}}", "LIMIT {limit}"),
-        tests="tests/ledger/test_hot_interleavings.py::TestPlanners::"
+        tests="tests/ledger/test_interleavings.py::TestPlanners::"
         "test_two_planners_plan_every_tick_once_and_move_every_schedule[postgres]",
     ),
     mutant(

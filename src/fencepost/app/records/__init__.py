@@ -1,13 +1,13 @@
-"""What people and programs are shown of a ledger: runs, attempts, jobs, schedules, nodes, locks, letters, the journal.
+"""Records of a ledger for people and programs: runs, attempts, jobs, schedules, nodes, locks, letters, the journal.
 
-Each is a frozen value, and `to_json` is the same as JSON: a field has one name in both, and they come in one order. The
-command line prints these, and whatever else shows a ledger does too, so the names are kept stable:
+Each is a frozen value, and `to_json` returns the same as JSON: fields have the same names and order in both. The
+command line and every other view of a ledger print these, so the names are stable:
 
 - instants are aware datetimes in UTC, in JSON texts such as ``2026-03-29T01:00:00Z``; their names end in ``_at``, or
   are ``at`` alone where there is one. A window is the one exception: it has a `start` and an `end`, as a run has it.
 - durations are seconds as numbers; their names end in ``_s``.
 - runs, letters and lines of the journal are numbered (`id`, `run_id`). Jobs and schedules have names, nodes have ids
-  that are texts, beside the name that is meant for people.
+  that are texts, and a name for people.
 - states, outcomes and types are the words of the documentation.
 
 A policy has the words of ``@app.job(…)``, a schedule's `spec` and a job's `signature` are as the ledger keeps them.

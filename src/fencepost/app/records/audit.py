@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
@@ -14,10 +15,13 @@ from fencepost.ledger.auditing import AuditRow
 
 @dataclass(frozen=True, slots=True)
 class AuditRecord(LedgerRecord):
-    """An entry of the audit. `how`: how the person was identified; `entry` is the exact text that was hashed."""
+    """An entry of the audit. `how`: how the person was identified; `entry` is the exact text that was hashed.
+
+    `damaged`: the row was edited by hand into something that cannot be read. `at` is None if that is no date.
+    """
 
     n: int
-    at: datetime
+    at: datetime | None
     who: str
     how: str | None
     address: str | None
@@ -29,32 +33,36 @@ class AuditRecord(LedgerRecord):
     detail: Any = field(hash=False)
     hash: str
     entry: str
+    damaged: bool
 
     @staticmethod
     def of(row: AuditRow) -> AuditRecord:
-        """Return the record of a row."""
-        read = read_json(row.entry)
-        said: dict[str, Any] = read if isinstance(read, dict) else {}  # somebody may have edited it
+        """Return the record of a row, which may have been edited by hand."""
+        at, read = _instant(row.at), read_json(row.entry)
+        entry: dict[str, Any] = read if isinstance(read, dict) else {}
+        texts = {name: entry.get(name) for name in ("how", "from", "reason", "outcome")}
+        is_readable = row.is_readable and at is not None and isinstance(read, dict)
         return AuditRecord(
             n=row.n,
-            at=instant(row.at),
+            at=at,
             who=row.who,
-            how=said.get("how"),
-            address=said.get("from"),
+            how=_text(texts["how"]),
+            address=_text(texts["from"]),
             act=row.act,
             job=row.job,
             run_id=row.run_id,
-            reason=said.get("reason"),
-            outcome=said.get("outcome"),
-            detail=said.get("detail"),
+            reason=_text(texts["reason"]),
+            outcome=_text(texts["outcome"]),
+            detail=entry.get("detail"),
             hash=row.hash,
             entry=row.entry,
+            damaged=not is_readable or any(not isinstance(each, str | None) for each in texts.values()),
         )
 
 
 @dataclass(frozen=True, slots=True)
 class AnchorRecord(LedgerRecord):
-    """The end of the chain at a moment, to be kept outside of the database."""
+    """The end of the chain at one instant. Keep it outside of the database."""
 
     ledger: str
     n: int
@@ -79,7 +87,7 @@ class VerifiedRecord(LedgerRecord):
 
     @property
     def is_intact(self) -> bool:
-        """Whether nothing was found that does not fit."""
+        """Whether the chain has no breaks."""
         return not self.breaks
 
     @staticmethod
@@ -96,3 +104,15 @@ class VerifiedRecord(LedgerRecord):
             tuple(map(str, found)),
             str(found[0].damage) if found else None,
         )
+
+
+def _instant(at_us: Any) -> datetime | None:
+    """Return the instant; None if a manual edit made it something that is no date."""
+    try:
+        return instant(at_us)
+    except (OverflowError, TypeError, ValueError):
+        return None
+
+
+def _text(value: Any) -> str | None:
+    return value if isinstance(value, str | None) else json.dumps(value)

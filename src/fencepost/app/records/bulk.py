@@ -1,4 +1,4 @@
-"""How far a bulk job is: its steps and partitions, as their checkpoints say; and what was done about it."""
+"""The progress of a bulk job, by step and partition, from its checkpoints; and the results of acts on it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class CountsRecord(LedgerRecord):
-    """What became of the items so far: ``read = written + filtered + skipped``, in so many `chunks`."""
+    """Counts of items so far: ``read = written + filtered + skipped``, in `chunks` chunks."""
 
     read: int
     written: int
@@ -67,7 +67,7 @@ class BulkStepRecord(LedgerRecord):
 
 @dataclass(frozen=True, slots=True)
 class BulkRecord(LedgerRecord):
-    """What a run of a bulk job stands for, and how far that is. `state` is that of the run `run_id`."""
+    """The instance that a run of a bulk job works on, and its progress. `state` is that of the run `run_id`."""
 
     run_id: int
     job: str
@@ -78,7 +78,7 @@ class BulkRecord(LedgerRecord):
 
 @dataclass(frozen=True, slots=True)
 class BulkAgainRecord(LedgerRecord):
-    """A new run `run_id`, which does once more what run `again_of` stands for."""
+    """A new run `run_id`, which repeats the instance of run `again_of`."""
 
     run_id: int
     again_of: int
@@ -86,7 +86,7 @@ class BulkAgainRecord(LedgerRecord):
 
 @dataclass(frozen=True, slots=True)
 class BulkForgottenRecord(LedgerRecord):
-    """How many `checkpoints` of what a run stands for were removed, and how many items had been `written`."""
+    """How many `checkpoints` of a run's instance were removed, and how many items had been `written`."""
 
     run_id: int
     instance: str

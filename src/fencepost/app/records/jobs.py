@@ -19,10 +19,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class JobRecord(LedgerRecord):
-    """A job that a deploy has put on record. `nodes`: on how many living nodes it is.
+    """A job that a deploy has recorded. `nodes`: how many living nodes have it.
 
-    `strategy` says what keeps its effects from landing twice; `renamed_to` what it is called now, if it has been
-    renamed. Both are None where there is nothing to say, or where a later release has written the policy.
+    `strategy` says what keeps its effects from landing twice; `renamed_to` is its present name, if it was
+    renamed. Both are None where they do not apply, or where a later release has written the policy.
     """
 
     name: str
@@ -100,7 +100,7 @@ class ScheduleRecord(LedgerRecord):
 
     @property
     def schedule(self) -> Schedule:
-        """The schedule itself; `InvalidSchedule` if it is of a kind that only a later release knows."""
+        """The schedule itself; raises `InvalidSchedule` if only a later release has this kind."""
         from fencepost.core.identity import canonical_json  # noqa: PLC0415 - few records are of schedules
         from fencepost.core.schedule import schedule_from_json  # noqa: PLC0415
 
@@ -108,7 +108,7 @@ class ScheduleRecord(LedgerRecord):
 
     @property
     def is_in_code(self) -> bool:
-        """Whether it stands in the code of its job."""
+        """Whether it is declared in the code of its job."""
         return self.origin == "code"
 
     def __str__(self) -> str:
@@ -117,17 +117,17 @@ class ScheduleRecord(LedgerRecord):
 
 @dataclass(frozen=True, slots=True)
 class DueRecord(LedgerRecord):
-    """A due time of the past that a back-fill would ask for."""
+    """A past due time that a back-fill would request."""
 
     schedule: str | None
     due_at: datetime | None
     window: WindowRecord | None
 
     @staticmethod
-    def of(asked: Requested) -> DueRecord:
-        """Read a request that was not made."""
+    def of(request: Requested) -> DueRecord:
+        """Read a request that was planned but not made."""
         return DueRecord(
-            asked.schedule, at_or_none(asked.due_at_us), window_of(asked.window_start_us, asked.window_end_us)
+            request.schedule, at_or_none(request.due_at_us), window_of(request.window_start_us, request.window_end_us)
         )
 
 
@@ -138,7 +138,7 @@ def _strategy(policy: str) -> str | None:
 
     try:
         return strategy(Policy.from_json(policy))
-    except InvalidPolicy:  # a newer release may spell it otherwise
+    except InvalidPolicy:  # a newer release may use another format
         return None
 
 
@@ -148,5 +148,5 @@ def _when(spec: str) -> str:
 
     try:
         return describe(schedule_from_json(spec))
-    except InvalidSchedule:  # a newer release may know more kinds
+    except InvalidSchedule:  # a newer release may have more kinds
         return spec

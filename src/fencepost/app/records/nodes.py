@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class NodeRecord(LedgerRecord):
-    """A node. `running`: how many runs it has in hand; `state`: ``living``, ``draining``, ``left`` or ``dead``."""
+    """A node. `running`: how many runs it executes; `state`: ``living``, ``draining``, ``left`` or ``dead``."""
 
     id: str
     name: str
@@ -63,15 +63,15 @@ class NodeRecord(LedgerRecord):
 
     @property
     def is_living(self) -> bool:
-        """Whether nobody has noted its end."""
+        """Whether no end of it is recorded."""
         return self.left_at is None and self.dead_at is None
 
 
 @dataclass(frozen=True, slots=True)
 class LockRecord(LedgerRecord):
-    """A lock, also one that nobody holds now. `holder` is then who had it last.
+    """A lock, held or free. `holder` of a free lock is its last holder.
 
-    `free_in_s`: when it is worth asking again at the latest, where the store knows. `last_tick_at`: the last due time
+    `free_in_s`: after how long at most a retry is worthwhile, where the store knows. `last_tick_at`: the last due time
     that was done under it.
     """
 
@@ -101,7 +101,7 @@ class LockRecord(LedgerRecord):
 
 @dataclass(frozen=True, slots=True)
 class PastLockRecord(LedgerRecord):
-    """Who held a lock, from when until when, and why that ended."""
+    """A period in which a holder held a lock, and why it ended."""
 
     name: str
     holder: str
@@ -125,10 +125,10 @@ class PastLockRecord(LedgerRecord):
 
 @dataclass(frozen=True, slots=True)
 class LetterRecord(LedgerRecord):
-    """A dead letter: an item of a bulk job that could not be processed. Ids are counted in each `database` by itself.
+    """A dead letter: an item of a bulk job that could not be processed. Each `database` numbers its letters separately.
 
     `item` is the item as JSON, None where only a description was kept, which is `shown`; `tries` how often it was
-    processed in vain; `state` is ``new``, ``replayed`` or ``dropped``.
+    processed without success; `state` is ``new``, ``replayed`` or ``dropped``.
     """
 
     id: int
@@ -171,7 +171,7 @@ class LetterRecord(LedgerRecord):
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord(LedgerRecord):
-    """A line of the journal: what somebody did, or what went wrong."""
+    """An entry of the journal: an act of a person, or a failure."""
 
     id: int
     at: datetime

@@ -1,4 +1,4 @@
-"""What a schedule will do: its next due times, and what becomes of it when its zone changes the clocks."""
+"""Previews of a schedule: its next due times, and its times near clock changes of its zone."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fencepost.core.schedule import Schedule
     from fencepost.core.schedules.around import ClockChange, Moment
     from fencepost.core.schedules.preview import Preview
+    from fencepost.core.schedules.zones import OffsetChange
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,7 @@ class ClockChangeRecord(LedgerRecord):
 
 @dataclass(frozen=True, slots=True)
 class OutlookRecord(LedgerRecord):
-    """The `next` due times of a schedule, and the changes of its zone's clocks in `year`.
+    """The `next` due times of a schedule, and `changes` of its zone's clocks: those in `year`, or the next two.
 
     `schedule` is its id, None if it is in no ledger. `dst` is the rule for changes of the clocks that is in force, None
     where there is none to choose. `disagreements` says where other dialects of cron read the expression differently.
@@ -86,15 +87,20 @@ class OutlookRecord(LedgerRecord):
     def of(
         schedule: Schedule, *, now_us: int, count: int = 5, year: int | None = None, name: str | None = None
     ) -> OutlookRecord:
-        """Look ahead from `now_us`, and at the changes of the clocks in `year`, by default the present one."""
-        from fencepost.core.schedule import Cron, changes_of_offset, describe, preview  # noqa: PLC0415 - few ask
+        """Preview a schedule from `now_us` on, with the clock changes in `year`, by default the next two.
+
+        Without `year`, look for changes until the end of the next year: zones that change their clocks regularly do so
+        twice a year.
+        """
+        from fencepost.core.schedule import Cron, describe, preview  # noqa: PLC0415 - rarely needed
         from fencepost.core.schedules.around import around  # noqa: PLC0415
         from fencepost.core.schedules.dialects import disagreements  # noqa: PLC0415
-        from fencepost.core.schedules.zones import local  # noqa: PLC0415
+        from fencepost.core.schedules.zones import changes_of_offset, local  # noqa: PLC0415
 
         shown = year or local(schedule.tz, now_us).year
         crontab = schedule if isinstance(schedule, Cron) else None
-        changes = [around(schedule, change) for change in changes_of_offset(schedule.tz, shown)]
+        found = _next_changes(schedule.tz, now_us, shown) if year is None else changes_of_offset(schedule.tz, shown)
+        changes = [around(schedule, change) for change in found]
         return OutlookRecord(
             schedule=name,
             when=describe(schedule),
@@ -105,6 +111,14 @@ class OutlookRecord(LedgerRecord):
             next=tuple(map(MomentRecord.of, preview(schedule, after_us=now_us, count=count))),
             changes=tuple(map(ClockChangeRecord.of, changes)),
         )
+
+
+def _next_changes(tz: str, now_us: int, year: int) -> list[OffsetChange]:
+    from fencepost.core.schedules.base import LAST_YEAR  # noqa: PLC0415
+    from fencepost.core.schedules.zones import changes_of_offset  # noqa: PLC0415
+
+    years = range(year - 1, min(year + 1, LAST_YEAR) + 1)  # years of UTC, and `year` is a local one
+    return [change for each in years for change in changes_of_offset(tz, each) if change.at_us > now_us][:2]
 
 
 def _wall(at_us: int, offset_s: int) -> str:

@@ -12,28 +12,28 @@ from typing import Any
 from fencepost.core.tick import instant
 
 NodeNames = Mapping[str, str]
-"""What nodes are called, by their ids."""
+"""Names of nodes, by their ids."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerRecord:
-    """Something on record, as a value and as JSON."""
+    """A record as a value and as JSON."""
 
     def to_json(self) -> dict[str, Any]:
-        """Return all of it, as JSON can say it."""
+        """Return all fields as JSON values."""
         return {field.name: as_json(getattr(self, field.name)) for field in fields(self)}
 
 
 @dataclass(frozen=True, slots=True)
 class WindowRecord(LedgerRecord):
-    """The stretch of time that a run answers for. `start` is None where it goes back to the beginning."""
+    """The time window of a run. `start` is None where it has no lower bound."""
 
     start: datetime | None
     end: datetime
 
 
 def spelled(at: datetime) -> str:
-    """Spell an instant in UTC as JSON has it: exactly, and ending in Z."""
+    """Format an instant in UTC for JSON: at full precision, and ending in Z."""
     return at.isoformat().replace("+00:00", "Z")
 
 
@@ -60,7 +60,7 @@ def seconds_of(duration_us: int | None) -> float | None:
 
 
 def read_json(text: str | None) -> Any:
-    """Return stored JSON as JSON; what somebody wrote into the table by hand stays a text."""
+    """Parse stored JSON. Return text that is not JSON, such as a manual edit of the table, as it is."""
     if text is None:
         return None
     try:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RunRecord(LedgerRecord):
-    """A run. `sla_missed` is None where nothing was promised; `node_name` where the node's record is gone.
+    """A run. `sla_missed` is None where the job has no SLA; `node_name` is None where the node's record is gone.
 
-    `request_hash`: requests that ask for the same have the same. `params` is what the job is called with, by name.
+    `request_hash` is equal for requests for the same work. `params` are the parameters of the job, by name.
     """
 
     id: int
@@ -74,7 +74,7 @@ class RunRecord(LedgerRecord):
 
     @staticmethod
     def of(row: RunRow, *, nodes: NodeNames, now_us: int) -> RunRecord:
-        """Read a row of the ledger. `now_us` is the ledger's time: whether a run is late depends on it."""
+        """Read a row of the ledger. `now_us` is the ledger's time: it decides whether a run is late."""
         return RunRecord(
             id=row.id,
             job=row.job,
@@ -121,7 +121,7 @@ class RunRecord(LedgerRecord):
 
 @dataclass(frozen=True, slots=True)
 class AttemptRecord(LedgerRecord):
-    """An attempt that has ended. `took_s` is None where nobody knows: its node is gone."""
+    """An attempt that has ended. `took_s` is None where it is unknown, because the node is gone."""
 
     run_id: int
     number: int
@@ -158,7 +158,7 @@ class AttemptRecord(LedgerRecord):
 
 @dataclass(frozen=True, slots=True)
 class PartRecord(LedgerRecord):
-    """A run that executes a partition of a bulk job: the one that is counted `number`, from 0, of a step."""
+    """A run that executes a partition of a bulk job: partition `number`, counted from 0, of a step."""
 
     run_id: int
     origin_key: str
@@ -169,7 +169,7 @@ class PartRecord(LedgerRecord):
 
     @staticmethod
     def of(part: Part) -> PartRecord:
-        """Read what the ledger knows of it."""
+        """Read a part from the ledger."""
         from fencepost.ledger.parts import part_place  # noqa: PLC0415 - few records are of parts
 
         step, number = part_place(part.origin_key) or (None, None)
@@ -185,7 +185,7 @@ class PartRecord(LedgerRecord):
 
 @dataclass(frozen=True, slots=True)
 class WhyRecord(LedgerRecord):
-    """What became of a due time: in a word, in a sentence, and the run that stands for it, if there is one.
+    """What became of a due time: in a word, in a sentence, and its run, if there is one.
 
     `nearest_at` are the due times before and after, if it was not due.
     """
@@ -210,6 +210,3 @@ class WhyRecord(LedgerRecord):
             run=run,
             nearest_at=tuple(instant(each) for each in answer.nearest_us),
         )
-
-
-# -- small things ------------------------------------------------------------------------------------------------------

@@ -1,14 +1,13 @@
-"""Runs of ``async def`` jobs, as tasks of an event loop that is ours alone.
+"""The runner of ``async def`` jobs: each run is a task of an event loop that only this runner uses.
 
-**Promises.** Those of `local.LocalRunner`. The loop runs on a thread of its own, never on one that the user's code
-shares with us, so whatever a job does to it, heartbeats and the exchange go on. It starts with the first claim and ends
-with `close`. Every run is a task with a context of its own. A run that is stopped, outlives its timeout or, unless its
-effects are fenced, outlives the node's trust is cancelled; if it has not ended within the grace, it is reported all the
-same and its place is given to another.
+**Promises.** Those of `local.LocalRunner`. The loop has its own thread, so heartbeats and the exchange continue
+whatever a job does to the loop. It starts with the first claim and ends with `close`. Each run is a task with its own
+context. A task is cancelled if its run is stopped, exceeds its timeout, or outlives the node's trust without having
+fenced effects. If it has not ended after the grace period, its outcome is reported anyway and its slot is reused.
 
-**Not promised.** That a job which blocks the loop is stopped: nothing can, before it awaits something. The watcher, on
-another thread, names the job after a second of silence; deadlines are reported from there; and what waits for the loop
-is handed back, so that other nodes take it.
+**Not promised.** That a job which blocks the loop is stopped: a task can only be cancelled while it awaits something.
+The watcher, on another thread, reports the job when the loop has not answered for a second. It also reports the
+outcomes of runs that exceed their timeout, and returns claims that wait for the loop, so that other nodes take them.
 """
 
 from __future__ import annotations
@@ -25,21 +24,21 @@ from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime, Task
 from fencepost.engine.invoke import invoke_async
 from fencepost.engine.runners.kinds import RunnerParts
-from fencepost.engine.runners.local import LocalRunner, broken, quiet
+from fencepost.engine.runners.local import LocalRunner, ignore_event, outcome_of_uncaught
 from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.engine.runners.unfinished import Key
 from fencepost.engine.runners.watcher import NEVER
 
 InvokeAsync = Callable[[Claim], Awaitable[Outcome]]
-"""Executes a claim and returns how it ended; lets only the cancellation of its task pass."""
+"""Executes a claim and returns its outcome. The only exception it may raise is the cancellation of its task."""
 
 _DEFAULT_SLOTS = 100
 _DEFAULT_GRACE_S = 5.0
-_LONGEST_SILENCE_S = 1.0
-_LEFTOVERS_S = 1.0
+_BLOCKED_AFTER_S = 1.0
+_LEFTOVERS_WAIT_S = 1.0
 
 
-class _Sitting:
+class _TaskSlot:
     """One run, and the task that executes it."""
 
     __slots__ = ("began_at", "claim", "give_up_at", "task", "why")
@@ -52,7 +51,7 @@ class _Sitting:
         self.task: asyncio.Task[Outcome] | None = None
 
 
-class AsyncioRunner(LocalRunner[_Sitting]):
+class AsyncioRunner(LocalRunner[_TaskSlot]):
     """Executes claims with `invoke`, at most `slots` at a time; `timeouts` are seconds by job.
 
     Runs of the jobs in `fenced` are suspended, not cancelled, when trust runs out.
@@ -67,40 +66,40 @@ class AsyncioRunner(LocalRunner[_Sitting]):
         slots: int = _DEFAULT_SLOTS,
         cancel_grace_s: float = _DEFAULT_GRACE_S,
         fenced: Collection[str] = (),
-        emit: Callable[[Event], None] = quiet,
+        emit: Callable[[Event], None] = ignore_event,
     ) -> None:
         super().__init__("task", timeouts=timeouts, slots=slots, runtime=runtime, fenced=fenced, emit=emit)
         self._invoke = invoke
         self._stop_grace_s = cancel_grace_s
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: Task | None = None
-        self._sittings: dict[Key, _Sitting] = {}
-        self._is_called = False
-        self._is_telling = False
-        self._asked_at = NEVER
-        self._is_silent = False
+        self._task_slots: dict[Key, _TaskSlot] = {}
+        self._is_start_scheduled = False
+        self._is_notify_scheduled = False
+        self._pinged_at = NEVER
+        self._is_blocked = False
 
     # -- on the loop ------------------------------------------------------------------------------------------------
 
     def _start_queued(self) -> None:
-        self._is_called = False
+        self._is_start_scheduled = False
         now = self._runtime.monotonic()
-        while self._queue and len(self._sittings) < self._slots and self._trust.is_trusted(now):
+        while self._queue and len(self._task_slots) < self._slots and self._trust.is_trusted(now):
             try:
                 claim = self._queue.popleft()
             except IndexError:
                 return
-            self._seat(claim, now)
+            self._start_task(claim, now)
 
-    def _seat(self, claim: Claim, now: float) -> None:
+    def _start_task(self, claim: Claim, now: float) -> None:
         key = (claim.run_id, claim.token)
-        sitting = self._sittings[key] = _Sitting(claim, now)
+        slot = self._task_slots[key] = _TaskSlot(claim, now)
         with self._lock:
-            if key not in self._book.held:  # stopped before it began
-                del self._sittings[key]
+            if key not in self._unfinished.held:  # stopped before it started
+                del self._task_slots[key]
                 return
-            sitting.task = asyncio.get_running_loop().create_task(self._execute(claim), context=Context())
-        sitting.task.add_done_callback(functools.partial(self._ended, sitting, claim))
+            slot.task = asyncio.get_running_loop().create_task(self._execute(claim), context=Context())
+        slot.task.add_done_callback(functools.partial(self._ended, slot, claim))
 
     async def _execute(self, claim: Claim) -> Outcome:
         try:
@@ -108,48 +107,48 @@ class AsyncioRunner(LocalRunner[_Sitting]):
         except asyncio.CancelledError:
             raise
         except BaseException as error:  # noqa: BLE001 - a SystemExit that left the task would end the loop
-            return broken(claim, error)
+            return outcome_of_uncaught(claim, error)
 
-    def _cancel(self, sitting: _Sitting) -> None:
-        if sitting.task is not None:
-            sitting.task.cancel(f"the run is to stop: {sitting.why}")
+    def _cancel(self, slot: _TaskSlot) -> None:
+        if slot.task is not None:
+            slot.task.cancel(f"the run is to stop: {slot.why}")
 
-    def _ended(self, sitting: _Sitting, claim: Claim, task: asyncio.Task[Outcome]) -> None:
-        self._ahead.measured(1, self._runtime.monotonic() - sitting.began_at)
+    def _ended(self, slot: _TaskSlot, claim: Claim, task: asyncio.Task[Outcome]) -> None:
+        self._ahead.measured(1, self._runtime.monotonic() - slot.began_at)
         with self._lock:
-            self._sittings.pop((claim.run_id, claim.token), None)
-            self._abandoned.discard(sitting)
-            self._book.settle(self._outcome(sitting, claim, task))
+            self._task_slots.pop((claim.run_id, claim.token), None)
+            self._abandoned.discard(slot)
+            self._unfinished.settle(self._outcome(slot, claim, task))
             self._trust.forget(claim.run_id, claim.token)
         if self._queue:
             self._start_queued()
-        if not self._is_telling:  # once for all that end in this turn of the loop
-            self._is_telling = True
-            asyncio.get_running_loop().call_soon(self._tell)
+        if not self._is_notify_scheduled:  # one call for all runs that end in this iteration of the loop
+            self._is_notify_scheduled = True
+            asyncio.get_running_loop().call_soon(self._notify)
 
-    def _tell(self) -> None:
-        self._is_telling = False
+    def _notify(self) -> None:
+        self._is_notify_scheduled = False
         self._empty.set()
-        self._book.tell()
+        self._unfinished.notify()
 
-    def _outcome(self, sitting: _Sitting, claim: Claim, task: asyncio.Task[Outcome]) -> Outcome:
-        """Say how a task ended. One that was told to stop was stopped, unless it had done its work all the same."""
-        why, outcome = sitting.why, None if task.cancelled() else task.result()
+    def _outcome(self, slot: _TaskSlot, claim: Claim, task: asyncio.Task[Outcome]) -> Outcome:
+        """Return the outcome of a task. If it was asked to stop, it counts as stopped unless it succeeded anyway."""
+        why, outcome = slot.why, None if task.cancelled() else task.result()
         if outcome is not None and (why is None or (outcome.how == How.SUCCEEDED and why is not StopReason.LOST)):
             return outcome
         if why is not None:
-            return self._stopped(sitting, claim, why)
-        error = "its task was cancelled, and not by Fencepost: by the job itself, or by a library it uses"
+            return self._stopped(slot, claim, why)
+        error = "the task was cancelled by the job itself or by a library that it uses, not by Fencepost"
         return Outcome(claim.run_id, claim.attempt, claim.token, How.FAILED, error_code="CancelledError", error=error)
 
     # -- from outside -----------------------------------------------------------------------------------------------
 
     def _begin(self, now: float) -> None:
-        if not self._queue or self._is_called or not self._trust.is_trusted(now):
+        if not self._queue or self._is_start_scheduled or not self._trust.is_trusted(now):
             return
         if self._loop is None:
             self._open()
-        self._is_called = True
+        self._is_start_scheduled = True
         self._call(self._start_queued)
 
     def _open(self) -> None:
@@ -160,78 +159,78 @@ class AsyncioRunner(LocalRunner[_Sitting]):
 
     def _call(self, call: Callable[[], None]) -> None:
         if self._loop is not None:
-            with suppress(RuntimeError):  # closed: nothing runs there any more
+            with suppress(RuntimeError):  # the loop is closed
                 self._loop.call_soon_threadsafe(call)
 
-    def _places(self) -> list[_Sitting]:
-        return list(self._sittings.values())
+    def _run_slots(self) -> list[_TaskSlot]:
+        return list(self._task_slots.values())
 
-    def _interrupt(self, place: _Sitting, claim: Claim, why: StopReason) -> None:
-        place.why = why
-        place.give_up_at = self._runtime.monotonic() + self._stop_grace_s
+    def _interrupt(self, slot: _TaskSlot, claim: Claim, why: StopReason) -> None:
+        slot.why = why
+        slot.give_up_at = self._runtime.monotonic() + self._stop_grace_s
         self._trust.stop(claim.run_id, claim.token, why)
-        self._call(functools.partial(self._cancel, place))
-        self._watcher.look_by(place.give_up_at)
+        self._call(functools.partial(self._cancel, slot))
+        self._watcher.look_by(slot.give_up_at)
 
     def _is_stuck(self) -> bool:
-        return self._is_silent
+        return self._is_blocked
 
-    def _tend(self, now: float) -> float:
+    def _check_slots(self, now: float) -> float:
         if not self._trust.is_trusted(now):
-            for sitting in self._places():
-                if sitting.claim is not None and sitting.claim.job not in self._fenced:
-                    self._stop(sitting.claim, StopReason.LOST)
+            for slot in self._run_slots():
+                if slot.claim is not None and slot.claim.job not in self._fenced:
+                    self._stop(slot.claim, StopReason.LOST)
         with self._lock:
-            for sitting in self._places():
-                if now >= sitting.give_up_at:
-                    self._abandon(sitting)
+            for slot in self._run_slots():
+                if now >= slot.give_up_at:
+                    self._abandon(slot)
         self._begin(now)
-        return min(self._listen(now), self._next_at())
+        return min(self._ping(now), self._next_at())
 
-    def _abandon(self, sitting: _Sitting) -> None:
-        claim = sitting.claim
-        if claim is not None and sitting.why is not None and self._give_up(sitting, claim, sitting.why):
-            del self._sittings[claim.run_id, claim.token]
+    def _abandon(self, slot: _TaskSlot) -> None:
+        claim = slot.claim
+        if claim is not None and slot.why is not None and self._give_up(slot, claim, slot.why):
+            del self._task_slots[claim.run_id, claim.token]
 
     def _next_at(self) -> float:
         if self._trust.lost:
-            return min((sitting.give_up_at for sitting in self._places()), default=NEVER)
-        return min((min(self._trust.until, sitting.give_up_at) for sitting in self._places()), default=NEVER)
+            return min((slot.give_up_at for slot in self._run_slots()), default=NEVER)
+        return min((min(self._trust.until, slot.give_up_at) for slot in self._run_slots()), default=NEVER)
 
-    # -- is the loop alive? -----------------------------------------------------------------------------------------
+    # -- detecting a blocked loop -----------------------------------------------------------------------------------
 
-    def _listen(self, now: float) -> float:
-        """Ask the loop for a sign of life, and tell if none comes. Returns when to listen again."""
-        if self._asked_at == NEVER:
-            if self._sittings or self._queue:
-                self._asked_at = now
-                self._call(self._answer)
-        elif now - self._asked_at >= _LONGEST_SILENCE_S and not self._is_silent:
-            self._is_silent = True
-            self._news.append(self._silence())
-        return NEVER if self._is_silent else self._asked_at + _LONGEST_SILENCE_S
+    def _ping(self, now: float) -> float:
+        """Schedule a callback on the loop, and report a blocked loop if it does not run. Return when to check next."""
+        if self._pinged_at == NEVER:
+            if self._task_slots or self._queue:
+                self._pinged_at = now
+                self._call(self._answer_ping)
+        elif now - self._pinged_at >= _BLOCKED_AFTER_S and not self._is_blocked:
+            self._is_blocked = True
+            self._pending_events.append(self._blocked_event())
+        return NEVER if self._is_blocked else self._pinged_at + _BLOCKED_AFTER_S
 
-    def _answer(self) -> None:
-        self._asked_at = NEVER
-        self._is_silent = False
+    def _answer_ping(self) -> None:
+        self._pinged_at = NEVER
+        self._is_blocked = False
 
-    def _silence(self) -> Event:
+    def _blocked_event(self) -> Event:
         task = None if self._loop is None else asyncio.current_task(self._loop)
-        claim = next((sitting.claim for sitting in self._places() if sitting.task is task), None)
+        claim = next((slot.claim for slot in self._run_slots() if slot.task is task), None)
         if claim is None:
-            claim = next((sitting.claim for sitting in list(self._abandoned) if sitting.task is task), None)
+            claim = next((slot.claim for slot in list(self._abandoned) if slot.task is task), None)
         return Event(
             What.RUNNER_WARNING,
             job=None if claim is None else claim.job,
             run_id=None if claim is None else claim.run_id,
-            reason=f"the event loop has not answered for {_LONGEST_SILENCE_S:g} s: something blocks it, so no other"
-            " async job goes on. Await instead of calling what blocks, or hand it to asyncio.to_thread",
+            reason=f"the event loop has not answered for {_BLOCKED_AFTER_S:g} s: a call blocks it, so no other async"
+            " job makes progress. Await instead of making blocking calls, or pass them to asyncio.to_thread",
         )
 
-    def _shut(self) -> None:
+    def _shut_down(self) -> None:
         if self._loop is not None and self._thread is not None:
             self._call(self._loop.stop)
-            self._thread.join(_LEFTOVERS_S + 1.0)
+            self._thread.join(_LEFTOVERS_WAIT_S + 1.0)
 
     def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
@@ -245,24 +244,24 @@ class AsyncioRunner(LocalRunner[_Sitting]):
             loop.close()
 
     def _run_until_stopped(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Run the loop, and go on with it if a task that a job left behind raised SystemExit or the like."""
+        """Run the loop, and continue it if a task that a job left behind raised an exception such as SystemExit."""
         try:
             loop.run_forever()
-        except BaseException as error:  # noqa: BLE001 - the other jobs' tasks need their loop
-            self._report_trouble(error)
+        except BaseException as error:  # noqa: BLE001 - the tasks of other jobs need the loop
+            self._report_error(error)
 
 
 async def _end_leftovers() -> None:
-    """Cancel what jobs left running, and what was given up; wait for it, but not for long."""
+    """Cancel the tasks that jobs left running and those that were given up, and wait for them for a limited time."""
     leftovers = asyncio.all_tasks() - {asyncio.current_task()}
     for task in leftovers:
         task.cancel()
     if leftovers:
-        await asyncio.wait(leftovers, timeout=_LEFTOVERS_S)
+        await asyncio.wait(leftovers, timeout=_LEFTOVERS_WAIT_S)
 
 
 def make_runner(given: RunnerParts) -> AsyncioRunner:
-    """Make it for an application's coroutine functions."""
+    """Make the runner for an application's coroutine functions."""
 
     async def call(claim: Claim) -> Outcome:
         return await invoke_async(jobs[claim.job], claim, context)

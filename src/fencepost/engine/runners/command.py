@@ -1,15 +1,15 @@
 """The runner of jobs that are programs, in any language.
 
-A program is told by its environment what it runs for: ``FENCEPOST_JOB``, ``FENCEPOST_RUN``, ``FENCEPOST_ATTEMPT``,
-``FENCEPOST_TOKEN``, ``FENCEPOST_PARAMS`` (JSON), and if there is such a thing ``FENCEPOST_SCHEDULE``,
-``FENCEPOST_DUE_AT``, ``FENCEPOST_WINDOW_START`` and ``FENCEPOST_WINDOW_END`` (instants in UTC). It answers by its exit
-status: 0 it succeeded, 75 try again later (EX_TEMPFAIL), anything else it failed, and the end of what it wrote to
-standard error is the reason.
+A program receives its run in environment variables: ``FENCEPOST_JOB``, ``FENCEPOST_RUN``, ``FENCEPOST_ATTEMPT``,
+``FENCEPOST_TOKEN``, ``FENCEPOST_PARAMS`` (JSON), and where the run has them ``FENCEPOST_SCHEDULE``,
+``FENCEPOST_DUE_AT``, ``FENCEPOST_WINDOW_START`` and ``FENCEPOST_WINDOW_END`` (instants in UTC). Its exit status is its
+outcome: 0 means success, 75 (EX_TEMPFAIL) means retry later, and any other status means failure. The end of its
+standard error is recorded as the reason.
 
-**Promises.** What `fencepost.engine.runners.runner` promises. Each program has a process group and a guardian of its
-own, which ends the group before trust closes, also if this process is stopped or killed; its outcome is told when the
-group is gone. A stopped program gets SIGTERM, and SIGKILL after `term_grace_s`; one that lost its right to run, at
-once. What it leaves behind in its group ends with it.
+**Promises.** Those of `fencepost.engine.runners.runner`. Each program has its own process group and its own guardian.
+The guardian ends the group before the trust ends, even if this process is stopped or killed. The outcome is reported
+when the group is gone. A program that is stopped gets SIGTERM, and SIGKILL after `term_grace_s`. A program that has
+lost its lease gets SIGKILL at once. Processes that a program leaves in its group end with it.
 """
 
 from __future__ import annotations
@@ -34,17 +34,19 @@ from fencepost.engine.runners.outcome import How, Outcome
 
 TRY_AGAIN = 75  # EX_TEMPFAIL
 _TAIL_BYTES = 4 * LONGEST_ERROR
-_LONGEST_NAP_S = 1.0  # a wait counts on a clock that stops while the machine sleeps
+_LONGEST_WAIT_S = (
+    1.0  # waits use a clock that stops while the machine is suspended, so the monotonic clock is read again
+)
 _SHUTDOWN_GRACE_S = 3.0
 _TOO_LONG = 7  # E2BIG
 _FOREVER = float("inf")
 
 
 class Execution:
-    """One program that executes a claim, or is about to."""
+    """One program that executes a claim or is about to be started for it."""
 
     def __init__(self, claim: Claim, job: Job) -> None:
-        """Intend to execute a claim."""
+        """Prepare; no process is started."""
         self.claim = claim
         self.job = job
         self.process: GuardedProcess | None = None
@@ -53,22 +55,22 @@ class Execution:
 
 
 class Tail:
-    """The end of what a program wrote to standard error."""
+    """The end of a program's standard error."""
 
     def __init__(self) -> None:
-        """Nothing was written yet."""
+        """Start empty."""
         self._chunks: deque[bytes] = deque()
         self._size = 0
 
     def add(self, chunk: bytes) -> None:
-        """Take in what was written, and forget what is too long ago."""
+        """Add output, and drop the oldest chunks that are no longer needed."""
         self._chunks.append(chunk)
         self._size += len(chunk)
         while self._size - len(self._chunks[0]) >= _TAIL_BYTES:
             self._size -= len(self._chunks.popleft())
 
     def __str__(self) -> str:
-        """What is left, as text."""
+        """The kept output as text."""
         return b"".join(self._chunks)[-_TAIL_BYTES:].decode(errors="replace").strip()
 
 
@@ -85,13 +87,13 @@ class CommandRunner:
         env: Mapping[str, str] | None = None,
         emit: Callable[[Event], None] = lambda _: None,
     ) -> None:
-        """Prepare; programs inherit `env`, or our environment if it is not given."""
+        """Prepare. Programs inherit `env`, by default the environment of this process."""
         self._jobs = jobs
         self._slots = slots
         self._timings = timings
         self._runtime = runtime
         self._env = os.environ if env is None else env
-        self._tell = emit
+        self._emit_event = emit
         self._on_outcome: Callable[[], None] = lambda: None
         self._lock = runtime.lock()
         self._changed = runtime.event()
@@ -103,41 +105,41 @@ class CommandRunner:
     # -- the contract of a runner --------------------------------------------------------------------------------------
 
     def start(self, on_outcome: Callable[[], None]) -> None:
-        """Begin; a program is started for each claim, and none before."""
+        """Begin. No program is started before there is a claim for it."""
         self._on_outcome = on_outcome
 
     def room(self) -> int:
-        """How many more programs may run."""
+        """Return how many more programs may be started."""
         if self._is_closing or not self._may_start():
             return 0
         return max(0, self._slots - len(self._executions))
 
     def submit(self, claims: Sequence[Claim]) -> None:
-        """Start a program for each; those for which there is no room, or no time, are handed back."""
+        """Start a program for each claim. Claims for which there is no free slot or no trust are returned."""
         for claim in claims:
             if self.room() > 0:
                 self._begin(Execution(claim, self._jobs[claim.job]))
             else:
-                self._emit(verdicts.returned(claim))
+                self._report(verdicts.returned(claim))
 
     def collect(self) -> list[Outcome]:
-        """Return what ended since the last call."""
+        """Return the outcomes since the last call."""
         with self._lock:
             outcomes, self._outcomes = self._outcomes, []
         return outcomes
 
     def running(self) -> int:
-        """How many programs run."""
+        """Return how many programs run."""
         return len(self._executions)
 
     def stop(self, run_id: int, token: int, why: StopReason) -> None:
-        """Stop one; its outcome follows when its group is gone."""
+        """Stop one program. Its outcome follows when its process group is gone."""
         with self._lock:
             if (execution := self._executions.get((run_id, token))) is not None:
                 self._stop(execution, why)
 
     def trust(self, until: float) -> None:
-        """Let the programs run until then, and their guardians wait as long."""
+        """Extend the deadline until which programs may run, and pass it to their guardians."""
         with self._lock:
             self._trusted_until = max(self._trusted_until, until)
             for execution in self._executions.values():
@@ -151,18 +153,18 @@ class CommandRunner:
                 self._stop(execution, StopReason.LOST)
 
     def suspend(self) -> list[Claim]:
-        """Kill all programs: nobody can make one wait."""
+        """Kill all programs: a program cannot be suspended."""
         self.lose()
         return []
 
     def resume(self, runs: Collection[tuple[int, int]]) -> None:
-        """There is nothing that could be resumed."""
+        """Do nothing: no program is ever suspended."""
 
     def take_back(self) -> None:
-        """Hand back nothing: whatever was taken has been started."""
+        """Do nothing: every claim that was taken has been started."""
 
     def close(self, grace_s: float) -> None:
-        """Start nothing more, wait for what runs, and stop what is left."""
+        """Start no more programs, wait for those that run, then stop the rest."""
         self._is_closing = True
         self._await_all(grace_s)
         with self._lock:
@@ -181,13 +183,14 @@ class CommandRunner:
         started_at = self._runtime.monotonic()
         try:
             ended = self._guarded(execution, started_at)
-        except Exception as error:  # noqa: BLE001 - whatever it is, this claim is owed an outcome
-            self._emit(_not_started(execution, error))
+        except Exception as error:  # noqa: BLE001 - every claim needs an outcome
+            self._report(_not_started(execution, error))
             if not isinstance(error, OSError):
-                self._tell(Event(What.RUNNER_WARNING, job=execution.job.name, reason=f"it was not started: {error!r}"))
+                reason = f"the program could not be started: {error!r}"
+                self._emit_event(Event(What.RUNNER_WARNING, job=execution.job.name, reason=reason))
             return
         took_us = round((self._runtime.monotonic() - started_at) * 1_000_000)
-        self._emit(self._verdict(execution, ended, took_us))
+        self._report(self._verdict(execution, ended, took_us))
 
     def _guarded(self, execution: Execution, started_at: float) -> ProgramExit:
         process = self._runtime.guarded(
@@ -204,14 +207,14 @@ class CommandRunner:
             if execution.stop is not None:
                 self._end(process, execution.stop)
         overdue_at = started_at + (execution.job.policy.timeout_s or _FOREVER)
-        while (ended := process.wait(self._nap_s(overdue_at))) is None:
+        while (ended := process.wait(self._wait_s(overdue_at))) is None:
             if self._runtime.monotonic() >= overdue_at:
                 overdue_at = _FOREVER
                 self.stop(execution.claim.run_id, execution.claim.token, StopReason.TIMED_OUT)
         return ended
 
-    def _nap_s(self, overdue_at: float) -> float:
-        return max(0.0, min(overdue_at - self._runtime.monotonic(), _LONGEST_NAP_S))
+    def _wait_s(self, overdue_at: float) -> float:
+        return max(0.0, min(overdue_at - self._runtime.monotonic(), _LONGEST_WAIT_S))
 
     def _extend(self, execution: Execution) -> None:
         until = self._trusted_until
@@ -219,7 +222,7 @@ class CommandRunner:
             execution.process.extend(term_at=until - self._timings.stop_s, kill_at=until - self._timings.kill_s)
 
     def _stop(self, execution: Execution, why: StopReason) -> None:
-        """Stop a program, under the lock. The first reason stands; but who lost the right to run is killed."""
+        """Stop a program; called with the lock held. The first reason stands, except that a lost lease always kills."""
         if execution.stop is not None and why is not StopReason.LOST:
             return
         execution.stop = why
@@ -252,7 +255,7 @@ class CommandRunner:
     def _may_start(self) -> bool:
         return self._runtime.monotonic() < self._trusted_until - self._timings.stop_s
 
-    def _emit(self, outcome: Outcome) -> None:
+    def _report(self, outcome: Outcome) -> None:
         with self._lock:
             self._executions.pop((outcome.run_id, outcome.token), None)
             self._outcomes.append(outcome)
@@ -264,32 +267,32 @@ class CommandRunner:
         while self._executions and (left_s := give_up_at - self._runtime.monotonic()) > 0:
             self._changed.clear()
             if self._executions:
-                self._changed.wait(min(left_s, _LONGEST_NAP_S))
+                self._changed.wait(min(left_s, _LONGEST_WAIT_S))
 
 
 def environment(inherited: Mapping[str, str], claim: Claim) -> dict[str, str]:
-    """Return a program's environment: ours, and what tells it what it runs for."""
-    told = {
+    """Return a program's environment: the inherited variables and those that describe the run."""
+    variables = {
         "FENCEPOST_JOB": claim.job,
         "FENCEPOST_RUN": str(claim.run_id),
         "FENCEPOST_ATTEMPT": str(claim.attempt),
         "FENCEPOST_TOKEN": str(claim.token),
-        "FENCEPOST_PARAMS": _fitting(claim.params),
+        "FENCEPOST_PARAMS": _fitting_params(claim.params),
         "FENCEPOST_SCHEDULE": claim.schedule,
         "FENCEPOST_DUE_AT": _instant(claim.due_at_us),
         "FENCEPOST_WINDOW_START": _instant(claim.window_start_us),
         "FENCEPOST_WINDOW_END": _instant(claim.window_end_us),
     }
-    known = {name: value for name, value in inherited.items() if name not in told}
-    return known | {name: value for name, value in told.items() if value is not None}
+    known = {name: value for name, value in inherited.items() if name not in variables}
+    return known | {name: value for name, value in variables.items() if value is not None}
 
 
-def _fitting(params: str) -> str:
-    """Return JSON that fits into a variable: escaped, letters beyond ASCII may take three times what they take here."""
+def _fitting_params(params: str) -> str:
+    """Return JSON that fits into a variable: escaped, characters beyond ASCII may take three times as many bytes."""
     if len(params) <= LONGEST_PARAMETERS:
         return params
     short = json.dumps(json.loads(params), ensure_ascii=False, separators=(",", ":"))
-    return params if any("\ud800" <= each <= "\udfff" for each in short) else short  # no text that could be passed
+    return params if any("\ud800" <= each <= "\udfff" for each in short) else short  # surrogates cannot be encoded
 
 
 def _instant(at_us: int | None) -> str | None:
@@ -314,16 +317,16 @@ def _answered(execution: Execution, ended: ProgramExit, took_us: int) -> Outcome
 
 def _error(execution: Execution, ended: ProgramExit) -> str:
     sentence = f"{execution.job.argv[0]} {verdicts.description(ended)}"
-    last_words = str(execution.tail)
-    if not last_words:
+    stderr_end = str(execution.tail)
+    if not stderr_end:
         return beginning(f"{sentence}; it wrote nothing to standard error", LONGEST_ERROR)
-    return f"{beginning(sentence, 500)}:\n{end(last_words, LONGEST_ERROR - 510)}"
+    return f"{beginning(sentence, 500)}:\n{end(stderr_end, LONGEST_ERROR - 510)}"
 
 
 def _not_started(execution: Execution, error: Exception) -> Outcome:
     claim, program = execution.claim, execution.job.argv[0]
     why = error.strerror if isinstance(error, OSError) else str(error)
-    hint = "; its parameters are too large for an environment" if getattr(error, "errno", 0) == _TOO_LONG else ""
+    hint = "; its parameters are too large for the environment" if getattr(error, "errno", 0) == _TOO_LONG else ""
     return Outcome(
         claim.run_id,
         claim.attempt,
@@ -335,7 +338,7 @@ def _not_started(execution: Execution, error: Exception) -> Outcome:
 
 
 def make_runner(given: RunnerParts) -> CommandRunner:
-    """Make it for an application's programs."""
+    """Make the runner for an application's programs."""
     return CommandRunner(
         given.jobs, runtime=given.context.runtime, slots=given.slots, timings=given.timings, emit=given.emit
     )

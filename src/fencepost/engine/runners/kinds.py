@@ -1,7 +1,7 @@
-"""The one table of runners: which file executes which kind of job inside a node's process.
+"""The table of runners: which file executes which kind of job inside a node's process.
 
-A new runner is a file in this folder, and a line here. The file has `make_runner(given)`, which makes it of what an
-application gives to every runner.
+To add a runner, add a file to this folder and a line to this table. The file defines `make_runner(given)`, which makes
+the runner from the parts that an application gives to every runner.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from fencepost.engine.runners.runner import Runner
 class Kind:
     """How jobs of one kind are executed. `module` is the file of the runner.
 
-    `is_function`: a worker process can import and call it. Where a node has worker processes, they execute such jobs.
+    `is_function`: a worker process can import and call the job. Nodes with worker processes execute such jobs there.
     """
 
     module: str
@@ -58,9 +58,9 @@ class RunnerParts:
 
 
 def local_runners(given: RunnerParts, kinds: Collection[str] | None = None) -> dict[str, Runner]:
-    """Return the runners that execute inside this process, by the kind of job; only those that there are jobs for.
+    """Return the runners that execute inside this process, by kind of job. Kinds without jobs are left out.
 
-    `kinds` are those that are wanted, by default all.
+    `kinds` limits the result to these kinds.
     """
     needed = {job.kind for job in given.jobs.values()}
     return {
@@ -74,6 +74,6 @@ def function_kinds(jobs: Jobs) -> set[str]:
 
 
 def _make(kind: Kind) -> Callable[[RunnerParts], Runner]:
-    """Import the runner's file: only where there are such jobs."""
+    """Import the runner's file. It is imported only if there are jobs of its kind."""
     module = importlib.import_module(f"fencepost.engine.runners.{kind.module}")
     return cast("Callable[[RunnerParts], Runner]", module.make_runner)

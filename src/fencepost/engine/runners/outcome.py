@@ -1,4 +1,4 @@
-"""What a runner reports of an attempt, before the job's policy decides what becomes of the run."""
+"""The outcome of an attempt, as a runner reports it. The job's policy then decides the next state of the run."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from fencepost.core.runs import StopReason
 
 
 class How(StrEnum):
-    """How an attempt came to its end."""
+    """How an attempt ended."""
 
     SUCCEEDED = "succeeded"
     FAILED = "failed"  # the job raised
-    GIVEN_UP = "given up"  # the job raised Fail, or what no retry would mend
+    GIVEN_UP = "given up"  # the job raised Fail, or an error that a retry cannot fix
     RETRY = "retry"  # the job raised Retry
     SKIPPED = "skipped"  # the job raised Skip
-    CANCELLED = "cancelled"  # the job raised Cancel, or was stopped because somebody asked for it
+    CANCELLED = "cancelled"  # the job raised Cancel, or a user cancelled the run
     TIMED_OUT = "timed out"
-    CRASHED = "crashed"  # the worker process died under it
-    INTERRUPTED = "interrupted"  # its node was shut down in good order before it had ended
-    LOST = "lost"  # it was stopped because the right to run was lost: the ledger is not told, the reaper has it
-    RETURNED = "returned"  # never started; the claim is handed back
+    CRASHED = "crashed"  # the worker process died during the attempt
+    INTERRUPTED = "interrupted"  # the node shut down in an orderly way before the attempt ended
+    LOST = "lost"  # stopped because the lease was lost: not written to the ledger, the reaper ends the attempt
+    RETURNED = "returned"  # never started; the claim is returned
 
 
 HOW_STOPPED = {
     StopReason.LOST: How.LOST,
     StopReason.CANCELLED: How.CANCELLED,
     StopReason.TIMED_OUT: How.TIMED_OUT,
-    StopReason.SHUTDOWN: How.INTERRUPTED,  # it did begin, and nobody knows how far it came
+    StopReason.SHUTDOWN: How.INTERRUPTED,  # not returned: it did start, and its progress is unknown
 }
-"""How an attempt ends that was stopped, by the reason."""
+"""How a stopped attempt ends, by the reason for stopping it."""
 
 
 class Outcome(NamedTuple):
-    """One attempt's end. Texts are bounded by whoever makes them; `result` is JSON."""
+    """The end of one attempt. The code that makes an outcome limits its texts; `result` is JSON."""
 
     run_id: int
     attempt: int
@@ -49,6 +49,6 @@ class Outcome(NamedTuple):
     retry_after_us: int | None = None
 
     def lost_alone(self) -> Outcome:
-        """Return what is to be told of an attempt that lost its right to run although its node lives."""
-        error = self.reason or "it lost its right to run"
+        """Return the outcome to record for an attempt that lost its lease while its node is alive."""
+        error = self.reason or "the attempt lost its lease"
         return self._replace(how=str(How.CRASHED), error_code="lost", error=error)

@@ -1,10 +1,11 @@
-"""How long runs take: what every runner goes by when it takes claims ahead of its free slots.
+"""How long runs take. Runners use this to decide how many claims to take beyond their free slots.
 
-What runs take is followed by small steps up and down, which settle at the median. A mean would be ruled by the few runs
-that had to wait for the interpreter's lock, and the more threads were woken because of it, the more would have to wait.
-A run that took long counts at once all the same, until the next one: others could have what waits behind it.
+The typical duration moves up or down by a small step with each run, and so settles at the median. A mean would be
+dominated by the few runs that waited for the interpreter lock. More threads would be woken because of it, and then more
+runs would have to wait. The last run also counts by itself: while it was a long one, no claims are taken ahead, because
+other nodes could start them.
 
-Pure: durations are arguments. Not synchronized: a lost update is one measurement less.
+Pure: durations are arguments. Not synchronized: a lost update only loses one measurement.
 """
 
 from __future__ import annotations
@@ -12,48 +13,48 @@ from __future__ import annotations
 UNKNOWN_S = 3600.0
 _STEP = 1.25
 _SHORTEST_S = 1e-6
-_ENOUGH = 50  # runs, to judge a job that was not seen yet by the others
+_ENOUGH = 50  # runs that must have been seen before a new job is estimated from the other jobs
 _SLOWER = 5
 
 
 class RunTimes:
-    """How long runs took lately, per job and over all."""
+    """How long recent runs took, per job and overall."""
 
     __slots__ = ("_last_s", "_of_job", "_seen", "typical_s")
 
     def __init__(self) -> None:
         self.typical_s: float | None = None
         self._last_s = 0.0
-        self._of_job: dict[str, tuple[float, float]] = {}  # typical, and the last
+        self._of_job: dict[str, tuple[float, float]] = {}  # the typical and the last duration
         self._seen = 0
 
     def note(self, took_s: float) -> None:
-        """Note how long a run took, or several on an average."""
+        """Record the duration of a run, or the average of several."""
         self._last_s = took_s = max(took_s, _SHORTEST_S)
         self.typical_s = _nearer(self.typical_s, took_s)
 
     def note_job(self, job: str, took_s: float) -> None:
-        """Note how long a run of this job took."""
+        """Record the duration of a run of this job."""
         self.note(took_s)
         known = self._of_job.get(job)
         self._of_job[job] = (took_s if known is None else _nearer(known[0], took_s), took_s)
         self._seen += 1
 
     def within(self, duration_s: float) -> int:
-        """How many runs probably fit into this time; none before one was noted, nor after one that took longer."""
+        """Return how many runs probably fit into this time: 0 before the first run and after a run that took longer."""
         if self.typical_s is None or self._last_s > duration_s:
             return 0
         return int(duration_s / self.typical_s)
 
     def are_shorter_than(self, duration_s: float) -> bool:
-        """Whether runs typically take less than this; False before one was noted."""
+        """Whether runs typically take less than this; False before the first run."""
         return self.typical_s is not None and self.typical_s < duration_s
 
     def expected_s(self, job: str) -> float:
-        """How long a run of this job will probably take, or took last if that was longer.
+        """Return how long a run of this job will probably take, or how long the last one took if that is longer.
 
-        A job that has not been seen yet is taken to be slower than the others here, a few times; while there are few
-        others, to be long.
+        A job that has not run yet is assumed to take `_SLOWER` times as long as the others, or `UNKNOWN_S` while fewer
+        than `_ENOUGH` runs have been seen.
         """
         known = self._of_job.get(job)
         if known is not None:

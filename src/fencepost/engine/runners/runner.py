@@ -1,15 +1,16 @@
-"""The contract of a runner: it executes what the exchange claimed, and says how it ended.
+"""The contract of a runner: it executes the runs that the exchange claimed, and reports their outcomes.
 
-**Promises.** Every claim that was submitted comes back as exactly one `Outcome` (unless the process dies: then the
-reaper answers for it). `submit` and `collect` never wait. `stop` ends the work where the runner can (a process is
-killed, a task is cancelled); where it cannot (a thread), the outcome is reported all the same, the next call through
-the run raises, and its writes are refused.
+**Promises.** Every submitted claim produces exactly one `Outcome`, unless the process dies; then the reaper ends the
+run. `submit` and `collect` never wait. `stop` ends the run where the runner can: a process is killed, a task is
+cancelled. A thread cannot be ended: its outcome is reported anyway, the next call that it makes through the run
+raises, and its writes are refused.
 
-**Trust.** `trust(until)` says until when, on the monotonic clock, this node may act. A runner that can kill sees to it
-that nothing it started outlives that moment, even if nobody speaks to it again. Runs of jobs whose effects are fenced
-are the exception: they are *suspended*, not stopped, when trust runs out, until `resume`, `stop` or `lose` decides.
+**Trust.** `trust(until)` sets the time, on the monotonic clock, until which this node may act. A runner that can kill
+ensures that nothing it started outlives that time, even if no further call is made. Runs of jobs whose effects are
+fenced are the exception: when the trust ends they are *suspended*, not stopped, until `resume`, `stop` or `lose` is
+called.
 
-Batches cross every boundary: what is claimed together is submitted together and, if it ends together, collected
+All calls take batches: runs that are claimed together are submitted together and, if they end together, collected
 together.
 """
 
@@ -26,56 +27,56 @@ class Runner(Protocol):
     """Executes claimed runs."""
 
     def start(self, on_outcome: Callable[[], None]) -> None:
-        """Begin; `on_outcome` is called, from any thread and perhaps too often, when there is something to collect."""
+        """Begin. `on_outcome` is called, from any thread and perhaps too often, when there are outcomes to collect."""
         ...
 
     def room(self) -> int:
-        """How many more claims it would take now: free slots, and a little ahead where runs are short."""
+        """Return how many more claims the runner would take now: its free slots, and a few more if runs are short."""
         ...
 
     def submit(self, claims: Sequence[Claim]) -> None:
-        """Take these; at most `room()` of them."""
+        """Take these claims, at most `room()` of them."""
         ...
 
     def collect(self) -> list[Outcome]:
-        """Return what ended since the last call."""
+        """Return the outcomes since the last call."""
         ...
 
     def running(self) -> int:
-        """How many claims it has, started or not."""
+        """Return how many claims the runner has, started or not."""
         ...
 
     def stop(self, run_id: int, token: int, why: StopReason) -> None:
-        """Stop one run; its outcome follows. One it does not have is ignored."""
+        """Stop one run. Its outcome follows. A run that the runner does not have is ignored."""
         ...
 
     def trust(self, until: float) -> None:
-        """Extend (never shorten) what the node may trust, a monotonic reading."""
+        """Extend (never shorten) the time until which the node may act, a monotonic time."""
         ...
 
     def lose(self) -> None:
-        """Trust is gone: stop everything now. Outcomes are `LOST`, and are not reported to the ledger.
+        """Stop all runs now, because the trust has ended. Their outcomes are `LOST` and are not written to the ledger.
 
-        Claims that had not begun are handed back: nothing was lost with them.
+        Claims that had not started are returned: they did nothing that could be lost.
         """
         ...
 
     def suspend(self) -> list[Claim]:
-        """Trust ran out, and nobody knows more: keep up the fenced runs that have begun, and stop all else as `lose`.
+        """Suspend the fenced runs that have started, and stop all others as `lose` does.
 
-        Returns those that it keeps, perhaps none. They stay suspended until they are resumed or stopped, whatever is
-        trusted meanwhile.
+        Called when the trust has ended and it is unknown whether the runs are still ours. Returns the suspended runs,
+        perhaps none. They stay suspended until they are resumed or stopped, even if the trust is extended meanwhile.
         """
         ...
 
     def resume(self, runs: Collection[tuple[int, int]]) -> None:
-        """Let these (run and token) go on: they are still ours. Those it does not have are ignored."""
+        """Let these runs (run and token) continue: they are still ours. Runs that it does not have are ignored."""
         ...
 
     def take_back(self) -> None:
-        """Hand back (as `RETURNED`) every claim that has not started."""
+        """Return (as `RETURNED`) every claim that has not started."""
         ...
 
     def close(self, grace_s: float) -> None:
-        """Take nothing more, hand back what has not started, give the rest `grace_s` to end, then stop it."""
+        """Take no more claims, return those that have not started, give the rest `grace_s` to end, then stop it."""
         ...

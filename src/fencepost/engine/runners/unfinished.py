@@ -1,10 +1,10 @@
-"""The claims that a runner owes an outcome for, and the outcomes that wait to be collected.
+"""The claims of a runner that have no outcome yet, and the outcomes that wait to be collected.
 
-**Invariant.** A claim is entered once and taken out once, by a single `dict.pop`, and whoever took it out reports it.
-So a run that ends in the same moment as it is stopped, times out or is handed back has exactly one outcome, and no run
-pays for a lock.
+**Invariant.** A claim is added once and removed once, by a single `dict.pop`, and the thread that removed it reports
+its outcome. So a run that ends at the moment when it is stopped, times out or is returned has exactly one outcome, and
+no lock is needed.
 
-**Telling.** Whoever collects is told once, and not again before it has collected.
+**Notification.** `on_outcome` is called once, and not again before the outcomes were collected.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _key_of: Callable[[Claim], Key] = attrgetter("run_id", "token")
 
 
 class Unfinished:
-    """Accounts of one runner. `held` and `outcomes` are public for its innermost loop, which calls their C methods."""
+    """The unfinished claims of one runner. Its innermost loop calls the C methods of `held` and `outcomes` directly."""
 
-    __slots__ = ("_is_told", "_on_outcome", "held", "outcomes")
+    __slots__ = ("_is_notified", "_on_outcome", "held", "outcomes")
 
     def __init__(self) -> None:
         self.held: dict[Key, Claim] = {}
         self.outcomes: deque[Outcome] = deque()
-        self._is_told = False
+        self._is_notified = False
         self._on_outcome: Callable[[], None] = lambda: None
 
     def start(self, on_outcome: Callable[[], None]) -> None:
@@ -37,24 +37,24 @@ class Unfinished:
         self._on_outcome = on_outcome
 
     def enter(self, claims: Sequence[Claim]) -> None:
-        """Owe an outcome for each of these."""
+        """Add these claims."""
         self.held.update(zip(map(_key_of, claims), claims, strict=True))
 
     def settle(self, outcome: Outcome) -> bool:
-        """Report an outcome, unless another was before it."""
+        """Report an outcome. Return False if the claim already has one."""
         if self.held.pop((outcome.run_id, outcome.token), None) is None:
             return False
         self.outcomes.append(outcome)
         return True
 
-    def tell(self) -> None:
-        """Say that there is something to collect, if nobody has."""
-        if self.outcomes and not self._is_told:
-            self._is_told = True
+    def notify(self) -> None:
+        """Call `on_outcome` if there are outcomes and it was not called for them yet."""
+        if self.outcomes and not self._is_notified:
+            self._is_notified = True
             self._on_outcome()
 
     def collect(self) -> list[Outcome]:
-        """Return what ended since the last call."""
-        self._is_told = False  # first: what arrives from here on is told again, at worst for nothing
+        """Return the outcomes since the last call."""
+        self._is_notified = False  # first: an outcome that arrives from here on notifies again, at worst needlessly
         outcomes = self.outcomes
         return [outcomes.popleft() for _ in range(len(outcomes))]

@@ -1,4 +1,4 @@
-"""The outcomes that no job reported: it was stopped, never started, or its process died. Pure."""
+"""The outcomes that are not reported by the job: it was stopped or never started, or its process died. Pure."""
 
 from __future__ import annotations
 
@@ -14,30 +14,35 @@ _SIGKILL = 9
 
 
 def returned(claim: Claim) -> Outcome:
-    """Hand back a claim that never started."""
+    """Return the outcome of a claim that is returned because it never started."""
     return _outcome(claim, How.RETURNED)
 
 
 def of_unknown_job(claim: Claim) -> Outcome:
-    """Hand back a claim of a job that the worker's application does not have."""
-    error = f"the code that workers load now has no job {claim.job!r}; others may have it"
+    """Return the outcome of a claim that is returned because the worker's application does not have its job."""
+    error = f"the code that workers load now has no job {claim.job!r}; other nodes may have it"
     return _outcome(claim, How.RETURNED, error_code=UNKNOWN_JOB, error=error, reason=error)
 
 
 def stopped_unstarted(claim: Claim, why: StopReason) -> Outcome:
-    """Stop a claim that has not started. Where the right to run ends it is handed back: nothing was lost with it."""
+    """Return the outcome of a claim that is stopped before it started.
+
+    At a shutdown or after a loss of the lease it is returned: it did nothing that could be lost.
+    """
     if why in (StopReason.SHUTDOWN, StopReason.LOST):
         return returned(claim)
-    return _outcome(claim, HOW_STOPPED[why], error_code=_CODE.get(why), reason="stopped before it began")
+    return _outcome(claim, HOW_STOPPED[why], error_code=_CODE.get(why), reason="stopped before it started")
 
 
 def stopped(claim: Claim, why: StopReason, *, took_us: int, timeout_s: float | None = None) -> Outcome:
-    """Stop a claim that was executing."""
-    return _outcome(claim, HOW_STOPPED[why], took_us=took_us, error_code=_CODE.get(why), error=_told(why, timeout_s))
+    """Return the outcome of a claim that was stopped while it executed."""
+    return _outcome(
+        claim, HOW_STOPPED[why], took_us=took_us, error_code=_CODE.get(why), error=_error_text(why, timeout_s)
+    )
 
 
 def crashed(claim: Claim, ended: ProgramExit, *, took_us: int) -> Outcome:
-    """Tell of a process that died while it executed a claim."""
+    """Return the outcome of a claim whose process died while it executed it."""
     if ended.forced is None:
         return _outcome(
             claim, How.CRASHED, took_us=took_us, error_code="crashed", error=f"its process {description(ended)}"
@@ -47,14 +52,14 @@ def crashed(claim: Claim, ended: ProgramExit, *, took_us: int) -> Outcome:
 
 
 def lost(claim: Claim, *, took_us: int = 0) -> Outcome:
-    """Tell of a claim that was ended because the node lost its right to act."""
+    """Return the outcome of a claim that was ended because the node's trust had ended."""
     return _outcome(claim, How.LOST, took_us=took_us)
 
 
 def description(ended: ProgramExit) -> str:
-    """Say how a process ended.
+    """Describe how a process ended.
 
-    >>> description(Ended(-9))
+    >>> description(ProgramExit(-9))
     'was killed by signal 9 (out of memory?)'
     """
     if ended.status >= 0:
@@ -62,14 +67,14 @@ def description(ended: ProgramExit) -> str:
     return f"was killed by signal {-ended.status}{_OUT_OF_MEMORY if ended.status == -_SIGKILL else ''}"
 
 
-def _told(why: StopReason, timeout_s: float | None) -> str | None:
+def _error_text(why: StopReason, timeout_s: float | None) -> str | None:
     match why:
         case StopReason.TIMED_OUT if timeout_s is not None:
             return f"stopped: it did not end within its timeout of {spelled(timeout_s)}"
         case StopReason.TIMED_OUT:
             return "stopped: it did not end within its timeout"
         case StopReason.SHUTDOWN:
-            return "stopped: its node was shut down before it had ended"
+            return "stopped: its node shut down before it had ended"
     return None
 
 

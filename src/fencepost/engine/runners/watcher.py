@@ -1,6 +1,7 @@
-"""A task that looks after a runner: at the times it asked for, sooner when told, and not at all while there is nothing.
+"""A task that calls a runner's check at the times that the check returns, and earlier on request.
 
-It starts with the first thing to look after. What a look raises is told, and the watcher goes on.
+It starts with the first request, and sleeps while no call is scheduled. If the check raises, the error is reported and
+the watcher continues.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ _PAUSE_S = 0.5
 
 
 class Watcher:
-    """Calls `look(now)`, which returns the monotonic reading of the next look."""
+    """Calls `look(now)`, which returns the monotonic time of the next call."""
 
     def __init__(
         self,
@@ -22,12 +23,12 @@ class Watcher:
         look: Callable[[float], float],
         *,
         runtime: Runtime,
-        on_trouble: Callable[[Exception], None],
+        on_error: Callable[[Exception], None],
     ) -> None:
         self._name = name
         self._look = look
         self._runtime = runtime
-        self._on_trouble = on_trouble
+        self._on_trouble = on_error
         self._lock = runtime.lock()
         self._wake = runtime.event()
         self._looks_at = NEVER
@@ -36,23 +37,26 @@ class Watcher:
         self._task: Task | None = None
 
     def look_by(self, at: float) -> None:
-        """See to it that there is a look by then."""
+        """Schedule a call of `look` by this time."""
         if self._looks_at > at:
             self._looks_at = at
             if self._is_looking:
-                return  # it sees that by itself, right after the look
+                return  # `_run` reads `_looks_at` right after the call
             if self._task is None:
                 self._start()
             else:
                 self._wake.set()
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop calling `look`."""
         self._is_closed = True
         self._wake.set()
 
     def _start(self) -> None:
-        """Start, which begins with a look; if somebody else just did, that look may have been too early for us."""
+        """Start the task, whose first act is a call of `look`.
+
+        If another thread has just started it, that call may have been too early for this request, so wake it again.
+        """
         with self._lock:
             if self._task is not None:
                 self._wake.set()
@@ -60,7 +64,7 @@ class Watcher:
                 try:
                     self._task = self._runtime.spawn(self._name, self._run)
                 except Exception:
-                    self._looks_at = NEVER  # whoever asks next has to try again
+                    self._looks_at = NEVER  # so that the next request tries again
                     raise
 
     def _run(self) -> None:
@@ -70,9 +74,9 @@ class Watcher:
             look_at = self._looked()
             self._is_looking = False
             self._looks_at = min(look_at, self._looks_at)
-            nap_s = self._looks_at - self._runtime.monotonic()
-            if nap_s > 0:
-                self._wake.wait(None if nap_s == NEVER else nap_s)
+            wait_s = self._looks_at - self._runtime.monotonic()
+            if wait_s > 0:
+                self._wake.wait(None if wait_s == NEVER else wait_s)
 
     def _looked(self) -> float:
         now = self._runtime.monotonic()

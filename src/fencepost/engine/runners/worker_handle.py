@@ -1,4 +1,4 @@
-"""One worker process in the hands of its runner: what it was given, how it stands, and how it is ended.
+"""The runner's side of one worker process: its assignments, its stage, and how it is ended.
 
 ::
 
@@ -6,11 +6,11 @@
         │                 │                                                      ▲
         └─────────────────┴──────────────── died ───────────────────────────────┘
 
-A worker whose claim was interrupted is not used again: an exception that comes from nowhere may have left a lock
-taken or a connection half-way. It is replaced by a fresh one.
+A worker whose claim was interrupted is not used again: an asynchronous exception may have left a lock held or a
+connection in the middle of a statement. A new worker replaces it.
 
-**Promises.** Of every claim it is known whether it started: the message was recalled, or the board never showed it, or
-it did start. The runner serializes the calls.
+**Promises.** For every claim it is known whether it started: either its message was recalled, or the shared page never
+showed it, or it started. The runner serializes the calls.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from fencepost.engine import wire
 from fencepost.engine.runners.outcome import Outcome
 from fencepost.engine.shared_page import SharedPage
 
-LEAD_S = 0.01  # how much short work may wait inside a worker, so that it need not wait for us
-_MOST = 256
-_NOBODY = float("-inf")
+LEAD_S = 0.01  # how much short work may wait inside a worker, so that the worker need not wait for the runner
+_MOST_ASSIGNMENTS = 256
+_NO_TRUST = float("-inf")
 _NEVER = float("inf")
 
 
 class WorkerStage(Enum):
-    """How far a worker is."""
+    """The stage of a worker's life."""
 
     STARTING = "starting"
     READY = "ready"
@@ -38,89 +38,89 @@ class WorkerStage(Enum):
 
 
 class Assignment:
-    """A claim in the runner's hands: since when, who has it, and whether it was told to stop."""
+    """A claim of the runner: since when it has it, which worker has it, and whether it was asked to stop."""
 
-    __slots__ = ("claim", "expected_s", "hand", "kill_at", "stop", "taken_at")
+    __slots__ = ("claim", "expected_s", "handle", "kill_at", "stop", "taken_at")
 
     def __init__(self, claim: Claim, taken_at: float) -> None:
-        """Take a claim; nobody has it yet."""
+        """Take a claim; no worker has it yet."""
         self.claim = claim
         self.taken_at = taken_at
         self.expected_s = 0.0
-        self.hand: WorkerHandle | None = None
+        self.handle: WorkerHandle | None = None
         self.stop: StopReason | None = None
-        self.kill_at = _NEVER  # when its worker is killed, if it was told to stop
+        self.kill_at = _NEVER  # when its worker is killed, if it was asked to stop
 
 
 class WorkerHandle:
-    """A worker process, or the intention to have one."""
+    """A worker process, or one that is about to be started."""
 
     def __init__(self, now: float) -> None:
-        """Intend to start a worker."""
+        """Prepare; `adopt` takes the process when it has been started."""
         self.stage = WorkerStage.STARTING
         self.since = now
         self.process: WorkerProcess | None = None
-        self.trouble: str | None = None
-        self.in_hand: dict[int, Assignment] = {}
-        self.interrupted: tuple[Assignment, Outcome] | None = None  # told to stop, and what it said to that
-        self.is_stuck = False  # its present run takes long: give it nothing more
-        self.is_lifted = False  # its present run, all it has, may outlast trust: its guardian waits for its timeout
-        self.is_suspended = False  # that run has outlasted trust
+        self.failure: str | None = None
+        self.assignments: dict[int, Assignment] = {}
+        self.interrupted: tuple[Assignment, Outcome] | None = None  # the claim that was interrupted, and its outcome
+        self.is_stuck = False  # its current run takes long: send it no more claims
+        self.is_exempt = False  # its only claim may outlast the trust: the guardian waits for the run's timeout
+        self.is_suspended = False  # that run has outlasted the trust
         self.kill_at = _NEVER
-        self._board: SharedPage | None = None
+        self._page: SharedPage | None = None
         self._load_s = 0.0
-        self._last = 0  # serial number
+        self._last_serial = 0
 
     @property
     def is_unused(self) -> bool:
-        """Whether it was never given anything."""
-        return self._last == 0
+        """Whether no claim was ever sent to the worker."""
+        return self._last_serial == 0
 
     @property
     def load_s(self) -> float:
-        """How long it will probably take for what it has."""
+        """How long the worker will probably take for the claims that it has."""
         return self._load_s
 
     @property
-    def board(self) -> SharedPage:
-        """What it shares with its worker."""
-        if self._board is None:
+    def page(self) -> SharedPage:
+        """The memory that is shared with the worker."""
+        if self._page is None:
             raise RuntimeError("this worker has not been started")
-        return self._board
+        return self._page
 
     def adopt(self, process: WorkerProcess) -> None:
-        """Have a process that was started."""
+        """Take a process that was started."""
         self.process = process
-        self._board = SharedPage(process.shared)
+        self._page = SharedPage(process.shared)
 
     def ended(self) -> ProgramExit | None:
         """Return how the process ended, or None if it has not, or there is none."""
         return None if self.process is None else self.process.ended()
 
     def close(self) -> None:
-        """Let go of a process that is gone."""
+        """Release what belongs to a process that is gone."""
         if self.process is not None:
-            self.board.release()
+            self.page.release()
             self.process.close()
 
-    # -- giving and taking back --------------------------------------------------------------------------------------
+    # -- sending and recalling claims --------------------------------------------------------------------------------
 
     def give(self, assignment: Assignment, expected_s: float) -> bool:
-        """Send a claim to the worker, if it is free or will be in a moment; False if that is not so."""
-        if self.in_hand and not self._has_time_for(expected_s):
+        """Send a claim to the worker if it is free or soon will be. Return False if the claim was not sent."""
+        if self.assignments and not self._has_time_for(expected_s):
             return False
-        serial = self._last + 1
+        serial = self._last_serial + 1
         if not self._send(wire.claim_message(serial, assignment.claim)):
             return False
-        self._last = serial
-        self.in_hand[serial] = assignment
+        self._last_serial = serial
+        self.assignments[serial] = assignment
         self._load_s += expected_s
         assignment.expected_s = expected_s
-        assignment.hand = self
+        assignment.handle = self
         return True
 
     def _has_time_for(self, expected_s: float) -> bool:
-        return not self.is_stuck and self._load_s + expected_s <= LEAD_S and len(self.in_hand) < _MOST
+        return not self.is_stuck and self._load_s + expected_s <= LEAD_S and len(self.assignments) < _MOST_ASSIGNMENTS
 
     def _send(self, message: bytes) -> bool:
         process = self.process
@@ -128,91 +128,91 @@ class WorkerHandle:
             return False
         if len(message) <= process.largest_message:
             return process.send(message)
-        return not self.in_hand and process.send_aside(message)
+        return not self.assignments and process.send_aside(message)
 
     def take_back(self) -> list[Assignment]:
-        """Recall what the worker has not taken yet."""
-        if self.stage is not WorkerStage.READY or self.process is None or not self.in_hand:
+        """Recall the claims that the worker has not read yet."""
+        if self.stage is not WorkerStage.READY or self.process is None or not self.assignments:
             return []
         serials = map(wire.serial_of, self.process.recall())
         return [assignment for serial in serials if (assignment := self.done(serial)) is not None]
 
     def done(self, serial: int) -> Assignment | None:
-        """Note that a claim has ended."""
+        """Remove a claim that has ended or was recalled."""
         self.is_stuck = False
-        assignment = self.in_hand.pop(serial, None)
+        assignment = self.assignments.pop(serial, None)
         if assignment is None:
             return None
-        if assignment.stop is not None:  # it ended by itself, before it heard
-            self.kill_at = min((held.kill_at for held in self.in_hand.values()), default=_NEVER)
-        self._load_s = self._load_s - assignment.expected_s if self.in_hand else 0.0
-        assignment.hand = None
+        if assignment.stop is not None:  # it ended by itself before it was interrupted
+            self.kill_at = min((held.kill_at for held in self.assignments.values()), default=_NEVER)
+        self._load_s = self._load_s - assignment.expected_s if self.assignments else 0.0
+        assignment.handle = None
         return assignment
 
     # -- stopping ----------------------------------------------------------------------------------------------------
 
     def executing(self) -> tuple[Assignment, float] | None:
-        """Return what the worker executes, and since when."""
-        if self.process is None or not self.in_hand:
+        """Return the claim that the worker executes, and since when."""
+        if self.process is None or not self.assignments:
             return None
-        serial, started_at = self.board.executing()
-        assignment = self.in_hand.get(serial)
+        serial, started_at = self.page.executing()
+        assignment = self.assignments.get(serial)
         return None if assignment is None else (assignment, started_at)
 
     def interrupt(self, assignment: Assignment, why: StopReason, *, kill_at: float) -> None:
-        """Tell the worker to stop a claim that it has taken; whether it heeds that or not, it is dead by `kill_at`."""
+        """Ask the worker to stop a claim. The worker is killed at `kill_at` if the claim has not ended by then."""
         assignment.stop = why
-        serial = next(serial for serial, held in self.in_hand.items() if held is assignment)
-        if self.board.executing()[0] > serial:
-            return  # it has ended, and its answer is on its way: what the worker is at now is another's
+        serial = next(serial for serial, held in self.assignments.items() if held is assignment)
+        if self.page.executing()[0] > serial:
+            return  # the claim has ended and its answer is on its way: the worker now executes a later claim
         assignment.kill_at = min(assignment.kill_at, kill_at)
-        self.board.stop(serial, why)
+        self.page.stop(serial, why)
         self.kill_at = min(self.kill_at, kill_at)
         if self.process is not None:
             self.process.poke()
 
     def trust(self, until: float, *, term_at: float, kill_at: float) -> None:
-        """Let the worker act longer."""
+        """Extend the time until which the worker may act."""
         if self.process is None or self.stage is WorkerStage.ENDING or self.is_suspended:
             return
-        self.board.trust(until)
-        if not self.is_lifted:
+        self.page.trust(until)
+        if not self.is_exempt:
             self.process.extend(term_at=term_at, kill_at=kill_at)
 
-    def lift(self, assignment: Assignment, *, term_at: float, kill_at: float) -> None:
-        """Let what the worker executes outlast trust; its supervisor's death still ends it.
+    def exempt(self, assignment: Assignment, *, term_at: float, kill_at: float) -> None:
+        """Let the current run outlast the trust. The death of the supervisor still ends the worker.
 
-        Only if the worker has nothing else: whatever it would turn to next may not.
+        Nothing changes if the worker has other claims, because those must not outlast the trust.
         """
-        if self.process is not None and list(self.in_hand.values()) == [assignment]:
-            self.is_lifted = True
+        if self.process is not None and list(self.assignments.values()) == [assignment]:
+            self.is_exempt = True
             self.process.extend(term_at=term_at, kill_at=kill_at)
 
     def suspend(self) -> Assignment | None:
-        """Keep up a run that may outlast trust and was not told to stop; None if there is none."""
-        assignment = next(iter(self.in_hand.values()), None) if self.is_lifted else None
+        """Suspend a run that may outlast the trust and was not asked to stop. Return None if there is none."""
+        assignment = next(iter(self.assignments.values()), None) if self.is_exempt else None
         if assignment is None or assignment.stop is not None or self.stage is not WorkerStage.READY:
             return None
         self.is_suspended = True
-        self.board.trust(_NOBODY)
+        self.page.trust(_NO_TRUST)
         return assignment
 
     def lose(self) -> None:
-        """The right to act is gone: end it now."""
-        for assignment in self.in_hand.values():
+        """Kill the worker, because the trust has ended."""
+        for assignment in self.assignments.values():
             assignment.stop = StopReason.LOST
         if self.process is not None:
-            self.board.lose()
+            self.page.lose()
             self.kill()
 
     def end(self, *, kill_at: float) -> None:
-        """Tell the worker to end now; it has time for that until `kill_at`."""
+        """Ask the worker to end now. It is killed at `kill_at`."""
         if self.process is not None:
             self.stage = WorkerStage.ENDING
             self.process.extend(term_at=0.0, kill_at=kill_at)
 
     def kill(self) -> None:
-        """Kill the worker's group now."""
+        """Kill the worker's process group now."""
         if self.process is not None:
             self.stage = WorkerStage.ENDING
             self.kill_at = _NEVER

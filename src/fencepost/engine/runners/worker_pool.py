@@ -1,12 +1,12 @@
 """The worker processes of a runner: how many there are, when they are started, and until when they may act.
 
-A worker is started whenever one is missing, unless there is no trust: then nothing could be executed, and it would be
-ended again. While nobody is ready the first has the machine to itself for a moment: several that load the application
-side by side are all ready late, and what is due meanwhile waits. One that does not load the application, or dies before
-it was given anything, makes the next start wait, longer each time.
+A worker is started whenever one is missing, unless the trust has ended: then it could execute nothing, and would be
+ended again. While no worker is ready, the first one loads the application alone for up to `_FIRST_ALONE_S`: if several
+load it at the same time, all of them are ready late, and due runs wait meanwhile. After a worker that cannot load the
+application, or dies before it received a claim, the next start is delayed, longer each time.
 
-The lock is the runner's; all is called under it. Only the start itself, which takes a moment, is made without, on a
-task of its own.
+The lock belongs to the runner, and all methods are called with it held. Only the start of a process, which takes a
+moment, runs without it on a separate task.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from fencepost.engine.runners import verdicts
 from fencepost.engine.runners.worker_handle import Assignment, WorkerHandle, WorkerStage
 
 START_WITHIN_S = 60.0
-_ALONE_S = 3.0  # for so long the others wait for the first to be ready
+_FIRST_ALONE_S = 3.0  # how long the other starts wait for the first worker to be ready
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _NEVER = float("-inf")
 _SLACK_S = 1.0
@@ -33,12 +33,12 @@ _WORKER = "import json, sys; sys.path[:] = json.loads(sys.argv[1]); from fencepo
 
 
 def worker_command() -> list[str]:
-    """Return what starts a worker: this Python, finding modules where we do."""
+    """Return the command that starts a worker: this Python, with the module path of this process."""
     return [sys.executable, "-c", _WORKER, json.dumps([os.path.abspath(folder) for folder in sys.path])]
 
 
 class WorkerPool:
-    """At most `slots` workers, and the trust they have."""
+    """At most `slots` workers, and until when they may act."""
 
     def __init__(
         self,
@@ -53,7 +53,7 @@ class WorkerPool:
         env: Mapping[str, str] | None,
         emit: Callable[[Event], None],
     ) -> None:
-        """Have no workers yet."""
+        """Start empty; `start_missing` starts the workers."""
         self._workers = workers
         self._greeting = wire.greeting_message(greeting)
         self._slots = slots
@@ -67,84 +67,84 @@ class WorkerPool:
         self._start_at = _NEVER
         self._was_trusted = False
         self.trusted_until = _NEVER
-        self.hands: list[WorkerHandle] = []
+        self.handles: list[WorkerHandle] = []
         self.is_closing = False
 
     @property
     def is_complete(self) -> bool:
-        """Whether nobody is missing."""
-        return len(self.hands) == self._slots
+        """Whether no worker is missing."""
+        return len(self.handles) == self._slots
 
     def ready(self) -> list[WorkerHandle]:
-        """Return those that can be given something."""
-        return [hand for hand in self.hands if hand.stage is WorkerStage.READY]
+        """Return the workers that can take claims."""
+        return [handle for handle in self.handles if handle.stage is WorkerStage.READY]
 
     # -- trust ---------------------------------------------------------------------------------------------------------
 
     def may_act(self, now: float) -> bool:
-        """Whether what begins now would not have to be stopped at once."""
+        """Whether a run that starts now would not have to be stopped at once."""
         return now < self.trusted_until - self._timings.stop_s
 
     def trust(self, until: float) -> None:
-        """Let all act until then, and their guardians wait as long; never shorter than before."""
+        """Extend (never shorten) the time until which the workers may act, and the deadlines of their guardians."""
         self.trusted_until = max(self.trusted_until, until)
         self._was_trusted = True
-        for hand in self.hands:
-            self._extend(hand)
+        for handle in self.handles:
+            self._extend(handle)
 
     def lose(self) -> None:
-        """Kill them all. Fresh ones are started when there is trust again."""
+        """Kill all workers. New ones are started when there is trust again."""
         self.trusted_until = _NEVER
-        for hand in self.hands:
-            hand.lose()
+        for handle in self.handles:
+            handle.lose()
 
     def suspend(self) -> list[Claim]:
-        """Kill all but those that execute what may outlast trust; return what those execute."""
+        """Kill all workers except those whose run may outlast the trust. Return the claims of those."""
         self.trusted_until = _NEVER
         kept: list[Claim] = []
-        for hand in self.hands:
-            assignment = hand.suspend()
+        for handle in self.handles:
+            assignment = handle.suspend()
             if assignment is None:
-                hand.lose()
+                handle.lose()
             else:
                 kept.append(assignment.claim)
         return kept
 
-    def resume(self, hand: WorkerHandle) -> None:
-        """Let a worker go on as before."""
-        hand.is_suspended = False
-        self._extend(hand)
+    def resume(self, handle: WorkerHandle) -> None:
+        """End the suspension of a worker."""
+        handle.is_suspended = False
+        self._extend(handle)
 
-    def lift(self, hand: WorkerHandle, assignment: Assignment, *, overdue_at: float) -> None:
-        """Let what a worker executes outlast trust; its guardian ends it if nobody has, a while after its timeout."""
+    def exempt(self, handle: WorkerHandle, assignment: Assignment, *, overdue_at: float) -> None:
+        """Let a worker's current run outlast the trust. Its guardian ends it after its timeout if nothing else did."""
         term_at = overdue_at + self._timings.stop_s + _SLACK_S
-        hand.lift(assignment, term_at=term_at, kill_at=term_at + self._timings.term_grace_s)
+        handle.exempt(assignment, term_at=term_at, kill_at=term_at + self._timings.term_grace_s)
 
-    def settle(self, hand: WorkerHandle) -> None:
-        """Let trust bind a worker again, before it is given anything else: what was to outlast it has ended."""
-        if hand.is_lifted:
-            hand.is_lifted = hand.is_suspended = False
-            self._extend(hand)
+    def end_exemption(self, handle: WorkerHandle) -> None:
+        """Apply the trust to a worker again when its exempt run has ended, before it receives another claim."""
+        if handle.is_exempt:
+            handle.is_exempt = handle.is_suspended = False
+            self._extend(handle)
 
-    def _extend(self, hand: WorkerHandle) -> None:
+    def _extend(self, handle: WorkerHandle) -> None:
         term_at, kill_at = self._deadlines()
-        hand.trust(self.trusted_until, term_at=term_at, kill_at=kill_at)
+        handle.trust(self.trusted_until, term_at=term_at, kill_at=kill_at)
 
     def _deadlines(self) -> tuple[float, float]:
-        """Return when a worker is to end; one that executes nothing may be started before there is trust."""
+        """Return when a guardian ends its worker. Before there is trust, a worker has `START_WITHIN_S` to start."""
         until = self.trusted_until
         if until == _NEVER:
             until = self._runtime.monotonic() + START_WITHIN_S
         return until - self._timings.stop_s, until - self._timings.kill_s
 
-    # -- coming and going ----------------------------------------------------------------------------------------------
+    # -- starting and removing workers ---------------------------------------------------------------------------------
 
-    def recruit(self, now: float) -> None:
-        """Start those that are missing, if it is time."""
+    def start_missing(self, now: float) -> None:
+        """Start the missing workers, unless a start has to wait."""
         while not self.is_complete and self._may_start(now):
-            hand = WorkerHandle(now)
-            self.hands.append(hand)
-            self._runtime.spawn("fencepost-worker-start", lambda hand=hand: self._start(hand))  # type: ignore[misc]
+            handle = WorkerHandle(now)
+            self.handles.append(handle)
+            self._runtime.spawn("fencepost-worker-start", lambda handle=handle: self._start(handle))  # type: ignore[misc]
 
     def _may_start(self, now: float) -> bool:
         if self.is_closing or now < self._start_at or self._is_first_loading(now):
@@ -152,50 +152,52 @@ class WorkerPool:
         return not self._was_trusted or self.may_act(now)
 
     def _is_first_loading(self, now: float) -> bool:
-        """Whether nobody can be given anything yet, and somebody may be ready soon."""
-        starting = [hand.since for hand in self.hands if hand.stage is WorkerStage.STARTING]
-        return bool(starting) and not self.ready() and now < min(starting) + _ALONE_S
+        """Whether no worker is ready yet, and one may be ready soon."""
+        starting = [handle.since for handle in self.handles if handle.stage is WorkerStage.STARTING]
+        return bool(starting) and not self.ready() and now < min(starting) + _FIRST_ALONE_S
 
-    def _start(self, hand: WorkerHandle) -> None:
+    def _start(self, handle: WorkerHandle) -> None:
         term_at, kill_at = self._deadlines()
         try:
             process = self._workers.start(self._command, env=self._env, term_at=term_at, kill_at=kill_at)
-        except Exception as error:  # noqa: BLE001 - a place for a worker must not be lost to it
+        except Exception as error:  # noqa: BLE001 - the slot must become free again, whatever the error is
             with self._lock:
-                self.hands.remove(hand)
-                self._pause(hand, f"a worker could not be started: {error}")
+                self.handles.remove(handle)
+                self._pause(handle, f"a worker could not be started: {error}")
             return
         with self._lock:
-            hand.adopt(process)
-            self._extend(hand)
+            handle.adopt(process)
+            self._extend(handle)
             if self.is_closing:
-                hand.kill()
-        process.send(self._greeting)  # last: before it, a worker has nothing to say that nobody would hear
+                handle.kill()
+        process.send(self._greeting)  # last: a worker sends nothing before it has read the greeting
         self._workers.wake()
 
-    def is_late(self, hand: WorkerHandle, now: float) -> bool:
+    def is_late(self, handle: WorkerHandle, now: float) -> bool:
         """Whether a worker takes too long to load the application."""
-        return hand.stage is WorkerStage.STARTING and hand.process is not None and now - hand.since >= START_WITHIN_S
+        return (
+            handle.stage is WorkerStage.STARTING and handle.process is not None and now - handle.since >= START_WITHIN_S
+        )
 
-    def welcome(self, hand: WorkerHandle) -> None:
-        """Note that a worker has loaded the application."""
-        if hand.stage is WorkerStage.STARTING:
-            hand.stage = WorkerStage.READY
+    def mark_ready(self, handle: WorkerHandle) -> None:
+        """Record that a worker has loaded the application."""
+        if handle.stage is WorkerStage.STARTING:
+            handle.stage = WorkerStage.READY
             self._failures = 0
 
-    def dismiss(self, hand: WorkerHandle, ended: ProgramExit) -> None:
-        """Let go of a worker that is gone."""
-        self.hands.remove(hand)
-        hand.close()
-        is_useless = hand.trouble is not None or (hand.is_unused and ended.forced is None)
+    def remove(self, handle: WorkerHandle, ended: ProgramExit) -> None:
+        """Remove a worker that is gone."""
+        self.handles.remove(handle)
+        handle.close()
+        is_useless = handle.failure is not None or (handle.is_unused and ended.forced is None)
         if is_useless and not self.is_closing:
-            self._pause(hand, hand.trouble or f"a worker {verdicts.description(ended)} before it had done anything")
+            self._pause(handle, handle.failure or f"a worker {verdicts.description(ended)} before it received a run")
 
-    def _pause(self, hand: WorkerHandle, trouble: str) -> None:
-        """Wait before the next start, longer each time. Those that were started together fail together: once."""
-        if hand.since < self._start_at:
+    def _pause(self, handle: WorkerHandle, failure: str) -> None:
+        """Delay the next start, longer each time. Workers that were started together count as one failure."""
+        if handle.since < self._start_at:
             return
         pause_s = min(_FIRST_PAUSE_S * 2**self._failures, _LONGEST_PAUSE_S)
         self._failures += 1
         self._start_at = self._runtime.monotonic() + pause_s
-        self._emit(Event(What.RUNNER_WARNING, reason=trouble))
+        self._emit(Event(What.RUNNER_WARNING, reason=failure))

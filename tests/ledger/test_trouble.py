@@ -17,7 +17,7 @@ from fencepost.ledger.ledger import Ledger, open_ledger
 from fencepost.ledger.waking import listener
 from testbed.pgbouncer import PgBouncer
 from testbed.postgres import Postgres
-from tests.ledger.hot_scene import Scene, ending, failed, handed_back
+from tests.ledger.scene import Scene, ending, failed, handed_back
 from tests.servers import RUNTIME
 
 

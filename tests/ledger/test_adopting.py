@@ -11,7 +11,7 @@ from fencepost.ledger.adopting import adopt
 from fencepost.ledger.claiming import mine
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.reaping import reap
-from tests.ledger.hot_scene import Scene, ending
+from tests.ledger.scene import Scene, ending
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ import pytest
 from fencepost.core.runs import Requested
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.looking import Look, cancels, check, look, progress
-from tests.ledger.hot_scene import HOUR_US, Scene, ending
-from tests.ledger.test_hot_planning import add_schedule
+from tests.ledger.scene import HOUR_US, Scene, ending
+from tests.ledger.test_planning import add_schedule
 
 
 @pytest.fixture
@@ -121,10 +121,12 @@ def test_check_and_progress_compare_the_token(scene: Scene) -> None:
 def test_look_is_one_statement(scene: Scene) -> None:
     statements: list[str] = []
     seen(scene)
-    rows = scene.hot.rows
-    scene.hot.rows = lambda cursor, template, *given: statements.append(template) or rows(cursor, template, *given)  # type: ignore[method-assign]
+    rows = scene.statements.rows
+    scene.statements.rows = lambda cursor, template, *given: (
+        statements.append(template) or rows(cursor, template, *given)
+    )  # type: ignore[method-assign]
     try:
         seen(scene)
     finally:
-        del scene.hot.rows
+        del scene.statements.rows
     assert len(statements) == 1

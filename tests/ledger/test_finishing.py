@@ -9,7 +9,7 @@ import pytest
 from fencepost.core.runs import Claim, Requested
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.promoting import promote_stranded
-from tests.ledger.hot_scene import HOUR_US, Scene, ending, failed, handed_back
+from tests.ledger.scene import HOUR_US, Scene, ending, failed, handed_back
 
 NASTY = "a\x00b \ud800 ' \" \\ \\u0000 %s {run} \n ☃ 𝄞"
 KEPT = "a\ufffdb ? ' \" \\ \\u0000 %s {run} \n ☃ 𝄞"

@@ -22,9 +22,9 @@ from fencepost.ledger.planning import SchedulePlan, plan
 from fencepost.ledger.promoting import promote_stranded
 from fencepost.ledger.reaping import reap
 from tests.interleaving import Order, at_random, chosen, interrupted_once, is_full
-from tests.ledger.hot_scene import HORIZON_US, Scene, ending, failed, replaces, skips, tick, waits
+from tests.ledger.scene import HORIZON_US, Scene, ending, failed, replaces, skips, tick, waits
 from tests.ledger.steps import Act, Actor, Watcher, played
-from tests.ledger.test_hot_planning import add_schedule
+from tests.ledger.test_planning import add_schedule
 from tests.servers import RUNTIME
 
 CLAIM_STEPS, FINISH_STEPS, REAP_STEPS = 12, 11, 12
@@ -98,8 +98,10 @@ def fenced(scene: Scene, claimed: Claim) -> Act:
     )
 
     def work(cursor: Any) -> bool:
-        scene.hot.change(cursor, "INSERT INTO {journal} (at, what, run_id) VALUES (0, 'effect', %s)", claimed.run_id)
-        return bool(scene.hot.rows(cursor, sql, claimed.run_id, claimed.token))
+        scene.statements.change(
+            cursor, "INSERT INTO {journal} (at, what, run_id) VALUES (0, 'effect', %s)", claimed.run_id
+        )
+        return bool(scene.statements.rows(cursor, sql, claimed.run_id, claimed.token))
 
     def act(connection: LedgerConnection) -> bool:
         with connection.autocommit() as cursor:

@@ -11,7 +11,7 @@ from fencepost.core.runs import Requested
 from fencepost.ledger.claiming import Blocked, KeyedClaims, SkippedRun, WantedKey, keys_wanted, mine
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.nodes import NewNode, join
-from tests.ledger.hot_scene import HOUR_US, Scene, ending, failed, handed_back, replaces, skips, tick, waits
+from tests.ledger.scene import HOUR_US, Scene, ending, failed, handed_back, replaces, skips, tick, waits
 
 
 @pytest.fixture
@@ -268,7 +268,7 @@ class TestKeyedRuns:
         run_id, free_id = scene.add(Requested("job", "manual", exclusive_key="k"), Requested("job", "manual"))
         other = scene.ledger.connect("other")
         with other.transaction() as cursor:
-            scene.hot.rows(cursor, "SELECT x.key FROM {exclusive} x WHERE x.key = 'k' FOR UPDATE")
+            scene.statements.rows(cursor, "SELECT x.key FROM {exclusive} x WHERE x.key = 'k' FOR UPDATE")
             assert [each.run_id for each in scene.claim().claims] == [free_id]
         other.rest()
         assert scene.claim_one().run_id == run_id
@@ -277,7 +277,7 @@ class TestKeyedRuns:
         run_id = scene.add_one(exclusive_key="k")
         found_us = scene.now_us()
         scene.finish(failed(scene.claim_one(), "queued", delay_us=900_000))
-        late = KeyedClaims(scene.hot, node="late", now_us=found_us, decide=waits, gate=None)
+        late = KeyedClaims(scene.statements, node="late", now_us=found_us, decide=waits, gate=None)
         assert late.serve(scene.connection, [(run_id, "k")]).claims == []
         assert (scene.state(run_id), scene.holder("k")[0]) == ("queued", None)
 
@@ -286,7 +286,7 @@ class TestKeyedRuns:
         scene.finish(ending(_claimed(scene, "k")))  # looked for before that, and settled after it
         ended_us = scene.now_us()
         run_id = scene.add_one(exclusive_key="k")
-        late = KeyedClaims(scene.hot, node="late", now_us=found_us, decide=waits, gate=None)
+        late = KeyedClaims(scene.statements, node="late", now_us=found_us, decide=waits, gate=None)
         [got] = late.serve(scene.connection, [(run_id, "k")]).claims
         assert min(got.claimed_at_us, got.token) >= ended_us
         assert scene.run(run_id)["started_at"] == got.claimed_at_us

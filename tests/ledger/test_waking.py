@@ -20,7 +20,7 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.waking import Listener, listener
 from fencepost.testing import until
 from testbed.postgres import Postgres
-from tests.ledger.hot_scene import Scene, ending, handed_back, replaces
+from tests.ledger.scene import Scene, ending, handed_back, replaces
 
 LONG_S = 20.0
 
@@ -133,7 +133,7 @@ class TestNotifications:
     def test_many_notifications_are_few_hints(self, scene: Scene) -> None:
         with listening(scene.ledger) as here:
             for _ in range(200):
-                scene.connection.write(scene.hot.notify)
+                scene.connection.write(scene.statements.notify)
             began, hints = time.monotonic(), 0
             while here.wait(0.1):
                 hints += 1
@@ -147,7 +147,7 @@ class TestNotifications:
             admin.execute("SELECT pg_terminate_backend(%s)", (old.connection.info.backend_pid,))
             until(lambda: here.wait(0.1) is not None and here._channel not in (None, old), LONG_S, "listens again")
             waiting = Waiting(here)
-            scene.connection.write(scene.hot.notify)
+            scene.connection.write(scene.statements.notify)
             assert waiting.ends() is True
 
 

@@ -11,7 +11,7 @@ from fencepost.core.runs import Requested
 from fencepost.ledger.claiming import mine
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.reaping import Reaped, reap
-from tests.ledger.hot_scene import HOUR_US, Scene, ending
+from tests.ledger.scene import HOUR_US, Scene, ending
 
 
 @pytest.fixture
@@ -157,7 +157,9 @@ def test_run_that_a_fenced_transaction_is_about_to_commit_under_is_passed_over(s
     scene.claim(node="dead")
     effect = scene.ledger.connect("effect")
     with effect.transaction() as cursor:
-        scene.hot.rows(cursor, "SELECT r.id FROM {run} r WHERE r.id = %s" + scene.ledger.dialect.spelling.share, run_id)
+        scene.statements.rows(
+            cursor, "SELECT r.id FROM {run} r WHERE r.id = %s" + scene.ledger.dialect.spelling.share, run_id
+        )
         assert [each.run_id for each in reaped(scene)] == [other_id]
     effect.rest()
     assert [each.run_id for each in reaped(scene)] == [run_id]

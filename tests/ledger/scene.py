@@ -38,7 +38,7 @@ class Scene:
     def __init__(self, ledger: Ledger) -> None:
         self.ledger = ledger
         self.connection = ledger.connect("scene")
-        self.hot = statements_for(self.connection)
+        self.statements = statements_for(self.connection)
 
     def close(self) -> None:
         self.connection.rest()
@@ -53,7 +53,7 @@ class Scene:
         now_us = self.now_us()
         before = self.last_id()
         self.connection.write(
-            lambda cursor: insert_runs(cursor, self.hot, requested, now_us=now_us, horizon_us=horizon_us)
+            lambda cursor: insert_runs(cursor, self.statements, requested, now_us=now_us, horizon_us=horizon_us)
         )
         return [row[0] for row in self.rows("SELECT id FROM {run} WHERE id > %s ORDER BY id", before)]
 
@@ -82,10 +82,10 @@ class Scene:
     # -- what there is to see
 
     def rows(self, template: str, *parameters: Any) -> list[Any]:
-        return self.connection.read(lambda cursor: self.hot.rows(cursor, template, *parameters))
+        return self.connection.read(lambda cursor: self.statements.rows(cursor, template, *parameters))
 
     def change(self, template: str, *parameters: Any) -> int:
-        return self.connection.write(lambda cursor: self.hot.change(cursor, template, *parameters))
+        return self.connection.write(lambda cursor: self.statements.change(cursor, template, *parameters))
 
     def run(self, run_id: int) -> dict[str, Any]:
         return self._one("run", "id", run_id)

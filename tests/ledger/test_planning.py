@@ -12,7 +12,7 @@ from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.nodes import NewNode, join
 from fencepost.ledger.planning import Left, PlannedBatch, SchedulePlan, ScheduleRow, plan
 from fencepost.ledger.serving import Served, bring_back
-from tests.ledger.hot_scene import HORIZON_US, HOUR_US, Scene, tick
+from tests.ledger.scene import HORIZON_US, HOUR_US, Scene, tick
 
 MINUTE_US = 60_000_000
 
