@@ -210,9 +210,7 @@ class Operations(Looking):
         detail = {"key": back_key, "runs": len(new_runs), "first": str(first), "last": str(last)}
         is_alone = key is None and not again
         with acting(self._scope), hiding_others(self._scope):
-            made = Backfilled(
-                back_key, len(new_runs), self._backfilled(new_runs, about._replace(detail=detail), is_alone)
-            )
+            count = self._backfilled(new_runs, about._replace(detail=detail), is_alone)
         self._wake()
         return Backfilled(back_key, len(new_runs), count)
 
