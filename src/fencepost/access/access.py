@@ -25,6 +25,7 @@ from fencepost.ledger import accounts, auditing, logins
 from fencepost.ledger.accounts import Account, Permission
 from fencepost.ledger.auditing import AuditAct
 from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.jobs import jobs as known_jobs
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.logins import ApiToken, Login
 
@@ -68,16 +69,60 @@ class Access:
 
     def put_account(self, name: str, password: str | None, *, reason: str | None = None) -> bool:
         """Make an account, or give one another password; return whether it is new. Its logins end."""
+        return self._put_account(name, password, reason=reason)
+
+    def add_account(
+        self,
+        name: str,
+        password: str | None,
+        *,
+        role: str | None = None,
+        jobs: Sequence[str] = (ALL_JOBS,),
+        reason: str | None = None,
+    ) -> None:
+        """Make an account, with a role on these jobs if there is one; refuse a name that is taken."""
+
+        def check(is_new: bool, cursor: Cursor) -> None:
+            if not is_new:
+                raise InvalidName(f"there is an account {name!r} already; to give it a password: users password {name}")
+            for job in _job_names(jobs) if role is not None else ():
+                accounts.give(self._ledger, cursor, f"user:{name}", job, role_named(role or ""), by=by)
+
+        by = self._scope.caller.name
+        detail = {} if role is None else {"role": role_named(role).value, "jobs": _shown(jobs)}
+        self._put_account(name, password, reason=reason, check=check, detail=detail)
+
+    def set_password(self, name: str, password: str | None, *, reason: str | None = None) -> None:
+        """Give an account another password, or raise `NoSuchAccount`. Its logins end."""
+
+        def check(is_new: bool, _: Cursor) -> None:
+            if is_new:
+                raise NoSuchAccount(name)
+
+        self._put_account(name, password, reason=reason, check=check)
+
+    def _put_account(
+        self,
+        name: str,
+        password: str | None,
+        *,
+        reason: str | None,
+        check: Callable[[bool, Cursor], None] = lambda _new, _cursor: None,
+        detail: Mapping[str, Any] | None = None,
+    ) -> bool:
         self._require()
         hashed = None if password is None else passwords.hash_password(password)
         by = self._scope.caller.name
 
         def work(cursor: Cursor) -> bool:
-            return accounts.put_account(self._ledger, cursor, account_name(name), hashed, by=by)
+            is_new = accounts.put_account(self._ledger, cursor, account_name(name), hashed, by=by)
+            check(is_new, cursor)
+            return is_new
 
-        return self._change(
-            work, what="account", of=name, reason=reason, said=lambda new: "made" if new else "password"
-        )
+        def said(is_new: bool) -> str:
+            return "made" if is_new else "password"
+
+        return self._change(work, what="account", of=name, reason=reason, said=said, detail=detail)
 
     def disable_account(self, name: str, *, reason: str | None = None) -> None:
         """Let nobody log in as `name` any more, and end its logins."""
@@ -120,6 +165,12 @@ class Access:
 
         detail = {"jobs": None if jobs is None else _shown(jobs)}
         return self._change(work, what="permission", of=principal, reason=reason, as_="taken", detail=detail)
+
+    def jobs_not_on_record(self, names: Sequence[str]) -> list[str]:
+        """Return which of these jobs no node has registered, in their order."""
+        self._require()
+        known = {row.name for row in known_jobs(self._ledger, names=names)}
+        return [name for name in names if name != ALL_JOBS and name not in known]
 
     # -- API tokens --------------------------------------------------------------------------------------------------
 

@@ -32,6 +32,22 @@ class AuthorizedAccess:
         """Make an account, or give one another password; return whether it is new. Its logins end."""
         return self._does(lambda access: access.put_account(name, password, reason=reason), name)
 
+    def add_account(
+        self,
+        name: str,
+        password: str | None,
+        *,
+        role: str | None = None,
+        jobs: Sequence[str] = (ALL_JOBS,),
+        reason: str | None = None,
+    ) -> None:
+        """Make an account, with a role on these jobs if there is one; refuse a name that is taken."""
+        return self._does(lambda access: access.add_account(name, password, role=role, jobs=jobs, reason=reason), name)
+
+    def set_password(self, name: str, password: str | None, *, reason: str | None = None) -> None:
+        """Give an account another password, or raise `NoSuchAccount`. Its logins end."""
+        return self._does(lambda access: access.set_password(name, password, reason=reason), name)
+
     def disable_account(self, name: str, *, reason: str | None = None) -> None:
         """Let nobody log in as `name` any more, and end its logins."""
         return self._does(lambda access: access.disable_account(name, reason=reason), name)
