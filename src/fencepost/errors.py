@@ -40,6 +40,8 @@
     ├── LedgerUnavailable         the outcome is unknown: no reply from the ledger's database, or a broken one
     ├── NotAllowed                the person or API token does not have the role that this needs
     │   └── LastAdmin             the last admin would lose the role: nobody could change permissions any more
+    ├── NotAuthenticated          no valid login or API token
+    │   └── TooManyTries          too many wrong passwords; none is compared for a while
     ├── NotInLedger               the ledger has no record of this name or id
     │   ├── NoSuchAccount         no account has this name
     │   ├── NoSuchApiToken        no API token has this id
@@ -235,12 +237,10 @@ class LedgerUnavailable(FencepostError):
 class DuplicateRequest(FencepostError):
     """The key of a request was used before, for another job or with other parameters. Nothing was enqueued."""
 
-    def __init__(self, origin_key: str, *, run_id: int, job: str) -> None:
+    def __init__(self, origin_key: str, *, run_id: int, job: str, is_shown: bool = True) -> None:
         key = origin_key.removeprefix("request:")  # the ledger's prefix for keys that users chose
-        super().__init__(
-            f"the key {key!r} was already used for run {run_id} of job {job!r}, with other parameters or another job; "
-            "use another key, or the same parameters"
-        )
+        which = f"for run {run_id} of job {job!r}, with other parameters or another job" if is_shown else "elsewhere"
+        super().__init__(f"the key {key!r} was already used {which}; use another key, or the same parameters")
         self.origin_key = origin_key
         self.run_id = run_id
         self.job = job
@@ -315,6 +315,26 @@ class SequenceConflict(FencepostError):
 
 class NotAllowed(FencepostError):
     """The person or API token does not have the role that this needs; nothing was changed."""
+
+    def __init__(self, message: str, *, act: str | None = None, job: str | None = None) -> None:
+        super().__init__(message)
+        self.act = act
+        self.job = job
+
+
+class NotAuthenticated(FencepostError):
+    """It is not known who asks: no login or API token, or one that is wrong, has expired or was revoked."""
+
+    def __init__(self, message: str = "log in, or send a valid API token") -> None:
+        super().__init__(message)
+
+
+class TooManyTries(NotAuthenticated):
+    """Too many wrong passwords for this account, or from this address. Nothing was compared; try again later."""
+
+    def __init__(self, retry_in_s: float) -> None:
+        super().__init__(f"too many wrong passwords: try again in {max(1, round(retry_in_s))} s")
+        self.retry_in_s = retry_in_s
 
 
 class LastAdmin(NotAllowed):

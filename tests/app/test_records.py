@@ -22,6 +22,7 @@ from fencepost.app.operations import Operations
 from fencepost.app.records import LedgerRecord, LockRecord, OutlookRecord, PastLockRecord
 from fencepost.bulk.readers.keyset import keyset
 from fencepost.core.grants import LeaseRecord, PastGrant
+from fencepost.core.rights import Scope
 from fencepost.core.tick import microseconds
 from fencepost.engine.why import Became
 from fencepost.errors import ConfigurationError, InvalidParameters, NoSuchRun, NoSuchSchedule
@@ -539,7 +540,7 @@ def test_what_is_no_run_of_a_bulk_job_is_refused(app: App) -> None:
     with pytest.raises(NoSuchRun):
         app.operations.bulk.show(10**30)
     with pytest.raises(ConfigurationError, match="checkpoints are where bulk jobs write to, which needs their code"):
-        _ = Operations(app.ledger).bulk
+        _ = Operations(app.ledger, Scope.direct()).bulk
 
 
 def test_a_ledger_that_was_not_restored(app: App) -> None:

@@ -16,6 +16,7 @@ from fencepost.bulk.checkpoint import Counts
 from fencepost.bulk.instance import instance_name
 from fencepost.bulk.watching import note_of
 from fencepost.cli import run_progress
+from fencepost.core.rights import Scope
 from fencepost.core.runs import Requested
 from fencepost.engine.requesting import KnownJob, Request, requested
 from fencepost.ledger import history, requests
@@ -243,7 +244,7 @@ def acted(book: Ledger) -> int:
 
 def test_a_run_is_followed_in_plain_lines_until_it_ends(book: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
     run = acted(book)
-    assert run_progress.follow(Operations(book), run, as_json=False).state == "succeeded"
+    assert run_progress.follow(Operations(book, Scope.direct()), run, as_json=False).state == "succeeded"
     waits, *lines, last = capsys.readouterr().out.splitlines()
     assert waits.startswith(f"run {run} of settle: queued")
     assert lines == [
@@ -256,7 +257,7 @@ def test_a_run_is_followed_in_plain_lines_until_it_ends(book: Ledger, capsys: py
 
 def test_programs_get_an_object_per_change(book: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
     run = acted(book)
-    run_progress.follow(Operations(book), run, as_json=True)
+    run_progress.follow(Operations(book, Scope.direct()), run, as_json=True)
     documents = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [each["state"] for each in documents] == ["queued", "running", "running", "running", "succeeded"]
     assert documents[2]["parts"] == [
@@ -278,7 +279,7 @@ def test_in_a_terminal_it_is_a_bar_that_moves(book: Ledger, monkeypatch: pytest.
     screen = io.StringIO()
     monkeypatch.setattr(run_progress, "console", lambda: Console(file=screen, force_terminal=True, width=140))
     run = acted(book)
-    run_progress.follow(Operations(book), run, as_json=False)
+    run_progress.follow(Operations(book, Scope.direct()), run, as_json=False)
     drawn = screen.getvalue()
     assert "━" in drawn
     assert f"main #1 (run {run + 1})" in drawn
@@ -293,7 +294,7 @@ def test_words_of_a_note_do_not_speak_to_the_terminal(book: Ledger, capsys: pyte
             lambda: change(book, run, state="dead", error="boom"),
         ]
     )
-    row = run_progress.follow(Operations(book), run, as_json=False)
+    row = run_progress.follow(Operations(book, Scope.direct()), run, as_json=False)
     out = capsys.readouterr().out
     assert (row.state, "\x1b" in out) == ("dead", False)
     assert "50% half\\x1b[2J way" in out

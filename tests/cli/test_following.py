@@ -8,6 +8,7 @@ import pytest
 from fencepost.app.composing import publish
 from fencepost.app.operations import Operations
 from fencepost.cli.following import Following
+from fencepost.core.rights import Scope
 from fencepost.ledger.ledger import open_ledger
 from fencepost.ledger.migrations import migrate
 from fencepost.threaded import ThreadedRuntime
@@ -47,7 +48,7 @@ def test_a_run_that_is_committed_after_later_ones_is_shown_below_a_head(
 
         book.runtime.steps = iter([enqueue_two, lambda: None, slow.commit, lambda: None])  # type: ignore[attr-defined]
         with pytest.raises(Over):
-            Following(Operations(book), {"job": "add"}, as_json=False).run(50)
+            Following(Operations(book, Scope.direct()), {"job": "add"}, as_json=False).run(50)
     head, *lines = capsys.readouterr().out.splitlines()
     assert head.split()[:3] == ["id", "job", "state"]
     early, late = shown

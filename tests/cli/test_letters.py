@@ -12,6 +12,7 @@ from sqlalchemy import text
 from fencepost import App
 from fencepost.app.operations import Operations
 from fencepost.bulk import keyset
+from fencepost.core.rights import Scope
 from fencepost.errors import AlreadyRequested, ConfigurationError, InvalidParameters, NoSuchLetter
 from testbed.postgres import Postgres
 from tests.cli.bulk_shop import ORDERS, BulkShop, MakeShop, empty_files, make_shop, refusal, used_files, used_shop
@@ -149,7 +150,7 @@ def test_the_application_is_told_what_it_may_not_do(shop: BulkShop) -> None:
     with pytest.raises(NoSuchLetter, match="no dead letter 99 of the bulk jobs"):
         letters.show(99)
     with pytest.raises(ConfigurationError, match="which needs their code"):
-        _ = Operations(shop.app.ledger).letters
+        _ = Operations(shop.app.ledger, Scope.direct()).letters
     assert {state for _, state, _, _ in shop.letters()} == {"new"}
 
 

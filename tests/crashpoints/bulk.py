@@ -19,6 +19,7 @@ from fencepost.app.bulk import declare_bulk
 from fencepost.app.operations import Operations
 from fencepost.bulk import keyset
 from fencepost.core.policy import Policy
+from fencepost.core.rights import Scope
 from fencepost.core.verdicts import Skip
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.run import Run, attempt_of, current_run
@@ -63,7 +64,7 @@ class Stage:
 
     @property
     def operations(self) -> Operations:
-        return Operations(self.ledger)
+        return Operations(self.ledger, Scope.direct())
 
     def wake(self) -> None:
         """Nobody sleeps."""

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from fencepost.core.rights import Scope
 from fencepost.core.schedule import every, schedule_to_json
 from fencepost.engine.why import Became, why
 from fencepost.errors import LedgerRefused, NoSuchJob
@@ -79,14 +80,14 @@ class TestWarning:
 
     def test_why_says_since_when_no_node_has_it(self, unserved: Scene) -> None:
         at_us = unserved.now_us() // 60_000_000 * 60_000_000
-        [answer] = why(unserved.ledger, "job", at_us)
+        [answer] = why(unserved.ledger, "job", at_us, scope=Scope.direct())
         assert answer.became is Became.NO_NODE
         assert "no living node has job 'job'" in answer.sentence
 
     def test_why_says_so_of_a_run_that_waits_in_vain(self, unserved: Scene) -> None:
         due_us = unserved.now_us() // 60_000_000 * 60_000_000 - HOUR_US
         unserved.add(tick("job", due_us))
-        [answer] = why(unserved.ledger, "job", due_us)
+        [answer] = why(unserved.ledger, "job", due_us, scope=Scope.direct())
         assert "but no living node has its job" in answer.sentence
 
 

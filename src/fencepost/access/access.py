@@ -15,15 +15,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
-from fencepost.access import passwords
+from fencepost.access import identity, passwords
 from fencepost.core.duration import Duration, seconds
-from fencepost.core.rights import ALL_JOBS, Caller, HumanAct, Role, Scope, permissions_of
+from fencepost.core.identity import job_name
+from fencepost.core.rights import ALL_JOBS, Caller, HumanAct, Role, Scope
 from fencepost.core.tick import instant
 from fencepost.errors import InvalidName, InvalidParameters, NoSuchAccount, NotAllowed
-from fencepost.ledger import accounts, auditing, jobs, logins
+from fencepost.ledger import accounts, auditing, logins
 from fencepost.ledger.accounts import Account, Permission
 from fencepost.ledger.auditing import AuditAct
 from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.jobs import jobs as known_jobs
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.logins import ApiToken, Login
 
@@ -67,16 +69,60 @@ class Access:
 
     def put_account(self, name: str, password: str | None, *, reason: str | None = None) -> bool:
         """Make an account, or give one another password; return whether it is new. Its logins end."""
+        return self._put_account(name, password, reason=reason)
+
+    def add_account(
+        self,
+        name: str,
+        password: str | None,
+        *,
+        role: str | None = None,
+        jobs: Sequence[str] = (ALL_JOBS,),
+        reason: str | None = None,
+    ) -> None:
+        """Make an account, with a role on these jobs if there is one; refuse a name that is taken."""
+
+        def check(is_new: bool, cursor: Cursor) -> None:
+            if not is_new:
+                raise InvalidName(f"there is an account {name!r} already; to give it a password: users password {name}")
+            for job in _job_names(jobs) if role is not None else ():
+                accounts.give(self._ledger, cursor, f"user:{name}", job, role_named(role or ""), by=by)
+
+        by = self._scope.caller.name
+        detail = {} if role is None else {"role": role_named(role).value, "jobs": _shown(jobs)}
+        self._put_account(name, password, reason=reason, check=check, detail=detail)
+
+    def set_password(self, name: str, password: str | None, *, reason: str | None = None) -> None:
+        """Give an account another password, or raise `NoSuchAccount`. Its logins end."""
+
+        def check(is_new: bool, _: Cursor) -> None:
+            if is_new:
+                raise NoSuchAccount(name)
+
+        self._put_account(name, password, reason=reason, check=check)
+
+    def _put_account(
+        self,
+        name: str,
+        password: str | None,
+        *,
+        reason: str | None,
+        check: Callable[[bool, Cursor], None] = lambda _new, _cursor: None,
+        detail: Mapping[str, Any] | None = None,
+    ) -> bool:
         self._require()
         hashed = None if password is None else passwords.hash_password(password)
         by = self._scope.caller.name
 
         def work(cursor: Cursor) -> bool:
-            return accounts.put_account(self._ledger, cursor, account_name(name), hashed, by=by)
+            is_new = accounts.put_account(self._ledger, cursor, account_name(name), hashed, by=by)
+            check(is_new, cursor)
+            return is_new
 
-        return self._change(
-            work, what="account", of=name, reason=reason, said=lambda new: "made" if new else "password"
-        )
+        def said(is_new: bool) -> str:
+            return "made" if is_new else "password"
+
+        return self._change(work, what="account", of=name, reason=reason, said=said, detail=detail)
 
     def disable_account(self, name: str, *, reason: str | None = None) -> None:
         """Let nobody log in as `name` any more, and end its logins."""
@@ -101,9 +147,10 @@ class Access:
         """Give a principal a role on these jobs; by default on all of them."""
         self._require()  # before we look whether there is such an account
         whom, what, by = self._principal(principal), role_named(role), self._scope.caller.name
+        named = _job_names(jobs)
 
         def work(cursor: Cursor) -> None:
-            for job in jobs:
+            for job in named:
                 accounts.give(self._ledger, cursor, whom, job, what, by=by)
 
         detail = {"role": what.value, "jobs": _shown(jobs)}
@@ -118,6 +165,12 @@ class Access:
 
         detail = {"jobs": None if jobs is None else _shown(jobs)}
         return self._change(work, what="permission", of=principal, reason=reason, as_="taken", detail=detail)
+
+    def jobs_not_on_record(self, names: Sequence[str]) -> list[str]:
+        """Return which of these jobs no node has registered, in their order."""
+        self._require()
+        known = {row.name for row in known_jobs(self._ledger, names=names)}
+        return [name for name in names if name != ALL_JOBS and name not in known]
 
     # -- API tokens --------------------------------------------------------------------------------------------------
 
@@ -148,7 +201,7 @@ class Access:
             logins.add_api_token(
                 self._ledger, cursor, token_id, secret, name=account_name(name), by=by, expires_at=expires_at
             )
-            for job in jobs:
+            for job in _job_names(jobs):
                 accounts.give(self._ledger, cursor, f"token:{token_id}", job, what, by=by)
 
         detail = {"name": name, "role": what.value, "jobs": _shown(jobs), "expires_at": expires_at}
@@ -236,8 +289,14 @@ def role_named(role: str) -> Role:
 
 def scope_of(ledger: Ledger, principal: str, caller: Caller) -> Scope:
     """Return what a principal may do now, parts of bulk jobs included."""
-    given = [(each.job, each.role) for each in accounts.permissions(ledger, principal=principal)]
-    return permissions_of(caller, given).with_parts(jobs.parents(ledger))
+    return identity.scope_of(ledger, identity.Known(principal, caller.how), caller)
+
+
+def _job_names(jobs_: Sequence[str]) -> list[str]:
+    """Return names that jobs can have. They are compared whole, so a permission for any other would mean nothing."""
+    if isinstance(jobs_, str) or not jobs_:
+        raise InvalidParameters("give a list of at least one job, or leave it out for all jobs")
+    return [job if job == ALL_JOBS else job_name(job) for job in jobs_]
 
 
 def _shown(jobs_: Sequence[str]) -> list[str] | str:

@@ -15,6 +15,7 @@ from fencepost.config import read_settings
 from fencepost.core.duration import Duration
 from fencepost.core.events import Event, Observer, What
 from fencepost.core.identity import node_name
+from fencepost.core.rights import Scope
 from fencepost.core.runtime import Runtime
 from fencepost.core.timings import SHUTDOWN_GRACE
 from fencepost.engine.context import RunContext
@@ -171,6 +172,7 @@ class App(JobDecorators):
         """What operators do: trigger, retry, cancel, back-fill, and query the history."""
         return Operations(
             self.ledger,
+            Scope.direct(),
             known=self.jobs,
             generation=self.settings.generation,
             wake=self.wake,

@@ -13,10 +13,10 @@ from datetime import datetime
 from typing import Any
 
 from fencepost.app.numbers import is_id, page_edge, page_limit
-from fencepost.app.people import person
 from fencepost.app.records.audit import AnchorRecord, AuditRecord, VerifiedRecord
+from fencepost.app.scoped import actor
 from fencepost.core.audit import Break, ChainEnd, ChainRow, Damage, breaks
-from fencepost.core.rights import Caller, HumanAct
+from fencepost.core.rights import Caller, HumanAct, Scope
 from fencepost.core.tick import instant
 from fencepost.engine.requesting import instant_us
 from fencepost.errors import AuditHeadMissing, InvalidParameters
@@ -31,9 +31,10 @@ _MOST_BREAKS = 100  # a rewritten table breaks every entry; the first of them ar
 class Audit:
     """The audit of one ledger."""
 
-    def __init__(self, ledger: Ledger) -> None:
-        """Read the chain of `ledger`."""
+    def __init__(self, ledger: Ledger, scope: Scope) -> None:
+        """Read the chain of `ledger`. Needs the role of admin for all jobs."""
         self._ledger = ledger
+        self._scope = scope
 
     def entries(
         self,
@@ -46,6 +47,7 @@ class Audit:
         limit: int = 100,
     ) -> list[AuditRecord]:
         """Return entries, newest first."""
+        self._scope.require(HumanAct.READ_AUDIT)
         if run_id is not None and not is_id(run_id):
             return []
         found = auditing.entries(
@@ -61,6 +63,7 @@ class Audit:
 
     def anchor(self) -> AnchorRecord:
         """Return the end of the chain. Keep it where a user with the database's password cannot change it."""
+        self._scope.require(HumanAct.READ_AUDIT)
         head = auditing.state(self._ledger).head
         return AnchorRecord(present_identity(self._ledger), head.n, head.hash, instant(self._ledger.now_us()))
 
@@ -69,6 +72,7 @@ class Audit:
 
         Entries that are added during the comparison are not compared: it ends where the chain ended when it began.
         """
+        self._scope.require(HumanAct.READ_AUDIT)
         ours = present_identity(self._ledger)
         for anchor in anchors:
             if anchor.ledger != ours:
@@ -98,6 +102,10 @@ class Audit:
 
     def export(self, *, after_n: int = 0) -> Iterator[str]:
         """Return the chain, oldest entry first, as lines of JSON that a program of thirty lines can verify."""
+        self._scope.require(HumanAct.READ_AUDIT)
+        return self._exported(after_n)
+
+    def _exported(self, after_n: int) -> Iterator[str]:
         state = auditing.state(self._ledger)
         for row in auditing.chain(
             self._ledger, after_n=max(page_edge(after_n) or 0, state.floor.n), through_n=state.head.n
@@ -106,7 +114,8 @@ class Audit:
 
     def prune(self, *, before: datetime | str, by: str, reason: str | None = None) -> int:
         """Remove the entries from before a time; return how many. The removal is itself an entry."""
-        who, before_us = person(by), instant_us(before, what="before")
+        self._scope.require(HumanAct.PRUNE_AUDIT)
+        who, before_us = actor(self._scope, by), instant_us(before, what="before")
         state = auditing.state(self._ledger)
         if before_us > self._ledger.now_us():
             raise InvalidParameters(
@@ -115,8 +124,9 @@ class Audit:
         last = auditing.last_before(self._ledger, before_us)
         if last is None:
             return 0
-        act = AuditAct(Caller(who), HumanAct.PRUNE_AUDIT, reason=reason)
-        return auditing.prune_through(self._ledger, last, act).floor.n - state.floor.n
+        caller = Caller(who) if self._scope.is_direct else self._scope.caller
+        said = AuditAct(caller, HumanAct.PRUNE_AUDIT, reason=reason)
+        return auditing.prune_through(self._ledger, last, said).floor.n - state.floor.n
 
     def _outside(self, state: ChainState) -> list[ChainRow]:
         """Return entries outside of the chain; none if the chain was appended to or pruned meanwhile."""

@@ -289,7 +289,8 @@ def _part_job(declared: DeclaredBulk, policy: Policy) -> Job:
         sla_s=None,
         formerly=tuple(each + PART for each in policy.formerly),
     )
-    return replace(Job.of(part, name=declared.name + PART, policy=words), doc=f"A partition of {declared.name}.")
+    made = Job.of(part, name=declared.name + PART, policy=words)
+    return replace(made, doc=f"A partition of {declared.name}.", parent=declared.name)
 
 
 def _replay_job(declared: DeclaredBulk, policy: Policy) -> Job:
@@ -312,7 +313,7 @@ def _replay_job(declared: DeclaredBulk, policy: Policy) -> Job:
         formerly=tuple(each + REPLAY for each in policy.formerly),
     )
     doc = f"Dead letters of {declared.name}, processed again."
-    return replace(Job.of(replay, name=declared.name + REPLAY, policy=words), doc=doc)
+    return replace(Job.of(replay, name=declared.name + REPLAY, policy=words), doc=doc, parent=declared.name)
 
 
 def _made_for(declared: DeclaredBulk, ledger: Ledger, letter: StoredLetter) -> Bulk:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.app.numbers import existing_run_id
-from fencepost.app.people import person, reason_given
+from fencepost.app.people import reason_given
 from fencepost.app.records import (
     BulkAgainRecord,
     BulkForgottenRecord,
@@ -20,12 +20,14 @@ from fencepost.app.records import (
     CountsRecord,
     PartitionRecord,
 )
+from fencepost.app.scoped import acting, actor, run_check
 from fencepost.app.users_code import made_with
 from fencepost.bulk.forgetting import StepSeen, completed_by, forget, live_runs, see
 from fencepost.bulk.instance import again_key, instance_name
 from fencepost.bulk.labels import PART
 from fencepost.core.nearest import suggestion
 from fencepost.core.noted import Noted
+from fencepost.core.rights import HumanAct
 from fencepost.errors import AlreadyRequested, ConfigurationError, NoSuchRun
 from fencepost.ledger import history
 from fencepost.ledger.journal import journal
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from fencepost.app.bulk import BulkJob
     from fencepost.bulk.checkpoint import StoredCheckpoint
     from fencepost.bulk.definition import Bulk
+    from fencepost.core.rights import Scope
     from fencepost.ledger.history import RunRow
     from fencepost.ledger.ledger import Ledger
 
@@ -53,9 +56,10 @@ class _Instance(NamedTuple):
 class BulkInstances:
     """The instances of an application's bulk jobs. Each instance is work to be done once."""
 
-    def __init__(self, ledger: Ledger, bulks: Mapping[str, BulkJob], wake: Callable[[], None]) -> None:
-        """Read the databases that `bulks` write to. `wake` has the node of this process look for work."""
+    def __init__(self, ledger: Ledger, scope: Scope, bulks: Mapping[str, BulkJob], wake: Callable[[], None]) -> None:
+        """Look where `bulks` write to: those that `scope` shows. `wake` wakes this process's node."""
         self._ledger = ledger
+        self._scope = scope
         self._bulks = bulks
         self._wake = wake
 
@@ -75,7 +79,8 @@ class BulkInstances:
         Effects that have landed stay, and land a second time; use this for jobs where that is allowed. The earlier
         checkpoints stay as well: the new run has its own.
         """
-        who, why, found = person(by), reason_given(reason), self._instance(run_id)
+        who, why, found = actor(self._scope, by), reason_given(reason), self._instance(run_id)
+        self._scope.require(HumanAct.REPEAT_BULK, found.row.job)
         self._refuse_live(found)
         if completed_by(found.steps) is None:
             raise ConfigurationError(
@@ -83,8 +88,10 @@ class BulkInstances:
                 f"by fencepost retry {found.row.id}, or have it begin anew by fencepost bulk forget"
             )
         key = again_key(found.row.id, self._ledger.runtime.new_id()[:12])
+        check = run_check(self._scope, HumanAct.REPEAT_BULK)
         try:
-            new = retry(self._ledger, found.row.id, by=who, reason=why, origin_key=key)
+            with acting(self._scope):
+                new = retry(self._ledger, found.row.id, by=who, reason=why, origin_key=key, check=check)
         except AlreadyRequested as error:
             raise _under_way(error.run_id, found.row.id) from None
         self._wake()
@@ -95,7 +102,8 @@ class BulkInstances:
 
         Effects that have landed stay, and the next run reads all of the input again.
         """
-        who, why, found = person(by), reason_given(reason), self._instance(run_id)
+        who, why, found = actor(self._scope, by), reason_given(reason), self._instance(run_id)
+        self._scope.require(HumanAct.FORGET_BULK, found.row.job)
         self._refuse_live(found)
         if (done_by := completed_by(found.steps)) is not None:
             raise ConfigurationError(
@@ -106,16 +114,18 @@ class BulkInstances:
         # The journal first: it may be in another database, and no act may go unrecorded.
         detail = {"instance": found.name, "written": written}
         about: dict[str, Any] = {"job": found.job.name, "run_id": found.row.id, "by": who, "reason": why}
-        journal(self._ledger, what=Noted.BULK_FORGOTTEN, detail=detail, **about)
+        with acting(self._scope):
+            journal(self._ledger, what=Noted.BULK_FORGOTTEN, detail=detail, **about)
         removed = forget(found.bulk, found.name, self._ledger)
         return BulkForgottenRecord(found.row.id, found.name, removed, written)
 
     def _instance(self, run_id: int) -> _Instance:
         """Return the instance of a run. For a part's run, this is the instance of its parent."""
-        row = history.run(self._ledger, existing_run_id(run_id))
+        allowed = self._scope.visible
+        row = history.run(self._ledger, existing_run_id(run_id), jobs=allowed)
         job = self._bulk_of(row)
         if row.job.endswith(PART):
-            row = history.run(self._ledger, json.loads(row.params)["parent"])
+            row = history.run(self._ledger, json.loads(row.params)["parent"], jobs=allowed)
         bulk = made_with(job, job.declared.params_of(row))
         name = instance_name(self._ledger, row)
         return _Instance(row, job, bulk, name, see(bulk, name, self._ledger))

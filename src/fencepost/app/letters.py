@@ -6,19 +6,21 @@ themselves. Each database numbers its letters separately. If two letters have th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from fencepost.app.numbers import is_id, page_edge, page_limit
-from fencepost.app.people import person, reason_given
+from fencepost.app.people import reason_given
 from fencepost.app.records import LetterRecord
+from fencepost.app.scoped import acting, actor
 from fencepost.bulk.labels import PART
 from fencepost.bulk.letters import DROPPED, NEW, STATES, LetterFilter, StoredLetter, letters, letters_by_id, settle
 from fencepost.bulk.places import database_of, targets_of
 from fencepost.bulk.visits import visiting, visitor
 from fencepost.core.nearest import suggestion
 from fencepost.core.noted import Noted
+from fencepost.core.rights import HumanAct
 from fencepost.errors import ConfigurationError, InvalidParameters, NoSuchLetter, NotInLedger
 from fencepost.ledger.identity import identity
 from fencepost.ledger.journal import journal
@@ -26,7 +28,7 @@ from fencepost.ledger.naming import short
 
 if TYPE_CHECKING:
     from fencepost.app.bulk import BulkJob
-    from fencepost.engine.jobs import Jobs
+    from fencepost.core.rights import Scope
     from fencepost.ledger.ledger import Ledger
     from fencepost.ledger.recording import Enqueued
 
@@ -59,10 +61,16 @@ class Letters:
     """The dead letters of the bulk jobs of one application."""
 
     def __init__(
-        self, ledger: Ledger, bulks: Mapping[str, BulkJob], jobs: Jobs, trigger: Callable[..., Enqueued]
+        self,
+        ledger: Ledger,
+        scope: Scope,
+        bulks: Mapping[str, BulkJob],
+        jobs: Container[str],
+        trigger: Callable[..., Enqueued],
     ) -> None:
-        """Read the databases that `bulks` write to. `trigger` requests a run for a person."""
+        """Look where `bulks` write to: those that `scope` shows. `trigger` asks for a run in the name of a person."""
         self._ledger = ledger
+        self._scope = scope
         self._archive = _Archive(ledger, bulks, jobs)
         self._trigger = trigger
 
@@ -107,6 +115,7 @@ class Letters:
         unless `again` is set.
         """
         bulk, wanted = self._archive.bulk(job), _chosen(ids, all_new=all_new)
+        self._scope.require(HumanAct.REPLAY_LETTERS, job)
         if wanted:
             _refuse_unfit(self._archive.by_id(job, wanted, step=step))
             params: dict[str, Any] = {"letters": wanted, "step": step}
@@ -125,12 +134,14 @@ class Letters:
         Letters that were replayed or dropped meanwhile are skipped.
         """
         self._archive.bulk(job)
-        who, why, wanted = person(by), reason_given(reason), _chosen(ids, all_new=all_new)
+        self._scope.require(HumanAct.DROP_LETTERS, job)
+        who, why, wanted = actor(self._scope, by), reason_given(reason), _chosen(ids, all_new=all_new)
         if wanted:
             known = self._archive.by_id(job, wanted, step=step)
             _refuse_settled(known)
         chosen = iter(known) if wanted else self._archive.listed(job, NEW, step)
-        return sum(self._dropped(job, page, by=who, reason=why) for page in _pages_of(chosen))
+        with acting(self._scope):
+            return sum(self._dropped(job, page, by=who, reason=why) for page in _pages_of(chosen))
 
     def _dropped(self, job: str, page: Sequence[Found], *, by: str, reason: str) -> int:
         """Drop letters of one database. The journal comes first: it may be elsewhere, and no act may go unrecorded."""
@@ -144,7 +155,7 @@ class Letters:
 class _Archive:
     """All databases that the bulk jobs write to, and the letters in them."""
 
-    def __init__(self, ledger: Ledger, bulks: Mapping[str, BulkJob], jobs: Jobs) -> None:
+    def __init__(self, ledger: Ledger, bulks: Mapping[str, BulkJob], jobs: Container[str]) -> None:
         self._ledger = ledger
         self._bulks = bulks
         self._jobs = jobs
@@ -212,7 +223,7 @@ class _Archive:
         return found
 
 
-def bulk_named(name: str, bulks: Mapping[str, BulkJob], jobs: Jobs) -> BulkJob:
+def bulk_named(name: str, bulks: Mapping[str, BulkJob], jobs: Container[str]) -> BulkJob:
     """Return a bulk job of the application; refuse any other name with a suggestion."""
     found = bulks.get(name)
     if found is not None:

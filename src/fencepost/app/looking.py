@@ -27,10 +27,12 @@ from fencepost.app.records import (
     RunRecord,
     WhyRecord,
 )
+from fencepost.app.scoped import masked
 from fencepost.app.waiting import why_it_waits
 from fencepost.core.log_chunks import Position, with_missing
 from fencepost.core.nearest import suggestion
 from fencepost.core.noted import Noted
+from fencepost.core.rights import HumanAct, Scope
 from fencepost.core.runtime import Runtime
 from fencepost.core.states import RunState
 from fencepost.core.tick import instant
@@ -43,23 +45,32 @@ from fencepost.ledger.history import RunFilter, RunRow
 from fencepost.ledger.journal import About
 from fencepost.ledger.ledger import Ledger
 from fencepost.ledger.log_chunks import chunks_of
+from fencepost.ledger.nodes import NodeRow
 from fencepost.ledger.parts import parts_of
 from fencepost.locks import connect
+
+_USUAL_QUEUE = "default"  # of a policy that names none
 
 
 class Looking:
     """Queries of one ledger."""
 
-    def __init__(self, ledger: Ledger, *, locks: Callable[[], Locks] | None = None) -> None:
-        """Query `ledger`. `locks` returns the nodes' lease store, if it is open already."""
+    def __init__(self, ledger: Ledger, scope: Scope, *, locks: Callable[[], Locks] | None = None) -> None:
+        """Look at `ledger`, as far as `scope` allows. `locks` is the nodes' lease store, if it is open already."""
         self._ledger = ledger
+        self._scope = scope
         self._locks = locks
         self._names: dict[str, str] = {}  # names of nodes, by their ids
 
     @property
     def audit(self) -> Audit:
         """The acts of people, in a chain of hashes: list, verify, anchor, export, prune."""
-        return Audit(self._ledger)
+        return Audit(self._ledger, self._scope)
+
+    @property
+    def ledger(self) -> Ledger:
+        """The ledger that is asked. What is read from it by other ways is not bounded by the scope."""
+        return self._ledger
 
     @property
     def runtime(self) -> Runtime:
@@ -71,7 +82,7 @@ class Looking:
 
         `job` may also be the id of a schedule. Without `at`, answer for the latest due time of each schedule.
         """
-        answers = why(self._ledger, job, None if at is None else instant_us(at, what="at"))
+        answers = why(self._ledger, job, None if at is None else instant_us(at, what="at"), scope=self._scope)
         runs = iter(self._shown([each.run for each in answers if each.run is not None]))
         return [WhyRecord.of(each, run=None if each.run is None else next(runs)) for each in answers]
 
@@ -102,6 +113,7 @@ class Looking:
             return []
         wanted = RunFilter(
             job=job,
+            jobs=self._scope.visible,
             states=_known_states(states),
             waits_for=waits_for,
             schedule=schedule,
@@ -119,11 +131,11 @@ class Looking:
 
     def run(self, run_id: int) -> RunRecord:
         """Return one run, or raise `NoSuchRun`."""
-        return self._shown([history.run(self._ledger, existing_run_id(run_id))])[0]
+        return self._shown([self._run(run_id)])[0]
 
     def waits(self, run_id: int) -> str | None:
         """Return a sentence that says what a run waits for; None if it does not wait."""
-        return why_it_waits(self._ledger, history.run(self._ledger, existing_run_id(run_id)))
+        return why_it_waits(self._ledger, self._run(run_id), self._scope)
 
     def now(self) -> datetime:
         """Return the present time of the ledger's clock, in UTC."""
@@ -135,7 +147,7 @@ class Looking:
 
     def attempts(self, run_id: int) -> list[AttemptRecord]:
         """Return the attempts of a run that have ended, in their order."""
-        found = history.attempts(self._ledger, existing_run_id(run_id))
+        found = history.attempts(self._ledger, self._visible_id(run_id))
         names = self._node_names(row.node for row in found)
         return [AttemptRecord.of(row, nodes=names) for row in found]
 
@@ -147,7 +159,7 @@ class Looking:
         While a run goes on, ask again with the last position for what came since.
         """
         place, most = _position(after), page_limit(limit)
-        found = chunks_of(self._ledger, existing_run_id(run_id), attempt=attempt, after=place, limit=most)
+        found = chunks_of(self._ledger, self._visible_id(run_id), attempt=attempt, after=place, limit=most)
         return [
             LogRecord.of(chunk, missing=missing, position=position)
             for chunk, missing, position in with_missing(found, place)
@@ -155,18 +167,36 @@ class Looking:
 
     def parts(self, run_id: int) -> list[PartRecord]:
         """Return the runs that a run of a bulk job has made for its partitions, in the order of their creation."""
-        return [PartRecord.of(part) for part in parts_of(self._ledger, existing_run_id(run_id))]
+        found = parts_of(self._ledger, self._visible_id(run_id), jobs=self._scope.visible)
+        return [PartRecord.of(part) for part in found]
 
     def nodes(self, *, living: bool = False, limit: int = 100) -> list[NodeRecord]:
-        """Return nodes, the living first; with `living`, all living nodes, the oldest first."""
-        most = page_limit(limit)
-        found = nodes.living_nodes(self._ledger) if living else nodes.nodes(self._ledger, limit=most)
-        running = history.running_by_node(self._ledger) if found else {}
+        """Return nodes, the living first; with `living`, all living nodes, the oldest first.
+
+        Within a scope: those that have one of its jobs, with these jobs, their queues and their runs.
+        """
+        most, allowed = page_limit(limit), self._scope.visible
+        found = nodes.living_nodes(self._ledger) if living else nodes.nodes(self._ledger, limit=most, jobs=allowed)
+        if allowed is not None:
+            found = self._nodes_within(found, allowed)
+        running = history.running_by_node(self._ledger, jobs=allowed) if found else {}
         return [NodeRecord.of(row, running=running.get(row.id, 0)) for row in found]
+
+    def _nodes_within(self, found: Sequence[NodeRow], allowed: frozenset[str]) -> list[NodeRow]:
+        policies = [json.loads(row.policy) for row in jobs.jobs(self._ledger, names=allowed)]
+        queues = {policy.get("queue", _USUAL_QUEUE) for policy in policies}
+        shown = (
+            row._replace(
+                jobs=tuple(job for job in row.jobs if job in allowed),
+                queues=tuple(queue for queue in row.queues if queue in queues),
+            )
+            for row in found
+        )
+        return [row for row in shown if row.jobs]
 
     def jobs(self) -> list[JobRecord]:
         """Return the jobs that any deploy has recorded, by name."""
-        found = jobs.jobs(self._ledger)
+        found = jobs.jobs(self._ledger, names=self._scope.visible)
         on_nodes = Counter(name for node in nodes.living_nodes(self._ledger) for name in node.jobs)
         newer = {former: row.name for row in found for former in json.loads(row.policy).get("formerly") or ()}
         return [JobRecord.of(row, nodes=on_nodes[row.name], renamed_to=newer.get(row.name)) for row in found]
@@ -196,6 +226,7 @@ class Looking:
         found = journal.entries(
             self._ledger,
             about=concerns,
+            jobs=self._scope.visible,
             what=what,
             since_us=optional_us(since, "since"),
             before_id=page_edge(before_id),
@@ -204,10 +235,11 @@ class Looking:
         if what is not None and not found:
             _refuse_unnoted(what)
         names = self._node_names(entry.node for entry in found)
-        return [JournalRecord.of(entry, nodes=names) for entry in found]
+        return [JournalRecord.of(entry._replace(by=self._masked(entry.by)), nodes=names) for entry in found]
 
     def leader(self) -> LockRecord | None:
         """Return the lock of the present or last leader; None if no node was ever a candidate."""
+        self._scope.require(HumanAct.LOOK)
         from fencepost.engine.node import LEADER  # noqa: PLC0415 - a query does not need the engine's loops
 
         with self._lease_store() as locks:
@@ -225,8 +257,23 @@ class Looking:
         with connect(self._ledger.url.lease_url(), runtime=self._ledger.runtime) as locks:
             yield locks
 
+    def _run(self, run_id: int) -> RunRow:
+        """Return a run of the scope, or raise `NoSuchRun`."""
+        return history.run(self._ledger, existing_run_id(run_id), jobs=self._scope.visible)
+
+    def _visible_id(self, run_id: int) -> int:
+        """Return the id; where not every run may be seen, only of one that may be."""
+        return existing_run_id(run_id) if self._scope.visible is None else self._run(run_id).id
+
+    def _masked(self, by: str | None) -> str | None:
+        return masked(by, self._scope)
+
     def _shown(self, rows: Sequence[RunRow]) -> list[RunRecord]:
         """Return records of runs. Read the ledger's clock only if a run needs it."""
+        rows = [
+            row._replace(requested_by=self._masked(row.requested_by), cancel_by=self._masked(row.cancel_by))
+            for row in rows
+        ]
         names = self._node_names(row.node for row in rows)
         is_open = any(row.sla_at is not None and row.ended_at is None for row in rows)
         now_us = self._ledger.now_us() if is_open else 0

@@ -1,7 +1,9 @@
 """Acts and queries of operators: the same for the command line, the web and the application's own code.
 
-**Promises.** Every act names who did it (`by`) and leaves a line in the journal, in the same transaction as the act.
-Nothing here needs the job's code: what a deploy has recorded in the ledger is enough. Where this process is a node, it
+**Promises.** Every act names who did it and leaves a line in the journal, in the same transaction as the act. Who that
+is, the scope says; under `Scope.direct`, for callers that have the database's password, it is the name given as `by`.
+What is outside of the scope looks as if it did not exist (`fencepost.app.scoped`). Nothing here needs the job's code:
+what a deploy has recorded in the ledger is enough. Where this process is a node, it
 looks for work after each act, without waiting for its next turn.
 """
 
@@ -9,25 +11,27 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from fencepost.app.looking import Looking, optional_us
 from fencepost.app.numbers import existing_run_id, page_edge, page_limit
-from fencepost.app.people import person
 from fencepost.app.records import DueRecord, RenamedJobRecord
 from fencepost.app.schedules import Schedules
+from fencepost.app.scoped import acting, actor, hiding_others, jobs_to_repeat, require_job, run_check
 from fencepost.core.duration import Duration, seconds
 from fencepost.core.noted import Noted
 from fencepost.core.overlap import exclusive_key
 from fencepost.core.parameters import Signature
 from fencepost.core.policy import Policy
+from fencepost.core.rights import HumanAct, Scope
 from fencepost.core.runs import Requested
 from fencepost.engine.backfilling import MOST_BACKFILLED, Backfilled, backfill_requests
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.requesting import KnownJob, Request, instant_us, on_record, requested
 from fencepost.engine.run import attempt_of, current_run
-from fencepost.errors import ConfigurationError, InvalidParameters
+from fencepost.errors import ConfigurationError, InvalidParameters, NotAllowed
 from fencepost.leases.locks import Locks
 from fencepost.ledger import duplicates, jobs, journal, requests, schedules
 from fencepost.ledger.dialects import Cursor
@@ -56,6 +60,7 @@ class Operations(Looking):
     def __init__(
         self,
         ledger: Ledger,
+        scope: Scope,
         *,
         known: Jobs | None = None,
         generation: int = 0,
@@ -63,21 +68,32 @@ class Operations(Looking):
         locks: Callable[[], Locks] | None = None,
         bulks: Mapping[str, BulkJob] | None = None,
     ) -> None:
-        """Act on `ledger`. `wake` has the node of this process look for work; `locks` returns the nodes' lease store.
+        """Act on `ledger` as `scope` allows. `wake` wakes this process's node; `locks` is the nodes' lease store.
 
         `bulks` are the bulk jobs of the application: only their code knows where their letters are.
         """
-        super().__init__(ledger, locks=locks)
+        super().__init__(ledger, scope, locks=locks)
         self._known = known if known is not None else Jobs()
         self._bulks = bulks
-        self.schedules = Schedules(ledger, self.known, wake)
         self._generation = generation
         self._wake = wake
+
+    def within(self, scope: Scope) -> Operations:
+        """Return the same operations under another scope. This is cheap: it reads nothing."""
+        other = copy(self)
+        other._scope = scope
+        return other
+
+    @property
+    def schedules(self) -> Schedules:
+        """Schedules: list, preview, put, pause, resume, delete."""
+        return Schedules(self._ledger, self._scope, self.known, self._wake)
 
     # -- requesting runs ---------------------------------------------------------------------------------------------
 
     def known(self, name: str) -> KnownJob:
         """Return what a request needs of a job: from the code if it is loaded, else from the ledger."""
+        require_job(self._scope, HumanAct.LOOK, name)
         if name in self._known:
             return KnownJob.of(self._known[name])
         row = jobs.job(self._ledger, name)
@@ -99,8 +115,11 @@ class Operations(Looking):
     ) -> Enqueued:
         """Request a run for a program; with `tx`, as part of the caller's transaction.
 
-        With `unique`, if a run that does the same has not ended, return that run.
+        With `unique`, if a run that does the same has not ended, return that run. Only programs that reach the ledger
+        itself can call this: it leaves no entry in the audit.
         """
+        if not self._scope.is_direct:
+            raise NotAllowed("to enqueue is for programs that reach the ledger itself: trigger the job", job=job)
         if unique and key is not None:
             raise InvalidParameters("give key= or unique=True, not both: a key alone makes a request one run")
         request = Request(
@@ -138,7 +157,9 @@ class Operations(Looking):
         time with the same parameters. Without a key, raise `AlreadyRequested` if a run that does the same has not
         ended, unless `again` is set.
         """
-        request = Request(key=key, priority=priority, reason=reason, requested_by=person(by), **self._when(at, delay))
+        require_job(self._scope, HumanAct.TRIGGER, job)
+        who = actor(self._scope, by)
+        request = Request(key=key, priority=priority, reason=reason, requested_by=who, **self._when(at, delay))
         new_run, policy = self._requested(job, params or {}, request), self.known(job).policy
 
         def work(cursor: Cursor) -> Enqueued:
@@ -146,11 +167,12 @@ class Operations(Looking):
                 self._refuse_twin(cursor, new_run)
             [made] = self._record(cursor, [self._beside_schedules(cursor, new_run, policy)])
             if made.is_new:
-                about = About(job=job, run_id=made.run_id, by=person(by), reason=reason)
+                about = About(job=job, run_id=made.run_id, by=who, reason=reason)
                 journal.note(self._ledger, cursor, Noted.RUN_TRIGGERED, about)
             return made
 
-        made = self._ledger.write(work)
+        with acting(self._scope), hiding_others(self._scope):
+            made = self._ledger.write(work)
         self._wake()
         return made
 
@@ -178,17 +200,19 @@ class Operations(Looking):
         `AlreadyRequested` while one of the same due times has not ended, unless `again` is set. More than 10,000
         due times are refused unless `limit` allows them.
         """
-        back_key = key or self._ledger.runtime.new_id()[:12]
-        request = Request(requested_by=person(by), reason=reason, generation=self._generation)
+        require_job(self._scope, HumanAct.BACKFILL, job)
+        who, back_key = actor(self._scope, by), key or self._ledger.runtime.new_id()[:12]
+        request = Request(requested_by=who, reason=reason, generation=self._generation)
         new_runs = self._due_times(
             job, (first, last), schedule=schedule, request=request, key=back_key, params=params, limit=limit
         )
-        about = About(job=job, schedule=schedule, by=person(by), reason=reason)
+        about = About(job=job, schedule=schedule, by=who, reason=reason)
         detail = {"key": back_key, "runs": len(new_runs), "first": str(first), "last": str(last)}
         is_alone = key is None and not again
-        made = Backfilled(back_key, len(new_runs), self._backfilled(new_runs, about._replace(detail=detail), is_alone))
+        with acting(self._scope), hiding_others(self._scope):
+            count = self._backfilled(new_runs, about._replace(detail=detail), is_alone)
         self._wake()
-        return made
+        return Backfilled(back_key, len(new_runs), count)
 
     def would_backfill(
         self,
@@ -233,7 +257,9 @@ class Operations(Looking):
 
     def cancel(self, run_id: int, *, by: str, reason: str | None = None) -> Cancelled:
         """Cancel a run that has not started, or request that it stops. Return which, or that it was too late."""
-        outcome = requests.cancel(self._ledger, existing_run_id(run_id), by=person(by), reason=reason)
+        who, check = actor(self._scope, by), run_check(self._scope, HumanAct.CANCEL)
+        with acting(self._scope):
+            outcome = requests.cancel(self._ledger, existing_run_id(run_id), by=who, reason=reason, check=check)
         self._wake()
         return outcome
 
@@ -242,13 +268,19 @@ class Operations(Looking):
 
         Raise `AlreadyRequested` while a repetition of it has not ended, unless `again` is set.
         """
-        made = requests.retry(self._ledger, existing_run_id(run_id), by=person(by), reason=reason, again=again)
+        who, check = actor(self._scope, by), run_check(self._scope, HumanAct.RETRY)
+        with acting(self._scope):
+            made = requests.retry(
+                self._ledger, existing_run_id(run_id), by=who, reason=reason, again=again, check=check
+            )
         self._wake()
         return made
 
     def release(self, run_id: int, *, by: str, reason: str | None = None) -> None:
         """Release a run that waits for a person."""
-        requests.release_held(self._ledger, existing_run_id(run_id), by=person(by), reason=reason)
+        who, check = actor(self._scope, by), run_check(self._scope, HumanAct.RELEASE_RUN)
+        with acting(self._scope):
+            requests.release_held(self._ledger, existing_run_id(run_id), by=who, reason=reason, check=check)
         self._wake()
 
     def reprocess(
@@ -266,12 +298,14 @@ class Operations(Looking):
 
         To repeat more, call it again with the last `old_id` as `after_id`. A transaction repeats at most 500 of them.
         """
-        wanted = RunFilter(job=job, since_us=optional_us(since, "since"), until_us=optional_us(until, "until"))
-        who, most, start = person(by), page_limit(limit), page_edge(after_id) or 0
+        since_us, until_us = optional_us(since, "since"), optional_us(until, "until")
+        wanted = RunFilter(job=job, jobs=jobs_to_repeat(self._scope, job), since_us=since_us, until_us=until_us)
+        who, most, start = actor(self._scope, by), page_limit(limit), page_edge(after_id) or 0
         made: list[Retried] = []
         while len(made) < most:
             size = min(_BATCH, most - len(made))
-            page = requests.reprocess(self._ledger, wanted, after_id=start, limit=size, by=who, reason=reason)
+            with acting(self._scope):
+                page = requests.reprocess(self._ledger, wanted, after_id=start, limit=size, by=who, reason=reason)
             if not page:
                 break
             made += page
@@ -286,21 +320,22 @@ class Operations(Looking):
         """Dead letters of the application's bulk jobs: list, show, replay, drop."""
         from fencepost.app.letters import Letters  # noqa: PLC0415 - most applications have none
 
-        return Letters(self._ledger, self._bulk_jobs("letters"), self._known, self.trigger)
+        known = {name for name in self._known if self._scope.sees(name)}
+        return Letters(self._ledger, self._scope, self._bulk_jobs("letters"), known, self.trigger)
 
     @property
     def bulk(self) -> BulkInstances:
         """The instances of the application's bulk jobs: show their progress, repeat them, forget them."""
         from fencepost.app.bulk_instances import BulkInstances  # noqa: PLC0415 - most applications have none
 
-        return BulkInstances(self._ledger, self._bulk_jobs("checkpoints"), self._wake)
+        return BulkInstances(self._ledger, self._scope, self._bulk_jobs("checkpoints"), self._wake)
 
     @property
     def restored(self) -> RestoredLedger:
         """Whether the ledger was restored or copied, and what a person decides about it: standing, accept, as_copy."""
         from fencepost.app.restored import RestoredLedger  # noqa: PLC0415 - rarely needed
 
-        return RestoredLedger(self._ledger)
+        return RestoredLedger(self._ledger, self._scope)
 
     def rename_job(
         self, old: str, new: str, *, by: str, reason: str | None = None, effects: Sequence[str] | None = None
@@ -313,16 +348,22 @@ class Operations(Looking):
         """
         from fencepost.app.renaming import rename_job  # noqa: PLC0415 - done once in the life of a job
 
-        return rename_job(self._ledger, old, new, by=person(by), reason=reason, effects=effects)
+        self._scope.require(HumanAct.RENAME_JOB)
+        who = actor(self._scope, by)
+        with acting(self._scope):
+            return rename_job(self._ledger, old, new, by=who, reason=reason, effects=effects)
 
     def forget_job(self, name: str, *, by: str, reason: str | None = None) -> Forgotten:
         """Forget a job that no living node has: delete its schedules, cancel its runs that have not ended."""
-        return forget(self._ledger, self.job(name).name, by=person(by), reason=reason)
+        known, who = self.job(name).name, actor(self._scope, by)
+        self._scope.require(HumanAct.FORGET_JOB, known)
+        with acting(self._scope):
+            return forget(self._ledger, known, by=who, reason=reason)
 
     def _bulk_jobs(self, what: str) -> Mapping[str, BulkJob]:
         if self._bulks is None:
             raise ConfigurationError(f"{what} are where bulk jobs write to, which needs their code: app.operations")
-        return self._bulks
+        return {name: bulk for name, bulk in self._bulks.items() if self._scope.sees(name)}
 
     # -- recording requests-------------------------------------------------------------------------------------------
 

@@ -10,10 +10,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from fencepost.app.numbers import page_limit
-from fencepost.app.people import person
 from fencepost.app.records import OutlookRecord, ScheduleRecord
+from fencepost.app.scoped import acting, actor, actor_or_none, require_job, schedule_check, schedule_id_check
 from fencepost.core.identity import canonical_json, schedule_id
 from fencepost.core.overlap import exclusive_key
+from fencepost.core.rights import HumanAct
 from fencepost.core.schedule import Schedule, schedule_to_json
 from fencepost.ledger import schedules
 from fencepost.ledger.removing import delete_schedule
@@ -21,6 +22,7 @@ from fencepost.ledger.schedule_rows import NewSchedule
 
 if TYPE_CHECKING:
     from fencepost.app.declaring import JobHandle
+    from fencepost.core.rights import Scope
     from fencepost.engine.requesting import KnownJob
     from fencepost.ledger.ledger import Ledger
 
@@ -28,9 +30,12 @@ if TYPE_CHECKING:
 class Schedules:
     """The schedules of a ledger: ``app.schedules``, and ``app.operations.schedules``."""
 
-    def __init__(self, ledger: Ledger, known: Callable[[str], KnownJob], wake: Callable[[], None]) -> None:
-        """Act on `ledger`. `known` returns a job's signature; `wake` has the node of this process look for work."""
+    def __init__(
+        self, ledger: Ledger, scope: Scope, known: Callable[[str], KnownJob], wake: Callable[[], None]
+    ) -> None:
+        """Act on `ledger`, as `scope` allows. `known` returns what a job takes; `wake` wakes this process's node."""
         self._ledger = ledger
+        self._scope = scope
         self._known = known
         self._wake = wake
 
@@ -53,20 +58,25 @@ class Schedules:
 
         due = as_schedule(schedule)
         known = self._known(job if isinstance(job, str) else job.name)
+        require_job(self._scope, HumanAct.PUT_SCHEDULE, known.name)
         stored = known.signature.validate(params or {}, job=known.name)
         exclusive_key(known.name, known.policy, stored)  # raises if no key can be made: then no tick could be planned
         new = NewSchedule(schedule_id(id), known.name, schedule_to_json(due), canonical_json(stored))
-        entry = ScheduleRecord.of(schedules.put(self._ledger, new, by=by, reason=reason))
+        who, check = actor_or_none(self._scope, by), schedule_id_check(self._scope)
+        with acting(self._scope):
+            entry = ScheduleRecord.of(schedules.put(self._ledger, new, by=who, reason=reason, check=check))
         self._wake()
         return entry
 
     def get(self, id: str) -> ScheduleRecord:
         """Return one schedule, or raise `NoSuchSchedule`."""
-        return ScheduleRecord.of(schedules.schedule(self._ledger, id))
+        check = schedule_check(self._scope, HumanAct.LOOK)
+        return ScheduleRecord.of(schedules.schedule(self._ledger, id, check=check))
 
     def list(self, *, job: str | None = None, after_id: str = "", limit: int = 1000) -> list[ScheduleRecord]:
         """Return schedules by id. For the next page, pass the last id as `after_id`."""
-        found = schedules.schedules(self._ledger, job=job, after_id=after_id, limit=page_limit(limit))
+        allowed, most = self._scope.visible, page_limit(limit)
+        found = schedules.schedules(self._ledger, job=job, jobs=allowed, after_id=after_id, limit=most)
         return [ScheduleRecord.of(row) for row in found]
 
     def iterate(self, *, job: str | None = None) -> Iterator[ScheduleRecord]:
@@ -89,11 +99,15 @@ class Schedules:
 
     def pause(self, id: str, *, by: str, reason: str | None = None) -> ScheduleRecord:
         """Plan nothing more until `resume`."""
-        return ScheduleRecord.of(schedules.pause(self._ledger, id, by=person(by), reason=reason))
+        who, check = actor(self._scope, by), schedule_check(self._scope, HumanAct.PAUSE_SCHEDULE)
+        with acting(self._scope):
+            return ScheduleRecord.of(schedules.pause(self._ledger, id, by=who, reason=reason, check=check))
 
     def resume(self, id: str, *, by: str, reason: str | None = None) -> ScheduleRecord:
         """Plan again from now on. The due times of the pause are recorded as skipped."""
-        entry = ScheduleRecord.of(schedules.resume(self._ledger, id, by=person(by), reason=reason))
+        who, check = actor(self._scope, by), schedule_check(self._scope, HumanAct.RESUME_SCHEDULE)
+        with acting(self._scope):
+            entry = ScheduleRecord.of(schedules.resume(self._ledger, id, by=who, reason=reason, check=check))
         self._wake()
         return entry
 
@@ -102,7 +116,7 @@ class Schedules:
 
         Then its ticks that have not begun are skipped, if no living node has its job: no node would run them.
         """
-        if even_of_code:
-            delete_schedule(self._ledger, id, by=by, reason=reason)
-        else:
-            schedules.delete(self._ledger, id, by=by, reason=reason)
+        who, check = actor_or_none(self._scope, by), schedule_check(self._scope, HumanAct.DELETE_SCHEDULE)
+        delete = delete_schedule if even_of_code else schedules.delete
+        with acting(self._scope):
+            delete(self._ledger, id, by=who, reason=reason, check=check)

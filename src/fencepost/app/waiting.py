@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from fencepost.app.held import held_because
+from fencepost.core.rights import ANOTHER_JOB
 from fencepost.core.tick import spelled_us
 from fencepost.ledger.history import RunFilter, RunRow, running_by_node, runs
 from fencepost.ledger.nodes import NodeRow, living_nodes
@@ -12,16 +13,17 @@ from fencepost.ledger.nodes import NodeRow, living_nodes
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from fencepost.core.rights import Scope
     from fencepost.ledger.ledger import Ledger
 
 _LATE_US = 5_000_000
 
 
-def why_it_waits(ledger: Ledger, row: RunRow) -> str | None:
-    """Return what a run waits for; None if it does not wait."""
+def why_it_waits(ledger: Ledger, row: RunRow, scope: Scope) -> str | None:
+    """Say what a run waits for; None if it does not wait. Jobs outside of `scope` are not named."""
     match row.state, row.waits_for:
         case "waiting", "key":
-            return f"it waits until {_holder(ledger, row)} is done, which has the key {row.exclusive_key!r}"
+            return f"it waits until {_holder(ledger, row, scope)} is done, which has the key {row.exclusive_key!r}"
         case "waiting", "person":
             return f"it is held for a person ({row.why or 'no reason was given'}): fencepost release {row.id}"
         case "waiting", "node":
@@ -33,9 +35,11 @@ def why_it_waits(ledger: Ledger, row: RunRow) -> str | None:
     return None
 
 
-def _holder(ledger: Ledger, row: RunRow) -> str:
+def _holder(ledger: Ledger, row: RunRow, scope: Scope) -> str:
     running = runs(ledger, RunFilter(states=("running",), exclusive_key=row.exclusive_key), limit=1)
-    return f"run {running[0].id} of {running[0].job}" if running else "another run"
+    if not running:
+        return "another run"
+    return f"run {running[0].id} of {running[0].job}" if scope.sees(running[0].job) else f"a run of {ANOTHER_JOB}"
 
 
 def _its_time(row: RunRow) -> str:

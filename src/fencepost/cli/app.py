@@ -10,6 +10,7 @@ import typer
 import fencepost
 from fencepost.cli import (
     acts,
+    api_tokens,
     audit,
     bulk,
     chaos,
@@ -23,11 +24,13 @@ from fencepost.cli import (
     messages,
     migrate,
     nodes,
+    permissions,
     restored,
     run,
     runs,
     schedules,
     tune,
+    users,
     why,
 )
 from fencepost.cli.exits import Exit
@@ -50,7 +53,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,  # typer's tracebacks show local variables, such as a URL with its password
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-RUN, LOOK, ACT, BULK, LOCKS = "Run jobs", "Look", "Act", "Bulk jobs", "Locks"
+RUN, LOOK, ACT, BULK, LOCKS, ACCESS = "Run jobs", "Look", "Act", "Bulk jobs", "Locks", "Access"
 app.command("run", rich_help_panel=RUN)(run.run)
 app.command("demo", rich_help_panel=RUN)(demo.demo)
 app.command("chaos", rich_help_panel=RUN)(chaos.chaos)
@@ -78,6 +81,9 @@ app.add_typer(letters.app, name="letters", rich_help_panel=BULK)
 app.add_typer(letters.app, name="dead", hidden=True)  # the former name; until 1.0
 app.command("tune", rich_help_panel=BULK)(tune.tune)
 app.add_typer(locks.app, name="locks", rich_help_panel=LOCKS)
+app.add_typer(users.app, name="users", rich_help_panel=ACCESS)
+app.add_typer(permissions.app, name="permissions", rich_help_panel=ACCESS)
+app.add_typer(api_tokens.app, name="api-tokens", rich_help_panel=ACCESS)
 
 
 def main(words: list[str]) -> int:

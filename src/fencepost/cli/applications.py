@@ -38,9 +38,14 @@ class Reached(NamedTuple):
     def operations(self) -> Operations:
         """The acts and queries of operators."""
         from fencepost.app.operations import Operations  # noqa: PLC0415 - it loads the engine
+        from fencepost.core.rights import Scope  # noqa: PLC0415
 
         return Operations(
-            self.ledger, known=self.app.jobs, bulks=self.app.bulks, generation=self.app.settings.generation
+            self.ledger,
+            Scope.direct(),
+            known=self.app.jobs,
+            bulks=self.app.bulks,
+            generation=self.app.settings.generation,
         )
 
     def bulk(self, name: str) -> BulkJob:

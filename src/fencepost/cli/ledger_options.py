@@ -80,9 +80,10 @@ def opened(given: str) -> Iterator[Ledger]:
 def front(given: str) -> Iterator[Operations]:
     """Open an existing ledger for the acts and queries of operators."""
     from fencepost.app.operations import Operations  # noqa: PLC0415 - it loads the engine
+    from fencepost.core.rights import Scope  # noqa: PLC0415
 
     with opened(given) as ledger:
-        yield Operations(ledger)
+        yield Operations(ledger, Scope.direct())
 
 
 def since_when(given: str, ops: Operations, *, what: str = "--since", tz: str = "") -> datetime | None:

@@ -15,10 +15,11 @@ A permission is a role and an exact job name, or all jobs. Names are compared wh
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from fencepost.core.audit import PRUNED
+from fencepost.errors import NotAllowed
 
 ALL_JOBS = ""
 """What stands for all jobs in a permission. No job can have this name."""
@@ -106,6 +107,7 @@ NEEDS: Mapping[HumanAct, Role] = {
 
 WITHOUT_JOB = frozenset(
     {
+        HumanAct.RENAME_JOB,
         HumanAct.PAUSE_ALL,
         HumanAct.RESUME_ALL,
         HumanAct.DRAIN_NODE,
@@ -116,7 +118,10 @@ WITHOUT_JOB = frozenset(
         HumanAct.CHANGE_ACCESS,
     }
 )
-"""Acts that concern no single job: the role has to be given for all jobs."""
+"""Acts that concern no single job: the role has to be given for all jobs. Renaming concerns two names."""
+
+ANOTHER_JOB = "another job"
+"""What stands for the name of a job outside of a scope."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,11 +140,12 @@ class Scope:
 
     caller: Caller
     roles: Mapping[str, Role] = field(default_factory=dict)
+    is_direct: bool = False  # made by `direct`: the name of the person is the one given with each act
 
     @staticmethod
-    def direct(name: str) -> Scope:
+    def direct(name: str = "direct") -> Scope:
         """Return the scope of one who reaches the database itself: everything is allowed, and says so in the audit."""
-        return Scope(Caller(name), {ALL_JOBS: Role.ADMIN})
+        return Scope(Caller(name), {ALL_JOBS: Role.ADMIN}, is_direct=True)
 
     def role_on(self, job: str | None) -> Role | None:
         """Return the highest role for a job, or for all jobs if `job` is None; None if there is none."""
@@ -150,6 +156,29 @@ class Scope:
         """Whether `act` is allowed, on `job` where it concerns one."""
         role = self.role_on(None if act in WITHOUT_JOB else job)
         return role is not None and role.includes(NEEDS[act])
+
+    def sees(self, job: str) -> bool:
+        """Whether the caller may know of `job` at all."""
+        return self.may(HumanAct.LOOK, job)
+
+    @property
+    def visible(self) -> frozenset[str] | None:
+        """The jobs that the caller may know of; None for all."""
+        return self.jobs_for(HumanAct.LOOK)
+
+    def named(self, job: str) -> str:
+        """Return the name of a job as the caller may read it."""
+        return job if self.sees(job) else ANOTHER_JOB
+
+    def require(self, act: HumanAct, job: str | None = None) -> None:
+        """Raise `NotAllowed`, naming the role that is missing, unless `act` is allowed. Check first that it is seen."""
+        if not self.may(act, job):
+            where = "all jobs" if act in WITHOUT_JOB or job is None else f"job {job!r}"
+            raise NotAllowed(
+                f"{self.caller.name} may not do this ({act}): it needs the role {NEEDS[act]} for {where}",
+                act=act,
+                job=job,
+            )
 
     def jobs_for(self, act: HumanAct) -> frozenset[str] | None:
         """Return the jobs on which `act` is allowed; None for all of them. The empty set is none at all."""
@@ -170,7 +199,7 @@ class Scope:
             role = self._inherited(part, parent_of)
             if role is not None:
                 roles[part] = role
-        return Scope(self.caller, roles)
+        return replace(self, roles=roles)
 
     def _inherited(self, part: str, parent_of: Mapping[str, str]) -> Role | None:
         found: list[Role] = []

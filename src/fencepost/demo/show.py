@@ -9,6 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from fencepost.core.rights import Scope
 from fencepost.core.runtime import Runtime
 from fencepost.demo.plan import TABLES
 from fencepost.demo.recount import Tally, read_books, recount, total
@@ -117,7 +118,9 @@ class Show:
 
         ledger = open_ledger(self.stage.url, self._runtime)
         try:
-            requested = Operations(ledger).trigger("report", {"month": "2026-01"}, by="demo", reason="part of the demo")
+            requested = Operations(ledger, Scope.direct()).trigger(
+                "report", {"month": "2026-01"}, by="demo", reason="part of the demo"
+            )
         finally:
             ledger.close()
         self._reports += 1

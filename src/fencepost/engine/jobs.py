@@ -47,6 +47,7 @@ class Job:
     doc: str = ""
     place: str = ""
     argv: tuple[str, ...] = ()  # of a command
+    parent: str | None = None  # the bulk job that this one executes partitions or replays of
 
     @staticmethod
     def of(

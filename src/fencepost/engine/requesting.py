@@ -89,7 +89,9 @@ def requested(job: KnownJob, params: Mapping[str, Any], request: Request) -> Req
 
 def on_record(job: Job) -> NewJob:
     """Return the row of a job in the ledger."""
-    return NewJob(job.name, str(job.policy.type), job.policy.to_json(), job.signature.to_json(), job.doc or None)
+    return NewJob(
+        job.name, str(job.policy.type), job.policy.to_json(), job.signature.to_json(), job.doc or None, job.parent
+    )
 
 
 def checked_priority(priority: object) -> int:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from fencepost.core.rights import ANOTHER_JOB, Scope
 from fencepost.core.schedule import describe, schedule_from_json
 from fencepost.core.states import RunState, WaitsFor
 from fencepost.core.tick import spelled_us
@@ -59,23 +60,25 @@ class Why:
     nearest_us: tuple[int, ...] = ()  # due times before and after, if it was not due
 
 
-def why(ledger: Ledger, job: str, at_us: int | None = None) -> list[Why]:
+def why(ledger: Ledger, job: str, at_us: int | None = None, *, scope: Scope) -> list[Why]:
     """Answer for every schedule of a job, or for the schedule with that id. If any was due, only those are returned.
 
     Without a time, answer for the latest due time of each schedule that is not deleted, or for the next if it has had
-    none.
+    none. A job outside of `scope` is answered like one that does not exist.
     """
-    found = schedules.schedules(ledger, job=job, with_deleted=True, limit=_MOST_SCHEDULES) or _by_id(ledger, job)
+    allowed = scope.visible
+    found = schedules.schedules(ledger, job=job, jobs=allowed, with_deleted=True, limit=_MOST_SCHEDULES)
+    found = found or [each for each in _by_id(ledger, job) if scope.sees(each.job)]
     if not found:
-        if job not in {each.name for each in jobs.jobs(ledger)}:
+        if not scope.sees(job) or not jobs.jobs(ledger, names=[job]):
             raise NoSuchJob(job)
         asked_us = ledger.now_us() if at_us is None else at_us
         return [Why(job, asked_us, Became.NO_SCHEDULE, f"{job!r} has no schedule: it runs on request only")]
     if at_us is None:
         now_us = ledger.now_us()
         present = [each for each in found if each.deleted_at is None] or found
-        return [_Question(ledger, each, _latest_us(each, now_us)).answer() for each in present]
-    answers = [_Question(ledger, each, at_us).answer() for each in found]
+        return [_Question(ledger, each, _latest_us(each, now_us), scope).answer() for each in present]
+    answers = [_Question(ledger, each, at_us, scope).answer() for each in found]
     return [each for each in answers if each.became is not Became.NOT_DUE] or answers
 
 
@@ -98,19 +101,20 @@ def _by_id(ledger: Ledger, schedule_id: str) -> list[StoredSchedule]:
 class _Question:
     """One schedule and one time."""
 
-    def __init__(self, ledger: Ledger, row: StoredSchedule, at_us: int) -> None:
+    def __init__(self, ledger: Ledger, row: StoredSchedule, at_us: int, scope: Scope) -> None:
         self._ledger = ledger
+        self._scope = scope
         self._row = row
         self._at_us = at_us
 
     def answer(self) -> Why:
-        runs = history.why(self._ledger, self._row.id, self._at_us)
+        runs = history.why(self._ledger, self._row.id, self._at_us, jobs=self._scope.visible)
         if runs:
             return self._of_run(runs[0])
         return self._not_due() or self._unplanned()
 
     def _of_run(self, run: RunRow) -> Why:
-        became, words = _described(self._ledger, run)
+        became, words = _described(self._ledger, run, self._scope)
         if run.due_at != self._at_us or run.ticks > 1:
             stretch = f"{run.ticks} due times from {_at(run.first_due_at)} to {_at(run.due_at)}"
             words = f"it was put together with others ({stretch}) into one: {words}"
@@ -154,12 +158,12 @@ class _Question:
         return Why(self._row.job, self._at_us, became, sentence, schedule=self._row.id, run=run, nearest_us=nearest)
 
 
-def _described(ledger: Ledger, run: RunRow) -> tuple[Became, str]:
+def _described(ledger: Ledger, run: RunRow, scope: Scope) -> tuple[Became, str]:
     became, describe_run = _DESCRIPTIONS.get(run.state, (Became.PLANNED, _queued))
     words = f"run {run.id} {describe_run(run._replace(node=_name_of(ledger, run.node)))}"
     if run.state == RunState.QUEUED or run.waits_for == WaitsFor.NODE:
         words += _without_node(ledger, run)
-    return became, words + (_held_by(ledger, run) if became is Became.SKIPPED else "")
+    return became, words + (_held_by(ledger, run, scope) if became is Became.SKIPPED else "")
 
 
 _HELP = (
@@ -239,14 +243,15 @@ _DESCRIPTIONS: Mapping[str, tuple[Became, Callable[[RunRow], str]]] = {
 }
 
 
-def _held_by(ledger: Ledger, run: RunRow) -> str:
+def _held_by(ledger: Ledger, run: RunRow, scope: Scope) -> str:
     """Name the run that had the exclusive key when this one was skipped."""
     if run.exclusive_key is None or run.ended_at is None:
         return ""
     others = history.runs(ledger, RunFilter(exclusive_key=run.exclusive_key), before_id=run.id, limit=_LOOK_BACK)
     for other in others:
         if other.started_at is not None and other.started_at <= run.ended_at <= (other.ended_at or run.ended_at):
-            return f"; run {other.id} held {run.exclusive_key!r}"
+            holder = f"run {other.id}" if scope.sees(other.job) else f"a run of {ANOTHER_JOB}"
+            return f"; {holder} held {run.exclusive_key!r}"
     return ""
 
 

@@ -24,6 +24,7 @@ from fencepost.engine.shared_page import SharedPage
 from fencepost.engine.trust import SharedPageTrust
 from fencepost.errors import FencepostError, Stopped
 from fencepost.threaded import ThreadedRuntime
+from fencepost.threaded.collection import loading
 from fencepost.threaded.worker_line import WorkerLine, prepare_streams
 from fencepost.threaded.worker_output import WorkerOutput
 
@@ -190,4 +191,4 @@ def main() -> None:
     packets, answers, memory = map(int, sys.argv[-3:])
     prepare_streams()
     worker = Worker(WorkerLine(packets, answers, memory), ThreadedRuntime())
-    raise SystemExit(worker.run(load_executor))
+    raise SystemExit(worker.run(loading()(load_executor)))

@@ -55,6 +55,11 @@ def account(database: Database, name: str) -> Account | None:
     return database.read(lambda cursor: _account(database, cursor, name))
 
 
+def locked_account(database: Database, cursor: Cursor, name: str) -> Account | None:
+    """Return one account, which nobody else can change until the transaction of `cursor` ends."""
+    return _account(database, cursor, name, is_locked=True)
+
+
 def put_account(database: Database, cursor: Cursor, name: str, password: str | None, *, by: str) -> bool:
     """Create an account, or change the password of an existing one; return whether it is new. Ends all its logins."""
     table, now = database.tables.operating["account"], database.dialect.now()

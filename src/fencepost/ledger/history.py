@@ -86,10 +86,12 @@ class AttemptRow(NamedTuple):
 class RunFilter:
     """A filter for runs. A field that is None, or empty `states`, does not restrict the result.
 
-    `since_us` and `until_us` refer to the time at which the run was created.
+    `since_us` and `until_us` refer to the time at which the run was created. `jobs` are the jobs that are allowed,
+    whatever `job` says: an empty set finds nothing, and the database is not asked.
     """
 
     job: str | None = None
+    jobs: Collection[str] | None = None
     states: Collection[str] = ()
     waits_for: str | None = None
     schedule: str | None = None
@@ -101,6 +103,11 @@ class RunFilter:
     since_us: int | None = None
     until_us: int | None = None
     ids: Collection[int] | None = None
+
+    @property
+    def finds_nothing(self) -> bool:
+        """Whether the jobs that are allowed exclude every run."""
+        return self.jobs is not None and (not self.jobs or (self.job is not None and self.job not in self.jobs))
 
     @staticmethod
     def failed(job: str | None = None) -> RunFilter:
@@ -115,6 +122,7 @@ class RunFilter:
 
 EVERY_RUN = RunFilter()
 _LIVE = ("queued", "running", "waiting")
+_FEW_JOBS = 32  # more are asked for at once: as many statements would take longer than sorting
 _ID_ORDER_SLACK_US = 60_000_000  # a run with a lower id may have been created up to this much later than the next ones
 _EQUAL = ("job", "waits_for", "schedule", "queue", "node", "requested_by", "retry_of", "exclusive_key")
 
@@ -130,6 +138,8 @@ def runs(
 ) -> list[RunRow]:
     """Return one page of the runs that match `wanted`."""
     id_ = database.tables.run.c.id
+    if wanted.finds_nothing:
+        return []
 
     def work(cursor: Cursor) -> list[RunRow]:
         query = _within(database, cursor, _filtered(database, _all(database), wanted), wanted)
@@ -156,12 +166,27 @@ def _by_state(database: Database, query: Select[Any], wanted: RunFilter, is_risi
     """
     c = database.tables.run.c
     if not wanted.states:
-        return [query.order_by(c.id if is_rising else c.id.desc())]
+        return [each.order_by(c.id if is_rising else c.id.desc()) for each in _by_job(database, query, wanted)]
     queries = []
     for state in sorted(set(wanted.states)):
         order: Any = c.id + literal(0, literal_execute=True) if state in _LIVE else c.id
-        queries.append(query.where(c.state == _as_literal(state)).order_by(order if is_rising else order.desc()))
+        of_state = query.where(c.state == _as_literal(state))
+        split = [_of_jobs(database, of_state, wanted)] if state in _LIVE else _by_job(database, of_state, wanted)
+        queries += [each.order_by(order if is_rising else order.desc()) for each in split]
     return queries
+
+
+def _by_job(database: Database, query: Select[Any], wanted: RunFilter) -> list[Select[Any]]:
+    """Ask for each of a few allowed jobs by itself: so the index of a job's runs gives them in their order."""
+    if wanted.jobs is None or wanted.job is not None or len(wanted.jobs) > _FEW_JOBS:
+        return [_of_jobs(database, query, wanted)]
+    return [query.where(database.tables.run.c.job == job) for job in sorted(wanted.jobs)]
+
+
+def _of_jobs(database: Database, query: Select[Any], wanted: RunFilter) -> Select[Any]:
+    if wanted.jobs is None or wanted.job is not None:
+        return query
+    return query.where(database.tables.run.c.job.in_(sorted(wanted.jobs)))
 
 
 def _within(database: Database, cursor: Cursor, query: Select[Any], wanted: RunFilter) -> Select[Any]:
@@ -196,14 +221,26 @@ def first_id_at(database: Database, cursor: Cursor, at_us: int) -> int:
     return low
 
 
-def run(database: Database, run_id: int, *, connection: LedgerConnection | None = None) -> RunRow:
-    """Return one run, or raise `NoSuchRun`."""
-    return (connection or database).read(lambda cursor: run_row(database, cursor, run_id))
+def run(
+    database: Database,
+    run_id: int,
+    *,
+    jobs: Collection[str] | None = None,
+    connection: LedgerConnection | None = None,
+) -> RunRow:
+    """Return one run, or raise `NoSuchRun`; also if it is of none of `jobs`."""
+    if jobs is not None and not jobs:
+        raise NoSuchRun(run_id)
+    return (connection or database).read(lambda cursor: run_row(database, cursor, run_id, jobs=jobs))
 
 
-def run_row(database: Database, cursor: Cursor, run_id: int, *, for_update: bool = False) -> RunRow:
+def run_row(
+    database: Database, cursor: Cursor, run_id: int, *, jobs: Collection[str] | None = None, for_update: bool = False
+) -> RunRow:
     """Return one run within the transaction of `cursor`. With `for_update`, lock its row until the transaction ends."""
     query = _all(database).where(database.tables.run.c.id == run_id)
+    if jobs is not None:
+        query = query.where(database.tables.run.c.job.in_(sorted(jobs)))
     found = database.rows(cursor, query.with_for_update() if for_update else query)
     if not found:
         raise NoSuchRun(run_id)
@@ -219,16 +256,24 @@ def attempts(database: Database, run_id: int, *, connection: LedgerConnection | 
 
 
 def why(
-    database: Database, schedule_id: str, at_us: int, *, connection: LedgerConnection | None = None, limit: int = 20
+    database: Database,
+    schedule_id: str,
+    at_us: int,
+    *,
+    jobs: Collection[str] | None = None,
+    connection: LedgerConnection | None = None,
+    limit: int = 20,
 ) -> list[RunRow]:
     """Return the runs that cover a due time of a schedule, in the order of creation: the tick's own run comes first.
 
     A run can cover several due times (a coalesced run, or a stretch of skipped ones). An empty list means that the due
-    time was not planned.
+    time was not planned, or that its run is of none of `jobs`: the schedule was another job's then.
     """
     c = database.tables.run.c
     # Stretches of a schedule do not overlap: runs that cover a time are among the first that are due at it or later.
     query = _all(database).where(c.schedule == schedule_id, c.due_at >= at_us).order_by(c.due_at, c.id).limit(limit)
+    if jobs is not None:
+        query = query.where(c.job.in_(sorted(jobs)))
 
     def work(cursor: Cursor) -> list[RunRow]:
         found = (RunRow(*row) for row in database.rows(cursor, query))
@@ -265,9 +310,12 @@ def counts(
 ) -> dict[str, int]:
     """Return the number of runs in each state. Without a filter, this scans all stored runs."""
     state = database.tables.run.c.state
+    if wanted.finds_nothing:
+        return {}
 
     def work(cursor: Cursor) -> dict[str, int]:
-        query = _within(database, cursor, _filtered(database, select(state, func.count()), wanted), wanted)
+        counted = _of_jobs(database, select(state, func.count()), wanted)
+        query = _within(database, cursor, _filtered(database, counted, wanted), wanted)
         names = sorted(set(wanted.states))
         queries = [query.where(state == _as_literal(name)) for name in names] or [query]
         rows = [row for each in queries for row in database.rows(cursor, each.group_by(state).order_by(state))]
@@ -276,10 +324,12 @@ def counts(
     return (connection or database).read(work)
 
 
-def running_by_node(database: Database) -> dict[str, int]:
+def running_by_node(database: Database, *, jobs: Collection[str] | None = None) -> dict[str, int]:
     """Return the number of running runs of each node, by node id."""
     c = database.tables.run.c
     query = select(c.node, func.count()).where(c.state == _as_literal("running"), c.node.is_not(None)).group_by(c.node)
+    if jobs is not None:
+        query = query.where(c.job.in_(sorted(jobs)))
     return database.read(lambda cursor: {row[0]: int(row[1]) for row in database.rows(cursor, query)})
 
 

@@ -5,7 +5,7 @@ A newer deploy overwrites what an older one has stored, never the other way roun
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 from sqlalchemy import select, update
@@ -24,6 +24,7 @@ class NewJob(NamedTuple):
     policy: str
     signature: str
     doc: str | None = None
+    parent: str | None = None  # the job that it is a part of: who may operate that one may operate it
 
 
 class JobRow(NamedTuple):
@@ -34,6 +35,7 @@ class JobRow(NamedTuple):
     policy: str
     signature: str
     doc: str | None
+    parent: str | None
     generation: int
     seen_at: int
 
@@ -80,24 +82,28 @@ def _is_kept(database: Database, cursor: Cursor, job: NewJob, row: JobRow | None
     return database.change(cursor, change) == 0
 
 
-def jobs(database: Database, *, connection: LedgerConnection | None = None) -> list[JobRow]:
-    """Return all jobs, by name."""
-    return (connection or database).read(lambda cursor: _rows(database, cursor))
+def jobs(
+    database: Database, *, names: Collection[str] | None = None, connection: LedgerConnection | None = None
+) -> list[JobRow]:
+    """Return jobs by name: all of them, or those of these names."""
+    if names is not None and not names:
+        return []
+    return (connection or database).read(lambda cursor: _rows(database, cursor, names))
 
 
 def job(database: Database, name: str, *, connection: LedgerConnection | None = None) -> JobRow:
     """Return one job, or raise `NoSuchJob`."""
-    found = (connection or database).read(lambda cursor: _rows(database, cursor, name))
+    found = (connection or database).read(lambda cursor: _rows(database, cursor, [name]))
     if not found:
         raise NoSuchJob(name)
     return found[0]
 
 
-def _rows(database: Database, cursor: Cursor, name: str | None = None) -> list[JobRow]:
+def _rows(database: Database, cursor: Cursor, names: Collection[str] | None = None) -> list[JobRow]:
     table: Any = database.tables.job
     query = select(*(table.c[field] for field in JobRow._fields)).order_by(table.c.name)
-    if name is not None:
-        query = query.where(table.c.name == name)
+    if names is not None:
+        query = query.where(table.c.name.in_(sorted(names)))
     return [JobRow(*row) for row in database.rows(cursor, query)]
 
 

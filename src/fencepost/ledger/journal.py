@@ -7,7 +7,7 @@ other.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, NamedTuple
 
 from sqlalchemy import Select, insert, select
@@ -98,6 +98,7 @@ def entries(
     database: Database,
     *,
     about: About | None = None,
+    jobs: Collection[str] | None = None,
     what: str | None = None,
     since_us: int | None = None,
     before_id: int | None = None,
@@ -105,12 +106,19 @@ def entries(
     limit: int = 100,
     connection: LedgerConnection | None = None,
 ) -> list[JournalEntry]:
-    """Return entries, newest first; with `after_id`, those after it, oldest first."""
+    """Return entries, newest first; with `after_id`, those after it, oldest first.
+
+    `jobs`: only what is about these; entries about no job are left out then.
+    """
     table = database.tables.journal
+    if jobs is not None and not jobs:
+        return []
     wanted: dict[str, Any] = {} if about is None else {k: v for k, v in about._asdict().items() if v is not None}
     query: Select[Any] = select(*(table.c[name] for name in JournalEntry._fields)).limit(limit)
     for name, value in (wanted | ({"what": what} if what else {})).items():
         query = query.where(table.c[name] == value)
+    if jobs is not None:
+        query = query.where(table.c.job.in_(sorted(jobs)))
     if since_us is not None:
         query = query.where(table.c.at >= since_us)
     if before_id is not None:

@@ -22,6 +22,7 @@ from sqlalchemy import delete, select, update
 from fencepost.core.identity import fitted, job_name
 from fencepost.core.noted import Noted
 from fencepost.errors import LedgerRefused, NoSuchJob
+from fencepost.ledger.accounts import move_permissions
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
@@ -156,7 +157,8 @@ def _moved(database: Database, renaming: Renaming, about: About, runs: int, curs
     rows = [StoredSchedule(*row) for row in database.rows(cursor, query)]
     moved = sum(_move_schedule(database, cursor, renaming, row) for row in rows)
     _move_job(database, cursor, renaming)
-    detail = {"formerly": renaming.old, "schedules": moved, "runs": runs}
+    permissions = sum(move_permissions(database, cursor, old, new) for old, new in renaming.pairs)
+    detail = {"formerly": renaming.old, "schedules": moved, "runs": runs, "permissions": permissions}
     note(database, cursor, Noted.JOB_RENAMED, about._replace(detail=detail))
     return moved
 
@@ -191,3 +193,4 @@ def _move_job(database: Database, cursor: Cursor, renaming: Renaming) -> None:
             database.change(cursor, delete(table).where(table.c.name == old))
         elif old in found:
             database.change(cursor, update(table).where(table.c.name == old).values(name=new))
+    database.change(cursor, update(table).where(table.c.parent == renaming.old).values(parent=renaming.new))

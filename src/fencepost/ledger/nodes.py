@@ -9,7 +9,7 @@ import json
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import Select, and_, case, func, select, update
+from sqlalchemy import Select, and_, case, func, or_, select, update
 
 from fencepost.core.noted import Noted
 from fencepost.ledger.connection import LedgerConnection
@@ -142,14 +142,25 @@ def living_nodes(database: Database, connection: LedgerConnection | None = None)
     return (connection or database).read(lambda cursor: [_node(row) for row in statements.rows(cursor, _LIVING)])
 
 
-def nodes(database: Database, *, limit: int = 100, connection: LedgerConnection | None = None) -> list[NodeRow]:
-    """Return nodes: first the living ones, then the others, the most recently ended first."""
+def nodes(
+    database: Database,
+    *,
+    limit: int = 100,
+    jobs: Collection[str] | None = None,
+    connection: LedgerConnection | None = None,
+) -> list[NodeRow]:
+    """Return nodes, the living first, then those that ended last; with `jobs` those that have one of these."""
     table = database.tables.node
     ended = func.coalesce(table.c.dead_at, table.c.left_at)
     is_ended = case((ended.is_(None), 0), else_=1)
-    return _read(
-        database, _all(database).order_by(is_ended, ended.desc(), table.c.started_at.desc()).limit(limit), connection
-    )
+    query = _all(database).order_by(is_ended, ended.desc(), table.c.started_at.desc()).limit(limit)
+    if jobs is not None:
+        if not jobs:
+            return []
+        # The names are a list in JSON, each in quotes. REPLACE compares byte by byte on every database; LIKE does not.
+        quoted = (json.dumps(job) for job in sorted(jobs))
+        query = query.where(or_(*(func.replace(table.c.jobs, each, "") != table.c.jobs for each in quoted)))
+    return _read(database, query, connection)
 
 
 def node_names(database: Database, ids: Collection[str]) -> dict[str, str]:

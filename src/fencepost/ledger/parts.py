@@ -11,7 +11,7 @@ Parts of the same partition, even of different parents, exclude each other by it
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from sqlalchemy import and_, select, update
@@ -54,7 +54,7 @@ def parts(database: Database, keys: Sequence[str]) -> dict[str, Part]:
     return {each.origin_key: each for each in database.read(ask)}
 
 
-def parts_of(database: Database, parent_id: int) -> list[Part]:
+def parts_of(database: Database, parent_id: int, *, jobs: Collection[str] | None = None) -> list[Part]:
     """Return the runs of all partitions of a run, in the order of their creation."""
     c = database.tables.run.c
     # Keys are compared byte by byte, so those with the prefix lie between it and the same text with the next character.
@@ -62,6 +62,8 @@ def parts_of(database: Database, parent_id: int) -> list[Part]:
     query = select(c.id, c.origin_key, c.state, c.error, c.progress_note).where(
         c.origin_key >= prefix, c.origin_key < f"part:{parent_id};"
     )
+    if jobs is not None:
+        query = query.where(c.job.in_(sorted(jobs)))
     return sorted(database.read(lambda cursor: [Part(*row) for row in database.rows(cursor, query)]))
 
 

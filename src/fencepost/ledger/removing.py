@@ -15,6 +15,7 @@ from sqlalchemy import delete as delete_from
 from fencepost.core.noted import Noted
 from fencepost.errors import LedgerRefused
 from fencepost.ledger import schedules
+from fencepost.ledger.accounts import forget_permissions
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
@@ -53,13 +54,20 @@ WHERE {ints:id} AND ({was:state} = 'queued' OR {was:state} = 'waiting')
 _RUNNING = "SELECT r.id FROM {run} r WHERE r.state = 'running' AND {was:r.job} = %s LIMIT 1"
 
 
-def delete_schedule(database: Database, schedule_id: str, *, by: str | None, reason: str | None = None) -> None:
+def delete_schedule(
+    database: Database,
+    schedule_id: str,
+    *,
+    by: str | None,
+    reason: str | None = None,
+    check: schedules.RowCheck = schedules.any_row,
+) -> None:
     """Delete a schedule for an operator.
 
     Refused while a living node has it in its code. If no living node has its job, all its ticks that have not started
     are skipped, whenever they were due, because no node would run them.
     """
-    row = schedules.schedule(database, schedule_id)
+    row = schedules.schedule(database, schedule_id, check=check)
     owners = _owners(database, row.job)
     if row.origin == CODE and owners:
         raise LedgerRefused(
@@ -67,7 +75,7 @@ def delete_schedule(database: Database, schedule_id: str, *, by: str | None, rea
             "come back with the next start. Remove it there and deploy, or pause it: "
             f"fencepost schedules pause {row.id}"
         )
-    schedules.delete(database, schedule_id, by=by, reason=reason, even_of_code=True)
+    schedules.delete(database, schedule_id, by=by, reason=reason, even_of_code=True, check=check)
     if not owners:
         statements, connection = _connect(database)
         _in_batches(
@@ -107,7 +115,8 @@ def _remove(database: Database, cursor: Cursor, statements: LedgerStatements, na
         raise LedgerRefused(f"run {running[0][0]} of job {name!r} has not ended: fencepost show {running[0][0]}")
     table = database.tables.job
     database.change(cursor, delete_from(table).where(table.c.name == name))
-    note(database, cursor, Noted.JOB_FORGOTTEN, about)
+    permissions = forget_permissions(database, cursor, name)
+    note(database, cursor, Noted.JOB_FORGOTTEN, about._replace(detail={"permissions": permissions}))
 
 
 def _cancelled(cursor: Cursor, statements: LedgerStatements, ids: Any, by: str, why: str) -> int:

@@ -5,7 +5,7 @@ Each act of an operator is noted in the journal, in the same transaction.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
@@ -30,6 +30,14 @@ from fencepost.ledger.recording import Enqueued, record
 from fencepost.ledger.roots import root_of
 
 T = TypeVar("T")
+
+
+RunCheck = Callable[[RunRow], None]
+"""Looks at the row of a run inside of the act's own transaction, and raises if the act is not allowed on it."""
+
+
+def any_run(_: RunRow) -> None:
+    """Allow the act on every run."""
 
 
 class Cancelled(StrEnum):
@@ -109,12 +117,14 @@ def cancel(
     *,
     by: str | None = None,
     reason: str | None = None,
+    check: RunCheck = any_run,
     connection: LedgerConnection | None = None,
 ) -> Cancelled:
     """Cancel a run that has not started, or ask the node that runs it to stop it. Idempotent."""
 
     def work(cursor: Cursor) -> tuple[Cancelled, RunRow]:
         row = run_row(database, cursor, run_id, for_update=True)
+        check(row)
         outcome = _cancelled(database, cursor, row, by, reason)
         return outcome, row
 
@@ -153,6 +163,7 @@ def retry(
     reason: str | None = None,
     again: bool = False,
     origin_key: str | None = None,
+    check: RunCheck = any_run,
     connection: LedgerConnection | None = None,
 ) -> int:
     """Create a new run with the parameters and window of a run that has ended; return its id.
@@ -163,6 +174,7 @@ def retry(
     def work(cursor: Cursor) -> int:
         # Locked, so that the second of two concurrent calls sees the run that the first has created.
         row = run_row(database, cursor, run_id, for_update=True)
+        check(row)
         if not is_terminal(RunState(row.state)):
             raise IllegalMove(row.state, Move.RETRY.value)
         under_way = {} if again else live_repetitions(database, cursor, [run_id])
@@ -180,12 +192,14 @@ def release_held(
     *,
     by: str | None = None,
     reason: str | None = None,
+    check: RunCheck = any_run,
     connection: LedgerConnection | None = None,
 ) -> None:
     """Queue a run that waits for a person."""
 
     def work(cursor: Cursor) -> None:
         row = run_row(database, cursor, run_id, for_update=True)
+        check(row)
         if (row.state, row.waits_for) != (RunState.WAITING, WaitsFor.PERSON):
             raise IllegalMove(row.state, Move.RELEASE.value)
         _update(database, cursor, run_id, state="queued", waits_for=None, why=None, available_at=database.dialect.now())
@@ -214,6 +228,7 @@ def reprocess(
     """
     failed = RunFilter(
         job=wanted.job,
+        jobs=wanted.jobs,
         states=("dead",),
         schedule=wanted.schedule,
         queue=wanted.queue,
@@ -223,7 +238,7 @@ def reprocess(
     found = runs(database, failed, after_id=after_id, limit=limit, connection=connection)
 
     def work(cursor: Cursor) -> list[Retried]:
-        kept = _locked(database, cursor, [row.id for row in found])
+        kept = _locked(database, cursor, [row.id for row in found], wanted.jobs)
         repeated_by = repetitions(database, cursor, [row for row in found if row.id in kept])
         rows = [row for row in found if row.id in kept and row.id not in repeated_by]
         made = _repeated(database, cursor, rows, by=by, reason=reason, once=True)
@@ -234,10 +249,12 @@ def reprocess(
     return (connection or database).write(work) if found else []
 
 
-def _locked(database: Database, cursor: Cursor, run_ids: Sequence[int]) -> set[int]:
-    """Lock the rows of ended runs, as `retry` does; return the ids that were not pruned in the meantime."""
+def _locked(database: Database, cursor: Cursor, run_ids: Sequence[int], jobs: Collection[str] | None) -> set[int]:
+    """Lock the rows of runs that have ended, as `retry` does; return those that are there and of `jobs` still."""
     c = database.tables.run.c
     query = select(c.id).where(c.id.in_(run_ids)).order_by(c.id).with_for_update()
+    if jobs is not None:
+        query = query.where(c.job.in_(sorted(jobs)))
     return {row[0] for row in database.rows(cursor, query)}
 
 

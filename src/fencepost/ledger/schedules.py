@@ -7,6 +7,7 @@ times.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 from sqlalchemy import select
@@ -33,26 +34,46 @@ from fencepost.ledger.schedule_rows import (
 )
 from fencepost.ledger.skipping import skip_ahead
 
+RowCheck = Callable[[StoredSchedule], None]
+"""Looks at the row of a schedule inside of the act's own transaction, and raises if the act is not allowed on it."""
 
-def schedule(database: Database, schedule_id: str, *, connection: LedgerConnection | None = None) -> StoredSchedule:
+
+def any_row(_: StoredSchedule) -> None:
+    """Allow the act on every schedule."""
+
+
+def schedule(
+    database: Database, schedule_id: str, *, check: RowCheck = any_row, connection: LedgerConnection | None = None
+) -> StoredSchedule:
     """Return one schedule, or raise `NoSuchSchedule`."""
-    return (connection or database).read(lambda cursor: living_row(database, cursor, schedule_id))
+
+    def work(cursor: Cursor) -> StoredSchedule:
+        row = living_row(database, cursor, schedule_id)
+        check(row)
+        return row
+
+    return (connection or database).read(work)
 
 
 def schedules(
     database: Database,
     *,
     job: str | None = None,
+    jobs: Collection[str] | None = None,
     after_id: str = "",
     limit: int = 1000,
     with_deleted: bool = False,
     connection: LedgerConnection | None = None,
 ) -> list[StoredSchedule]:
-    """Return schedules, by id, starting after `after_id`."""
+    """Return schedules by id, from the first after `after_id` on; only those of `jobs`."""
+    if jobs is not None and not jobs:
+        return []
     c = database.tables.schedule.c
     query = every_row(database).where(c.id > after_id).order_by(c.id).limit(limit)
     if job is not None:
         query = query.where(c.job == job)
+    if jobs is not None:
+        query = query.where(c.job.in_(sorted(jobs)))
     if not with_deleted:
         query = query.where(c.deleted_at.is_(None))
     return (connection or database).read(lambda cursor: [StoredSchedule(*row) for row in database.rows(cursor, query)])
@@ -78,6 +99,7 @@ def put(
     *,
     by: str | None = None,
     reason: str | None = None,
+    check: RowCheck = any_row,
     dues: DueRules = DUES,
     connection: LedgerConnection | None = None,
 ) -> StoredSchedule:
@@ -90,6 +112,7 @@ def put(
             act = Noted.SCHEDULE_MADE
         else:
             row = row or known_row(database, cursor, new.id)
+            check(row)
             _refuse_code(row)
             act = Noted.SCHEDULE_MADE if row.deleted_at is not None else Noted.SCHEDULE_CHANGED
             change.rewrite(row, new, RUNTIME, 0)
@@ -106,6 +129,7 @@ def delete(
     by: str | None = None,
     reason: str | None = None,
     even_of_code: bool = False,
+    check: RowCheck = any_row,
     dues: DueRules = DUES,
     connection: LedgerConnection | None = None,
 ) -> None:
@@ -117,6 +141,7 @@ def delete(
 
     def work(cursor: Cursor) -> None:
         row = living_row(database, cursor, schedule_id, for_update=True)
+        check(row)
         if not even_of_code:
             _refuse_code(row)
         ScheduleChange(database, cursor, dues).bury(row, row.generation)
@@ -131,12 +156,14 @@ def pause(
     *,
     by: str | None = None,
     reason: str | None = None,
+    check: RowCheck = any_row,
     connection: LedgerConnection | None = None,
 ) -> StoredSchedule:
     """Plan nothing until `resume`, and skip the runs that are planned ahead. Has no effect on a paused schedule."""
 
     def work(cursor: Cursor) -> StoredSchedule:
         row = living_row(database, cursor, schedule_id, for_update=True)
+        check(row)
         if row.paused_at is None:
             now_us = database.dialect.now_us(cursor)
             skip_ahead(database, cursor, row.id, now_us=now_us, why="paused")
@@ -154,6 +181,7 @@ def resume(
     *,
     by: str | None = None,
     reason: str | None = None,
+    check: RowCheck = any_row,
     dues: DueRules = DUES,
     connection: LedgerConnection | None = None,
 ) -> StoredSchedule:
@@ -161,6 +189,7 @@ def resume(
 
     def work(cursor: Cursor) -> StoredSchedule:
         row = living_row(database, cursor, schedule_id, for_update=True)
+        check(row)
         if row.paused_at is not None:
             ScheduleChange(database, cursor, dues).resume(row)
             note(database, cursor, Noted.SCHEDULE_RESUMED, About(job=row.job, schedule=row.id, by=by, reason=reason))

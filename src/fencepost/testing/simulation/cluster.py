@@ -17,6 +17,7 @@ from sqlalchemy.exc import SQLAlchemyError
 from fencepost.app.operations import Operations
 from fencepost.core.events import Event
 from fencepost.core.identity import canonical_json
+from fencepost.core.rights import Scope
 from fencepost.core.runs import Claim
 from fencepost.core.schedule import schedule_to_json
 from fencepost.core.timings import Timings
@@ -217,7 +218,7 @@ class Cluster:
         names = (*plan.jobs, "late") if place.generation else plan.jobs
         jobs = jobs_on(floor, [name for name in names if name != LOAD])
         if plan.bulk is not None:
-            stage = BulkHost(jobs, ledger, place.generation, Operations(ledger), partial(wake, place))
+            stage = BulkHost(jobs, ledger, place.generation, Operations(ledger, Scope.direct()), partial(wake, place))
             declare_load(stage, plan.bulk, floor, far)
         return jobs
 

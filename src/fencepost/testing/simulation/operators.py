@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from fencepost.app.operations import Operations
+from fencepost.core.rights import Scope
 from fencepost.errors import DuplicateRequest, FencepostError, LedgerUnavailable
 from fencepost.ledger import history, schedules
 from fencepost.ledger.history import RunFilter
@@ -25,7 +26,7 @@ class Operators:
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._hub = cluster.hub
-        self._operations = Operations(cluster.connection)
+        self._operations = Operations(cluster.connection, Scope.direct())
 
     def begin(self) -> None:
         """Ask for runs now and then, some of them twice under one key."""

@@ -8,6 +8,7 @@ from contextlib import suppress
 from random import Random
 
 from fencepost.app.operations import Operations
+from fencepost.core.rights import Scope
 from fencepost.errors import FencepostError
 from fencepost.ledger import history
 from fencepost.ledger.history import RunFilter, RunRow
@@ -41,7 +42,7 @@ class Happenings:
     def __init__(self, world: Settlement) -> None:
         self._world = world
         self._hub = world.hub
-        self._operations = [Operations(connection) for connection in world.connections]
+        self._operations = [Operations(connection, Scope.direct()) for connection in world.connections]
         self._dice = Random(f"acts {world.plan.seed}")
         self._returns: list[tuple[float, NodePlace]] = []
         self._asked = 0

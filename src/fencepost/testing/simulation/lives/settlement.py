@@ -14,6 +14,7 @@ from typing import cast
 from sqlalchemy import Engine
 
 from fencepost.app.operations import Operations
+from fencepost.core.rights import Scope
 from fencepost.core.timings import Timings
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.node_state import NodeSettings
@@ -146,7 +147,9 @@ class Settlement(Cluster):
         jobs = Jobs([declared(job, works) for job in wanted if job.kind != "load"])
         for job in wanted:
             if job.kind == "load":
-                stage = BulkHost(jobs, ledger, place.generation, Operations(ledger), partial(wake, place))
+                stage = BulkHost(
+                    jobs, ledger, place.generation, Operations(ledger, Scope.direct()), partial(wake, place)
+                )
                 declare_load(stage, job, works)
         return jobs
 

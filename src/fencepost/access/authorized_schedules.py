@@ -1,0 +1,72 @@
+"""Schedules in the name of one caller: ``authorized.schedules``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from fencepost.access.authority import CALLER, Authority
+from fencepost.app.records import OutlookRecord, ScheduleRecord
+from fencepost.core.rights import HumanAct
+from fencepost.core.schedule import Schedule
+
+
+class AuthorizedSchedules:
+    """The schedules of the jobs that a caller may see: the methods of `fencepost.app.schedules.Schedules`."""
+
+    def __init__(self, authority: Authority) -> None:
+        """Reach schedules by `authority`."""
+        self._authority = authority
+
+    def get(self, id: str) -> ScheduleRecord:
+        """Return one schedule, or raise `NoSuchSchedule`."""
+        return self._authority.looks(lambda ops: ops.schedules.get(id))
+
+    def iterate(self, *, job: str | None = None) -> Iterator[ScheduleRecord]:
+        """Yield all schedules by id, read page by page."""
+        return self._authority.looks(lambda ops: ops.schedules.iterate(job=job))
+
+    def preview(self, id: str, *, count: int = 5, year: int | None = None) -> Sequence[OutlookRecord]:
+        """Return the next due times of a schedule, or of those of a job, and what changes of the clocks do to it."""
+        return self._authority.looks(lambda ops: ops.schedules.preview(id, count=count, year=year))
+
+    def put(
+        self,
+        id: str,
+        job: str,
+        schedule: Schedule,
+        *,
+        params: Mapping[str, Any] | None = None,
+        reason: str | None = None,
+    ) -> ScheduleRecord:
+        """Make a schedule, or change the one of this id; it is planned from now on."""
+        return self._authority.acts(
+            HumanAct.PUT_SCHEDULE,
+            lambda ops: ops.schedules.put(id, job, schedule, params=params, reason=reason),
+            schedule=id,
+            job=job,
+        )
+
+    def pause(self, id: str, *, reason: str | None = None) -> ScheduleRecord:
+        """Plan nothing more until `resume`."""
+        return self._authority.acts(
+            HumanAct.PAUSE_SCHEDULE, lambda ops: ops.schedules.pause(id, by=CALLER, reason=reason), schedule=id
+        )
+
+    def resume(self, id: str, *, reason: str | None = None) -> ScheduleRecord:
+        """Plan again from now on; what was passed over is on record as skipped."""
+        return self._authority.acts(
+            HumanAct.RESUME_SCHEDULE, lambda ops: ops.schedules.resume(id, by=CALLER, reason=reason), schedule=id
+        )
+
+    def delete(self, id: str, *, reason: str | None = None, even_of_code: bool = False) -> None:
+        """Delete a schedule that was made at run time; `even_of_code` also one of a job that no living node has."""
+        return self._authority.acts(
+            HumanAct.DELETE_SCHEDULE,
+            lambda ops: ops.schedules.delete(id, reason=reason, even_of_code=even_of_code),
+            schedule=id,
+        )
+
+    def list(self, *, job: str | None = None, after_id: str = "", limit: int = 1000) -> list[ScheduleRecord]:
+        """Return schedules by id; go on after the last one's id."""
+        return self._authority.looks(lambda ops: ops.schedules.list(job=job, after_id=after_id, limit=limit))

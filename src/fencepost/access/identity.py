@@ -1,0 +1,129 @@
+"""Who asks, and what that principal may do now. The one place that says how each kind of identification is read.
+
+=================  ======================  =================  =====================================================
+identified by      principal               `Caller.how`       roles
+=================  ======================  =================  =====================================================
+login, password    ``user:NAME``           ``login``          the permissions on record
+one-time link      ``local:NAME``          ``link``           admin: it is made by one who reaches the database
+API token          ``token:ID``            ``api token``      the permissions on record
+proxy header       ``proxy:NAME``          ``proxy header``   the permissions on record
+host application   ``host:NAME``           ``host``           those that it returns, or the permissions on record
+=================  ======================  =================  =====================================================
+
+**Promises.** What was read from the ledger is used for at most a second: then a login or API token that was revoked or
+has expired, and permissions that were taken away, no longer work. Acts always read it anew. Ends are compared with the
+ledger's clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from fencepost.core.rights import Caller, Role, Scope, permissions_of
+from fencepost.ledger import accounts, jobs
+from fencepost.ledger.ledger import Ledger
+
+TRUSTED_S = 1.0
+_MOST_KEPT = 1000
+LOGIN, LINK, API_TOKEN, PROXY, HOST = "login", "link", "api token", "proxy header", "host"
+
+
+class Known(NamedTuple):
+    """A principal, and its roles by job if it brings them along; None: those on record."""
+
+    principal: str
+    how: str
+    roles: Mapping[str, Role] | None = None
+
+
+class Recent:
+    """What principals may do, as it was read within the last second. Shared by all requests of a process."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        """Read `ledger`."""
+        self.ledger = ledger
+        self._lock = ledger.runtime.lock()
+        self._kept: dict[str, tuple[float, Known, Scope]] = {}
+
+    def scope(
+        self, key: str, find: Callable[[], Known], caller: Callable[[Known], Caller], *, is_fresh: bool = False
+    ) -> tuple[Known, Scope]:
+        """Return who is meant by `key` and what that one may do; `find` raises `NotAuthenticated` if nobody is."""
+        now = self.ledger.runtime.monotonic()
+        with self._lock:
+            kept = self._kept.get(key)
+        if kept is not None and not is_fresh and now - kept[0] < TRUSTED_S:
+            _, known, scope = kept
+        else:
+            try:
+                known = find()
+            except BaseException:
+                with self._lock:
+                    self._kept.pop(key, None)
+                raise
+            scope = scope_of(self.ledger, known, Caller(known.principal, known.how))
+            self._keep(key, (now, known, scope))
+        return known, Scope(caller(known), scope.roles)
+
+    def forget(self, key: str) -> None:
+        """Read anew what is asked for next."""
+        with self._lock:
+            self._kept.pop(key, None)
+
+    def _keep(self, key: str, value: tuple[float, Known, Scope]) -> None:
+        with self._lock:
+            self._kept.pop(key, None)
+            self._kept[key] = value
+            while len(self._kept) > _MOST_KEPT:
+                del self._kept[next(iter(self._kept))]
+
+
+class Identity:
+    """One who asks, for the length of a request or a stream."""
+
+    def __init__(
+        self,
+        recent: Recent,
+        key: str,
+        find: Callable[[], Known],
+        *,
+        address: str | None = None,
+        request_id: str | None = None,
+    ) -> None:
+        """Find out who asks; raises `NotAuthenticated` if nobody is known by this."""
+        self._recent = recent
+        self._key = key
+        self._find = find
+        self._address = address
+        self._request_id = request_id
+        self._known, first = self._read(is_fresh=False)
+        self.caller = first.caller
+
+    @property
+    def principal(self) -> str:
+        """Whom permissions are given to."""
+        return self._known.principal
+
+    def scope(self, *, is_fresh: bool = False) -> Scope:
+        """Return what the caller may do now. Raises `NotAuthenticated` once the login or API token has ended."""
+        self._known, scope = self._read(is_fresh=is_fresh)
+        return scope
+
+    def _read(self, *, is_fresh: bool) -> tuple[Known, Scope]:
+        return self._recent.scope(self._key, self._find, self._caller, is_fresh=is_fresh)
+
+    def _caller(self, known: Known) -> Caller:
+        return Caller(known.principal, known.how, self._address, self._request_id)
+
+
+def scope_of(ledger: Ledger, known: Known, caller: Caller) -> Scope:
+    """Return what a principal may do now, parts of bulk jobs included."""
+    if known.roles is not None:
+        scope = Scope(caller, dict(known.roles))
+    else:
+        found = accounts.permissions(ledger, principal=known.principal)
+        # Compared again: some databases take a text with spaces behind it for the same.
+        given = [(each.job, each.role) for each in found if each.principal == known.principal]
+        scope = permissions_of(caller, given)
+    return scope.with_parts(jobs.parents(ledger)) if scope.roles else scope
