@@ -1,0 +1,78 @@
+"""The pages as one ASGI application: ``app.mount("/fencepost", web(app, auth=who))``, or ``fencepost serve``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from fastapi import FastAPI
+
+from fencepost.errors import InvalidSetting
+from fencepost.web.doors import Door, HostCallable, Operated, ProxyHeader
+from fencepost.web.endpoints import route_of
+from fencepost.web.guard import Guard
+from fencepost.web.hosts import allowed_hosts as hosts_of
+from fencepost.web.live import Hints, live_route
+from fencepost.web.pages import access, audit, jobs, nodes, now, run, runs, schedules, trigger, why
+from fencepost.web.pages.entering import entering_pages
+from fencepost.web.routes import refuse_undeclared
+from fencepost.web.troubles import Troubles
+
+if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
+
+    from fencepost.web.links import OneTimeLink
+
+_SUBJECTS = (now, runs, run, trigger, jobs, why, schedules, nodes, audit, access)
+
+
+def web(
+    app: Operated,
+    *,
+    auth: HostCallable | None = None,
+    allowed_hosts: Iterable[str] = (),
+    prefix: str = "",
+    proxy: ProxyHeader | None = None,
+    link: OneTimeLink | None = None,
+    is_https: bool = False,
+) -> Guard:
+    """Return the pages of an application, to be mounted or served. It opens the ledger with the first request.
+
+    Args:
+        app: the application whose jobs are shown.
+        auth: called with each request, returns who it comes from: a name, a `HostPrincipal` with roles, or None.
+            Without it, people log in with accounts of their own (``fencepost users``).
+        allowed_hosts: the names under which the pages are reached, besides those of the loopback.
+        prefix: the path under which a proxy shows them. Not needed where an application mounts them.
+        proxy: a proxy that has identified people, and names them in a header. Stand-alone only.
+        link: a one-time link for the person who starts the server.
+        is_https: a proxy in front speaks TLS, so cookies are marked as secure.
+    """
+    if auth is not None and proxy is not None:
+        raise InvalidSetting("give auth= or proxy=, not both: it would be open whom to believe")
+    door = Door(app, proxy=proxy, host=auth)
+    hints = Hints(door)
+    routes: list[BaseRoute] = [route_of(page) for page in entering_pages(door, link)]
+    routes += [route_of(page) for subject in _SUBJECTS for page in subject.PAGES]
+    routes.append(live_route(hints))
+    inner = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, routes=routes, redirect_slashes=False)
+    refuse_undeclared(inner.routes)
+    return Guard(
+        inner,
+        inner.routes,
+        door=door,
+        hosts=hosts_of(allowed_hosts),
+        troubles=Troubles(door.runtime, can_log_in=door.takes_passwords),
+        prefix=checked_prefix(prefix),
+        is_https=is_https,
+    )
+
+
+def checked_prefix(prefix: str) -> str:
+    """Return a path under which pages can be shown, without a slash at its end; refuse anything else."""
+    path = prefix.rstrip("/")
+    if path and (
+        not path.startswith("/") or not path.isascii() or any(each in path for each in "?#%\\\"' ;<>") or "//" in path
+    ):
+        raise InvalidSetting(f"prefix {prefix!r} is not a path such as /fencepost")
+    return path
