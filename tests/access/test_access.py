@@ -6,9 +6,11 @@ import pytest
 
 from fencepost.access import passwords
 from fencepost.access.access import Access, scope_of
+from fencepost.app.operations import Operations
 from fencepost.core.rights import ALL_JOBS, Caller, HumanAct, Role, Scope
 from fencepost.errors import InvalidName, InvalidParameters, LastAdmin, NoSuchAccount, NotAllowed
-from fencepost.ledger import accounts, auditing, logins
+from fencepost.ledger import accounts, auditing, jobs, logins
+from fencepost.ledger.jobs import NewJob
 
 GOOD = "correct horse battery"
 
@@ -133,3 +135,42 @@ def test_scope_is_what_the_permissions_say_now(ledger, access):
     assert scope_of(ledger, "user:ann", Caller("ann")).may(HumanAct.RETRY, "settle")
     access.take("user:ann")
     assert not scope_of(ledger, "user:ann", Caller("ann")).may(HumanAct.LOOK, "settle")
+
+
+def test_renaming_a_job_carries_its_permissions_along_and_forgetting_it_removes_them(ledger, access):
+    jobs.register(ledger, [NewJob("old", "bulk", "{}", "{}")], generation=0)
+    jobs.register(ledger, [NewJob("old/part", "bulk", "{}", "{}", None, "old")], generation=0)
+    access.give("proxy:ann", "operator", jobs=["old"])
+    access.give("proxy:bob", "viewer", jobs=["old/part", "older"])
+    ops = Operations(ledger, Scope.direct())
+    ops.rename_job("old", "new", by="root", effects=[])
+    assert [(each.principal, each.job, each.role) for each in access.permissions()] == [
+        ("proxy:ann", "new", "operator"),
+        ("proxy:bob", "new/part", "viewer"),
+        ("proxy:bob", "older", "viewer"),
+    ]
+    assert jobs.parents(ledger) == [("new/part", "new")]
+    assert scope_of(ledger, "proxy:ann", Caller("ann")).may(HumanAct.CANCEL, "new/part")
+    ops.forget_job("new", by="root")
+    assert [each.job for each in access.permissions()] == ["new/part", "older"]
+    said = [(each["act"], each["detail"]["permissions"]) for each in entries(ledger) if each["act"].startswith("job")]
+    assert said == [("job renamed", 2), ("job forgotten", 1)]
+
+
+@pytest.mark.parametrize("jobs_", [["settle "], ["a b"], [], "settle", ["x" * 200]])
+def test_permission_on_what_cannot_be_a_job_is_refused(access, jobs_):
+    with pytest.raises((InvalidName, InvalidParameters)):
+        access.give("proxy:ann", "viewer", jobs=jobs_)
+    with pytest.raises((InvalidName, InvalidParameters)):
+        access.add_api_token("ci", "viewer", expires_in="1d", jobs=jobs_)
+
+
+def test_account_is_added_once_and_a_password_needs_an_account(ledger, access):
+    access.add_account("ann", GOOD, role="admin")
+    assert [(each.job, each.role) for each in access.permissions("user:ann")] == [(ALL_JOBS, "admin")]
+    before = accounts.account(ledger, "ann")
+    with pytest.raises(InvalidName, match="already"):
+        access.add_account("ann", GOOD + "!")
+    with pytest.raises(NoSuchAccount):
+        access.set_password("bob", GOOD)
+    assert accounts.accounts(ledger) == [before]

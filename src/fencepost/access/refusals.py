@@ -107,6 +107,8 @@ class Refusals:
             with self._lock:  # counted again: the ledger may answer later
                 for key, number in unknown.items():
                     self._unknown[key] = self._unknown.get(key, 0) + number
+                for name, each in over.items():
+                    self._minutes.setdefault(name, each)
 
     def close(self) -> None:
         """Write all that was counted."""

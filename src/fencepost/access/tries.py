@@ -47,7 +47,7 @@ class Tries:
         with self._lock:
             now = self._runtime.monotonic()
             found = (self._wrong.get(key) for key, _ in _keys(account, address))
-            return max((each.locked_until - now for each in found if each is not None), default=0.0)
+            return max((0.0, *(each.locked_until - now for each in found if each is not None)))
 
     def failed(self, account: str, address: str | None) -> None:
         """Count a wrong password."""

@@ -20,6 +20,7 @@ app = typer.Typer(
     epilog="Exit code 1: there is no such API token; 2: bad input.",
     no_args_is_help=True,
 )
+TokenId = Annotated[str, typer.Argument(metavar="ID", help="As api-tokens list shows it.")]
 
 
 @app.command()
@@ -27,9 +28,9 @@ def add(
     name: Annotated[str, typer.Argument(metavar="NAME", help="What it is for.")],
     role: RoleName,
     *,
+    by: By = "",
     job: JobNames = None,
     expires_in: Annotated[str, typer.Option(metavar="DURATION", help="When it ends; at most 366d.")] = "90d",
-    by: By = "",
     reason: Reason = "",
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
@@ -74,12 +75,7 @@ def list_tokens(
 
 @app.command()
 def revoke(
-    token_id: Annotated[str, typer.Argument(metavar="ID", help="As api-tokens list shows it.")],
-    *,
-    by: By = "",
-    reason: Reason = "",
-    ledger: LedgerUrlOption = "",
-    as_json: Json = False,
+    token_id: TokenId, *, by: By = "", reason: Reason = "", ledger: LedgerUrlOption = "", as_json: Json = False
 ) -> int:
     """End an API token, and remove its permissions.
 

@@ -26,10 +26,10 @@ UserName = Annotated[str, typer.Argument(metavar="NAME", help="The name of the a
 def add(
     name: UserName,
     *,
+    by: By = "",
     role: Annotated[str, typer.Option(metavar="ROLE", help="Also give a role.", show_default=False)] = "",
     job: JobNames = None,
     password_file: PasswordFile = "",
-    by: By = "",
     reason: Reason = "",
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
@@ -67,9 +67,9 @@ def list_accounts(*, ledger: LedgerUrlOption = "", as_json: Json = False) -> int
 def password(
     name: UserName,
     *,
+    reason: Reason = "",
     password_file: PasswordFile = "",
     by: By = "",
-    reason: Reason = "",
     ledger: LedgerUrlOption = "",
     as_json: Json = False,
 ) -> int:
