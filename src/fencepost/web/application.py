@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Iterable
+from typing import TYPE_CHECKING, Any
 
 from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
 
 from fencepost.errors import InvalidSetting
 from fencepost.web.doors import Door, HostCallable, Operated, ProxyHeader
 from fencepost.web.endpoints import route_of
-from fencepost.web.guard import Guard
+from fencepost.web.fragments import Fragments
+from fencepost.web.guard import PASSING, Guard
 from fencepost.web.hosts import allowed_hosts as hosts_of
 from fencepost.web.live import Hints, live_route
 from fencepost.web.pages import access, audit, jobs, nodes, now, run, runs, schedules, trigger, why
@@ -52,20 +55,39 @@ def web(
         raise InvalidSetting("give auth= or proxy=, not both: it would be open whom to believe")
     door = Door(app, proxy=proxy, host=auth)
     hints = Hints(door)
-    routes: list[BaseRoute] = [route_of(page) for page in entering_pages(door, link)]
-    routes += [route_of(page) for subject in _SUBJECTS for page in subject.PAGES]
+    fragments = Fragments(door.runtime)
+    pages = [*entering_pages(door, link), *(page for subject in _SUBJECTS for page in subject.PAGES)]
+    routes: list[BaseRoute] = [route_of(page, fragments) for page in pages]
     routes.append(live_route(hints))
-    inner = FastAPI(openapi_url=None, docs_url=None, redoc_url=None, routes=routes, redirect_slashes=False)
+    troubles = Troubles(door.runtime, can_log_in=door.takes_passwords)
+    inner = FastAPI(
+        openapi_url=None,
+        docs_url=None,
+        redoc_url=None,
+        routes=routes,
+        redirect_slashes=False,
+        exception_handlers={404: _nowhere(troubles), 405: _nowhere(troubles)},
+    )
     refuse_undeclared(inner.routes)
     return Guard(
         inner,
         inner.routes,
         door=door,
         hosts=hosts_of(allowed_hosts),
-        troubles=Troubles(door.runtime, can_log_in=door.takes_passwords),
+        troubles=troubles,
         prefix=checked_prefix(prefix),
         is_https=is_https,
     )
+
+
+def _nowhere(troubles: Troubles) -> Callable[[Request, Exception], Coroutine[Any, Any, Response]]:
+    """Return what answers where there is no route."""
+
+    async def answer(request: Request, error: Exception) -> Response:
+        status = int(getattr(error, "status_code", 404))
+        return troubles.no_such_page(status, request.scope[PASSING], root_path=request.scope.get("root_path", ""))
+
+    return answer
 
 
 def checked_prefix(prefix: str) -> str:

@@ -12,6 +12,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from fencepost.errors import InvalidParameters
+from fencepost.web.fragments import Fragments
 from fencepost.web.guard import PASSING, Passing
 from fencepost.web.rendering import render
 from fencepost.web.routes import PageRoute, needs
@@ -25,17 +26,19 @@ if TYPE_CHECKING:
 _FORM = "application/x-www-form-urlencoded"
 
 
-def route_of(page: PageRoute) -> Route:
+def route_of(page: PageRoute, fragments: Fragments) -> Route:
     """Return the route of a page, with its right declared on the endpoint."""
-    endpoint = _endpoint(page.draw)
+    endpoint = _endpoint(page.draw, fragments)
     if page.act is not None:
         endpoint = needs(page.act)(endpoint)
     return Route(page.path, endpoint, methods=[page.method], name=f"{page.method} {page.path}")
 
 
-def _endpoint(draw: Callable[[Visit], Response]) -> Callable[[Request], Awaitable[Response]]:
+def _endpoint(draw: Callable[[Visit], Response], fragments: Fragments) -> Callable[[Request], Awaitable[Response]]:
     async def endpoint(request: Request) -> Response:
         visit = await visit_of(request)
+        if visit.is_fragment and visit.passing.entry is not None and request.method == "GET":
+            return await in_thread(fragments.get, visit, lambda: _drawn(draw, visit))
         return await in_thread(_drawn, draw, visit)
 
     return endpoint

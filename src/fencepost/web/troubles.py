@@ -9,7 +9,7 @@ import json
 import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
-from urllib.parse import urlencode
+from urllib.parse import quote, urlencode
 
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
@@ -29,6 +29,7 @@ from fencepost.errors import (
     TooManyTries,
 )
 from fencepost.web.rendering import plain
+from fencepost.web.visits import local_target
 
 if TYPE_CHECKING:
     from starlette.types import Scope as AsgiScope
@@ -114,6 +115,11 @@ class Troubles:
         )
         return self._told(told, passing, scope.get("root_path", ""))
 
+    def no_such_page(self, status: int, passing: Passing, *, root_path: str) -> Response:
+        """Return the response to a path, or a method, that no route has."""
+        title = "No such page" if status == 404 else "Not done this way"
+        return self._told(Trouble(status, title, "There is nothing at this address."), passing, root_path)
+
     def not_allowed(self, act: HumanAct, passing: Passing, scope: AsgiScope) -> Response:
         """Return the response to one who has a right for no job at all."""
         name = "You" if passing.entry is None else passing.entry.name
@@ -128,7 +134,7 @@ class Troubles:
         is_page = scope["method"] == "GET" and not _is_program(passing)
         if is_page and _is_from_another_site(passing):
             # The cookie is not sent along from there. A reload by this page itself sends it.
-            target = _target(scope)
+            target = local_target(_target(scope), root_path)
             values = {"title": "One moment", "kind": "", "sentence": "Opening the page…", "refresh": f"0;url={target}"}
             return HTMLResponse(plain("bare.html", {**values, "links": [("Go on", target)], "root_path": root_path}))
         if is_page and self._can_log_in:
@@ -168,4 +174,4 @@ def _is_from_another_site(passing: Passing) -> bool:
 
 def _target(scope: AsgiScope) -> str:
     query = scope["query_string"].decode("latin-1")
-    return str(scope["path"]) + (f"?{query}" if query else "")
+    return quote(str(scope["path"])) + (f"?{query}" if query else "")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
-from urllib.parse import parse_qsl, quote, urlencode
+from urllib.parse import parse_qsl, quote, urlencode, urlsplit
 
 from fencepost.errors import InvalidParameters
 from fencepost.web.zones import ZoneChoice
@@ -102,3 +102,16 @@ def first_of_each(pairs: tuple[tuple[str, str], ...]) -> dict[str, str]:
     for name, value in pairs:
         read.setdefault(name, value)
     return read
+
+
+def local_target(target: str, root_path: str) -> str:
+    """Return where to go after logging in: a page of ours, or the first one if it is anything else."""
+    start = f"{root_path}/"
+    if not target.startswith(start) or target.startswith("//") or "\\" in target or not target.isprintable():
+        return start
+    try:
+        parts = urlsplit(target)
+    except ValueError:
+        return start
+    is_ours = not parts.scheme and not parts.netloc and "//" not in parts.path and "/../" not in f"{parts.path}/"
+    return target if is_ours else start

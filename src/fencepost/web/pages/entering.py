@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 
@@ -14,6 +13,7 @@ from fencepost.web.headers import cookies_of
 from fencepost.web.rendering import plain
 from fencepost.web.routes import PageRoutes
 from fencepost.web.static_files import static_files
+from fencepost.web.visits import local_target
 
 if TYPE_CHECKING:
     from fencepost.access import NewLogin
@@ -93,19 +93,6 @@ def entering_pages(door: Door, link: OneTimeLink | None) -> PageRoutes:
         return response
 
     return pages
-
-
-def local_target(target: str, root_path: str) -> str:
-    """Return where to go after logging in: a page of ours, or the first one if it is anything else."""
-    start = f"{root_path}/"
-    if not target.startswith(start) or target.startswith("//") or "\\" in target or not target.isprintable():
-        return start
-    try:
-        parts = urlsplit(target)
-    except ValueError:
-        return start
-    is_ours = not parts.scheme and not parts.netloc and "//" not in parts.path and "/../" not in f"{parts.path}/"
-    return target if is_ours else start
 
 
 def _entered(visit: Visit, made: NewLogin, target: str) -> Response:

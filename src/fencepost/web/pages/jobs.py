@@ -54,7 +54,7 @@ def jobs_exported(visit: Visit) -> Response:
     return export(str(visit.where["form"]), "jobs", visit.ask.jobs(), _COLUMNS, is_cut=False)
 
 
-@PAGES.get("/jobs/{job}", needs=HumanAct.LOOK)
+@PAGES.get("/jobs/{job:path}", needs=HumanAct.LOOK)
 def job(visit: Visit) -> Response:
     """Show one job."""
     ask = visit.ask

@@ -53,7 +53,45 @@ def schedules_exported(visit: Visit) -> Response:
     return export(str(visit.where["form"]), "schedules", found[:1000], _COLUMNS, is_cut=len(found) > 1000)
 
 
-@PAGES.get("/schedules/{id}", needs=HumanAct.LOOK)
+@PAGES.post("/schedules/{id:path}/pause", needs=HumanAct.PAUSE_SCHEDULE)
+def pause(visit: Visit) -> Response:
+    """Plan nothing more until it is resumed."""
+    found = _unchanged(visit)
+    visit.ask.schedules.pause(found.id, reason=reason_of(visit))
+    return _done(visit, found.id, "paused")
+
+
+@PAGES.post("/schedules/{id:path}/resume", needs=HumanAct.RESUME_SCHEDULE)
+def resume(visit: Visit) -> Response:
+    """Plan again from now on."""
+    found = _unchanged(visit)
+    visit.ask.schedules.resume(found.id, reason=reason_of(visit))
+    return _done(visit, found.id, "resumed")
+
+
+@PAGES.post("/schedules/{id:path}/edit", needs=HumanAct.PUT_SCHEDULE)
+def edit(visit: Visit) -> Response:
+    """Save an edit of a schedule that was made at run time, as it was shown before."""
+    found = _unchanged(visit)
+    if found.is_in_code:
+        raise InvalidParameters(f"{found.id} stands in the code of its job: change it there, and deploy")
+    wanted: Edit = read_edit(visit.form)
+    params = found.params if isinstance(found.params, dict) else {}
+    visit.ask.schedules.put(found.id, found.job, wanted.schedule, params=params, reason=reason_of(visit))
+    return _done(visit, found.id, "saved")
+
+
+@PAGES.post("/schedules/{id:path}/delete", needs=HumanAct.DELETE_SCHEDULE)
+def delete(visit: Visit) -> Response:
+    """Delete a schedule that was made at run time, if its id was typed."""
+    found = _unchanged(visit)
+    if visit.text("confirm") != found.id:
+        raise InvalidParameters(f"to delete it, type its id, {found.id}")
+    visit.ask.schedules.delete(found.id, reason=reason_of(visit))
+    return RedirectResponse(visit.url("/schedules", did="deleted"), 303)
+
+
+@PAGES.get("/schedules/{id:path}", needs=HumanAct.LOOK)
 def schedule(visit: Visit) -> Response:
     """Show one schedule: what it will do, and with an edit what that would change."""
     ask = visit.ask
@@ -81,44 +119,6 @@ def schedule(visit: Visit) -> Response:
         drawn_mark=drawn_mark,
         **values,
     )
-
-
-@PAGES.post("/schedules/{id}/pause", needs=HumanAct.PAUSE_SCHEDULE)
-def pause(visit: Visit) -> Response:
-    """Plan nothing more until it is resumed."""
-    found = _unchanged(visit)
-    visit.ask.schedules.pause(found.id, reason=reason_of(visit))
-    return _done(visit, found.id, "paused")
-
-
-@PAGES.post("/schedules/{id}/resume", needs=HumanAct.RESUME_SCHEDULE)
-def resume(visit: Visit) -> Response:
-    """Plan again from now on."""
-    found = _unchanged(visit)
-    visit.ask.schedules.resume(found.id, reason=reason_of(visit))
-    return _done(visit, found.id, "resumed")
-
-
-@PAGES.post("/schedules/{id}/edit", needs=HumanAct.PUT_SCHEDULE)
-def edit(visit: Visit) -> Response:
-    """Save an edit of a schedule that was made at run time, as it was shown before."""
-    found = _unchanged(visit)
-    if found.is_in_code:
-        raise InvalidParameters(f"{found.id} stands in the code of its job: change it there, and deploy")
-    wanted: Edit = read_edit(visit.form)
-    params = found.params if isinstance(found.params, dict) else {}
-    visit.ask.schedules.put(found.id, found.job, wanted.schedule, params=params, reason=reason_of(visit))
-    return _done(visit, found.id, "saved")
-
-
-@PAGES.post("/schedules/{id}/delete", needs=HumanAct.DELETE_SCHEDULE)
-def delete(visit: Visit) -> Response:
-    """Delete a schedule that was made at run time, if its id was typed."""
-    found = _unchanged(visit)
-    if visit.text("confirm") != found.id:
-        raise InvalidParameters(f"to delete it, type its id, {found.id}")
-    visit.ask.schedules.delete(found.id, reason=reason_of(visit))
-    return RedirectResponse(visit.url("/schedules", did="deleted"), 303)
 
 
 def _unchanged(visit: Visit) -> ScheduleRecord:

@@ -24,7 +24,7 @@ _MANY = 100  # runs of a back-fill from which on their number has to be typed
 _SHOWN = 200
 
 
-@PAGES.get("/jobs/{job}/trigger", needs=HumanAct.TRIGGER)
+@PAGES.get("/jobs/{job:path}/trigger", needs=HumanAct.TRIGGER)
 def trigger_form(visit: Visit) -> Response:
     """Show the form; `like` is a run whose parameters fill it."""
     values: Mapping[str, Any] = {}
@@ -34,7 +34,7 @@ def trigger_form(visit: Visit) -> Response:
     return _form(visit, values)
 
 
-@PAGES.post("/jobs/{job}/trigger", needs=HumanAct.TRIGGER)
+@PAGES.post("/jobs/{job:path}/trigger", needs=HumanAct.TRIGGER)
 def trigger(visit: Visit) -> Response:
     """Ask for a run."""
     job, typed = str(visit.where["job"]), typed_parameters(visit.form_list)
@@ -74,7 +74,7 @@ def _form(
     )
 
 
-@PAGES.get("/jobs/{job}/backfill", needs=HumanAct.BACKFILL)
+@PAGES.get("/jobs/{job:path}/backfill", needs=HumanAct.BACKFILL)
 def backfill_form(visit: Visit) -> Response:
     """Show what a back-fill would ask for; without a stretch of time, the form alone."""
     asked: Any = None
@@ -99,7 +99,7 @@ def backfill_form(visit: Visit) -> Response:
     )
 
 
-@PAGES.post("/jobs/{job}/backfill", needs=HumanAct.BACKFILL)
+@PAGES.post("/jobs/{job:path}/backfill", needs=HumanAct.BACKFILL)
 def backfill(visit: Visit) -> Response:
     """Ask for one run per due time, as it was shown before."""
     job = str(visit.where["job"])
