@@ -41,6 +41,10 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("fencepost.web")
 
 
+class BodyTooLarge(Exception):
+    """The body of a request is larger than allowed, and did not say so beforehand."""
+
+
 class StateChanged(FencepostError):
     """What a form was drawn for has changed since, so nothing was done."""
 
@@ -73,6 +77,8 @@ _STATUSES: tuple[tuple[type[FencepostError], int, str], ...] = (
 
 def trouble_of(error: Exception, request_id: str) -> Trouble:
     """Return what to tell of an error. Of what nobody expected, only a number that the log has, too."""
+    if isinstance(error, BodyTooLarge):
+        return Trouble(413, "Too large", "The body of this request is too large.")
     for kind, status, title in _STATUSES:
         if isinstance(error, kind):
             return Trouble(status, title, _sentence(error), "warn" if status == 409 else "bad")
