@@ -1,4 +1,4 @@
-"""Getting in: passwords, one-time links, proxies, host applications; and what is forged, expired, replayed or revoked."""
+"""Getting in: passwords, one-time links, proxies, host applications; what is forged, expired, replayed or revoked."""
 
 import pytest
 
