@@ -84,6 +84,7 @@ def _bound(listening: Listening) -> socket.socket:
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((listening.host, listening.port))
+        found.listen(128)  # so that the link works as soon as it is printed
     except OSError as error:
         found.close()
         raise ConfigurationError(f"cannot listen on {listening.host} port {listening.port}: {error.strerror}") from None
