@@ -55,7 +55,7 @@ def web(
         raise InvalidSetting("give auth= or proxy=, not both: it would be open whom to believe")
     door = Door(app, proxy=proxy, host=auth)
     hints = Hints(door)
-    fragments = Fragments(door.runtime)
+    fragments = Fragments(door.runtime, lambda: hints.version)
     pages = [*entering_pages(door, link), *(page for subject in _SUBJECTS for page in subject.PAGES)]
     routes: list[BaseRoute] = [route_of(page, fragments) for page in pages]
     routes.append(live_route(hints))
