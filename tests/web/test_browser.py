@@ -12,7 +12,7 @@ import pytest
 import uvicorn
 
 from fencepost.web import web
-from fencepost.web.serving import Listening, _bound
+from fencepost.web.serving import ListenOn, _bound
 from testbed.server import Missing
 from tests.web.conftest import admin
 from tests.web.test_pages import targets
@@ -37,7 +37,7 @@ def chromium() -> Iterator[Any]:
 @pytest.fixture
 def address(app) -> Iterator[str]:
     """The pages, served on a free port by a thread of this process."""
-    listening = Listening("127.0.0.1", 0)
+    listening = ListenOn("127.0.0.1", 0)
     with _bound(listening) as bound:
         config = uvicorn.Config(
             web(app, auth=admin), lifespan="off", log_config=None, ws="none", timeout_graceful_shutdown=1

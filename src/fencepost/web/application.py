@@ -19,7 +19,7 @@ from fencepost.web.live import Hints, live_route
 from fencepost.web.pages import access, audit, jobs, nodes, now, run, runs, schedules, trigger, why
 from fencepost.web.pages.entering import entering_pages
 from fencepost.web.routes import refuse_undeclared
-from fencepost.web.troubles import BodyTooLarge, Troubles
+from fencepost.web.troubles import BodyTooLarge, TroublePages
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -59,7 +59,7 @@ def web(
     pages = [*entering_pages(door, link), *(page for subject in _SUBJECTS for page in subject.PAGES)]
     routes: list[BaseRoute] = [route_of(page, fragments) for page in pages]
     routes.append(live_route(hints))
-    troubles = Troubles(door.runtime, can_log_in=door.takes_passwords)
+    troubles = TroublePages(door.runtime, can_log_in=door.takes_passwords)
     inner = FastAPI(
         openapi_url=None,
         docs_url=None,
@@ -83,7 +83,7 @@ def web(
 Handler = Callable[[Request, Any], Coroutine[Any, Any, Response]]
 
 
-def _handlers(troubles: Troubles) -> dict[int | type[Exception], Handler]:
+def _handlers(troubles: TroublePages) -> dict[int | type[Exception], Handler]:
     """Return what answers where there is no route, and where a route raises: a sentence, never a traceback."""
 
     async def nowhere(request: Request, error: Any) -> Response:

@@ -33,7 +33,7 @@ class Fragments:
     """The parts that were drawn within the last second."""
 
     def __init__(self, runtime: Runtime, version: Callable[[], int]) -> None:
-        """Measure by the clock of `runtime`. `version` counts hints: what was drawn before a hint does not answer it."""
+        """Measure by the clock of `runtime`. `version` counts hints: what was drawn before one does not answer it."""
         self._runtime = runtime
         self._version = version
         self._lock = runtime.lock()
