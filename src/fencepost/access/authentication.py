@@ -29,6 +29,7 @@ from fencepost.ledger import accounts, auditing, logins
 from fencepost.ledger.accounts import TOKEN, USER, Account
 from fencepost.ledger.auditing import AuditAct
 from fencepost.ledger.dialects import Cursor
+from fencepost.ledger.hints import changes
 from fencepost.ledger.logins import secret_hash
 from fencepost.sql.turns import Turns
 
@@ -154,6 +155,10 @@ class Authentication:
         known = Known(f"host:{_vouched(given.name)}", HOST, roles)
         key = f"host {given.name} {sorted((roles or {}).items()) if roles is not None else None}"
         return self._authorized(key, lambda: known, address, request_id)
+
+    def changes(self) -> str:
+        """Return a text that is another one as soon as something has changed: for hints to open pages."""
+        return changes(self._ledger)
 
     def close(self) -> None:
         """Write the refusals that were counted."""

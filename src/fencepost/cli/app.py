@@ -29,6 +29,7 @@ from fencepost.cli import (
     run,
     runs,
     schedules,
+    serve,
     tune,
     users,
     why,
@@ -55,6 +56,7 @@ app = typer.Typer(
 )
 RUN, LOOK, ACT, BULK, LOCKS, ACCESS = "Run jobs", "Look", "Act", "Bulk jobs", "Locks", "Access"
 app.command("run", rich_help_panel=RUN)(run.run)
+app.command("serve", rich_help_panel=RUN)(serve.serve)
 app.command("demo", rich_help_panel=RUN)(demo.demo)
 app.command("chaos", rich_help_panel=RUN)(chaos.chaos)
 app.add_typer(jobs.app, name="jobs", rich_help_panel=LOOK)

@@ -1,0 +1,131 @@
+"""One run: its attempts on one axis, parameters, result, what it waits for, its repetitions; and what can be done."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import RedirectResponse, Response
+
+from fencepost.core.rights import HumanAct
+from fencepost.core.states import TERMINAL
+from fencepost.errors import InvalidParameters, NotInLedger
+from fencepost.web.axis import attempt_chart
+from fencepost.web.did import did_sentence
+from fencepost.web.exporting import export
+from fencepost.web.rendering import render
+from fencepost.web.routes import PageRoutes
+from fencepost.web.troubles import StateChanged
+
+if TYPE_CHECKING:
+    from fencepost.app.records import RunRecord
+    from fencepost.web.visits import Visit
+
+PAGES = PageRoutes()
+_MOST_NOTED = 50
+
+
+@PAGES.get("/runs/{run_id:int}", needs=HumanAct.LOOK)
+def run(visit: Visit) -> Response:
+    """Show one run."""
+    ask = visit.ask
+    found, now = ask.run(visit.where["run_id"]), ask.now()
+    attempts, noted = ask.attempts(found.id), ask.journal(run_id=found.id, limit=_MOST_NOTED)
+    is_over = found.state in TERMINAL
+    return render(
+        visit,
+        "run.html",
+        now=now,
+        held=None if is_over else ask.held_because(),
+        did=did_sentence(visit),
+        run=found,
+        own=_zone(visit, found),
+        job=_job(visit, found),
+        attempts=attempts,
+        chart=attempt_chart(found, attempts, noted, now),
+        trace=next((each.trace for each in reversed(attempts) if each.trace), None),
+        waits=None if is_over else ask.waits(found.id),
+        noted=noted,
+        repetitions=ask.runs(retry_of=found.id, limit=20),
+        parts=ask.parts(found.id),
+        log=_log(visit, found),
+        is_over=is_over,
+        is_held=found.waits_for == "person",
+        live=not is_over,
+    )
+
+
+@PAGES.get("/runs/{run_id:int}.json", needs=HumanAct.EXPORT)
+def run_exported(visit: Visit) -> Response:
+    """Give one run to programs."""
+    return export("json", f"run-{visit.where['run_id']}", [visit.ask.run(visit.where["run_id"])], (), is_cut=False)
+
+
+@PAGES.post("/runs/{run_id:int}/retry", needs=HumanAct.RETRY)
+def retry(visit: Visit) -> Response:
+    """Repeat a run that has ended."""
+    found = unchanged(visit)
+    made = visit.ask.retry(found.id, reason=reason_of(visit), again=visit.form.get("again") == "on")
+    return done(visit, found.id, "retried", made)
+
+
+@PAGES.post("/runs/{run_id:int}/cancel", needs=HumanAct.CANCEL)
+def cancel(visit: Visit) -> Response:
+    """Cancel a run, or have it stopped; what runs is stopped only if its number was typed."""
+    found = unchanged(visit)
+    if found.state == "running" and visit.text("confirm") != str(found.id):
+        raise InvalidParameters(f"to stop what runs, type its number, {found.id}: a run that was stopped cannot go on")
+    outcome = str(visit.ask.cancel(found.id, reason=reason_of(visit)).value)
+    words = {"cancelled": "cancelled", "requested": "stopping"}
+    return done(visit, found.id, words.get(outcome, "too-late"))
+
+
+@PAGES.post("/runs/{run_id:int}/release", needs=HumanAct.RELEASE_RUN)
+def release(visit: Visit) -> Response:
+    """Let a run go on that waits for a person."""
+    found = unchanged(visit)
+    visit.ask.release(found.id, reason=reason_of(visit))
+    return done(visit, found.id, "released")
+
+
+def unchanged(visit: Visit) -> RunRecord:
+    """Return the run of a form, unless its state or attempt is another one than when the form was drawn."""
+    found = visit.ask.run(visit.where["run_id"])
+    drawn = (visit.form.get("state", ""), visit.form.get("attempt", ""))
+    if drawn != (found.state, str(found.attempts)):
+        raise StateChanged(
+            f"run {found.id} is {found.state} now, with {found.attempts} attempts; when the page was drawn it was "
+            f"{drawn[0][:20] or '?'} with {drawn[1][:10] or '?'}. Nothing was done: look at it again"
+        )
+    return found
+
+
+def reason_of(visit: Visit) -> str | None:
+    """Return the reason that was given, if any."""
+    return visit.text("reason", longest=500) or None
+
+
+def done(visit: Visit, run_id: int, did: str, n: int | None = None) -> Response:
+    """Lead to the page of the run, which says what was done."""
+    return RedirectResponse(visit.url(f"/runs/{run_id}", did=did, n=n), 303)
+
+
+def _job(visit: Visit, found: RunRecord) -> Any:
+    try:
+        return visit.ask.job(found.job)
+    except NotInLedger:
+        return None
+
+
+def _zone(visit: Visit, found: RunRecord) -> str | None:
+    if visit.zone.name != "own" or found.schedule is None:
+        return None
+    try:
+        return str(visit.ask.schedules.get(found.schedule).spec.get("tz", "UTC"))
+    except (NotInLedger, AttributeError):
+        return None
+
+
+def _log(visit: Visit, found: RunRecord) -> Any:
+    """Return the output of the run, where it is kept."""
+    read = getattr(visit.ask, "log", None)
+    return None if read is None else read(found.id)

@@ -1,0 +1,154 @@
+"""Schedules: when they are due next, both changes of the clocks, pause and resume; and what an edit would change."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from starlette.responses import RedirectResponse, Response
+
+from fencepost.core.rights import HumanAct
+from fencepost.core.schedule import schedule_to_json
+from fencepost.core.tick import microseconds
+from fencepost.errors import ConfigurationError, FencepostError, InvalidParameters
+from fencepost.web.did import did_sentence
+from fencepost.web.editing import Edit, due_changes, read_edit
+from fencepost.web.exporting import export
+from fencepost.web.pages.run import reason_of
+from fencepost.web.rendering import render
+from fencepost.web.routes import PageRoutes
+from fencepost.web.troubles import StateChanged
+from fencepost.web.visits import segment
+
+if TYPE_CHECKING:
+    from fencepost.app.records import ScheduleRecord
+    from fencepost.web.visits import Visit
+
+PAGES = PageRoutes()
+_PAGE = 100
+_COLUMNS = ("id", "job", "when", "origin", "next_due_at", "paused_at", "paused_by", "pause_reason", "unserved_at")
+
+
+@PAGES.get("/schedules", needs=HumanAct.LOOK)
+def schedules(visit: Visit) -> Response:
+    """Show a page of schedules."""
+    ask = visit.ask
+    job, after = visit.query.get("job") or None, visit.query.get("after", "")
+    rows = ask.schedules.list(job=job, after_id=after, limit=_PAGE + 1)
+    found = rows[:_PAGE]
+    return render(
+        visit,
+        "schedules.html",
+        now=ask.now(),
+        schedules=found,
+        job=job,
+        next_after=found[-1].id if len(rows) > _PAGE else None,
+        live=not after,
+    )
+
+
+@PAGES.get("/schedules.{form}", needs=HumanAct.EXPORT)
+def schedules_exported(visit: Visit) -> Response:
+    """Give the schedules to programs."""
+    found = visit.ask.schedules.list(job=visit.query.get("job") or None, limit=1001)
+    return export(str(visit.where["form"]), "schedules", found[:1000], _COLUMNS, is_cut=len(found) > 1000)
+
+
+@PAGES.post("/schedules/{id:path}/pause", needs=HumanAct.PAUSE_SCHEDULE)
+def pause(visit: Visit) -> Response:
+    """Plan nothing more until it is resumed."""
+    found = _unchanged(visit)
+    visit.ask.schedules.pause(found.id, reason=reason_of(visit))
+    return _done(visit, found.id, "paused")
+
+
+@PAGES.post("/schedules/{id:path}/resume", needs=HumanAct.RESUME_SCHEDULE)
+def resume(visit: Visit) -> Response:
+    """Plan again from now on."""
+    found = _unchanged(visit)
+    visit.ask.schedules.resume(found.id, reason=reason_of(visit))
+    return _done(visit, found.id, "resumed")
+
+
+@PAGES.post("/schedules/{id:path}/edit", needs=HumanAct.PUT_SCHEDULE)
+def edit(visit: Visit) -> Response:
+    """Save an edit of a schedule that was made at run time, as it was shown before."""
+    found = _unchanged(visit)
+    if found.is_in_code:
+        raise InvalidParameters(f"{found.id} stands in the code of its job: change it there, and deploy")
+    wanted: Edit = read_edit(visit.form)
+    params = found.params if isinstance(found.params, dict) else {}
+    visit.ask.schedules.put(found.id, found.job, wanted.schedule, params=params, reason=reason_of(visit))
+    return _done(visit, found.id, "saved")
+
+
+@PAGES.post("/schedules/{id:path}/delete", needs=HumanAct.DELETE_SCHEDULE)
+def delete(visit: Visit) -> Response:
+    """Delete a schedule that was made at run time, if its id was typed."""
+    found = _unchanged(visit)
+    if visit.text("confirm") != found.id:
+        raise InvalidParameters(f"to delete it, type its id, {found.id}")
+    visit.ask.schedules.delete(found.id, reason=reason_of(visit))
+    return RedirectResponse(visit.url("/schedules", did="deleted"), 303)
+
+
+@PAGES.get("/schedules/{id:path}", needs=HumanAct.LOOK)
+def schedule(visit: Visit) -> Response:
+    """Show one schedule: what it will do, and with an edit what that would change."""
+    ask = visit.ask
+    found, now = ask.schedules.get(visit.where["id"]), ask.now()
+    values: dict[str, Any] = {"outlook": None, "damaged": None, "edit": None, "changes": None, "wrong": None}
+    try:
+        [values["outlook"]] = ask.schedules.preview(found.id, count=10, year=_year(visit))
+    except (FencepostError, ValueError) as error:
+        values["damaged"] = str(error)
+    status = 200
+    if visit.query.get("when"):
+        try:
+            values["edit"] = edit = read_edit(visit.query)
+            values["changes"] = due_changes(found.schedule, edit.schedule, now_us=microseconds(now))
+        except ConfigurationError as error:
+            values["wrong"], status = str(error), 400
+    return render(
+        visit,
+        "schedule.html",
+        status=status,
+        now=now,
+        did=did_sentence(visit),
+        schedule=found,
+        own=_tz(found),
+        drawn_mark=drawn_mark,
+        **values,
+    )
+
+
+def _unchanged(visit: Visit) -> ScheduleRecord:
+    """Return the schedule of a form, unless somebody has changed, paused or resumed it since the form was drawn."""
+    found = visit.ask.schedules.get(visit.where["id"])
+    if visit.form.get("drawn") != drawn_mark(found):
+        raise StateChanged(
+            f"schedule {found.id} was changed, paused or resumed since the page was drawn. Nothing was done: look at "
+            "it again"
+        )
+    return found
+
+
+def drawn_mark(found: ScheduleRecord) -> str:
+    """Return what a form carries of the schedule that it was drawn for."""
+    try:
+        spec = schedule_to_json(found.schedule)
+    except FencepostError:
+        spec = str(found.spec)
+    return f"{spec} {'paused' if found.paused_at else 'planned'}"
+
+
+def _done(visit: Visit, id_: str, did: str) -> Response:
+    return RedirectResponse(visit.url(f"/schedules/{segment(id_)}", did=did), 303)
+
+
+def _tz(found: ScheduleRecord) -> str | None:
+    return str(found.spec.get("tz", "UTC")) if isinstance(found.spec, dict) else None
+
+
+def _year(visit: Visit) -> int | None:
+    year = visit.query.get("year", "")
+    return int(year) if year.isascii() and year.isdigit() and len(year) == 4 else None

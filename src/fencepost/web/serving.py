@@ -1,0 +1,97 @@
+"""Serving the pages by themselves, with uvicorn: no access log, no rewritten addresses, no name of the server."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from fencepost.errors import ConfigurationError, MissingExtra
+from fencepost.web.application import checked_prefix, web
+from fencepost.web.links import OneTimeLink
+
+if TYPE_CHECKING:
+    import uvicorn
+
+    from fencepost.web.doors import Operated, ProxyHeader
+
+_GRACE_S = 2
+
+
+@dataclass(frozen=True, slots=True)
+class ListenOn:
+    """Where the pages are served."""
+
+    host: str
+    port: int
+    tls_cert: str = ""
+    tls_key: str = ""
+    prefix: str = ""
+    names: tuple[str, ...] = ()
+    is_behind_tls: bool = False
+
+
+def serve_pages(
+    operated: Operated,
+    listening: ListenOn,
+    *,
+    proxy: ProxyHeader | None,
+    link_for: str | None,
+    tell: Callable[[str], None],
+    show: Callable[[str], None],
+) -> None:
+    """Serve until the process is asked to end. `show` prints the one-time link, `tell` everything else."""
+    link = None if link_for is None else OneTimeLink(operated.runtime, link_for)
+    names = [f"[{each}]" if ":" in each and not each.startswith("[") else each for each in listening.names]
+    pages = web(
+        operated, allowed_hosts=names, prefix=listening.prefix, proxy=proxy, link=link, is_https=listening.is_behind_tls
+    )
+    with _bound(listening) as bound:
+        address = _address(listening, bound.getsockname()[1])
+        tell(f"the pages are at {address}/")
+        if link is not None:
+            show(f"log in, once and within ten minutes: {address}/enter?once={link.secret}")
+        _server(pages, listening).run(sockets=[bound])
+
+
+def _server(pages: object, listening: ListenOn) -> uvicorn.Server:
+    try:
+        import uvicorn  # noqa: PLC0415 - an extra
+    except ModuleNotFoundError:
+        raise MissingExtra("fencepost serve needs the package 'uvicorn': pip install 'fencepost[web]'") from None
+    config = uvicorn.Config(
+        pages,  # type: ignore[arg-type]
+        ssl_certfile=listening.tls_cert or None,
+        ssl_keyfile=listening.tls_key or None,
+        proxy_headers=False,
+        server_header=False,
+        date_header=True,
+        access_log=False,
+        log_config=None,
+        ws="none",
+        lifespan="off",
+        timeout_graceful_shutdown=_GRACE_S,
+        h11_max_incomplete_event_size=32_768,
+        limit_concurrency=1_000,
+    )
+    return uvicorn.Server(config)
+
+
+def _bound(listening: ListenOn) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((listening.host, listening.port))
+        found.listen(128)  # so that the link works as soon as it is printed
+    except OSError as error:
+        found.close()
+        raise ConfigurationError(f"cannot listen on {listening.host} port {listening.port}: {error.strerror}") from None
+    return found
+
+
+def _address(listening: ListenOn, port: int) -> str:
+    scheme = "https" if listening.tls_cert else "http"
+    host = f"[{listening.host}]" if ":" in listening.host else listening.host
+    return f"{scheme}://{host}:{port}{checked_prefix(listening.prefix)}"
