@@ -43,7 +43,7 @@ def test_the_first_schedule_has_the_jobs_name_and_the_others_a_number() -> None:
 
 @pytest.mark.parametrize("function", [lambda: None, functools.partial(settle, account=2), Billing().settle])
 def test_what_has_no_name_of_its_own_needs_one(function: Any) -> None:
-    with pytest.raises(InvalidJob, match=r"name it, as in @app\.job\(name="):
+    with pytest.raises(InvalidJob, match=r"give it one, as in @app\.job\(name="):
         Job.of(function, policy=SCHEDULED)
     assert Job.of(function, policy=SCHEDULED, name="x").name == "x"
 

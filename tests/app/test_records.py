@@ -176,6 +176,15 @@ LETTER = {
     "can_be_replayed": "boolean",
     "database": "text",
 }
+LOG = {
+    "run_id": "integer",
+    "attempt": "integer",
+    "position": "text",
+    "at": "instant",
+    "missing": "integer",
+    "lines": "integer",
+    "text": "text",
+}
 JOURNAL = {
     "id": "integer",
     "at": "instant",
@@ -288,6 +297,7 @@ SHAPES = {
     "LockRecord": LOCK,
     "PastLockRecord": PAST_LOCK,
     "LetterRecord": LETTER,
+    "LogRecord": LOG,
     "JournalRecord": JOURNAL,
     "WhyRecord": WHY,
 }

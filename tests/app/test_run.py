@@ -150,7 +150,7 @@ def test_the_traceback_of_a_failed_run_is_in_the_log_in_every_format(
 
 
 def test_progress_must_be_a_number() -> None:
-    with pytest.raises(ValueError, match="no fraction"):
+    with pytest.raises(ValueError, match="not a fraction"):
         run_of().progress(float("nan"))
 
 

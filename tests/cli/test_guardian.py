@@ -13,7 +13,7 @@ from testbed.keeper import is_alive
 from testbed.postgres import Postgres
 from testbed.proxy import Proxy
 from testbed.wait import until
-from tests.cli.command import LONG_S, are_gone, children_of, executing, fencepost, parent_of
+from tests.cli.command import LONG_S, are_gone, children_of, executing, fencepost, parent_of, state_of
 from tests.cli.inside import call
 
 TTL_S = 3.0
@@ -85,6 +85,7 @@ def test_a_program_deaf_to_sigterm_is_killed_in_time(
 def test_a_stopped_program_ends_too(sqlite_url: str, tmp_path: Path) -> None:
     with executing(sqlite_url, tmp_path / "p", *TTL, body="trap 'say heard TERM; exit' TERM; kill -STOP $$") as running:
         pid = running.pid
+        until(lambda: state_of(pid) == "T", LONG_S, what="the program has stopped itself, with its trap set")
         running.kill(signal.SIGKILL)
         are_gone(pid)
         assert running.says("heard") == "TERM"
