@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from fencepost.access.authority import Authority
+from fencepost.access.authority import CALLER, Authority
 from fencepost.access.authorized_access import AuthorizedAccess
 from fencepost.access.authorized_ledger import AuthorizedAudit, AuthorizedBulk, AuthorizedLetters, AuthorizedRestored
 from fencepost.access.authorized_schedules import AuthorizedSchedules
@@ -217,7 +217,7 @@ class Authorized:
         return self._authority.acts(
             HumanAct.TRIGGER,
             lambda ops: ops.trigger(
-                job, params, reason=reason, at=at, delay=delay, key=key, priority=priority, again=again
+                job, params, by=CALLER, reason=reason, at=at, delay=delay, key=key, priority=priority, again=again
             ),
             job=job,
         )
@@ -239,24 +239,37 @@ class Authorized:
         return self._authority.acts(
             HumanAct.BACKFILL,
             lambda ops: ops.backfill(
-                job, first, last, reason=reason, schedule=schedule, params=params, key=key, limit=limit, again=again
+                job,
+                first,
+                last,
+                by=CALLER,
+                reason=reason,
+                schedule=schedule,
+                params=params,
+                key=key,
+                limit=limit,
+                again=again,
             ),
             job=job,
         )
 
     def cancel(self, run_id: int, *, reason: str | None = None) -> Cancelled:
         """Cancel a run that has not started, or have it stopped."""
-        return self._authority.acts(HumanAct.CANCEL, lambda ops: ops.cancel(run_id, reason=reason), run=run_id)
+        return self._authority.acts(
+            HumanAct.CANCEL, lambda ops: ops.cancel(run_id, by=CALLER, reason=reason), run=run_id
+        )
 
     def retry(self, run_id: int, *, reason: str | None = None, again: bool = False) -> int:
         """Make a new run of one that has ended, with the same parameters and window; return its id."""
         return self._authority.acts(
-            HumanAct.RETRY, lambda ops: ops.retry(run_id, reason=reason, again=again), run=run_id
+            HumanAct.RETRY, lambda ops: ops.retry(run_id, by=CALLER, reason=reason, again=again), run=run_id
         )
 
     def release(self, run_id: int, *, reason: str | None = None) -> None:
         """Let a run go on that waits for a person."""
-        return self._authority.acts(HumanAct.RELEASE_RUN, lambda ops: ops.release(run_id, reason=reason), run=run_id)
+        return self._authority.acts(
+            HumanAct.RELEASE_RUN, lambda ops: ops.release(run_id, by=CALLER, reason=reason), run=run_id
+        )
 
     def reprocess(
         self,
@@ -271,16 +284,20 @@ class Authorized:
         """Repeat up to `limit` runs that were given up, of the jobs that the caller may operate, each once."""
         return self._authority.acts(
             HumanAct.REPROCESS,
-            lambda ops: ops.reprocess(reason=reason, job=job, since=since, until=until, after_id=after_id, limit=limit),
+            lambda ops: ops.reprocess(
+                by=CALLER, reason=reason, job=job, since=since, until=until, after_id=after_id, limit=limit
+            ),
             job=job,
         )
 
     def rename_job(self, old: str, new: str, *, reason: str | None = None) -> RenamedJobRecord:
         """Give a job another name for good. For one with effects in other databases, use the command line."""
         return self._authority.acts(
-            HumanAct.RENAME_JOB, lambda ops: ops.rename_job(old, new, reason=reason), job=old, new=new
+            HumanAct.RENAME_JOB, lambda ops: ops.rename_job(old, new, by=CALLER, reason=reason), job=old, new=new
         )
 
     def forget_job(self, name: str, *, reason: str | None = None) -> Forgotten:
         """Forget a job that no living node has: delete its schedules, cancel its runs that have not ended."""
-        return self._authority.acts(HumanAct.FORGET_JOB, lambda ops: ops.forget_job(name, reason=reason), job=name)
+        return self._authority.acts(
+            HumanAct.FORGET_JOB, lambda ops: ops.forget_job(name, by=CALLER, reason=reason), job=name
+        )
