@@ -27,6 +27,7 @@ from fencepost.app.records import (
     JobRecord,
     JournalRecord,
     LockRecord,
+    LogRecord,
     NodeRecord,
     PartRecord,
     RenamedJobRecord,
@@ -136,6 +137,12 @@ class Authorized:
     def attempts(self, run_id: int) -> list[AttemptRecord]:
         """Return the attempts of a run that have ended, in their order."""
         return self._authority.looks(lambda ops: ops.attempts(run_id))
+
+    def log(
+        self, run_id: int, *, attempt: int | None = None, after: str | None = None, limit: int = 100
+    ) -> list[LogRecord]:
+        """Return what a run wrote, in order."""
+        return self._authority.looks(lambda ops: ops.log(run_id, attempt=attempt, after=after, limit=limit))
 
     def parts(self, run_id: int) -> list[PartRecord]:
         """Return the runs that a run of a bulk job has made of its partitions."""
