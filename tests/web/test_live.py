@@ -121,3 +121,28 @@ def test_too_many_streams_of_one_are_refused(app, monkeypatch):
 @pytest.mark.parametrize("headers", [[], [("Authorization", "Bearer fp_x")]])
 def test_stream_needs_a_credential(app, headers):
     assert Browser(web(app)).get("/events", ("Accept", "application/json"), *headers).status == 401
+
+
+def test_part_is_shared_by_those_who_may_see_the_same_until_the_next_hint(app):
+    from types import SimpleNamespace
+
+    from starlette.responses import HTMLResponse
+
+    from fencepost.web.fragments import Fragments
+
+    version, drawn = [1], []
+    fragments = Fragments(app.runtime, lambda: version[0])
+
+    def get(jobs, q=""):
+        ask = SimpleNamespace(scope_key=frozenset(jobs))
+        visit = SimpleNamespace(root_path="", path="/runs", query={"q": q}, ask=ask)
+        draw = lambda: (drawn.append(jobs), HTMLResponse(f"{len(drawn)}"))[1]  # noqa: E731
+        return fragments.get(visit, draw).body
+
+    ann, bob = [("settle", "viewer")], [("report", "viewer")]
+    assert get(bob) == b"1"
+    assert get(ann) == b"2"
+    assert get(ann) == b"2"
+    assert get(ann, q="x") == b"3"
+    version[0] = 2  # what was drawn before a hint does not answer it
+    assert get(ann) == b"4"
