@@ -14,6 +14,7 @@ from fencepost.web.did import did_sentence
 from fencepost.web.exporting import export
 from fencepost.web.rendering import render
 from fencepost.web.routes import PageRoutes
+from fencepost.web.run_log import log_end
 from fencepost.web.troubles import StateChanged
 
 if TYPE_CHECKING:
@@ -47,7 +48,7 @@ def run(visit: Visit) -> Response:
         noted=noted,
         repetitions=ask.runs(retry_of=found.id, limit=20),
         parts=ask.parts(found.id),
-        log=_log(visit, found),
+        log=log_end(ask, found),
         is_over=is_over,
         is_held=found.waits_for == "person",
         live=not is_over,
@@ -123,9 +124,3 @@ def _zone(visit: Visit, found: RunRecord) -> str | None:
         return str(visit.ask.schedules.get(found.schedule).spec.get("tz", "UTC"))
     except (NotInLedger, AttributeError):
         return None
-
-
-def _log(visit: Visit, found: RunRecord) -> Any:
-    """Return the output of the run, where it is kept."""
-    read = getattr(visit.ask, "log", None)
-    return None if read is None else read(found.id)
