@@ -72,8 +72,17 @@ def test_public_address_without_tls_or_accounts_is_refused_with_the_ways_out(app
     assert main(["serve", "--ledger", ledger_url, "--host", "0.0.0.0", *more]) == 2
     said = capsys.readouterr().err
     assert all(
-        word in said for word in ("ssh -L", "--tls-cert", "--behind-tls-proxy", "--proxy", "fencepost users add")
+        word in said
+        for word in (
+            "ssh -L",
+            "(4)",
+            "--tls-cert and --tls-key",
+            "--behind-tls-proxy",
+            "--proxy",
+            "fencepost users add",
+        )
     )
+    assert "***" not in said
 
 
 def test_port_that_is_taken_is_refused_with_the_way_out(app, ledger_url, capsys):
