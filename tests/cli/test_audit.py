@@ -36,6 +36,12 @@ def test_list_shows_who_did_what_newest_first(act):
     assert "no such entry" in act("audit", "list", "--act", "nothing").stdout
 
 
+def test_list_shows_whose_access_was_changed_and_how(act):
+    act("permissions", "give", "proxy:eve", "operator", "--job", "add", "--reason", "on call")
+    shown = " ".join(act("audit", "list").stdout.split())
+    assert all(words in shown for words in ("change access", "on call", "of=proxy:eve", "role=operator", "jobs=add"))
+
+
 def test_anchor_in_a_file_finds_a_ledger_that_was_set_back(act, ledger, tmp_path):
     act("trigger", "add", "-p", "a=1", "--by", "ann")
     act("trigger", "add", "-p", "a=2", "--by", "ann")

@@ -154,6 +154,8 @@ def test_access_is_changed_by_admins_and_a_token_is_shown_once(app, access, brow
     page = browser.get("/access").text
     assert secret not in page
     assert "user:bob" in page
+    assert "enabled" in page
+    assert "no password" not in page  # pages never get the hash, so they cannot say that there is none
     assert browser.post("/access/take", {"principal": "user:bob", "job": "settle"}).status == 303
     [token] = access.api_tokens()
     assert browser.post("/access/tokens/revoke", {"id": token.id}).status == 303

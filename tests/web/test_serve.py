@@ -2,6 +2,7 @@
 
 import re
 import signal
+import socket
 import subprocess
 import sys
 import urllib.error
@@ -71,8 +72,23 @@ def test_public_address_without_tls_or_accounts_is_refused_with_the_ways_out(app
     assert main(["serve", "--ledger", ledger_url, "--host", "0.0.0.0", *more]) == 2
     said = capsys.readouterr().err
     assert all(
-        word in said for word in ("ssh -L", "--tls-cert", "--behind-tls-proxy", "--proxy", "fencepost users add")
+        word in said
+        for word in (
+            "ssh -L",
+            "(4)",
+            "--tls-cert and --tls-key",
+            "--behind-tls-proxy",
+            "--proxy",
+            "fencepost users add",
+        )
     )
+    assert "***" not in said
+
+
+def test_port_that_is_taken_is_refused_with_the_way_out(app, ledger_url, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        assert main(["serve", "--ledger", ledger_url, "--port", str(taken.getsockname()[1])]) == 2
+    assert "--port" in capsys.readouterr().err
 
 
 def test_proxy_without_a_secret_and_half_of_a_certificate_are_refused(app, ledger_url, capsys, monkeypatch):

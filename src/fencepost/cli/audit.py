@@ -65,7 +65,7 @@ def list_entries(
     if as_json:
         print_json([document(entry) for entry in found])
     elif found:
-        columns = ("n", "at", "who", "how", "act", "job", "run", "outcome", "reason")
+        columns = ("n", "at", "who", "how", "act", "job", "run", "outcome", "reason", "details")
         draw_rows(columns, map(_cells, found), spare=("how", "outcome"))
     else:
         print("the audit has no such entry")
@@ -181,4 +181,16 @@ def _cells(entry: AuditRecord) -> tuple[str, ...]:
         str(entry.run_id or ""),
         entry.outcome or "",
         beginning(entry.reason or ""),
+        beginning(_details(entry.detail)),
     )
+
+
+def _details(detail: object) -> str:
+    """Return details in a line, such as what was given to whom; a row edited by hand may have anything there."""
+    if not isinstance(detail, dict):
+        return "" if detail is None else str(detail)
+    return " ".join(f"{name}={_value(value)}" for name, value in detail.items())
+
+
+def _value(value: object) -> str:
+    return ",".join(map(str, value)) if isinstance(value, list) else str(value)

@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 
 _LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _SECRET_VARIABLE = "FENCEPOST_PROXY_SECRET"  # noqa: S105 - the name of a variable
-_WAYS_OUT = """{host} can be reached from other machines, and {what}. Choose one of these:
-  fencepost serve --host 127.0.0.1, and reach it by an SSH tunnel: ssh -L 8600:127.0.0.1:8600 HOST
-  fencepost serve --host {host} --tls-cert CERT --tls-key KEY, with accounts: fencepost users add NAME
-  fencepost serve --host {host} --behind-tls-proxy, with accounts, where a proxy in front speaks TLS
-  fencepost serve --host {host} --proxy ADDRESS, where a proxy in front also identifies people"""
+# An error is printed as one line, where a word after --tls-key is masked: ways are numbered, and it comes last.
+_WAYS_OUT = (
+    "{host} can be reached from other machines, and {what}. Choose one of these: "
+    "(1) --host 127.0.0.1, reached by an SSH tunnel: ssh -L 8600:127.0.0.1:8600 HOST; "
+    "(2) --behind-tls-proxy where a proxy in front speaks TLS, with accounts: fencepost users add NAME; "
+    "(3) --proxy ADDRESS where a proxy in front also identifies people; "
+    "(4) with accounts, both of --tls-cert and --tls-key"
+)
 
 
 class ServedLedger(NamedTuple):

@@ -87,7 +87,10 @@ def _bound(listening: ListenOn) -> socket.socket:
         found.listen(128)  # so that the link works as soon as it is printed
     except OSError as error:
         found.close()
-        raise ConfigurationError(f"cannot listen on {listening.host} port {listening.port}: {error.strerror}") from None
+        raise ConfigurationError(
+            f"cannot listen on {listening.host} port {listening.port}: {error.strerror}. "
+            "--port takes another one, and 0 any free one; --host takes another address of this machine"
+        ) from None
     return found
 
 
