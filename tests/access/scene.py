@@ -1,5 +1,6 @@
 """A ledger with one's own jobs and those of others, whose every text has a mark; and a call for each method."""
 
+import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -10,10 +11,12 @@ from sqlalchemy import insert, update
 from fencepost import App, every
 from fencepost.access import Authentication, Authorized, HostPrincipal
 from fencepost.app.composing import publish
+from fencepost.core.log_chunks import LogChunk
 from fencepost.core.policy import Policy
 from fencepost.core.rights import HumanAct
 from fencepost.engine.jobs import Job
 from fencepost.ledger import nodes
+from fencepost.ledger.log_chunks import store
 from fencepost.ledger.nodes import NewNode
 
 MARK = "CANARY"
@@ -193,7 +196,15 @@ def _run(app: App, job: str, mark: str) -> int:
     table = app.ledger.tables.attempt
     row = {**ended, "error_code": mark, "error": mark, "trace": mark}
     app.ledger.write(lambda cursor: app.ledger.change(cursor, insert(table).values(row).inline()))
+    _log(app, run_id, mark)
     return run_id
+
+
+def _log(app: App, run_id: int, mark: str) -> None:
+    text = f"a line of {mark}\n".encode()
+    connection = app.ledger.connect("logs")
+    store(connection, [LogChunk(run_id, 1, 0, 1, 1, len(text), 0, zlib.compress(text))])
+    connection.rest()
 
 
 def _a_key_that_another_job_holds(app: App, others: dict[str, Target]) -> None:

@@ -7,7 +7,7 @@ import zlib
 
 from fencepost.core.log_chunks import FIRST_OF_TAIL, LogChunk, Position
 from fencepost.ledger.ledger import Ledger
-from fencepost.ledger.log_chunks import chunks_of, store
+from fencepost.ledger.log_chunks import chunks_of, remove_orphans, store
 from fencepost.ledger.pruning import Retention, prune
 from tests.ledger.test_history import TestPruning as Pruning
 
@@ -54,4 +54,17 @@ def test_logs_go_with_their_run_and_no_others(ledger: Ledger) -> None:
     assert prune(ledger, None, Retention()) == 26
     assert [found(ledger, run_id) for run_id in (gone, *more)] == [[]] * 26
     assert len(found(ledger, stays)) == 3
+    connection.rest()
+
+
+def test_lines_that_arrive_after_their_run_was_pruned_are_removed_later(ledger: Ledger) -> None:
+    runs = [Pruning().aged(ledger, days, "succeeded") for days in (40, 1, 40, 1, 40)]
+    assert prune(ledger, None, Retention()) == 3
+    connection = ledger.connect("logs")
+    store(connection, [chunk(run_id, seq) for run_id in runs for seq in (0, 1, FIRST_OF_TAIL)])
+    places = [0]
+    while place := remove_orphans(ledger, connection, after=places[-1], limit=2):
+        places.append(place)
+    assert places == [0, runs[1], runs[3]]
+    assert [len(found(ledger, run_id)) for run_id in runs] == [0, 3, 0, 3, 0]
     connection.rest()

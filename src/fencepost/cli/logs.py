@@ -127,11 +127,16 @@ def _show_beginning(ops: Operations, run: int, attempt: int | None, shown: _Show
 
 def _follow(ops: Operations, run: int, attempt: int | None, shown: _Shown) -> None:
     """Show what comes, until the run has ended and the rest of its log is here."""
+    seen_over_at: float | None = None
     while True:
-        row, now = ops.run(run), ops.now()
-        is_over = row.state in TERMINAL and (row.ended_at is None or now - row.ended_at > _WRITTEN_WITHIN)
+        row, now, now_s = ops.run(run), ops.now(), ops.runtime.monotonic()
+        if row.state in TERMINAL and seen_over_at is None:
+            seen_over_at = now_s
         for record in _records(ops, run, attempt, shown.position):
             shown.show(record)
-        if is_over:
-            return
+        if seen_over_at is not None:
+            # Our own clock as well: that of the ledger may have been set back since the run ended.
+            since = max(now - (row.ended_at or now), timedelta(seconds=now_s - seen_over_at))
+            if row.ended_at is None or since > _WRITTEN_WITHIN:
+                return
         ops.runtime.sleep(_EVERY_S)

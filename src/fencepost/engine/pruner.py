@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from fencepost.engine.loop_step import LedgerStep
 from fencepost.engine.node_state import NodeState
+from fencepost.ledger.log_chunks import remove_orphans
 from fencepost.ledger.pruning import prune
 
 _EVERY_S = 600.0
 _BATCH = 500
+_SWEEP_EVERY_S = 86400.0  # for logs without a run, which are rare
+_SWEEP_PAUSE_S = 1.0
 
 
 class Pruner(LedgerStep):
@@ -22,6 +25,8 @@ class Pruner(LedgerStep):
         super().__init__(node)
         self._random = node.runtime.random
         self._begins = True
+        self._swept = 0  # the run up to which logs without a run were looked for
+        self._sweep_at = float("-inf")
 
     def step(self, now: float) -> float:
         """Remove one batch. The next step follows at once while there is more."""
@@ -30,8 +35,17 @@ class Pruner(LedgerStep):
             return now + _EVERY_S * (0.1 + self._random())
         if prune(self._ledger, self._connection, self._node.settings.retention, limit=_BATCH):
             return now + 0.05
+        if now >= self._sweep_at and self._sweep(now):
+            return now + _SWEEP_PAUSE_S
         self._connection.rest()
         return now + _EVERY_S * (0.5 + self._random())
+
+    def _sweep(self, now: float) -> bool:
+        """Look for logs without a run, a part of them at a time; return whether there are more to look at."""
+        self._swept = remove_orphans(self._ledger, self._connection, after=self._swept)
+        if not self._swept:
+            self._sweep_at = now + _SWEEP_EVERY_S
+        return bool(self._swept)
 
     @property
     def _may_prune(self) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from sqlalchemy import and_, delete, or_, select
+from sqlalchemy import and_, delete, exists, or_, select
 
 from fencepost.core.log_chunks import LogChunk, Position
 from fencepost.ledger.connection import LedgerConnection
@@ -76,3 +76,22 @@ def with_logs(database: Database, cursor: Cursor, run_ids: Collection[int]) -> l
     c = database.tables.operating["log_chunk"].c
     query = select(c.run_id).where(c.run_id.in_(run_ids)).group_by(c.run_id).order_by(c.run_id)
     return [row[0] for row in database.rows(cursor, query)]
+
+
+def remove_orphans(database: Database, place: LedgerConnection | Database, *, after: int, limit: int = 1000) -> int:
+    """Remove logs without a run, among the next `limit` runs with logs after an id; return the last id, 0 at the end.
+
+    A line that arrives just as its run is pruned leaves such a row, and nothing else would ever remove it.
+    """
+    table, run = database.tables.operating["log_chunk"], database.tables.run
+    logged = select(table.c.run_id).where(table.c.run_id > after).group_by(table.c.run_id)
+    page = logged.order_by(table.c.run_id).limit(limit)
+    ids = place.read(lambda cursor: [row[0] for row in database.rows(cursor, page)])
+    if not ids:
+        return 0
+    there = select(run.c.id).where(run.c.id.in_(ids))
+    gone = set(ids) - place.read(lambda cursor: {row[0] for row in database.rows(cursor, there)})
+    if gone:
+        orphans = delete(table).where(table.c.run_id.in_(sorted(gone)), ~exists().where(run.c.id == table.c.run_id))
+        place.write(lambda cursor: database.change(cursor, orphans))
+    return ids[-1] if len(ids) == limit else 0

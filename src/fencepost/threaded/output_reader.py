@@ -10,6 +10,7 @@ keep the pipes open: these are read on, so that such a process is not blocked or
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import threading
@@ -21,6 +22,7 @@ from fencepost.core.runtime import OutputSink
 from fencepost.threaded import passing_on
 from fencepost.threaded.inherited import keep_from_children
 
+_log = logging.getLogger("fencepost.process")
 _CHUNK = 1 << 16
 _TURNS = 16  # chunks of one pipe before the others get their turn: more than a pipe holds would be unfair
 _ROOM = 1 << 20
@@ -53,6 +55,7 @@ class OutputReader:
         self._thread: threading.Thread | None = None
         self._is_closing = False
         self._is_closed = False
+        self._has_failed = False
         keep_from_children(self)
 
     def add(self, source: int, output: int, errors: int) -> None:
@@ -105,7 +108,7 @@ class OutputReader:
         for descriptor, pipe in list(self._pipes.items()):
             self._read(descriptor, pipe)
         for source in {pipe.source for pipe in self._pipes.values()}:
-            self._sink.ended(source)
+            self._end(source)
         self._release()
 
     def _read_all(self, ready: list[int]) -> bool:
@@ -133,13 +136,30 @@ class OutputReader:
             if not chunk:
                 self._forget(descriptor, pipe)
                 return False
-            passed = self._sink.written(pipe.source, pipe.stream, chunk)
+            passed = self._passed(pipe, chunk)
             passing_on.pass_on(pipe.stream, passed)
             size += len(chunk)
             shown += len(passed)
             if len(chunk) < _CHUNK:
                 break
         return not shown and size > _MANY
+
+    def _passed(self, pipe: _Pipe, chunk: bytes) -> bytes:
+        """Hand a chunk to the sink. Whatever fails there, reading goes on: without it, jobs that print would wait."""
+        try:
+            return self._sink.written(pipe.source, pipe.stream, chunk)
+        except Exception as error:  # noqa: BLE001 - no error may end the thread
+            if not self._has_failed:
+                self._has_failed = True
+                _log.exception("an output of a worker was not kept: %s", type(error).__name__)
+            return chunk
+
+    def _end(self, source: int) -> None:
+        """Report the end of a worker to the sink."""
+        try:
+            self._sink.ended(source)
+        except Exception:  # noqa: BLE001 - as above
+            _log.exception("the end of the output of a worker was not noted")
 
     def _forget(self, descriptor: int, pipe: _Pipe) -> None:
         """Close a pipe that no process writes to any more."""
@@ -149,7 +169,7 @@ class OutputReader:
             is_last = all(other.source != pipe.source for other in self._pipes.values())
         os.close(descriptor)
         if is_last:
-            self._sink.ended(pipe.source)
+            self._end(pipe.source)
 
     def _report_ended(self) -> None:
         with self._lock:
@@ -157,7 +177,7 @@ class OutputReader:
         for source in ended:
             for descriptor, pipe in [each for each in self._pipes.items() if each[1].source == source]:
                 self._read(descriptor, pipe)
-            self._sink.ended(source)
+            self._end(source)
 
     def _release(self) -> None:
         self._is_closed = True

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import atexit
 import os
+import select
+import sys
 import threading
 import time
 from collections import deque
@@ -21,7 +23,7 @@ _DROPPED = (
 
 
 class PassingOn:
-    """Writes to one descriptor of this process, in order."""
+    """Writes to standard output or standard error of this process, in order."""
 
     def __init__(self, descriptor: int) -> None:
         self._descriptor = descriptor
@@ -85,12 +87,28 @@ class PassingOn:
         return b"".join(taken)
 
     def _write(self, text: bytes) -> None:
+        if not self._is_ours():
+            return
         left = memoryview(text)
         try:
             while left:
-                left = left[os.write(self._descriptor, left) :]
+                left = left[self._written(left) :]
         except OSError:
             return  # the reader is gone
+
+    def _written(self, text: memoryview) -> int:
+        """Write a part. A process that shares the descriptor, such as a shell, may have made it non-blocking."""
+        try:
+            return os.write(self._descriptor, text)
+        except BlockingIOError:
+            waiting = select.poll()
+            waiting.register(self._descriptor, select.POLLOUT)
+            waiting.poll()
+            return 0
+
+    def _is_ours(self) -> bool:
+        """Whether this process began with the stream: else any file or connection may have got its number since."""
+        return (sys.__stdout__ if self._descriptor == 1 else sys.__stderr__) is not None
 
 
 _STREAMS = {number: PassingOn(number) for number in (1, 2)}

@@ -174,3 +174,12 @@ def test_what_is_given_up_is_counted() -> None:
     assert kept.log.give_up(0) == 3
     kept.flush()
     assert (kept.text, kept.missing) == ("one\ntwo\n", 3)
+
+
+def test_a_line_longer_than_a_chunk_is_not_cut_in_a_character() -> None:
+    kept = Kept()
+    line = "x" + "é€😀" * 4000
+    kept.log.add(1, f"{line}\n".encode(), 0)
+    kept.end()
+    assert len(kept.rows) > 1
+    assert "".join(zlib.decompress(row.text).decode() for row in kept.ordered) == f"{line}\n"

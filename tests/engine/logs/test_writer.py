@@ -183,3 +183,35 @@ def test_a_node_that_leaves_waits_for_what_is_being_written_and_for_the_rest(
     assert not any(seen)
     assert made.text(5000) == "a line\n"
     assert len(seen) == 2
+
+
+def test_a_flood_while_the_node_drains_is_limited_as_before(made: Writing, monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[int] = []
+    store = writing.store
+
+    def counted(connection: object, chunks: list, removed: list) -> None:
+        calls.append(sum(chunk.size for chunk in chunks))
+        store(connection, chunks, removed)
+
+    monkeypatch.setattr(writing, "store", counted)
+    made.writer.drain()
+    for _ in range(100):  # ten seconds
+        made.write(1, b"a flood of lines, while the run has some time to end\n" * 1000, ends=False)
+        made.step(0.1)
+    assert len(calls) <= 11
+    made.logs.over(1, 1)
+    while not made.writer.is_empty:
+        made.step(0.0)
+    assert made.text(1).count("\n") + made.missing(1) == 100_000
+
+
+def test_nothing_is_written_to_a_ledger_that_may_be_a_copy(made: Writing) -> None:
+    made.write(1, b"a line\n")
+    made.writer._node.same.held_why = "it may be an older dump"
+    made.step()
+    assert made.text(1) == ""
+    assert made.writer.is_empty  # a node that leaves does not wait for the decision
+    made.writer._node.same.held_why = None
+    assert not made.writer.is_empty
+    made.step()
+    assert made.text(1) == "a line\n"

@@ -20,7 +20,7 @@ from collections import deque
 from typing import NamedTuple
 
 from fencepost.core.log_chunks import FIRST_OF_TAIL, LogChunk
-from fencepost.engine.logs.masking import LogMask, safe_cut
+from fencepost.engine.logs.masking import LogMask, safe_cut, whole
 
 HEAD_BYTES = 64 << 10
 TAIL_BYTES = 192 << 10
@@ -167,7 +167,7 @@ class AttemptLog:
         while place < len(text):
             end = len(text)
             if end - place > CHUNK_BYTES:
-                end = text.rfind(b"\n", place, place + CHUNK_BYTES) + 1 or place + CHUNK_BYTES
+                end = text.rfind(b"\n", place, place + CHUNK_BYTES) + 1 or whole(text, place + CHUNK_BYTES)
             part = text[place:end]
             dropped = 0 if block.is_head else before - self._head_lines
             made.append(self._chunk(part, block.at_us, dropped, is_head=block.is_head))

@@ -16,6 +16,7 @@ _CONTEXT = 2000  # characters: longer than a value that extends over several lin
 _LONGEST_KEY = 32_000
 _KEY_BEGINS, _KEY_ENDS = "-----BEGIN", "-----END"
 _AROUND_A_CUT = 4096
+_LONGEST_CHARACTER = 4  # bytes
 _NAME = 200  # what stands before a secret and tells that it is one
 
 
@@ -53,6 +54,12 @@ def safe_cut(line: bytes, place: int) -> int:
             cut = start + begins - _NAME  # its name, or the beginning of its URL, is needed to recognize it
     if cut <= start:
         cut = place  # secrets without an end
-    while cut > start and line[cut] & 0xC0 == 0x80:  # in the middle of a character in UTF-8
-        cut -= 1
-    return cut
+    return whole(line, cut)
+
+
+def whole(text: bytes, cut: int) -> int:
+    """Return where to cut instead, if the place is in the middle of a character in UTF-8."""
+    for place in range(cut, max(cut - _LONGEST_CHARACTER, 0), -1):
+        if text[place] & 0xC0 != 0x80:
+            return place
+    return cut  # bytes that are no characters

@@ -11,11 +11,15 @@ import logging
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any
 
 Keep = Callable[[str], None]
 _formatter = logging.Formatter()
+_MOST_WAITING = 100
+_waiting: ContextVar[list[str] | None] = ContextVar("fencepost_records_waiting", default=None)
+"""While a record is being kept: that one and those that were made meanwhile, on the same thread."""
 
 
 class RecordCapture:
@@ -44,8 +48,27 @@ class RecordCapture:
         if self._is_on:
             with suppress(Exception):  # as logging does: a record that cannot be formatted must not end a run
                 if self._wants(record):
-                    self._keep(text_of(record))
+                    self._keep_one_by_one(text_of(record))
         return record
+
+    def _keep_one_by_one(self, text: str) -> None:
+        """Keep a record; one that is made in the middle of that follows it.
+
+        `keep` may hold a lock, and Python may collect an object there whose ``__del__`` logs, such as an asyncio task
+        with an error that was not retrieved. That record would wait for ever for the lock of its own thread.
+        """
+        waiting = _waiting.get()
+        if waiting is not None:
+            if len(waiting) < _MOST_WAITING:
+                waiting.append(text)
+            return
+        waiting = [text]
+        before = _waiting.set(waiting)
+        try:
+            for each in waiting:  # grows meanwhile
+                self._keep(each)
+        finally:
+            _waiting.reset(before)
 
 
 def text_of(record: logging.LogRecord) -> str:

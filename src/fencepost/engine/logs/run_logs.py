@@ -136,10 +136,12 @@ class RunLogs:
     def over(self, run_id: int, attempt: int) -> None:
         """An attempt has ended. Cheap if it wrote nothing."""
         key = (run_id, attempt)
-        self._local.discard(key)
-        if key in self._attempts:
-            with self._lock:
+        with self._lock:  # also to look: another thread of the job may be adding its first line
+            self._local.discard(key)
+            has_written = key in self._attempts
+            if has_written:
                 self._end(key)
+        if has_written:
             self._tell()
 
     # -- to the ledger -----------------------------------------------------------------------------------------------
@@ -162,6 +164,11 @@ class RunLogs:
             chunks += log.unsent
             most_bytes -= sum(chunk.size for chunk in log.unsent)
         return chunks
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether an attempt that wrote something goes on."""
+        return bool(self._attempts)
 
     def taken(self, chunks: Sequence[LogChunk]) -> list[tuple[int, int, int, int]]:
         """Note that the ledger has these; return which older ones to remove: run, attempt, first and last number."""

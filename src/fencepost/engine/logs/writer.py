@@ -58,6 +58,8 @@ class LogWriter(LedgerStep):
     def step(self, now: float) -> float:
         """Write what waits, if it is time."""
         due_at = self._due_at()
+        if self._node.same.is_held:  # perhaps an older dump, or a copy, in which other runs have these ids
+            return now + _EVERY_S
         if now < due_at:
             if now > self._wrote_at + _IDLE_S:
                 self._connection.rest()
@@ -66,16 +68,22 @@ class LogWriter(LedgerStep):
         return self._due_at()
 
     def drain(self) -> None:
-        """Write what comes from now on without waiting for more."""
+        """Write what there is without waiting for more, as soon as all runs have ended."""
         self._is_draining = True
 
     @property
     def is_empty(self) -> bool:
         """Whether everything was written, or cannot be: a node that leaves does not wait for a ledger that is away."""
-        return self._is_failing or not (self._logs.waiting or self._removed)
+        is_away = self._is_failing or self._node.same.is_held
+        return is_away or not (self._logs.waiting or self._removed)
+
+    @property
+    def _is_hurried(self) -> bool:
+        """Whether the node leaves as soon as everything is written. While runs go on, the limits hold for them."""
+        return self._is_draining and not self._logs.has_begun
 
     def _due_at(self) -> float:
-        if self._is_draining:
+        if self._is_hurried:
             return _NEVER if self._logs.waiting or self._removed else float("inf")
         logs = self._logs
         full_at = _NEVER if logs.waiting >= CHUNK_BYTES else logs.waiting_since + _EVERY_S
@@ -86,7 +94,7 @@ class LogWriter(LedgerStep):
     def _write(self, now: float) -> None:
         self._budget = min(self._budget + round(min(now - self._wrote_at, 1.0) * _BUDGET_BYTES), _BUDGET_BYTES)
         self._wrote_at = now
-        chunks = self._logs.take(_EVERYTHING if self._is_draining else self._budget)
+        chunks = self._logs.take(_EVERYTHING if self._is_hurried else self._budget)
         try:
             store(self._connection, chunks, self._removed)
         except BaseException:
