@@ -202,7 +202,7 @@ class Authorized:
         limit: int | None = None,
         to: HumanAct = HumanAct.LOOK,
     ) -> list[DueRecord]:
-        """Return the due times that `backfill` would ask for, with their windows; asks for nothing. `to` as for `run`."""
+        """Return the due times that `backfill` would ask for, with their windows; asks for nothing. `to`: as `run`."""
         return self._authority.looks(
             lambda ops: ops.would_backfill(job, first, last, schedule=schedule, params=params, limit=limit),
             to,
