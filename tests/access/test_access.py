@@ -111,7 +111,9 @@ def test_api_token_that_would_not_end_within_a_year_is_refused(access, lasts):
         access.add_api_token("ci", "viewer", expires_in=lasts)
 
 
-@pytest.mark.parametrize("principal", ["ann", "user:", "group:ann", ""])
+@pytest.mark.parametrize(
+    "principal", ["ann", "user:", "group:ann", "", "proxy:ann bob", "proxy:", "host:a\x00b", "host:ann\n"]
+)
 def test_permission_for_what_is_not_a_principal_is_refused(access, principal):
     with pytest.raises(InvalidName):
         access.give(principal, "viewer")

@@ -217,6 +217,22 @@ def test_wrong_passwords_are_refused_without_hashing_for_a_growing_while(door, c
         door.log_in(ann, "wrong")  # counted from the beginning
 
 
+def test_password_that_waited_while_others_were_wrong_is_not_compared(door, ann, monkeypatch):
+    hashed = []
+    monkeypatch.setattr(passwords, "is_right", lambda password, _: hashed.append(password) or password == GOOD)
+    real = door._hashing.turn
+
+    def turn(wait_s: float) -> Any:
+        for _ in range(FREE_FOR_ACCOUNT):  # those that were sent at the same time, and had their turn before
+            door._tries.failed(ann, None)
+        return real(wait_s)
+
+    monkeypatch.setattr(door._hashing, "turn", turn)
+    with pytest.raises(TooManyTries):
+        door.log_in(ann, GOOD)
+    assert hashed == []
+
+
 def test_an_address_is_locked_after_more_tries_than_an_account_and_the_wait_has_an_end():
     clock = Shifted()
     tries = Tries(clock)

@@ -34,7 +34,8 @@ def test_words_are_read(text, wanted):
 @pytest.mark.parametrize(
     "text",
     ["stat:dead", "state:deaf", "waits:godot", "id:x", "id:99999999999999999999", "since:soon", "since:2026-01-01",
-     "job:", "'open", "x" * 1001, "since:99999999999d", "id:-1", "retry-of:1e3"],
+     "job:", "'open", "x" * 1001, "since:99999999999d", "id:-1", "retry-of:1e3",
+     "since:0001-01-01T00:00+23:59", "until:9999-12-31T23:59:59-23:59"],
 )  # fmt: skip
 def test_words_that_mean_nothing_are_refused_with_a_sentence(text):
     with pytest.raises(InvalidParameters):
@@ -125,3 +126,9 @@ def test_edit_shows_due_times_gained_and_lost():
     assert many.is_cut
     assert many.gained == []
     assert len(many.lost) == 250
+
+
+def test_instant_that_a_zone_puts_beyond_all_dates_is_shown_in_utc():
+    last, first = datetime(9999, 12, 31, 23, 59, tzinfo=UTC), datetime(1, 1, 1, tzinfo=UTC)
+    assert ZoneChoice("Asia/Seoul").spelled(last) == "9999-12-31 23:59:00Z"
+    assert ZoneChoice("America/New_York").spelled(first) == "0001-01-01 00:00:00Z"

@@ -84,6 +84,28 @@ def test_right_that_the_caller_has_for_no_job_is_refused(app, dead_run):
     assert nobody.get("/").status == 403
 
 
+def test_refused_acts_are_on_record_wherever_they_are_refused(app, dead_run):
+    def refused(role, path, form):
+        before = app.operations.audit.entries(limit=1)[0].n
+        operator = Browser(web(app, auth=lambda request: HostPrincipal(f"vic-{role}", {"report/part": role})))
+        assert operator.post(path, form).status in (403, 404)
+        [said] = [each for each in app.operations.audit.entries(limit=5) if each.n > before]
+        assert (said.who, said.outcome) == (f"host:vic-{role}", "refused")
+        return said.act, said.detail
+
+    drawn = {"state": "dead", "attempt": "2"}
+    assert refused("viewer", f"/runs/{dead_run}/retry", drawn)[1]["path"] == f"/runs/{dead_run}/retry"
+    assert refused("operator", f"/runs/{dead_run}/retry", drawn) == ("retry", {"why": "NoSuchRun", "run": dead_run})
+    assert refused("operator", "/runs/999999/cancel", drawn) == ("cancel", {"why": "NoSuchRun", "run": 999999})
+    assert refused("operator", "/schedules/settle/pause", {})[0] == "pause schedule"
+    assert refused("operator", "/jobs/settle/trigger", {})[0] == "trigger"
+    assert (
+        refused("operator", "/access/give", {"principal": "host:vic-operator", "role": "admin"})[0] == "change access"
+    )
+    stretch = {"first": "48h", "last": "24h", "count": "1"}
+    assert refused("operator", "/jobs/settle/backfill", stretch)[0] == "backfill"
+
+
 @pytest.mark.parametrize("target", ["/", "/login", "/static/fencepost.css", "/nothing", "/runs?q=bad:x", "/runs.json"])
 def test_every_response_has_the_headers(browser, target):
     answer = browser.get(target)

@@ -237,6 +237,8 @@ class Access:
         kind, colon, name = principal.partition(":")
         if not colon or f"{kind}:" not in _PRINCIPALS or not name:
             raise InvalidName(f"{principal!r} is not a principal: say user:NAME, token:ID, proxy:NAME or host:NAME")
+        if kind in ("proxy", "host"):
+            account_name(name)
         if kind == "user" and accounts.account(self._ledger, name) is None:
             raise NoSuchAccount(name)
         return principal

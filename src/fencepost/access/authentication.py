@@ -78,11 +78,9 @@ class Authentication:
         """Log in with the password of a local account, or raise `NotAuthenticated`; `TooManyTries` for a while."""
         found = self._account(name)
         who = Unknown(LOGIN, None if found is None else found.name, address)
-        waits_s = self._tries.wait_s(name, address)
-        if waits_s > 0:
-            self.refusals.count(who)
-            raise TooManyTries(waits_s)
+        self._refuse_too_many(name, who)
         with self._hashing.turn(_HASH_WAIT_S):
+            self._refuse_too_many(name, who)  # again: of many at once, all have waited here for the first ones
             is_right = passwords.is_right(password, None if found is None else found.password)
         made = self._logged_in(found, password, address, request_id) if found is not None and is_right else None
         if made is None:
@@ -180,6 +178,12 @@ class Authentication:
     ) -> Authorized:
         identity = Identity(self._recent, key, find, address=address, request_id=request_id)
         return Authorized(self._operations, identity, self.refusals)
+
+    def _refuse_too_many(self, name: str, who: Unknown) -> None:
+        waits_s = self._tries.wait_s(name, who.address)
+        if waits_s > 0:
+            self.refusals.count(who)
+            raise TooManyTries(waits_s)
 
     def _account(self, name: str) -> Account | None:
         """Return the account that a person can log in to; None if there is none of that name, or it is disabled."""

@@ -25,12 +25,17 @@ class Authority:
         self._operations = operations
         self._refusals = refusals
 
-    def looks(self, call: Callable[[Operations], T], act: HumanAct = HumanAct.LOOK) -> T:
-        """Ask something, within what the caller could see up to a second ago."""
+    def looks(self, call: Callable[[Operations], T], act: HumanAct = HumanAct.LOOK, **asked: Any) -> T:
+        """Ask something, within what the caller could see up to a second ago.
+
+        `act` is what the caller asks it for. If that is more than looking, it is a try at that act: what is not there
+        is recorded, too, as `does` would.
+        """
         try:
             return call(self._operations.within(self.identity.scope()))
-        except NotAllowed as error:
-            self._refusals.record(self.identity.caller, act, error, {})
+        except (NotAllowed, NotInLedger) as error:
+            if isinstance(error, NotAllowed) or act is not HumanAct.LOOK:
+                self._refusals.record(self.identity.caller, act, error, asked)
             raise
 
     def acts(self, act: HumanAct, call: Callable[[Operations], T], **asked: Any) -> T:

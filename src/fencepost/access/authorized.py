@@ -126,9 +126,9 @@ class Authorized:
             )
         )
 
-    def run(self, run_id: int) -> RunRecord:
-        """Return one run, or raise `NoSuchRun`."""
-        return self._authority.looks(lambda ops: ops.run(run_id))
+    def run(self, run_id: int, *, to: HumanAct = HumanAct.LOOK) -> RunRecord:
+        """Return one run, or raise `NoSuchRun`; with `to`, that is recorded as a refused try at this act."""
+        return self._authority.looks(lambda ops: ops.run(run_id), to, run=run_id)
 
     def waits(self, run_id: int) -> str | None:
         """Say in a sentence what a run waits for; None if it does not wait."""
@@ -187,9 +187,9 @@ class Authorized:
             lambda ops: ops.journal(job=job, run_id=run_id, what=what, since=since, before_id=before_id, limit=limit)
         )
 
-    def read_params(self, job: str, typed: Mapping[str, str]) -> dict[str, Any]:
-        """Read parameters as they were typed, each as its job wants it."""
-        return self._authority.looks(lambda ops: ops.read_params(job, typed))
+    def read_params(self, job: str, typed: Mapping[str, str], *, to: HumanAct = HumanAct.LOOK) -> dict[str, Any]:
+        """Read parameters as they were typed, each as its job wants it; `to` as for `run`."""
+        return self._authority.looks(lambda ops: ops.read_params(job, typed), to, job=job)
 
     def would_backfill(
         self,
@@ -200,10 +200,13 @@ class Authorized:
         schedule: str | None = None,
         params: Mapping[str, Any] | None = None,
         limit: int | None = None,
+        to: HumanAct = HumanAct.LOOK,
     ) -> list[DueRecord]:
-        """Return the due times that `backfill` would ask for, each with its window; asks for nothing."""
+        """Return the due times that `backfill` would ask for, with their windows; asks for nothing. `to`: as `run`."""
         return self._authority.looks(
-            lambda ops: ops.would_backfill(job, first, last, schedule=schedule, params=params, limit=limit)
+            lambda ops: ops.would_backfill(job, first, last, schedule=schedule, params=params, limit=limit),
+            to,
+            job=job,
         )
 
     # -- acting ------------------------------------------------------------------------------------------------------

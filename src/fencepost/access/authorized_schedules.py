@@ -18,9 +18,9 @@ class AuthorizedSchedules:
         """Reach schedules by `authority`."""
         self._authority = authority
 
-    def get(self, id: str) -> ScheduleRecord:
-        """Return one schedule, or raise `NoSuchSchedule`."""
-        return self._authority.looks(lambda ops: ops.schedules.get(id))
+    def get(self, id: str, *, to: HumanAct = HumanAct.LOOK) -> ScheduleRecord:
+        """Return one schedule, or raise `NoSuchSchedule`; with `to`, that is recorded as a refused try at this act."""
+        return self._authority.looks(lambda ops: ops.schedules.get(id), to, schedule=id)
 
     def iterate(self, *, job: str | None = None) -> Iterator[ScheduleRecord]:
         """Yield all schedules by id, read page by page."""

@@ -19,7 +19,7 @@ from starlette.requests import Request
 
 from fencepost.access import Authentication, HostPrincipal
 from fencepost.core.rights import HumanAct, Role, Scope
-from fencepost.errors import InvalidSetting, NotAuthenticated
+from fencepost.errors import InvalidSetting, NotAllowed, NotAuthenticated
 from fencepost.web.cookies import login_secret
 from fencepost.web.headers import cookies_of
 
@@ -198,6 +198,11 @@ class Door:
         except NotAuthenticated:
             return None
         return None if found is None else Visitor(found, credentials.kind)
+
+    def record_refused(self, visitor: Visitor, act: HumanAct, path: str) -> None:
+        """Put on record that someone was refused who has this right for no job. Called on a thread."""
+        error = NotAllowed(f"{visitor.name} may not {act} on any job")
+        self.authentication.refusals.record(visitor.authorized.caller, act, error, {"path": path})
 
     def _authorized(self, credentials: RequestCredentials, passing: Passing) -> Authorized | None:
         known, said = self.authentication, {"address": passing.address, "request_id": passing.request_id}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from fencepost.app.records import RunRecord
@@ -157,7 +157,10 @@ def read_instant(text: str, *, now: datetime, what: str) -> datetime:
         raise InvalidParameters(f"{what}: {text[:40]!r} is not a time; write 24h, or 2026-03-29T01:00Z") from None
     if read.tzinfo is None:
         raise InvalidParameters(f"{what}: {text[:40]!r} has no time zone; write {stripped[:40]}Z for UTC")
-    return read
+    try:
+        return read.astimezone(UTC)
+    except OverflowError:  # with its offset, it is before the year 1 or after the year 9999
+        raise InvalidParameters(f"{what}: {text[:40]!r} is beyond all dates") from None
 
 
 Ask = Callable[..., list[RunRecord]]

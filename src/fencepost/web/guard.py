@@ -156,6 +156,8 @@ class Guard:
             raise _Refused(PlainTextResponse("this route declares no right\n", 500), "its route declares no right")
         entry = passing.entry
         if entry is None or not await in_thread(entry.may_somewhere, act):
+            if entry is not None:
+                await in_thread(self._door.record_refused, entry, act, str(scope["path"]))
             raise _Refused(self._troubles.not_allowed(act, passing, scope), f"{act} is allowed on no job")
 
     def _check_host(self, headers: Mapping[str, str]) -> None:

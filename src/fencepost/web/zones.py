@@ -47,8 +47,11 @@ class ZoneChoice:
         if at is None:
             return ""
         zone = (own or "UTC") if self.name == OWN_ZONE else self.name
-        is_utc = zone in (UTC_ZONE, "UTC")
-        local = at.astimezone(UTC if is_utc else ZoneInfo(zone))
+        try:
+            local = at.astimezone(UTC if zone == UTC_ZONE else ZoneInfo(zone))
+        except OverflowError:  # a first or last day of all dates, which that zone would put beyond them
+            local = at.astimezone(UTC)
+        is_utc = local.tzinfo is UTC or zone == "UTC"
         kept = local if exact else local.replace(microsecond=0)
         text = kept.isoformat(sep=" ", timespec="milliseconds" if exact else "seconds")
         return text.replace("+00:00", "Z") if is_utc else text

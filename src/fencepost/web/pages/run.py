@@ -75,7 +75,7 @@ def log_exported(visit: Visit) -> Response:
 @PAGES.post("/runs/{run_id:int}/retry", needs=HumanAct.RETRY)
 def retry(visit: Visit) -> Response:
     """Repeat a run that has ended."""
-    found = unchanged(visit)
+    found = unchanged(visit, HumanAct.RETRY)
     made = visit.ask.retry(found.id, reason=reason_of(visit), again=visit.form.get("again") == "on")
     return done(visit, found.id, "retried", made)
 
@@ -83,7 +83,7 @@ def retry(visit: Visit) -> Response:
 @PAGES.post("/runs/{run_id:int}/cancel", needs=HumanAct.CANCEL)
 def cancel(visit: Visit) -> Response:
     """Cancel a run, or have it stopped; what runs is stopped only if its number was typed."""
-    found = unchanged(visit)
+    found = unchanged(visit, HumanAct.CANCEL)
     if found.state == "running" and visit.text("confirm") != str(found.id):
         raise InvalidParameters(f"to stop what runs, type its number, {found.id}: a run that was stopped cannot go on")
     outcome = str(visit.ask.cancel(found.id, reason=reason_of(visit)).value)
@@ -94,14 +94,14 @@ def cancel(visit: Visit) -> Response:
 @PAGES.post("/runs/{run_id:int}/release", needs=HumanAct.RELEASE_RUN)
 def release(visit: Visit) -> Response:
     """Let a run go on that waits for a person."""
-    found = unchanged(visit)
+    found = unchanged(visit, HumanAct.RELEASE_RUN)
     visit.ask.release(found.id, reason=reason_of(visit))
     return done(visit, found.id, "released")
 
 
-def unchanged(visit: Visit) -> RunRecord:
+def unchanged(visit: Visit, act: HumanAct) -> RunRecord:
     """Return the run of a form, unless its state or attempt is another one than when the form was drawn."""
-    found = visit.ask.run(visit.where["run_id"])
+    found = visit.ask.run(visit.where["run_id"], to=act)
     drawn = (visit.form.get("state", ""), visit.form.get("attempt", ""))
     if drawn != (found.state, str(found.attempts)):
         raise StateChanged(

@@ -56,7 +56,7 @@ def schedules_exported(visit: Visit) -> Response:
 @PAGES.post("/schedules/{id:path}/pause", needs=HumanAct.PAUSE_SCHEDULE)
 def pause(visit: Visit) -> Response:
     """Plan nothing more until it is resumed."""
-    found = _unchanged(visit)
+    found = _unchanged(visit, HumanAct.PAUSE_SCHEDULE)
     visit.ask.schedules.pause(found.id, reason=reason_of(visit))
     return _done(visit, found.id, "paused")
 
@@ -64,7 +64,7 @@ def pause(visit: Visit) -> Response:
 @PAGES.post("/schedules/{id:path}/resume", needs=HumanAct.RESUME_SCHEDULE)
 def resume(visit: Visit) -> Response:
     """Plan again from now on."""
-    found = _unchanged(visit)
+    found = _unchanged(visit, HumanAct.RESUME_SCHEDULE)
     visit.ask.schedules.resume(found.id, reason=reason_of(visit))
     return _done(visit, found.id, "resumed")
 
@@ -72,7 +72,7 @@ def resume(visit: Visit) -> Response:
 @PAGES.post("/schedules/{id:path}/edit", needs=HumanAct.PUT_SCHEDULE)
 def edit(visit: Visit) -> Response:
     """Save an edit of a schedule that was made at run time, as it was shown before."""
-    found = _unchanged(visit)
+    found = _unchanged(visit, HumanAct.PUT_SCHEDULE)
     if found.is_in_code:
         raise InvalidParameters(f"{found.id} stands in the code of its job: change it there, and deploy")
     wanted: Edit = read_edit(visit.form)
@@ -84,7 +84,7 @@ def edit(visit: Visit) -> Response:
 @PAGES.post("/schedules/{id:path}/delete", needs=HumanAct.DELETE_SCHEDULE)
 def delete(visit: Visit) -> Response:
     """Delete a schedule that was made at run time, if its id was typed."""
-    found = _unchanged(visit)
+    found = _unchanged(visit, HumanAct.DELETE_SCHEDULE)
     if visit.text("confirm") != found.id:
         raise InvalidParameters(f"to delete it, type its id, {found.id}")
     visit.ask.schedules.delete(found.id, reason=reason_of(visit))
@@ -121,9 +121,9 @@ def schedule(visit: Visit) -> Response:
     )
 
 
-def _unchanged(visit: Visit) -> ScheduleRecord:
+def _unchanged(visit: Visit, act: HumanAct) -> ScheduleRecord:
     """Return the schedule of a form, unless somebody has changed, paused or resumed it since the form was drawn."""
-    found = visit.ask.schedules.get(visit.where["id"])
+    found = visit.ask.schedules.get(visit.where["id"], to=act)
     if visit.form.get("drawn") != drawn_mark(found):
         raise StateChanged(
             f"schedule {found.id} was changed, paused or resumed since the page was drawn. Nothing was done: look at "

@@ -39,7 +39,7 @@ def trigger(visit: Visit) -> Response:
     """Ask for a run."""
     job, typed = str(visit.where["job"]), typed_parameters(visit.form_list)
     try:
-        params = visit.ask.read_params(job, typed)
+        params = visit.ask.read_params(job, typed, to=HumanAct.TRIGGER)
         made = visit.ask.trigger(
             job,
             params,
@@ -104,7 +104,7 @@ def backfill(visit: Visit) -> Response:
     """Ask for one run per due time, as it was shown before."""
     job = str(visit.where["job"])
     first, last, schedule = _stretch(visit, visit.form)
-    would = len(visit.ask.would_backfill(job, first, last, schedule=schedule))
+    would = len(visit.ask.would_backfill(job, first, last, schedule=schedule, to=HumanAct.BACKFILL))
     if visit.form.get("count") != str(would):
         raise InvalidParameters(
             f"it would be {would} runs now, and not {visit.form.get('count', '?')[:10]}: look at it again"
