@@ -110,6 +110,7 @@ NEEDS = (
     Need("zookeeper", zookeeper.program, _version_of_jar, packages=_zookeeper_packages()),
     Need("kubernetes", apiserver.program, lambda _: apiserver.VERSION),
     Need("s3", s3.program, lambda _: s3.VERSION),
+    Need("chromium", lambda: require_program("chromium"), _version_of_program, packages=("chromium",)),
 )
 
 

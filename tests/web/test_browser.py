@@ -25,7 +25,7 @@ HOSTILE = "<img src=x onerror=\"document.title='gone'\"><script>document.title='
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Any]:
     if CHROMIUM is None:
-        raise Missing("chromium is not installed")
+        raise Missing("chromium is not installed; try: python -m testbed.provision")
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as started:
