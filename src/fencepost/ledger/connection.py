@@ -53,6 +53,12 @@ def last_of(cursor: Cursor) -> list[Last] | None:
     return connection.last if connection is not None and connection.is_of(cursor) else None
 
 
+def returned_by(cursor: Cursor) -> Any:
+    """Return what the `work` of the transaction of `cursor` has returned, for what the transaction does last."""
+    connection = _by_cursor.get(id(cursor))
+    return connection.returned if connection is not None and connection.is_of(cursor) else None
+
+
 class LedgerConnection:
     """A connection and its manners. `writer` is the turn that writers of a SQLite file take within this process."""
 
@@ -66,6 +72,7 @@ class LedgerConnection:
         self._cursor: Any = None
         self.is_busy = False
         self.last: list[Last] | None = None  # of a transaction that is open
+        self.returned: Any = None  # by the work of that transaction
 
     @contextmanager
     def transaction(self) -> Iterator[Cursor]:
@@ -82,7 +89,7 @@ class LedgerConnection:
                 self._undo(error)
                 raise
             finally:
-                self.last = None
+                self.last = self.returned = None
 
     @contextmanager
     def autocommit(self) -> Iterator[Cursor]:
@@ -98,13 +105,16 @@ class LedgerConnection:
         """Do `work` in a transaction, and again after a deadlock or serialization failure, a few times."""
         for _ in range(CONFLICTS_BORNE):
             try:
-                with self.transaction() as cursor:
-                    return work(cursor)
+                return self._written(work)
             except LedgerUnavailable as error:
                 if trouble_of(error.__cause__) not in REPEATABLE:
                     raise
+        return self._written(work)
+
+    def _written(self, work: Callable[[Cursor], T]) -> T:
         with self.transaction() as cursor:
-            return work(cursor)
+            result = self.returned = work(cursor)
+            return result
 
     def read(self, work: Callable[[Cursor], T]) -> T:
         """Do `work`, which changes nothing; once more, on a fresh connection, if the one it was done on was broken."""

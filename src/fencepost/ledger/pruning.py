@@ -5,7 +5,7 @@ attempts of a run go with it. A repetition is kept as long as what it repeats, a
 run, so that nobody repeats these once more; what it goes back to stays known when all before it is gone. A run's
 origin key is free again once the run is gone; one that was asked for under a key of the user's own
 (`enqueue(key=)`) is kept for as long as `requests` says at least, so that the same request is recognized until then.
-Of idempotency keys those go whose time is over.
+Of idempotency keys those go whose time is over, and answers to requests after a day.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from sqlalchemy import and_, delete, exists, or_, select, update
 from fencepost.core.duration import Duration, seconds
 from fencepost.core.identity import REQUEST
 from fencepost.errors import InvalidSetting
+from fencepost.ledger.answers import prune_answers
 from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
@@ -70,6 +71,7 @@ def prune(database: Database, connection: LedgerConnection | None, retention: Re
     removed += _prune_journal(database, place, _before(retention.journal, now_us), limit)
     removed += _prune_keys(database, place, _before(retention.keys, now_us), limit)
     removed += _prune_expired(database, place, now_us, limit)
+    removed += prune_answers(database, place, now_us, limit)
     return removed + _prune_nodes(database, place, _before(retention.nodes, now_us), limit)
 
 

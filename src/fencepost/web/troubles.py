@@ -25,6 +25,7 @@ from fencepost.errors import (
     NotAllowed,
     NotAuthenticated,
     NotInLedger,
+    StateChanged,
     StoreUnavailable,
     TooManyTries,
 )
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
     from fencepost.web.guard import Passing
 
 _logger = logging.getLogger("fencepost.web")
-
-
-class StateChanged(FencepostError):
-    """What a form was drawn for has changed since, so nothing was done."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,12 @@ from starlette.responses import RedirectResponse, Response
 
 from fencepost.core.rights import HumanAct
 from fencepost.core.states import TERMINAL
-from fencepost.errors import InvalidParameters, NotInLedger
+from fencepost.errors import InvalidParameters, NotInLedger, StateChanged
 from fencepost.web.axis import attempt_chart
 from fencepost.web.did import did_sentence
 from fencepost.web.exporting import export
 from fencepost.web.rendering import render
 from fencepost.web.routes import PageRoutes
-from fencepost.web.troubles import StateChanged
 
 if TYPE_CHECKING:
     from fencepost.app.records import RunRecord
