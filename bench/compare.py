@@ -7,7 +7,7 @@ folder, and each is imported from there by a process of its own (`compare_side.p
 must have what both commits need. Per workload there is one private PostgreSQL as shipped (fsync and synchronous_commit
 on), in which each side has tables of its own, and the sides take turns: old new, new old, old new, … A round is about
 a second of each side, in several short turns, for a disk or a neighbour may be slow for just as long as a turn lasts.
-So whatever else the machine does slows both alike.
+So other load on the machine slows both alike.
 
 - *threads*, *processes*: no-op runs a second of one node, on threads and on worker processes.
 - *fence*: transactions a second with one insert behind the fence of a run.
@@ -60,9 +60,9 @@ WORKING_TREE = "the working tree"
 
 @dataclass(frozen=True)
 class Workload:
-    """What is done, and in what it is told. `warm_up` is how much to do first; it is a count, if so named.
+    """What is measured, and its unit. `warm_up` is how much to do first; it is a count, if so named.
 
-    `turns` is how many turns of a side make a round; together they last `times` the seconds asked for.
+    `turns` is how many turns of a side make a round; together they last `times` the requested seconds.
     """
 
     unit: str
@@ -120,7 +120,7 @@ def shown(commit: str | None) -> str:
 
 
 class Side:
-    """A process with the code of one commit, which takes turns when told to."""
+    """A process with the code of one commit, which takes turns on command."""
 
     def __init__(self, side: str, workload: str, url: str, source: Path, log: IO[str]) -> None:
         self._name, self._log = f"{side}, {workload}", log

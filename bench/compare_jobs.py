@@ -52,7 +52,7 @@ def noop() -> None:
 
 @app.job(isolation="read committed")
 def fenced(run: Run, seconds: float) -> None:
-    """Commit fenced transactions with one insert each for so long, and tell the rate to the process that asked."""
+    """Commit fenced transactions with one insert each for this long, and send the rate to the parent process."""
     try:
         with psycopg.connect(PLACE, autocommit=True) as connection:
 

@@ -4,7 +4,7 @@
 
 A line on standard input is how much to do: seconds, or a count of runs or rows. The answer is a line with a figure. The
 end of the input ends it. Jobs and locks are reached through the public interface alone, so that commits far apart can
-be compared. What is not timed is done with the driver: many equal runs are copies of one that was asked for, and the
+be compared. What is not timed is done with the driver: many equal runs are copies of one that was requested, and the
 time from the first start to the last end is read from the ledger's table of runs, by the ledger's own clock.
 """
 
@@ -70,12 +70,12 @@ def runs_per_s(amount: float) -> float:
         f"SELECT count(*) FILTER (WHERE state = 'succeeded'), max(ended_at) - min(started_at) FROM {PREFIX}run"
     )
     if ended != count:
-        raise RuntimeError(f"{count} runs were asked for, {ended} succeeded")
+        raise RuntimeError(f"{count} runs were requested, {ended} succeeded")
     return count * 1e6 / took_us
 
 
 def copies(connection: psycopg.Connection[Any], count: int) -> None:
-    """Copy the one run that this transaction has asked for, whatever columns it has; nodes see all when it commits."""
+    """Copy the one run that this transaction has requested, with all its columns; nodes see all when it commits."""
     found = connection.execute(
         "SELECT column_name FROM information_schema.columns WHERE table_name = %s AND column_name <> 'id'",
         [f"{PREFIX}run"],
@@ -203,7 +203,7 @@ def asking(ask_for_run: Callable[[], Any]) -> Iterator[None]:
         try:
             while not is_over.is_set():
                 ask_for_run()
-        except Exception as error:  # noqa: BLE001 - told when the turn is over
+        except Exception as error:  # noqa: BLE001 - reported when the turn is over
             failures.append(error)
 
     started = [threading.Thread(target=go_on) for _ in range(BUSY_THREADS)]

@@ -242,7 +242,7 @@ def _partitions(place: Place, plan: list[str]) -> dict[str, Any]:
 
 @contextmanager
 def watched(url: str) -> Iterator[list[int]]:
-    """Look every few milliseconds how many wait for a row, or for whoever has locked it."""
+    """Count every few milliseconds how many wait for a row, or for the transaction that has locked it."""
     waits: list[int] = []
     is_over = threading.Event()
     sql = "SELECT count(*) FROM pg_locks WHERE NOT granted AND locktype IN ('tuple', 'transactionid')"

@@ -100,7 +100,7 @@ def _our_pair(store: locks.Locks, name: str) -> Pair:
 def _bare_pair(bare: Bare) -> Pair:
     def pair() -> None:
         if not bare.try_acquire():
-            raise RuntimeError("the bare lock is held by nobody")
+            raise RuntimeError("the bare lock is not held")
         bare.release()
 
     return pair

@@ -100,7 +100,7 @@ def check(url: str, runs: int) -> Checked:
     [(good,)] = ask(url, _GOOD)
     [(attempts, nodes)] = ask(url, "SELECT count(*), count(DISTINCT node) FROM fencepost_attempt")
     if not total == good == attempts == runs:
-        raise RuntimeError(f"{runs} runs were asked for: {total} are there, {good} in order, with {attempts} attempts")
+        raise RuntimeError(f"{runs} runs were requested: {total} are there, {good} in order, with {attempts} attempts")
     return Checked((ended_at - started_at) / 1e6, nodes)
 
 

@@ -1,4 +1,4 @@
-"""Other Python job queues on PostgreSQL, as columns beside ours. Whatever is not installed is left out.
+"""Other Python job queues on PostgreSQL, as columns beside ours. Queues that are not installed are left out.
 
     python bench/peers.py                                            which of them can be imported here
     python bench/peers.py --peer pgqueuer --runs 50000 postgresql://…  one of them alone, on a database of yours

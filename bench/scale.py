@@ -4,7 +4,7 @@
 
 Each size has a database of its own on one private PostgreSQL, filled by SQL and then read into the server's memory,
 which is large enough for all of them (a gigabyte; as shipped, 128 MB). All take turns in one process, so that
-whatever else the machine does befalls them alike. Printed is the lower quartile over the rounds: what else the machine
+other load on the machine affects them alike. Printed is the lower quartile over the rounds: what else the machine
 does only ever adds. The growth is that of the last size over that of the first. Target: at most 1.5.
 
 - *claim*: a hundred runs that are due, by the call that the exchange makes. *finish*: the end of the same hundred.
@@ -250,7 +250,7 @@ MINUTES = 365 * 24 * 60
 
 
 def measure_year(server_url: str, options: argparse.Namespace) -> dict[str, Any]:
-    """Let an empty ledger, and one with a year of a minutely job that nobody has, take turns."""
+    """Let an empty ledger, and one with a year of a minutely job that no node has, take turns."""
     yards = [Yard(server_url, "year_empty", 0), Yard(server_url, "year_full", MINUTES)]
     before = {call: round(us) for call, us in yards[1].turn().items()}
     took_s = yards[1].do_as_nodes_do()
@@ -290,7 +290,7 @@ class Yard:
             self._sql.execute("VACUUM ANALYZE")
 
     def do_as_nodes_do(self) -> float:
-        """Do what a living node does about what nobody serves; return how many seconds that took."""
+        """Do what a living node does about schedules that no node serves; return how many seconds that took."""
         began_at = time.perf_counter()
         serving = Serving(lambda event: None)
         serving.read(self._connection, 0.0)
@@ -303,7 +303,7 @@ class Yard:
             is_served=serving.is_served,
         )
         if plan(self._connection, horizon_us=HORIZON_US, limit=PLANNED, decide=ticks.plan).runs:
-            raise RuntimeError("what nobody serves was planned")
+            raise RuntimeError("a schedule that no node serves was planned")
         seconds = time.perf_counter() - began_at
         self._sql.execute("VACUUM ANALYZE")  # as autovacuum does
         return seconds

@@ -1,4 +1,4 @@
-"""How long is nobody in charge? From `kill -9` of a holder, and from a voluntary hand-over, to the next holder.
+"""How long is a lock without a holder? From `kill -9` of a holder, and from a voluntary release, to the next holder.
 
     python bench/takeover.py [--json] [--store redis …] [--kills 20] [--ttl 3]
 

@@ -15,7 +15,7 @@ _files: dict[int, int] = {}
 
 
 def note(run: Run) -> None:
-    """Write down that this tick was run, and when."""
+    """Record that this tick was run, and when."""
     now_us = time.time_ns() // 1_000
     due_us = round(run.due_at.timestamp() * 1_000_000)
     os.write(_file(), f"{run.schedule} {due_us} {now_us}\n".encode())

@@ -53,23 +53,23 @@ def pipe() -> int:
 
 
 def forget(pid: int) -> None:
-    _tell(f"- {pid}")
+    _write_line(f"- {pid}")
 
 
 def make_directory(name: str) -> Path:
     """A new temporary folder that is removed by ``remove_directory`` or, at the latest, when this process ends."""
     path = Path(tempfile.mkdtemp(prefix=f"fencepost-{name}-"))
-    _tell(f"d {path}")
+    _write_line(f"d {path}")
     (path / OWNER).write_text(f"{os.getpid()} {identity_of(os.getpid())}")
     return path
 
 
 def remove_directory(path: Path) -> None:
     shutil.rmtree(path, ignore_errors=True)
-    _tell(f"r {path}")
+    _write_line(f"r {path}")
 
 
-def _tell(line: str) -> None:
+def _write_line(line: str) -> None:
     os.write(pipe(), f"{line}\n".encode())
 
 
@@ -201,7 +201,7 @@ class Charge:
 
 
 def sweep(place: str) -> None:
-    """Remove the folders in `place` whose owners are gone, with their keepers, and in which nobody works any more."""
+    """Remove the folders in `place` whose owners are gone, with their keepers, and which no process uses any more."""
     with contextlib.suppress(OSError):
         left = [
             entry.path for entry in os.scandir(place) if entry.name.startswith("fencepost-") and _is_left(entry.path)
@@ -213,7 +213,7 @@ def sweep(place: str) -> None:
 
 
 def _is_left(path: str) -> bool:
-    """Whether the owner of a folder is gone. Of one that names none, or one of another container, nobody can tell."""
+    """Whether the owner of a folder is gone. False if it names none, or one of another container: that is unknown."""
     try:
         with open(os.path.join(path, OWNER)) as file:
             pid, boot, namespace, started = file.read().split()

@@ -82,7 +82,7 @@ def program() -> Path:
 
 
 def _as_root() -> list[str]:
-    """The server refuses to run as root until told to: its files are then ours, like those of all other servers."""
+    """Let the server run as root, which it refuses by default: its files are then ours, as with all other servers."""
     return ["--user=root"] if os.geteuid() == 0 else []
 
 

@@ -1,7 +1,7 @@
 """PgBouncer from Debian's ``pgbouncer``, in front of a PostgreSQL of the testbed.
 
 Ready in about 0.05 s. In the pool mode ``transaction`` nothing of a session lasts beyond a transaction: advisory locks,
-``SET``, ``LISTEN`` and temporary tables go to whichever server connection was at hand. While the upstream is down
+``SET``, ``LISTEN`` and temporary tables go to any free server connection. While the upstream is down
 clients may still connect, and their queries wait: for 120 s as shipped, ``query_wait_timeout``.
 """
 

@@ -36,7 +36,7 @@ class Need:
     prefer: Callable[[], Path] | None = None  # what to install even though ``find`` has found something
 
     def reason_missing(self) -> str | None:
-        """None if the server can be started, otherwise what stands against it."""
+        """None if the server can be started, otherwise the reason why not."""
         try:
             program = self.find()
         except Missing as missing:
@@ -110,7 +110,7 @@ def available() -> dict[str, str | None]:
 
 
 def provide() -> None:
-    """Install and build what is missing, as far as possible; what could not be is told on standard error."""
+    """Install and build what is missing, as far as possible; report on standard error what could not be."""
     lacking = [need for need in NEEDS if need.packages and need.is_to_be_installed()]
     if lacking:
         _install(lacking)
@@ -124,7 +124,7 @@ def _install(lacking: Sequence[Need]) -> None:
     become_root = _become_root()
     if become_root is None:
         names = " ".join(package for need in lacking for package in need.packages)
-        _tell(f"not installed, for lack of apt-get or of root's rights: {names}")
+        _report(f"not installed, for lack of apt-get or of root's rights: {names}")
         return
     _apt_get(become_root, "update")
     for need in lacking:  # one by one, so that a package that does not exist here costs only its own server
@@ -145,22 +145,22 @@ def _become_root() -> list[str] | None:
 
 
 def _apt_get(become_root: Sequence[str], *words: str) -> None:
-    _tell(f"apt-get {' '.join(words)}")
+    _report(f"apt-get {' '.join(words)}")
     command = [*become_root, "env", "DEBIAN_FRONTEND=noninteractive", "apt-get", "-q", *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        _tell(done.stderr.strip())
+        _report(done.stderr.strip())
 
 
 def _build(what: str, build: Callable[[], Path]) -> None:
-    _tell(f"building {what}")
+    _report(f"building {what}")
     try:
         build()
     except (golang.BuildFailed, OSError) as error:
-        _tell(str(error))
+        _report(str(error))
 
 
-def _tell(text: str) -> None:
+def _report(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 

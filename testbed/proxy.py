@@ -9,7 +9,7 @@ byte passes. The modes are
 - ``swallow_replies``: requests reach the server, replies are lost: the outcome of a request is unknown to who sent it;
 - ``hold``: like ``swallow``, but nothing is lost: what was sent meanwhile arrives late, after ``flow()``, as when a
   network comes back;
-- ``refuse``: nobody listens; connections that exist go on.
+- ``refuse``: the port is closed; existing connections continue.
 
 ``flow()`` ends any of these. A connection that lost bytes stays mute in that direction for good, since what follows
 would make no sense to the other end; a close that was held back is passed on. ``cut()`` resets all connections and

@@ -1,6 +1,6 @@
 """Where tests put their files: in memory, if the machine has room for it there.
 
-``python -m testbed.scratch`` prints the folder; ``make test`` hands it on as TMPDIR. What the tests claim does not
+``python -m testbed.scratch`` prints the folder; ``make test`` passes it on as TMPDIR. What the tests claim does not
 depend on a disk: no test can take the power away. But a busy disk can keep a single ``fsync`` waiting for seconds,
 longer than the short ttl of many tests, and then they fail for no fault of the code.
 """

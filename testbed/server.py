@@ -233,7 +233,7 @@ class Group:
 
 
 def free_port() -> int:
-    """A loopback port that is free, and will be handed to nobody else for the next minute.
+    """A loopback port that is free, and is given to no other caller for the next minute.
 
     A connection made and closed leaves the port in TIME_WAIT: the kernel then gives it to no one who asks for just any
     port, while a server that asks for this one with SO_REUSEADDR, as all servers do, gets it. Without that, tests that

@@ -11,7 +11,7 @@ from fencepost import every
 from fencepost.access.rights import NEED_ALL_JOBS, RIGHTS
 from fencepost.core.rights import ALL_JOBS, NEEDS, WITHOUT_JOB, HumanAct, Role
 from fencepost.errors import DuplicateRequest, FencepostError, NoSuchJob, NoSuchRun, NoSuchSchedule, NotAllowed
-from fencepost.ledger import jobs
+from fencepost.ledger import history, jobs, requests
 from tests.access.scene import (
     CASES,
     MARK,
@@ -154,6 +154,15 @@ class TestRoles:
         with pytest.raises(NoSuchRun):
             ann.retry(stage.mine.run)
         assert ann.reprocess() == []
+
+    def test_a_bundle_judges_each_run_again_when_it_has_its_row(self, stage: Scene, monkeypatch: Any) -> None:
+        def found_before_it_changed(*about: Any, **more: Any) -> Any:
+            rows = history.runs(*about, **more)
+            set_run(stage.app, stage.mine.run, job="Settle")
+            return rows
+
+        monkeypatch.setattr(requests, "runs", found_before_it_changed)
+        assert stage.of(**{MINE: "operator"}).reprocess() == []
 
     def test_ids_and_keys_that_others_use_name_nobody(self, stage: Scene) -> None:
         stage.app.operations.trigger("Settle", {"note": f"{MARK} key"}, by="x", key="k1")

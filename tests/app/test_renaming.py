@@ -200,7 +200,7 @@ class TestWhatIsRefused:
         with pytest.raises(InvalidJob, match=r"Keep formerly='a'.*fencepost jobs rename a b"):
             publish(_program(apps, url, "b"))
         publish(_program(apps, url, "d"))
-        with pytest.raises(InvalidJob, match=r"on record as a job of its own.*fencepost jobs rename c d"):
+        with pytest.raises(InvalidJob, match=r"stored as a separate job.*fencepost jobs rename c d"):
             publish(_program(apps, url, "d", formerly="c"))
 
 

@@ -64,7 +64,7 @@ def test_a_paused_schedule_says_since_when_by_whom_and_why(app: App) -> None:
 
 
 def test_a_schedule_of_the_code_is_changed_in_the_code(app: App) -> None:
-    with pytest.raises(LedgerRefused, match="stands in the code"):
+    with pytest.raises(LedgerRefused, match="is declared in the code"):
         app.schedules.put("report", "report", every("1h"), params={"customer": 1})
 
 

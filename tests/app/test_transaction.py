@@ -212,7 +212,7 @@ def test_the_ledger_can_be_asked_whether_the_run_is_still_ours(stand: Stand) -> 
     run.check(ask_ledger=True)
     stand.bump()
     run.check()
-    with pytest.raises(LeaseLost, match="given it to somebody else"):
+    with pytest.raises(LeaseLost, match="given it to another node"):
         run.check(ask_ledger=True)
 
 

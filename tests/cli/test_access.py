@@ -1,6 +1,8 @@
 """``fencepost users``, ``permissions`` and ``api-tokens``: no password in an argument, and always an admin."""
 
 import io
+import re
+import shlex
 import sys
 from pathlib import Path
 
@@ -104,3 +106,18 @@ def test_api_token_is_shown_once(act):
     assert act("api-tokens", "revoke", "none").returncode == 1
     assert "366 days" in sentence(act("api-tokens", "add", "ci", "viewer", "--expires-in", "400d"))
     assert act("api-tokens", "add", "ci", "viewer", "--json").json["secret"].startswith("fp_")
+
+
+def test_what_the_page_on_rights_types_works_in_its_order(act, file, monkeypatch):
+    page = (Path(__file__).parent.parent.parent / "docs" / "rights.md").read_text()
+    lines = re.findall(r"^\$ fencepost (.+)$", page, re.MULTILINE)
+    assert len(lines) > 8
+    monkeypatch.setattr(sys, "stdin", io.StringIO())
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True, raising=False)
+    monkeypatch.setattr("getpass.getpass", lambda prompt: GOOD)
+    token = ""
+    for line in lines:
+        words = [file if each.startswith("/run/secrets") else each for each in shlex.split(line, comments=True)]
+        done = act(*(token if each == "5e0c41d2a7b93f60" else each for each in words))
+        assert done.returncode == 0, (line, done.stderr)
+        token = done.stdout.split()[2] if words[:2] == ["api-tokens", "add"] else token

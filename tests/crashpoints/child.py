@@ -48,8 +48,8 @@ class Exits:
         process, self._process = self._process, None
         if process is not None:
             try:
-                process.communicate(timeout=10)
-            finally:  # on a busy machine it may take longer, and must not be left with its pipes open
+                process.communicate(timeout=60)  # it only has to end, which takes long on a busy machine
+            except subprocess.TimeoutExpired:  # what it played was judged already: it is only in the way
                 process.kill()
                 process.communicate()
 

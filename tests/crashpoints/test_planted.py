@@ -39,5 +39,5 @@ def test_claim_that_was_not_answered_and_is_forgotten_keeps_its_runs(
     made: Ground, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(world, "PATIENCE_S", 1.0)
-    monkeypatch.setattr(Exchange, "_account", lambda self, now: setattr(self, "_is_unsure", False))
+    monkeypatch.setattr(Exchange, "_reconcile", lambda self, now: setattr(self, "_is_unsure", False))
     assert lost_commit(made, "claim")[0].startswith("stuck")

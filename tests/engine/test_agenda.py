@@ -20,8 +20,8 @@ def agenda() -> Agenda:
 
 
 def look(agenda: Agenda, now: float, *, next_at: float | None = None, is_due: bool = False) -> None:
-    is_news = agenda.begin_look(now)
-    agenda.looked(now, next_at=next_at, is_due=is_due, is_news=is_news)
+    was_hinted = agenda.begin_look(now)
+    agenda.looked(now, next_at=next_at, is_due=is_due, was_hinted=was_hinted)
 
 
 def test_idle_node_looks_once_per_poll(agenda: Agenda) -> None:

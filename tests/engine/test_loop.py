@@ -14,8 +14,8 @@ RUNTIME = ThreadedRuntime()
 NEVER = float("inf")
 
 
-def loop(step, on_trouble=lambda name, error: None) -> Loop:
-    made = Loop("test", step, runtime=RUNTIME, on_trouble=on_trouble)
+def loop(step, on_error=lambda name, error: None) -> Loop:
+    made = Loop("test", step, runtime=RUNTIME, on_error=on_error)
     made.start()
     return made
 

@@ -72,7 +72,7 @@ def test_node_whose_end_is_noted_does_not_reap_itself(ledger_url: str) -> None:
         assert was is not None
         assert loop_of(node, "exchange").stop(30)  # it may be about to look, and would learn of it
         made.ledger.write(lambda cursor: died(made.ledger, cursor, was, "somebody is mistaken"))
-        step_of(node, Reaper)._see_to(was)
+        step_of(node, Reaper)._list_and_clean_up(was)
         [row] = made.runs()
         assert (row.state, row.node, row.crashes) == ("running", was, 0)
         go.set()

@@ -78,6 +78,6 @@ def test_run_of_a_job_that_the_workers_lack_goes_back_and_the_node_takes_no_more
         assert attempts(made.ledger, first) == []
         [warning] = [event for event in made.events if event.what is What.RUNNER_WARNING]
         assert warning.job == "ghost"
-        assert "Start the node anew" in (warning.reason or "")
+        assert "Restart the node" in (warning.reason or "")
     finally:
         made.close()

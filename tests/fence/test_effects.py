@@ -134,7 +134,9 @@ class TestInstalling:
         with psycopg.connect(postgres.url, autocommit=True) as connection:
             connection.execute("CREATE ROLE visitor LOGIN PASSWORD 'sesame'")
         made = open_database(postgres.url.replace("postgres@", "visitor:sesame@") + "?prefix=denied_", RUNTIME)
-        with pytest.raises(LedgerRefused, match=r"effects could not be made.*fencepost effects install --sql") as error:
+        with pytest.raises(
+            LedgerRefused, match=r"effects could not be created.*fencepost effects install --sql"
+        ) as error:
             install(made)
         assert "sesame" not in str(error.value)
         made.close()

@@ -244,7 +244,7 @@ class TestUrls:
     @pytest.mark.parametrize(
         ("url", "says"),
         [
-            ("redis://h", "a ledger cannot be kept in redis://; it can in: sqlite, postgresql, mysql, mariadb"),
+            ("redis://h", "a ledger cannot be stored in redis://; supported: sqlite, postgresql, mysql, mariadb"),
             ("sqlite://app.db", "names a host; a file is written with three slashes"),
             ("sqlite:///:memory:", "needs a file"),
             ("mysql://h", "needs a database"),

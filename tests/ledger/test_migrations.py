@@ -198,7 +198,9 @@ def test_who_may_not_create_is_told_in_a_sentence_on_postgresql(postgres: Postgr
     with psycopg.connect(postgres.url, autocommit=True) as connection:
         connection.execute("CREATE ROLE reader LOGIN PASSWORD 'sesame'")
     ledger = opened(postgres.url.replace("postgres@", "reader:sesame@") + "?prefix=denied_")
-    with pytest.raises(LedgerRefused, match=r"could not be made.*permission denied.*fencepost migrate --sql") as error:
+    with pytest.raises(
+        LedgerRefused, match=r"could not be created.*permission denied.*fencepost migrate --sql"
+    ) as error:
         migrations.migrate(ledger)
     assert "sesame" not in f"{error.value} {ledger!r}"
 
@@ -208,7 +210,7 @@ def test_who_may_not_create_is_told_in_a_sentence_on_mariadb(mariadb: MariaDB, o
         cursor.execute("CREATE USER reader IDENTIFIED BY 'sesame'")
         cursor.execute("GRANT SELECT ON fencepost.* TO reader")
     ledger = opened(mariadb.url.replace("root@", "reader:sesame@") + "?prefix=denied_")
-    with pytest.raises(LedgerRefused, match=r"could not be made.*denied.*fencepost migrate --sql") as error:
+    with pytest.raises(LedgerRefused, match=r"could not be created.*denied.*fencepost migrate --sql") as error:
         migrations.migrate(ledger)
     assert "sesame" not in f"{error.value} {ledger!r}"
 

@@ -106,7 +106,7 @@ class TestOthers:
         assert misfired(scene) == 1
         assert scene.states([late, timely, other]) == ["misfired", "queued", "queued"]
         run = scene.run(late)
-        assert run["why"] == "nobody began it in time; misfire is skip, grace 10s"
+        assert run["why"] == "no node started it in time; misfire is skip, grace 10s"
         assert run["attempts"] == 0
         assert run["ended_at"] >= now_us
         assert misfired(scene) == 0

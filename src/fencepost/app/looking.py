@@ -6,11 +6,11 @@ Nothing here needs the job's code: what a deploy has recorded in the ledger is e
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from typing import Any
 
 from fencepost.app.auditing import Audit
 from fencepost.app.held import held_because
@@ -26,6 +26,7 @@ from fencepost.app.records import (
     RunRecord,
     WhyRecord,
 )
+from fencepost.app.records.record import read_json
 from fencepost.app.scoped import masked
 from fencepost.app.waiting import why_it_waits
 from fencepost.core.nearest import suggestion
@@ -166,7 +167,7 @@ class Looking:
         return [NodeRecord.of(row, running=running.get(row.id, 0)) for row in found]
 
     def _nodes_within(self, found: Sequence[NodeRow], allowed: frozenset[str]) -> list[NodeRow]:
-        policies = [json.loads(row.policy) for row in jobs.jobs(self._ledger, names=allowed)]
+        policies = [_policy(row.policy) for row in jobs.jobs(self._ledger, names=allowed)]
         queues = {policy.get("queue", _USUAL_QUEUE) for policy in policies}
         shown = (
             row._replace(
@@ -181,7 +182,7 @@ class Looking:
         """Return the jobs that any deploy has recorded, by name."""
         found = jobs.jobs(self._ledger, names=self._scope.visible)
         on_nodes = Counter(name for node in nodes.living_nodes(self._ledger) for name in node.jobs)
-        newer = {former: row.name for row in found for former in json.loads(row.policy).get("formerly") or ()}
+        newer = {former: row.name for row in found for former in _policy(row.policy).get("formerly") or ()}
         return [JobRecord.of(row, nodes=on_nodes[row.name], renamed_to=newer.get(row.name)) for row in found]
 
     def job(self, name: str) -> JobRecord:
@@ -272,6 +273,12 @@ class Looking:
 def optional_us(at: datetime | str | None, what: str) -> int | None:
     """Read an optional instant."""
     return None if at is None else instant_us(at, what=what)
+
+
+def _policy(stored: str) -> Mapping[str, Any]:
+    """Return a policy as it is stored; an empty one if somebody has damaged it."""
+    read = read_json(stored)
+    return read if isinstance(read, Mapping) else {}
 
 
 def _known_states(states: Collection[str]) -> Collection[str]:

@@ -145,7 +145,7 @@ class StoredCheckpoint(NamedTuple):
 
 
 def total_counts(partitions: Iterable[StoredCheckpoint | None]) -> Counts:
-    """Return the sum over partitions; None stands for one that nobody has begun."""
+    """Return the sum over partitions; None stands for one that has not begun."""
     total = Counts()
     for each in partitions:
         total = total if each is None else total.plus(each.counts)

@@ -85,7 +85,7 @@ class Conductor:
         if bulk.after is not None:
             bulk.after(run, results)
         plans.complete(bulk.steps[0])
-        return _told(results)
+        return _total_counts(results)
 
     def _refuse_what_is_complete(self, plans: Plans, *, is_again: bool) -> None:
         """Refuse an instance that another run has completed, so that nothing is repeated by mistake."""
@@ -368,7 +368,7 @@ def work_part(bulk: Bulk, run: Run, instance: Instance, place: tuple[str, int]) 
     return counts._asdict()
 
 
-def _told(results: Mapping[str, StepResult]) -> dict[str, Any]:
+def _total_counts(results: Mapping[str, StepResult]) -> dict[str, Any]:
     total = Counts()
     for each in results.values():
         total = total.plus(each.counts)

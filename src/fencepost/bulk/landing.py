@@ -25,7 +25,7 @@ from fencepost.bulk.letters import Letter, letter_of, put_aside
 from fencepost.bulk.patience import TRIES, pause, pause_before
 from fencepost.bulk.reader import Page, Unread
 from fencepost.bulk.unfinished import refuse_once_only, refuse_unwritten
-from fencepost.core.texts import told
+from fencepost.core.texts import error_text
 from fencepost.core.verdicts import Retry, Skip
 from fencepost.engine.run import attempt_of
 from fencepost.engine.transactions import RunTransaction
@@ -114,7 +114,9 @@ class Lander:
             self.put_aside(done, first, error)
             self._land(done, first, end)
             return
-        self._run.log.info("dividing items %d to %d of a chunk to find the one that fails: %s", first, end, told(error))
+        self._run.log.info(
+            "dividing items %d to %d of a chunk to find the one that fails: %s", first, end, error_text(error)
+        )
         middle = (first + end) // 2
         self._land(done, first, middle)
         self._land(done, middle, end)
@@ -186,13 +188,13 @@ class Lander:
             return
         if verdict not in MENDED_BY_TIME or tries >= TRIES or isinstance(error, CheckpointMoved):
             raise error
-        self._run.log.info("retrying a chunk of %s: %s", attempt_of(self._run).label, told(error))
+        self._run.log.info("retrying a chunk of %s: %s", attempt_of(self._run).label, error_text(error))
         pause_before(self._run, tries)
 
     def _wait_as_asked(self, error: Exception, tries: int) -> None:
         options = self._step.options
         if tries > options.retry_limit:
-            raise Skip(f"still failing after {tries} tries: {told(error)}") from error
+            raise Skip(f"still failing after {tries} tries: {error_text(error)}") from error
         self.pause_as_asked(error, tries)
 
     def pause_as_asked(self, error: Exception, tries: int) -> None:

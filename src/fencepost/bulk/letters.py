@@ -22,7 +22,7 @@ from fencepost.bulk.reader import Unread
 from fencepost.core.identity import fitted
 from fencepost.core.positions import packed, unpacked
 from fencepost.core.report import code_of
-from fencepost.core.texts import beginning, told
+from fencepost.core.texts import beginning, error_text
 from fencepost.errors import InvalidBulk
 from fencepost.fence.effect_statements import EffectStatements
 from fencepost.fence.writer import Writer
@@ -164,7 +164,7 @@ def letter_of(
     if not text or len(text) > _LONGEST_PAYLOAD:
         shown = repr(item.raw if isinstance(item, Unread) else item)
         text = json.dumps({**envelope, "shown": beginning(shown, _LONGEST_PAYLOAD // 2)})
-    return Letter(fitted(label or "?"), text, code_of(error), _told(error), tries)
+    return Letter(fitted(label or "?"), text, code_of(error), _error_of(error), tries)
 
 
 def _content(item: Any) -> dict[str, Any]:
@@ -181,8 +181,8 @@ def _kind(item: Any) -> dict[str, Any]:
     return {"kind": "tuple"} if isinstance(item, tuple) else {}
 
 
-def _told(error: BaseException) -> str:
-    return told(error, _LONGEST_ERROR) or code_of(error)
+def _error_of(error: BaseException) -> str:
+    return error_text(error, _LONGEST_ERROR) or code_of(error)
 
 
 def put_aside(tx: Any, letters: Sequence[Letter], writer: Writer) -> None:
@@ -258,4 +258,4 @@ def fail_again(tx: Any, writer: Writer, letter_id: int, error: BaseException) ->
     landing = EffectStatements(tx, writer)
     sets = "error_code = %s, error = %s, attempt = attempt + 1"
     statement = f"UPDATE {landing.table('dead_letter')} SET {sets} WHERE id = %s AND state = '{NEW}'"
-    landing.execute(statement, [code_of(error), _told(error), letter_id])
+    landing.execute(statement, [code_of(error), _error_of(error), letter_id])

@@ -27,7 +27,7 @@ from fencepost.bulk.processing import Processor
 from fencepost.bulk.read_ahead import ReadAhead
 from fencepost.bulk.reader import Page, Slice, Surroundings
 from fencepost.core.sizing import MeasuredChunk, bytes_of
-from fencepost.core.texts import told
+from fencepost.core.texts import error_text
 from fencepost.engine.run import attempt_of
 from fencepost.errors import FencepostError, NoSuchRun
 from fencepost.ledger.history import run as run_row
@@ -94,7 +94,9 @@ class Partition:
                 tries = 1 if self._has_landed else tries + 1
                 if verdict_of(error) not in MENDED_BY_TIME or tries >= _TRIES:
                     raise
-                self._run.log.warning("%s continues from its checkpoint: %s", attempt_of(self._run).label, told(error))
+                self._run.log.warning(
+                    "%s continues from its checkpoint: %s", attempt_of(self._run).label, error_text(error)
+                )
             pause_before(self._run, tries)
 
     def _work(self, skipped_elsewhere: Callable[[], int]) -> Counts:

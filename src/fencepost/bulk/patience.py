@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from fencepost.bulk.checkpoint import CheckpointMoved
 from fencepost.bulk.failures import MENDED_BY_TIME, verdict_of
-from fencepost.core.texts import told
+from fencepost.core.texts import error_text
 from fencepost.engine.run import attempt_of
 from fencepost.errors import LedgerUnavailable
 
@@ -50,7 +50,7 @@ def patiently(run: Run, work: Callable[[], T]) -> T:
         except Exception as error:
             if verdict_of(error) not in MENDED_BY_TIME or isinstance(error, CheckpointMoved):
                 raise
-            run.log.info("%s retries after an error of a database: %s", attempt_of(run).label, told(error))
+            run.log.info("%s retries after an error of a database: %s", attempt_of(run).label, error_text(error))
         pause_before(run, tries)
     return work()
 

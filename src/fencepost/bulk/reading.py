@@ -79,7 +79,7 @@ class Reading:
             return statement.sql, statement.values(values)
         except KeyError as error:
             raise BrokenInput(
-                f"the query uses :{error.args[0]}, which is not a parameter of this run; it has {_told(values)}. Add "
+                f"the query uses :{error.args[0]}, which is not a parameter of this run; it has {_named(values)}. Add "
                 "a parameter with that name to the job, or, for a colon that does not begin a name, write \\:"
             ) from None
 
@@ -111,7 +111,7 @@ class Reading:
         return plain_cursor(raw, DRIVERS[self.kind])
 
 
-def _told(values: Mapping[str, Any]) -> str:
+def _named(values: Mapping[str, Any]) -> str:
     return ", ".join(f":{name}" for name in values) or "none"
 
 

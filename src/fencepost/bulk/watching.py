@@ -36,7 +36,7 @@ class Watching:
         self._plans = plans
         self._part = part  # None: all partitions
         self._monotonic = attempt_of(run).context.runtime.monotonic
-        self._told_at = self._looked_at = self._begun_at = self._monotonic()
+        self._reported_at = self._looked_at = self._begun_at = self._monotonic()
         self._first = self._kept()[0].read
 
     def of(self, number: int) -> Callable[[Counts], None]:
@@ -45,9 +45,9 @@ class Watching:
 
         def watch(counts: Counts) -> None:
             now = self._monotonic()
-            if now - self._told_at >= EVERY_S:
-                self._told_at = now
-                self._tell(counts if is_all else None)
+            if now - self._reported_at >= EVERY_S:
+                self._reported_at = now
+                self._report(counts if is_all else None)
                 self._look_at_parent(now)
 
         return watch
@@ -55,15 +55,15 @@ class Watching:
     def look(self) -> None:
         """Report the progress of all partitions, while this run waits."""
         now = self._monotonic()
-        if now - self._told_at >= EVERY_S:
-            self._told_at = now
-            self._tell(None)
+        if now - self._reported_at >= EVERY_S:
+            self._reported_at = now
+            self._report(None)
 
     def end(self) -> None:
         """Report the end: everything is done."""
-        self._tell(None, is_end=True)
+        self._report(None, is_end=True)
 
-    def _tell(self, counts: Counts | None, *, is_end: bool = False) -> None:
+    def _report(self, counts: Counts | None, *, is_end: bool = False) -> None:
         """Report these counts, or those in the checkpoints."""
         counts, partitions = (counts, None) if counts is not None else self._kept()
         expected = self._expected()

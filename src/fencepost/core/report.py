@@ -22,7 +22,7 @@ from types import TracebackType
 from typing import Any, NamedTuple
 from uuid import UUID  # noqa: TID251 - only the type; the Runtime generates ids
 
-from fencepost.core.texts import beginning, end, hide_values, told
+from fencepost.core.texts import beginning, end, error_text, hide_values
 from fencepost.core.verdicts import Cancel, Fail, Retry, Skip
 from fencepost.errors import Hopeless
 
@@ -112,7 +112,7 @@ def _message(error: BaseException) -> str:
     if isinstance(error, SystemExit) and isinstance(error.code, int):
         return f"exited with status {error.code}"
     try:
-        return told(error, LONGEST_ERROR)
+        return error_text(error, LONGEST_ERROR)
     except Exception:  # noqa: BLE001 - as above
         return f"{code_of(error)}: its message cannot be shown"
 

@@ -9,7 +9,7 @@
 A permission is a role and an exact job name, or all jobs. Names are compared whole: ``settle`` says nothing about
 ``settle-eu``. The parts of a bulk job belong to it because the job declares them, never because of their names.
 
-**Promises.** A `Scope` answers every question of rights. What is not in `NEEDS` is allowed to nobody.
+**Promises.** A `Scope` answers every question of rights. An act that is not in `NEEDS` is never allowed.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _RANKS = {role: rank for rank, role in enumerate(Role)}
 
 
 class HumanAct(StrEnum):
-    """What people do, as the audit names it. The words are kept for good, since entries with them are."""
+    """What people do, as the audit names it. The words never change, because entries with them are kept."""
 
     LOOK = "look"
     EXPORT = "export"
@@ -129,7 +129,7 @@ class Caller:
     """Who acts, and how that person or program was identified. All of it goes into the audit."""
 
     name: str
-    how: str = "direct"  # login, api token, proxy header, host application; direct: whoever has the database's password
+    how: str = "direct"  # login, api token, proxy header, host application; direct: a holder of the database password
     address: str | None = None
     request_id: str | None = None
 

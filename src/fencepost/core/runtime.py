@@ -163,7 +163,7 @@ class Guarding(TypedDict, total=False):
 
     With `foreground`, and if this process has its terminal's foreground, the program gets it while it runs. With
     `unattended` it has nothing to read, and what it leaves behind in its group is killed when it ends.
-    `on_stderr` gets what it writes to standard error, from another thread; it is passed on all the same.
+    `on_stderr` gets what it writes to standard error, from another thread; it is also passed on.
     """
 
     foreground: bool

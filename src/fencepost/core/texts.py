@@ -24,7 +24,7 @@ def end(text: str, longest: int) -> str:
     return clean if len(clean) <= longest else "…" + clean[len(clean) - longest + 1 :]
 
 
-def told(error: BaseException, longest: int = 1_000) -> str:
+def error_text(error: BaseException, longest: int = 1_000) -> str:
     """Return the message of an error, ready to be stored. Errors of its ``__str__`` are passed on."""
     hide_values(error)
     return beginning(str(error), longest)

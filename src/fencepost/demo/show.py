@@ -118,16 +118,16 @@ class Show:
 
         ledger = open_ledger(self.stage.url, self._runtime)
         try:
-            asked = Operations(ledger, Scope.direct()).trigger(
+            requested = Operations(ledger, Scope.direct()).trigger(
                 "report", {"month": "2026-01"}, by="demo", reason="part of the demo"
             )
         finally:
             ledger.close()
         self._reports += 1
-        self._say(f"requested a report: run {asked.run_id}")
+        self._say(f"requested a report: run {requested.run_id}")
 
     def _kill_the_busiest(self) -> str:
-        view = self._watch(_somebody_imports, within_s=_IMPORT_WITHIN_S, what=None)
+        view = self._watch(_is_importing, within_s=_IMPORT_WITHIN_S, what=None)
         name = view.busiest() or _NODES[0]
         for run in view.running(name):
             self._say(f"{name} is working on {run.at_work}")
@@ -208,5 +208,5 @@ def _has_begun(view: View) -> bool:
     return living == len(_NODES) and any(run.state == "succeeded" for run in view.runs)
 
 
-def _somebody_imports(view: View) -> bool:
+def _is_importing(view: View) -> bool:
     return any(run.job == "import_orders" and run.state == "running" and (run.progress or 0) > 0.1 for run in view.runs)

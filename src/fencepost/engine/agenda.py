@@ -1,11 +1,12 @@
-"""When the exchange claims, and when it looks. Pure: monotonic readings are arguments.
+"""When the exchange claims, and when it looks. Pure: monotonic times are arguments.
 
-A *look* tells what is due and when the next thing will be. The time of that is kept until it comes, whatever else is
-claimed in between, and when it has come another look is due, for only a look knows what follows. A hint brings a look
-forward. What is due by a look, and was not for us, is tried again ever less often; a hint begins that anew.
+A *look* is a query that returns whether a run is due and when the next one will be. That time is kept until it comes,
+whatever is claimed in between. Then another look is due, because only a look knows the time after that. A hint makes
+the next look earlier. If a look finds a due run that this node cannot claim, the claim is retried with growing pauses.
+A hint resets the pause.
 
 **Promises.** There is a look at least every `poll_s`, however busy the node is: it is how cancellations, new schedules
-and the dead are noticed. `wake_at` lies in the past only if `is_due` or `wants_look` will say so, once.
+and dead nodes are noticed. `wake_at` is in the past only if `is_due` or `wants_look` will return True, once.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ _NEVER = float("inf")
 
 
 class Agenda:
-    """The times that one exchange has in mind. `hint` may be called from any thread."""
+    """The times at which one exchange acts. `hint` may be called from any thread."""
 
     __slots__ = ("_due_at", "_is_hinted", "_look_at", "_poll_s", "_recheck_s")
 
@@ -27,19 +28,19 @@ class Agenda:
 
     @property
     def wake_at(self) -> float:
-        """When there is something to do at the latest."""
+        """The latest time of the next claim or look."""
         return min(self._due_at, self._look_at)
 
     def hint(self) -> None:
-        """Note that something may have changed in the ledger."""
+        """Record that something may have changed in the ledger."""
         self._is_hinted = True
 
     def due_at(self, at: float) -> None:
-        """Note that something will be due."""
+        """Record that a run will be due at this time."""
         self._due_at = min(self._due_at, at)
 
     def is_due(self, now: float) -> bool:
-        """Whether a time has come that it waited for. Said once."""
+        """Whether a recorded due time has come. True only once for each."""
         if now < self._due_at:
             return False
         self._due_at = _NEVER
@@ -47,24 +48,24 @@ class Agenda:
         return True
 
     def look_by(self, at: float) -> None:
-        """See to it that there is a look by then."""
+        """Schedule a look by this time."""
         self._look_at = min(self._look_at, at)
 
     def wants_look(self, now: float, *, is_claiming: bool) -> bool:
-        """Whether to look now. Hints wait while claims go on: those find whatever there is."""
+        """Whether to look now. Hints wait while claims are made, because these find all due runs."""
         return now >= self._look_at or (self._is_hinted and not is_claiming)
 
     def begin_look(self, now: float) -> bool:
-        """Note that a look begins, and is to be repeated if it fails; return whether there was a hint."""
+        """Record that a look begins, and repeat it if it fails. Return whether there was a hint."""
         self.look_by(now)
         is_hinted, self._is_hinted = self._is_hinted, False
         return is_hinted
 
-    def looked(self, now: float, *, next_at: float | None, is_due: bool, is_news: bool) -> None:
-        """Note what was seen: what is due now, and when the next thing will be."""
+    def looked(self, now: float, *, next_at: float | None, is_due: bool, was_hinted: bool) -> None:
+        """Record the result of a look: whether a run is due now, and when the next one will be."""
         self._look_at = now + self._poll_s
         self._due_at = _NEVER if next_at is None else next_at
-        if is_news or not is_due:
+        if was_hinted or not is_due:
             self._recheck_s = 0.0
         if is_due:
             self.due_at(now + self._recheck_s)

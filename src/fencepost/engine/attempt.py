@@ -1,7 +1,7 @@
-"""One attempt at a run, as the engine sees it. What its job sees of it is `fencepost.engine.run.Run`.
+"""One attempt at a run, as the engine sees it. The job sees it as `fencepost.engine.run.Run`.
 
-**Promises.** `raise_if_stopped` never waits: it raises `LeaseLost` when the right to run is gone, `Stopped` when
-somebody cancelled the run or its time is over.
+**Promises.** `raise_if_stopped` never waits: it raises `LeaseLost` when the lease is lost, and `Stopped` when the run
+was cancelled or has exceeded its timeout.
 """
 
 from __future__ import annotations
@@ -18,41 +18,41 @@ from fencepost.engine.progress import RunProgress
 from fencepost.errors import LeaseLost, LedgerUnavailable, Stopped
 from fencepost.fence.writer import TablePlace, Writer
 
-_LOOK_EVERY_S = 0.05  # while it is suspended; in a worker process there is nothing to wait for but a word of memory
+_LOOK_EVERY_S = 0.05  # while it is suspended; polled because a worker process only has a word of shared memory to read
 
 
 class Attempt:
-    """What is known of a run while it executes, and what the engine and bulk work do with it."""
+    """The state of a run while it executes, and what the engine and bulk jobs do with it."""
 
     __slots__ = (
         *("_progress", "_was_mixed", "claim", "context", "found_at", "has_ended", "job", "started_at"),
-        "was_told_of_keys",
+        "was_warned_of_keys",
     )
 
     def __init__(self, job: Job, claim: Claim, context: RunContext) -> None:
         self.job = job
         self.claim = claim
-        self.context = context  # its surroundings
+        self.context = context
         self.started_at = context.runtime.monotonic()
-        self.found_at: dict[Hashable, float] = {}  # where its fence was found to be its own, and when
-        self.has_ended = False  # within a transaction of its own: whatever it does now, it has succeeded
-        self.was_told_of_keys = False  # see `fencepost.engine.keying`
-        self._was_mixed = False  # whether older versions took part when it last came to a fence
+        self.found_at: dict[Hashable, float] = {}  # by database: when its fence was last found to be its own
+        self.has_ended = False  # it ended itself in a transaction: it has succeeded, whatever it does now
+        self.was_warned_of_keys = False  # see `fencepost.engine.keying`
+        self._was_mixed = False  # whether nodes of older versions were alive when it last used a fence
         self._progress: RunProgress | None = None
 
     @property
     def policy(self) -> Policy:
-        """How its job is run."""
+        """The policy of its job."""
         return self.job.policy
 
     @property
     def label(self) -> str:
-        """What to call it in a sentence."""
+        """The name of the run in messages."""
         return f"run {self.claim.run_id} of {self.claim.job!r}"
 
     @property
     def fields(self) -> dict[str, object]:
-        """What a log record of this run says of it."""
+        """The fields that identify this run in log records."""
         claim = self.claim
         return {
             "job": claim.job,
@@ -63,18 +63,18 @@ class Attempt:
         }
 
     def took_us(self) -> int:
-        """How long it has been executing."""
+        """Return how long it has been executing."""
         return int((self.context.runtime.monotonic() - self.started_at) * 1_000_000)
 
-    # -- whether it may go on ----------------------------------------------------------------------------------------
+    # -- whether it may continue -------------------------------------------------------------------------------------
 
     @property
     def is_lost(self) -> bool:
-        """Whether the right to run is gone, as far as this process knows."""
+        """Whether the lease is lost, as far as this process knows."""
         return self.context.standing.stopped(self.claim.run_id, self.claim.token) is StopReason.LOST
 
     def wait_while_suspended(self) -> None:
-        """Wait until it is known that this run may go on; raise if it may not."""
+        """Wait until it is known that this run may continue; raise if it may not."""
         claim, context = self.claim, self.context
         self.raise_if_stopped()
         while context.standing.suspended(claim.run_id, claim.token):
@@ -82,7 +82,7 @@ class Attempt:
             self.raise_if_stopped()
 
     def raise_if_stopped(self) -> None:
-        """Raise if the right to run is gone, or it was told to stop. Never waits."""
+        """Raise if the lease is lost or the run was asked to stop. Never waits."""
         why = self.context.standing.stopped(self.claim.run_id, self.claim.token)
         if why is StopReason.LOST:
             raise self._lost("this node is no longer trusted, or the run was taken over")
@@ -92,32 +92,32 @@ class Attempt:
     def raise_unless_ours(self) -> None:
         """Ask the ledger, and raise if the run is no longer ours."""
         if not self.context.is_ours(self.claim.run_id, self.claim.token):
-            raise self._lost("the ledger has given it to somebody else, or ended it")
+            raise self._lost("the ledger has given it to another node, or ended it")
 
     def _lost(self, why: str) -> LeaseLost:
         return LeaseLost(self.label, self.claim.token, why)
 
-    # -- what it shows at a fence ------------------------------------------------------------------------------------
+    # -- fences ------------------------------------------------------------------------------------------------------
 
     @property
     def grant_id(self) -> str:
-        """Which attempt it is, as fences keep it beside the token."""
+        """The id of this attempt, which fences store beside the token."""
         return f"{self.context.node}/{self.claim.run_id}/{self.claim.attempt}"
 
     def shown(self) -> tuple[FencingToken, str | None]:
-        """Return what it shows at a fence, and the key that older versions show there, while such take part."""
+        """Return its token for a fence, and the key that older versions use there, if such nodes are alive."""
         claim, naming = self.claim, self.context.naming()
         key = claim.exclusive_key
         if naming.is_mixed is not self._was_mixed:
             self._was_mixed = naming.is_mixed
-            self.found_at.clear()  # what was raised and found there is not all that has to be
-        # With no key to exclude others by, it is in order with nobody.
+            self.found_at.clear()  # the fence rows that were checked are no longer all that have to be
+        # Without an exclusive key, the run is ordered with no other run.
         named = naming.run_fence(claim.run_id) if key is None else naming.fence(key)
         shown = FencingToken(named, claim.token, self.grant_id, self.context.node)
         return shown, (key or f"run:{claim.run_id}") if naming.is_mixed else None
 
     def writer(self) -> Writer:
-        """Return on whose behalf, and to which tables, effects are written."""
+        """Return for which run, and to which tables, effects are written."""
         tables, claim = self.context.ledger().tables, self.claim
         place = TablePlace(tables.prefix, tables.schema)
         return Writer(place, claim.job, claim.run_id, claim.token, self.context.runtime.wall_us)
@@ -126,25 +126,25 @@ class Attempt:
 
     @property
     def shows_progress(self) -> bool:
-        """Whether there may be progress that is not sent yet."""
+        """Whether there may be progress that was not sent yet."""
         return self._progress is not None
 
     def progress(self) -> RunProgress:
-        """Return the way of progress to the ledger, which sends about twice a second."""
+        """Return the sender of progress, which writes to the ledger about twice a second."""
         if self._progress is None:
             self._progress = RunProgress(self.context, self.claim.run_id, self.claim.token)
         return self._progress
 
     def show(self, fraction: float, note: str | None = None) -> None:
-        """Show how far it is, now, and wait for the ledger; one that does not answer costs this value alone.
+        """Write the progress now, and wait for the ledger. If it does not answer, only this value is dropped.
 
-        For work that opens one transaction after the other, between which `progress` would hardly find a moment.
+        For code that opens one transaction after another, so that `progress` would rarely get to send.
         """
         with suppress(LedgerUnavailable):
             self.context.show(self.claim.run_id, self.claim.token, min(max(fraction, 0.0), 1.0), note)
 
     def settle(self) -> None:
-        """Send what progress is still on its way. For whoever invokes the function, when it has returned."""
+        """Send progress that was not sent yet. Called when the function has returned."""
         if self._progress is not None:
             self._progress.settle()
 

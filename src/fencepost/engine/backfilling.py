@@ -1,4 +1,4 @@
-"""Back-fills: the due times of the past, each as a run of its own. Pure."""
+"""Back-fills: one run for each due time of a range in the past. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MOST_BACKFILLED = 10_000
 
 
 class Backfilled(NamedTuple):
-    """What a back-fill asked for, and how much of it was new. The same `key` again asks for nothing new."""
+    """How many runs a back-fill requested, and how many of them are new. The same `key` again adds none."""
 
     key: str
     asked: int
@@ -76,4 +76,4 @@ def _requested(
         runtime_schedule=row.id if row.origin == RUNTIME else None,
     )
     asked = requested(job, json.loads(row.params) if params is None else params, of_this)
-    return asked._replace(sla_us=None)  # counted from a due time of the past, it would be missed from the start
+    return asked._replace(sla_us=None)  # counted from a due time in the past, the SLA would be missed from the start

@@ -1,7 +1,7 @@
-"""What a run needs of its surroundings while it executes: whether it may go on, and the way to the ledger.
+"""What a run needs while it executes: whether it may continue, and access to the ledger.
 
-Each runner brings its own `RunStanding` (a flag per thread, a word of shared memory per worker process). The rest is
-the same everywhere, and made by the application.
+Each runner has its own `RunStanding` (for threads and tasks the runner itself, in a worker process the shared page).
+The application makes the rest, which is the same for all runners.
 """
 
 from __future__ import annotations
@@ -22,33 +22,33 @@ if TYPE_CHECKING:
 
 
 class RunStanding(Protocol):
-    """What a runner knows of whether the runs it executes may go on."""
+    """What a runner knows about whether its runs may continue."""
 
     def stopped(self, run_id: int, token: int) -> StopReason | None:
-        """Return why this run has to stop, or None while it may go on. Local, cheap, and asked often.
+        """Return why this run has to stop, or None while it may continue. Local, cheap, and called often.
 
-        `StopReason.LOST` also once the node's trust has run out, whether or not anybody said so; but not for a run
-        that is suspended.
+        Also `StopReason.LOST` once the node's trust has expired, even without a call of `lose`; but not for a run that
+        is suspended.
         """
         ...
 
     def suspended(self, run_id: int, token: int) -> bool:
-        """Whether nobody knows if this run may go on, and it need not stop: its effects are fenced.
+        """Whether it is unknown if this run is still ours, and it need not stop because its effects are fenced.
 
-        Local, and true from the moment the node's trust has run out, whether or not anybody said so.
+        Local, and True from the moment when the node's trust expires, even without a call of `suspend`.
         """
         ...
 
 
 class Unstopped:
-    """The standing of what nobody can stop, as in tests."""
+    """The standing of runs that cannot be stopped, as in tests."""
 
     def stopped(self, run_id: int, token: int) -> StopReason | None:
-        """Never."""
+        """Return None."""
         return None
 
     def suspended(self, run_id: int, token: int) -> bool:
-        """Never."""
+        """Return False."""
         return False
 
 
@@ -57,10 +57,10 @@ UNSTOPPED = Unstopped()
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """The surroundings of every run that one runner executes.
+    """What all runs of one runner share.
 
-    `ledger` opens the ledger when it is first asked for: most runs never do, and worker processes then need no
-    connection. `ttl_s` bounds how long a fenced transaction may stand idle.
+    `ledger` opens the ledger when it is first called. Most runs never call it, and worker processes then need no
+    connection. `ttl_s` limits how long a fenced transaction may be idle.
     """
 
     node: str
@@ -83,7 +83,7 @@ class RunContext:
             return check(connection, run_id=run_id, token=token)
 
     def show(self, run_id: int, token: int, fraction: float, note: str | None) -> None:
-        """Tell the ledger how far a run is."""
+        """Write the progress of a run to the ledger."""
         from fencepost.ledger.looking import progress  # noqa: PLC0415 - as above
 
         with self._connection() as connection:

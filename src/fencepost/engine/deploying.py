@@ -1,7 +1,7 @@
-"""Keeping what this program declares on record, not only when it starts.
+"""The loop that keeps the declarations of this program in the ledger, not only when it starts.
 
-Another program may have been started that declares the same jobs otherwise, or the last node of a later deploy may have
-left. What then stands in the ledger is decided by `fencepost.ledger.declared`; here is only when it is looked at.
+Another program may have been started that declares the same jobs differently, or the last node of a later deploy may
+have left. `fencepost.ledger.declared` decides which declarations apply; this loop only decides when to check.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from fencepost.engine.loop_step import LedgerStep
 from fencepost.engine.node_state import NodeState
 from fencepost.ledger.declared import Declarations, apply
 
-_EVERY_S = 60.0  # two that began at the same moment may have crossed each other
+_EVERY_S = 60.0  # two programs that started at the same moment may have overwritten each other
 _SOON_S = 2.0
 
 
 class Deploying(LedgerStep):
-    """The step that applies declarations when nodes came or went."""
+    """The step that applies declarations when nodes joined or ended."""
 
     name = "deploys"
 
@@ -27,11 +27,11 @@ class Deploying(LedgerStep):
 
     @classmethod
     def where_declared(cls, node: NodeState) -> Deploying | None:
-        """Make it for a node whose program declares jobs and schedules."""
+        """Make the step if the node's program declares jobs and schedules."""
         return None if node.declared is None else cls(node, node.declared)
 
     def step(self, now: float) -> float:
-        """Apply what is declared here, unless another program's declarations stand."""
+        """Apply the declarations of this program, unless those of another one take precedence."""
         if self._node.member is None:
             return now + 1.0
         self._is_due = False

@@ -1,7 +1,7 @@
 """Connections for users' own statements in the ledger's database: one SQLAlchemy engine per ledger and process.
 
-It keeps one connection at hand and opens as many more as there are transactions at once. In a forked child it starts
-anew, and leaves its parent's connections to the parent.
+It keeps one connection open, and opens more for concurrent transactions, up to a limit. In a forked child it starts
+with no connections, and leaves the parent's connections to the parent.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ def engine_of(ledger: Ledger) -> Engine:
 
 
 def close_engine(ledger: Ledger) -> None:
-    """Close the connections of the engine, if there is one; a later transaction opens anew."""
+    """Close the connections of the engine, if there is one. A later transaction opens new ones."""
     found = _kept.pop(ledger, None)
     if found is not None:
         found.engine.dispose()
 
 
 class KeptEngine:
-    """An engine that knows what it has open, also in a forked child."""
+    """An engine that keeps track of its open connections, also in a forked child."""
 
     def __init__(self, url: LedgerUrl, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -106,9 +106,9 @@ def _new_engine(url: LedgerUrl) -> Engine:
 
 
 def _noticing_silence(url: LedgerUrl) -> dict[str, int]:
-    """Return, in libpq's words, how soon a peer that is gone is noticed; as shipped, that takes two hours.
+    """Return the libpq options that detect a dead peer quickly; by default, that takes two hours.
 
-    A statement may take as long as it wants: as long as the server's machine is there, it answers these questions.
+    They do not limit how long a statement may take: a machine that is alive answers keepalives.
     """
     limit_s = max(2, math.ceil(url.timeout_s))
     return {
@@ -120,7 +120,7 @@ def _noticing_silence(url: LedgerUrl) -> dict[str, int]:
 
 
 def _notice_silence(connection: Any, url: LedgerUrl) -> None:
-    """Set the same for PyMySQL, which has no words for it."""
+    """Set the same socket options for PyMySQL, which has no settings for them."""
     wire = getattr(connection, "_sock", None)
     if wire is None or wire.family == getattr(socket, "AF_UNIX", None):
         return
@@ -137,7 +137,7 @@ def _notice_silence(connection: Any, url: LedgerUrl) -> None:
 
 
 def _refuse_if_lost(*_: object) -> None:
-    """Refuse to open the file where that would wait for ever."""
+    """Refuse to open the file if that would wait for ever."""
     sqlite.refuse_if_lost()
 
 

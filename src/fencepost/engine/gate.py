@@ -1,16 +1,15 @@
-"""The gate of an external lease store: a further lease before a run with an exclusive key may start.
+"""The gate of an external lease store: a second lease that a run with an exclusive key needs before it may start.
 
-The ledger alone decides who owns a run. Where the application names another store for its leases (etcd, Redis, …),
-a run with an exclusive key also needs the lease of that name there, so that work is excluded that does not go
-through this ledger at all. Order: take the lease → claim in the ledger with the lease's token → start. The run is
-trusted until the earlier of the two ends: when the lease is lost, the run is stopped.
+The ledger alone decides which node owns a run. If the application names another store for its leases (etcd, Redis, …),
+a run with an exclusive key also needs the lease of that name there, which excludes work that does not go through this
+ledger at all. The order is: take the lease → claim in the ledger with the lease's token → start. The run is trusted
+until the earlier of the two ends: when the lease is lost, the run is stopped.
 
-A key that a run of this ledger has is not asked for: what becomes of the next run with it is the ledger's to decide.
-One that the store refuses is not asked for again for a moment, so that the keys behind it get their turn. A store
-that does not answer is left alone for a while, and keeps only runs with a key waiting.
+No lease is requested for a key that a run of this ledger holds: the ledger decides about the next run with that key. A
+key that the store refuses is not requested again for a moment, so that other keys are tried. A store that does not
+answer is not called for a while; only runs with a key wait for it.
 
-**Not promised.** That a lease is never taken in vain: another node may claim the run in between; then it is let go
-again.
+**Not promised.** That every lease is used: another node may claim the run in between. Then the lease is released.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 1.0, 30.0
 
 
 class ClaimLike(Protocol):
-    """A claim, or how it ended."""
+    """A claim or its ending."""
 
     @property
     def run_id(self) -> int: ...
@@ -44,7 +43,7 @@ class ClaimLike(Protocol):
 
 
 class Gate:
-    """The leases that this node holds for the runs it has claimed. Used by the exchange alone."""
+    """The leases that this node holds for the runs it has claimed. Only the exchange uses it."""
 
     def __init__(
         self,
@@ -65,18 +64,18 @@ class Gate:
         self._refused_until: dict[str, float] = {}
         self._away_until = float("-inf")
         self._pause_s = _FIRST_PAUSE_S
-        self.has_refused = False  # in the last opening: then other keys may have been left out
+        self.has_refused = False  # in the last call of `open`: then other keys may have been left out
 
     def refused(self) -> tuple[str, ...]:
-        """Return the keys that are not to be asked for now."""
+        """Return the keys that must not be requested now."""
         now = self._runtime.monotonic()
         self._refused_until = {key: until for key, until in self._refused_until.items() if until > now}
         return tuple(self._refused_until)
 
     def open(self, wanted: Iterable[WantedKey]) -> dict[str, int]:
-        """Take the leases of these keys, each above the token last given under it; return the tokens of those we got.
+        """Take the leases of these keys, each with a token above the last one. Return the tokens of the leases taken.
 
-        Keys that are taken in the ledger come with a token that starts nothing.
+        Keys that a run holds in the ledger get the token 0, with which no run starts.
         """
         self.has_refused = False
         tokens: dict[str, int] = {}
@@ -89,7 +88,7 @@ class Gate:
         return tokens
 
     def settle(self, claims: Iterable[Claim]) -> None:
-        """Tie the leases to the runs they were taken for, which are in the runners' hands; let go of the rest."""
+        """Tie the leases to the submitted runs that they were taken for, and release the others."""
         for claim in claims:
             if claim.exclusive_key in self._held:
                 self._tie(claim.exclusive_key, claim)
@@ -97,14 +96,14 @@ class Gate:
             self._let_go(key)
 
     def release(self, ended: Iterable[ClaimLike]) -> None:
-        """Let go of the leases of runs that have ended."""
+        """Release the leases of runs that have ended."""
         for each in ended:
             key, used_by = each.exclusive_key, (each.run_id, each.token)
             if key is not None and self._used_by.get(key, used_by) == used_by:
                 self._let_go(key)
 
     def close(self) -> None:
-        """Let go of everything."""
+        """Release all leases."""
         for key in list(self._held):
             self._let_go(key)
 
@@ -119,7 +118,7 @@ class Gate:
             return None
         except FencepostError as error:
             self._refuse(key, now + _UNUSABLE_FOR_S)
-            self._emit(Event(What.STORE_WARNING, lock=key, reason=f"its runs cannot start: {error}"))
+            self._emit(Event(What.STORE_WARNING, lock=key, reason=f"runs with this key cannot start: {error}"))
             return None
         self._pause_s = _FIRST_PAUSE_S
         if lease is None:
@@ -131,7 +130,7 @@ class Gate:
         self.has_refused = True
 
     def _leave_alone(self, reason: str) -> None:
-        """Ask nothing for a while, longer each time: every question would keep runs waiting that need no lease."""
+        """Do not call the store for a while, longer each time: each call would delay runs that need no lease."""
         self._away_until = self._runtime.monotonic() + self._pause_s
         self._pause_s = min(2 * self._pause_s, _LONGEST_PAUSE_S)
         self._emit(Event(What.STORE_WARNING, reason=f"{reason}; runs with an exclusive key wait"))
@@ -147,5 +146,5 @@ class Gate:
             return
         try:
             lease.release()
-        except FencepostError as error:  # it is repeated in the background; the next ones shall not wait for that
-            self._emit(Event(What.STORE_WARNING, lock=key, reason=f"it could not be released: {error}"))
+        except FencepostError as error:  # it is retried in the background, so that other keys do not wait for it
+            self._emit(Event(What.STORE_WARNING, lock=key, reason=f"the lock could not be released: {error}"))

@@ -1,6 +1,7 @@
-"""Giving up what a dead node left behind: first the death is noted, then its runs follow, in batches.
+"""Giving up the runs of a dead node: first its death is recorded, then its runs are given up, in batches.
 
-Both are level-triggered. Whoever comes later finds the note without its consequence, and goes on from there.
+Both steps are level-triggered. If a node dies between them, another one finds the recorded death with runs left, and
+continues from there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ WHERE r.state = 'running' AND (n.dead_at IS NOT NULL OR n.left_at IS NOT NULL)
 class LostNodeRuns:
     """Declares nodes dead, and gives up their runs.
 
-    Policies are read from the ledger: the dead may have run jobs that this node does not know.
+    Policies are read from the ledger, because the dead node may have run jobs that this node does not know.
     """
 
     def __init__(self, ledger: Ledger, emit: Callable[[Event], None], *, ttl_s: float = DEFAULT_TTL_S) -> None:
@@ -38,18 +39,18 @@ class LostNodeRuns:
         self._ttl_us = round(ttl_s * 1_000_000)
 
     def declare_dead(self, connection: LedgerConnection, node_id: str, why: str) -> bool:
-        """Note that a node is dead, and give up its runs; True if nobody had said so before."""
+        """Record that a node is dead, and give up its runs. Return True if this was not recorded before."""
         is_first = connection.write(lambda cursor: died(self._ledger, cursor, node_id, why))
         self.give_up_runs(connection, node_id)
         return is_first
 
     def unfinished(self, connection: LedgerConnection) -> list[str]:
-        """Return nodes whose end is noted, and in whose name something still runs."""
-        hot = statements_for(connection)
-        return [row[0] for row in connection.read(lambda cursor: hot.rows(cursor, _UNFINISHED))]
+        """Return nodes that are recorded as dead or left and still have running runs."""
+        statements = statements_for(connection)
+        return [row[0] for row in connection.read(lambda cursor: statements.rows(cursor, _UNFINISHED))]
 
     def give_up_runs(self, connection: LedgerConnection, node_id: str) -> int:
-        """Give up whatever still runs in the name of a node that is dead or has left; return how many runs."""
+        """Give up the running runs of a node that is dead or has left. Return how many there were."""
         policies = {job.name: job.policy for job in jobs(self._ledger, connection=connection)}
 
         def decide(job: str, crashes: int, /) -> Rerun | GiveUpLost | HoldForPerson:
@@ -74,7 +75,7 @@ class LostNodeRuns:
 
 
 def _policy(text: str | None) -> Policy:
-    """Read a policy; one that is not there or that this release cannot read counts as the default."""
+    """Read a policy. One that is missing or that this release cannot read counts as the default."""
     try:
         return Policy.of() if text is None else Policy.from_json(text)
     except ConfigurationError:

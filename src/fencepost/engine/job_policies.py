@@ -1,4 +1,4 @@
-"""From a runner's outcome to what the ledger is told, by the policy of its job; what is out of the ordinary is told."""
+"""From a runner's outcome to the ending in the ledger, by the policy of the job. Failures are emitted as events."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ class JobPolicies:
         self._policies = {name: job.policy for name, job in jobs.items()}
         self._random = random
         self._emit = emit
-        self.on_end: Callable[[Claim, int], None] | None = None  # gets every attempt that ended, and how long it took
+        self.on_end: Callable[[Claim, int], None] | None = None  # called with each attempt that ended and its duration
 
     def overlap(self, job: str, *, is_tick: bool, attempts: int, key_is_taken: bool) -> Decision:
         """Decide about a run that is about to be claimed."""
         return decide(self._policies[job].overlap, is_tick=is_tick, attempts=attempts, key_is_taken=key_is_taken)
 
     def formers(self) -> dict[str, tuple[str, ...]]:
-        """Return the names that jobs had before, of those that were renamed."""
+        """Return the former names of the jobs that were renamed."""
         return {name: policy.formerly for name, policy in self._policies.items() if policy.formerly}
 
     def misfires(self) -> dict[str, Misfire]:
@@ -52,30 +52,30 @@ class JobPolicies:
         return {name: Misfire.of(each.misfire, grace=each.grace_s) for name, each in self._policies.items()}
 
     def of(self, claim: Claim, outcome: Outcome) -> Ending | None:
-        """Say what becomes of the run; None if it is not ours to say."""
+        """Return the ending of a run, or None if this node must not write one."""
         if self.on_end is not None:
             self.on_end(claim, outcome.took_us)
         if outcome.how == _SUCCEEDED:
             return ending_of(self._policies[claim.job], claim, outcome, random=0.0)
         ending = ending_of(self._policies[claim.job], claim, outcome, random=self._random())
-        self._tell(claim, outcome, ending)
+        self._emit_outcome(claim, outcome, ending)
         return ending
 
     def handed_back(self, claim: Claim) -> Ending | None:
-        """Return a claim that was never started."""
+        """Return the ending of a claim that was never started."""
         return self.of(claim, Outcome(claim.run_id, claim.attempt, claim.token, str(How.RETURNED)))
 
-    def tell_outlasting(self, runs: Sequence[Outlasting]) -> None:
-        """Warn of runs that every shutdown interrupts, so that they never end."""
+    def warn_outlasting(self, runs: Sequence[Outlasting]) -> None:
+        """Warn about runs that every shutdown interrupts, so that they never end."""
         for run_id, job, times in runs:
             reason = (
-                f"shutdowns have interrupted it {times} times in a row: it takes longer than the grace that nodes give"
-                " what runs. Let it end sooner, or go on from where it was (bulk jobs do), or start nodes with a longer"
-                " --grace"
+                f"shutdowns have interrupted it {times} times in a row: it takes longer than the grace period of its"
+                " nodes. Make it shorter, let it continue where it was interrupted (as bulk jobs do), or start nodes"
+                " with a longer --grace"
             )
             self._emit(Event(What.JOB_OUTLASTS_GRACE, job=job, run_id=run_id, reason=reason))
 
-    def _tell(self, claim: Claim, outcome: Outcome, ending: Ending | None) -> None:
+    def _emit_outcome(self, claim: Claim, outcome: Outcome, ending: Ending | None) -> None:
         is_dead = ending is not None and ending.state == "dead"
         what = What.RUN_DEAD if is_dead else _WORDS.get(How(outcome.how), What.RUN_FAILED)
         if what is not None:

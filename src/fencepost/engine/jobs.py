@@ -1,7 +1,7 @@
-"""Jobs: a function, or a program, and how it is to be run.
+"""Jobs: a function or a program, and how it is run.
 
-A `Job` knows all that can be known before it runs: its name, its policy, what its parameters must look like, when it is
-due. `Jobs` holds those of one application, each name once.
+A `Job` has everything that is known before it runs: its name, its policy, the types of its parameters, and its
+schedules. `Jobs` holds the jobs of one application; names are unique.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ SYNC, ASYNC, COMMAND = "sync", "async", "command"
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSchedule:
-    """A schedule that stands in the code. The first of a job has the job's name, the others a number behind it.
+    """A schedule that is declared in code. The id of a job's first schedule is the job's name; the others add a number.
 
-    For a job that was renamed (`formerly`) that is its first name: so a due time is the same one under both names.
+    For a renamed job (`formerly`) its first name is used, so that a due time has one identity under both names.
     """
 
     id: str
@@ -36,7 +36,7 @@ class DeclaredSchedule:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A job. Build it with `Job.of`, which validates; `place` is where it stands in the code."""
+    """A job. Make it with `Job.of`, which validates. `place` is where it is declared in the code."""
 
     name: str
     function: Callable[..., Any]
@@ -59,9 +59,9 @@ class Job:
         params: Mapping[str, Any] | None = None,
         signature: Signature | None = None,
     ) -> Job:
-        """Make a job of a function, or raise a `ConfigurationError` that says why it cannot be one.
+        """Make a job of a function, or raise a `ConfigurationError` that says why that is not possible.
 
-        `signature` takes the place of the function's own, for one that stands for something else.
+        `signature` replaces the function's own, for a function that is called in place of another one.
         """
         named = job_name(name) if name is not None else _name_of(function)
         signature = signature or Signature.of(function)
@@ -88,7 +88,7 @@ class Job:
         params: Mapping[str, Any] | None = None,
         place: str = "",
     ) -> Job:
-        """Make a job of a program. It takes any parameters, and finds them in its environment."""
+        """Make a job of a program. It takes any parameters, and receives them in its environment."""
         _check_argv(name, argv)
         signature = Signature(takes_more=True)
         return Job(
@@ -116,7 +116,7 @@ class Jobs(Mapping[str, Job]):
             self.add(job)
 
     def add(self, job: Job) -> None:
-        """Take a job in, or refuse a name that is taken."""
+        """Add a job, or raise if its name is taken."""
         first = self._jobs.get(job.name)
         if first is not None:
             raise InvalidJob(
@@ -127,7 +127,7 @@ class Jobs(Mapping[str, Job]):
         self._jobs[job.name] = job
 
     def _check_formers(self, job: Job) -> None:
-        """Refuse a former name that a job has now, or that two jobs say they had."""
+        """Refuse a former name that is the name of a job now, or that two jobs declare."""
         for one, other in ((job, job), *((job, each) for each in self.values()), *((e, job) for e in self.values())):
             if other.name in one.policy.formerly:
                 is_own = " itself" if one is other else ", which is a job of its own"
@@ -159,7 +159,7 @@ class Jobs(Mapping[str, Job]):
 
 
 def place_of(function: Callable[..., Any]) -> str:
-    """Say where a function stands: ``app/jobs.py:12 (settle)``."""
+    """Return where a function is defined: ``app/jobs.py:12 (settle)``."""
     inner = inspect.unwrap(getattr(function, "func", function))
     code = getattr(inner, "__code__", None)
     name = getattr(inner, "__qualname__", type(inner).__qualname__)
@@ -169,14 +169,12 @@ def place_of(function: Callable[..., Any]) -> str:
 def _name_of(function: Callable[..., Any]) -> str:
     name = getattr(function, "__name__", None)
     if not isinstance(name, str) or name == "<lambda>" or inspect.ismethod(function):
-        raise InvalidJob(
-            f"{place_of(function)} has no name that would tell it from others; name it, as in @app.job(name='settle')"
-        )
+        raise InvalidJob(f"{place_of(function)} has no name of its own; give it one, as in @app.job(name='settle')")
     return job_name(name)
 
 
 def _refuse_method(function: Callable[..., Any], signature: Signature) -> None:
-    """Refuse a function in the body of a class: nobody would hand it its object."""
+    """Refuse a function in the body of a class: it would be called without its object."""
     owner = getattr(function, "__qualname__", "").rpartition(".")[0]
     is_in_class = bool(owner) and not owner.endswith("<locals>")
     if is_in_class and not inspect.ismethod(function) and signature.names[:1] in (("self",), ("cls",)):

@@ -1,9 +1,9 @@
 """Noticing a forgotten key: transactions of jobs that rely on keys alone (``effects="idempotent"``).
 
-Such a job takes no lock, and its runs may overlap. A transaction that commits without anything by which its effects
-land once (`run.once`, `fencepost.idempotent`, `Sequence.advance`, `run.take`, or the run's own end) may then be
-repeated by another run. That is allowed, since it may be harmless (an upsert), but it is not silent: the log and the
-journal tell of the first such transaction of an attempt. A transaction that only reads needs no `run.transaction`.
+Such a job takes no lock, and its runs may overlap. A transaction that commits without one of the means that make its
+effects land once (`run.once`, `fencepost.idempotent`, `Sequence.advance`, `run.take`, or the run's own end) may then be
+repeated by another run. That is allowed, since it may be harmless (an upsert), but the first such transaction of an
+attempt is recorded in the log and in the journal. A transaction that only reads needs no `run.transaction`.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ _WHY = (
 
 @contextmanager
 def noticing_keys(run: Run, opened: AbstractContextManager[T]) -> Iterator[T]:
-    """Enter `opened`, a transaction of `run`; when it has committed without a key, tell so, once."""
+    """Enter `opened`, a transaction of `run`, and warn once per attempt if it commits without a key."""
     with opened as tx, watching(tx) as watch:
         yield tx
     attempt = attempt_of(run)
-    if not watch.has_key and not attempt.was_told_of_keys:
-        attempt.was_told_of_keys = True
-        _tell(run, attempt)
+    if not watch.has_key and not attempt.was_warned_of_keys:
+        attempt.was_warned_of_keys = True
+        _warn(run, attempt)
 
 
-def _tell(run: Run, attempt: Attempt) -> None:
+def _warn(run: Run, attempt: Attempt) -> None:
     run.log.warning("%s: %s", attempt.label, _WHY)
-    with suppress(FencepostError):  # the log has it, and the effect is committed in any case
+    with suppress(FencepostError):  # the warning is in the log, and the effect is committed in any case
         journal(
             attempt.context.ledger(),
             what=Noted.UNKEYED_WRITE,

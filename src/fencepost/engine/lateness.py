@@ -1,10 +1,9 @@
-"""The watch over promises: a run that has not ended by its job's SLA is told of and noted, once, and goes on.
+"""The loop that watches SLAs: a run that has not ended by its job's SLA is reported and recorded once, and continues.
 
-Each node looks now and then for runs of its jobs that are late, wherever they are: queued, waiting, or running on any
-node. What ends late between two looks is remembered by the node that ran it. A node whose jobs promise nothing never
-asks.
+Each node looks periodically for late runs of its jobs: queued, waiting, or running on any node. The node that executed
+a run remembers it if it ended late between two looks. A node none of whose jobs has an SLA never queries.
 
-**Not promised.** That it is noticed at once: it may take half the shortest SLA, and up to 30 s.
+**Not promised.** That a late run is noticed at once: it may take half the shortest SLA, and up to 30 s.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from fencepost.ledger.lateness import Late, note_late, note_late_ends
 
 _SELDOM_S = 30.0
 _OFTEN_S = 1.0
-_LONG_S = 10.0  # for which a connection is not kept
+_LONG_S = 10.0  # the connection is not kept open during pauses of this length or more
 _BATCH = 500
 _MOST_REMEMBERED = 10_000
-_SLACK_US = 1_000_000  # the ledger's clock and the node's measure differ a little; the ledger has the last word
+_SLACK_US = 1_000_000  # the ledger's clock and the node's measurement differ a little; the ledger decides
 
 
 class Lateness(LedgerStep):
-    """The step that notices what is late."""
+    """The step that finds late runs."""
 
     name = "lateness"
 
@@ -41,7 +40,7 @@ class Lateness(LedgerStep):
 
     @classmethod
     def where_promised(cls, node: NodeState) -> Lateness | None:
-        """Make it for a node of whose jobs any has an SLA."""
+        """Make the step if a job of the node has an SLA."""
         sla_s = {name: job.policy.sla_s for name, job in node.jobs.items()}
         sla_us = {name: round(each * 1_000_000) for name, each in sla_s.items() if each is not None}
         return cls(node, sla_us) if sla_us else None
@@ -52,22 +51,22 @@ class Lateness(LedgerStep):
         if sla_us is None:
             return
         since_us = claim.available_at_us if claim.due_at_us is None else claim.due_at_us
-        # A later attempt has another time from which it was available, and says nothing of the first one's.
+        # A later attempt has another `available_at_us`, which says nothing about that of the first attempt.
         if claim.attempt > 1 or claim.claimed_at_us + took_us + _SLACK_US > since_us + sla_us:
             self._ended.append(claim.run_id)
 
     def step(self, now: float) -> float:
-        """Note what is late, and say when to look again."""
+        """Record late runs, and return when to look again."""
         late = note_late(self._connection, jobs=list(self._sla_us))
         while batch := [self._ended.popleft() for _ in range(min(len(self._ended), _BATCH))]:
             late += note_late_ends(self._connection, run_ids=set(batch))
         for each in late:
-            self._tell(each)
+            self._emit_missed(each)
         if self._every_s >= _LONG_S:
             self._connection.rest()
         return now + self._every_s
 
-    def _tell(self, late: Late) -> None:
+    def _emit_missed(self, late: Late) -> None:
         self._emit(
             Event(
                 What.SLA_MISSED,

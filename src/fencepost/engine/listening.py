@@ -1,6 +1,6 @@
 """The listener: hints from other processes wake the exchange before its next look is due.
 
-A hint is a courtesy: polling finds the same, later. So an error here is not reported.
+Hints are optional: polling finds the same changes later. So an error here is not reported.
 """
 
 from __future__ import annotations
@@ -35,5 +35,5 @@ class Listening(LoopStep):
         self._listener.close()
 
     def settle(self, now: float) -> None:
-        """Let go of the connection, if the last wait had ended before `interrupt`."""
+        """Release the connection, if the last wait had ended before `interrupt`."""
         self._listener.wait(0.0)

@@ -1,4 +1,4 @@
-"""From ``package.module:app`` to the application, or a sentence that says why not."""
+"""From ``package.module:app`` to the application, or an error message that says why it cannot be loaded."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ _HERE = f"{Path(__file__).parents[1]}{os.sep}"
 
 
 class Application(Protocol):
-    """What the engine needs of an application."""
+    """What the engine needs from an application."""
 
     @property
     def jobs(self) -> Jobs:
-        """The jobs it knows."""
+        """The jobs of the application."""
         ...
 
     def worker_context(self) -> RunContext:
-        """Return the surroundings of runs in a worker process; whether they may go on is the worker's to say."""
+        """Return the context of runs in a worker process. The worker replaces its `standing`."""
         ...
 
 
 def load_app(spec: str, *, modules: Sequence[str] = ()) -> Application:
     """Import ``module:attribute`` (``:app`` may be left out) and return the application it names.
 
-    The current folder is searched first, as with ``python -m``; not in a worker, which has the path of its supervisor.
-    `modules` are imported as well: they declare jobs.
+    The current folder is searched first, as with ``python -m``, except in a worker, which has its supervisor's path.
+    `modules` are imported as well, because they declare jobs.
     """
     module_name, attribute = _parts(spec)
     if not ThisProcess.is_worker and os.getcwd() not in sys.path and "" not in sys.path:
@@ -51,7 +51,7 @@ def load_app(spec: str, *, modules: Sequence[str] = ()) -> Application:
 
 
 class ThisProcess:
-    """What this process is: a worker of a node must not become a node with workers of its own."""
+    """Whether this process is a worker: a worker of a node must not become a node with its own workers."""
 
     is_worker = False
 
@@ -87,7 +87,7 @@ def _import_failed(name: str, spec: str, error: BaseException) -> InvalidApp:
 
 
 def _place(error: BaseException) -> str:
-    """Say where it happened: the last line of the user's own code, not the import machinery's and not ours."""
+    """Return where an error happened: the last line of the user's code, not of the import system or of Fencepost."""
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not _is_ours(frame.filename)]
     return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 

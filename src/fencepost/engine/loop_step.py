@@ -1,7 +1,7 @@
-"""A step: what one loop of a node does. `engine.loops` lists them, and `engine.node` runs each on a task of its own.
+"""A step: what one loop of a node does. `engine.loops` lists the steps, and `engine.node` runs each on its own task.
 
-A loop is one file with a subclass of `LoopStep`, and one line in `engine.loops`. Most need `name` and `step` alone. The
-other methods are for loops that take on work, wait for something outside, or hold what has to be given back::
+A loop is one file with a subclass of `LoopStep`, and one line in `engine.loops`. Most need only `name` and `step`. The
+other methods are for loops that accept work, wait for external events, or hold resources::
 
     start ──▶ begin ──▶ step, step, step …                              (each loop on its own task)
     stop  ──▶ drain ──▶ step … until `is_empty` ──▶ interrupt ──▶ settle ──▶ close
@@ -21,10 +21,10 @@ class LoopStep(ABC):
     """What one loop does. It is made with the `NodeState` of its node, and reaches other loops only through that."""
 
     name: ClassVar[str]
-    """Names the loop in its task, in reports of trouble, and for `NodeState.wake`."""
+    """The name of the loop: of its task, in error reports, and for `NodeState.wake`."""
 
     acts_only_as_member: ClassVar[bool] = False
-    """Whether a step without an identity asks the ledger for nothing, so that its success does not end a trouble."""
+    """Whether a step without an identity makes no call to the ledger, so that its success does not end a problem."""
 
     def begin(self) -> None:
         """Prepare for the first step, on the task that starts the node. If this raises, the node does not start."""
@@ -32,22 +32,22 @@ class LoopStep(ABC):
 
     @abstractmethod
     def step(self, now: float) -> float:
-        """Do what is due at the monotonic reading `now`; return the reading at which to be called again.
+        """Do what is due at the monotonic time `now`, and return the monotonic time of the next call.
 
-        What it raises is reported once, and the step is repeated after a pause.
+        An error that it raises is reported once, and the step is retried after a pause.
         """
 
     def drain(self) -> None:
-        """Take on nothing more: the node is stopping. Steps go on."""
+        """Accept no more work, because the node is stopping. Steps continue."""
         return
 
     @property
     def is_empty(self) -> bool:
-        """Whether everything that it took on has reached the ledger. A node that stops waits for this, for a while."""
+        """Whether all accepted work is in the ledger. A node that stops waits for this for a limited time."""
         return True
 
     def interrupt(self) -> None:
-        """Make a step return that waits for something outside: the loop was told to end."""
+        """Make a step return that waits for an external event, because the loop was asked to end."""
         return
 
     def settle(self, now: float) -> None:
@@ -55,12 +55,12 @@ class LoopStep(ABC):
         return
 
     def close(self) -> None:
-        """Give back what it holds: connections, leases, its place among the nodes. All loops were told to end."""
+        """Release connections, leases, or the membership. All loops were asked to end before."""
         return
 
 
 class LedgerStep(LoopStep):
-    """A step that works with the ledger, on a connection of its own."""
+    """A step that uses the ledger, on its own connection."""
 
     def __init__(self, node: NodeState) -> None:
         self._node = node
@@ -68,5 +68,5 @@ class LedgerStep(LoopStep):
         self._connection = node.ledger.connect(self.name)
 
     def close(self) -> None:
-        """Let the connection go."""
+        """Release the connection."""
         self._connection.rest()

@@ -1,4 +1,4 @@
-"""The loops of a node, in the order in which they begin. A new loop is a file with its `LoopStep`, and a line here."""
+"""The loops of a node, in the order in which they begin. To add one, add a file with its `LoopStep` and a line here."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What identities of this process that are no more have left behind: kept up and adopted, or given up.
+"""The runs of lost identities of this process: they are adopted or given up.
 
 ::
 
@@ -7,9 +7,9 @@
                         │                                                       ──▶ the rest is given up, here
                         └────no: a reaper was quicker──▶ stopped as lost
 
-The living adopt first: a reaper acts after a ttl of unbroken contact, and this step with the first answer. What was
-told to stop is given up when its runner has reported it, so that the next attempt does not meet it; where that takes
-too long, others will have found out.
+Living nodes adopt before others reap: a reaper acts after a ttl of unbroken contact, and this step with the first
+answer. Runs that were stopped are given up when their runner has reported them, so that the next attempt does not
+overlap with them. If that takes longer than `_STOPPED_WITHIN_S`, they are given up anyway.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _STOPPED_WITHIN_S = 15.0
 
 
 class Former(NamedTuple):
-    """An identity that is no more, since when, and what was suspended when it ended."""
+    """A lost identity, the runs that were suspended when it was lost, and when that was."""
 
     node_id: str
     suspended: tuple[Claim, ...]
@@ -36,7 +36,7 @@ class Former(NamedTuple):
 
 
 class LostIdentities:
-    """The identities whose affairs are not in order yet. Added to by the membership, put in order by the exchange."""
+    """The lost identities whose runs are not settled yet. The membership adds them, and the exchange settles them."""
 
     def __init__(self, lost_runs: LostNodeRuns, runners: Sequence[Runner], emit: Callable[[Event], None]) -> None:
         self._lost_runs = lost_runs
@@ -46,33 +46,35 @@ class LostIdentities:
         self._adopted: dict[Key, str] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is something to put in order."""
+        """Whether there are runs to settle."""
         return bool(self._formers)
 
     def add(self, node_id: str, suspended: Collection[Claim], now: float) -> None:
-        """Note an identity that is no more."""
+        """Add a lost identity."""
         self._formers.append(Former(node_id, tuple(suspended), now))
 
     def adopted_by(self, key: Key) -> str | None:
-        """Return the identity that went on with a run, if it was adopted at the last occasion."""
+        """Return the identity that adopted a run, if it was in the last adoption."""
         return self._adopted.get(key)
 
     def settle(
-        self, connection: LedgerConnection, *, node_id: str | None, in_hand: Collection[Key], now: float
+        self, connection: LedgerConnection, *, node_id: str | None, unfinished: Collection[Key], now: float
     ) -> bool:
-        """Adopt what is still ours and give up the rest; False if that has to wait.
+        """Adopt the runs that are still ours and give up the rest. Return False if that has to wait.
 
-        For this process to join, or for what was stopped to end. `in_hand` are the runs that have not ended: only
-        those can go on.
+        It waits for this process to join, or for stopped runs to end. `unfinished` are the runs that have not ended:
+        only those can be adopted.
         """
         formers = list(self._formers)
-        suspended = {_key(claim): claim for former in formers for claim in former.suspended if _key(claim) in in_hand}
+        suspended = {
+            _key(claim): claim for former in formers for claim in former.suspended if _key(claim) in unfinished
+        }
         if suspended:
             if node_id is None:
                 return False
             self._adopt(connection, [former.node_id for former in formers], node_id, suspended)
             self._formers[: len(formers)] = formers = [former._replace(suspended=()) for former in formers]
-        is_stopping = any(self._adopted.get(key) != node_id for key in in_hand)
+        is_stopping = any(self._adopted.get(key) != node_id for key in unfinished)
         if is_stopping and now < formers[-1].since + _STOPPED_WITHIN_S:
             return False
         for former in formers:

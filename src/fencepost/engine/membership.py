@@ -1,4 +1,4 @@
-"""This process's place among the nodes: an identity, a session that is kept alive, and until when it may act.
+"""The membership of this process among the nodes: its identity, its session, and until when it may act.
 
 ::
 
@@ -6,11 +6,12 @@
                         │
                         └──leave──▶ OUTSIDE, for good
 
-The session is a lease named after the node, kept where the ledger is. A node that can take that name has thereby
-declared this node dead: a dead session is never renewed, so the process takes a new identity. The lease package renews
-it on tasks of its own and ends trust on time though the ledger hangs; this step only passes on what it says.
+The session is a lease named after the node, stored where the ledger is. A node that can take that name has thereby
+declared this node dead: an expired session is never renewed, so the process takes a new identity. The lease package
+renews the session on its own tasks, and ends the trust on time even if the ledger hangs. This step only passes the
+result on to the runners.
 
-An identity whose end stands in the ledger is *disowned*: it may not act any more, whatever its session says.
+An identity that is recorded in the ledger as ended is *disowned*: it may no longer act, whatever its session says.
 """
 
 from __future__ import annotations
@@ -32,12 +33,12 @@ from fencepost.ledger.nodes import NewNode, drain, join, leave
 from fencepost.ledger.parking import unpark_for_older
 from fencepost.ledger.sequences import advance_sequences
 
-_FOR_GOOD_S = 3600.0
-_IN_DOUBT = "the ledger does not answer; its effects are fenced, so it goes on until one of them has to land"
+_LONG_S = 3600.0  # a node that leaves has nothing more to do here
+_IN_DOUBT = "the ledger does not answer; the effects of the run are fenced, so it continues until its next transaction"
 
 
 class Membership(LoopStep):
-    """Joins, passes trust on, and joins anew when the session was lost."""
+    """Joins, passes the trust on to the runners, and joins again when the session was lost."""
 
     name = MEMBERSHIP
 
@@ -51,22 +52,22 @@ class Membership(LoopStep):
         self.join()
 
     def step(self, now: float) -> float:
-        """Join if outside; pass trust on; see to it that a lost identity is given up."""
+        """Give up a lost identity, join if there is none, and pass the trust on to the runners."""
         node = self._node
         if self._is_leaving:
-            return now + _FOR_GOOD_S
+            return now + _LONG_S
         if node.joined is not None and (node.joined.lease.lost or node.is_disowned(node.joined)):
             self._give_up(node.joined)
         if node.joined is None:
             self.join()
-        return now + self._pass_on()
+        return now + self._extend_trust()
 
     def drain(self) -> None:
-        """Let others see that this node is stopping; it does not wait for the ledger to know."""
-        self._node.beside("draining", self._note_draining)
+        """Record that this node is stopping, without waiting for the ledger."""
+        self._node.in_background("draining", self._note_draining)
 
     def close(self) -> None:
-        """Leave, and give the session back."""
+        """Leave, and release the session."""
         member = self.leave()
         if member is None:
             return
@@ -74,15 +75,15 @@ class Membership(LoopStep):
         with suppress(FencepostError), node.connection() as connection:
             leave(
                 node.ledger, member.node_id, connection=connection
-            )  # first: a node whose session is free is taken for dead
+            )  # first: a node whose session is free counts as dead
             unpark_for_older(
                 connection, node=member.node_id
-            )  # of several that leave at once, the last one finds nobody
+            )  # if several nodes leave at once, the last one finds no other
         member.lease.release()
         node.emit(Event(What.NODE_LEFT, node=member.node_id, holder=node.settings.name))
 
     def join(self) -> Member:
-        """Become a node. Raises what the store raises if that cannot be."""
+        """Become a node. Raises what the store raises if that fails."""
         node_id = self._node.runtime.new_id()
         lease = self._node.locks.lock(NODE_LEASE + node_id, ttl=self._node.ttl_s).acquire()
         try:
@@ -95,7 +96,7 @@ class Membership(LoopStep):
         return member
 
     def leave(self) -> Member | None:
-        """Be nobody from now on; the caller has seen to it that nothing runs, and releases the session returned."""
+        """Give up the identity for good. The caller has stopped all runs, and releases the session returned."""
         self._is_leaving = True
         member, self._node.joined = self._node.joined, None
         return member
@@ -134,11 +135,11 @@ class Membership(LoopStep):
             self._node.emit(Event(What.LEDGER_TROUBLE, node=self._node.settings.name, reason=reason))
 
     def _observe(self, event: Event) -> None:
-        """Pass trust on at once: a renewal in the last moment must not come too late for the runs."""
+        """Pass the trust on at once: a late renewal must not reach the runs too late."""
         if event.what is What.RENEWED:
             self._node.wake(self.name)
 
-    def _pass_on(self) -> float:
+    def _extend_trust(self) -> float:
         member = self._node.joined
         if member is None or self._node.is_disowned(member):
             return 0.0
@@ -151,10 +152,10 @@ class Membership(LoopStep):
     def _give_up(self, member: Member) -> None:
         self._node.joined = None
         self._stop_runs(member, member.lease.lost_reason or self._node.reason_to_disown or "unknown")
-        member.lease.release()  # one that was disowned may still be held
+        member.lease.release()  # the lease of a disowned identity may still be held
 
     def _stop_runs(self, member: Member, reason: str) -> None:
-        """Stop what runs, or suspend it where that is safe; the exchange puts the rest in order."""
+        """Stop all runs, or suspend them where that is safe. The exchange settles them in the ledger."""
         node = self._node
         suspended: list[Claim] = []
         for runner in node.runners:

@@ -5,10 +5,10 @@
     start ──▶ join ──▶ loops: membership · exchange · planner · reaper · pruner · pauses · listener
                                    │ (· lateness, where jobs have an SLA · deploys, where a program declares them)
                                    │ session lost: stop what runs, join under a new identity
-    stop ──▶ claim nothing more ──▶ what has not started goes back ──▶ the rest gets its grace ──▶ leave
+    stop ──▶ claim nothing more ──▶ hand back claims not started ──▶ give the rest its grace ──▶ leave
 
-`engine.loops` lists the loops, `engine.loop_step` says what one is, and `engine.node_state` is what they share. No node
-is special: a leader, if the application wants one, only saves the others the planning.
+`engine.loops` lists the loops, `engine.loop_step` defines one, and `engine.node_state` is what they share. No node is
+special: a leader, if the application wants one, only spares the other nodes the planning.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from fencepost.errors import FencepostError, LedgerHeld
 LEADER = "fencepost/leader"
 _WHILE_HELD_S = 1.0
 _LOOP_ENDS_WITHIN_S = 5.0
-_CRIPPLED_GRACE_S = 5.0  # of a node without one of its loops: nobody may be there to end what runs, or to renew
+_FAILING_GRACE_S = 5.0  # of a node that lost a loop: there may be no loop to finish runs or to renew the session
 
 
 class Node:
@@ -37,12 +37,12 @@ class Node:
     def __init__(
         self, state: NodeState, *, publish: Callable[[], None] = lambda: None, loops: tuple[MakeStep, ...] = LOOPS
     ) -> None:
-        """Make it. `publish` puts on record what the program declares; it is called when the node has joined."""
+        """Make the node. `publish` records what the program declares; it is called when the node has joined."""
         self._state = state
         self._runtime = state.runtime
         self._publish = publish
         self._is_started = False
-        self._is_crippled = False
+        self._is_failing = False
         self._stopping = state.runtime.lock()
         self._stopped = state.stopped
         self._troubles = Troubles(state.runtime, node=lambda: self.node_id or "-", emit=state.emit)
@@ -53,7 +53,7 @@ class Node:
 
     @property
     def node_id(self) -> str | None:
-        """The present identity, while this node may act."""
+        """The current identity, while this node may act."""
         return self._state.node_id
 
     @property
@@ -64,48 +64,48 @@ class Node:
 
     @property
     def is_running(self) -> bool:
-        """Whether it was started and not yet stopped."""
+        """Whether the node was started and not yet stopped."""
         return self._is_started and not self._stopped.is_set()
 
     # -- beginning and end -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Join and begin. Raises `LedgerUnavailable` or a `ConfigurationError` if that cannot be."""
+        """Join and start the loops. Raises `LedgerUnavailable` or a `ConfigurationError` if that is not possible."""
         self._is_started = True
         first, *others = self._steps
-        first.begin()  # joins; if it cannot, there is nothing to stop
+        first.begin()  # joins; if that fails, there is nothing to stop
         try:
             for step in others:
                 step.begin()
-            self._publish()  # after it has joined: older deploys, which look who lives, must not write over it
+            self._publish()  # after joining: older deploys check which nodes are alive, and must not overwrite this
             self._begin()
         except BaseException:
             self.stop(0.0)
             raise
-        self._state.ledger.pool.drop_idle()  # what was needed to begin is not needed to go on
+        self._state.ledger.pool.drop_idle()  # connections that only the start needed
 
     def stop(self, grace_s: float) -> None:
-        """Claim nothing more, give what runs `grace_s` to end, tell the ledger, and leave."""
+        """Claim no more runs, give the current ones `grace_s` to end, write their outcomes to the ledger, and leave."""
         if not self._is_started:
             return
         with self._stopping:
             if not self._stopped.is_set():
-                self._wind_up(grace_s)
+                self._shut_down(grace_s)
 
     def wait(self, timeout_s: float | None = None) -> bool:
-        """Wait until it was stopped; False if that did not happen in time."""
+        """Wait until the node was stopped. Return False if that did not happen in time."""
         return self._stopped.wait(timeout_s)
 
     def wake(self) -> None:
-        """Look now: something was asked for in this process."""
+        """Query the ledger now, because a run was requested in this process."""
         self._state.hint()
 
     def forget(self) -> None:
-        """In a forked child: the parent is the node, and its loops are not here."""
+        """Forget the node in a forked child: the parent is the node, and its loops do not exist here."""
         self._is_started = False
         self._state.joined = None
 
-    # -- in order ----------------------------------------------------------------------------------------------------
+    # -- starting and stopping in order ------------------------------------------------------------------------------
 
     def _begin(self) -> None:
         state = self._state
@@ -117,7 +117,7 @@ class Node:
         for loop in self._loops:
             loop.start()
 
-    def _wind_up(self, grace_s: float) -> None:
+    def _shut_down(self, grace_s: float) -> None:
         for step in self._steps:
             step.drain()
         give_up_at = self._runtime.monotonic() + grace_s
@@ -127,17 +127,19 @@ class Node:
         self._end_loops()
         if self._state.election is not None:
             self._state.election.stop()
-        if (closing := self._state.beside("leaving", self._close)) is not None:
-            closing.join(_LOOP_ENDS_WITHIN_S)  # if nobody answers, others will find out
+        if (closing := self._state.in_background("leaving", self._close)) is not None:
+            closing.join(
+                _LOOP_ENDS_WITHIN_S
+            )  # if the ledger does not answer, the session expires and other nodes notice
 
     def _end_runs(self, grace_s: float) -> None:
         closings = [partial(runner.close, grace_s) for runner in self._state.runners]
-        tasks = [task for closing in closings if (task := self._state.beside("closing", closing)) is not None]
+        tasks = [task for closing in closings if (task := self._state.in_background("closing", closing)) is not None]
         for task in tasks:
             task.join(grace_s + _LOOP_ENDS_WITHIN_S)
 
     def _flush(self, give_up_at: float) -> None:
-        """Wait until the ledger knows how everything ended; what it does not answer, the reaper will find."""
+        """Wait until all outcomes are in the ledger. If it does not answer, a reaper of another node ends the runs."""
         while self._runtime.monotonic() < give_up_at and (busy := self._busy_loops()):
             for loop in busy:
                 loop.wake()
@@ -162,7 +164,7 @@ class Node:
                     step.settle(self._runtime.monotonic())
 
     def _close(self) -> None:
-        for step in self._steps:  # the membership first: other nodes take over at once, whatever the rest meets
+        for step in self._steps:  # the membership first: other nodes take over at once, whatever fails after that
             with suppress(Exception):
                 step.close()
 
@@ -174,25 +176,28 @@ class Node:
             try:
                 wake_at = step.step(now)
             except LedgerHeld:
-                self._state.wake(EXCHANGE)  # which looks what it is, and reports it
+                self._state.wake(EXCHANGE)  # it checks the ledger and reports the hold
                 return now + _WHILE_HELD_S
             self._note_success(step)
             return wake_at
 
-        return Loop(step.name, watched, runtime=self._runtime, on_trouble=self._troubles.met)
+        return Loop(step.name, watched, runtime=self._runtime, on_error=self._troubles.met)
 
     def _note_success(self, step: LoopStep) -> None:
-        """Note that trouble is over; not if the step went well because, without an identity, it asked for nothing."""
+        """Report the end of a problem, unless the step succeeded only because it made no call without an identity."""
         if not step.acts_only_as_member or self._state.member is not None:
             self._troubles.over(step.name)
 
     def _leave_if_a_loop_died(self) -> None:
-        """Leave, if a loop has died: one that claims and never ends, or the reverse, is worse than none."""
+        """Leave if a loop has died: a node that claims and never finishes, or the reverse, is worse than no node."""
         dead = next((loop for loop in self._loops if loop.died_of is not None), None)
-        if dead is None or self._is_crippled:
+        if dead is None or self._is_failing:
             return
-        self._is_crippled = True
+        self._is_failing = True
         state = self._state
-        reason = f"its {dead.name} loop died of {dead.died_of!r}; it leaves, so that others take over. Start it again"
+        reason = (
+            f"its {dead.name} loop died of {dead.died_of!r}; the node leaves, so that other nodes take over its runs. "
+            "Start it again"
+        )
         state.emit(Event(What.NODE_FAILED, node=self.node_id, holder=state.settings.name, reason=reason))
-        state.beside("failing", lambda: self.stop(_CRIPPLED_GRACE_S))
+        state.in_background("failing", lambda: self.stop(_FAILING_GRACE_S))

@@ -1,9 +1,9 @@
-"""What the loops of a node share: who the node is, what it knows of its ledger, and how one loop wakes another.
+"""The state that the loops of a node share: its identity, what it knows of its ledger, and how loops wake each other.
 
-Every loop is made with this and nothing else, and no loop knows another one. What one needs of another is here: who
-this process is (`member`), whether it may lead (`may_lead`), whether the ledger is held (`same`), what lost identities
-left behind (`lost_identities`), what a look found (`on_look`), what has been planned (`planning`). An attribute is set
-by one loop and read by the others, from any thread.
+Every loop is made with this and nothing else, and no loop refers to another one. What one needs from another is here:
+the identity of this process (`member`), whether it may lead (`may_lead`), whether the ledger is held (`same`), the runs
+of lost identities (`lost_identities`), the result of a look (`on_look`), what has been planned (`planning`). Each
+attribute is set by one loop and read by the others, from any thread.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from fencepost.engine.job_policies import JobPolicies
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.ledger_clock import LedgerClock
 from fencepost.engine.lost_identities import LostIdentities
+from fencepost.engine.run_events import wants_none
 from fencepost.engine.runner_jobs import runner_jobs
 from fencepost.engine.runners.runner import Runner
 from fencepost.engine.same_ledger import SameLedger
-from fencepost.engine.tidings import nobody
 from fencepost.leases.election import Election
 from fencepost.leases.lease import Lease
 from fencepost.leases.locks import Locks
@@ -39,13 +39,13 @@ from fencepost.ledger.pruning import Retention
 
 # The loops that others wake.
 MEMBERSHIP, EXCHANGE = "membership", "exchange"
-# Where hints arrive, a look is only for what no hint tells of; where none do, it decides how soon a request is noticed.
+# With hints, a look only finds changes that send no hint. Without them, it decides how soon a request is noticed.
 _POLL_WITH_HINTS_S, _POLL_S = 5.0, 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class NodeSettings:
-    """What a node needs to know of itself."""
+    """The settings of a node."""
 
     name: str
     version: str
@@ -54,7 +54,7 @@ class NodeSettings:
     slots: int = 10
     generation: int = 0
     leader: bool = False
-    poll_s: float | None = None  # None: seldom where hints arrive, every other second where they do not
+    poll_s: float | None = None  # None: 5 s if the database has hints, otherwise 2 s
     retention: Retention = field(default_factory=Retention)
 
 
@@ -72,14 +72,14 @@ class Member:
 
 
 class Planning(Protocol):
-    """What the exchange needs of the planner. May be called from any thread."""
+    """What the exchange needs from the planner. May be called from any thread."""
 
     def waits_until(self, at_us: int) -> None:
-        """Note that a run waits for this time, and has to be queued by then."""
+        """Record that a run waits for this time, and has to be queued by then."""
         ...
 
     def has_planned_since(self, since: float) -> bool:
-        """Whether all that is due was planned since then, or this node may not plan; if neither, have it planned."""
+        """Whether all due schedules were planned since then, or this node may not plan. If neither, plan them."""
         ...
 
 
@@ -87,7 +87,7 @@ class _NoPlanning:
     """For a node without a planner."""
 
     def waits_until(self, at_us: int) -> None:
-        """Leave it to other nodes."""
+        """Do nothing: other nodes plan."""
 
     def has_planned_since(self, since: float) -> bool:
         return True
@@ -107,10 +107,10 @@ class NodeState:
         settings: NodeSettings,
         emit: Callable[[Event], None],
         gate_locks: Locks | None = None,
-        wants: Callable[[What], bool] = nobody,
+        wants: Callable[[What], bool] = wants_none,
         declared: Declarations | None = None,
     ) -> None:
-        """Make it. `runners` are by the kind of job they execute; `declared` is what this program keeps on record."""
+        """Make the state. `runners` are by kind of job; `declared` are the declarations of this program."""
         self.ledger = ledger
         self.locks = locks
         self.jobs = jobs
@@ -133,35 +133,35 @@ class NodeState:
         self.gate = None if gate_locks is None else self._make_gate(gate_locks)
         self.planning: Planning = _NoPlanning()
         self.election: Election | None = None
-        self.withdrawn: set[str] = set()  # jobs that this process knows, and its workers do not
-        self.joined: Member | None = None  # set by the membership; whether it may act is another question: `member`
+        self.withdrawn: set[str] = set()  # jobs that this process has and its workers do not
+        self.joined: Member | None = None  # set by the membership; `member` also checks that it may act
         self._disowned: tuple[Member, str] | None = None
         self._looks: list[Callable[[Look], None]] = []
         self._nodes_changed: list[Callable[[], None]] = []
         self._nodes_mark: object = None
         self._wakes: dict[str, Callable[[], None]] = {}
 
-    # -- who this node is --------------------------------------------------------------------------------------------
+    # -- identity ----------------------------------------------------------------------------------------------------
 
     @property
     def member(self) -> Member | None:
-        """Who this process is, if it may act."""
+        """The current identity, if it may act."""
         member = self.joined
         return member if member is not None and member.is_trusted and not self.is_disowned(member) else None
 
     @property
     def node_id(self) -> str | None:
-        """The present identity, while this node may act."""
+        """The id of the current identity, if it may act."""
         member = self.member
         return member.node_id if member else None
 
     def disown(self, member: Member, reason: str) -> None:
-        """Be this no longer: others act as if it were dead. The membership joins under a new identity."""
+        """Stop acting under this identity, which other nodes treat as dead. The membership joins under a new one."""
         self._disowned = (member, reason)
         self.wake(MEMBERSHIP)
 
     def is_disowned(self, member: Member) -> bool:
-        """Whether this identity must not act any more, whatever its session says."""
+        """Whether this identity may no longer act, whatever its session says."""
         return self._disowned is not None and self._disowned[0] is member
 
     @property
@@ -171,7 +171,7 @@ class NodeState:
 
     @property
     def may_lead(self) -> bool:
-        """Whether this node may do what one node does for all: always, unless there is a leader."""
+        """Whether this node may do work that one node does for all: always, unless another node is the leader."""
         return self.election is None or self.election.is_leader
 
     @property
@@ -179,20 +179,20 @@ class NodeState:
         """The jobs whose runs this node can take."""
         return tuple(name for name in self.jobs if name not in self.withdrawn)
 
-    # -- what loops say to each other --------------------------------------------------------------------------------
+    # -- calls between loops -----------------------------------------------------------------------------------------
 
     def hint(self) -> None:
-        """Have the exchange look: something may have changed in the ledger. May be called from any thread."""
+        """Make the exchange look, because something may have changed in the ledger. May be called from any thread."""
         self.agenda.hint()
         self.wake(EXCHANGE)
 
     def wake(self, loop: str) -> None:
-        """Have a loop make a step now. If this node has no such loop, nothing happens."""
+        """Make a loop step now. Does nothing if this node has no such loop."""
         if (wake := self._wakes.get(loop)) is not None:
             wake()
 
     def add_loop(self, name: str, wake: Callable[[], None]) -> None:
-        """Let a loop be woken by its name."""
+        """Register the function that wakes a loop."""
         self._wakes[name] = wake
 
     def on_look(self, callback: Callable[[Look], None]) -> None:
@@ -200,11 +200,11 @@ class NodeState:
         self._looks.append(callback)
 
     def on_nodes_changed(self, callback: Callable[[], None]) -> None:
-        """Call back when a look has found that nodes came or went, on the task of the exchange."""
+        """Call back on the task of the exchange when a look has found that nodes joined or ended."""
         self._nodes_changed.append(callback)
 
     def looked(self, look: Look) -> None:
-        """Pass on what a look found."""
+        """Pass the result of a look to the callbacks."""
         if look.nodes_mark != self._nodes_mark:
             self._nodes_mark = look.nodes_mark
             for changed in self._nodes_changed:
@@ -212,7 +212,7 @@ class NodeState:
         for callback in self._looks:
             callback(look)
 
-    # -- small things ------------------------------------------------------------------------------------------------
+    # -- connections and tasks ---------------------------------------------------------------------------------------
 
     @contextmanager
     def connection(self) -> Iterator[LedgerConnection]:
@@ -223,8 +223,8 @@ class NodeState:
         finally:
             connection.rest()
 
-    def beside(self, name: str, work: Callable[[], None]) -> Task | None:
-        """Do something on a task of its own; here and now if the process ends and can start no more threads."""
+    def in_background(self, name: str, work: Callable[[], None]) -> Task | None:
+        """Call `work` on its own task, or directly if the process is exiting and can start no more threads."""
         try:
             return self.runtime.spawn(f"fencepost-{name}", work)
         except RuntimeError:

@@ -1,7 +1,7 @@
-"""Pauses: how long this process was stalled, for choosing a ttl and for people who wonder.
+"""The loop that measures how long this process was paused; this helps to choose a ttl and to explain lost sessions.
 
-A step that wants to be called every so often, and finds that much more time has passed, was held up: by a paused
-container, a swapped-out process, C code that kept the interpreter to itself, a machine that slept.
+If much more time than expected has passed between two steps, the process was paused: by a paused container, swapping,
+C code that held the interpreter lock, or a suspended machine.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _WORTH_REPORTING_S = 0.5  # a busy machine delays a step by tenths of a second
 
 
 class Pauses(LoopStep):
-    """The step that measures."""
+    """The step that measures pauses."""
 
     name = "pauses"
 
@@ -26,7 +26,7 @@ class Pauses(LoopStep):
         self._longest_s = 0.0
 
     def step(self, now: float) -> float:
-        """Compare when this was called with when it should have been."""
+        """Compare the time of this call with the expected time."""
         expected_at, self._expected_at = self._expected_at, now + _EVERY_S
         if expected_at is not None and now - expected_at > _WORTH_REPORTING_S:
             self._report(now - expected_at)

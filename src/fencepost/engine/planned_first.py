@@ -1,10 +1,11 @@
-"""Planning before the first claim: what came due while no node had a job is put together before any of it begins.
+"""Planning before the first claim: due times that were missed while no node had the job are merged before a run starts.
 
-A tick is planned a little ahead. If every node went down just then, it is still queued when one comes back, and the due
-times since are not planned yet: with *misfire once* all of them are one run. So the first claim under an identity waits
-until the due schedules were planned once.
+A tick is planned a little ahead. If all nodes end just then, it is still queued when a node joins again, and the due
+times since then are not planned yet: with *misfire once* all of them become one run. So the first claim under an
+identity waits until the due schedules were planned once.
 
-**Not promised.** That it waits for ever: for two seconds at most, and not at all where this node may not plan.
+**Not promised.** That it waits as long as that takes: it waits for two seconds at most, and not at all if this node
+may not plan.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ class PlannedFirst:
         self._since = 0.0
 
     def may_claim(self, identity: str, now: float) -> bool:
-        """Whether due schedules were planned since this was first asked about `identity`; if not, have that done."""
+        """Whether due schedules were planned since the first call with `identity`. If not, the planner is woken."""
         if identity != self._identity:
             self._identity, self._since = identity, now
         return now >= self._since + _LONGEST_S or self._node.planning.has_planned_since(self._since)

@@ -1,14 +1,14 @@
 """The planner: due schedules become runs, a little ahead of time.
 
-A tick is planned up to a horizon before it is due, and its run is queued with the due time as the moment from which
-it may be claimed. So the arithmetic of schedules is done when nobody waits for it, and at the due time nodes only
-claim. Every node plans; whoever comes second finds the schedule's row locked or `planned_through` moved on.
+A tick is planned up to a horizon before it is due, and its run is queued with the due time as the time from which it
+may be claimed. So the due times are computed in advance, and at the due time nodes only claim. Every node plans; the
+second one finds the schedule's row locked or `planned_through` advanced.
 
-What was missed while nobody planned is decided here, by the job's misfire policy. A due time never vanishes: it
-becomes a run of its own, part of a coalesced one, or a row that says `misfired` with its range.
+The job's misfire policy decides here about due times that were missed while no node planned. A due time never vanishes:
+it becomes a run, part of a merged run, or a row in the state `misfired` with its range.
 
-A schedule that this node cannot plan is passed by: nothing of it is changed, for another node may be able to plan it. A
-schedule that no living node would run is not planned (`serving`); when one lives again, the misfire policy decides.
+A schedule that this node cannot plan is skipped and not changed, because another node may be able to plan it. A
+schedule whose job no living node has is not planned (`serving`); when such a node joins, the misfire policy decides.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _HORIZON_S = HORIZON_US / 1_000_000
 _BATCH = 500
 _SHORTEST_REST_S = 10.0
 _WHILE_CLOSED_S = 2.0
-_LOOK_BEHIND_S = 1.0  # half the horizon: whatever is hidden behind what is passed by is still planned in time
-_AT_ONCE = 0  # it is unknown what is due
+_RECHECK_S = 1.0  # half the horizon: a due time that an unplannable schedule hides is still planned in time
+_AT_ONCE = 0  # the next due time is unknown, so plan at once
 
 
 class Planner(LedgerStep):
@@ -49,33 +49,33 @@ class Planner(LedgerStep):
         self._ticks = Ticks(
             horizon_us=HORIZON_US,
             emit=node.emit,
-            is_believed=node.clock.told,
+            is_believed=node.clock.observe,
             is_served=self._serving.is_served,
         )
         self._rest_s = max(node.poll_s * 2, _SHORTEST_REST_S)
         self._next_due_us: int | None = _AT_ONCE
         self._next_waiting_us: int | None = None
-        self._passed_by: list[str] = []
+        self._unplannable: list[str] = []
         self._planned_until_us = 0
-        self._look_behind_at = float("inf")
+        self._recheck_at = float("inf")
         self._planned_all_at = float("-inf")
         node.planning = self
         node.on_nodes_changed(self._serving.nodes_changed)
         node.on_look(self._looked)
 
     def due_at(self, next_due_us: int | None, next_waiting_us: int | None) -> None:
-        """Note when a schedule is due next, and when a run that waits for its time, as seen by somebody who looked."""
-        if not self._is_passed_by(next_due_us):
+        """Record when a schedule is due next, and the next time for which a run waits, as found by a look."""
+        if not self._may_be_unplannable(next_due_us):
             self._next_due_us = next_due_us
         self._next_waiting_us = next_waiting_us
 
     def waits_until(self, at_us: int) -> None:
-        """Note that a run waits for this time."""
+        """Record that a run waits for this time."""
         self._next_waiting_us = _sooner(at_us, self._next_waiting_us)
         self._node.wake(self.name)
 
     def has_planned_since(self, since: float) -> bool:
-        """Whether it has planned all that is due, or may not plan; if neither, it does so now."""
+        """Whether all due schedules were planned since then, or this node may not plan. If neither, wake the loop."""
         is_idle = not self._node.may_lead or self._same.is_held or not self._clock.is_believed
         if is_idle or self._planned_all_at >= since:
             return True
@@ -88,28 +88,28 @@ class Planner(LedgerStep):
         """Plan what is due within the horizon."""
         if self._node.member is None or not self._node.may_lead or self._same.is_held:
             return now + self._rest_s
-        for leap in self._clock.untold():
-            self._alarm(leap)
+        for leap in self._clock.unreported_leaps():
+            self._report_leap(leap)
         if not self._clock.is_believed:
             return self._wait_for_the_clock(now)
-        self._see_who_serves(now)
+        self._read_serving(now)
         if self._plan_from(now) > now:
             return self._sleep_until(now)
         return self._plan(now)
 
     def _looked(self, look: Look) -> None:
-        """Take over what a look found, and make a step."""
+        """Use the result of a look, and make a step."""
         self.due_at(look.next_due_at_us, look.next_waiting_at_us)
         self._node.wake(self.name)
 
-    def _see_who_serves(self, now: float) -> None:
+    def _read_serving(self, now: float) -> None:
         if now >= self._serving.due_at and self._serving.read(self._connection, now):
             self._next_due_us = _AT_ONCE
 
     def _plan(self, now: float) -> float:
-        self._next_due_us = None  # what a look tells from now on may be news to us
+        self._next_due_us = None  # cleared first: a look may set a new time while this plans
         try:
-            without = self._ticks.passed_by(self._clock.there_us())
+            without = self._ticks.unplannable(self._clock.there_us())
             planned = plan(
                 self._connection, horizon_us=HORIZON_US, limit=_BATCH, decide=self._ticks.plan, without=without
             )
@@ -121,50 +121,50 @@ class Planner(LedgerStep):
             if isinstance(error, LedgerUnavailable):
                 self._clock.unanswered()
             raise
-        self._clock.told(planned.now_us)
+        self._clock.observe(planned.now_us)
         if planned.has_served:
             self._serving.doubt()
         self._same.planned(planned.through)
-        self._note_passed_by(now, planned.now_us)
+        self._note_unplannable(now, planned.now_us)
         self._next_due_us = _AT_ONCE if planned.more else _sooner(planned.next_due_at_us, self._next_due_us)
         if self._next_waiting_us is not None and self._next_waiting_us <= planned.now_us + HORIZON_US:
-            self._next_waiting_us = None  # it is queued; a look tells of the next
+            self._next_waiting_us = None  # that run is queued; a look finds the next one
         if not planned.more and not planned.has_served:
             self._planned_all_at = now
         if planned.runs:
             self._node.hint()
         return now if planned.more else self._sleep_until(now)
 
-    def _note_passed_by(self, now: float, now_us: int) -> None:
-        """Look again soon if schedules were passed by: what a look tells of is then perhaps one of those alone."""
+    def _note_unplannable(self, now: float, now_us: int) -> None:
+        """Plan again soon if there are unplannable schedules: a look may return the due time of one of those."""
         self._planned_until_us = now_us + HORIZON_US
-        self._passed_by = self._ticks.passed_by(now_us)
-        self._look_behind_at = now + _LOOK_BEHIND_S if self._passed_by else float("inf")
+        self._unplannable = self._ticks.unplannable(now_us)
+        self._recheck_at = now + _RECHECK_S if self._unplannable else float("inf")
 
-    def _is_passed_by(self, next_due_us: int | None) -> bool:
-        """Whether a due time that a look tells of may be that of a schedule which this node passes by."""
-        return bool(self._passed_by) and next_due_us is not None and next_due_us <= self._planned_until_us
+    def _may_be_unplannable(self, next_due_us: int | None) -> bool:
+        """Whether a due time that a look returned may be that of a schedule which this node cannot plan."""
+        return bool(self._unplannable) and next_due_us is not None and next_due_us <= self._planned_until_us
 
     def _plan_from(self, now: float) -> float:
-        """When the next tick, or the time of a run that waits for it, comes within the horizon."""
-        if self._next_due_us == _AT_ONCE or now >= self._look_behind_at:
+        """Return when the next tick, or the next time for which a run waits, comes within the horizon."""
+        if self._next_due_us == _AT_ONCE or now >= self._recheck_at:
             return now
         known = [at for at in (self._next_due_us, self._next_waiting_us) if at is not None]
         return self._clock.here(min(known)) - _HORIZON_S if known else float("inf")
 
     def _sleep_until(self, now: float) -> float:
-        wake_at = min(self._plan_from(now), self._look_behind_at, now + self._rest_s, self._serving.due_at)
+        wake_at = min(self._plan_from(now), self._recheck_at, now + self._rest_s, self._serving.due_at)
         if wake_at - now > 1.0:
             self._connection.rest()
         # A schedule that another node is planning right now shows as due until it has committed.
         return max(wake_at, now + 0.02)
 
     def _wait_for_the_clock(self, now: float) -> float:
-        is_believed = self._clock.told(self._ledger.now_us(self._connection))
+        is_believed = self._clock.observe(self._ledger.now_us(self._connection))
         return now if is_believed else now + _WHILE_CLOSED_S
 
-    def _alarm(self, leap: Leap) -> None:
-        stops = "this node plans nothing and declares nobody dead until it is back, or this node is restarted"
+    def _report_leap(self, leap: Leap) -> None:
+        stops = "this node plans nothing and declares no node dead until the clock is back or this node is restarted"
         why = f"{leap}; {stops}" if leap.is_ahead else f"{leap}; nothing that was planned is planned again"
         self._node.emit(Event(What.CLOCK_LEAPT, reason=why, node="-"))
         journal(self._ledger, self._connection, what=Noted.CLOCK_LEAPT, reason=why)

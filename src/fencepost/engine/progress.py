@@ -1,8 +1,7 @@
-"""How far a run is, on its way to the ledger: the latest value, about twice a second, by a task of its own.
+"""The progress of a run on its way to the ledger: a separate task sends the latest value about twice a second.
 
-Progress is for people who watch. It never makes the job wait, and a ledger that does not answer costs a value, not the
-run. The last value lands: what was shown since the last sending is sent after a pause, and at the latest when the
-function returns.
+Progress is only for display. It never makes the job wait, and if the ledger does not answer, the value is dropped and
+the run continues. The last value is sent after a pause, and at the latest when the function returns.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ class RunProgress:
         self._run_id = run_id
         self._token = token
         self._lock = context.runtime.lock()
-        self._turn = context.runtime.lock()  # of whoever sends: a value that was taken before lands before
+        self._send_lock = context.runtime.lock()  # held while sending, so that values arrive in order
         self._shown: tuple[float, str | None] | None = None
         self._is_sending = False
         self._sent_at = float("-inf")
         self._holders = 0
 
     def show(self, fraction: float, note: str | None = None) -> None:
-        """Note the value; it is sent when its time has come."""
+        """Set the value; it is sent after a pause."""
         number = float(fraction)
         if not math.isfinite(number):
-            raise ValueError(f"progress {fraction!r} is no fraction; give a number from 0 to 1")
+            raise ValueError(f"progress {fraction!r} is not a fraction; give a number from 0 to 1")
         with self._lock:
             self._shown = (min(max(number, 0.0), 1.0), None if note is None else beginning(str(note), LONGEST_NOTE))
         self._begin()
@@ -57,7 +56,7 @@ class RunProgress:
         self._begin()
 
     def _begin(self) -> None:
-        """Start the sender, unless it is at work or there is nothing for it to do."""
+        """Start the sender, unless it is running or has nothing to send."""
         with self._lock:
             if self._is_sending or self._shown is None or self._holders:
                 return
@@ -78,17 +77,17 @@ class RunProgress:
             return self._is_sending
 
     def _send(self) -> None:
-        with self._turn:
+        with self._send_lock:
             shown = self._taken()
             if shown is None:
                 return
             try:
                 self._context.show(self._run_id, self._token, *shown)
             except FencepostError:
-                return  # nobody has been harmed, and the next value says more
+                return  # the value is only for display, and the next one replaces it
 
     def _taken(self) -> tuple[float, str | None] | None:
-        """Return what is to be sent now, which from then on is nobody else's to send."""
+        """Remove and return the value to be sent now."""
         with self._lock:
             if self._holders:
                 return None

@@ -14,7 +14,7 @@ _BATCH = 500
 
 
 class Pruner(LedgerStep):
-    """The step that removes what is old."""
+    """The step that removes old history."""
 
     name = "pruner"
 
@@ -24,9 +24,9 @@ class Pruner(LedgerStep):
         self._begins = True
 
     def step(self, now: float) -> float:
-        """Remove one batch; come back at once while there is more."""
+        """Remove one batch. The next step follows at once while there is more."""
         if self._begins or not self._may_prune:
-            self._begins = False  # many nodes start together, and none of them to do this
+            self._begins = False  # nodes often start together, and pruning is not urgent then
             return now + _EVERY_S * (0.1 + self._random())
         if prune(self._ledger, self._connection, self._node.settings.retention, limit=_BATCH):
             return now + 0.05

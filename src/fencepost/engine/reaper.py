@@ -1,17 +1,17 @@
-"""The reaper: what a dead node left behind is found, and rerun, failed or held by policy.
+"""The reaper: the loop that finds the runs of dead nodes, which are then rerun, failed or held by policy.
 
-Death is decided in one place: the node's own lease. Whoever can take it, after it ran out by the store's clock, has
-thereby declared the node dead, for a session that ended is never renewed. Only then is the death noted in the
-ledger, and only then are the dead node's runs touched; if this process dies in between, the next one finds the
-lease free or the note without its consequence, and goes on from there.
+Death is decided in one place: the node's own lease. A node that can take it, after it expired by the store's clock, has
+thereby declared its holder dead, because an expired session is never renewed. Only then is the death recorded in the
+ledger, and only then are the dead node's runs changed. If this process dies in between, the next reaper finds the lease
+free, or the recorded death with runs left, and continues from there.
 
-**Clocks.** The store's clock may be stepped. So the renewals of all others are watched all the while, and a lease is
-taken only after its session was seen without one for a whole ttl by this process's own clock: no step of the server's
-clock ends a living node. And a node that has not itself been in unbroken contact with the ledger for a whole ttl
-declares nobody dead: after an outage the living renew first.
+**Clocks.** The store's clock may be stepped. So this loop watches the renewals of all other nodes all the time, and
+takes a lease only after it has seen no renewal for a whole ttl on its own clock: no step of the server's clock ends a
+living node. A node that has not itself been in unbroken contact with the ledger for a whole ttl declares no node dead:
+after an outage, living nodes renew first.
 
-**Itself.** A node never gives up runs in its own name. If the ledger says that it is dead, it learns so by its next
-look, and joins anew; until then it claims nothing.
+**Its own runs.** A node never gives up runs under its own name. If the ledger records it as dead, it finds out by its
+next look and joins again; until then it claims nothing.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _SOON_S = 0.05
 
 
 class Reaper(LedgerStep):
-    """The step that looks after the dead."""
+    """The step that declares nodes dead."""
 
     name = "reaper"
     acts_only_as_member = True
@@ -49,7 +49,7 @@ class Reaper(LedgerStep):
         node.on_nodes_changed(self._nodes_changed)
 
     def step(self, now: float) -> float:
-        """Declare dead who is dead, and give up what they had."""
+        """Declare nodes dead whose session has expired, and give up their runs."""
         member = self._node.member
         self._steps += 1
         if member is None or not self._may_reap():
@@ -64,18 +64,18 @@ class Reaper(LedgerStep):
         self._must_list = True
 
     def _may_reap(self) -> bool:
-        """Whether it is this node's turn; what was its own it adopts before it declares anybody dead."""
+        """Whether this node may reap now. It adopts its own suspended runs before it declares another node dead."""
         return not self._node.lost_identities and self._clock.is_believed and not self._same.is_held
 
     def _list(self, me: str) -> None:
-        self._must_list = False  # first: what changes from here on is another reason to list
+        self._must_list = False  # first: a change from here on sets it again
         try:
-            self._see_to(me)
+            self._list_and_clean_up(me)
         except BaseException:
             self._must_list = True
             raise
 
-    def _see_to(self, me: str) -> None:
+    def _list_and_clean_up(self, me: str) -> None:
         self._others = [node for node in living_nodes(self._ledger, connection=self._connection) if node.id != me]
         ended = [node_id for node_id in self._lost_runs.unfinished(self._connection) if node_id != me]
         count = sum(self._lost_runs.give_up_runs(self._connection, node_id) for node_id in ended)
@@ -83,7 +83,7 @@ class Reaper(LedgerStep):
             self._node.hint()
 
     def _watch_the_others(self) -> float:
-        """Note whose session was renewed, and declare dead whose was not; return when to look again."""
+        """Check which sessions were renewed, and declare the other nodes dead. Return when to check again."""
         watched = self._locks.watch([_grant(node) for node in self._others])
         if self._clock.contact_s() >= self._ttl_s:
             grants = {node.grant_id: node for node in self._others}
@@ -92,10 +92,10 @@ class Reaper(LedgerStep):
         return watched.again_in_s
 
     def _declare_dead(self, node: NodeRow) -> None:
-        """Take the dead node's lease, which is what makes it dead, and give up its runs."""
+        """Take the dead node's lease, which decides that it is dead, and give up its runs."""
         with_its_lease = self._locks.try_lock(NODE_LEASE + node.id, ttl=self._ttl_s)
         if with_its_lease is None:
-            return  # it lives, or another node is at it
+            return  # it is alive, or another node is declaring it dead
         try:
             if self._lost_runs.declare_dead(self._connection, node.id, "its session expired"):
                 self._node.emit(Event(What.NODE_DIED, node=node.id, holder=node.name, reason="its session expired"))

@@ -1,7 +1,7 @@
-"""From what somebody asks for to a run that can be recorded: parameters checked, key and time worked out.
+"""From a request to a run that can be recorded: its parameters are checked, its key and time are determined.
 
-What is asked of a job in this application is checked against its function; of a job that another deploy owns, against
-what that deploy has put into the ledger.
+A request for a job of this application is checked against its function; for a job of another deploy, against the
+signature that the deploy has recorded in the ledger.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from fencepost.ledger.jobs import NewJob
 
 @dataclass(frozen=True, slots=True)
 class KnownJob:
-    """As much of a job as a request needs."""
+    """The part of a job that a request needs."""
 
     name: str
     policy: Policy
@@ -32,15 +32,15 @@ class KnownJob:
 
     @staticmethod
     def of(job: Job) -> KnownJob:
-        """Take it from a job of this application."""
+        """Make it from a job of this application."""
         return KnownJob(job.name, job.policy, job.signature)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What somebody asks for, besides the job and its parameters.
+    """A request for a run, without the job and its parameters.
 
-    `at_us` is a wish of the caller, and part of what is asked for; `available_at_us` is only when it may start.
+    `at_us` is set by the caller and part of the request's identity; `available_at_us` is only when the run may start.
     """
 
     key: str | None = None
@@ -88,14 +88,14 @@ def requested(job: KnownJob, params: Mapping[str, Any], request: Request) -> Req
 
 
 def on_record(job: Job) -> NewJob:
-    """Return what the ledger is told of a job."""
+    """Return the row of a job in the ledger."""
     return NewJob(
         job.name, str(job.policy.type), job.policy.to_json(), job.signature.to_json(), job.doc or None, job.parent
     )
 
 
 def checked_priority(priority: object) -> int:
-    """Return `priority` if it is one."""
+    """Return `priority` if it is valid, otherwise raise."""
     if isinstance(priority, bool) or not isinstance(priority, int) or not -1000 <= priority <= 1000:
         raise InvalidParameters(f"priority {priority!r} must be a whole number from -1000 to 1000")
     return priority

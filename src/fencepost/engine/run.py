@@ -1,4 +1,4 @@
-"""The run, as the job's function sees it: what it is for, and whether it may go on.
+"""The run, as the job's function sees it: its parameters, its window, and whether it may continue.
 
 ::
 
@@ -8,16 +8,15 @@
             tx.execute(text("UPDATE account SET …"))
         run.progress(0.5, "half way")
 
-**Promises.** A run that was told to stop, or whose right to run is gone, raises at its next call: `LeaseLost` when the
-right is gone, `Stopped` when somebody cancelled it or its time is over. What it writes through `transaction` after
-that is refused.
+**Promises.** A run that has to stop raises at its next call: `LeaseLost` when its lease is lost, `Stopped` when it was
+cancelled or has exceeded its timeout. What it writes through `transaction` after that is refused.
 
-**Suspended.** While nobody knows whether the run is still ours (the ledger does not answer), a run of a job that
+**Suspended.** While it is unknown whether the run is still ours (the ledger does not answer), a run of a job that
 declares ``effects="fenced"`` is not stopped: `check` and the beginning of a `transaction` wait until that is known.
-It then goes on, or gets `LeaseLost`.
+Then the run continues, or gets `LeaseLost`.
 
-**Not promised.** That `lost` is True the moment another node takes the run over: this process may be cut off. The fence
-is what refuses its writes.
+**Not promised.** That `lost` is True at the moment when another node takes the run over: this process may be cut off.
+The fence refuses its writes.
 """
 
 from __future__ import annotations
@@ -53,23 +52,23 @@ T = TypeVar("T")
 
 
 class Window(NamedTuple):
-    """The stretch of time a run answers for: after `start`, up to and including `end`. Both in UTC."""
+    """The time range that a run covers: after `start`, up to and including `end`. Both in UTC."""
 
     start: datetime
     end: datetime
 
     def astimezone(self, zone: tzinfo) -> Window:
-        """Return the same window in the words of another zone."""
+        """Return the same window in another time zone."""
         return Window(self.start.astimezone(zone), self.end.astimezone(zone))
 
 
 class Run:
-    """One attempt at a run, in the hands of its job."""
+    """One attempt at a run, as its job sees it."""
 
     __slots__ = ("_attempt", "_claim", "_log", "_params")
 
     def __init__(self, job: Job, claim: Claim, context: RunContext) -> None:
-        self._attempt = Attempt(job, claim, context)  # what is not for jobs: see `attempt_of`
+        self._attempt = Attempt(job, claim, context)  # not for jobs: see `attempt_of`
         self._claim = claim
         self._params: Mapping[str, Any] | None = None
         self._log: RunLog | None = None
@@ -89,33 +88,33 @@ class Run:
 
     @property
     def attempt(self) -> int:
-        """Which try this is, from 1."""
+        """The number of this attempt, from 1."""
         return self._claim.attempt
 
     @property
     def crashes(self) -> int:
-        """How many attempts before this one were lost: their node or worker was gone."""
+        """How many attempts before this one were lost because their node or worker was gone."""
         return self._claim.crashes
 
     @property
     def token(self) -> int:
-        """The fencing number: larger than that of every earlier attempt, and of every earlier holder of its key."""
+        """The fencing token: larger than that of every earlier attempt, and of every earlier holder of its key."""
         return self._claim.token
 
     @property
     def fencing(self) -> FencingToken:
-        """What it shows at a fence outside the ledger: its exclusive key, its token, and which attempt it is.
+        """The token for a fence outside the ledger, with the exclusive key and the id of this attempt.
 
-        The key has the identity of the ledger before it: another ledger may have runs of these numbers and jobs of
-        these names. While nodes of an older version take part it has not, since these show it without. The ledger is
-        asked about that every few seconds at most; `LedgerUnavailable` if it never answered.
+        The key is prefixed with the identity of the ledger, because another ledger may have runs with these numbers and
+        jobs with these names. While nodes of an older version are alive it has no prefix, because these nodes use none.
+        The ledger is queried about that every few seconds at most; raises `LedgerUnavailable` if it never answered.
         """
         shown, former = self._attempt.shown()
         return shown if former is None else shown._replace(key=former)
 
     @property
     def exclusive_key(self) -> str | None:
-        """The key under which it excludes others, if it has one."""
+        """The exclusive key, if the run has one."""
         return self._claim.exclusive_key
 
     @property
@@ -125,35 +124,35 @@ class Run:
 
     @property
     def schedule(self) -> str | None:
-        """The id of the schedule it was planned from; None if somebody asked for it."""
+        """The id of the schedule that the run was planned from; None if it was requested."""
         return self._claim.schedule
 
     @property
     def ticks(self) -> int:
-        """How many due times this run stands for: more than one if late ones were put together."""
+        """How many due times this run covers: more than one if missed ones were merged."""
         return self._claim.ticks
 
     @property
     def requested_by(self) -> str | None:
-        """Who asked for it, if somebody did."""
+        """Who requested the run, if it was requested."""
         return self._claim.requested_by
 
     @property
     def due_at(self) -> datetime:
-        """When it was due; for one that was asked for, from when on it might run."""
+        """When the run was due; for a requested run, the time from which it may start."""
         claim = self._claim
         return instant(claim.available_at_us if claim.due_at_us is None else claim.due_at_us)
 
     @property
     def window(self) -> Window:
-        """The stretch of time it answers for. Empty, at `due_at`, for one that was asked for without any."""
+        """The time range that the run covers. Empty, at `due_at`, for a run that was requested without a window."""
         claim = self._claim
         end = self.due_at if claim.window_end_us is None else instant(claim.window_end_us)
         return Window(end if claim.window_start_us is None else instant(claim.window_start_us), end)
 
     @property
     def params(self) -> Mapping[str, Any]:
-        """The parameters, as the function gets them; those it was not given are not among them."""
+        """The parameters, as the function gets them, without those that were not given."""
         if self._params is None:
             bound = self._attempt.job.signature.bind(json.loads(self._claim.params), self)
             self._params = {name: value for name, value in bound.items() if value is not self}
@@ -161,22 +160,22 @@ class Run:
 
     @property
     def log(self) -> RunLog:
-        """A logger whose records tell of which run, attempt, token and node they are."""
+        """A logger whose records contain the run, attempt, token and node."""
         if self._log is None:
             self._log = RunLog(self.job, self._attempt.fields)
         return self._log
 
     @property
     def lost(self) -> bool:
-        """Whether the right to run is gone, as far as this process knows. Cheap; ask as often as you like."""
+        """Whether the lease is lost, as far as this process knows. Cheap; read it as often as you like."""
         return self._attempt.is_lost
 
     def check(self, *, ask_ledger: bool = False) -> None:
-        """Raise `LeaseLost` if the right to run is gone, `Stopped` if the run was cancelled or is out of time.
+        """Raise `LeaseLost` if the lease is lost, `Stopped` if the run was cancelled or has exceeded its timeout.
 
-        For loops that do not otherwise call the run. While the run is suspended, it waits until that is known; but not
-        on an event loop, where it would keep all others waiting: there it returns. With `ask_ledger` the ledger is
-        asked too (a round trip): `LedgerUnavailable` then means that nobody knows.
+        For loops that do not otherwise call the run. While the run is suspended, it waits until it is known whether the
+        run may continue. On an event loop it returns instead, because it would block all other tasks. With `ask_ledger`
+        it also queries the ledger (a round trip): `LedgerUnavailable` then means that the answer is unknown.
         """
         if is_on_event_loop():
             self._attempt.raise_if_stopped()
@@ -186,7 +185,7 @@ class Run:
             self._attempt.raise_unless_ours()
 
     def progress(self, fraction: float, note: str | None = None) -> None:
-        """Show how far it is, from 0 to 1. Never waits: the ledger gets the latest value about twice a second.
+        """Set the progress, from 0 to 1. Never waits: the ledger gets the latest value about twice a second.
 
         >>> run.progress(0.5, "half way")  # doctest: +SKIP
         """
@@ -209,17 +208,17 @@ class Run:
             with run.transaction() as tx:          # a SQLAlchemy connection to the ledger's own database
                 tx.execute(text("INSERT …"), {…})  # committed at the end of the block, or LeaseLost
 
-        It has the isolation of the job's policy. It waits for the database, so in an ``async def`` job it belongs into
-        ``asyncio.to_thread``. The block does not commit: that is refused, or at least told.
+        It has the isolation level of the job's policy. It waits for the database, so in an ``async def`` job use it in
+        ``asyncio.to_thread``. The block must not commit: that is refused, or at least reported.
 
-        In another database than the ledger's the tables of `fencepost effects install` are needed, and a writer that
-        has lost its run is refused there once its successor has begun its own first transaction there.
+        A database other than the ledger's needs the tables of `fencepost effects install`. A writer that has lost its
+        run is refused there once its successor has begun its first transaction there.
 
         Args:
             source: where to write: a SQLAlchemy Engine, Connection, Session or sessionmaker, a connection of psycopg,
-                PyMySQL or sqlite3, or one of Django's; in no transaction yet. Without it, the ledger's own database.
-            final: end the run as succeeded within this transaction, so that its effects and its end are one. What
-                the function returns is then not recorded. Only in the ledger's own database.
+                PyMySQL or sqlite3, or one of Django's, not in a transaction. By default the ledger's own database.
+            final: end the run as succeeded within this transaction, so that its effects and its end are atomic. The
+                return value of the function is then not recorded. Only in the ledger's own database.
         """
         from fencepost.engine.transactions import RunTransaction  # noqa: PLC0415 - most runs open none
 
@@ -231,14 +230,14 @@ class Run:
         return noticing_keys(self, opened)
 
     def in_transaction(self, work: Callable[[Any], T], source: Any = None, *, final: bool = False, tries: int = 5) -> T:
-        """Call `work` with an open `transaction`, and return what it returns.
+        """Call `work` with an open `transaction`, and return its result.
 
         ::
 
             run.in_transaction(lambda tx: tx.execute(text("UPDATE account SET …")))
 
         After a serialization failure, a deadlock or `TransactionConflict` it is called again, in a new transaction and
-        after a short pause, up to `tries` times: so it does nothing that the roll-back would not undo.
+        after a short pause, up to `tries` times in all. So it must do nothing that a rollback does not undo.
         """
         from fencepost.engine.transactions import in_transaction  # noqa: PLC0415 - as above
 
@@ -251,7 +250,7 @@ class Run:
     @overload
     def fence(self, source: T) -> AbstractContextManager[T]: ...
     def fence(self, source: Any) -> AbstractContextManager[Any]:
-        """Open a fenced `transaction` in a database of your own, by any kind of connection.
+        """Open a fenced `transaction` in your own database, with any kind of connection.
 
         ::
 
@@ -275,7 +274,7 @@ class Run:
         SKIP LOCKED`` are added to the query, which must have an order. An empty list means that nothing is free.
 
         Args:
-            tx: what `transaction` has handed out, or another connection of yours with a transaction open.
+            tx: the connection of a `transaction`, or another connection of yours with an open transaction.
             query: SQL with ``%s`` for each parameter, or a ``select()`` of SQLAlchemy.
             limit: how many rows at most.
             params: the parameters of SQL that is a text.
@@ -286,7 +285,7 @@ class Run:
         return take(tx, query, limit=limit, params=params)
 
     def once(self, key: str, tx: Any, *, expires: Duration | None = None) -> bool:
-        """Return True the first time this key is offered; it commits with `tx`, and is gone if that is rolled back.
+        """Return True the first time this key is used. The key commits with `tx`, and is removed if `tx` rolls back.
 
         ::
 
@@ -294,14 +293,14 @@ class Run:
                 if run.once(work_key("settle", order_id, run.window.end.date()), tx):
                     tx.execute(text("INSERT …"), {…})
 
-        Whoever offers the same key meanwhile waits for this transaction to end. For a `tx` in another database than
-        the ledger's, the tables must be there: ``fencepost effects install URL``.
+        Another caller that uses the same key waits for this transaction to end. For a `tx` in a database other than the
+        ledger's, the tables must exist: ``fencepost effects install URL``.
 
         Args:
-            key: what is done, and for what; see `fencepost.work_key`.
+            key: identifies what is done, and for what; see `fencepost.work_key`.
             tx: the transaction of the effect: of `transaction`, or a connection of psycopg, PyMySQL, sqlite3,
                 SQLAlchemy or Django.
-            expires: after this time the key counts as never offered; by default never.
+            expires: after this time the key counts as unused; by default never.
         """
         from fencepost.fence.idempotency import once_by  # noqa: PLC0415 - as above
 
@@ -310,12 +309,12 @@ class Run:
 
 
 def attempt_of(run: Run) -> Attempt:
-    """Return what the engine knows of a run, and does with it; for what is built upon runs."""
+    """Return the engine's side of a run; for code that builds on runs."""
     return run._attempt
 
 
 def is_on_event_loop() -> bool:
-    """Whether the calling thread runs an event loop now; asyncio is not imported to find out."""
+    """Whether the calling thread runs an event loop now. Does not import asyncio."""
     asyncio = sys.modules.get("asyncio")
     return asyncio is not None and asyncio._get_running_loop() is not None
 

@@ -1,4 +1,4 @@
-"""Which runner executes which jobs of a node, and whether the ledger may have something for it."""
+"""Which runner executes which jobs of a node, and whether the ledger may have runs for it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from fencepost.engine.jobs import Jobs
 from fencepost.engine.runners.runner import Runner
 
 HOLD_OFF_S = 0.02
-# Room comes with outcomes, of which runners tell; also with new workers and new trust, of which nobody does.
+# Runners notify the exchange of outcomes, but not of room that new workers or new trust make. So it polls for room.
 ASK_FOR_ROOM_S = 0.1
 
 
 @dataclass(slots=True)
 class RunnerJobs:
-    """A runner and the jobs it executes on this node, and whether the ledger may have something for it."""
+    """A runner and the jobs that it executes on this node, and whether the ledger may have runs for it."""
 
     runner: Runner
     jobs: tuple[str, ...]
@@ -23,7 +23,7 @@ class RunnerJobs:
     has_held_off: bool = False
 
     def claims_at(self, now: float, *, is_held: bool, is_member: bool) -> float:
-        """Return when to claim for it, if it expects work: now, if it has room and its node may."""
+        """Return when to claim for a runner that expects work: now, if it has room and its node may claim."""
         if self.has_held_off:
             return now + HOLD_OFF_S
         if is_held:

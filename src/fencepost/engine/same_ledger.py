@@ -1,11 +1,11 @@
-"""Seeing to it that a node works with the ledger it worked with: not with an older dump of it, nor with a copy.
+"""The check that a node still works with the same ledger, and not with an older dump or a copy of it.
 
-Looks when the node joins, whenever a loop has opened a new connection, before its first statement, and every few
-seconds. As long as a person has to decide (`fencepost restored`), `is_held` is true: then nothing is planned, claimed,
-reaped or pruned. What runs goes on and is finished if the ledger still knows it; requests are recorded, and wait.
+It is made when the node joins, before the first statement on each new connection of a loop, and every few seconds.
+While an operator has to decide (`fencepost restored`), `is_held` is True: then nothing is planned, claimed, reaped or
+pruned. Running runs continue, and are finished if the ledger still has them. Requests are recorded, and wait.
 
-Remembers what it has seen of the ledger, by which it knows an older state of it (`fencepost.core.restored`). What is
-lost of that in a restart of all nodes nobody knows.
+The node remembers what it has seen of the ledger, by which it recognizes an older state of it
+(`fencepost.core.restored`). This memory is lost when all nodes restart.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from fencepost.ledger.standing import LedgerStanding, advance, beat, hold, note_
 
 _EVERY_S = 10.0  # seldom: an idle node costs less than a statement a second
 _EVERY_HELD_S = 2.0
-_WATCHED = 20  # of the schedules that this node planned, the last ones: if these are there, so is what came before
+_WATCHED = 20  # the schedules that this node planned last: if these are in the ledger, so are the earlier ones
 
 
 class SameLedger:
-    """What a node knows of its ledger, and whether it may work with it. Used by several loops at once."""
+    """What a node knows of its ledger, and whether it may use it. Several loops use it at once."""
 
     def __init__(
         self,
@@ -42,11 +42,11 @@ class SameLedger:
         noted: Callable[[LedgerMark], tuple[str, LedgerMark] | None] = lambda _: None,
     ) -> None:
         self._ledger = ledger
-        self._noted = noted  # what the lease store knows of the ledger, where it is apart from it
+        self._noted = noted  # what the lease store knows of the ledger, if it is a separate store
         self._runtime = runtime
         self._emit = emit
-        self._lock = runtime.lock()  # of what is remembered
-        self._turn = runtime.lock()  # of the look under way
+        self._lock = runtime.lock()  # guards `_memory`
+        self._check_lock = runtime.lock()  # held during a check
         self._memory = Memory()
         self._check_at = float("-inf")
         self._checking: LedgerConnection | None = None
@@ -54,20 +54,20 @@ class SameLedger:
 
     @property
     def is_held(self) -> bool:
-        """Whether nothing may be planned, claimed, reaped or pruned until a person has decided."""
+        """Whether nothing may be planned, claimed, reaped or pruned until an operator has decided."""
         return self.held_why is not None
 
     def watch(self, connection: LedgerConnection) -> None:
-        """Check the ledger each time that `connection` is opened, before anything is done on it."""
+        """Check the ledger each time that `connection` is opened, before its first statement."""
         connection.on_open = partial(self._opened, connection)
 
     def planned(self, through: Iterable[tuple[str, int]]) -> None:
-        """Remember how far schedules are planned, after the ledger has it."""
+        """Remember how far schedules are planned. Called after the commit."""
         known = dict(through)
         if not known:
             return
         with self._lock:
-            # What was planned last stands last.
+            # The schedules that were planned last come last.
             before = {name: at for name, at in self._memory.planned.items() if name not in known}
             self._memory = replace(self._memory, planned=before | known)
 
@@ -78,16 +78,16 @@ class SameLedger:
                 self._memory = replace(self._memory, top_id=max(top_id, self._memory.top_id or 0))
 
     def is_due(self, now: float) -> bool:
-        """Whether it is time to look again."""
+        """Whether it is time to check again."""
         return now >= self._check_at
 
     def doubt(self) -> None:
-        """Look again as soon as possible: something went wrong with the ledger."""
+        """Check again as soon as possible, because a call to the ledger failed."""
         self._check_at = float("-inf")
 
     def check(self, connection: LedgerConnection) -> bool:
-        """Look at the ledger, and do what is to be done about it; True if that has ended a hold."""
-        with self._turn:
+        """Check the ledger, and hold or continue accordingly. Return True if this has ended a hold."""
+        with self._check_lock:
             was_held = self.is_held
             self._checking = connection
             try:
@@ -98,15 +98,15 @@ class SameLedger:
         return was_held and not self.is_held
 
     def _looked(self, connection: LedgerConnection) -> tuple[LedgerStanding, Memory]:
-        """Look at the ledger; return with it what was remembered before: other loops plan and claim meanwhile."""
+        """Read the state of the ledger. Return it with the memory from before: other loops plan and claim meanwhile."""
         memory = self._remembered()
         seen = self._stands(connection)
-        told = self._noted(_mark(seen))
-        if told is None:
+        answer = self._noted(_mark(seen))
+        if answer is None:
             return seen, memory
-        identity, known = told
+        identity, known = answer
         if memory.ledger_id is None and _is_older(seen, known):
-            seen = self._stands(connection)  # another node may have gone on, and noted it, since it was looked at
+            seen = self._stands(connection)  # again: another node may have advanced both since the first reading
             memory = self._as_leases_know(seen, known)
         return seen._replace(present={**seen.present, LEASES: identity}), memory
 
@@ -114,26 +114,26 @@ class SameLedger:
         return connection.read(lambda cursor: standing(self._ledger, cursor, self._watched()))
 
     def _as_leases_know(self, seen: LedgerStanding, known: LedgerMark) -> Memory:
-        """Return what the lease store knew of this ledger before this node did, if the ledger lacks it."""
+        """Return what the lease store recorded about this ledger before, if the ledger lacks it."""
         with self._lock:
             if _is_older(seen, known):
-                # No node lived through it that could say what is missing: a person has to decide.
+                # No node was alive the whole time and could tell what is missing: an operator has to decide.
                 beat_us = max(known.beat_us, seen.ledger.beat_us + LONGEST_GAP_US + 1)
                 self._memory = replace(self._memory, ledger_id=known.ledger_id, era=known.era, beat_us=beat_us)
             return self._memory
 
-    # -- one look ----------------------------------------------------------------------------------------------------
+    # -- one check ---------------------------------------------------------------------------------------------------
 
     def _opened(self, connection: LedgerConnection, cursor: Cursor) -> None:
-        """Refuse a new connection that leads to what has to be decided about; by those who know already, nothing is."""
+        """Refuse a new connection to a ledger that an operator has to decide about, unless that is already known."""
         if self.is_held or self._checking is connection:
             return
-        memory = self._remembered()  # first: what others learn meanwhile is not missing
+        memory = self._remembered()  # first: what other loops add meanwhile does not count as missing
         seen = standing(self._ledger, cursor, self._watched())
         verdict = judge(seen.noted, seen.present, memory, seen.ledger)
         if seen.held_why is not None or isinstance(verdict, Changed | Behind):
             self.doubt()
-            raise LedgerHeld("the ledger may have been restored or copied; it is looked at before anything is done")
+            raise LedgerHeld("the ledger may have been restored or copied; it is checked before it is used")
 
     def _settle(self, connection: LedgerConnection, seen: LedgerStanding, memory: Memory) -> None:
         verdict = judge(seen.noted, seen.present, memory, seen.ledger)
@@ -158,7 +158,9 @@ class SameLedger:
         self._remember(seen)
         if self.is_held:
             self.held_why = None
-            self._emit(Event(What.LEDGER_BACK, node="-", reason="somebody has decided what it is; work goes on"))
+            self._emit(
+                Event(What.LEDGER_BACK, node="-", reason="an operator has decided which ledger it is; work continues")
+            )
 
     def _advance(self, connection: LedgerConnection, memory: Memory, verdict: object) -> None:
         lacks = (
@@ -206,7 +208,7 @@ def _mark(seen: LedgerStanding) -> LedgerMark:
 
 
 def _is_older(seen: LedgerStanding, known: LedgerMark) -> bool:
-    """Whether the ledger had come further before."""
+    """Whether the ledger had been in a later state before."""
     return known.ledger_id == seen.ledger.ledger_id and known > _mark(seen)
 
 
@@ -221,16 +223,16 @@ def _changed(ledger: Ledger, verdict: Changed) -> str:
         )
     return (
         f"this ledger was restored from a dump, copied or moved: not the same {what} as noted. Nothing is planned or "
-        f"claimed until somebody decides: {_commands(ledger)}"
+        f"claimed until an operator decides: {_commands(ledger)}"
     )
 
 
 def _behind(ledger: Ledger, verdict: Behind) -> str:
-    # Where only the lease store or a later decision shows it, nobody knows by how much.
+    # If only the lease store or a later decision shows it, the difference is unknown.
     by = f", by {spelled(round(verdict.by_us / 1e6))} or more" if verdict.by_us > LONGEST_GAP_US + 1 else ""
     return (
         f"this ledger is older than what a node has seen of it{by}: it was restored. Nothing is planned or claimed "
-        f"until somebody decides: {_commands(ledger)}"
+        f"until an operator decides: {_commands(ledger)}"
     )
 
 
@@ -238,5 +240,5 @@ def _commands(ledger: Ledger) -> str:
     where = f"--reason WHY --ledger '{ledger.url}'"
     return (
         f"fencepost restored --accept {where} (it is the same ledger, and the other one is gone), or "
-        f"fencepost restored --as-copy {where} (the original goes on elsewhere)"
+        f"fencepost restored --as-copy {where} (the original is still in use elsewhere)"
     )

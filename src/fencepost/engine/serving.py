@@ -1,11 +1,11 @@
-"""What a node knows of who serves what: it decides which schedules are planned.
+"""Which jobs and queues the living nodes serve. This decides which schedules are planned.
 
-The nodes of the ledger are read again when a look says that some came or went, and now and then. What changes in
-between does no harm: nothing is set aside as unserved before the nodes were read in the transaction that does it, and
-what nobody serves any more is queued, to be claimed or to misfire when somebody does.
+The nodes are read again when a look shows that some joined or ended, and once a minute. A change in between does no
+harm: a schedule is set aside as unserved only in a transaction that has read the nodes, and the runs of a job that no
+node serves any more stay queued until a node claims them or the misfire policy applies.
 
-A job with schedules, or queued runs, that nobody has served for ten minutes is warned of, once: an event, and a line in
-the journal; and its runs are set aside (`parking`).
+If no node has served a job with schedules or queued runs for ten minutes, there is one warning: an event, and a line in
+the journal. The runs of the job are set aside (`parking`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from fencepost.ledger.serving import NOTED_AT_ONCE, Served, UnservedJob, bring_b
 _PARK_EVERY_S = 300.0
 _SOON_S = 0.5
 _ONCE_MORE_S = 3.0
-_EVERY_S = 60.0  # a node may join while another sets its schedules aside: so nothing stays aside for longer than this
+_EVERY_S = 60.0  # a node may join while another one sets its schedules aside; they stay aside no longer than this
 
 
 class Serving:
@@ -39,12 +39,12 @@ class Serving:
         return self._served is None or self._served.has(job, queue)
 
     def nodes_changed(self) -> None:
-        """Note that nodes came or went."""
+        """Record that nodes joined or ended."""
         self._reads_twice = True
         self.doubt()
 
     def doubt(self) -> None:
-        """Have the nodes read again."""
+        """Read the nodes again in the next step."""
         self._read_at = float("-inf")
 
     @property
@@ -53,9 +53,9 @@ class Serving:
         return self._read_at + _EVERY_S
 
     def read(self, connection: LedgerConnection, now: float) -> int:
-        """Read the nodes, and let schedules that are served again be planned; return how many those are."""
-        # First: what changes from here on is another reason to read. And when nodes came or went, there is a second
-        # reading: somebody who had not seen that yet may have been about to set schedules aside.
+        """Read the nodes, and make schedules that are served again plannable. Return how many those are."""
+        # First: a change from here on must cause another reading. When nodes joined or ended, there is a second
+        # reading: another node that had not seen that yet may have been about to set schedules aside.
         self._read_at = now - _EVERY_S + _ONCE_MORE_S if self._reads_twice else now
         self._reads_twice = False
         try:
@@ -76,15 +76,15 @@ class Serving:
         return count
 
     def _queue(self, connection: LedgerConnection, now: float) -> None:
-        """Queue what can be taken again, a batch at a time: meanwhile nothing is planned."""
+        """Queue the runs that a node can take again, one batch at a time, because nothing is planned meanwhile."""
         if self._served is not None and unpark(connection, self._served):
             self._read_at = now - _EVERY_S + _SOON_S
             self._on_queued()
 
     def _park(self, connection: LedgerConnection, now: float) -> list[UnservedJob]:
-        """Set aside runs that nobody can take, a batch at a time.
+        """Set aside runs that no node can take, one batch at a time.
 
-        Seldom, for it reads all that is queued if there is a job that nobody has.
+        Rarely, because it reads all queued runs if there is a job that no node has.
         """
         if now < self._park_at:
             return []

@@ -1,9 +1,9 @@
-"""Runs that wait for a key which nobody has: looked for as often as that is cheap.
+"""Runs that wait for a key that no run holds: they are searched for as often as that is cheap.
 
-Whoever frees a key queues the next in line. That fails if it cannot see who waits, because its transaction has an older
-snapshot, and is killed before it tells the end of its run. So a node whose look says that keys are awaited at all asks
-for which of them nobody holds: at most once a second, and for at most a hundredth of its time. Where no run waits for a
-key, nothing is asked.
+The node that frees a key queues the next run that waits for it. That fails if the node cannot see the waiting run,
+because its transaction has an older snapshot, and is killed before it finishes its run. So if a look shows that runs
+wait for keys at all, the node searches for keys that no run holds: at most once a second, and for at most about a
+hundredth of its time. If no run waits for a key, there is no query.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _SHARE = 100
 
 
 class Stranded:
-    """When one looked last, and what it cost."""
+    """The search for such runs, and when it may be repeated."""
 
     __slots__ = ("_runtime", "may_look_at")
 
@@ -27,7 +27,7 @@ class Stranded:
         self.may_look_at = float("-inf")
 
     def queued(self, connection: LedgerConnection) -> bool:
-        """Queue whoever waits for a key that is free; whether there was somebody."""
+        """Queue the runs that wait for a free key. Return whether there were any."""
         began_at = self._runtime.monotonic()
         try:
             return promote_stranded(connection) > 0

@@ -1,4 +1,4 @@
-"""From a due schedule to the runs it asks for: pure, between the planner and the rules of `core`."""
+"""From a due schedule to its runs. Pure: it connects the planner with the rules of `core`."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ _LARGEST_BATCH = 1000
 
 @dataclass(frozen=True, slots=True)
 class _Unreadable:
-    """A schedule that this node could not plan, as it was then, and until when it is passed by."""
+    """A schedule that this node could not plan: its texts at that time, and until when it is skipped."""
 
     texts: tuple[str, str, str]
     until_us: int
 
 
 class ClockLeapt(Exception):
-    """The ledger's clock is not to be believed: whatever was about to be planned by it must not be written."""
+    """The ledger's clock cannot be trusted, so the plan that is based on it must not be written."""
 
 
 class Ticks:
-    """Decides what becomes of the ticks of a schedule.
+    """Decides which runs the ticks of a schedule become.
 
-    `is_believed` is asked about the ledger's time before anything is decided by it, inside the transaction that would
-    write it: a leap that is noticed one transaction later has moved every schedule already. `is_served` says whether a
-    living node has a job and takes runs from a queue.
+    `is_believed` checks the ledger's time inside the transaction that plans with it: if a leap were noticed one
+    transaction later, every schedule would already be advanced. `is_served` returns whether a living node has a job and
+    takes runs from a queue.
     """
 
     def __init__(
@@ -50,15 +50,15 @@ class Ticks:
         self._emit = emit
         self._unreadable: dict[str, _Unreadable] = {}
 
-    def passed_by(self, now_us: int) -> list[str]:
-        """Return the ids of schedules that this node cannot plan, and is not to try again yet."""
+    def unplannable(self, now_us: int) -> list[str]:
+        """Return the ids of schedules that this node cannot plan and must not retry yet."""
         return [name for name, each in self._unreadable.items() if now_us < each.until_us]
 
     def plan(self, now_us: int, row: ScheduleRow) -> SchedulePlan | Left:
         """Plan one schedule up to the horizon, unless no living node would run it.
 
-        One that this node cannot plan (a newer version made it, the time zone is newer than this machine's) is left as
-        it is, for others may be able to; this node logs it once, and tries again in a minute.
+        A schedule that this node cannot plan (a newer version made it, the time zone is newer than this machine's) is
+        not changed, because other nodes may be able to plan it. This node logs it once, and retries in a minute.
         """
         if not self._is_believed(now_us):
             raise ClockLeapt
@@ -66,18 +66,18 @@ class Ticks:
             return Left.UNSERVED
         try:
             plan = self._planned(now_us, row)
-        except Exception as error:  # noqa: BLE001 - whatever is wrong with one schedule is wrong with that one alone
-            self._pass_by(now_us, row, error)
+        except Exception as error:  # noqa: BLE001 - an error in one schedule must not affect the others
+            self._note_unreadable(now_us, row, error)
             return Left.UNREADABLE
         self._unreadable.pop(row.id, None)
         return plan
 
-    def _pass_by(self, now_us: int, row: ScheduleRow, error: Exception) -> None:
+    def _note_unreadable(self, now_us: int, row: ScheduleRow, error: Exception) -> None:
         known, texts = self._unreadable.get(row.id), (row.spec, row.params, row.policy)
         self._unreadable[row.id] = _Unreadable(texts, now_us + _UNREADABLE_FOR_US)
         if known is None or known.texts != texts:
             why = str(error) if isinstance(error, ConfigurationError) else repr(error)
-            reason = f"schedule {row.id!r} cannot be planned by this node, and is left to others: {why}"
+            reason = f"schedule {row.id!r} cannot be planned by this node, and is left to other nodes: {why}"
             self._emit(Event(What.LEDGER_TROUBLE, job=row.job, reason=reason))
 
     def _planned(self, now_us: int, row: ScheduleRow) -> SchedulePlan:

@@ -1,4 +1,4 @@
-"""`run.transaction()`: the fence, the ledger and the run put together."""
+"""`run.transaction()`: it combines the fence, the ledger and the run."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.core.noted import Noted
 from fencepost.core.policy import Isolation
 from fencepost.core.runs import Ending
 from fencepost.core.states import Move, RunState, next_state, outcome_of
-from fencepost.core.texts import told
+from fencepost.core.texts import error_text
 from fencepost.engine.engines import engine_of
 from fencepost.engine.run import Run, attempt_of
 from fencepost.engine.which_fence import fence_of, is_known_to_be_the_ledgers, run_row
@@ -42,7 +42,7 @@ _SHORTEST_PAUSE_S, _LONGEST_PAUSE_S = 0.02, 1.0
 
 
 class RunTransaction:
-    """Enter it for a connection in a transaction; leaving it commits behind the fence."""
+    """A context manager: entering it begins a transaction, leaving it checks the fence and commits."""
 
     __slots__ = ("_attempt", "_file", "_final", "_opened", "_run", "_send_progress_again", "_source")
 
@@ -52,11 +52,11 @@ class RunTransaction:
         self._source = source
         self._final = final
         self._opened: FencedTransaction | None = None
-        self._file: str | None = None  # the ledger's, while this transaction keeps it from everybody else
+        self._file: str | None = None  # the ledger's file, while this transaction locks all others out
         self._send_progress_again: Callable[[], None] | None = None
 
     def __enter__(self) -> Any:
-        # Whatever else changes the row while the transaction is open would end it under repeatable read.
+        # Any other change of the row while the transaction is open would abort it under repeatable read.
         self._send_progress_again = send_progress_again = self._attempt.hold_progress()
         try:
             self._opened, given = _begun(self._run, self._source, final=self._final)
@@ -67,7 +67,7 @@ class RunTransaction:
         return given
 
     def end_with(self, change: FinalUpdate) -> None:
-        """Have a change made at the very end of the block, along with the comparison of the fence."""
+        """Make a change at the end of the block, together with the check of the fence."""
         if self._opened is None:
             raise RuntimeError("only inside the block of the transaction")
         self._opened.end_with(change)
@@ -96,7 +96,7 @@ class RunTransaction:
 
 
 def in_transaction(run: Run, work: Callable[[Any], T], source: Any, *, final: bool, tries: int) -> T:
-    """Do `work` in a fenced transaction, and again in a new one if the database gave it up through nobody's fault."""
+    """Do `work` in a fenced transaction, and retry in a new one after a conflict that the caller did not cause."""
     if tries < 1:
         raise ValueError(f"tries={tries}: at least one is needed")
     attempt = attempt_of(run)
@@ -106,7 +106,7 @@ def in_transaction(run: Run, work: Callable[[Any], T], source: Any, *, final: bo
         except Exception as error:
             if not _is_worth_repeating(error):
                 raise
-            run.log.info("a transaction of %s is tried again: %s", attempt.label, told(error))
+            run.log.info("retrying a transaction of %s: %s", attempt.label, error_text(error))
         longest_s = min(_SHORTEST_PAUSE_S * 2**number, _LONGEST_PAUSE_S)
         attempt.context.runtime.sleep(longest_s * (0.5 + attempt.context.runtime.random() / 2))
     return _done(run, work, source, final=final)
@@ -122,10 +122,10 @@ def _is_worth_repeating(error: Exception) -> bool:
 
 
 def _begun(run: Run, source: Any, *, final: bool) -> tuple[FencedTransaction, Any]:
-    """Begin; while nobody knows whether the run is ours, or where its ledger is, one that can wait waits.
+    """Begin a transaction. A fenced run waits while it is suspended or the ledger cannot be reached.
 
-    Nothing has happened before a transaction has begun, so it can be begun again. It is the run's timeout that ends it.
-    A database of the user's own that is away is the user's to wait for.
+    Nothing has been written before a transaction has begun, so beginning can be repeated. The run's timeout limits the
+    wait. If the user's own database cannot be reached, the error is raised to the user.
     """
     attempt = attempt_of(run)
     while True:
@@ -142,7 +142,7 @@ def _begun(run: Run, source: Any, *, final: bool) -> tuple[FencedTransaction, An
 
 
 def _is_away(ledger: Ledger, way: Source | None, error: LedgerUnavailable | DBAPIError) -> bool:
-    """Whether the ledger could not be reached, as opposed to having said no."""
+    """Whether the ledger could not be reached, as opposed to a refusal."""
     if isinstance(error, LedgerUnavailable):
         return True
     is_the_ledgers = way is None or is_known_to_be_the_ledgers(way, ledger)
@@ -156,7 +156,7 @@ def _transaction(run: Run, attempt: Attempt, way: Source | None, *, final: bool)
         runtime=context.runtime,
         isolation=str(attempt.policy.isolation),
         ttl_s=context.ttl_s,
-        # It does not wait: once begun, the row decides, and whoever waited would keep what it has locked from others.
+        # It does not wait: after the beginning the row decides, and a wait would keep rows locked.
         check_trust=attempt.raise_if_stopped,
         refused=lambda why: _record_refusal(run, attempt, why),
         found_at=attempt.found_at,
@@ -178,9 +178,9 @@ def _chosen(attempt: Attempt, source: Source, *, final: bool) -> Fence:
 
 
 def _record_refusal(run: Run, attempt: Attempt, why: str) -> None:
-    """Put on record, in a transaction of its own, that a stale writer was turned away."""
+    """Record, in a separate transaction, that a stale writer was refused."""
     run.log.warning("a write of %s was refused: %s", attempt.label, why)
-    with suppress(FencepostError):  # the log has it, and the writer is turned away in any case
+    with suppress(FencepostError):  # it is in the log, and the writer is refused in any case
         journal(
             attempt.context.ledger(),
             what=Noted.REFUSED_WRITE,
@@ -194,17 +194,19 @@ def _record_refusal(run: Run, attempt: Attempt, why: str) -> None:
 
 
 def _finish(run: Run, attempt: Attempt) -> Callable[[Any], bool]:
-    """Return what ends the run as succeeded, within somebody's transaction, and says whether it was ours."""
+    """Return a function that ends the run as succeeded in the caller's transaction, and returns whether it was ours."""
     ledger = attempt.context.ledger()
-    hot = statements_for(ledger.connect("words"))
+    statements = statements_for(ledger.connect("words"))
     keys = [] if run.exclusive_key is None else [run.exclusive_key]
 
     def finish(given: Any) -> bool:
         endings = EndingRows([_succeeded(run, attempt.took_us())])
         with cursor_of(given, ledger.dialect) as cursor:
-            ended = end_keyed(cursor, hot, endings, keys)[1] if keys else hot.end(cursor, endings)[1]
+            ended = end_keyed(cursor, statements, endings, keys)[1] if keys else statements.end(cursor, endings)[1]
             if keys and attempt.policy.isolation is not Isolation.READ_COMMITTED:
-                hot.notify(cursor)  # who waits for the key may not be seen from here: others look for them
+                statements.notify(
+                    cursor
+                )  # runs that wait for the key may be invisible here: other nodes search for them
         return ended == 1
 
     return finish

@@ -1,9 +1,8 @@
-"""What goes wrong in the loops of a node, reported once per trouble and not at every try.
+"""Errors in the loops of a node, reported once per problem and not at every try.
 
-When the ledger does not answer, all loops find out, one after the other, each in its own words, and again at every try.
-That is one trouble: it is reported when the first loop meets it, and its end when the last one is well again. Anything
-else that a loop raises is a trouble of that loop's own, by the kind of the error: words may have a number in them that
-is another one each time.
+When the ledger does not answer, each loop gets its own error, and again at every try. That is one problem: it is
+reported when the first loop has it, and its end when the last loop succeeds again. Any other error is a problem of the
+loop that raised it, identified by the type of the error, because the message may contain a number that changes.
 """
 
 from __future__ import annotations
@@ -12,23 +11,23 @@ from collections.abc import Callable
 
 from fencepost.core.events import Event, What
 from fencepost.core.runtime import Runtime
-from fencepost.core.texts import told
+from fencepost.core.texts import error_text
 from fencepost.errors import FencepostError, LedgerUnavailable, StoreUnavailable
 
 _UNANSWERED = "it does not answer"
 
 
 class Troubles:
-    """Which loops are in trouble, and of what kind."""
+    """Which loops have errors, and of which kind."""
 
     def __init__(self, runtime: Runtime, *, node: Callable[[], str], emit: Callable[[Event], None]) -> None:
         self._node = node
         self._emit = emit
-        self._lock = runtime.lock()  # loops are tasks of their own
+        self._lock = runtime.lock()  # each loop has its own task
         self._kinds: dict[str, set[str]] = {}  # by loop
 
     def met(self, loop: str, error: BaseException) -> None:
-        """Report what a loop has met, unless it is known."""
+        """Report an error of a loop, unless it is known."""
         is_unanswered = isinstance(error, LedgerUnavailable | StoreUnavailable)
         kind = _UNANSWERED if is_unanswered else type(error).__name__
         with self._lock:
@@ -37,12 +36,12 @@ class Troubles:
             kinds.add(kind)
         if not is_known:
             named = "" if isinstance(error, FencepostError) else f"{type(error).__name__}: "
-            text = f"{loop}: {named}{told(error) or repr(error)}"
+            text = f"{loop}: {named}{error_text(error) or repr(error)}"
             self._emit(Event(What.LEDGER_TROUBLE, node=self._node(), reason=text))
 
     def over(self, loop: str) -> None:
-        """Report that a loop is well again, once no other has the same trouble."""
-        if loop not in self._kinds:  # as nearly always
+        """Report that a loop works again, once no other loop has the same problem."""
+        if loop not in self._kinds:  # the usual case
             return
         with self._lock:
             kinds = self._kinds.pop(loop, set())

@@ -1,9 +1,9 @@
-"""Which fence a transaction of a run is behind: the run's own row, or one in the database it writes to.
+"""Which fence protects a transaction of a run: the run's own row, or a fence row in the database that it writes to.
 
-The ledger's own database is told by its identity: a random name that the ledger keeps in a table, and that a source is
-asked for once per process and database. Everything else has fence rows.
+The ledger's own database is recognized by its identity: a random name in a table, which is read once per process and
+database. All other databases have fence rows.
 
-**Not promised.** That a copy of the ledger's database, made with its identity, is told from the ledger.
+**Not promised.** That a copy of the ledger's database that includes its identity is distinguished from the ledger.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def is_known_to_be_the_ledgers(source: Source, ledger: Ledger) -> bool:
 
 
 class _Places:
-    """What was found out of databases. Engines are not kept alive by it."""
+    """Which databases are the ledger's. It does not keep engines alive."""
 
     def __init__(self) -> None:
         self._of_engines: WeakKeyDictionary[Any, bool] = WeakKeyDictionary()
@@ -96,7 +96,7 @@ def _remembered(ledger: Ledger) -> _Places:
 
 
 def _has_identity(source: Source, ledger: Ledger) -> bool:
-    """Ask, in a transaction of its own: where there is no such table, the question ends it."""
+    """Read the identity in a separate transaction, because a missing table aborts it."""
     table = ledger.tables.name("identity")
     source.begin("read committed")
     try:

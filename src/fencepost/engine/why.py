@@ -1,7 +1,7 @@
-"""What became of a due time, and why: ``fencepost why settle --at 2026-01-01T03:00Z``.
+"""What happened to a due time, and why: ``fencepost why settle --at 2026-01-01T03:00Z``.
 
-Nothing is silent, so there is always an answer: it ran, it misfired, it was skipped, it is still to come, no node has
-its job, it never was due, or it was so long ago that the record is gone.
+There is always an answer: it ran, it misfired, it was skipped, it is still to come, no node has its job, it never was
+due, or it was so long ago that the record is gone.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from fencepost.ledger.serving import last_served_us, served_now
 
 _LOOK_BACK = 200
 _MOST_NODES = 1000
-_MOST_SCHEDULES = 100  # of one job; for more, the schedule itself is asked for by its id
+_MOST_SCHEDULES = 100  # of one job; if it has more, use the id of a schedule instead
 
 
 class Became(StrEnum):
-    """What became of a due time."""
+    """What happened to a due time."""
 
     RAN = "ran"
     RUNS = "runs"
@@ -43,13 +43,13 @@ class Became(StrEnum):
     NO_NODE = "no node"  # no living node has its job, so it is not planned
     NOT_DUE = "not due"
     BEFORE = "before its time"  # the schedule was made later, or had been deleted
-    FORGOTTEN = "forgotten"  # there is no record: retention has removed it, or the schedule was another one then
+    FORGOTTEN = "forgotten"  # there is no record: retention has removed it, or the schedule was different then
     NO_SCHEDULE = "no schedule"
 
 
 @dataclass(frozen=True, slots=True)
 class Why:
-    """The answer: in a word, in a sentence, and with the run that stands for the due time, if there is one."""
+    """The answer: a word, a sentence, and the run that covers the due time, if there is one."""
 
     job: str
     at_us: int
@@ -61,10 +61,10 @@ class Why:
 
 
 def why(ledger: Ledger, job: str, at_us: int | None = None, *, scope: Scope) -> list[Why]:
-    """Answer for every schedule of a job, or for the one schedule of that id; those that were due come alone.
+    """Answer for every schedule of a job, or for the schedule with that id. If any was due, only those are returned.
 
-    Without a time: for the latest due time of each schedule that is not deleted; the next, if it has had none. What is
-    outside of `scope` is answered as if there were no such job.
+    Without a time, answer for the latest due time of each schedule that is not deleted, or for the next if it has had
+    none. A job outside of `scope` is answered like one that does not exist.
     """
     allowed = scope.visible
     found = schedules.schedules(ledger, job=job, jobs=allowed, with_deleted=True, limit=_MOST_SCHEDULES)
@@ -73,12 +73,12 @@ def why(ledger: Ledger, job: str, at_us: int | None = None, *, scope: Scope) -> 
         if not scope.sees(job) or not jobs.jobs(ledger, names=[job]):
             raise NoSuchJob(job)
         asked_us = ledger.now_us() if at_us is None else at_us
-        return [Why(job, asked_us, Became.NO_SCHEDULE, f"{job!r} has no schedule: it runs when somebody asks for it")]
+        return [Why(job, asked_us, Became.NO_SCHEDULE, f"{job!r} has no schedule: it runs on request only")]
     if at_us is None:
         now_us = ledger.now_us()
         present = [each for each in found if each.deleted_at is None] or found
-        return [_Asked(ledger, each, _latest_us(each, now_us), scope).answer() for each in present]
-    answers = [_Asked(ledger, each, at_us, scope).answer() for each in found]
+        return [_Question(ledger, each, _latest_us(each, now_us), scope).answer() for each in present]
+    answers = [_Question(ledger, each, at_us, scope).answer() for each in found]
     return [each for each in answers if each.became is not Became.NOT_DUE] or answers
 
 
@@ -98,7 +98,7 @@ def _by_id(ledger: Ledger, schedule_id: str) -> list[StoredSchedule]:
     return ledger.read(lambda cursor: [StoredSchedule(*row) for row in ledger.rows(cursor, query)])
 
 
-class _Asked:
+class _Question:
     """One schedule and one time."""
 
     def __init__(self, ledger: Ledger, row: StoredSchedule, at_us: int, scope: Scope) -> None:
@@ -114,7 +114,7 @@ class _Asked:
         return self._not_due() or self._unplanned()
 
     def _of_run(self, run: RunRow) -> Why:
-        became, words = _told(self._ledger, run, self._scope)
+        became, words = _described(self._ledger, run, self._scope)
         if run.due_at != self._at_us or run.ticks > 1:
             stretch = f"{run.ticks} due times from {_at(run.first_due_at)} to {_at(run.due_at)}"
             words = f"it was put together with others ({stretch}) into one: {words}"
@@ -158,9 +158,9 @@ class _Asked:
         return Why(self._row.job, self._at_us, became, sentence, schedule=self._row.id, run=run, nearest_us=nearest)
 
 
-def _told(ledger: Ledger, run: RunRow, scope: Scope) -> tuple[Became, str]:
-    became, tell = _TELLERS.get(run.state, (Became.PLANNED, _queued))
-    words = f"run {run.id} {tell(run._replace(node=_name_of(ledger, run.node)))}"
+def _described(ledger: Ledger, run: RunRow, scope: Scope) -> tuple[Became, str]:
+    became, describe_run = _DESCRIPTIONS.get(run.state, (Became.PLANNED, _queued))
+    words = f"run {run.id} {describe_run(run._replace(node=_name_of(ledger, run.node)))}"
     if run.state == RunState.QUEUED or run.waits_for == WaitsFor.NODE:
         words += _without_node(ledger, run)
     return became, words + (_held_by(ledger, run, scope) if became is Became.SKIPPED else "")
@@ -177,14 +177,14 @@ def _unserved(job: str, since_us: int) -> str:
 
 
 def _without_node(ledger: Ledger, run: RunRow) -> str:
-    """Say if no living node could take this run, and since when."""
-    hot = statements_for(ledger.connect("words"))
+    """Return since when no living node can take this run, or an empty text."""
+    statements = statements_for(ledger.connect("words"))
 
     def ask(cursor: Cursor) -> int | None:
-        if served_now(cursor, hot).has(run.job, run.queue):
+        if served_now(cursor, statements).has(run.job, run.queue):
             return None
         pair = (run.job, run.queue)
-        return last_served_us(cursor, hot, [pair], now_us=hot.now_us(cursor))[pair]
+        return last_served_us(cursor, statements, [pair], now_us=statements.now_us(cursor))[pair]
 
     since_us = ledger.read(ask)
     if since_us is None:
@@ -193,7 +193,7 @@ def _without_node(ledger: Ledger, run: RunRow) -> str:
 
 
 def _name_of(ledger: Ledger, node_id: str | None) -> str | None:
-    """Return what the node is called, or its id where its record is gone."""
+    """Return the name of a node, or its id if its record is gone."""
     if node_id is None:
         return None
     return next((node.name for node in nodes.nodes(ledger, limit=_MOST_NODES) if node.id == node_id), node_id)
@@ -231,7 +231,7 @@ def _queued(run: RunRow) -> str:
     return f"is queued, and may start from {_at(run.available_at)} on{_because(run)}"
 
 
-_TELLERS: Mapping[str, tuple[Became, Callable[[RunRow], str]]] = {
+_DESCRIPTIONS: Mapping[str, tuple[Became, Callable[[RunRow], str]]] = {
     RunState.SUCCEEDED: (Became.RAN, _succeeded),
     RunState.RUNNING: (Became.RUNS, _running),
     RunState.DEAD: (Became.FAILED, _dead),

@@ -1,6 +1,6 @@
-"""Withdrawing a job: the workers of this node turn out not to have it, so other nodes must not count on it for that.
+"""Withdrawing a job that the workers of this node do not have, so that other nodes do not rely on this node for it.
 
-It happens when the code was replaced under a running node: its workers, started later, load the new code.
+This happens when the code was replaced while the node runs: workers that are started later load the new code.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ from fencepost.ledger.nodes import serve
 _ASK_AGAIN_S = 1.0
 _REASON = (
     "the code that its workers load now does not have this job: its runs are handed back, and this node takes no more "
-    "of them. Start the node anew, with the code of one deploy"
+    "of them. Restart the node with the code of one deploy"
 )
 
 
 class Withdrawing:
-    """Takes jobs out of this node's row. Used by the exchange."""
+    """Removes jobs from this node's row. Used by the exchange."""
 
     def __init__(self, node: NodeState) -> None:
         self._node = node
-        self._lock = node.runtime.lock()  # or of two jobs withdrawn at once, the row might be left with one
+        self._lock = node.runtime.lock()  # otherwise, of two jobs withdrawn at once, one might stay in the row
 
     def withdraw(self, job: str) -> None:
-        """Take no more runs of this job, and say so in the ledger."""
+        """Take no more runs of this job, and record that in the ledger."""
         self._node.withdrawn.add(job)
         self._node.emit(Event(What.RUNNER_WARNING, job=job, node=self._node.node_id, reason=_REASON))
-        self._node.beside("withdrawing", self._write)
+        self._node.in_background("withdrawing", self._write)
 
     def _write(self) -> None:
-        """Write it, however often it takes: while the node's row has the job, other nodes rely on it."""
+        """Write the row, with retries: while it has the job, other nodes rely on this node for it."""
         node = self._node
         while not node.stopped.is_set():
             with suppress(FencepostError), self._lock, node.connection() as connection:

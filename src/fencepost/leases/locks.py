@@ -116,7 +116,7 @@ class Locks:
             ttl: how long the store keeps the lock after the last renewal. The lock is renewed in the background, so
                 the ttl does not limit how long the work takes, only how long others wait after a crash.
             wait: how long to wait for a lock that is held.
-            at_least: how long nobody can take the lock again, counted from when it was acquired, even if the work
+            at_least: how long the lock cannot be taken again, counted from when it was acquired, even if the work
                 ends sooner. Use it for jobs that are shorter than the difference between two machines' clocks.
             tick: the due time this work is for. A due time at or before the last one done raises `TickDone`.
                 ``"auto:CRON"`` means the latest due time of a cron expression, by this machine's clock.

@@ -1,1 +1,1 @@
-"""The SQL database of schedules, runs and all that happened."""
+"""The SQL database of schedules, runs and their history."""

@@ -1,9 +1,9 @@
-"""The caller's own connection: enqueuing in the transaction of somebody else.
+"""Enqueuing in a transaction of the caller, on the caller's connection.
 
-Taken are connections of psycopg, PyMySQL and sqlite3, connections and sessions of SQLAlchemy on one of these, and
-Django's. The transaction stays the caller's: nothing is committed or rolled back here, and the driver's errors are left
-as they are, since the caller's own code decides what to do about them; but for those that say that it is another
-database.
+Accepts connections of psycopg, PyMySQL and sqlite3, connections and sessions of SQLAlchemy on one of these, and those
+of Django. The caller keeps control of the transaction: this module neither commits nor rolls back. Errors of the driver
+are passed on unchanged, since the caller's code decides how to handle them. The exception are errors which show that it
+is another database.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _DRIVERS = {"psycopg": "postgresql", "pymysql": "mysql", "sqlite3": "sqlite"}
 
 @contextmanager
 def cursor_of(tx: Any, dialect: Dialect) -> Iterator[Cursor]:
-    """Lend a cursor, with rows as tuples, on the caller's connection `tx`."""
+    """Yield a cursor, with rows as tuples, on the caller's connection `tx`."""
     raw = _raw(tx)
     driver = _driver(raw)
     if _DRIVERS.get(driver) != dialect.name or _is_async(raw) or not hasattr(raw, "commit"):
@@ -53,13 +53,13 @@ def cursor_of(tx: Any, dialect: Dialect) -> Iterator[Cursor]:
 
 
 def _raw(tx: Any) -> Any:
-    """Return the driver's own connection; one of SQLAlchemy is told that its transaction has begun."""
+    """Return the driver's connection. A connection of SQLAlchemy begins its transaction first."""
     if is_django(tx):
         tx.ensure_connection()
         return tx.connection
     if _driver(tx) != "sqlalchemy" or _is_async(tx):
         return tx
-    connection = tx.connection() if callable(getattr(tx, "connection", None)) else tx  # a session's, or itself
+    connection = tx.connection() if callable(getattr(tx, "connection", None)) else tx  # a session has a connection
     if not hasattr(connection, "exec_driver_sql"):
         raise ConfigurationError("tx= must be a connection or session of SQLAlchemy, not an engine")
     if not connection.in_transaction():

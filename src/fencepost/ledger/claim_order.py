@@ -1,14 +1,14 @@
-"""The order in which due runs are claimed: the most urgent first, then the one due first, then the oldest.
+"""The order in which due runs are claimed: by priority, then by the time they are due, then by id.
 
-It stands here once, for all databases. From it come the ORDER BY of claims, the values by which Python sorts what
-several queries found together, and the index that claims read (`tables`; a new order needs a step that makes the new
-index).
+This is its only definition, for all databases. It yields the ORDER BY of claims, the values by which Python sorts the
+results of several queries, and the index that claims read (see `tables`; a new order needs a migration step that
+creates its index).
 """
 
 from __future__ import annotations
 
 CLAIM_ORDER = ("-priority", "available_at", "id")
-"""Columns of `run` that hold numbers. A minus sign means the greatest first; `id`, as the last, leaves no ties."""
+"""Numeric columns of `run`. A minus sign means descending; `id` comes last and breaks ties."""
 
 CLAIM_ORDER_COLUMNS = tuple(each.removeprefix("-") for each in CLAIM_ORDER)
 
@@ -22,7 +22,7 @@ def order_by(alias: str) -> str:
 
 
 def ranks(alias: str) -> tuple[str, ...]:
-    """Return values, as SQL, of which the smallest come first."""
+    """Return SQL expressions that sort in the same order, all of them ascending."""
     return tuple(
         f"{'-' if each.startswith('-') else ''}{alias}.{column}"
         for each, column in zip(CLAIM_ORDER, CLAIM_ORDER_COLUMNS, strict=True)

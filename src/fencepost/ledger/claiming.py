@@ -1,22 +1,22 @@
-"""Claiming: due runs become this node's own.
+"""Claiming: a node takes due runs.
 
-**Promises.** A run is claimed by one node at a time, with a token above every one it had before, and above every one
-that was ever given under its exclusive key. Of the runs with one exclusive key at most one is running. A run that finds
-its key taken is skipped, or waits, or has the holder asked to stop, as `decide` says; and since both the one who finds
-the key taken and the one who gives it up lock the key's row first, no run waits for a key that nobody has.
+**Promises.** A run is claimed by one node at a time, with a token above all its earlier ones, and above every token
+that was ever given under its exclusive key. Of the runs with the same exclusive key, at most one is running. A run that
+finds its key taken is skipped, or waits, or the holder is asked to stop, as `decide` says. Both the transaction that
+finds a key taken and the one that frees it lock the key's row first, so no run waits for a key that is free.
 
-**Not promised.** That a claim answered with `LedgerUnavailable` did not happen: `mine` tells what runs under a node's
-name. That everything due is claimed at once: what another node is at is passed over.
+**Not promised.** That a claim that ended in `LedgerUnavailable` did not happen: `mine` returns the runs that a node
+holds. That all due runs are claimed at once: rows that another node has locked are skipped.
 
-**How.** Runs without a key are taken first, in a transaction of their own; on PostgreSQL also those whose key is free.
-For the others there is a second one, so that locks are taken in one order everywhere::
+**How.** Runs without a key are taken first, in their own transaction; on PostgreSQL also those whose key is free. The
+others follow in a second transaction, so that locks are taken in the same order everywhere::
 
     rows of `exclusive`, by key   →   rows of `run`
 
-Both wait for neither: a key or a run that somebody else is at stays queued until the next claim. So a claim is never
-part of a deadlock. The row of a key that was never used is made beforehand, in a statement of its own, for an
-insertion may wait for another. (One row may be waited for: that of a holder to be asked to stop. Whoever has it
-locked and is not about to commit would first have needed the key's row.)
+Neither transaction waits: a key or a run that another transaction has locked stays queued until the next claim. So a
+claim is never part of a deadlock. The row of a key that was never used is inserted before, in a separate transaction,
+because an INSERT may wait for another. (A claim may wait for one row: that of a holder that is asked to stop. A
+transaction that has it locked commits soon, or would have needed the key's row first.)
 """
 
 from __future__ import annotations
@@ -32,20 +32,21 @@ from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor
 from fencepost.ledger.dialects.statements import ClaimRequest, LedgerStatements, Match, listed, rounded, statements_for
 
-MOST_AT_ONCE = 500
+MOST_AT_ONCE = 500  # runs in one claim
 
 
 class OverlapRule(Protocol):
     """Decides about a run that is about to be claimed. Pure.
 
-    `is_tick`: it stands for one due time. What makes good for several is no tick in this sense.
+    `is_tick` means that the run is for exactly one due time; a run that makes up for several missed ones is not a tick
+    here.
     """
 
     def __call__(self, job: str, *, is_tick: bool, attempts: int, key_is_taken: bool) -> Decision: ...
 
 
 class SkippedRun(NamedTuple):
-    """A run that was not run at all, because run `holder` has its exclusive key."""
+    """A run that was skipped, because run `holder` has its exclusive key."""
 
     run_id: int
     job: str
@@ -63,9 +64,9 @@ class Blocked(NamedTuple):
 
 
 class Claimed(NamedTuple):
-    """What a claim brought. `more`: it was as much as was asked for, so there may be more.
+    """The result of a claim. `more` means that it reached its limit, so there may be more due runs.
 
-    `contested`: how many were left because somebody else was at them, or has just been.
+    `contested` is the number of runs that were left because another transaction had them locked or changed them.
     """
 
     now_us: int
@@ -86,9 +87,9 @@ def claim(
     decide: OverlapRule,
     gate: Mapping[str, int] | None = None,
 ) -> Claimed:
-    """Claim up to `limit` due runs of these jobs from these queues, the most urgent first.
+    """Claim up to `limit` due runs of these jobs from these queues, most urgent first.
 
-    With a `gate`, keys are taken only with a token from there; runs with another key are left alone.
+    With a `gate`, a key is taken only with the token that the gate has for it; runs with other keys are left alone.
     """
     statements = statements_for(connection)
     limit = rounded(min(limit, MOST_AT_ONCE))
@@ -98,9 +99,9 @@ def claim(
     is_full = len(taken.claims) + len(taken.keyed) >= limit
     if not taken.keyed:
         return Claimed(taken.now_us, taken.claims, [], [], is_full)
-    counter = KeyedClaims(statements, node=node, now_us=taken.now_us, decide=decide, gate=gate)
-    counter.starting.update(each.run_id for each in taken.claims)
-    settled = counter.serve(connection, taken.keyed)
+    keyed_claims = KeyedClaims(statements, node=node, now_us=taken.now_us, decide=decide, gate=gate)
+    keyed_claims.starting.update(each.run_id for each in taken.claims)
+    settled = keyed_claims.serve(connection, taken.keyed)
     served = len(settled.claims) + len(settled.skipped) + len(settled.blocked)
     contested = len(taken.keyed) - served if gate is None else 0
     return Claimed(taken.now_us, taken.claims + settled.claims, settled.skipped, settled.blocked, is_full, contested)
@@ -110,13 +111,13 @@ _MINE = "SELECT {columns} FROM {run} r WHERE r.state = 'running' AND r.node = %s
 
 
 def mine(connection: LedgerConnection, *, node: str) -> list[Claim]:
-    """Return all that runs under a node's name: after a claim without an answer, what nobody here knows of."""
+    """Return all runs that a node holds: after a claim without a reply, also those that the node does not know of."""
     statements = statements_for(connection)
     return [Claim(*row) for row in connection.read(lambda cursor: statements.rows(cursor, _MINE, node))]
 
 
 class WantedKey(NamedTuple):
-    """The key of due runs, the highest token given under it, and whether some run has it now."""
+    """The key of due runs, the highest token given under it, and whether a run holds it now."""
 
     key: str
     last_token: int
@@ -146,7 +147,7 @@ def keys_wanted(
     limit: int,
     without: Collection[str] = (),
 ) -> list[WantedKey]:
-    """Return keys of due runs, the most urgent first: what to take at the gate before a claim."""
+    """Return keys of due runs, most urgent first: those to take at the gate before a claim."""
     statements = statements_for(connection)
 
     def ask(cursor: Cursor) -> list[Any]:
@@ -167,7 +168,7 @@ SELECT x.key, x.run_id, x.token, {clock} FROM {exclusive} x WHERE {texts:x.key} 
 """
 _KEYS_THERE = "SELECT x.key FROM {exclusive} x WHERE {texts:x.key}"
 _MAKE_KEYS = "INSERT INTO {exclusive} ({key}, token) SELECT e.name, 0 FROM {rows:e name=text} WHERE true"
-# Since they were found, others may have tried them in vain: then they are queued again, and wait for their back-off.
+# Since they were found, another node may have tried them without success: then they are queued again with a back-off.
 _LOCK_RUNS = """
 SELECT {columns}, r.origin_key FROM {run} r
 WHERE {ints:r.id} AND {was:r.state} = 'queued' AND r.available_at + 0 <= %s{skip_locked}
@@ -192,7 +193,7 @@ WHERE id = %s AND state = 'running' AND cancel_requested_at IS NULL
 
 @dataclass(frozen=True, slots=True)
 class KeyDecisions:
-    """What was decided about candidates with a key. `new_keys` have no row yet; nothing is decided about those."""
+    """The decisions about candidates with a key. `new_keys` have no row yet; nothing is decided about these."""
 
     claims: list[Claim] = field(default_factory=list)
     skipped: list[SkippedRun] = field(default_factory=list)
@@ -211,7 +212,7 @@ class KeyDecisions:
 
 
 class KeyedClaims:
-    """Serves candidates with an exclusive key, in their order."""
+    """Claims candidates with an exclusive key, in order."""
 
     def __init__(
         self,
@@ -227,10 +228,10 @@ class KeyedClaims:
         self._now_us = now_us
         self._decide = decide
         self._gate = gate
-        self.starting: set[int] = set()  # the runs that this very claim starts
+        self.starting: set[int] = set()  # the runs that this claim starts
 
     def serve(self, connection: LedgerConnection, keyed: Sequence[tuple[int, str]]) -> KeyDecisions:
-        """Settle all whose key nobody else is at; make the rows of keys that are new, and settle those, too."""
+        """Decide about all candidates whose key is not locked. Rows of new keys are inserted first."""
         settled = connection.write(lambda cursor: self._serve(cursor, keyed))
         left = [pair for pair in keyed if pair[1] in settled.new_keys]
         if left:
@@ -246,8 +247,8 @@ class KeyedClaims:
     def _serve(self, cursor: Cursor, keyed: Sequence[tuple[int, str]]) -> KeyDecisions:
         statements, keys = self._statements, sorted({key for _, key in keyed})
         locked = statements.rows(cursor, _LOCK_KEYS, *statements.clock(), statements.texts(keys))
-        # Dated when their keys are ours: since they were looked for, this process may have been paused, and the key
-        # have been another's.
+        # The time is read with the keys locked: since the search, this process may have been paused, and another run
+        # may have had the key.
         self._now_us = max([self._now_us, *(at_us for *_, at_us in locked)])
         holders = {key: (run_id, token) for key, run_id, token, _ in locked}
         settled = KeyDecisions(new_keys=self._without_row(cursor, [key for key in keys if key not in holders]))
@@ -260,7 +261,7 @@ class KeyedClaims:
         return settled
 
     def _without_row(self, cursor: Cursor, keys: Sequence[str]) -> frozenset[str]:
-        """Return which of these keys, whose rows were not to be had, have none: the others are locked."""
+        """Return those of these keys that have no row; the rows of the others are locked by another transaction."""
         if not keys:
             return frozenset()
         there = {row[0] for row in self._statements.rows(cursor, _KEYS_THERE, self._statements.texts(keys))}
@@ -269,7 +270,7 @@ class KeyedClaims:
     def _settle(
         self, settled: KeyDecisions, rows: Sequence[Sequence[Any]], holders: Mapping[str, tuple[int | None, int]]
     ) -> None:
-        """Decide about each in turn: the first to find its key free has it."""
+        """Decide about each run in order: the first that finds its key free gets it."""
         held = dict(holders)
         for *fields, origin_key in rows:
             found = Claim(*fields)
@@ -290,7 +291,7 @@ class KeyedClaims:
                 settled.claims.append(self._started(found, token))
 
     def _explain_skipped(self, cursor: Cursor, settled: KeyDecisions) -> None:
-        """Name the run that makes good for missed due times, where a tick lost to it, as happens after a restart."""
+        """Where a tick was skipped for a run that makes up for missed due times, as after a restart, name that run."""
         if not settled.skipped:
             return
         holders = self._statements.ints(sorted({each.holder for each in settled.skipped}))
@@ -301,7 +302,7 @@ class KeyedClaims:
                 settled.skipped[number] = each._replace(reason=reason)
 
     def _token(self, key: str, last_token: int) -> int | None:
-        """Return the token to start with; None if that from the gate is not above those given already."""
+        """Return the token to start with; None if the one from the gate is not above all earlier ones."""
         if self._gate is None:
             return max(last_token + 1, self._now_us)
         token = self._gate.get(key)
@@ -338,7 +339,7 @@ class KeyedClaims:
 
 
 def _put_off(settled: KeyDecisions, found: Claim, holder: int, decision: Decision) -> None:
-    """Note what becomes of a run whose key is taken. Where `decide` would start it all the same, it waits."""
+    """Add a run whose key is taken to the decisions. If `decide` would start it nevertheless, it waits."""
     if isinstance(decision, SkipRun):
         settled.skipped.append(SkippedRun(found.run_id, found.job, decision.reason, holder))
         return

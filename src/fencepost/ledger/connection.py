@@ -1,7 +1,7 @@
 """A connection to the ledger, for a loop of the engine or for a call from a user's thread.
 
-It is opened when first used and opened again after it broke. `rest` closes it when there is nothing to do. One thread
-uses it at a time, and transactions do not nest.
+It is opened on first use, and again after it broke. `rest` closes it while there is nothing to do. Only one thread uses
+it at a time, and transactions do not nest.
 
 ::
 
@@ -9,14 +9,15 @@ uses it at a time, and transactions do not nest.
         cursor.execute(...)
     with connection.autocommit() as cursor:    # the same without a transaction: for single statements
         cursor.execute(...)
-    connection.write(lambda cursor: ...)       # a transaction, repeated after a deadlock
-    connection.read(lambda cursor: ...)        # no transaction, repeated once if the connection turns out broken
+    connection.write(lambda cursor: ...)       # a transaction, retried after a deadlock
+    connection.read(lambda cursor: ...)        # no transaction, retried once if the connection turns out broken
 
-**Promises.** Whatever the driver raises becomes `LedgerUnavailable` (nobody knows whether it happened) or
-`LedgerRefused` (it did not, and will not). Every wait ends: statements after the URL's call_timeout. A transaction that
-did not reach its COMMIT has changed nothing. A connection that was inherited through a fork is never used.
+**Promises.** An error of the driver is raised as `LedgerUnavailable` (the outcome is unknown) or `LedgerRefused`
+(nothing was changed, and a retry will not help). Every statement times out after the URL's call_timeout. A transaction
+that did not reach its COMMIT has changed nothing. A connection that was inherited through a fork is never used.
 
-**Not promised.** That a commit whose answer was lost did not happen: who repeats must be able to tell.
+**Not promised.** That a commit whose reply was lost did not happen. A caller that retries must be able to recognize
+that it did.
 """
 
 from __future__ import annotations
@@ -34,20 +35,19 @@ from fencepost.sql.turns import Turns
 
 T = TypeVar("T")
 
-CONFLICTS_BORNE = 5
+CONFLICTS_BORNE = 5  # retries of a transaction after a deadlock or serialization failure; the last attempt may raise
 
 
 Last = Callable[[Cursor], None]
-"""Something that a transaction does last, right before its COMMIT."""
+"""A step that a transaction executes last, right before its COMMIT."""
 
 _by_cursor: WeakValueDictionary[int, LedgerConnection] = WeakValueDictionary()
 
 
 def last_of(cursor: Cursor) -> list[Last] | None:
-    """Return what the transaction of `cursor` does last, to be added to; None if it is a transaction of the caller's.
+    """Return the last steps of the transaction of `cursor`, to append to; None for a transaction that a caller began.
 
-    What is locked for all writers belongs there: it is held for the length of one commit, and nobody who waits for it
-    holds it.
+    Take a lock here that all writers need: then it is held only for the duration of one commit.
     """
     connection = _by_cursor.get(id(cursor))
     return connection.last if connection is not None and connection.is_of(cursor) else None
@@ -60,25 +60,25 @@ def returned_by(cursor: Cursor) -> Any:
 
 
 class LedgerConnection:
-    """A connection and its manners. `writer` is the turn that writers of a SQLite file take within this process."""
+    """A connection to the ledger. `writer` serializes the writers of a SQLite file within this process."""
 
     def __init__(self, name: str, dialect: Dialect, *, writer: Turns | None = None) -> None:
         self.name = name
         self.dialect = dialect
-        self.on_open: Callable[[Cursor], None] | None = None  # looks at a new connection before anybody works with it
+        self.on_open: Callable[[Cursor], None] | None = None  # checks a new connection before its first use
         self._writer = writer
         self._expected: tuple[type[Exception], ...] = (*dialect.errors, OSError)
         self._connection: Any = None
         self._cursor: Any = None
         self.is_busy = False
-        self.last: list[Last] | None = None  # of a transaction that is open
-        self.returned: Any = None  # by the work of that transaction
+        self.last: list[Last] | None = None  # the last steps of the open transaction
+        self.returned: Any = None  # by the `work` of that transaction
 
     @contextmanager
     def transaction(self) -> Iterator[Cursor]:
-        """Begin; commit at the end; roll back on any error. The driver's errors become the ledger's."""
+        """Run the block in a transaction: commit at its end, roll back on any error."""
         with self._working(), self._turn(), self._translated():
-            cursor = self._begun()
+            cursor = self._begin()
             self.last = []
             try:
                 yield cursor
@@ -86,23 +86,23 @@ class LedgerConnection:
                     act(cursor)
                 cursor.execute("COMMIT")
             except BaseException as error:
-                self._undo(error)
+                self._roll_back(error)
                 raise
             finally:
                 self.last = self.returned = None
 
     @contextmanager
     def autocommit(self) -> Iterator[Cursor]:
-        """Lend the cursor; each statement stands for itself."""
+        """Yield the cursor without a transaction: each statement commits by itself."""
         with self._working(), self._translated():
             try:
                 yield self._opened()
             except BaseException as error:
-                self._undo(error)
+                self._roll_back(error)
                 raise
 
     def write(self, work: Callable[[Cursor], T]) -> T:
-        """Do `work` in a transaction, and again after a deadlock or serialization failure, a few times."""
+        """Call `work` in a transaction; retry a few times after a deadlock or serialization failure."""
         for _ in range(CONFLICTS_BORNE):
             try:
                 return self._written(work)
@@ -117,7 +117,7 @@ class LedgerConnection:
             return result
 
     def read(self, work: Callable[[Cursor], T]) -> T:
-        """Do `work`, which changes nothing; once more, on a fresh connection, if the one it was done on was broken."""
+        """Call `work`, which changes nothing; retry once on a new connection if an open one turns out broken."""
         is_used = self._connection is not None
         try:
             with self.autocommit() as cursor:
@@ -129,11 +129,11 @@ class LedgerConnection:
             return work(cursor)
 
     def rest(self) -> None:
-        """Close the connection; the next use opens another."""
+        """Close the connection. The next use opens another."""
         connection, cursor, self._connection, self._cursor = self._connection, self._cursor, None, None
         if connection is None:
             return
-        was_busy, self.is_busy = self.is_busy, True  # whoever forks now must know that the database is being called
+        was_busy, self.is_busy = self.is_busy, True  # a fork at this moment must see that the database is in use
         try:
             with suppress(Exception):
                 self.dialect.hang_up(connection, cursor)
@@ -142,15 +142,15 @@ class LedgerConnection:
 
     @property
     def opened(self) -> list[Closable]:
-        """What there is now of cursor and connection, in the order in which they are to be closed."""
+        """The open cursor and connection, in the order in which to close them."""
         return [each for each in (self._cursor, self._connection) if each is not None]
 
     def is_of(self, cursor: Cursor) -> bool:
-        """Whether `cursor` is the one of this connection."""
+        """Whether `cursor` belongs to this connection."""
         return self._cursor is cursor
 
     def forget(self) -> None:
-        """Give up, in a forked child, the parent's connection without closing it."""
+        """In a forked child, drop the parent's connection without closing it."""
         self._connection = self._cursor = None
         self.is_busy = False
 
@@ -184,19 +184,19 @@ class LedgerConnection:
             self._cursor = self._connection.cursor()
             _by_cursor[id(self._cursor)] = self
             if self.on_open is not None:
-                self._look_around(self.on_open)
+                self._check_opened(self.on_open)
         cursor: Cursor = self._cursor
         return cursor
 
-    def _look_around(self, on_open: Callable[[Cursor], None]) -> None:
+    def _check_opened(self, on_open: Callable[[Cursor], None]) -> None:
         try:
             on_open(self._cursor)
         except BaseException:
             self.rest()
             raise
 
-    def _begun(self) -> Cursor:
-        """Begin; if the connection has broken since it was last used, nothing is lost by beginning on another."""
+    def _begin(self) -> Cursor:
+        """Begin a transaction. If the connection broke since its last use, begin on a new one: nothing was lost."""
         is_used = self._connection is not None
         cursor = self._opened()
         try:
@@ -210,14 +210,14 @@ class LedgerConnection:
             self.dialect.begin(self._connection, cursor)
         return cursor
 
-    def _undo(self, error: BaseException) -> None:
-        """Roll back; throw the connection away unless the server has just shown that it is well."""
+    def _roll_back(self, error: BaseException) -> None:
+        """Roll back. Close the connection unless the error shows that the server still responds."""
         is_well = not isinstance(error, Exception) or not isinstance(error, self._expected)
         is_well = is_well or trouble_of(error) in REPEATABLE | REFUSALS
-        if not is_well or not isinstance(error, Exception):  # a signal may have cut a statement in half
+        if not is_well or not isinstance(error, Exception):  # a signal may have interrupted a statement
             self.rest()
             return
         try:
             self._connection.rollback()
-        except Exception:  # noqa: BLE001 - whatever it is, another connection will do
+        except Exception:  # noqa: BLE001 - whatever the error, a new connection replaces this one
             self.rest()

@@ -1,4 +1,4 @@
-"""The database that a ledger is kept in: its tables, its dialect, and connections to it. Connects when first used."""
+"""The database that holds a ledger: its tables, its dialect, and connections to it. Connects on first use."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 POOL_SIZE = 5
-BESIDE = 2
+BESIDE = 2  # connections of `Database.beside`
 
 
 def _busy(what: str) -> Callable[[float], LedgerUnavailable]:
-    """Return what makes the error of whoever waited in vain for `what`."""
+    """Return a function that creates the error for a caller whose wait for `what` timed out."""
     return lambda waited_s: LedgerUnavailable(f"{what} was busy for {spelled(round(waited_s, 3))}: nothing was done")
 
 
 class Database:
-    """Where a ledger is kept: what all its calls need. Shows no password."""
+    """The database that holds a ledger. Its repr shows no password."""
 
     def __init__(self, url: LedgerUrl, runtime: Runtime) -> None:
         self.url = url
@@ -48,10 +48,10 @@ class Database:
         )
         self._connections: WeakSet[LedgerConnection] = WeakSet()
         self.pool = self._pool(POOL_SIZE)
-        # For who reads while a transaction of the caller's has locks: all of the pool may be waiting for these.
+        # For reads while a transaction of the caller holds locks: every connection of `pool` may be waiting for these.
         self.beside = self._pool(BESIDE)
         self.known_identity: str | None = None
-        self.known_naming: tuple[float, Naming] | None = None  # until when (monotonic), and what
+        self.known_naming: tuple[float, Naming] | None = None  # valid until (monotonic), and the naming
         if url.is_file:
             FORKED_SQLITE.join(self.open_now)
         runtime.after_fork(self, self._forget)
@@ -60,13 +60,13 @@ class Database:
         return f"<{type(self).__name__} {self.url}>"
 
     def connect(self, name: str) -> LedgerConnection:
-        """Return a new connection for one loop; it is opened when it is first used."""
+        """Return a new connection for one loop. It is opened on first use."""
         connection = LedgerConnection(name, self.dialect, writer=self._writer)
         self._connections.add(connection)
         return connection
 
     def _pool(self, limit: int) -> Pool[LedgerConnection]:
-        """Return a pool of connections that the threads of users share, one call at a time each."""
+        """Return a pool of connections for the threads of users. A connection serves one call at a time."""
         busy = _busy("every connection to the ledger")
         return Pool(
             self.runtime,
@@ -78,56 +78,57 @@ class Database:
         )
 
     def bound_silence(self, limit_s: float) -> None:
-        """Have whoever is silent within a transaction for so long cut off: a paused process keeps its locks till then.
+        """Have the server disconnect clients that are idle in a transaction for `limit_s`, such as a paused process.
 
-        Of connections that are made from now on. Never longer than a call may take.
+        Until then such a client keeps its locks. Applies to connections that are opened from now on; the limit never
+        exceeds the timeout of a call.
         """
         self.dialect.silence_s = min(limit_s, self.dialect.timeout_s)
 
     @property
     def held_by(self) -> str | None:
-        """Whose transaction, begun by this context, has the SQLite file to itself; None if nobody's, or on a server."""
+        """The holder of the SQLite file, if this context has begun a transaction on it; None if not, or on a server."""
         return None if self._writer is None else holder_of(str(self.url.path))
 
     def write(self, work: Callable[[Cursor], T]) -> T:
-        """Do `work` in a transaction on a pooled connection; see `LedgerConnection.write`."""
+        """Call `work` in a transaction on a pooled connection; see `LedgerConnection.write`."""
         if (holder := self.held_by) is not None:
             raise ConfigurationError(
-                f"a transaction of {holder} is open, and has the SQLite file of the ledger to itself: to ask for "
-                "something inside of it, pass it on, as in enqueue(…, tx=tx); or ask after its block"
+                f"a transaction of {holder} is open, and locks the SQLite file of the ledger: to enqueue inside of it, "
+                "pass it on, as in enqueue(…, tx=tx); or make this call after its block"
             )
         with self.pool.borrow(self.dialect.timeout_s) as connection:
             return connection.write(work)
 
     def read(self, work: Callable[[Cursor], T]) -> T:
-        """Do `work`, which changes nothing, on a pooled connection; see `LedgerConnection.read`."""
+        """Call `work`, which changes nothing, on a pooled connection; see `LedgerConnection.read`."""
         with self.pool.borrow(self.dialect.timeout_s) as connection:
             return connection.read(work)
 
     def read_beside(self, work: Callable[[Cursor], T]) -> T:
-        """Do `work`, which changes nothing and waits for no lock, while a transaction of the caller's is open."""
+        """Call `work`, which changes nothing and waits for no lock, while a transaction of the caller is open."""
         with self.beside.borrow(self.dialect.timeout_s) as connection:
             return connection.read(work)
 
     def rows(self, cursor: Cursor, statement: ClauseElement) -> list[Row]:
-        """Execute what SQLAlchemy has put together, and fetch all."""
+        """Execute a statement built with SQLAlchemy, and fetch all rows."""
         return list(self.dialect.execute(cursor, statement).fetchall())
 
     def change(self, cursor: Cursor, statement: ClauseElement) -> int:
-        """Execute what SQLAlchemy has put together, and count the rows it found."""
+        """Execute a statement built with SQLAlchemy, and return the number of rows that matched."""
         return self.dialect.execute(cursor, statement).rowcount
 
     def now_us(self, connection: LedgerConnection | None = None) -> int:
-        """Ask what time it is in the ledger."""
+        """Return the current time of the ledger."""
         return (connection or self).read(self.dialect.now_us)
 
     def close(self) -> None:
-        """Close the pooled connections. Those of loops are closed by their owners. A later use opens them again."""
+        """Close the pooled connections. Loops close their own connections. A later use opens them again."""
         self.pool.drop_idle()
         self.beside.drop_idle()
 
     def _forget(self) -> None:
-        """Come to terms, in a forked child, with connections that are the parent's."""
+        """In a forked child, drop the connections of the parent without closing them."""
         inherited, in_use = self.open_now()
         for connection in self._connections:
             connection.forget()
@@ -138,6 +139,6 @@ class Database:
             self._writer.forget()
 
     def open_now(self) -> tuple[list[Closable], int]:
-        """Return the driver's cursors and connections that are open, and how many of the latter are in use."""
+        """Return the open cursors and connections of the driver, and how many connections are in use."""
         known = list(self._connections)
         return [opened for each in known for opened in each.opened], sum(each.is_busy for each in known)

@@ -1,16 +1,16 @@
-"""What a program declares, its fingerprint, and which of several programs' declarations stand in the ledger.
+"""The declarations of a program, their fingerprint, and which of several programs' declarations the ledger stores.
 
-Deploys that are numbered (`generation`) are compared by their number. Without a number, and where several programs have
-the same one, they are told apart by their *fingerprint*, which is made of all that they declare, and ordered by when a
-fingerprint was first seen:
+Numbered deploys (`generation`) are compared by their number. Deploys without a number, or with the same number, are
+distinguished by their *fingerprint*, a hash of everything they declare, and ordered by when a fingerprint was first
+seen:
 
-- A program yields, job by job, while a node lives that has the job and whose fingerprint was first seen later. So a pod
-  of an older release that is restarted during a deploy reverts nothing.
-- When the last of those has left or died, the nodes that are left apply what they declare: so a roll-back does.
+- A program yields, job by job, while a living node has the job and a fingerprint that was first seen later.
+  So a pod of an older release that is restarted during a deploy reverts nothing.
+- When the last of those nodes has left or died, the remaining nodes apply their declarations, as in a roll-back.
 
-Nodes see to it when other nodes come or go, and once a minute. **Not promised**: that nobody ever sees the older form.
-A program that starts at the very moment at which a newer one joins may write over it, until that one looks next.
-Nodes of versions that record no fingerprint write when they start, and count as the oldest.
+Nodes check this when other nodes join or end, and once a minute. **Not promised**: that the older form never appears. A
+program that starts at the moment at which a newer one joins may overwrite it, until the newer one checks next. Nodes of
+versions that record no fingerprint write when they start, and count as the oldest.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _LENGTH = 32
 
 
 class Declarations(NamedTuple):
-    """Jobs and schedules as they stand in the code of one program; `generation` 0 is a deploy without a number."""
+    """Jobs and schedules as declared in the code of one program; `generation` 0 is a deploy without a number."""
 
     jobs: tuple[NewJob, ...]
     schedules: tuple[NewSchedule, ...]
@@ -42,25 +42,26 @@ class Declarations(NamedTuple):
 
     @property
     def fingerprint(self) -> str:
-        """What tells these declarations from others; the same in every process that has the same code."""
-        all_of_it = [sorted(map(list, self.jobs)), sorted(map(list, self.schedules))]
-        return hashlib.sha256(canonical_json(all_of_it).encode()).hexdigest()[:_LENGTH]
+        """A hash of these declarations: the same in every process that has the same code."""
+        content = [sorted(map(list, self.jobs)), sorted(map(list, self.schedules))]
+        return hashlib.sha256(canonical_json(content).encode()).hexdigest()[:_LENGTH]
 
     def without(self, names: frozenset[str]) -> Declarations:
-        """Return the declarations of the other jobs."""
+        """Return the declarations without these jobs and their schedules."""
         return self.without_schedules(names)._replace(jobs=tuple(each for each in self.jobs if each.name not in names))
 
     def without_schedules(self, names: frozenset[str]) -> Declarations:
-        """Return the declarations but for the schedules of these jobs."""
+        """Return the declarations without the schedules of these jobs."""
         return self._replace(schedules=tuple(each for each in self.schedules if each.job not in names))
 
 
 class Applied(NamedTuple):
-    """What became of declarations.
+    """The result of applying declarations.
 
-    `kept` are jobs that a deploy of a higher number has otherwise, `yielded` those that a living node of a later
-    fingerprint has otherwise; the latter are looked for at the start alone. `waiting` are renamed jobs whose schedules
-    a living node has under their old name. `is_moved`: something was given its job's new name; `is_left`: more has to.
+    `kept` are jobs that a deploy with a higher number has declared differently. `yielded` are those that a living node
+    with a later fingerprint has declared differently; these are determined only at the start. `waiting` are renamed
+    jobs whose schedules a living node has under the old name. `is_moved` means that something was moved to the new name
+    of its job; `is_left` means that there is more to move.
     """
 
     kept: tuple[str, ...] = ()
@@ -74,9 +75,9 @@ class Applied(NamedTuple):
 def apply(
     database: Database, declared: Declarations, *, is_start: bool = True, connection: LedgerConnection | None = None
 ) -> Applied:
-    """Put on record what is declared, except for jobs that a later deploy has, whose nodes live.
+    """Store the declarations, except for jobs that a living node of a later deploy has.
 
-    `is_start`: jobs are noted as seen now; else nothing is written that is on record already.
+    With `is_start`, jobs are recorded as seen now; otherwise only differences are written.
     """
     if is_start:
         refuse_other_names(database, declared.jobs, connection=connection)
@@ -92,28 +93,28 @@ def apply(
     synced = sync_code(
         database, generation=declared.generation, jobs=names, schedules=schedules, why=why, connection=connection
     )
-    unlike = _unlike(database, declared, yielded, connection) if is_start and yielded else frozenset[str]()
-    return Applied(kept, synced, unlike, *carried)
+    different = _different(database, declared, yielded, connection) if is_start and yielded else frozenset[str]()
+    return Applied(kept, synced, different, *carried)
 
 
-def _unlike(
+def _different(
     database: Database, declared: Declarations, names: frozenset[str], connection: LedgerConnection | None
 ) -> frozenset[str]:
-    """Return which of the jobs `names` stand otherwise in the ledger."""
+    """Return those of the jobs `names` that are stored differently in the ledger."""
     jobs = [each for each in declared.jobs if each.name in names]
     schedules = [each for each in declared.schedules if each.job in names]
-    unlike = not_on_record(database, jobs, generation=declared.generation, connection=connection)
-    return unlike | otherwise(database, jobs=names, schedules=schedules, connection=connection)
+    different = not_on_record(database, jobs, generation=declared.generation, connection=connection)
+    return different | otherwise(database, jobs=names, schedules=schedules, connection=connection)
 
 
-_LEFT = "no node of a later deploy is left: the deploy that is there applies"
+_LEFT = "no node of a later deploy is left: the remaining deploy applies"
 
 
 def yields(database: Database, declared: Declarations, *, connection: LedgerConnection | None = None) -> frozenset[str]:
-    """Return the jobs of `declared` that a living node has whose fingerprint was first seen later than ours.
+    """Return the jobs of `declared` that a living node has, if its fingerprint was first seen later than this one.
 
-    It may have such a job under a new name, too. Of deploys with a number only those of the same number count: others
-    are compared by it.
+    That node may have the job under a new name. For a deploy with a number, only nodes with the same number count:
+    others are compared by number.
     """
     ours = {each.name for each in declared.jobs}
     node, deploy = database.tables.node, database.tables.deploy
@@ -136,12 +137,12 @@ def yields(database: Database, declared: Declarations, *, connection: LedgerConn
 
 
 def see(database: Database, fingerprint: str, *, connection: LedgerConnection | None = None) -> None:
-    """Note that these declarations are there from now on, unless they were before."""
+    """Record when these declarations were first seen, unless that is recorded already."""
     (connection or database).write(lambda cursor: _age(database, cursor, fingerprint))
 
 
 def _age(database: Database, cursor: Cursor, fingerprint: str) -> tuple[int, str]:
-    """Return what a fingerprint is ordered by; it is seen now if it never was."""
+    """Return the sort key of a fingerprint. One that was never seen is recorded as seen now."""
     deploy = database.tables.deploy
     known = select(deploy.c.first_seen_at).where(deploy.c.fingerprint == fingerprint)
     found = database.rows(cursor, known)

@@ -1,7 +1,7 @@
-"""Deploys: the schedules that stand in the code become those in the ledger.
+"""Deploys: the schedules that are declared in code are stored in the ledger.
 
-**Promises.** An older deploy never overwrites a newer one, which is told by its generation; two nodes of one deploy may
-start at once. Schedules of jobs that this process does not know are none of its business: an application may run as
+**Promises.** An older deploy never overwrites a newer one; their generations are compared. Two nodes of one deploy may
+start at the same time. Schedules of jobs that this process does not know are left alone: an application may run as
 several programs with different jobs.
 """
 
@@ -29,7 +29,7 @@ from fencepost.ledger.schedule_rows import (
 
 
 class Synced(NamedTuple):
-    """What a deploy changed: ids of schedules. `kept`: a newer deploy, or somebody at run time, has them otherwise."""
+    """The schedule ids that a deploy changed. `kept`: a newer deploy, or a change at run time, has them differently."""
 
     made: tuple[str, ...] = ()
     changed: tuple[str, ...] = ()
@@ -47,12 +47,12 @@ def sync_code(
     dues: DueRules = DUES,
     connection: LedgerConnection | None = None,
 ) -> Synced:
-    """Make the schedules that are new, change those that changed, delete those that are no longer declared.
+    """Create the schedules that are new, change those that changed, delete those that are no longer declared.
 
     `why` is for the journal.
 
-    Deleted are only schedules of `jobs`, the jobs that this process knows. What a deploy of a higher generation has
-    written stays, and so does what somebody made at run time under the same id.
+    Only schedules of `jobs`, the jobs that this process knows, are deleted. Schedules that a deploy of a higher
+    generation has written stay, and so do those that were created at run time under the same id.
     """
 
     def work(cursor: Cursor) -> Synced:
@@ -73,13 +73,13 @@ def otherwise(
     schedules: Sequence[NewSchedule],
     connection: LedgerConnection | None = None,
 ) -> frozenset[str]:
-    """Return which of `jobs` have schedules on record that are not as declared; nothing is changed."""
+    """Return those of `jobs` whose stored schedules differ from the declared ones; nothing is changed."""
 
     def work(cursor: Cursor) -> frozenset[str]:
         declared = {each.id: each for each in schedules}
         rows = _concerned(database, cursor, declared, jobs)
-        unmade = {each.job for each in schedules if each.id not in rows}
-        return frozenset(unmade | {row.job for row in rows.values() if not _is_same(row, declared.get(row.id))})
+        missing = {each.job for each in schedules if each.id not in rows}
+        return frozenset(missing | {row.job for row in rows.values() if not _is_same(row, declared.get(row.id))})
 
     return (connection or database).read(work)
 
@@ -98,10 +98,10 @@ def _synced(
 def _synced_one(
     change: ScheduleChange, row: StoredSchedule | None, new: NewSchedule | None, generation: int
 ) -> str | None:
-    """Settle one id; return under which name of `Synced` it goes."""
+    """Sync one schedule; return the field of `Synced` to which its id belongs."""
     if row is None:
         if new is None or not change.insert(new, CODE, generation):
-            return None  # somebody else has made it meanwhile
+            return None  # another node has created it in the meantime
         change.note(Noted.SCHEDULE_MADE, new.job, new.id)
         return "made"
     if row.generation > generation or (row.origin == RUNTIME and row.deleted_at is None):
@@ -115,7 +115,7 @@ def _synced_one(
 
 def _rewritten(change: ScheduleChange, row: StoredSchedule, new: NewSchedule, generation: int) -> str | None:
     if row.deleted_at is None and row.origin == CODE and row.job != new.job:
-        row = change.rename(row, new.job)  # as the id says, it is the same
+        row = change.rename(row, new.job)  # the same schedule, as its id shows
         change.note(Noted.SCHEDULE_CHANGED, new.job, new.id)
     if _is_same(row, new):
         change.raise_generation(row, generation)
@@ -133,7 +133,7 @@ def _is_in_sync(rows: Mapping[str, StoredSchedule], declared: Mapping[str, NewSc
 
 
 def _is_same(row: StoredSchedule, new: NewSchedule | None) -> bool:
-    """Whether a schedule is as declared, or, if not declared, gone."""
+    """Whether a schedule is stored as declared, or, if not declared, deleted."""
     if new is None or row.deleted_at is not None:
         return new is None and row.deleted_at is not None
     return row.origin == CODE and (row.job, row.spec, row.params) == (new.job, new.spec, new.params)
@@ -148,7 +148,7 @@ def _concerned(
     for_update: bool = False,
 ) -> dict[str, StoredSchedule]:
     c = database.tables.schedule.c
-    of_ours = (c.origin == CODE) & c.deleted_at.is_(None) & c.job.in_(sorted(jobs))
-    query = every_row(database).where(or_(c.id.in_(sorted(declared)), of_ours)).order_by(c.id)
+    declared_here = (c.origin == CODE) & c.deleted_at.is_(None) & c.job.in_(sorted(jobs))
+    query = every_row(database).where(or_(c.id.in_(sorted(declared)), declared_here)).order_by(c.id)
     rows = database.rows(cursor, query.with_for_update() if for_update else query)
     return {row[0]: StoredSchedule(*row) for row in rows}

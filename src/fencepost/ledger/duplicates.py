@@ -1,20 +1,23 @@
-"""Duplicates: is what somebody asks for under way already?
+"""Duplicates: whether a run that has not ended already does what is requested.
 
-**Promises.** Of any number who ask at once for the same (one `request_hash`: job, parameters, window and wished time),
-and who all ask through `hold` and `live_twin`, one finds nothing under way, and all others find the run of that one.
+**Promises.** If several callers concurrently ask for the same (one `request_hash`: job, parameters, window and
+requested time), and all of them use `hold` and `live_twin`, then one finds no live run, and all others find the run of
+that one.
 
-**How.** `hold` locks the row of the job until the end of the transaction, so those who ask for runs of one job so come
-one after the other; each looks when it has the lock, and sees what those before it have committed. That needs no index
-and no column of its own: claims and finishes, which are a thousand times as many, neither pay for it nor wait, for they
-do not touch the rows of jobs. What it costs is a look through the runs that have not ended, found by the indexes that
-hold only these: a millisecond or so, and with 100,000 runs in the queue about 30 on PostgreSQL and SQLite and 300 on
+**How.** `hold` locks the row of the job until the end of the transaction. So callers that ask for runs of one job
+proceed one after the other; each searches while it has the lock, and sees what the others have committed. This needs no
+index and no column. Claims and finishes, which are a thousand times as frequent, neither pay for it nor wait, because
+they do not touch the rows of jobs. It costs a search through the runs that have not ended, with the partial indexes on
+them: about a millisecond, and with 100,000 runs in the queue about 30 ms on PostgreSQL and SQLite and 300 ms on
 MariaDB. On SQLite the lock is that of the only writer.
 
-A caller's own transaction may see the ledger as it was when it began (repeatable read). So there the ledger is asked a
-second time, over a connection of ours: the caller's shows what the caller has asked for, ours what others have.
+The caller's own transaction may see the ledger as of its beginning (repeatable read). There the ledger is also searched
+over a separate connection: the caller's connection sees what the caller has enqueued, and the separate one what others
+have.
 
-**Not promised.** Anything about runs that have ended: asked for again after that, the same is run again. Nor about who
-asks without looking (programs, unless they say ``unique=True``): their runs are found, but not held back.
+**Not promised.** Anything about runs that have ended: a later request for the same creates a new run. Nor anything
+about callers that do not search (programs, unless they pass ``unique=True``): others find their runs, but such callers
+are not held back.
 """
 
 # ruff: noqa: S608 - table names are checked identifiers, all values are parameters
@@ -35,7 +38,7 @@ from fencepost.ledger.history import RunRow
 from fencepost.ledger.jobs import NewJob
 from fencepost.ledger.roots import Root, root_of
 
-# One for each index that holds only such runs.
+# One condition for each partial index on live runs.
 _LIVE = (
     "state = 'queued'",
     "state = 'running'",
@@ -50,7 +53,7 @@ _BATCH = 500
 
 
 class Twin(NamedTuple):
-    """A run that has not ended, and that does what somebody asks for."""
+    """A run that has not ended, and that does what is requested."""
 
     run_id: int
     job: str
@@ -60,7 +63,7 @@ class Twin(NamedTuple):
     retry_of: int | None
 
     def refusal(self, what: str = "asks for the same") -> AlreadyRequested:
-        """Return the error that points to it."""
+        """Return the error that refers to this run."""
         return AlreadyRequested(
             what,
             run_id=self.run_id,
@@ -75,29 +78,29 @@ _TWIN = "id, job, state, requested_by, created_at, retry_of"
 
 
 def hold(database: Database, cursor: Cursor, job: str, newcomer: NewJob | None = None) -> None:
-    """Keep everybody else who asks like this for runs of `job` waiting, until this transaction ends.
+    """Make concurrent callers of `hold` for the same `job` wait until this transaction ends.
 
-    A job that no node has registered yet is put on record as `newcomer`, for there must be a row to lock.
+    If no node has registered the job yet, `newcomer` is stored, because there must be a row to lock.
     """
     if not _locked(database, cursor, job) and newcomer is not None:
         row = newcomer._asdict() | {"generation": 0, "seen_at": database.dialect.now()}
         if not database.dialect.insert_row(cursor, database.tables.job, row):
-            _locked(database, cursor, job)  # somebody else was quicker
+            _locked(database, cursor, job)  # another transaction has inserted it first
 
 
 def _locked(database: Database, cursor: Cursor, job: str) -> bool:
-    """Lock the job's row; say whether there is one."""
+    """Lock the job's row; return whether it exists."""
     table = database.tables.job
     if database.dialect.has_one_writer:
-        # Also in a caller's transaction that has only read so far: it becomes the writer, or is told that it cannot.
+        # Also in a caller's transaction that has only read so far: it becomes the writer, or the UPDATE fails.
         return database.change(cursor, update(table).where(table.c.name == job).values(name=job)) > 0
     return bool(database.rows(cursor, select(table.c.name).where(table.c.name == job).with_for_update()))
 
 
 def live_twin(database: Database, cursor: Cursor, request: Requested, *, is_ours: bool = True) -> Twin | None:
-    """Return the oldest run that has not ended and asks for the same. Hold the job first.
+    """Return the oldest live run that asks for the same. Call `hold` first.
 
-    `is_ours`: the transaction is one of ours, which sees what was committed until now.
+    `is_ours` means that the transaction was begun by the ledger, and sees everything that is committed so far.
     """
     found = _twins(database, cursor, "params_hash", [request.params_hash])
     if not is_ours and not database.dialect.has_one_writer:
@@ -106,28 +109,28 @@ def live_twin(database: Database, cursor: Cursor, request: Requested, *, is_ours
 
 
 def live_repetitions(database: Database, cursor: Cursor, run_ids: Collection[int]) -> dict[int, Twin]:
-    """Return, by what they repeat, the runs that repeat one of `run_ids` and have not ended. Lock those rows first."""
+    """Return the live runs that repeat one of `run_ids`, by the run that they repeat. Lock those rows first."""
     found = sorted(_twins(database, cursor, "retry_of", run_ids), reverse=True) if run_ids else []
     return {each.retry_of: each for each in found if each.retry_of is not None}
 
 
 def repetitions(database: Database, cursor: Cursor, rows: Sequence[RunRow]) -> dict[int, int]:
-    """Return, of runs that were given up, which later run stands for each; nothing for one that nobody repeats.
+    """Return, for runs that were given up, the later run that replaces each; runs that have no such run are left out.
 
-    Of a run and all its repetitions, the latest that was not called off (cancelled, skipped) stands for those before:
-    it has succeeded, has not ended, or was given up itself. Lock the rows first.
+    Among a run and all its repetitions, the latest that was not called off (cancelled, skipped or misfired) replaces
+    those before it: it has succeeded, has not ended, or was given up itself. Lock the rows first.
     """
     roots = {row.id: root_of(database, cursor, row) for row in rows}
     chains = {run_id: root.run_id for run_id, root in roots.items()}
     chains |= {root: root for root in chains.values()}
     latest: dict[int, int] = {}
-    for run_id, root, state in _going_back_to(database, cursor, {each.to_text() for each in roots.values()}):
+    for run_id, root, state in _runs_of_roots(database, cursor, {each.to_text() for each in roots.values()}):
         chain = chains.setdefault(run_id, root.run_id)
         if state not in _CALLED_OFF:
             latest[chain] = max(latest.get(chain, 0), run_id)
     followed: Collection[int] = list(chains)
     while followed:
-        found = _repeating(database, cursor, followed)
+        found = _repetitions_of(database, cursor, followed)
         followed = {run_id for run_id, _, _ in found if run_id not in chains}
         for run_id, retry_of, state in found:
             chain = chains.setdefault(run_id, chains[retry_of])
@@ -137,8 +140,8 @@ def repetitions(database: Database, cursor: Cursor, rows: Sequence[RunRow]) -> d
     return {run_id: other for run_id, other in standing if other > run_id}
 
 
-def _going_back_to(database: Database, cursor: Cursor, texts: Collection[str]) -> list[tuple[int, Root, str]]:
-    """Return which runs go back to one of these, which one, and their state: also where those between are pruned."""
+def _runs_of_roots(database: Database, cursor: Cursor, texts: Collection[str]) -> list[tuple[int, Root, str]]:
+    """Return the runs with one of these roots, their root and their state, even if runs in between are pruned."""
     c = database.tables.run.c
     wanted = sorted(texts)
     found: list[tuple[int, Root, str]] = []
@@ -150,8 +153,8 @@ def _going_back_to(database: Database, cursor: Cursor, texts: Collection[str]) -
     return found
 
 
-def _repeating(database: Database, cursor: Cursor, run_ids: Collection[int]) -> list[tuple[int, int, str]]:
-    """Return which runs repeat one of these, what they repeat, and their state."""
+def _repetitions_of(database: Database, cursor: Cursor, run_ids: Collection[int]) -> list[tuple[int, int, str]]:
+    """Return the runs that repeat one of these, the run that each repeats, and their state."""
     c = database.tables.run.c
     found: list[tuple[int, int, str]] = []
     wanted = sorted(run_ids)
@@ -162,7 +165,7 @@ def _repeating(database: Database, cursor: Cursor, run_ids: Collection[int]) -> 
 
 
 def live_backfill(database: Database, cursor: Cursor, asked: Sequence[Requested]) -> Twin | None:
-    """Return the first run of another back-fill that has not ended and is for a due time that is `asked` for again."""
+    """Return the first live run of another back-fill that is for one of the due times in `asked`."""
     found: list[Twin] = []
     wanted = {(each.schedule, each.due_at_us, each.params_hash) for each in asked}
     for schedule in sorted({each.schedule for each in asked if each.schedule is not None}):

@@ -1,19 +1,19 @@
-"""Finishing: attempts end, and their runs with them or not.
+"""Finishing: attempts end, and their runs end with them or are tried again.
 
-**Promises.** An ending is believed if the run is still running under the same attempt and token, and changes nothing
-otherwise: what was given to somebody else, or has ended, stays as it is. An attempt that ended has a row of its own
-from then on; the two happen together. An exclusive key is free as soon as its run runs no more, and the most urgent
-of those that wait for it is queued in the same transaction. (A transaction of the user's that ends its run, under a
-snapshot from before somebody began to wait, does not see them. They are queued when its end is told, which follows; if
-nobody is left to tell it, by the next node that looks: `engine.stranded`.) A run that somebody asked to cancel is not
-tried again.
+**Promises.** An ending is accepted if the run is still running under the same attempt and token. Otherwise it changes
+nothing: a run that another node has taken, or that has ended, stays as it is. The row of the ended attempt is inserted
+in the same transaction. An exclusive key is free as soon as its run is no longer running, and the most urgent run that
+waits for it is queued in the same transaction. (A user's transaction that ends its run, under a snapshot from before
+another run began to wait, does not see that run. It is queued when the ending is reported afterwards; if no node is
+left to report it, by the next node that searches for such runs: `engine.stranded`.) A run for which cancellation is
+requested is not tried again.
 
-A finish may be repeated: an ending that was believed before is recognized by its attempt's row and not reported as
+A finish may be repeated: an ending that was accepted before is recognized by its attempt's row and is not reported as
 refused.
 
-**Locks.** Rows of `exclusive` by key, then rows of `run` by id. A finish waits for both. Who else changes running rows
-(the reaper) passes over those that are locked; who locks a single row (progress, cancel, a fenced transaction about to
-commit) waits for nothing after it.
+**Locks.** Rows of `exclusive` by key, then rows of `run` by id. A finish waits for both. The reaper, which also changes
+running rows, skips those that are locked. Transactions that lock a single row (progress, cancel, a fenced transaction
+about to commit) wait for nothing after that.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from fencepost.ledger.promoting import promote
 from fencepost.ledger.run_notes import RunNote, note_running, note_runs
 from fencepost.ledger.run_rows import HORIZON_US
 
-# A back-off up to this long is spent in the queue; a longer one leaves it, so that the queue stays short.
-# One shutdown says nothing of a job, and a bad day of deploys little; a run that five of them interrupted never ends.
+# One interruption says nothing about a job, and several on a day with many deploys say little. A run that five
+# shutdowns in a row have interrupted will hardly ever end.
 INTERRUPTED_OFTEN = 5
 
 
@@ -46,9 +46,10 @@ class Outlasting(NamedTuple):
 
 
 class Finished(NamedTuple):
-    """What became of endings. `refused`: runs that were no longer ours. `promoted`: how many could be queued now.
+    """The result of a finish.
 
-    `outlasting`: those that shutdowns interrupt again and again.
+    `refused` are the runs that the node no longer held. `promoted` is the number of runs that were queued because their
+    key is free. `outlasting` are the runs that shutdowns interrupt again and again.
     """
 
     now_us: int
@@ -58,7 +59,7 @@ class Finished(NamedTuple):
 
 
 def finish(connection: LedgerConnection, endings: Sequence[Ending]) -> Finished:
-    """End these attempts. Those whose run is no longer ours are left out, reported, and noted in the journal."""
+    """End these attempts. Those whose run the node no longer holds are left out, returned, and noted in the journal."""
     statements = statements_for(connection)
     if not endings:
         return Finished(connection.read(statements.now_us), [], 0)
@@ -83,7 +84,7 @@ ORDER BY r.id, a.number DESC
 
 
 def _outlasting(connection: LedgerConnection, statements: LedgerStatements, run_ids: Sequence[int]) -> list[Outlasting]:
-    """Count how often in a row each of these was interrupted; return those where that says something of the job."""
+    """Return the runs that were interrupted at least `INTERRUPTED_OFTEN` times in a row."""
     rows = connection.read(lambda cursor: statements.rows(cursor, _OUTCOMES, statements.ints(run_ids)))
     lately = [
         Outlasting(run_id, job, sum(1 for _ in takewhile(lambda outcome: outcome == "interrupted", outcomes)))
@@ -103,9 +104,9 @@ def _grouped(rows: Sequence[tuple[int, str, str]]) -> dict[tuple[int, str], list
 def _end(
     cursor: Cursor, statements: LedgerStatements, rows: EndingRows, *, keys: Sequence[str], lost: Sequence[Ending]
 ) -> tuple[int, int, int]:
-    """End attempts in one transaction with what is noted of those whose workers were lost.
+    """End attempts, and note those whose workers were lost, in one transaction.
 
-    What is handed back is for others to take: those who sleep are woken.
+    If runs are handed back, other nodes are notified, because they can take them.
     """
     if lost:
         _note_lost(cursor, statements, lost)
@@ -115,7 +116,7 @@ def _end(
 
 
 def _note_lost(cursor: Cursor, statements: LedgerStatements, lost: Sequence[Ending]) -> None:
-    """Note the attempts whose workers were lost, before they end: those of them that are still ours."""
+    """Note the attempts whose workers were lost, as far as this node still holds them. Call it before they end."""
     notes = [RunNote(e.run_id, e.token, Noted.RUN_LOST, _how_lost(e), attempt=e.attempt) for e in lost]
     note_running(cursor, statements, notes, now_us=statements.now_us(cursor))
 
@@ -131,14 +132,14 @@ _FREE = "UPDATE {exclusive} SET run_id = NULL WHERE {texts:{key}}"
 def end_keyed(
     cursor: Cursor, statements: LedgerStatements, endings: EndingRows, keys: Sequence[str]
 ) -> tuple[int, int, int]:
-    """End attempts, some of which have these keys; return the time, how many ended, and how many were promoted."""
+    """End attempts, some of them with these keys; return the time, how many ended, and how many runs were promoted."""
     holders = lock_keys(cursor, statements, keys)
     now_us, count = statements.end(cursor, endings)
     return now_us, count, free_keys(cursor, statements, endings.rows, holders)
 
 
 def lock_keys(cursor: Cursor, statements: LedgerStatements, keys: Sequence[str]) -> dict[str, tuple[int | None, int]]:
-    """Lock the rows of these keys, in their order; return who has each, under which token."""
+    """Lock the rows of these keys, in order; return the holder and the token of each."""
     return {key: (run_id, token) for key, run_id, token in statements.rows(cursor, _LOCK_KEYS, statements.texts(keys))}
 
 
@@ -148,10 +149,10 @@ def free_keys(
     endings: Sequence[Ending],
     holders: Mapping[str, tuple[int | None, int]],
 ) -> int:
-    """Free the keys that these runs had under these tokens, and promote the next of each; return how many.
+    """Free the keys that these runs held under these tokens, and promote the next run of each; return how many.
 
-    A key that was given to somebody else meanwhile carries another token, and stays with them. One that is free already
-    was given up by a transaction that may not have seen who waits for it.
+    A key that another run has taken in the meantime has another token, and stays taken. A key that is already free was
+    freed by a transaction that may not have seen the runs that wait for it; so they are promoted as well.
     """
     freed = [
         ending.exclusive_key
@@ -170,9 +171,9 @@ _KEPT = "SELECT a.run_id, a.number, a.token, a.outcome FROM {attempt} a WHERE {i
 def _refused(
     connection: LedgerConnection, statements: LedgerStatements, endings: Sequence[Ending], now_us: int
 ) -> list[int]:
-    """Return the runs whose ending was not believed, now or when it was first told; each is noted in the journal.
+    """Return the runs whose ending was accepted neither now nor in an earlier try; note each in the journal.
 
-    A claim that is handed back and is no longer ours has lost nothing.
+    Claims that are handed back are not reported: there is nothing that they could lose.
     """
     ids = statements.ints([ending.run_id for ending in endings])
     kept = set(map(tuple, connection.read(lambda cursor: statements.rows(cursor, _KEPT, ids))))

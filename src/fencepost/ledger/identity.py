@@ -1,6 +1,7 @@
-"""Which ledger this is: a random name in its database, by which a connection can be asked whether it leads there.
+"""The identity of a ledger: a random name in its database, to check whether a connection leads to that ledger.
 
-A copy of the database has the same name. That does no harm where it is asked for: a copy's runs are no longer ours.
+A copy of the database has the same name. Where the name is checked that is harmless: the runs of a copy no longer
+belong to this ledger.
 """
 
 from __future__ import annotations
@@ -17,20 +18,20 @@ if TYPE_CHECKING:
 
 
 def identity(database: Database) -> str:
-    """Return the name of the ledger; whoever asks first gives it one. Asked of the database once, then kept."""
+    """Return the name of the ledger; the first call gives it one. Read once per process, then cached."""
     if database.known_identity is None:
         found = database.read(lambda cursor: _read(cursor, database))
-        database.known_identity = found or database.write(lambda cursor: _given(cursor, database))
+        database.known_identity = found or database.write(lambda cursor: _create(cursor, database))
     return database.known_identity
 
 
 def identity_within(cursor: Cursor, database: Database) -> str:
-    """Return the name that the ledger has now, in a transaction that writes: a copy may just have got another one."""
-    return _read(cursor, database) or _given(cursor, database)
+    """Return the current name in a transaction that writes: a copy may just have been given another one."""
+    return _read(cursor, database) or _create(cursor, database)
 
 
 def present_identity(database: Database) -> str:
-    """Return the name that the ledger has now, also if another process has given it a new one."""
+    """Return the current name, even if another process has changed it."""
     return database.read(lambda cursor: _read(cursor, database)) or identity(database)
 
 
@@ -40,21 +41,22 @@ def _read(cursor: Cursor, database: Database) -> str | None:
     return None if row is None else str(row[0])
 
 
-def _given(cursor: Cursor, database: Database) -> str:
+def _create(cursor: Cursor, database: Database) -> str:
     name = database.runtime.new_id()
     database.dialect.insert_row(cursor, database.tables.identity, {"only": 1, "id": name})
     found = _read(cursor, database)
     return found or name
 
 
-_seen: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()  # by a driver's connection and the table asked
+_seen: WeakKeyDictionary[Any, dict[str, str]] = WeakKeyDictionary()  # by connection of the driver, then by table
 
 
 def refuse_another_ledger(cursor: Cursor, database: Database) -> None:
-    """Refuse a connection of the caller's that leads to another ledger than this one; each is asked once.
+    """Refuse a connection of the caller that leads to another ledger than this one. Each connection is checked once.
 
-    Where neither has a name yet, nothing can be told. A connection that is turned to another database afterwards (USE,
-    search_path) is not asked again. Those of sqlite3 cannot be remembered, and asking them costs next to nothing.
+    If neither has a name yet, the check is not possible. A connection that is switched to another database later (USE,
+    search_path) is not checked again. Connections of sqlite3 cannot be remembered, and are checked each time, which
+    costs next to nothing.
     """
     connection: Any = cursor.connection  # type: ignore[attr-defined]
     table = database.tables.name("identity")

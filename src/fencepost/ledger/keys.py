@@ -1,4 +1,4 @@
-"""Exclusive keys: which of them some run has."""
+"""Exclusive keys that are held by a run."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from fencepost.ledger.dialects import Cursor
 
 
 def taken_keys(database: Database, cursor: Cursor, keys: Collection[str]) -> set[str]:
-    """Return those of these keys that a run has."""
+    """Return those of `keys` that a run holds."""
     c = database.tables.exclusive.c
     query = select(c.key).where(c.key.in_(keys), c.run_id.is_not(None))
     return {row[0] for row in database.rows(cursor, query)} if keys else set()

@@ -1,7 +1,7 @@
-"""Lateness: runs that have not ended, or did not end, by the time their job promises (its SLA). Each is noted once.
+"""Lateness: runs that do not end by the time that their job promises (its SLA). Each is noted once.
 
-**Promises.** A run past its `sla_at` gets one line in the journal, however many nodes look at once: whoever notes it
-has its row locked, and looks again. Nothing else changes: a late run goes on.
+**Promises.** A run past its `sla_at` gets one entry in the journal, however many nodes search at once: a node locks the
+row of the run, and checks again, before it adds the entry. Nothing else changes: a late run goes on.
 """
 
 # ruff: noqa: S608 - table names are checked identifiers, states are our own words, all values are parameters
@@ -35,14 +35,14 @@ class Late(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Say by when it should have ended, and how it stands."""
+        """By when the run should have ended, and its current state."""
         ended = f"it ended at {spelled_us(self.ended_at_us)}" if self.ended_at_us else f"it is still {self.state}"
         return f"it should have ended by {spelled_us(self.sla_at_us)}, and {ended}"
 
 
 _COLUMNS = "r.id, r.job, r.state, r.node, r.token, r.sla_at, r.ended_at"
 _UNNOTED = "NOT EXISTS (SELECT 1 FROM {journal} j WHERE j.run_id = r.id AND j.what = %s)"
-# Each spelled as the index that holds such rows is. The job is hidden from the planner: what has not ended is little.
+# The conditions match those of the partial indexes. The job is hidden from the query planner: few runs are live.
 _LIVE = (
     "r.state = 'queued'",
     "r.state = 'running'",
@@ -64,19 +64,19 @@ _NOTED = "SELECT j.run_id FROM {journal} j WHERE {ints:j.run_id} AND j.what = %s
 
 
 def note_late(connection: LedgerConnection, *, jobs: Collection[str]) -> list[Late]:
-    """Note runs of these jobs that are late and have not ended; return those that nobody had noted before."""
+    """Note runs of these jobs that are late and have not ended; return those that are noted for the first time."""
     statements = statements_for(connection)
 
     def find(cursor: Cursor) -> list[Late]:
         asked = (statements.texts(jobs), statements.now_us(cursor), _MISSED)
         found = (Late(*row) for query in _FIND for row in statements.rows(cursor, query, *asked))
-        return list({late.run_id: late for late in found}.values())  # it may move on, and show in two states
+        return list({late.run_id: late for late in found}.values())  # a run may change its state between two queries
 
     return _noted(connection, statements, connection.read(find))
 
 
 def note_late_ends(connection: LedgerConnection, *, run_ids: Collection[int]) -> list[Late]:
-    """Note those of these runs that ended late; return those that nobody had noted before."""
+    """Note those of these runs that ended late; return those that are noted for the first time."""
     statements = statements_for(connection)
 
     def find(cursor: Cursor) -> list[Late]:
@@ -91,7 +91,7 @@ def _noted(connection: LedgerConnection, statements: LedgerStatements, found: li
 
 
 def _note(cursor: Cursor, statements: LedgerStatements, found: list[Late]) -> list[Late]:
-    """Note those whose rows nobody else has locked, and that nobody has noted; the others come again."""
+    """Note the runs whose rows are not locked, and that have no entry yet; later calls find the others."""
     ids = statements.ints(sorted(late.run_id for late in found))
     mine = {row[0] for row in statements.rows(cursor, _LOCK, ids)}
     mine -= {row[0] for row in statements.rows(cursor, _NOTED, ids, _MISSED)}

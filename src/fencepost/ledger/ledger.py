@@ -1,9 +1,9 @@
-"""The ledger: the database of schedules, runs and all that happened.
+"""The ledger: the database of schedules, runs and their history.
 
-What is asked of it is in modules beside this one, each a function of the `Database`: `history.runs(ledger)`,
-`requests.enqueue(ledger, …)`. Loops of the engine pass a `LedgerConnection` of their own; calls without one borrow a
-connection from the pool, from any thread. `open_ledger` connects to nothing; the first use does. Outside the package,
-operators, the command line and the application's own code go through `Operations`.
+The operations on it are functions of the `Database`, in the modules beside this one: `history.runs(ledger)`,
+`requests.enqueue(ledger, …)`. Loops of the engine pass their own `LedgerConnection`. Calls without one borrow a
+connection from the pool, from any thread. `open_ledger` does not connect; the first use does. Outside the package,
+operators, the command line and the application's code use `Operations`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from fencepost.ledger.urls import LedgerUrl
 
 
 class Ledger(Database):
-    """One database of schedules, runs and all that happened. Shows no password."""
+    """A database of schedules, runs and their history. Its repr shows no password."""
 
 
 def open_ledger(url: str, runtime: Runtime) -> Ledger:
-    """Return the ledger that `url` names, without connecting; `InvalidUrl` or `MissingExtra` say what is wrong."""
+    """Return the ledger at `url`, without connecting. Raises `InvalidUrl` or `MissingExtra`."""
     return Ledger(LedgerUrl.parse(url), runtime)

@@ -1,4 +1,4 @@
-"""Looking: what an idle node asks instead of opening empty transactions. One statement, whatever the ledger holds."""
+"""Looking: an idle node asks with one query whether there is something to do, however much the ledger holds."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from fencepost.ledger.dialects.statements import clean, statements_for
 class Look(NamedTuple):
     """What there is to do, and when.
 
-    `is_due`: some run of these jobs may be claimed now; `next_available_at_us` is when the next one may be, after now.
-    `nodes_mark` changes when a node comes, drains, leaves or is declared dead. `cancels`: some run of this node is to
-    stop. `keys_are_awaited`: some run, of whatever job, waits for an exclusive key.
-    `is_living`: the ledger has this node, and nobody has noted its end.
+    `is_due`: a run of these jobs may be claimed now. `next_available_at_us`: when the next one may be, after now.
+    `nodes_mark` changes when a node joins, drains, leaves or is declared dead. `cancels`: a run of this node is to
+    stop. `keys_are_awaited`: a run of any job waits for an exclusive key. `is_living`: the ledger has this node, and
+    its end is not noted.
     """
 
     now_us: int
@@ -30,8 +30,8 @@ class Look(NamedTuple):
     is_living: bool = True
 
 
-# The job is hidden from the planner: what is queued is little, and all that a job ever ran may be much. The clock is
-# read once, or what becomes due between two readings would be neither due nor to come.
+# The job is hidden from the query planner: few runs are queued, but a job may have many runs in history. The clock is
+# read once: otherwise a run that becomes due between two readings would be neither due nor upcoming.
 _LOOK = """
 SELECT t.now,
   (SELECT min(r.available_at) FROM {run} r
@@ -52,7 +52,7 @@ FROM (SELECT {clock} AS now) t
 
 
 def look(connection: LedgerConnection, *, node: str, queues: Collection[str], jobs: Collection[str]) -> Look:
-    """Ask what there is to do for a node that takes runs of these jobs from these queues."""
+    """Return what there is to do for a node that takes runs of these jobs from these queues."""
     statements = statements_for(connection)
     ours = (statements.texts(queues), statements.texts(jobs))
     [row] = connection.read(
@@ -69,7 +69,7 @@ WHERE r.state = 'running' AND r.node = %s AND r.cancel_requested_at IS NOT NULL 
 
 
 def cancels(connection: LedgerConnection, *, node: str) -> list[tuple[int, int]]:
-    """Return the runs of this node, with their tokens, that somebody asked to stop."""
+    """Return the runs of this node that are to be cancelled, with their tokens."""
     statements = statements_for(connection)
     return [
         (run_id, token) for run_id, token in connection.read(lambda cursor: statements.rows(cursor, _CANCELS, node))
@@ -80,7 +80,7 @@ _CHECK = "SELECT 1 FROM {run} r WHERE r.id = %s AND r.token = %s AND r.state = '
 
 
 def check(connection: LedgerConnection, *, run_id: int, token: int) -> bool:
-    """Ask whether a run is still running under this token."""
+    """Return whether a run is still running under this token."""
     statements = statements_for(connection)
     return bool(connection.read(lambda cursor: statements.rows(cursor, _CHECK, run_id, token)))
 
@@ -93,7 +93,7 @@ UPDATE {run} SET progress = %s, progress_note = %s WHERE id = %s AND token = %s 
 def progress(
     connection: LedgerConnection, *, run_id: int, token: int, fraction: float, note: str | None = None
 ) -> bool:
-    """Note how far a run has come; False if it is no longer running under this token."""
+    """Store the progress of a run; return False if it is no longer running under this token."""
     statements = statements_for(connection)
 
     def write(cursor: Cursor) -> int:

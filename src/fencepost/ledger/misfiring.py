@@ -1,17 +1,18 @@
-"""Late ticks that were planned and then not claimed: what becomes of them is decided before a node's first claim.
+"""Late ticks that were planned and then not claimed. A node decides about them before its first claim.
 
-Late ticks are decided when they are planned. But a tick is planned a little ahead, and then every node that has its job
-may go down; and nodes of an older version plan also what nobody can run. The day after, such ticks are still queued.
+Normally, late ticks are decided about when they are planned. But a tick is planned a little ahead, and then all nodes
+that have its job may stop; and nodes of an older version also plan ticks that no node can run. Such ticks may still be
+queued a day later.
 
-A tick is late here only if no node that could run it lived when it was due: a tick that waits because nodes are busy is
-never late. Late ones follow the job's misfire policy, as at planning: with *once* those of a schedule that follow each
-other become one run, which has the window of all of them (the newest stays, the others are removed: they never began);
-with *all* the newest so many stay; with *skip*, and beyond the cap, they are recorded as misfired.
+A tick is late here only if no node that could run it was alive when it was due. A tick that waits because nodes are
+busy is never late. Late ticks follow the misfire policy of the job, as at planning. With *once*, consecutive late ticks
+of a schedule become one run with the window of all of them: the newest stays, and the others are removed, as they never
+started. With *all*, the newest ones up to the cap stay. With *skip*, and beyond the cap, they are recorded as misfired.
 
 **Promises.** Each batch of a schedule is decided in one transaction, with the schedule's row locked. Only ticks that
-have never begun are touched: what somebody asked for (a back-fill, a retry) is never too late, and a tick that its
-schedule's jitter puts off is not late before it was put off for too long. A tick that another node claims in the same
-moment is that node's.
+never started are changed. Runs that were requested (a back-fill, a retry) are never late, and a tick that its
+schedule's jitter delays is late only after that delay. A tick that another node claims at the same moment is left to
+that node.
 """
 
 # ruff: noqa: S608 - table names are checked identifiers, all values are parameters
@@ -35,12 +36,12 @@ _FOREVER = 1 << 62
 
 
 class Lives(NamedTuple):
-    """When nodes lived that could run the jobs of one queue: from, to, and their jobs."""
+    """When nodes that take runs from one queue were alive: from, to, and their jobs."""
 
     spans: tuple[tuple[int, int, frozenset[str]], ...]
 
     def had_node(self, names: frozenset[str], from_us: int, to_us: int) -> bool:
-        """Whether a node that has a job of one of these names lived at some moment of this stretch."""
+        """Whether a node that has a job of one of these names was alive at some moment from `from_us` to `to_us`."""
         return any(began <= to_us and ended >= from_us and names & jobs for began, ended, jobs in self.spans)
 
 
@@ -56,7 +57,7 @@ class _Tick(NamedTuple):
 
 
 class MisfireCounts(NamedTuple):
-    """How many late ticks were recorded as misfired, and how many were put together with a later one."""
+    """How many late ticks were recorded as misfired, and how many were merged into a later one."""
 
     misfired: int = 0
     merged: int = 0
@@ -71,7 +72,7 @@ SELECT n.jobs, n.queues, n.started_at, n.draining_at, n.left_at, n.dead_at FROM 
 _NOT_BEGUN = """
   AND r.attempts = 0 AND r.retry_of IS NULL AND r.origin_key LIKE 'tick:%%' AND r.available_at < %s
 """
-# The job is hidden from the planner: what is queued is little, and all that a job ever ran may be much.
+# The job is hidden from the query planner: few runs are queued, but a job may have many runs in history.
 _CONCERNED = f"""
 SELECT r.schedule, r.job FROM {{run}} r
 WHERE r.state = 'queued' AND {{texts:r.queue}} AND {{texts:coalesce(r.job, '')}} {_NOT_BEGUN} GROUP BY r.schedule, r.job
@@ -107,8 +108,8 @@ def settle_late(
 ) -> MisfireCounts:
     """Decide about ticks of these jobs, in these queues, that came due while no other node could run them.
 
-    `node` is the one that asks, and has not claimed anything yet; `rules` has the misfire policy of each of its jobs,
-    `formers` the names that renamed ones had.
+    `node` is the calling node, which has not claimed anything yet. `rules` has the misfire policy of each of its jobs,
+    and `formers` the former names of renamed jobs.
     """
     statements = statements_for(connection)
     if not rules:
@@ -128,18 +129,18 @@ def settle_late(
 def _concerned(
     cursor: Cursor, statements: LedgerStatements, queues: Collection[str], rules: Mapping[str, Misfire]
 ) -> tuple[int, list[tuple[str, str]]]:
-    """Return the time, and the schedules (each with its job) that have ticks which may be late."""
+    """Return the time, and the schedules, each with its job, that have ticks that may be late."""
     now_us = statements.now_us(cursor)
     before_us = now_us - min(rule.grace_us for rule in rules.values())
     names = statements.texts(sorted(rules))
     rows = statements.rows(cursor, _CONCERNED, statements.texts(sorted(queues)), names, before_us)
-    for what in ("'time'", "'node'"):  # each spelled as the index that holds such rows is
+    for what in ("'time'", "'node'"):  # literals that match the partial indexes
         rows += statements.rows(cursor, _CONCERNED_WAITING.replace("<what>", what), names, before_us)
     return now_us, sorted({(schedule, job) for schedule, job in rows if schedule is not None})
 
 
 def _lives(cursor: Cursor, statements: LedgerStatements, node: str) -> dict[str, Lives]:
-    """Return by queue when other nodes lived that took runs from it."""
+    """Return, by queue, when other nodes that take runs from it were alive."""
     spans: dict[str, list[tuple[int, int, frozenset[str]]]] = {}
     for jobs, queues, began, *ends in statements.rows(cursor, _LIVES, node):
         span = (began, min((end for end in ends if end is not None), default=_FOREVER), frozenset(json.loads(jobs)))
@@ -169,10 +170,10 @@ class _Late:
         self._lives = lives
         self._now_us = now_us
         self._kept = 0
-        self.names = frozenset({job})  # that nodes may have had the job under
+        self.names = frozenset({job})  # all names under which nodes may have had the job
 
     def settle(self) -> MisfireCounts:
-        """Decide batch by batch: the oldest first, but where the newest so many stay, those first."""
+        """Decide batch by batch: oldest first, but newest first if the policy keeps the newest ones."""
         is_newest_first = self._rule.kept > 0
         settled, mark = MisfireCounts(), _FOREVER if is_newest_first else 0
         while True:
@@ -182,10 +183,10 @@ class _Late:
                 return settled
 
     def _batch(self, cursor: Cursor, mark: int) -> tuple[int, int, MisfireCounts]:
-        """Decide about one batch; return how many it had, where the next begins, and what was done."""
+        """Decide about one batch; return its size, where the next one begins, and the counts."""
         statements, merges = self._statements, self._rule.others == "run"
         statements.rows(cursor, _LOCK_SCHEDULE, self._schedule)
-        # What puts ticks together looks at the last of the batch before once more.
+        # When ticks are merged, a batch begins with the last tick of the batch before.
         comparison, order = ("<", "DESC") if self._rule.kept else (">=" if merges else ">", "")
         sql = f"{_TICKS.replace('<compared>', comparison)} ORDER BY r.due_at {order} LIMIT {BATCH}{{skip_locked}}"
         asked = (self._schedule, mark, self._job, self._now_us - self._rule.grace_us)
@@ -203,14 +204,14 @@ class _Late:
         return lives is None or not lives.had_node(self.names, tick.available_at, until_us)
 
     def _beyond_kept(self, late: Sequence[_Tick]) -> Sequence[_Tick]:
-        """Return those that get no run of their own: with *all* those after the newest so many, else all."""
+        """Return the ticks that get no run of their own: with *all* those beyond the cap, otherwise all of them."""
         stay = max(self._rule.kept - self._kept, 0)
         self._kept += min(stay, len(late))
         return late[stay:]
 
     def _misfire(self, cursor: Cursor, late: Sequence[_Tick]) -> MisfireCounts:
         if late:
-            why = f"nobody began it in time; misfire is {self._rule}"
+            why = f"no node started it in time; misfire is {self._rule}"
             self._statements.change(
                 cursor, _MISFIRE, self._now_us, why, self._statements.ints([tick.id for tick in late])
             )
@@ -228,7 +229,7 @@ class _Late:
             if not others:
                 continue
             ticks = newest.ticks + sum(each.ticks for each in others)
-            why = f"it makes good for {ticks} due times that passed while no node had the job; misfire is {self._rule}"
+            why = f"it makes up for {ticks} due times that passed while no node had the job; misfire is {self._rule}"
             values = (others[0].first_due_at, others[0].window_start, ticks, why, newest.id)
             statements.change(cursor, _WIDEN, *values)
             statements.change(cursor, _REMOVE, statements.ints([each.id for each in others]))
@@ -237,7 +238,7 @@ class _Late:
 
 
 def _stretches(late: Sequence[_Tick], between: Sequence[int]) -> Iterator[list[_Tick]]:
-    """Divide ticks where another of the same schedule stands between them, or where they ask for something else."""
+    """Split ticks where another tick of the schedule is between them, or where their parameters differ."""
     others = sorted(between)
     for _, stretch in groupby(late, key=lambda tick: (bisect_left(others, tick.due_at), tick.params_hash)):
         yield list(stretch)

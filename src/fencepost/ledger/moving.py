@@ -1,14 +1,14 @@
-"""Renaming a job for good, on an operator's word: all that stands in the ledger under the old name gets the new one.
+"""Renaming a job for good, by an operator: everything in the ledger under the old name gets the new one.
 
-`fencepost.ledger.renaming` keeps the first name of a job wherever it is remembered, for as long as the code says
-``formerly``. Here that name goes away: schedules, keys and runs, those that have ended too, have the new name
-afterwards, and the code needs no `formerly`. So no node may be about that has either name.
+`fencepost.ledger.renaming` keeps the first name of a job wherever it is stored, for as long as the code has
+``formerly``. Here that name is removed: afterwards, schedules, keys and runs, including ended ones, have the new name,
+and the code needs no `formerly`. So no living node may have either name.
 
-**Promises.** How far schedules are planned stays, so no due time is planned again. Runs are moved in batches, and the
-rest in one transaction at the end, with a line in the journal: whoever was interrupted does it again.
+**Promises.** `planned_through` of schedules stays, so no due time is planned again. Runs are moved in batches, and the
+rest in one transaction at the end, with a journal entry. An interrupted call can be repeated.
 
-**Not promised.** That a request whose key was given before is known as the same one afterwards: it is refused as
-another request under that key. Anything, if a node that has either name starts in the middle of it.
+**Not promised.** That a request whose key was used before is recognized as the same one afterwards: it is refused as
+another request under that key. Anything, if a node that has either name starts in the meantime.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from fencepost.ledger.renaming import formers
 from fencepost.ledger.schedule_rows import CODE, DUES, ScheduleChange, StoredSchedule, every_row, locked_row, update_row
 
 _BATCH = 2000
-_SUFFIXES = ("", "/part", "/replay")  # of a bulk job's own, its parts' and its replays'
+_SUFFIXES = ("", "/part", "/replay")  # of a bulk job itself, its parts and its replays
 _RUNNING = "SELECT r.id FROM {run} r WHERE r.state = 'running' AND {was:r.job} = %s LIMIT 1"
 _FIND = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.job = %s"
 _FIND_TICKS = "SELECT r.id, r.schedule, r.exclusive_key FROM {run} r WHERE r.schedule = %s"
@@ -42,7 +42,7 @@ _MOVE = "UPDATE {run} SET job = %s, schedule = %s, exclusive_key = %s WHERE id =
 
 
 class Renaming(NamedTuple):
-    """The name that goes, and the one that comes. `runtime` are ids of schedules that were made at run time."""
+    """The old name and the new one. `runtime` are the ids of schedules that were created at run time."""
 
     old: str
     new: str
@@ -50,23 +50,23 @@ class Renaming(NamedTuple):
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
-        """The names of the job, and those that a bulk job has besides."""
+        """The names of the job, and the additional ones of a bulk job, each as (old, new)."""
         return tuple((self.old + each, self.new + each) for each in _SUFFIXES)
 
     @property
     def keys(self) -> list[str]:
-        """The exclusive keys that are made of the old name."""
+        """The exclusive keys that contain the old name."""
         return [f"job:{self.old}", *(f"job:{self.old}:{each}" for each in self.runtime)]
 
     def schedule(self, name: str | None) -> str | None:
-        """Return the id that a schedule gets: one of the code has the job's name, the others of it a number behind."""
+        """Return the new id of a schedule. In code, the id of the first is the job's name; others append a number."""
         if name is None or name in self.runtime:
             return name
         first, _, number = name.partition(":")
         return self.new + name[len(first) :] if first == self.old and (not number or number.isdigit()) else name
 
     def key(self, name: str | None) -> str | None:
-        """Return the exclusive key that a run gets."""
+        """Return the new exclusive key of a run."""
         for key in self.keys:
             if name == fitted(key):
                 return fitted(f"job:{self.new}{key.removeprefix(f'job:{self.old}')}")
@@ -81,17 +81,17 @@ class Renamed(NamedTuple):
 
 
 def renaming_of(database: Database, old: str, new: str) -> Renaming:
-    """Return what is to be renamed, or refuse it: both names must be known for what they are, and no node about."""
+    """Return what is to be renamed, or raise: both names must fit what is stored, and no living node may have them."""
     known = {row.name: formers(row.policy) for row in jobs(database)}
     if job_name(old) == job_name(new):
-        raise LedgerRefused(f"job {old!r} has that name")
+        raise LedgerRefused(f"job {old!r} already has that name")
     if old not in known and known.get(new, ())[:1] != (old,):
         raise NoSuchJob(old)
     if known.get(old):
-        raise LedgerRefused(f"job {old!r} goes by its first name: fencepost jobs rename {known[old][0]} {new}")
+        raise LedgerRefused(f"job {old!r} has an earlier name; run: fencepost jobs rename {known[old][0]} {new}")
     if known.get(new, (old,)) not in ((), (old,)):
         raise LedgerRefused(
-            f"job {new!r} goes by other names, too: {', '.join(known[new])}; let its code name them all"
+            f"job {new!r} has other former names: {', '.join(known[new])}; list all of them in its code"
         )
     found = Renaming(old, new, _runtime_schedules(database, (old, new)))
     names = {name for pair in found.pairs for name in pair}
@@ -111,7 +111,7 @@ def _runtime_schedules(database: Database, names: tuple[str, ...]) -> tuple[str,
 
 
 def rename(database: Database, renaming: Renaming, *, by: str, reason: str | None = None) -> Renamed:
-    """Move all that the ledger has under the old name. First do so in the databases of effects."""
+    """Move everything in the ledger to the new name. Do the same in the databases of effects first."""
     connection = database.connect("renaming")
     statements = statements_for(connection)
     try:
@@ -134,7 +134,7 @@ def _refuse_running(connection: LedgerConnection, statements: LedgerStatements, 
 def _move_runs(
     connection: LedgerConnection, statements: LedgerStatements, renaming: Renaming, old: str, new: str
 ) -> int:
-    """Move runs until none is left; return how many there were."""
+    """Move runs until none is left; return their number."""
     ids = [renaming.old, *(f"{renaming.old}:{number}" for number in range(2, 100))] if new == renaming.new else []
     wanted = [(_FIND, old), *((_FIND_TICKS, each) for each in ids if renaming.schedule(each) != each)]
     count = 0
@@ -164,7 +164,7 @@ def _moved(database: Database, renaming: Renaming, about: About, runs: int, curs
 
 
 def _move_schedule(database: Database, cursor: Cursor, renaming: Renaming, row: StoredSchedule) -> bool:
-    """Give a schedule the new name; where that is taken, it is planned from where both were."""
+    """Move a schedule to the new name. If that exists, it is planned from the later `planned_through` of the two."""
     wanted = renaming.schedule(row.id) or row.id
     if (wanted, renaming.new) == (row.id, row.job):
         return False

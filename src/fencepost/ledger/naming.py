@@ -1,24 +1,24 @@
-"""Under which names rows of this ledger stand in a database of effects.
+"""The names of this ledger's rows in a database of effects.
 
-Several ledgers may write to one database of effects. Numbers of runs and names of jobs begin anew in each ledger, so
-what is named by them carries the beginning of the ledger's identity there::
+Several ledgers may write to one database of effects. Ids of runs and names of jobs start over in each ledger, so names
+that are derived from them contain the beginning of the ledger's identity::
 
     ledger:<ledger>:<key>                       a fence: job:<name>, or a declared `exclusive` key
-    ledger:<ledger>/run:<id>                    that of a run without one; twelve digits, so that old ones are first
+    ledger:<ledger>/run:<id>                    the fence of a run without one; twelve digits: old ones sort first
     bulk:<job>@<ledger>:<instance>/<step>       a checkpoint of bulk work
-    "ledger" in a dead letter                   whose run it came from
+    "ledger" in a dead letter                   the ledger of the run that it came from
 
-Names longer than the 191 characters that every database can index keep their beginning, and a hash stands for the rest
-(`core.identity.fitted`). What users name themselves (`run.once`, `idempotent`, `Sequence`, locks) is never changed: it
-has to hold across programs, copies and moves.
+Names longer than 191 characters, which every database can index, keep their beginning, and a hash replaces the rest
+(`core.identity.fitted`). Names that users choose (`run.once`, `idempotent`, `Sequence`, locks) are never changed: they
+have to be the same across programs, copies and moves.
 
-**Older versions** use the names without the identity. While a node of such a version takes part, or did within the
-last day (a stale writer may be one of its own), *both* names are used: both fences are raised and compared, and new
-bulk work is begun under the old name, which the older nodes can find. Checkpoints are looked for under both names in
-every ledger that ever had such a node; `nameless_until` in its table `identity` says so.
+**Older versions** use the names without the identity. While a node of such a version is alive, or was within the last
+day (it may have left a stale writer), *both* names are used: both fences are raised and compared, and new bulk work
+starts under the old name, which the older nodes can find. Checkpoints are looked up under both names in every ledger
+that ever had such a node; `nameless_until` in its table `identity` records that.
 
-**Not promised.** That a node of an older version, started again when none had been there for a day, finds bulk work
-that was begun in between: it would begin that anew. Before going back to an older version, let bulk runs end.
+**Not promised.** That a node of an older version, started after a day without any such node, finds bulk work that was
+started in between: it would start that work again. Before you go back to an older version, let bulk runs end.
 """
 
 from __future__ import annotations
@@ -35,18 +35,18 @@ if TYPE_CHECKING:
     from fencepost.ledger.database import Database
     from fencepost.ledger.dialects import Cursor
 
-STEP = 4  # nodes that know this step of migration know these names
-_LENGTH = 12  # of the identity: 48 random bits tell apart the few ledgers that share a database
+STEP = 4  # nodes that know this migration step use these names
+_LENGTH = 12  # of the identity: 48 random bits distinguish the few ledgers that share a database
 _ASKED_EVERY_S = 5.0
-_STALE_FOR_US = 24 * 3600 * 1_000_000  # how long a writer of a node that ended may still be about
+_STALE_FOR_US = 24 * 3600 * 1_000_000  # how long a writer of an ended node may still be running
 _BATCH = 500
 _NOTED_EVERY_US = 3600 * 1_000_000
 
 
 class Naming(NamedTuple):
-    """How names are made. `is_mixed`: nodes that do not know them take part, or did a short while ago.
+    """How names are formed. `is_mixed`: nodes that use the old names are alive, or were within the last day.
 
-    `nameless_until` is when such a node was last known to take part; None if never.
+    `nameless_until` is when such a node was last known to be alive; None if never.
     """
 
     ledger: str
@@ -54,45 +54,45 @@ class Naming(NamedTuple):
     nameless_until: int | None = None
 
     def fence(self, key: str) -> str:
-        """Return the key of a fence as it stands in a database of effects."""
+        """Return the key of a fence in a database of effects."""
         return f"ledger:{self.ledger}:{key}"
 
     def run_fence(self, run_id: int) -> str:
-        """Return the key of the fence of a run that excludes nobody."""
+        """Return the key of the fence of a run without an exclusive key."""
         return f"{self.run_fences}{run_id:012}"
 
     @property
     def run_fences(self) -> str:
-        """What the keys of all such fences begin with; by itself, the key of their floor."""
-        return f"ledger:{self.ledger}/run:"  # which no declared key can begin with: these come after a colon
+        """The prefix of the keys of all such fences; by itself, the key of their floor."""
+        return f"ledger:{self.ledger}/run:"  # no declared key can begin like this: those come after a colon
 
     def instance(self, name: str) -> str:
-        """Return what stands for an instance of bulk work in the names of its checkpoints."""
+        """Return the name of an instance of bulk work, as used in the names of its checkpoints."""
         return f"{self.ledger}:{name}"
 
 
 def short(ledger: str) -> str:
-    """Return the beginning of a ledger's identity, by which it is told from others that share a database."""
+    """Return the beginning of a ledger's identity, which distinguishes it from others that share a database."""
     return ledger[:_LENGTH]
 
 
 def without_ledger(label: str) -> str:
-    """Return the name of an instance as its ledger knows it."""
+    """Return the name of an instance without its ledger."""
     return label.rpartition(":")[2]
 
 
 def ledger_in(label: str) -> str:
-    """Return the ledger that stands before the name of an instance; empty if there is none."""
+    """Return the ledger in the name of an instance; empty if there is none."""
     return label.rpartition(":")[0]
 
 
 def naming(database: Database) -> Naming:
-    """Return how names are made now. The ledger is asked every few seconds; while it is away, its last answer holds."""
+    """Return how names are formed now. Cached for a few seconds; longer while the ledger is unavailable."""
     known, now = database.known_naming, database.runtime.monotonic()
     if known is not None and now < known[0]:
         return known[1]
     try:
-        found = _asked(database)
+        found = _read_naming(database)
     except LedgerUnavailable:
         if known is None:
             raise
@@ -101,18 +101,18 @@ def naming(database: Database) -> Naming:
     return found
 
 
-def _asked(database: Database) -> Naming:
+def _read_naming(database: Database) -> Naming:
     ledger = short(identity(database))
     noted, seen, now_us = database.read(lambda cursor: _read(cursor, database))
     until = max((each for each in (noted, seen) if each is not None), default=None)
-    is_old_news = seen is None or (noted is not None and noted + _NOTED_EVERY_US >= seen)
-    if seen is not None and not is_old_news and database.held_by is None:  # else whoever asks next notes it
+    is_noted = seen is None or (noted is not None and noted + _NOTED_EVERY_US >= seen)
+    if seen is not None and not is_noted and database.held_by is None:  # otherwise a later call notes it
         database.write(lambda cursor: _note(cursor, database, seen))
     return Naming(ledger, until is not None and until + _STALE_FOR_US > now_us, until)
 
 
 def _read(cursor: Cursor, database: Database) -> tuple[int | None, int | None, int]:
-    """Return until when nodes of older versions took part: as was noted, and as the nodes say; and what time it is."""
+    """Return until when nodes of older versions were alive, as noted and as the nodes' rows say; and the time now."""
     now_us = database.dialect.now_us(cursor)
     noted = database.rows(cursor, select(database.tables.identity.c.nameless_until))
     c = database.tables.node.c
@@ -127,9 +127,9 @@ def _read(cursor: Cursor, database: Database) -> tuple[int | None, int | None, i
 
 
 def forget_nameless(database: Database, cursor: Cursor) -> None:
-    """Remove the nodes of older versions from a copy: they are the original's, and so is what they named.
+    """Remove the nodes of older versions from a copy: they, and the names they use, belong to the original.
 
-    One that is at work here all the same finds that it is gone, and joins again.
+    If one of them works on the copy nevertheless, it finds that its row is gone, and joins again.
     """
     c = database.tables.node.c
     nodes = database.rows(cursor, select(c.id, c.version))
@@ -145,9 +145,9 @@ def _note(cursor: Cursor, database: Database, until_us: int) -> None:
 
 
 def run_floor(database: Database) -> int:
-    """Return a token below which no run is that excludes nobody: a day ago, or below the oldest that runs now.
+    """Return a token that is below those of all current runs without an exclusive key: a day ago, or lower.
 
-    A run that is claimed from now on has a higher one, unless the ledger's clock goes back by more than that day.
+    Runs that are claimed later have a higher one, unless the ledger's clock goes back by more than that day.
     """
     c = database.tables.run.c
     query = select(func.min(c.token)).where(

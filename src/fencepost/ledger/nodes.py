@@ -133,7 +133,7 @@ def note_pause(
 _LIVING = f"""
 SELECT {", ".join(f"n.{name}" for name in NodeRow._fields)} FROM {{node}} n
 WHERE n.left_at IS NULL AND n.dead_at IS NULL ORDER BY n.started_at, n.id
-"""  # noqa: S608 - names of ours
+"""  # noqa: S608 - fixed names only
 
 
 def living_nodes(database: Database, connection: LedgerConnection | None = None) -> list[NodeRow]:

@@ -1,6 +1,6 @@
 """The columns of the tables for operating jobs: accounts, permissions, audit, logs, figures, pauses.
 
-`ledger/tables.py` puts them together with the others. The step of migration that made them says what each is for.
+`ledger/tables.py` combines them with the others. The migration step that created them describes each table.
 """
 
 from __future__ import annotations
@@ -163,4 +163,4 @@ OPERATING = {
     "acknowledged": acknowledged,
     "pause": pause,
 }
-"""How each table is made, by its name without the prefix."""
+"""The columns of each table, by its name without the prefix."""

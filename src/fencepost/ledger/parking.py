@@ -1,18 +1,18 @@
-"""Parking: queued runs that no living node can take are set aside, so that claims do not read past them.
+"""Parking: queued runs that no living node can take are set aside, so that claims do not have to read past them.
 
-What a claim reads is the queue in its order. Runs of a job that nobody has (it was removed, or its program is down)
-stay at the head of it, and every claim of every other program would read past them. Runs in a queue that nobody takes
-from any more (it was renamed, and they were asked for before) would stay there in silence. So ten minutes after the
-last node that could take them has ended, they wait (`waits_for` is ``node``), and are queued again, at their old place,
-as soon as a living node has their job and takes runs from their queue.
+A claim reads the queue in its order. Runs of a job that no node has (it was removed, or its program is down) would stay
+at the head, and every claim of every other program would read past them. Runs in a queue that no node takes from any
+more (it was renamed after they were requested) would stay there unnoticed. So ten minutes after the last node that
+could take them has ended, they are changed to wait (`waits_for` is ``node``). They are queued again, at their old
+place, as soon as a living node has their job and takes runs from their queue.
 
-**Promises.** Nothing but the state is changed. A run is parked only if the nodes, read in the same transaction, say
-that nobody can take it; and what is parked is compared with the living nodes whenever one comes or goes, and once a
-minute.
+**Promises.** Only the state changes. A run is parked only if the rows of nodes, read in the same transaction, show that
+no node can take it. Parked runs are compared with the living nodes whenever a node joins or ends, and once a minute.
 
-**Not promised.** That a version which does not know this word queues what is parked. So nothing is parked while a node
-of such a version takes part, or did within the last day, as long as a release may well be taken back; and the last node
-of a version that knows it queues everything again when it has left in good order, if an older one is on record.
+**Not promised.** That a version that does not know this state queues parked runs. So nothing is parked while a node of
+such a version is alive, or was within the last day, while a release may still be rolled back. When the last node of a
+version that knows the state leaves in an orderly way, it queues all parked runs again, if there is a row of an older
+node.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ from fencepost.ledger.serving import (
 )
 from fencepost.schema.revisions import known_by
 
-_KNOWN_SINCE = 4  # the step of migration with which this began
-_WAY_BACK_US = 24 * 3600 * 1_000_000  # for how long a release may be taken back without further ado
+_KNOWN_SINCE = 4  # the migration step that introduced parking
+_ROLL_BACK_US = 24 * 3600 * 1_000_000  # how long after a release it may still be rolled back
 BATCH = 2000
 
 _JOBS = "SELECT j.name, j.policy FROM {job} j"
-# The job is hidden from the planner: what is queued is little, and all that a job ever ran may be much.
+# The job is hidden from the query planner: few runs are queued, but a job may have many runs in history.
 _FIND = """
 SELECT r.id, r.job, r.queue FROM {run} r
 WHERE r.state = 'queued' AND {texts:coalesce(r.job, '')} AND r.available_at <= %s
@@ -67,14 +67,14 @@ _NODES = "SELECT DISTINCT n.version, n.left_at IS NULL AND n.dead_at IS NULL FRO
 
 
 class Parked(NamedTuple):
-    """How many runs were set aside, and the jobs among theirs that nobody was warned of before."""
+    """The number of runs that were parked, and those of their jobs that no warning was noted for before."""
 
     runs: int
     missed: list[UnservedJob]
 
 
 def park(connection: LedgerConnection) -> Parked:
-    """Set aside up to `BATCH` runs that no living node could take for ten minutes."""
+    """Park up to `BATCH` runs that no living node could take for ten minutes."""
     statements = statements_for(connection)
     return connection.write(lambda cursor: Parked(*_park(cursor, statements)))
 
@@ -102,9 +102,9 @@ def _park(cursor: Cursor, statements: LedgerStatements) -> tuple[int, list[Unser
 
 
 def _had_older(cursor: Cursor, statements: LedgerStatements, now_us: int) -> bool:
-    """Whether a node that does not know of this takes part, or did a short while ago."""
+    """Whether a node of a version without parking is alive, or was within `_ROLL_BACK_US`."""
     return any(
-        known_by(version) < _KNOWN_SINCE for (version,) in statements.rows(cursor, _RECENT, now_us - _WAY_BACK_US)
+        known_by(version) < _KNOWN_SINCE for (version,) in statements.rows(cursor, _RECENT, now_us - _ROLL_BACK_US)
     )
 
 
@@ -116,7 +116,7 @@ def _found(cursor: Cursor, statements: LedgerStatements, find: str, among: Colle
 
 
 def _queues(cursor: Cursor, statements: LedgerStatements) -> Iterator[str]:
-    """Return the queues in which runs are; one small question for each, whatever is in it."""
+    """Yield the queues that contain runs, with one cheap query for each, however many runs it has."""
     queue = ""
     while (queue := statements.rows(cursor, _NEXT_QUEUE, queue)[0][0]) is not None:
         yield queue
@@ -142,17 +142,17 @@ def _noted(
 
 
 def unpark(connection: LedgerConnection, served: Served) -> int:
-    """Queue up to `BATCH` runs that a living node can take by now; return how many those are."""
+    """Queue up to `BATCH` parked runs that a living node can take now; return how many."""
     statements = statements_for(connection)
     pairs = [row for row in connection.read(lambda cursor: statements.rows(cursor, _PARKED)) if served.has(*row)]
     return next((count for job, queue in pairs if (count := _unpark(connection, statements, job, queue))), 0)
 
 
 def unpark_for_older(connection: LedgerConnection, *, node: str) -> int:
-    """Queue all that is parked if no other living node knows what that means; return how many runs that are.
+    """Queue all parked runs if no other living node knows that state; return how many.
 
-    Only if there are older nodes, or were as long ago as nodes are on record: where there are none, everything that
-    was set aside in months would be queued whenever the last node is restarted.
+    Does nothing without a row of an older node. Otherwise all runs that were parked over months would be queued
+    whenever the last node restarts.
     """
     statements = statements_for(connection)
     others = connection.read(lambda cursor: statements.rows(cursor, _NODES, node))

@@ -1,12 +1,12 @@
-"""Parts: the runs that a run of a bulk job has made of its partitions, found by their origin keys.
+"""Parts: the runs for the partitions of a bulk job's run, found by their origin keys.
 
 ::
 
     part:<run>:<step>:<partition>:<try>
 
-The parent enqueues them, any node executes them, and the parent may take one back that nobody has begun.
+The parent enqueues them, any node executes them, and the parent may take back a part that has not started.
 
-Those of one partition, also of different parents, exclude each other by its exclusive key.
+Parts of the same partition, even of different parents, exclude each other by its exclusive key.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from fencepost.core.states import RunState, WaitsFor
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 
-_MOST_AT_ONCE = 500
+_KEYS_PER_QUERY = 500  # bounds the length of a statement
 
 
 class Part(NamedTuple):
@@ -35,7 +35,7 @@ class Part(NamedTuple):
 
 
 def part_key(parent_id: int, step: str, number: int, turn: int) -> str:
-    """Return the origin key of a partition's run; `turn` counts those that ended before it was done."""
+    """Return the origin key of a partition's run; `turn` counts the earlier runs that did not complete it."""
     return fitted(f"part:{parent_id}:{step}:{number}:{turn}")
 
 
@@ -46,8 +46,8 @@ def parts(database: Database, keys: Sequence[str]) -> dict[str, Part]:
 
     def ask(cursor: Cursor) -> list[Part]:
         found = []
-        for start in range(0, len(keys), _MOST_AT_ONCE):
-            query = select(*columns).where(c.origin_key.in_(keys[start : start + _MOST_AT_ONCE]))
+        for start in range(0, len(keys), _KEYS_PER_QUERY):
+            query = select(*columns).where(c.origin_key.in_(keys[start : start + _KEYS_PER_QUERY]))
             found += [Part(*row) for row in database.rows(cursor, query)]
         return found
 
@@ -55,9 +55,9 @@ def parts(database: Database, keys: Sequence[str]) -> dict[str, Part]:
 
 
 def parts_of(database: Database, parent_id: int, *, jobs: Collection[str] | None = None) -> list[Part]:
-    """Return the runs of all partitions of a run, in the order in which they were made."""
+    """Return the runs of all partitions of a run, in the order of their creation."""
     c = database.tables.run.c
-    # Keys are compared byte by byte, so those that begin with the prefix lie between it and its next one.
+    # Keys are compared byte by byte, so those with the prefix lie between it and the same text with the next character.
     prefix = f"part:{parent_id}:"
     query = select(c.id, c.origin_key, c.state, c.error, c.progress_note).where(
         c.origin_key >= prefix, c.origin_key < f"part:{parent_id};"
@@ -68,20 +68,20 @@ def parts_of(database: Database, parent_id: int, *, jobs: Collection[str] | None
 
 
 def part_place(origin_key: str) -> tuple[str, int] | None:
-    """Return which step and partition a part's run is for; None of a key so long that it was cut."""
+    """Return the step and partition of a part; None if its key was shortened."""
     words = origin_key.split(":", 2)[-1].rsplit(":", 2)
     return (words[0], int(words[1])) if len(words) == 3 and words[1].isdecimal() and words[2].isdecimal() else None
 
 
 def under_way(database: Database, job: str, keys: Sequence[str]) -> set[str]:
-    """Return which of these exclusive keys some run has, or some run of the job is queued for."""
+    """Return those of these exclusive keys that a run holds, or that a run of the job is queued or waiting for."""
     c, x = database.tables.run.c, database.tables.exclusive.c
     waits = and_(c.state == RunState.WAITING.value, c.waits_for == WaitsFor.KEY.value)
 
     def ask(cursor: Cursor) -> set[str]:
         found: set[str] = set()
-        for start in range(0, len(keys), _MOST_AT_ONCE):
-            some = keys[start : start + _MOST_AT_ONCE]
+        for start in range(0, len(keys), _KEYS_PER_QUERY):
+            some = keys[start : start + _KEYS_PER_QUERY]
             queries = (
                 select(x.key).where(x.key.in_(some), x.run_id.is_not(None)),
                 select(c.exclusive_key).where(
@@ -96,9 +96,9 @@ def under_way(database: Database, job: str, keys: Sequence[str]) -> set[str]:
 
 
 def take_back(database: Database, part: Part, *, why: str) -> bool:
-    """End a part that is due and that nobody has begun as skipped; False if somebody has it, or does its partition.
+    """End a part that is due and has not started as skipped; return False if it, or its partition, is being executed.
 
-    Others that are queued for the same partition, of a parent that was before, end with it.
+    Other parts that are queued for the same partition, by an earlier parent, end with it.
     """
     c, x = database.tables.run.c, database.tables.exclusive.c
     is_queued = c.state == RunState.QUEUED.value
@@ -106,7 +106,7 @@ def take_back(database: Database, part: Part, *, why: str) -> bool:
     def work(cursor: Cursor) -> bool:
         now = database.dialect.now()
         found = database.rows(cursor, select(c.job, c.exclusive_key).where(c.id == part.run_id))
-        # Looked at without a lock: keys are locked before runs, and whoever takes the key now finds a checkpoint moved.
+        # Read without a lock: keys are locked before runs, and a run that takes the key now finds the checkpoint moved.
         if not found or database.rows(cursor, select(x.key).where(x.key == found[0][1], x.run_id.is_not(None))):
             return False
         values = {"state": RunState.SKIPPED.value, "waits_for": None, "why": why, "ended_at": now}

@@ -1,15 +1,15 @@
 """Planning: due schedules become runs, and waiting runs whose time is near are queued.
 
-**Promises.** A due time is planned once: its origin key is unique, and `planned_through` moves, upwards only, in the
-transaction that records its run. A run that could not be recorded is an error, and then nothing moves. A schedule whose
-job no living node has is not planned, and does not keep others from being planned (`serving`). Two planners never work
-at one schedule at a time, and none waits for the other: a schedule that is locked is passed over. What `decide` wants
-is recorded all or not at all.
+**Promises.** A due time is planned once: its origin key is unique, and `planned_through` rises in the transaction that
+records its run, and never falls. If a run cannot be recorded, that is an error and nothing changes. A schedule whose
+job no living node has is not planned, and does not keep others from being planned (see `serving`). Two planners never
+plan the same schedule at the same time, and neither waits for the other: a schedule that is locked is skipped. What
+`decide` returns for a schedule is recorded as a whole or not at all.
 
-**Not promised.** That a due time is planned by the node that looks first, or in the order of due times.
+**Not promised.** That the first node that searches plans a due time, or that due times are planned in order.
 
-Every planner asks for what is due within the horizon, a little ahead of time; what is further off stays where it is.
-The cost does not depend on how many schedules or runs there are, only on how many are due.
+Every planner asks for schedules that are due within the horizon, a little ahead of time, and leaves later ones alone.
+The cost depends only on how many schedules and runs are due, not on how many there are.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from fencepost.ledger.dialects.statements import LedgerStatements, Match, listed
 from fencepost.ledger.run_rows import PASSED_KINDS, insert_sql, passed
 from fencepost.ledger.serving import Unserved, note_unserved, queue_of, served_now
 
-# Those who sleep look again within this time by themselves; for what is due later nobody needs to be woken.
+# Sleeping nodes poll within this time anyway, so they are not notified of runs that are due later.
 _SOON_US = 1_000_000
 
 
 class ScheduleRow(NamedTuple):
-    """A schedule that is due, as it is kept. `spec`, `params` and its job's `policy` are JSON."""
+    """A due schedule as stored. `spec`, `params` and the `policy` of its job are JSON."""
 
     id: str
     job: str
@@ -45,7 +45,7 @@ class ScheduleRow(NamedTuple):
 
 
 class SchedulePlan(NamedTuple):
-    """What becomes of a due schedule: runs to record, how far it is planned now, and when to plan it next, if ever."""
+    """The plan for a due schedule: runs to record, how far it is planned then, and when to plan it next, if ever."""
 
     requested: Sequence[Requested]
     planned_through_us: int
@@ -53,16 +53,16 @@ class SchedulePlan(NamedTuple):
 
 
 class Left(Enum):
-    """Why a due schedule is left as it is."""
+    """Why a due schedule is not planned."""
 
     UNSERVED = "no living node has its job and takes runs from its queue"
     UNREADABLE = "this node cannot plan it; another one may"
 
 
 class PlannedBatch(NamedTuple):
-    """What was planned. `runs` were recorded or queued; `more`: there may be more that is due.
+    """The result of planning. `runs` counts those recorded or queued; `more` means that more may be due.
 
-    `has_served`: somebody serves a schedule that `decide` took to be served by nobody.
+    `has_served` means that a living node serves a schedule that `decide` considered unserved.
     """
 
     now_us: int
@@ -70,11 +70,11 @@ class PlannedBatch(NamedTuple):
     next_due_at_us: int | None
     more: bool
     has_served: bool = False
-    through: tuple[tuple[str, int], ...] = ()  # schedules, and how far each is planned now
+    through: tuple[tuple[str, int], ...] = ()  # schedule ids, and how far each is planned now
 
 
 class Decide(Protocol):
-    """Decides what becomes of a due schedule. Pure."""
+    """Decides about a due schedule. Pure."""
 
     def __call__(self, now_us: int, row: ScheduleRow, /) -> SchedulePlan | Left: ...
 
@@ -82,9 +82,9 @@ class Decide(Protocol):
 def plan(
     connection: LedgerConnection, *, horizon_us: int, limit: int, decide: Decide, without: Collection[str] = ()
 ) -> PlannedBatch:
-    """Plan up to `limit` schedules that are due within the horizon, and queue as many runs whose time is near.
+    """Plan up to `limit` schedules that are due within the horizon, and queue up to `limit` runs whose time is near.
 
-    `without` are ids of schedules that this node passes by.
+    `without` are the ids of schedules that this node does not plan.
     """
     statements = statements_for(connection)
     limit = rounded(limit)
@@ -107,7 +107,7 @@ def plan(
     return connection.write(work)
 
 
-# Each spelled as the index of schedules that are due and have a node is.
+# The conditions match those of the partial index of due schedules that have a node.
 _DUE = """
 SELECT s.id, s.job, s.spec, s.params, s.origin, s.generation, s.planned_through, s.next_due_at
 FROM {schedule} s{ready} WHERE s.next_due_at <= %s AND s.no_node_since IS NULL AND NOT ({texts:s.id})
@@ -132,7 +132,7 @@ def _due(
 
 
 def _set_aside(cursor: Cursor, statements: LedgerStatements, rows: Sequence[ScheduleRow], *, now_us: int) -> bool:
-    """Note of these schedules that nobody serves them, unless somebody does: return whether that is so of any."""
+    """Mark the schedules that no living node serves; return whether any of them is served after all."""
     served = served_now(cursor, statements)
     found = [Unserved(row.id, row.job, queue_of(row.policy)) for row in rows]
     unserved = [each for each in found if not served.has(each.job, each.queue)]
@@ -149,7 +149,7 @@ def _record(
     now_us: int,
     horizon_us: int,
 ) -> int:
-    """Record what was decided about each schedule, and move the schedules on; return how many runs that were."""
+    """Insert the runs of all plans, and update their schedules; return the number of runs."""
     requested = [request for _, plan in plans for request in plan.requested]
     if requested:
         insert_runs(cursor, statements, requested, now_us=now_us, horizon_us=horizon_us)
@@ -180,9 +180,9 @@ _ROWS = f"{{rows:e {' '.join(f'{name}={kind}' for name, kind in PASSED_KINDS.ite
 def insert_runs(
     cursor: Cursor, statements: LedgerStatements, requested: Sequence[Requested], *, now_us: int, horizon_us: int
 ) -> None:
-    """Record runs, leaving out those whose origin key is there. Those beyond the horizon wait for their time.
+    """Insert runs, except those whose origin key exists. Runs beyond the horizon wait for their time.
 
-    Raises `LedgerRefused` if one is neither new nor there: what is left out for another reason would be lost.
+    Raises `LedgerRefused` if a run was not inserted although its origin key does not exist: it would be lost.
     """
     insert = insert_sql("{run}", rows=_ROWS, now=statements.dialect.big("%s"), horizon_us=horizon_us)
     rows = listed([passed(request) for request in requested])
@@ -190,19 +190,19 @@ def insert_runs(
         cursor, insert + statements.dialect.unless_there(statements.fields["run"], *ORIGIN_KEY), rows, now_us
     )
     if count < len(requested) or statements.dialect.counts_left_out:
-        _see_all(cursor, statements, requested, count)
+        _require_all(cursor, statements, requested, count)
 
 
 _THERE = "SELECT count(*) FROM {run} r WHERE {texts:r.origin_key}"
 
 
-def _see_all(cursor: Cursor, statements: LedgerStatements, requested: Sequence[Requested], count: int) -> None:
+def _require_all(cursor: Cursor, statements: LedgerStatements, requested: Sequence[Requested], count: int) -> None:
     keys = {request.origin_key for request in requested if request.origin_key is not None}
     without_key = sum(request.origin_key is None for request in requested)
     there = statements.rows(cursor, _THERE, statements.texts(sorted(keys)))[0][0] if keys else 0
     if there < len(keys) or count < without_key:
         raise LedgerRefused(
-            f"{len(keys) - there} of {len(requested)} runs were not recorded, though nothing stands in their place: "
+            f"{len(keys) - there} of {len(requested)} runs were not recorded, though no other run has their key: "
             f"nothing was planned. Check the ids of {statements.fields['run']}"
         )
 
@@ -215,6 +215,6 @@ _QUEUE = "UPDATE {run} SET state = 'queued', waits_for = NULL WHERE {ints:id}"
 
 
 def queue_near(cursor: Cursor, statements: LedgerStatements, *, until_us: int, limit: int) -> int:
-    """Queue runs that have waited for a time which is near now; return how many."""
+    """Queue runs that wait for a time that is near now; return how many."""
     near = [row[0] for row in statements.rows(cursor, f"{_NEAR} LIMIT {limit}{{skip_locked}}", until_us)]
     return statements.change(cursor, _QUEUE, statements.ints(near)) if near else 0

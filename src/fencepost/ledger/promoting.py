@@ -1,9 +1,10 @@
 """Promoting: a run that waits for an exclusive key is queued when the key is free.
 
-It is queued, not started: whoever claims it then finds the key free, or taken again, and decides anew. So to promote
-one too many does no harm; to promote none would leave it waiting for ever. The transaction that frees a key therefore
-promotes the next in line, and `promote_stranded` finds now and then what nobody promoted: because the one in line
-before it was cancelled, or belongs to a job that no node knows any more, or a row was changed by hand.
+It is queued, not started. The node that claims it finds the key free, or taken again, and decides anew. So promoting
+one run too many is harmless, but promoting none would leave it waiting for ever. Therefore the transaction that frees a
+key promotes the next in line. `promote_stranded` is called from time to time, for runs that were not promoted: because
+the run before it in line was cancelled, or belongs to a job that no node knows any more, or because a row was changed
+by hand.
 """
 
 from __future__ import annotations
@@ -22,14 +23,14 @@ _PROMOTE = """
 UPDATE {run} SET state = 'queued', waits_for = NULL, why = NULL
 WHERE {ints:id} AND {was:state} = 'waiting' AND {was:waits_for} = 'key'
 """
-# Those who lock a waiting run, to cancel it say, commit at once; then the next in line is looked for.
+# A transaction that locks a waiting run, for example to cancel it, commits soon; then the next in line is searched for.
 _ROUNDS = 5
 
 
 def promote(cursor: Cursor, statements: LedgerStatements, keys: Collection[str]) -> int:
-    """Queue the most urgent run that waits for each of these keys, which are free; return how many.
+    """Queue the most urgent run that waits for each of these free keys; return how many.
 
-    In the transaction that freed the keys, and that still has their rows locked.
+    Call it in the transaction that freed the keys, while their rows are locked.
     """
     promoted = 0
     for _ in range(_ROUNDS):
@@ -58,14 +59,14 @@ _FREE = "UPDATE {exclusive} SET run_id = NULL WHERE {texts:{key}}"
 
 
 def promote_stranded(connection: LedgerConnection) -> int:
-    """Queue runs that wait for a key which nobody has; return how many. For a loop that comes by now and then."""
+    """Queue runs that wait for a key that no running run holds; return how many. Called periodically."""
     statements = statements_for(connection)
     keys = sorted(row[0] for row in connection.read(lambda cursor: statements.rows(cursor, _STRANDED)))
     return connection.write(lambda cursor: _promote_free(cursor, statements, keys)) if keys else 0
 
 
 def _promote_free(cursor: Cursor, statements: LedgerStatements, keys: Collection[str]) -> int:
-    """Promote for those of these keys that are free; one whose holder does not run any more is freed first."""
+    """Promote for the keys that are free. A key whose holder is not running any more is freed first."""
     holders = dict(statements.rows(cursor, _HOLDERS, statements.texts(keys)))
     held_by = sorted(run_id for run_id in holders.values() if run_id is not None)
     running = {row[0] for row in statements.rows(cursor, _RUNNING, statements.ints(held_by))} if held_by else set()

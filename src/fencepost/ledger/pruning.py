@@ -1,11 +1,11 @@
 """Pruning: history is kept as long as the retention says, and removed in small batches.
 
-**Promises.** Nothing that has not ended is removed, and no schedule: tick identity does not depend on kept history. The
-attempts of a run go with it. A repetition is kept as long as what it repeats, and as any earlier repetition of the same
-run, so that nobody repeats these once more; what it goes back to stays known when all before it is gone. A run's
-origin key is free again once the run is gone; one that was asked for under a key of the user's own
-(`enqueue(key=)`) is kept for as long as `requests` says at least, so that the same request is recognized until then.
-Of idempotency keys those go whose time is over, and answers to requests after a day.
+**Promises.** Runs that have not ended, and schedules, are never removed: the identity of ticks does not depend on
+history. The attempts of a run are removed with it. A repetition is kept as long as the run that it repeats, and as any
+earlier repetition of the same run, so that these are not repeated again; its root stays known when all earlier runs are
+gone. The origin key of a run is free once the run is gone. A run that was requested under a key of the user
+(`enqueue(key=)`) is kept for at least as long as `requests` says, so that the same request is recognized until then.
+Idempotency keys are removed when they expire, answers to requests after a day.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ENDINGS = ("succeeded", "dead", "cancelled", "skipped", "misfired")
 
 @dataclass(frozen=True, slots=True)
 class Retention:
-    """How long what ended is kept, in seconds from its end; None means for ever."""
+    """How long ended runs and other records are kept, in seconds from their end; None means for ever."""
 
     succeeded: float | None = 30 * DAY_S
     dead: float | None = 180 * DAY_S
@@ -43,12 +43,12 @@ class Retention:
     misfired: float | None = 30 * DAY_S
     journal: float | None = 365 * DAY_S
     nodes: float | None = 30 * DAY_S
-    keys: float | None = 30 * DAY_S  # exclusive keys that nobody has
-    requests: float | None = 30 * DAY_S  # `enqueue(key=)`: the run that stands for a key, whatever became of it
+    keys: float | None = 30 * DAY_S  # exclusive keys that no run holds
+    requests: float | None = 30 * DAY_S  # `enqueue(key=)`: the run of a key, however it ended
 
     @staticmethod
     def of(**given: Duration | None) -> Retention:
-        """Read what users write: ``succeeded="7d"``; ``None`` or ``"forever"`` keeps."""
+        """Parse what users write: ``succeeded="7d"``; ``None`` or ``"forever"`` keeps."""
         unknown = sorted(set(given) - set(Retention.__slots__))
         if unknown:
             known = ", ".join(Retention.__slots__)
@@ -61,9 +61,9 @@ def _kept(name: str, value: Duration | None) -> float | None:
 
 
 def prune(database: Database, connection: LedgerConnection | None, retention: Retention, *, limit: int = 500) -> int:
-    """Remove one batch of what has been kept long enough; return how many rows that were, attempts aside.
+    """Remove one batch of what has been kept long enough; return the number of rows, without attempts.
 
-    Zero means that there is nothing left to remove now.
+    Zero means that there is nothing to remove now.
     """
     place = connection or database
     now_us = database.now_us(connection)
@@ -89,7 +89,7 @@ def _prune_runs(
     c = database.tables.run.c
     over = or_(*(and_(c.state == state, c.ended_at < before) for state, before in cuts.items()))
     old = and_(over, _is_not_recognized(database, _before(retention.requests, now_us)))
-    # So that what is too young is not read through, which would be nearly all.
+    # So that the runs that are too young, which are nearly all, are not scanned.
     end_id = place.read(lambda cursor: first_id_at(database, cursor, max(cuts.values())))
     free = (~_repeats_what_is_there(database.tables), ~_comes_after_others(database.tables))
     query = select(c.id).where(c.id < end_id, old, *free).order_by(c.id).limit(limit)
@@ -102,7 +102,7 @@ def _prune_runs(
 
 
 def _is_not_recognized(database: Database, before_us: int | None) -> Any:
-    """Whether a run stands for no request with a key that somebody may make once more."""
+    """Return the condition that a run has no request key that may be used once more."""
     c = database.tables.run.c
     has_no_key = or_(c.origin_key.is_(None), c.origin_key.notlike(f"{REQUEST}%"))
     return has_no_key if before_us is None else or_(has_no_key, c.ended_at < before_us)
@@ -110,20 +110,20 @@ def _is_not_recognized(database: Database, before_us: int | None) -> Any:
 
 @lru_cache(maxsize=8)
 def _repeats_what_is_there(tables: Tables) -> Any:
-    """Whether a run repeats one that is kept: so a chain of repetitions goes from its beginning, one by one."""
+    """Whether a run repeats one that is kept: so a chain of repetitions is removed from its beginning, one by one."""
     before = tables.run.alias("before")
     return exists().where(before.c.id == tables.run.c.retry_of)
 
 
 @lru_cache(maxsize=8)
 def _comes_after_others(tables: Tables) -> Any:
-    """Whether another repetition of the same run is kept that was made before this one, which may stand for it."""
+    """Whether an earlier repetition of the same run is kept, which this one may replace."""
     run, before = tables.run, tables.run.alias("earlier")
     return exists().where(before.c.root == run.c.root, before.c.id < run.c.id)
 
 
 def _note_roots(database: Database, cursor: Cursor, ids: list[int]) -> None:
-    """Note in repetitions that older versions made what they go back to, before what leads there is gone."""
+    """Store the root in repetitions that older versions created, before the runs that lead to it are removed."""
     run = database.tables.run
     query = select(run.c.id, run.c.retry_of).where(run.c.retry_of.in_(ids), run.c.root.is_(None))
     for run_id, before in database.rows(cursor, query):
@@ -135,7 +135,7 @@ def _remove(database: Database, cursor: Cursor, ids: list[int], old: Any) -> int
     run, attempt = database.tables.run, database.tables.attempt
     _note_roots(database, cursor, ids)
     database.change(cursor, delete(attempt).where(attempt.c.run_id.in_(ids)))
-    # Asked again: nothing leaves a terminal state, but this is where a mistake would cost most.
+    # Checked again: nothing leaves a terminal state, but a mistake here would cost most.
     return database.change(cursor, delete(run).where(run.c.id.in_(ids), old))
 
 
@@ -153,9 +153,9 @@ def _prune_journal(database: Database, place: LedgerConnection | Database, befor
 
 
 def _prune_keys(database: Database, place: LedgerConnection | Database, before_us: int | None, limit: int) -> int:
-    """Remove free keys that were given last so long ago that the next token is higher in any case, by the clock.
+    """Remove free keys that were last taken so long ago that the clock makes the next token higher in any case.
 
-    Rows that somebody is at are passed over. A row with token 0 is being made.
+    Rows that are locked are skipped. A row with token 0 is just being created.
     """
     if before_us is None:
         return 0
@@ -171,7 +171,7 @@ def _prune_keys(database: Database, place: LedgerConnection | Database, before_u
 
 
 def _prune_expired(database: Database, place: LedgerConnection | Database, now_us: int, limit: int) -> int:
-    """Remove idempotency keys whose time is over; in databases of effects elsewhere that is an operator's work."""
+    """Remove expired idempotency keys. In other databases of effects, operators do that."""
     table = effect_tables(database.tables.prefix, database.tables.schema).idempotency_key
     query = select(table.c.key).where(table.c.expires_at <= now_us).limit(limit).with_for_update(skip_locked=True)
 
@@ -184,7 +184,7 @@ def _prune_expired(database: Database, place: LedgerConnection | Database, now_u
 
 
 def _prune_nodes(database: Database, place: LedgerConnection | Database, before_us: int | None, limit: int) -> int:
-    """Remove nodes that ended, but none that runs are still to be taken from."""
+    """Remove ended nodes, except those whose runs have still to be reaped."""
     if before_us is None:
         return 0
     node, run = database.tables.node, database.tables.run

@@ -1,18 +1,19 @@
-"""Reaping: what a dead node was running is given up, and run again, failed or held for a person.
+"""Reaping: the runs of a dead node are marked as lost, and then are queued again, fail, or wait for a person.
 
-Only for nodes that are dead: that is decided by their session, not here. After that it is level-triggered: whatever
-still runs under the dead node's name is reaped, by whoever comes, as often as anybody comes.
+Call it only for dead nodes. The node's session decides that, not this module. Reaping is level-triggered: any node may
+reap, at any time, whatever is still running under the dead node's name.
 
-**Promises.** A lost attempt has a row, and an entry in the journal; its run is changed together with them, and only
-if it was still running under that node's name. A late finish then changes nothing. Its exclusive key is free, and the
+**Promises.** A lost attempt gets a row and an entry in the journal. Its run changes in the same transaction, and only
+if it was still running under that node's name; a late finish then changes nothing. Its exclusive key is freed, and the
 next in line is queued. A run that was being cancelled is cancelled, whatever its policy says about crashes.
 
-**What counts as a crash.** A node's end is no proof against the runs it had, and one event may end several nodes in a
-row. So a run counts such a loss at most once in `once_in_us`, the ttl of a session: a run that kills its node needs
-longer than that to be claimed and to kill the next one. What a worker's death counts is decided elsewhere: always.
+**What counts as a crash.** The end of a node does not prove that one of its runs caused it, and one event may end
+several nodes in a row. So a run counts such a loss at most once in `once_in_us`, the ttl of a session: a run that kills
+its node needs longer than that to be claimed again and to kill the next one. The loss of a worker always counts; that
+is decided elsewhere.
 
-**Locks.** Rows of `exclusive` by key, waiting; then rows of `run`, passing over those that are locked: a finish that
-came in time, or a fenced transaction about to commit. They are found by whoever reaps next.
+**Locks.** Rows of `exclusive` by key, waiting; then rows of `run`, skipping those that are locked: by a finish that
+came in time, or by a fenced transaction about to commit. The next call of `reap` finds them.
 """
 
 # ruff: noqa: S608 - table names are checked identifiers, all values are parameters
@@ -33,13 +34,13 @@ from fencepost.ledger.run_notes import RunNote, note_runs
 
 
 class OnLoss(Protocol):
-    """Decides what becomes of a run whose attempt was lost; `crashes` counts this one, if it counts. Pure."""
+    """Decides what happens to a run whose attempt was lost; `crashes` includes this loss, if it counts. Pure."""
 
     def __call__(self, job: str, crashes: int, /) -> Rerun | GiveUpLost | HoldForPerson: ...
 
 
 class Reaped(NamedTuple):
-    """A run whose attempt was lost, and its state since."""
+    """A run whose attempt was lost, and its new state."""
 
     run_id: int
     job: str
@@ -73,7 +74,7 @@ ORDER BY r.id{{skip_locked}}
 def reap(
     connection: LedgerConnection, *, node: str, limit: int, decide: OnLoss, once_in_us: int = 0, counts: bool = True
 ) -> list[Reaped]:
-    """Give up to `limit` runs of a dead node up. Repeat until there are none. `counts`: as crashes."""
+    """Reap up to `limit` runs of a dead node; call it until it returns none. `counts`: losses count as crashes."""
     statements, once = statements_for(connection), once_in_us if counts else None
     return connection.write(
         lambda cursor: _reap(cursor, statements, node, rounded(limit), decide=decide, once_in_us=once)
@@ -114,8 +115,8 @@ def _reap(
 
 
 LOST_AGAIN = "lost again"
-"""The code of a loss that does not count."""
-# Only losses that counted, and were none of a worker, have no code of their own.
+"""The error code of a loss that does not count."""
+# An attempt without an error code is a loss that counted, and was not the loss of a worker.
 _LAST_LOSS = """
 SELECT a.run_id, max(a.ended_at) FROM {attempt} a
 WHERE {ints:a.run_id} AND a.outcome = 'lost' AND a.error_code IS NULL GROUP BY a.run_id
@@ -124,7 +125,7 @@ _UNCOUNT = "UPDATE {run} SET crashes = crashes - 1 WHERE {ints:id} AND crashes >
 
 
 def _counted(cursor: Cursor, statements: LedgerStatements, left: list[_Left], once_in_us: int | None) -> list[_Left]:
-    """Find out which of these losses count: not those soon after one that did; None: none."""
+    """Mark which losses count as crashes: not those soon after one that did. With None, none counts."""
     if once_in_us is None:
         return [each._replace(counts=False) for each in left]
     if not (suspects := [each.run_id for each in left if each.crashes > 0]):
@@ -133,13 +134,13 @@ def _counted(cursor: Cursor, statements: LedgerStatements, left: list[_Left], on
     soon = {
         run_id
         for run_id, at_us in statements.rows(cursor, _LAST_LOSS, statements.ints(suspects))
-        if 0 <= now_us - at_us < once_in_us  # not if the clock went back
+        if 0 <= now_us - at_us < once_in_us  # negative if the clock went back: then it counts
     }
     return [each._replace(counts=each.run_id not in soon) for each in left]
 
 
 def _fate(left: _Left, decide: OnLoss) -> tuple[Ending, str | None]:
-    """Return how the attempt ends, and what its run waits for, if it does."""
+    """Return the ending of the attempt, and what its run waits for, or None."""
     decision = decide(left.job, left.crashes + left.counts)
     fate = fate_of_lost(decision, is_cancel_requested=left.cancel_requested_at is not None)
     ending = Ending(

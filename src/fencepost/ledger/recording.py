@@ -1,7 +1,8 @@
-"""Recording runs: the one INSERT by which every run that was asked for comes into the ledger.
+"""Recording runs: the INSERT of every run that is requested.
 
-**Promises.** One origin key, one run, however many ask at once: the second is told the first one's id, or, if it asks
-for something else under the same key, gets `DuplicateRequest`. That holds as long as the run is kept.
+**Promises.** One origin key, one run, however many requests there are at once. The second request gets the id of the
+first run; if it asks for something else under the same key, it gets `DuplicateRequest`. This holds as long as the run
+is kept.
 """
 
 # ruff: noqa: S608 - table names are checked identifiers, all values are parameters
@@ -19,7 +20,7 @@ from fencepost.ledger.run_rows import HORIZON_US, PASSED_KINDS, insert_sql, pass
 
 
 class Enqueued(NamedTuple):
-    """The run that stands for a request, and whether this request made it."""
+    """The run for a request, and whether this request created it."""
 
     run_id: int
     is_new: bool
@@ -28,7 +29,7 @@ class Enqueued(NamedTuple):
 def record(
     database: Database, cursor: Cursor, requests: Sequence[Requested], *, horizon_us: int = HORIZON_US
 ) -> list[Enqueued]:
-    """Record each of `requests`, in the transaction of `cursor`, in their order."""
+    """Record `requests` in the transaction of `cursor`, in their order."""
     sql = _insert_sql(database, horizon_us)
     now = (database.dialect.runtime.wall_us(),) if database.dialect.spelling.now_us is None else ()
     rows = [(*passed(each), *now) for each in requests]
@@ -40,25 +41,25 @@ def record(
 
 
 def _found(database: Database, cursor: Cursor, sql: str, asked: tuple[Requested, tuple[Any, ...]]) -> Enqueued:
-    """Find the run that has the key already. If it was pruned just now, the key is free."""
+    """Find the run that already has the origin key. If it was pruned in the meantime, insert the new one."""
     request, row = asked
     for _ in range(3):
         existing = _existing(database, cursor, request.origin_key or "")
         if existing is not None:
             run_id, job, params_hash = existing
-            # The fingerprint is of the job as well, by its first name: it may have been renamed since.
+            # The hash covers the job as well, by its first name: the job may have been renamed since.
             if params_hash != request.params_hash or (not params_hash and job != request.job):
                 raise DuplicateRequest(request.origin_key or "", run_id=run_id, job=job)
             return Enqueued(run_id, is_new=False)
         new_id = database.dialect.insert_new(cursor, sql, row)
         if new_id is not None:
             return Enqueued(new_id, is_new=True)
-    raise LedgerUnavailable(f"{request.origin_key!r} is there and not there by turns; nothing was enqueued")
+    raise LedgerUnavailable(f"a run with the key {request.origin_key!r} comes and goes; nothing was enqueued: retry")
 
 
 def _existing(database: Database, cursor: Cursor, origin_key: str) -> tuple[int, str, str] | None:
     dialect = database.dialect
-    # Locked on MySQL: within a caller's older snapshot a plain look would not show what the INSERT has met.
+    # A locking read on MySQL: in a caller's older snapshot, a plain SELECT would not show what blocks the INSERT.
     cursor.execute(
         f"SELECT id, job, params_hash FROM {database.tables.name('run')} WHERE origin_key = {dialect.mark}"
         f"{dialect.spelling.past_snapshot}",
@@ -69,7 +70,7 @@ def _existing(database: Database, cursor: Cursor, origin_key: str) -> tuple[int,
 
 
 def _insert_sql(database: Database, horizon_us: int) -> str:
-    """Return the INSERT of one run. On SQLite the time is a parameter, like all the rest."""
+    """Return the INSERT of one run. On SQLite the time is a parameter, too."""
     dialect = database.dialect
     marks = {"text": dialect.mark, "int": dialect.big(dialect.mark)}
     row = ", ".join(f"{marks[kind]} AS {name}" for name, kind in PASSED_KINDS.items())

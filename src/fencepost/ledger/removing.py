@@ -1,8 +1,8 @@
-"""Removing what nobody has any more: a schedule that stood in the code, and a job with all that waits for it.
+"""Removing what no living node has any more: a schedule that was declared in code, or a job with its pending runs.
 
-A node brings the jobs and schedules of its code when it starts. So what a living node has is not removed: it would come
-back. What is removed leaves a tombstone (of schedules: `planned_through` never falls), or its history (of a job: its
-ended runs, until their retention is over). If the name comes back later, it begins anew, without a backlog.
+A node stores the jobs and schedules of its code when it starts. So what a living node has cannot be removed: it would
+come back. A removed schedule leaves a tombstone (`planned_through` never falls), and a job leaves its history (its
+ended runs, until their retention is over). If the name comes back later, it starts over, without a backlog.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BATCH = 2000
 
 
 class Forgotten(NamedTuple):
-    """What went with a job: how many schedules were deleted, and how many runs that had not begun cancelled."""
+    """What was removed with a job: the number of schedules deleted, and of runs cancelled."""
 
     schedules: int
     runs: int
@@ -64,19 +64,20 @@ def delete_schedule(
 ) -> None:
     """Delete a schedule for an operator.
 
-    Refused while a living node has it in its code. Where no living node has its job, its ticks that have not begun are
-    skipped, whenever they were due: nobody would run them.
+    Refused while a living node has it in its code. If no living node has its job, all its ticks that have not started
+    are skipped, whenever they were due, because no node would run them.
     """
     row = schedules.schedule(database, schedule_id, check=check)
     owners = _owners(database, row.job)
     if row.origin == CODE and owners:
         raise LedgerRefused(
-            f"schedule {row.id!r} stands in the code of job {row.job!r}, which {_named(owners)} has: it would come "
-            f"back with the next start. Remove it there and deploy, or pause it: fencepost schedules pause {row.id}"
+            f"schedule {row.id!r} is declared in the code of job {row.job!r}, which {_named(owners)} has: it would "
+            "come back with the next start. Remove it there and deploy, or pause it: "
+            f"fencepost schedules pause {row.id}"
         )
     schedules.delete(database, schedule_id, by=by, reason=reason, even_of_code=True, check=check)
     if not owners:
-        statements, connection = _at_hand(database)
+        statements, connection = _connect(database)
         _in_batches(
             connection,
             statements,
@@ -88,10 +89,10 @@ def delete_schedule(
 
 
 def forget(database: Database, name: str, *, by: str, reason: str | None = None) -> Forgotten:
-    """Forget a job that no living node has: delete its schedules, cancel what has not ended, remove its record."""
+    """Forget a job that no living node has: delete its schedules, cancel its pending runs, remove its row."""
     known_job(database, name)
     _refuse_living(database, name)
-    statements, connection = _at_hand(database)
+    statements, connection = _connect(database)
     why = f"job forgotten by {by}" + (f": {reason}" if reason else "")
     try:
         found = schedules.schedules(database, job=name, limit=1_000_000)
@@ -131,7 +132,7 @@ def _in_batches(
     *,
     change: Callable[[Cursor, Any], int],
 ) -> int:
-    """Change what is found until nothing is; return how many rows that were."""
+    """Change the rows that `find` returns until there are none; return their number."""
     count = 0
 
     def work(cursor: Cursor) -> int:
@@ -143,7 +144,7 @@ def _in_batches(
     return count
 
 
-def _at_hand(database: Database) -> tuple[LedgerStatements, LedgerConnection]:
+def _connect(database: Database) -> tuple[LedgerStatements, LedgerConnection]:
     connection = database.connect("removing")
     return statements_for(connection), connection
 
@@ -152,7 +153,7 @@ def _refuse_living(database: Database, name: str) -> None:
     owners = _owners(database, name)
     if owners:
         raise LedgerRefused(
-            f"{_named(owners)} has job {name!r}, and would bring it back with its next start: remove it from the code "
+            f"{_named(owners)} has job {name!r}, and would store it again at its next start: remove it from the code "
             "and deploy first, or pause its schedules (fencepost schedules pause)"
         )
 

@@ -1,18 +1,18 @@
-"""Renamed jobs: what stood under the old name goes on under the new one.
+"""Renamed jobs: what belongs to the old name continues under the new one.
 
-A job that says ``formerly="old"`` keeps all that is named by its name: ids of its schedules (and so each due time, and
-how far it is planned), its exclusive key and fence, the checkpoints and requests of bulk work. They go by the first
-name that it had (`Policy.known_as`). What is left to move is the name of the job on its schedules and on its runs that
-have not ended; ended runs stay under the name that they ran by.
+A job with ``formerly="old"`` keeps everything that is named after it: the ids of its schedules (and so each due time,
+and how far it is planned), its exclusive key and fence, the checkpoints and requests of bulk work. These use the first
+name of the job (`Policy.known_as`). What has to be moved is the job's name on its schedules and on its runs that have
+not ended; ended runs keep the name under which they ran.
 
-**Promises.** While a living node has the old name and its schedules are on record under it, they stay there, and that
-node plans and runs them; the new name's are not put on record. When the last such node has left or died, the nodes that
-have the new name move everything in one transaction, on record. Whatever comes to be under the old name later (a run
-of a dead node that is queued again, a retry, a request of a program that was not deployed yet) follows at the next
-look, within a minute. A roll-back goes the same way back.
+**Promises.** While a living node has the old name and the schedules are stored under it, they stay there, and that node
+plans and runs them; those of the new name are not stored. When the last such node has left or died, the nodes that have
+the new name move everything in one transaction, which is noted in the journal. Runs that appear under the old name
+later (a run of a dead node that is queued again, a retry, a request of a program that is not deployed yet) are moved by
+the next check, within a minute. A roll-back moves everything back in the same way.
 
-**Not promised.** Anything to code that drops `formerly` again, or to a name that was on record as a job of its own
-before it said so: such a program is refused when it starts.
+**Not promised.** Anything for code that drops `formerly` again, or for a name that was stored as a separate job before
+it had `formerly`: such a program is refused when it starts.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from fencepost.ledger.jobs import JobRow, NewJob, jobs
 from fencepost.ledger.journal import About, note
 
 _BATCH = 2000
-# Each spelled as the index that holds such rows is. The job is hidden from the planner: what has not ended is little.
+# The conditions match those of the partial indexes. The job is hidden from the query planner: few runs are live.
 _OPEN = (
     "r.state = 'queued'",
     "r.state = 'waiting' AND r.waits_for = 'time'",
@@ -49,17 +49,17 @@ _RUNNING = "SELECT r.id FROM {run} r WHERE r.state = 'running' AND {was:r.job} =
 
 
 class Rename(NamedTuple):
-    """A name that a job had, and the one that it has."""
+    """A former name of a job, and its present one."""
 
     old: str
     new: str
 
 
 class Carried(NamedTuple):
-    """What became of renames.
+    """The result of renames.
 
-    `waiting`: jobs whose schedules stay under the old name, for a living node has that. `is_moved`: something was
-    moved. `is_left`: more has to be, soon.
+    `waiting`: jobs whose schedules stay under the old name, because a living node has it. `is_moved`: something was
+    moved. `is_left`: more has to be moved soon.
     """
 
     waiting: frozenset[str] = frozenset()
@@ -68,7 +68,7 @@ class Carried(NamedTuple):
 
 
 def formers(policy: str) -> tuple[str, ...]:
-    """Return the names that a job had before, by its policy as JSON; none if a later version spells them otherwise."""
+    """Return the former names of a job from its policy as JSON; none if a later version writes them differently."""
     if '"formerly"' not in policy:
         return ()
     try:
@@ -78,14 +78,14 @@ def formers(policy: str) -> tuple[str, ...]:
 
 
 def first_name(database: Database, job: str) -> str:
-    """Return the first name that a job had, as the ledger has it; its own if it was never renamed, or is unknown."""
+    """Return the first name of a job, according to the ledger; its own if it was never renamed, or is unknown."""
     return next((formers(row.policy) or (job,) for row in jobs(database) if row.name == job), (job,))[0]
 
 
 def formers_on_record(
     database: Database, names: Sequence[str], *, connection: LedgerConnection | None = None
 ) -> frozenset[str]:
-    """Return the names that these jobs had before, as the ledger has it."""
+    """Return the former names of these jobs, according to the ledger."""
     wanted = set(names)
     return frozenset(
         old for row in jobs(database, connection=connection) if row.name in wanted for old in formers(row.policy)
@@ -95,9 +95,9 @@ def formers_on_record(
 def carry_over(
     database: Database, declared: Sequence[NewJob], *, generation: int, connection: LedgerConnection | None = None
 ) -> Carried:
-    """Move what stands under former names of these jobs, unless a living node has the former name.
+    """Move what is stored under former names of these jobs, unless a living node has the former name.
 
-    What a deploy of a higher generation has put on record stays.
+    What a deploy of a higher generation has stored stays.
     """
     renames = _renames(declared, [row for row in jobs(database, connection=connection) if row.generation <= generation])
     if not renames:
@@ -114,7 +114,7 @@ def carry_over(
 
 
 def _renames(declared: Sequence[NewJob], known: Sequence[JobRow]) -> list[Rename]:
-    """Return the renames that are declared, and those on record that these declarations take back."""
+    """Return the declared renames, and the stored ones that these declarations revert."""
     ours = {each.name for each in declared}
     forward = [Rename(old, each.name) for each in declared for old in formers(each.policy)]
     back = [
@@ -155,7 +155,7 @@ def _has_schedules(database: Database, cursor: Cursor, job: str) -> bool:
 
 
 def _move_schedules(database: Database, cursor: Cursor, rename: Rename, generation: int) -> int:
-    """Give the schedules to the new name. How far they are planned stays; what passed meanwhile is for `misfire`."""
+    """Assign the schedules to the new name. `planned_through` stays; `misfire` decides about due times since."""
     table = database.tables.schedule
     values: dict[str, Any] = {"job": rename.new, "no_node_since": None, "updated_at": database.dialect.now()}
     ours = (table.c.job == rename.old) & table.c.deleted_at.is_(None) & (table.c.generation <= generation)
@@ -163,7 +163,7 @@ def _move_schedules(database: Database, cursor: Cursor, rename: Rename, generati
 
 
 def _open_runs(cursor: Cursor, statements: LedgerStatements, job: str) -> Iterator[int]:
-    """Yield runs that have not ended and that nobody executes; those that somebody has locked come again."""
+    """Yield runs that have not ended and are not running. Locked rows are skipped; a later call finds them."""
     for each in _OPEN:
         query = f"{_FIND.replace('<open>', each)} ORDER BY r.id LIMIT {_BATCH}{{skip_locked}}"
         yield from (row[0] for row in statements.rows(cursor, query, job))
@@ -172,7 +172,7 @@ def _open_runs(cursor: Cursor, statements: LedgerStatements, job: str) -> Iterat
 def refuse_other_names(
     database: Database, declared: Sequence[NewJob], *, connection: LedgerConnection | None = None
 ) -> None:
-    """Refuse jobs that would go by another first name than they do on record: their work would be done anew."""
+    """Refuse jobs whose first name would differ from the stored one: their work would be done again."""
     if not declared:
         return
     known = {row.name: formers(row.policy) for row in jobs(database, connection=connection)}
@@ -188,19 +188,19 @@ def _refuse_dropped(name: str, now: tuple[str, ...], before: tuple[str, ...] | N
         return
     if before:
         raise InvalidJob(
-            f"job {name!r} goes by its first name on record, {before[0]!r}: schedules, fences and checkpoints have it. "
-            f"Keep formerly={_spelled(before)}; or, to be rid of it, stop the nodes that have the job and: "
+            f"job {name!r} is stored under its first name, {before[0]!r}: schedules, fences and checkpoints have it. "
+            f"Keep formerly={_spelled(before)}; or, to remove it, stop the nodes that have the job and run: "
             f"fencepost jobs rename {before[0]} {name}"
         )
     raise InvalidJob(
-        f"job {name!r} is on record as a job of its own, and says formerly={_spelled(now)} only now: due times that it "
+        f"job {name!r} is stored as a separate job, and has formerly={_spelled(now)} only now: due times that it "
         f"has run would run again. Leave formerly out; to move what is left of {now[0]!r}, stop the nodes that have "
-        f"either and: fencepost jobs rename {now[0]} {name}"
+        f"either and run: fencepost jobs rename {now[0]} {name}"
     )
 
 
 def _refuse_chain(name: str, now: tuple[str, ...], old: str, before: tuple[str, ...] | None) -> None:
-    """Refuse to take a former name for the first one if that job had another one before."""
+    """Refuse a former name as the first one if that job had another name before."""
     if before is None or (before[:1] or (old,)) == now[:1]:
         return
     if before[:1] == (name,):
@@ -208,7 +208,7 @@ def _refuse_chain(name: str, now: tuple[str, ...], old: str, before: tuple[str, 
             f"job {name!r}: {old!r} was called {name!r} before, so this is its first name: leave formerly out"
         )
     chain = _spelled((*before, old)) if before else repr(old)
-    raise InvalidJob(f"job {name!r}: {old!r} goes by its first name on record; write formerly={chain}")
+    raise InvalidJob(f"job {name!r}: {old!r} is stored under its first name; write formerly={chain}")
 
 
 def _spelled(names: tuple[str, ...]) -> str:

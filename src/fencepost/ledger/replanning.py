@@ -1,8 +1,8 @@
-"""Due times that come between a change of a schedule and where planners, who work ahead, had planned its old form.
+"""Due times between a change of a schedule and the time up to which planners, who work ahead, had planned its old form.
 
-Planners go on from `planned_through`, which never falls: nodes that remember it would take the ledger for restored. So
-whoever changes a schedule plans the new form from the change up to there, in the transaction of the change. What was
-planned ahead by the old form stays, and runs: a due time that both have is one run.
+Planners continue from `planned_through`, which never falls: nodes that remember it would conclude that the ledger was
+restored. So the transaction that changes a schedule also plans its new form, from the change up to there. Runs that
+were planned for the old form stay, and run. A due time that both forms have is one run.
 """
 
 from __future__ import annotations
@@ -16,20 +16,21 @@ from fencepost.ledger.dialects.statements import statements_for
 from fencepost.ledger.planning import insert_runs
 from fencepost.ledger.run_rows import HORIZON_US
 
-_MOST = 10_000
+_MOST = 10_000  # due times that are planned again
 
 
 def plan_again(
     database: Database, cursor: Cursor, which: Ticking, stretch_us: tuple[int, int], *, skip_why: str | None
 ) -> None:
-    """Plan what is due in a stretch, without its start, unless it is planned; or record it as skipped for `skip_why`.
+    """Plan the due times within a stretch, after its start, that are not planned yet.
 
-    It is skipped, too, if this version cannot read the job's policy.
+    With `skip_why` they are recorded as skipped for that reason; also if this version cannot read the policy of the
+    job.
     """
     after_us, until_us = stretch_us
     try:
         kind = kind_of(which)
-    except InvalidPolicy:  # of a later release: the planner will tell
+    except InvalidPolicy:  # of a later release: the planner reports it
         kind, skip_why = kind_of(which._replace(policy="{}")), skip_why or "schedule changed"
     dues = kind.schedule.dues(after_us, until_us, _MOST)
     runs = [requested(which, kind, PlannedStretch("run", due_us, due_us, 1)) for due_us in dues]

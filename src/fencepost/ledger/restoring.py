@@ -1,14 +1,14 @@
-"""What a person decides about a ledger that was restored or copied: it is the same one, or a copy with a new name.
+"""The decisions of a person about a ledger that was restored or copied: it is the same one, or a copy with a new name.
 
 ::
 
-    accept    the same ledger, and the one it was restored in place of is gone. The evidence is noted anew. Due times
-              since the dump are skipped, one row per schedule; ids go on behind a wide gap; runs that had not ended in
-              the dump are held for a person, for nobody knows whether they have run since
-    as_copy   another ledger. It gets a name of its own, its unfinished runs are cancelled, and the schedules that were
-              made at run time are paused: a staging system must not do what production does
+    accept    the same ledger; the one that it replaces is gone. The evidence is recorded anew. Due times since the
+              dump are skipped, one run per schedule; ids continue after a wide gap; runs that had not ended in the
+              dump are held for a person, because it is unknown whether they have run since
+    as_copy   another ledger. It gets a new name, its unfinished runs are cancelled, and the schedules that were
+              created at run time are paused: a staging system must not do what production does
 
-Both are on record, with who and why.
+Both are noted in the journal, with the person and the reason.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from fencepost.ledger.reaping import reap
 from fencepost.ledger.schedule_rows import DUES, RUNTIME, ScheduleChange, update_row
 from fencepost.ledger.standing import UNKNOWN, every_schedule, pending, skip_through, standing
 
-# Ids are eight bytes wide. Nobody gives so many between two dumps, and whoever does names a wider gap.
+# Ids have eight bytes. Hardly any ledger assigns this many between two dumps; the caller can pass a wider gap.
 ID_GAP = 1_000_000
 _WHY_HELD = "restored: unknown whether it has run"
 _WHY_CANCELLED = "this ledger is a copy"
@@ -40,7 +40,7 @@ _BATCH = 200
 
 
 class Pending(StrEnum):
-    """What becomes of runs that had not ended in the dump."""
+    """What happens to runs that had not ended in the dump."""
 
     HOLD = "hold"
     RUN = "run"
@@ -48,7 +48,7 @@ class Pending(StrEnum):
 
 
 class Restored(NamedTuple):
-    """What was decided: about how many schedules with due times since, and about how many runs."""
+    """How many schedules had due times skipped, how many runs were decided about, how many schedules were paused."""
 
     skipped: int
     runs: int
@@ -64,12 +64,12 @@ def accept(
     id_gap: int = ID_GAP,
     leases: str | None = None,
 ) -> Restored:
-    """Take this for the ledger it was. `leases` is the identity of its lease store, where that is apart from it.
+    """Accept this as the same ledger. `leases` is the identity of its lease store, if that is in another database.
 
-    If nothing but that has changed, nothing else is done: nobody has lost what was on record.
+    If nothing else has changed, nothing else is done, because the ledger itself has lost nothing.
     """
     identity(database)  # so that there is one
-    if leases is not None and _lacks_leases_alone(database, leases):
+    if leases is not None and _only_leases_differ(database, leases):
         about = About(by=by, reason=reason, detail={"leases": leases})
         return database.write(lambda cursor: _accepted_leases(database, cursor, leases, about))
     connection = database.connect("restored")
@@ -88,7 +88,7 @@ def accept(
 
 
 def as_copy(database: Database, *, by: str, reason: str | None, leases: str | None = None) -> Restored:
-    """Take this for another ledger, with a name of its own."""
+    """Make this another ledger, with a new name."""
     identity(database)  # so that there is one
     connection = database.connect("restored")
     try:
@@ -100,7 +100,7 @@ def as_copy(database: Database, *, by: str, reason: str | None, leases: str | No
         connection.rest()
 
 
-def _lacks_leases_alone(database: Database, leases: str) -> bool:
+def _only_leases_differ(database: Database, leases: str) -> bool:
     seen = database.read(lambda cursor: standing(database, cursor))
     return seen.held_why is None and differences(seen.noted or {}, {**seen.present, LEASES: leases}) == (LEASES,)
 
@@ -122,9 +122,9 @@ def _accepted(database: Database, cursor: Cursor, runs: Pending, id_gap: int, ab
 
 
 def _end_former_nodes(database: Database, cursor: Cursor, now_us: int) -> None:
-    """Note the nodes that lived when the dump was made as dead: work would be planned for them until their leases end.
+    """Note the nodes that were alive in the dump as dead: otherwise work is planned for them until their leases end.
 
-    One that lives all the same, and has not joined since, finds that, and joins again.
+    A node that is alive nevertheless, and has not joined since, finds that out, and joins again.
     """
     node, last = database.tables.node, select(database.tables.identity.c.beat_at)
     [(beat_us,)] = database.rows(cursor, last)
@@ -135,18 +135,18 @@ def _end_former_nodes(database: Database, cursor: Cursor, now_us: int) -> None:
 
 def _copied(database: Database, cursor: Cursor, leases: str | None, about: About) -> Restored:
     now_us = database.dialect.now_us(cursor)
-    # What stands in databases of effects without a ledger in its name is the original's.
+    # Rows in databases of effects without a ledger in their name belong to the original.
     former = _renew(database, cursor, leases, id=database.runtime.new_id(), nameless_until=None)
     forget_nameless(database, cursor)
     skipped = _skip_all(database, cursor, now_us, _WHY_CANCELLED)
     settled = _settle_pending(database, cursor, Pending.CANCEL, None)
-    paused = _pause_made_at_run_time(database, cursor, now_us, about)
+    paused = _pause_runtime_schedules(database, cursor, now_us, about)
     note(database, cursor, Noted.LEDGER_COPIED, about._replace(detail={"was": former}))
     return Restored(skipped, settled, paused)
 
 
 def _renew(database: Database, cursor: Cursor, leases: str | None, **values: Any) -> str:
-    """Note the evidence anew, and that a person has decided; return the name it had."""
+    """Record the evidence anew, and that a person has decided; return the former name."""
     table = database.tables.identity
     [(former, era)] = database.rows(cursor, select(table.c.id, table.c.era).with_for_update())
     present = database.dialect.evidence(cursor) | ({} if leases is None else {LEASES: leases})
@@ -162,7 +162,7 @@ def _skip_all(database: Database, cursor: Cursor, now_us: int, why: str) -> int:
 
 
 def _settle_pending(database: Database, cursor: Cursor, runs: Pending, now_us: int | None) -> int:
-    """Decide about runs that nobody has begun; with `now_us` only about those whose time has come."""
+    """Decide about runs that are not running; with `now_us` only about those whose time has come."""
     if runs is Pending.RUN:
         return 0
     table = database.tables.run
@@ -176,9 +176,9 @@ def _settle_pending(database: Database, cursor: Cursor, runs: Pending, now_us: i
 
 
 def _settle_begun(database: Database, connection: LedgerConnection, runs: Pending) -> int:
-    """Decide about runs that were running in the dump: lost, whoever had them."""
+    """Decide about runs that were running in the dump: they are lost, whatever node had them."""
     if runs is Pending.RUN:
-        return 0  # they are given up with their nodes, and follow on_crash
+        return 0  # they are reaped with their nodes, and follow on_crash
     c = database.tables.run.c
     if runs is Pending.CANCEL:
         running = update(database.tables.run).where(c.state == "running", c.cancel_requested_at.is_(None))
@@ -187,10 +187,10 @@ def _settle_begun(database: Database, connection: LedgerConnection, runs: Pendin
         )
     query = select(c.node).where(c.state == "running", c.node.is_not(None)).distinct()
     nodes = [row[0] for row in connection.read(lambda cursor: database.rows(cursor, query))]
-    return sum(_give_up(connection, node) for node in nodes)
+    return sum(_reap_all(connection, node) for node in nodes)
 
 
-def _give_up(connection: LedgerConnection, node: str) -> int:
+def _reap_all(connection: LedgerConnection, node: str) -> int:
     count = 0
     while reaped := reap(connection, node=node, limit=_BATCH, decide=_held, counts=False):
         count += len(reaped)
@@ -201,7 +201,7 @@ def _held(*_: object) -> HoldForPerson:
     return HoldForPerson(_WHY_HELD, code="restored")
 
 
-def _pause_made_at_run_time(database: Database, cursor: Cursor, now_us: int, about: About) -> int:
+def _pause_runtime_schedules(database: Database, cursor: Cursor, now_us: int, about: About) -> int:
     made = [row for row in every_schedule(database, cursor) if row.origin == RUNTIME]
     for row in made:
         values = {"paused_at": now_us, "paused_by": about.by, "pause_reason": _WHY_CANCELLED, "next_due_at": None}

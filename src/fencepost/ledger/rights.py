@@ -1,4 +1,4 @@
-"""What a node may do in its database, as far as it would else be noticed only when a run commits."""
+"""Checks privileges in the database whose lack would otherwise show only when a run commits."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ CHECK_RUN, CHECK_FENCE = "check_run", "check_fence"
 
 
 def check_rights(database: Database) -> None:
-    """Raise `LedgerRefused` if procedures that go along with COMMIT may not be called; only PostgreSQL has such.
+    """Raise `LedgerRefused` if the procedures that are called with COMMIT may not be executed. Only PostgreSQL has any.
 
-    PostgreSQL lets everybody call a new procedure, unless somebody has revoked that, as hardened servers do.
+    PostgreSQL lets every user call a new procedure, unless that was revoked, as on hardened servers.
     """
     if not database.dialect.has_procedures:
         return

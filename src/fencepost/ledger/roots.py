@@ -1,12 +1,13 @@
-"""The first of a run and its repetitions, noted in each repetition: the runs in between may be pruned.
+"""The root of a run: the first of a run and its repetitions.
 
-What a bulk job's run stands for is named by it, and so are its checkpoints. Text of the column `root`::
+Each repetition stores it, because the runs in between may be pruned. The work of a bulk job's run, and its checkpoints,
+are named after its root. Text of the column `root`::
 
-    <run>@<µs>          the run that was repeated first, and when it was asked for
-    again:<run>@<µs>    a run that does again on purpose what is complete: its repetitions go on with *its* work
+    <run>@<µs>          the run that was repeated first, and when it was requested
+    again:<run>@<µs>    a run that deliberately repeats complete work: its repetitions continue *its* work
 
-A run that repeats nothing has none, and neither have repetitions that older versions made: there the chain of
-`retry_of` is followed as far as it is on record.
+A run that is not a repetition has no root. Repetitions that older versions created have none either: there the chain of
+`retry_of` is followed as far as its runs are kept.
 """
 
 from __future__ import annotations
@@ -22,25 +23,24 @@ if TYPE_CHECKING:
     from fencepost.ledger.dialects import Cursor
     from fencepost.ledger.history import RunRow
 
-AGAIN = "again:"  # also the beginning of such a run's origin key
+AGAIN = "again:"  # also the prefix of such a run's origin key
 _TEXT = re.compile(rf"({AGAIN})?(\d+)@(\d*)")
 _MOST_REPETITIONS = 1000
 
 
 class Root(NamedTuple):
-    """The first of a run and its repetitions, whether it begins anew, and when it was asked for, if that is known."""
+    """The first of a run and its repetitions, whether it starts over, and when it was requested, if known."""
 
     run_id: int
     is_again: bool
     asked_at_us: int | None
 
     def to_text(self) -> str:
-        """Write it."""
         return f"{AGAIN if self.is_again else ''}{self.run_id}@{self.asked_at_us or ''}"
 
     @staticmethod
     def from_text(text: str) -> Root | None:
-        """Read it; None if a newer version has written something else."""
+        """Parse it; return None for the format of a newer version."""
         found = _TEXT.fullmatch(text)
         if found is None:
             return None
@@ -49,7 +49,7 @@ class Root(NamedTuple):
 
 
 def root_of(database: Database, cursor: Cursor, row: RunRow) -> Root:
-    """Return the run that this one repeats, or repeats a repetition of; itself, if it repeats none."""
+    """Return the root of a run; the run itself if it is not a repetition."""
     for _ in range(_MOST_REPETITIONS):
         if (row.origin_key or "").startswith(AGAIN):
             return Root(row.id, True, row.created_at)

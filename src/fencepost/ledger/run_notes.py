@@ -1,4 +1,4 @@
-"""Entries of the journal about many runs at once, in the transaction of what they tell of. See `journal`."""
+"""Journal entries about many runs at once, in the transaction of the change that they describe. See `journal`."""
 
 # ruff: noqa: S608 - table names are checked identifiers, all values are parameters
 
@@ -13,7 +13,7 @@ from fencepost.ledger.dialects.statements import LedgerStatements, listed
 
 
 class RunNote(NamedTuple):
-    """What is noted of one run. With `attempt`: only if that attempt still runs, and then under its own node's name."""
+    """A note about one run. With `attempt`, it is written only if that attempt is still running, with its own node."""
 
     run_id: int
     token: int
@@ -37,10 +37,10 @@ WHERE r.id = e.id AND r.token = e.token AND r.attempts = e.attempt AND {{was:r.s
 
 
 def note_runs(cursor: Cursor, statements: LedgerStatements, notes: Sequence[RunNote], *, now_us: int) -> None:
-    """Note each of these. The run may be gone: then its job and schedule are left out."""
+    """Add these notes. If a run was removed, its note has neither job nor schedule."""
     statements.change(cursor, _NOTE, listed([(*note, now_us) for note in notes]))
 
 
 def note_running(cursor: Cursor, statements: LedgerStatements, notes: Sequence[RunNote], *, now_us: int) -> None:
-    """Note those of these whose `attempt` still runs under its token."""
+    """Add the notes whose `attempt` is still running under the given token."""
     statements.change(cursor, _NOTE_RUNNING, listed([(*note, now_us) for note in notes]))

@@ -1,8 +1,8 @@
-"""The one INSERT by which a run comes into the ledger, whoever asks for it: a planner, a person or a program.
+"""The one INSERT that creates a run in the ledger, whether a planner, a person or a program asks for it.
 
-What is asked for is passed as columns of `e`, and `t.now` is the time; the statement works out the rest. A field of
-`Requested` is a column of the same name, without ``_us``: a new one need not be named here. A row of `e` is made of
-parameters (`recording`), or `e` is a list of rows in one parameter (`planning`).
+The requested values are passed as columns of `e`, and `t.now` is the time; the statement computes the rest. A field of
+`Requested` is a column of the same name, without ``_us``, so that a new field need not be named here. Either each row
+of `e` consists of parameters (`recording`), or `e` is a list of rows in one parameter (`planning`).
 """
 
 # ruff: noqa: S608 - table names are checked identifiers, all values are parameters
@@ -15,11 +15,11 @@ from fencepost.core.runs import Requested
 from fencepost.ledger.dialects.statements import clean
 
 HORIZON_US = 2_000_000
-"""What is to run later than this waits for its time first. Planners plan, and queue what waits, so far ahead."""
+"""A run that is due later than this waits for its time first. Planners plan, and queue waiting runs, this far ahead."""
 
-# Fields of a request that are no columns as they are: the statement works something out of them.
-_WORKED_ON = ("state", "available_at_us", "sla_us")
-# Texts that were checked before; what people wrote may have characters that no database takes.
+# Fields of a request that are not stored as they are: the statement computes columns from them.
+_COMPUTED_FROM = ("state", "available_at_us", "sla_us")
+# Texts that are already validated. The others, written by people, may have characters that no database can store.
 _CHECKED = frozenset(
     ("job", "type", "params_hash", "origin_key", "schedule", "queue", "exclusive_key", "state", "root")
 )
@@ -29,13 +29,13 @@ _TO_CLEAN = tuple(index for index, (name, kind) in enumerate(_KINDS.items()) if 
 
 
 def _column(field: str) -> str:
-    """Return the name under which a field is passed: that of its column, if it is one."""
+    """Return the name under which a field is passed: that of its column, if it has one."""
     return field if field == "sla_us" else field.removesuffix("_us")
 
 
-_PLAIN = tuple(_column(name) for name in Requested._fields if name not in _WORKED_ON)
+_PLAIN = tuple(_column(name) for name in Requested._fields if name not in _COMPUTED_FROM)
 _IS_FAR = "e.state = 'queued' AND e.available_at > t.now + {horizon_us}"
-_WORKED_OUT = {
+_COMPUTED = {
     "state": f"CASE WHEN {_IS_FAR} THEN 'waiting' ELSE e.state END",
     "waits_for": f"CASE WHEN {_IS_FAR} THEN 'time' END",
     "available_at": "COALESCE(e.available_at, t.now)",
@@ -50,7 +50,7 @@ PASSED_KINDS = {_column(name): kind for name, kind in _KINDS.items()}
 
 
 def passed(asked: Requested) -> tuple[Any, ...]:
-    """Return what is passed of a request."""
+    """Return the parameters for a request."""
     values = list(asked)
     for index in _TO_CLEAN:
         values[index] = clean(values[index])
@@ -58,13 +58,13 @@ def passed(asked: Requested) -> tuple[Any, ...]:
 
 
 def insert_sql(table: str, *, rows: str, now: str, horizon_us: int = HORIZON_US) -> str:
-    """Return the INSERT into `table`. `rows` is what `e` is made of, `now` what the time is, both as SQL.
+    """Return the INSERT into `table`. `rows` is the source of `e`, and `now` is the time, both as SQL.
 
-    It ends with a condition, so that what may follow is not taken for a part of a join.
+    It ends with a condition, so that a clause that is appended is not parsed as part of a join.
     """
-    worked_out = [each.replace("{horizon_us}", str(horizon_us)) for each in _WORKED_OUT.values()]
+    computed = [each.replace("{horizon_us}", str(horizon_us)) for each in _COMPUTED.values()]
     return (
-        f"INSERT INTO {table} ({', '.join((*_PLAIN, *_WORKED_OUT))}) "
-        f"SELECT {', '.join((*(f'e.{name}' for name in _PLAIN), *worked_out))} "
+        f"INSERT INTO {table} ({', '.join((*_PLAIN, *_COMPUTED))}) "
+        f"SELECT {', '.join((*(f'e.{name}' for name in _PLAIN), *computed))} "
         f"FROM {rows}, (SELECT {now} AS now) t WHERE 1 = 1"
     )

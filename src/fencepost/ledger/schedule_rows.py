@@ -1,15 +1,15 @@
-"""Rows of schedules, and the changes a row can go through, each in somebody's transaction.
+"""Rows of schedules, and the changes to a row, each in the transaction of the caller.
 
-**Promises.** `planned_through` never falls, whatever is done to a schedule, so no due time is planned twice; a deleted
-schedule leaves a tombstone that remembers it. No due time is lost in silence either: what a pause, a change or a
-deletion passes over is one *skipped* run with its range and its count; and what is due between a change and where the
-old form was planned through, a little ahead, is planned with the change (`replanning`).
+**Promises.** `planned_through` never falls, whatever happens to a schedule, so no due time is planned twice; a deleted
+schedule leaves a tombstone that keeps it. No due time is lost without a trace either. Due times that a pause, a change
+or a deletion passes over become one *skipped* run, with their range and count. Due times between a change and the time
+up to which the old form was planned ahead are planned together with the change (`replanning`).
 
-A schedule is planned from the moment on at which it is made, or given another form. Instants that are named one by one
-(``at(…)``) are due also if they passed within the job's grace before that: a deploy that took a moment longer than
-thought does not lose them. Those that passed earlier never run by surprise, and are on record as skipped.
+A schedule is planned from the moment at which it is created or changed. Instants that are listed explicitly (``at(…)``)
+also run if they passed within the job's grace before that: a deploy that took a little longer than expected does not
+lose them. Earlier ones never run, and are recorded as skipped.
 
-The rules of time come as `DueRules`, pure functions of a schedule's JSON; `DUES` are those of `core`.
+The rules of time are passed as `DueRules`, pure functions of a schedule's JSON; `DUES` are those of `core`.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _BEFORE_ALL = -1
 
 
 class NewSchedule(NamedTuple):
-    """A schedule to be. `spec` and `params` are JSON."""
+    """A schedule to create. `spec` and `params` are JSON."""
 
     id: str
     job: str
@@ -50,7 +50,7 @@ class NewSchedule(NamedTuple):
 
 
 class StoredSchedule(NamedTuple):
-    """A schedule on record. `next_due_at` is None while it is paused, deleted or has no due time left.
+    """A schedule as stored. `next_due_at` is None while it is paused or deleted, or if it has no due time left.
 
     `no_node_since`: it is not planned, because no living node has had its job since then.
     """
@@ -73,7 +73,7 @@ class StoredSchedule(NamedTuple):
 
 
 class MissedTicks(NamedTuple):
-    """Due times that nobody planned: the first, the last and how many."""
+    """Due times that were not planned: the first, the last and their number."""
 
     first_due_at: int
     due_at: int
@@ -83,9 +83,9 @@ class MissedTicks(NamedTuple):
 class DueRules(NamedTuple):
     """The rules of time."""
 
-    next_due: Callable[[str, int], int | None]  # of a spec, after an instant
-    missed: Callable[[str, int, int], MissedTicks | None]  # of a spec, after an instant, until another
-    names_instants: Callable[[str], bool]  # whether a spec names its due times one by one
+    next_due: Callable[[str, int], int | None]  # the first due time of a spec after an instant
+    missed: Callable[[str, int, int], MissedTicks | None]  # those of a spec after one instant and until another
+    names_instants: Callable[[str], bool]  # whether a spec lists its due times explicitly
 
 
 def _next_due(spec: str, after_us: int) -> int | None:
@@ -108,7 +108,7 @@ DUES = DueRules(_next_due, _missed, _names_instants)
 
 
 class ScheduleChange:
-    """Changes of schedules in one transaction, all at one instant."""
+    """Changes of schedules in one transaction, all dated with the same instant."""
 
     def __init__(self, database: Database, cursor: Cursor, dues: DueRules, *, why: str = "") -> None:
         self._database = database
@@ -118,7 +118,7 @@ class ScheduleChange:
         self._now_us = database.dialect.now_us(cursor)
 
     def insert(self, new: NewSchedule, origin: str, generation: int) -> bool:
-        """Add a schedule that is planned from now on; False if the id has come to be meanwhile."""
+        """Add a schedule that is planned from now on; return False if the id exists by now."""
         begin_us = self._begin(new)
         values = new._asdict() | {
             "origin": origin,
@@ -130,11 +130,11 @@ class ScheduleChange:
         }
         is_new = self._database.dialect.insert_row(self._cursor, self._database.tables.schedule, values)
         if is_new:
-            self._note_bygone(new, generation, _BEFORE_ALL, begin_us)
+            self._skip_passed_instants(new, generation, _BEFORE_ALL, begin_us)
         return is_new
 
     def rewrite(self, row: StoredSchedule, new: NewSchedule, origin: str, generation: int) -> None:
-        """Make a schedule what `new` says; what its old form has missed until now is skipped, unless it was deleted."""
+        """Change a schedule to `new`. Due times that its old form missed are skipped, unless it was deleted."""
         through_us = row.planned_through
         values: dict[str, Any] = new._asdict() | {"origin": origin, "generation": max(generation, row.generation)}
         is_paused = row.paused_at is not None
@@ -144,7 +144,7 @@ class ScheduleChange:
             if RUNTIME in (origin, row.origin):  # another schedule under the same id; a deploy's is the same
                 values, is_paused = values | _NOT_PAUSED, False
         elif (row.spec, row.job) != (new.spec, new.job):
-            has_missed = self._pass_over(row, "paused" if is_paused else "schedule changed")
+            has_missed = self._skip_missed(row, "paused" if is_paused else "schedule changed")
             through_us = max(through_us, self._now_us) if has_missed or is_paused else self._begin_again(row, new)
         if row.deleted_at is not None or (row.spec, row.job) != (new.spec, new.job):
             which = Ticking(*new, origin=origin, generation=values["generation"], policy=self._policy(new.job))
@@ -154,21 +154,21 @@ class ScheduleChange:
         self._update(row, values)
 
     def rename(self, row: StoredSchedule, job: str) -> StoredSchedule:
-        """Give it to the same job under another name; nothing is missed by that. Return it as it is then."""
+        """Assign the schedule to the same job under its new name; no due time is missed. Return the new row."""
         self._update(row, {"job": job})
         return row._replace(job=job)
 
     def resume(self, row: StoredSchedule) -> None:
-        """Plan it again, from now on."""
-        self._pass_over(row, "paused")
+        """Plan the schedule again, from now on."""
+        self._skip_missed(row, "paused")
         through_us = max(row.planned_through, self._now_us)
         next_due_at = self._dues.next_due(row.spec, through_us)
         self._update(row, _NOT_PAUSED | {"planned_through": through_us, "next_due_at": next_due_at})
 
     def bury(self, row: StoredSchedule, generation: int) -> None:
-        """Leave a tombstone."""
+        """Delete the schedule; its row stays as a tombstone."""
         skip_ahead(self._database, self._cursor, row.id, now_us=self._now_us, why="schedule deleted")
-        self._pass_over(row, "paused" if row.paused_at is not None else "schedule deleted")
+        self._skip_missed(row, "paused" if row.paused_at is not None else "schedule deleted")
         gone = {"deleted_at": self._now_us, "next_due_at": None, "generation": generation}
         self._update(row, gone | {"planned_through": max(row.planned_through, self._now_us)})
 
@@ -182,19 +182,19 @@ class ScheduleChange:
         self._update(row, {"planned_through": through_us, "next_due_at": next_due_at})
 
     def raise_generation(self, row: StoredSchedule, generation: int) -> None:
-        """Note that a newer deploy has it, too."""
+        """Record that a newer deploy has the schedule, too."""
         if row.generation < generation:
             self._update(row, {"generation": generation})
 
     def note(self, act: Noted, job: str, schedule_id: str) -> None:
-        """Write down what a deploy did."""
+        """Add a journal entry for a change by a deploy."""
         note(self._database, self._cursor, act, About(job=job, schedule=schedule_id, reason=self._why))
 
     def _update(self, row: StoredSchedule, values: Mapping[str, Any]) -> None:
         update_row(self._database, self._cursor, row.id, {**values, "updated_at": self._now_us})
 
     def _job(self, name: str) -> tuple[str, int]:
-        """Return the type and the grace of a job, as it is on record."""
+        """Return the type and the grace of a job as stored."""
         table = self._database.tables.job
         found = self._database.rows(self._cursor, select(table.c.type, table.c.policy).where(table.c.name == name))
         return (found[0][0], _grace_us(found[0][1])) if found else ("scheduled", Misfire().grace_us)
@@ -205,7 +205,7 @@ class ScheduleChange:
         return found[0][0] if found else "{}"
 
     def _begin(self, new: NewSchedule) -> int:
-        """Return from when on a new form is planned."""
+        """Return the instant from which a new form is planned."""
         if not self._dues.names_instants(new.spec):
             return self._now_us
         _, grace_us = self._job(new.job)
@@ -213,24 +213,24 @@ class ScheduleChange:
 
     def _begin_again(self, row: StoredSchedule, new: NewSchedule) -> int:
         begin_us = max(row.planned_through, self._begin(new))
-        self._note_bygone(new, row.generation, row.planned_through, begin_us)
+        self._skip_passed_instants(new, row.generation, row.planned_through, begin_us)
         return begin_us
 
     def _plan_again(self, which: Ticking, through_us: int, *, is_paused: bool) -> None:
-        """Plan a new form up to where the old one is planned through, if that was ahead of time."""
+        """Plan a new form up to where the old one is planned, if that is in the future."""
         if through_us > self._now_us:
             begin_us = self._begin(NewSchedule(which.id, which.job, which.spec, which.params))
             stretch_us = (max(begin_us, through_us - HORIZON_US), through_us)
             plan_again(self._database, self._cursor, which, stretch_us, skip_why="paused" if is_paused else None)
 
-    def _note_bygone(self, new: NewSchedule, generation: int, after_us: int, until_us: int) -> None:
-        """Record the instants of a new form that had passed before it was made."""
+    def _skip_passed_instants(self, new: NewSchedule, generation: int, after_us: int, until_us: int) -> None:
+        """Record the explicitly listed instants of a new form that had passed before it was created, as skipped."""
         if self._dues.names_instants(new.spec):
             why = "the time had passed when the schedule was made"
             self._skip(new, generation, self._dues.missed(new.spec, after_us, until_us), why)
 
-    def _pass_over(self, row: StoredSchedule, why: str) -> bool:
-        """Record the due times from where it was planned through until now as skipped; return if there were any."""
+    def _skip_missed(self, row: StoredSchedule, why: str) -> bool:
+        """Record the due times since `planned_through` as skipped; return whether there were any."""
         missed = self._dues.missed(row.spec, row.planned_through, self._now_us)
         self._skip(NewSchedule(row.id, row.job, row.spec, row.params), row.generation, missed, why)
         return missed is not None
@@ -248,7 +248,7 @@ _NOT_PAUSED: dict[str, Any] = {"paused_at": None, "paused_by": None, "pause_reas
 def _grace_us(policy: str) -> int:
     try:
         return Misfire.of(grace=Policy.from_json(policy).grace_s).grace_us
-    except InvalidPolicy:  # of a later release: the planner will tell
+    except InvalidPolicy:  # of a later release: the planner reports it
         return Misfire().grace_us
 
 
@@ -270,25 +270,24 @@ def _skipped(which: NewSchedule, missed: MissedTicks, *, type: str, generation: 
 
 
 def update_row(database: Database, cursor: Cursor, schedule_id: str, values: Mapping[str, Any]) -> None:
-    """Change one row."""
     table = database.tables.schedule
     database.change(cursor, update(table).where(table.c.id == schedule_id).values(dict(values)))
 
 
 def every_row(database: Database) -> Select[Any]:
-    """Select whole rows."""
+    """Return a query for whole rows."""
     return select(*(database.tables.schedule.c[name] for name in StoredSchedule._fields))
 
 
 def locked_row(database: Database, cursor: Cursor, schedule_id: str) -> StoredSchedule | None:
-    """Return a row, also a tombstone, that nobody else can change meanwhile; None if there is none."""
+    """Lock and return a row, which may be a tombstone; None if there is none."""
     query = every_row(database).where(database.tables.schedule.c.id == schedule_id).with_for_update()
     found = database.rows(cursor, query)
     return StoredSchedule(*found[0]) if found else None
 
 
 def known_row(database: Database, cursor: Cursor, schedule_id: str) -> StoredSchedule:
-    """Return such a row, or raise `NoSuchSchedule`."""
+    """Lock and return a row, which may be a tombstone, or raise `NoSuchSchedule`."""
     row = locked_row(database, cursor, schedule_id)
     if row is None:
         raise NoSuchSchedule(schedule_id)

@@ -1,4 +1,4 @@
-"""The ids of runs and of the journal: before a node joins, sequences that stand behind their tables are advanced."""
+"""The ids of runs and of the journal: before a node joins, sequences that are behind their tables are advanced."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _HIGHEST = "SELECT coalesce(max(r.id), 0) FROM {run} r"
 
 
 def advance_sequences(database: Database, *, connection: LedgerConnection | None = None) -> list[LaggingSequence]:
-    """Advance what stands behind; return what did. `LedgerRefused` says what to run where we may not do it."""
+    """Advance sequences that are behind; return them. Raises `LedgerRefused` with advice if the user may not do it."""
     place = connection or database
     if database.url.is_file:
-        return place.write(lambda cursor: _counted_on(database, cursor)) if _lags(database, place) else []
+        return place.write(lambda cursor: _advance_counter(database, cursor)) if _lags(database, place) else []
     if not database.dialect.has_sequences:
         return []
     tables = [database.tables.name(name) for name in _NUMBERED]
@@ -31,9 +31,9 @@ def advance_sequences(database: Database, *, connection: LedgerConnection | None
 
 
 def _lags(database: Database, place: LedgerConnection | Database) -> bool:
-    """Whether SQLite's count of runs is behind them: it goes on from the highest id that is there, until it is pruned.
+    """Whether SQLite's counter of run ids is behind the runs.
 
-    Then that id would be given again.
+    SQLite then continues from the highest id in the table; after that run is pruned, its id would be assigned again.
     """
     return bool(place.read(lambda cursor: _count_behind(database, cursor)))
 
@@ -45,7 +45,7 @@ def _count_behind(database: Database, cursor: Cursor) -> list[LaggingSequence]:
     return [] if found is None else [found]
 
 
-def _counted_on(database: Database, cursor: Cursor) -> list[LaggingSequence]:
+def _advance_counter(database: Database, cursor: Cursor) -> list[LaggingSequence]:
     found = _count_behind(database, cursor)
     for each in found:
         database.dialect.raise_ids(cursor, each.highest_id)

@@ -1,14 +1,14 @@
-"""Serving: which jobs the living nodes can run, and the schedules that no living node can run.
+"""Serving: which jobs the living nodes can run, and which schedules none of them can run.
 
-A schedule is planned only while a living node has its job and takes runs from its queue. A planner that meets a due
-schedule without such a node records since when there is none (`schedule.no_node_since`), and nothing else:
-`planned_through` stays where it is. When a node that has the job lives again, the note is removed, and the due times
-that passed are decided by the job's misfire policy, as after downtime of all nodes.
+A schedule is planned only while a living node has its job and takes runs from its queue. A planner that finds a due
+schedule without such a node records since when there is none (`schedule.no_node_since`), and changes nothing else:
+`planned_through` stays. When a node that has the job is alive again, this mark is removed, and the misfire policy of
+the job decides about the due times that have passed, as after a downtime of all nodes.
 
-A node that drains takes no more runs, and serves nobody.
+A draining node takes no more runs, so it does not count.
 
-**Not promised.** That a node which has died serves nothing from that moment on: it does so until its death is noted.
-Nodes of versions that do not know this column go on planning what nobody serves.
+**Not promised.** That a dead node stops counting at once: it counts until its death is noted. Nodes of versions that do
+not know this column still plan schedules that no node serves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _BATCH = 500
 
 
 class Served:
-    """What a set of nodes can run. `kinds` has the jobs and the queues of each kind of node, once."""
+    """The jobs that a set of nodes can run. `kinds` has each combination of jobs and queues once."""
 
     __slots__ = ("kinds",)
 
@@ -41,12 +41,12 @@ class Served:
         return any(job in jobs and queue in queues for jobs, queues in self.kinds)
 
     def takes_from(self, queue: str) -> bool:
-        """Whether one of the nodes takes runs from this queue, of whatever job."""
+        """Whether one of the nodes takes runs from this queue, of any job."""
         return any(queue in queues for _, queues in self.kinds)
 
 
 class Unserved(NamedTuple):
-    """A schedule that no living node can run; `queue` is that of its job."""
+    """A schedule that no living node can run; `queue` is the queue of its job."""
 
     schedule: str
     job: str
@@ -54,7 +54,7 @@ class Unserved(NamedTuple):
 
 
 def queue_of(policy: str) -> str:
-    """Return the queue that a job's policy names, also if the policy is one of a newer version."""
+    """Return the queue that a job's policy names, even if the policy was written by a newer version."""
     return _queue(policy)
 
 
@@ -73,17 +73,17 @@ GROUP BY n.jobs, n.queues
 
 
 def served(connection: LedgerConnection) -> Served:
-    """Ask what the living nodes can run."""
+    """Return what the living nodes can run."""
     statements = statements_for(connection)
     return connection.read(lambda cursor: served_now(cursor, statements))
 
 
 def served_now(cursor: Cursor, statements: LedgerStatements) -> Served:
-    """Ask the same in somebody's transaction."""
+    """Return the same, in the transaction of `cursor`."""
     return Served((json.loads(jobs), json.loads(queues)) for jobs, queues in statements.rows(cursor, _SERVING))
 
 
-# -- schedules that nobody serves
+# -- schedules that no node serves
 
 _ENDED = """
 SELECT n.jobs, n.queues, max({greatest}(coalesce(n.draining_at, 0), coalesce(n.left_at, 0), coalesce(n.dead_at, 0)))
@@ -95,7 +95,7 @@ _MARKED = "{rows:e name=text since=int}"
 
 
 def note_unserved(cursor: Cursor, statements: LedgerStatements, unserved: Sequence[Unserved], *, now_us: int) -> None:
-    """Note of schedules, whose rows the caller has locked, since when no node has them."""
+    """Record on schedules since when no node has them. The caller has locked their rows."""
     since = last_served_us(cursor, statements, {(each.job, each.queue) for each in unserved}, now_us=now_us)
     rows = listed([[each.schedule, since[each.job, each.queue]] for each in unserved])
     sets = {"no_node_since": "e.since"}
@@ -107,9 +107,9 @@ def note_unserved(cursor: Cursor, statements: LedgerStatements, unserved: Sequen
 def last_served_us(
     cursor: Cursor, statements: LedgerStatements, pairs: Collection[tuple[str, str]], *, now_us: int
 ) -> dict[tuple[str, str], int]:
-    """Return for each job and queue when the last node ended that had them.
+    """Return for each job and queue when the last node that had them ended.
 
-    Where no node is on record any more, it is when such a node was last seen to start.
+    If there is no row of such a node any more, this is the last time at which a node with the job started.
     """
     ended = [
         (frozenset(json.loads(jobs)), frozenset(json.loads(queues)), at)
@@ -136,7 +136,7 @@ _BRING_BACK = "UPDATE {schedule} SET no_node_since = NULL WHERE {texts:id}"
 
 
 def bring_back(connection: LedgerConnection, now_served: Served) -> int:
-    """Let schedules be planned again whose job some living node has; return how many."""
+    """Let schedules whose job a living node has be planned again; return how many."""
     statements = statements_for(connection)
     after, count = "", 0
     while page := connection.read(lambda cursor, after=after: _page(cursor, statements, after)):  # type: ignore[misc]
@@ -157,8 +157,8 @@ def _page(cursor: Cursor, statements: LedgerStatements, after: str) -> list[Any]
 
 # -- the warning
 
-WARNED_AFTER_US = 600_000_000  # a deploy takes minutes; who is away for longer is missed
-NOTED_AT_ONCE = 100  # whoever plans waits for it, and each is a transaction
+WARNED_AFTER_US = 600_000_000  # a deploy takes minutes; a job without a node for longer is reported
+NOTED_AT_ONCE = 100  # the planner waits for this, and each is a transaction
 _MISSED = """
 SELECT m.job, m.since, m.schedules FROM (
   SELECT s.job, min(s.no_node_since) AS since, count(*) AS schedules FROM {schedule} s
@@ -173,9 +173,9 @@ _NOTE = "INSERT INTO {journal} (at, what, job, reason) VALUES (%s, %s, %s, %s)"
 
 
 class UnservedJob(NamedTuple):
-    """A job that no living node has had for a while, although it has schedules that are due, or runs that wait.
+    """A job that no living node has had for a while, although it has due schedules or waiting runs.
 
-    `queue`: nodes have the job, but none takes runs from this queue, in which some wait.
+    If `queue` is set, nodes have the job, but none takes runs from this queue, in which some of its runs wait.
     """
 
     job: str
@@ -185,11 +185,11 @@ class UnservedJob(NamedTuple):
 
     @property
     def reason(self) -> str:
-        """Say what is not done, and what helps."""
+        """What is not done, and how to fix it."""
         if self.queue is not None:
             return (
                 f"no living node takes runs of job {self.job!r} from queue {self.queue!r} since "
-                f"{spelled_us(self.since_us)}: those that were asked for when the job had that queue wait. Start a "
+                f"{spelled_us(self.since_us)}: runs that were requested when the job had that queue wait. Start a "
                 f"node with --queues {self.queue}, or cancel them: fencepost runs --job {self.job} --state waiting"
             )
         what = "its schedule is not planned"
@@ -203,7 +203,7 @@ class UnservedJob(NamedTuple):
 
 
 def note_missed(connection: LedgerConnection) -> list[UnservedJob]:
-    """Note up to `NOTED_AT_ONCE` jobs with schedules that nobody has served for ten minutes; return those noted now."""
+    """Note up to `NOTED_AT_ONCE` jobs with schedules that no node has served for ten minutes; return the new ones."""
     statements = statements_for(connection)
     now_us, found = connection.read(lambda cursor: _find_missed(cursor, statements))
     note = functools.partial(is_first_to_note, statements=statements, now_us=now_us)
@@ -217,7 +217,7 @@ def _find_missed(cursor: Cursor, statements: LedgerStatements) -> tuple[int, lis
 
 
 def is_first_to_note(cursor: Cursor, statements: LedgerStatements, missed: UnservedJob, now_us: int) -> bool:
-    """Note it unless somebody has; whoever else would note it waits for the job's row."""
+    """Note the job unless that is done already. Locks the row of the job, so concurrent calls wait for each other."""
     what = str(Noted.JOB_WITHOUT_NODE)
     statements.rows(cursor, _LOCK_JOB, missed.job)
     if statements.rows(cursor, _IS_NOTED, missed.job, what, missed.since_us):

@@ -1,7 +1,7 @@
-"""Skipping what was planned ahead: when a schedule is paused or deleted, its next due times are not to run.
+"""Skipping runs that are planned ahead: when a schedule is paused or deleted, its next due times are not to run.
 
-Only ticks that are still to come and that nobody has claimed. What is due already, was claimed once, or was asked for
-by somebody (a back-fill, a retry) stays.
+Only affects ticks that are not due yet and were never claimed. Runs that are already due, were claimed once, or were
+requested (a back-fill, a retry) stay.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Where a ledger stands: what its row of `identity` has on record, what its database shows, and what becomes of both.
+"""The identity of a ledger: what its row of `identity` records, what its database shows, and how to reconcile the two.
 
-A ledger that was restored from a dump, or copied, has the rows of another one. What it has noted about its database
-(`Dialect.evidence`) then differs from what is there; see `fencepost.core.restored` for the rules.
+A ledger that was restored from a dump, or copied, has the rows of another one. Then the evidence recorded about its
+database (`Dialect.evidence`) differs from what is found; see `fencepost.core.restored` for the rules.
 
-**Promises.** The first who looks notes the evidence. Every sign of life (`beat`) rises, whatever the clock does. What a
-node knows and the ledger lacks is made good in one transaction: the ids are never given again, and the due times of
-each schedule are one row, skipped, with their range and count.
+**Promises.** The first node that checks records the evidence. The time of the last sign of life (`beat`) never falls,
+whatever the clock does. If a node knows more than the ledger, the ledger is advanced in one transaction: ids are never
+assigned again, and the due times of each schedule become one skipped run, with their range and count.
 
-**Not promised.** That keys of requests given since the dump are known: their runs are gone. That a physical restore is
-seen when no node lived through it: nobody is left who knows more.
+**Not promised.** That keys of requests made after the dump are known: their runs are lost. That a physical restore is
+detected if no node was alive throughout it: then no process knows more than the ledger.
 """
 
 from __future__ import annotations
@@ -33,11 +33,11 @@ from fencepost.ledger.schedule_rows import DUES, ScheduleChange, StoredSchedule,
 UNKNOWN = "restored: unknown"
 _IDENTITY = "SELECT i.id, i.evidence, i.era, i.beat_at, i.held_why, {clock} FROM {identity} i"
 _PLANNED = "SELECT s.id, s.planned_through FROM {schedule} s WHERE {texts:s.id}"
-BEAT_EVERY_US = 10_000_000  # a sign of life is written by whoever finds the last one older than this
+BEAT_EVERY_US = 10_000_000  # a node that finds the last sign of life older than this writes a new one
 
 
 class LedgerStanding(NamedTuple):
-    """What is on record and what is there. `ledger` is what a node would remember of it."""
+    """What is recorded and what is found. `ledger` is what a node would remember of it."""
 
     noted: Evidence | None
     present: Evidence
@@ -47,12 +47,12 @@ class LedgerStanding(NamedTuple):
 
     @property
     def wants_beat(self) -> bool:
-        """Whether it is time for a sign of life."""
+        """Whether a sign of life is due."""
         return self.now_us - self.ledger.beat_us >= BEAT_EVERY_US
 
 
 def standing(database: Database, cursor: Cursor, watched: Collection[str] = ()) -> LedgerStanding:
-    """Look at the ledger; `watched` are schedules of which it is asked how far they are planned."""
+    """Read the state of the ledger; `watched` are the schedules for which to return how far they are planned."""
     statements = statements_for(database)
     rows = statements.rows(cursor, _IDENTITY, *statements.clock())
     name, evidence, era, beat_at, held_why, now_us = rows[0] if rows else (*(None,) * 5, statements.now_us(cursor))
@@ -72,7 +72,7 @@ def _planned(database: Database, cursor: Cursor, watched: Collection[str]) -> di
 
 
 def note_evidence(database: Database, present: Evidence, connection: LedgerConnection | None = None) -> None:
-    """Note what the database shows, if nobody has."""
+    """Record what the database shows, unless evidence is recorded already."""
     identity(database)
     table = database.tables.identity
     change = update(table).where(table.c.evidence.is_(None)).values(evidence=json.dumps(dict(present), sort_keys=True))
@@ -80,7 +80,7 @@ def note_evidence(database: Database, present: Evidence, connection: LedgerConne
 
 
 def beat(database: Database, connection: LedgerConnection | None = None) -> None:
-    """Give a sign of life, unless another node just did."""
+    """Write a sign of life, unless another node has just done so."""
     table = database.tables.identity
 
     def work(cursor: Cursor) -> None:
@@ -93,7 +93,7 @@ def beat(database: Database, connection: LedgerConnection | None = None) -> None
 
 
 def hold(database: Database, why: str, connection: LedgerConnection | None = None) -> None:
-    """Have nothing planned or claimed, by any node, until a person has decided."""
+    """Stop planning and claiming, on all nodes, until a person decides."""
     table = database.tables.identity
 
     def work(cursor: Cursor) -> None:
@@ -104,7 +104,7 @@ def hold(database: Database, why: str, connection: LedgerConnection | None = Non
 
 
 def advance(database: Database, memory: Memory, *, why: str, connection: LedgerConnection | None = None) -> None:
-    """Bring the ledger past what a node remembers of it."""
+    """Advance the ledger to what a node remembers of it."""
     table = database.tables.identity
 
     def work(cursor: Cursor) -> None:
@@ -121,7 +121,7 @@ def advance(database: Database, memory: Memory, *, why: str, connection: LedgerC
 
 
 def _skip_known(database: Database, cursor: Cursor, planned: Mapping[str, int]) -> int:
-    """Skip the due times that a node has planned and the ledger does not know of; return of how many schedules."""
+    """Skip the due times that a node has planned and the ledger does not have; return for how many schedules."""
     change = ScheduleChange(database, cursor, DUES)
     c = database.tables.schedule.c
     query = select(c.id, c.planned_through).where(c.id.in_(sorted(planned)))
@@ -134,7 +134,7 @@ def _skip_known(database: Database, cursor: Cursor, planned: Mapping[str, int]) 
 
 
 def skip_through(change: ScheduleChange, row: StoredSchedule, until_us: int, why: str = UNKNOWN) -> bool:
-    """Skip the due times of a schedule up to `until_us`; False if this version cannot read the schedule."""
+    """Skip the due times of a schedule up to `until_us`; return False if this version cannot read the schedule."""
     try:
         change.skip_through(row, until_us, why)
     except InvalidSchedule:
@@ -143,14 +143,14 @@ def skip_through(change: ScheduleChange, row: StoredSchedule, until_us: int, why
 
 
 def every_schedule(database: Database, cursor: Cursor) -> list[StoredSchedule]:
-    """Return the schedules that are planned, locked, in the order of their ids."""
+    """Lock and return the schedules that are planned, in the order of their ids."""
     c = database.tables.schedule.c
     query = every_row(database).where(c.deleted_at.is_(None), c.paused_at.is_(None)).order_by(c.id)
     return [StoredSchedule(*row) for row in database.rows(cursor, query.with_for_update())]
 
 
 def pending(database: Database, now_us: int) -> Any:
-    """Return the condition of runs whose time has come and that nobody has begun, or that wait for their key."""
+    """Return the condition for runs that are available by `now_us` and queued, or wait for anything but a person."""
     c = database.tables.run.c
     waits = (c.state == "waiting") & (c.waits_for != "person")
     return or_(c.state == "queued", waits) & (c.available_at <= now_us)

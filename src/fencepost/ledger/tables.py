@@ -1,23 +1,23 @@
-"""The ledger's tables, as SQLAlchemy Core sees them.
+"""The ledger's tables, as defined with SQLAlchemy Core.
 
-All instants are whole microseconds since 1970 in UTC, by the clock of the database (on SQLite: of the machine). JSON is
-kept as text: it is made and read by Python alone. A token is the number that a run's writes are compared by.
+All instants are whole microseconds since 1970 in UTC, by the clock of the database (on SQLite, of the machine). JSON is
+stored as text, because only Python writes and reads it. A token is the number by which the writes of a run are
+compared.
 
-These are the tables as they are now. How a database gets there is told, step by step, by `ledger/migrations`; a test
-compares the two on every database.
+These are the current tables. The steps in `ledger/migrations` lead there; a test compares the two on every database.
 
 What may surprise:
 
 - A `waiting` run says what it waits for (`waits_for`: key, time, node or person); all others have NULL there.
-- The attempt under way is in the run's own row (`attempts` is its number); a row of `attempt` is written when it ends.
+- The current attempt is in the row of the run (`attempts` is its number); a row of `attempt` is written when it ends.
 - `exclusive` has a row for every exclusive key ever used. `run_id` NULL means free; `token` never falls.
-- `schedule.planned_through` only rises, also when a schedule is deleted (which leaves a tombstone) and made again.
-- `schedule.no_node_since` is set while no living node has the schedule's job: then it is not planned (`serving`). Older
-  versions do not know that and look for `next_due_at` alone, which is why there are two indexes of it.
-- `identity` has one row (`only` is 1): the random name of this ledger, by which others see whether a connection leads
-  here, what tells its database from a restored or copied one (`evidence`), and until when nodes took part that do
-  not use it in names (`naming`). The tables that receive effects (`fencepost.schema.effects`) stand beside these.
-- Indexes are partial where the database has such: each costs at every claim and every finish.
+- `schedule.planned_through` only rises, even if a schedule is deleted (which leaves a tombstone) and created again.
+- `schedule.no_node_since` is set while no living node has the schedule's job: then it is not planned (`serving`).
+  Older versions do not know that and search by `next_due_at` alone, so there are two indexes of it.
+- `identity` has one row (`only` is 1): the random name of this ledger, to check whether a connection leads here;
+  what distinguishes its database from a restored or copied one (`evidence`); and until when nodes were alive that do
+  not use the name (`naming`). The tables that receive effects (`fencepost.schema.effects`) are beside these.
+- Indexes are partial where the database supports that: each one costs time at every claim and every finish.
 - Keys are compared byte by byte, in the same order by every database and by Python.
 """
 
@@ -40,7 +40,7 @@ from fencepost.schema.columns import text as _text
 
 SCHEDULE_LENGTH = 160
 NODE_LENGTH = 32
-# Dead entries of indexes are passed by until they are vacuumed: that a fifth of a table is dead is too late for these.
+# Searches read past dead index entries until they are vacuumed. PostgreSQL's default, a fifth of a table, is too late.
 _CHANGES_OFTEN = {"autovacuum_vacuum_scale_factor": 0.02, "autovacuum_analyze_scale_factor": 0.02}
 
 
@@ -53,7 +53,7 @@ def _has_partial_indexes(*_: Any, dialect: Dialect, **__: Any) -> bool:
 
 
 class Tables:
-    """The tables under one prefix, on PostgreSQL also in a schema of their own. `version` is Alembic's."""
+    """The tables with one prefix; on PostgreSQL optionally in a schema. `version` is the table of Alembic."""
 
     def __init__(self, prefix: str = "fencepost_", schema: str | None = None) -> None:
         self.prefix = prefix
@@ -77,12 +77,12 @@ class Tables:
 
     @staticmethod
     def of(url: LedgerUrl) -> Tables:
-        """Return the tables that `url` names, made once."""
+        """Return the tables of `url`, cached."""
         return _tables(url.prefix, url.schema)
 
     @property
     def all(self) -> tuple[Table, ...]:
-        """Every table but Alembic's."""
+        """Every table except that of Alembic."""
         return (
             self.node,
             self.job,
@@ -97,7 +97,7 @@ class Tables:
         )
 
     def name(self, table: str) -> str:
-        """Return the full name of a table for handwritten SQL; prefix and schema are checked identifiers."""
+        """Return the full name of a table for handwritten SQL. Prefix and schema are validated identifiers."""
         return f"{self.schema}.{self.prefix}{table}" if self.schema else f"{self.prefix}{table}"
 
     def _table(self, name: str, *columns: Column[Any], **options: Any) -> Table:
@@ -164,9 +164,9 @@ class Tables:
     def _index(
         self, name: str, *columns: Any, where: str = "", unique: bool = False, whole: tuple[Any, ...] | None = ()
     ) -> None:
-        """Make an index of the rows that matter.
+        """Create an index, partial where the database supports it.
 
-        Where indexes are whole, `whole` leads, so that those are together; None: there another index does.
+        On MySQL, which has no partial indexes, the columns of `whole` come first; None: no such index is needed there.
         """
         full = f"{self.prefix}{name}"
         if not where:

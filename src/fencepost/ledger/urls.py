@@ -1,7 +1,7 @@
 """The ledger's URL: ``sqlite:///app.db``, ``postgresql://user@host/database``, ``mysql://…`` or ``mariadb://…``.
 
-It is the URL of the lease store in the same database: the same options with the same meaning (``prefix=``, ``schema=``
-on PostgreSQL, ``call_timeout=``, those of the driver); ``history=`` is the lease store's alone and left to it.
+It is also the URL of the lease store in the same database, with the same options and meanings (``prefix=``, ``schema=``
+on PostgreSQL, ``call_timeout=``, those of the driver). ``history=`` is for the lease store only.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 
 @dataclass(frozen=True, slots=True)
 class LedgerUrl:
-    """A URL that was understood. `kind` is ``sqlite``, ``postgresql`` or ``mysql``. Shows no password."""
+    """A parsed URL. `kind` is ``sqlite``, ``postgresql`` or ``mysql``. Its text shows no password."""
 
     kind: str
     store: StoreUrl
@@ -48,14 +48,14 @@ class LedgerUrl:
 
     @staticmethod
     def parse(text: str) -> LedgerUrl:
-        """Read the URL; `InvalidUrl` says what is wrong with it. A relative file is resolved now, and never again."""
+        """Parse the URL, or raise `InvalidUrl`. A relative path is resolved now, and never again."""
         text = absolute_url(text)
         store = StoreUrl.parse(text)
         kind = _KINDS.get(store.scheme)
         if kind is None:
-            told = f"a ledger cannot be kept in {store.scheme}://; it can in: sqlite, postgresql, mysql, mariadb"
+            message = f"a ledger cannot be stored in {store.scheme}://; supported: sqlite, postgresql, mysql, mariadb"
             known, plus, _ = store.scheme.partition("+")
-            raise InvalidUrl(f"{told}. Leave out the driver: {known}://…" if plus and known in _KINDS else told)
+            raise InvalidUrl(f"{message}. Leave out the driver: {known}://…" if plus and known in _KINDS else message)
         store.only_options(_KNOWN[kind])
         schema = store.options.get("schema")
         url = LedgerUrl(
@@ -77,12 +77,12 @@ class LedgerUrl:
 
     @property
     def is_file(self) -> bool:
-        """Whether the ledger is a file of SQLite, and not a database on a server."""
+        """Whether the ledger is a SQLite file, and not a database on a server."""
         return self.kind == "sqlite"
 
     @property
     def path(self) -> Path:
-        """The absolute path of the SQLite file, where symbolic links lead."""
+        """The absolute path of the SQLite file, with symbolic links resolved."""
         return sqlite_path(self.store.path.removeprefix("/"))
 
     @property
@@ -91,7 +91,7 @@ class LedgerUrl:
         return self.store.path.strip("/")
 
     def sqlalchemy(self) -> sqlalchemy.URL:
-        """Return the URL for an engine of SQLAlchemy; our own options are left out, those of the driver stay."""
+        """Return the URL for an engine of SQLAlchemy, with the options of the driver only."""
         if self.is_file:
             return sqlalchemy.URL.create("sqlite", database=str(self.path))
         passed = postgres.URL_OPTIONS | mysql.URL_OPTIONS
@@ -112,7 +112,7 @@ class LedgerUrl:
         )
 
     def lease_url(self) -> str:
-        """Return the URL of the lease store in the same database (on SQLite: in the file beside it)."""
+        """Return the URL of the lease store in the same database (on SQLite, in a file beside it)."""
         scheme, rest = self.text.split("://", 1)
         return f"{scheme.partition('+')[0]}://{rest}"
 
@@ -120,7 +120,7 @@ class LedgerUrl:
         if self.is_file:
             self._check_file()
         elif self.kind == "mysql" and len(self.store.hosts) > 1:
-            raise InvalidUrl(f"{self.store.scheme}:// takes one host; let a proxy lead to the primary")
+            raise InvalidUrl(f"{self.store.scheme}:// takes one host; use a proxy that leads to the primary")
         elif self.kind == "mysql" and not self.database:
             raise InvalidUrl(f"{self.store.scheme}:// needs a database: {self.store.scheme}://user@host/database")
 
@@ -134,5 +134,5 @@ class LedgerUrl:
 
 
 def lease_url(ledger_url: str) -> str:
-    """Return the URL of the lease store that lives in the ledger's own database."""
+    """Return the URL of the lease store in the ledger's own database."""
     return LedgerUrl.parse(ledger_url).lease_url()

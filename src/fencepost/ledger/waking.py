@@ -1,11 +1,11 @@
-"""Waking: hints that something may have changed in the ledger, for those who would otherwise sleep until they look.
+"""Waking: hints that something may have changed in the ledger, for loops that otherwise sleep until they poll.
 
-A hint is never the truth, and none is ever needed: who waits here looks again after a while in any case. So whatever
-happens to the connection that hears them, nobody is told; it is opened anew, less and less often while that fails.
+A hint carries no content, and none is needed for correctness: loops also poll. So errors of the listening connection
+are not reported. It is opened again, less and less often while that fails.
 
-On PostgreSQL hints are notifications (`Hot.notify`), heard on a connection of their own. Other databases have none, and
-neither is there one behind a pooler that hands out another connection for every transaction: then only `wake` ends a
-wait before its time.
+On PostgreSQL, hints are notifications (`LedgerStatements.notify`), received on a separate connection. Other databases
+have none, nor is there one behind a pooler that assigns another connection to every transaction. There, only `wake`
+ends a wait early.
 """
 
 from __future__ import annotations
@@ -17,30 +17,30 @@ from fencepost.ledger.database import Database
 
 
 class Listener(Protocol):
-    """Waits for hints. One thread waits; `wake` and `close` may be called from any."""
+    """Waits for hints. One thread waits; `wake` and `close` may be called from any thread."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Return True as soon as there is a hint, or False after `timeout_s`. Many hints at once are one."""
+        """Return True as soon as there is a hint, or False after `timeout_s`. Several hints may be merged into one."""
         ...
 
     def wake(self) -> None:
-        """Give a hint to the one who waits here."""
+        """Give a hint to the waiting thread."""
         ...
 
     def close(self) -> None:
-        """End the wait and let go of the connection; a later wait returns at once."""
+        """End the wait and close the connection; later waits return at once."""
         ...
 
 
 class Unhinted:
-    """Waits where nobody gives hints."""
+    """A listener for databases without hints."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._woken = runtime.event()
         self._is_closed = False
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait to be woken."""
+        """Wait for `wake`."""
         if not self._woken.wait(timeout_s):
             return False
         if not self._is_closed:
@@ -48,17 +48,16 @@ class Unhinted:
         return not self._is_closed
 
     def wake(self) -> None:
-        """Wake."""
         self._woken.set()
 
     def close(self) -> None:
-        """End the wait, and all later ones."""
+        """End this wait and all later ones."""
         self._is_closed = True
         self._woken.set()
 
 
 def listener(database: Database) -> Listener:
-    """Return who waits for hints from this ledger. Connects when it is first waited on."""
+    """Return a listener for this ledger. It connects when it is first waited on."""
     if not database.dialect.has_hints:
         return Unhinted(database.runtime)
     from fencepost.ledger.dialects.postgres_listening import LedgerListener  # noqa: PLC0415 - needs its driver

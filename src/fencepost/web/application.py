@@ -9,7 +9,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from fencepost.errors import InvalidSetting
+from fencepost.errors import FencepostError, InvalidSetting
 from fencepost.web.doors import Door, HostCallable, Operated, ProxyHeader
 from fencepost.web.endpoints import route_of
 from fencepost.web.fragments import Fragments
@@ -19,7 +19,7 @@ from fencepost.web.live import Hints, live_route
 from fencepost.web.pages import access, audit, jobs, nodes, now, run, runs, schedules, trigger, why
 from fencepost.web.pages.entering import entering_pages
 from fencepost.web.routes import refuse_undeclared
-from fencepost.web.troubles import Troubles
+from fencepost.web.troubles import BodyTooLarge, Troubles
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -66,7 +66,7 @@ def web(
         redoc_url=None,
         routes=routes,
         redirect_slashes=False,
-        exception_handlers={404: _nowhere(troubles), 405: _nowhere(troubles)},
+        exception_handlers=_handlers(troubles),
     )
     refuse_undeclared(inner.routes)
     return Guard(
@@ -80,14 +80,20 @@ def web(
     )
 
 
-def _nowhere(troubles: Troubles) -> Callable[[Request, Exception], Coroutine[Any, Any, Response]]:
-    """Return what answers where there is no route."""
+Handler = Callable[[Request, Any], Coroutine[Any, Any, Response]]
 
-    async def answer(request: Request, error: Exception) -> Response:
+
+def _handlers(troubles: Troubles) -> dict[int | type[Exception], Handler]:
+    """Return what answers where there is no route, and where a route raises: a sentence, never a traceback."""
+
+    async def nowhere(request: Request, error: Any) -> Response:
         status = int(getattr(error, "status_code", 404))
         return troubles.no_such_page(status, request.scope[PASSING], root_path=request.scope.get("root_path", ""))
 
-    return answer
+    async def failed(request: Request, error: Any) -> Response:
+        return troubles.response(error, request.scope[PASSING], root_path=request.scope.get("root_path", ""))
+
+    return {404: nowhere, 405: nowhere, FencepostError: failed, BodyTooLarge: failed, Exception: failed}
 
 
 def checked_prefix(prefix: str) -> str:

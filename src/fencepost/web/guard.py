@@ -24,6 +24,7 @@ from fencepost.web.headers import protect, read_headers, repeated
 from fencepost.web.hosts import host_name
 from fencepost.web.routes import is_open, matched, right_of
 from fencepost.web.threads import in_thread
+from fencepost.web.troubles import BodyTooLarge
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -54,10 +55,6 @@ class Passing:
     is_https: bool
     runtime: Runtime
     entry: Entry | None = None
-
-
-class BodyTooLarge(Exception):
-    """The body of a request is larger than allowed, and did not say so beforehand."""
 
 
 class _Refused(Exception):
@@ -108,10 +105,11 @@ class Guard:
     async def _http(self, scope: AsgiScope, receive: Receive, send: Send) -> None:
         passing = self._passing(scope)
         scope[PASSING] = passing
-        has_begun = False
+        has_begun = has_ended = False
 
         async def protected(message: Message) -> None:
-            nonlocal has_begun
+            nonlocal has_begun, has_ended
+            has_ended = message["type"] == "http.response.body" and not message.get("more_body")
             if message["type"] == "http.response.start":
                 has_begun = True
                 protect(MutableHeaders(scope=message), nonce=passing.nonce)
@@ -123,9 +121,9 @@ class Guard:
         except _Refused as refused:
             _logger.info("refused: %s (request %s)", refused, passing.request_id)
             await refused.response(scope, receive, protected)
-        except BodyTooLarge:
-            await PlainTextResponse("the body is too large\n", 413)(scope, receive, protected)
         except Exception as error:
+            if has_ended:
+                return  # it was answered, and logged
             if has_begun:
                 raise
             response = self._troubles.response(error, passing, root_path=scope.get("root_path", ""))

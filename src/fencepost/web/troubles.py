@@ -42,6 +42,10 @@ if TYPE_CHECKING:
 _logger = logging.getLogger("fencepost.web")
 
 
+class BodyTooLarge(Exception):
+    """The body of a request is larger than allowed, and did not say so beforehand."""
+
+
 @dataclass(frozen=True, slots=True)
 class Trouble:
     """What went wrong, as it is told: status, heading and sentence."""
@@ -70,6 +74,8 @@ _STATUSES: tuple[tuple[type[FencepostError], int, str], ...] = (
 
 def trouble_of(error: Exception, request_id: str) -> Trouble:
     """Return what to tell of an error. Of what nobody expected, only a number that the log has, too."""
+    if isinstance(error, BodyTooLarge):
+        return Trouble(413, "Too large", "The body of this request is too large.")
     for kind, status, title in _STATUSES:
         if isinstance(error, kind):
             return Trouble(status, title, _sentence(error), "warn" if status == 409 else "bad")

@@ -71,7 +71,7 @@ CLAIMS = (
         "unanswered claim forgotten",
         "runs that were claimed without an answer stay in the node's name, and nobody executes them",
         Code("fencepost.engine.exchange:Exchange._claimed", "self._is_unsure = True", "pass"),
-        Code("fencepost.engine.exchange:Exchange._account", "or now >= self._account_at", ""),
+        Code("fencepost.engine.exchange:Exchange._reconcile", "or now >= self._reconcile_at", ""),
         tests="tests/engine/test_exchange.py::test_run_in_our_name_that_nobody_here_knows_is_handed_back[sqlite]",
     ),
     mutant(

@@ -89,12 +89,12 @@ DEATHS = (
             "runner.resume(set(suspended))",
         ),
         Code("fencepost.engine.lost_identities:LostIdentities._adopt", "if key in adopted:", "if True:"),
-        tests="tests/engine/test_formers.py::test_what_a_reaper_took_is_stopped[sqlite]",
+        tests="tests/engine/test_lost_identities.py::test_what_a_reaper_took_is_stopped[sqlite]",
     ),
     mutant(
         "adopt what another took",
         "a run that somebody else runs by now is adopted back",
-        Code("fencepost.ledger.adopting:_adopt", " and by in us", ""),
+        Code("fencepost.ledger.adopting:_adopt", " and by in own_ids", ""),
         Code("fencepost.ledger.adopting:_adopt", "if (run_id, token) in runs", "if run_id in {key[0] for key in runs}"),
         tests="tests/ledger/test_adopting.py::test_what_a_reaper_took_is_not_adopted_and_not_touched[sqlite]",
     ),
@@ -114,7 +114,7 @@ DEATHS = (
     mutant(
         "death noted without its consequence",
         "a reaper that dies after the note leaves the runs to nobody",
-        Code("fencepost.engine.giving_up:LostNodeRuns.unfinished", "hot.rows(cursor, _UNFINISHED)", "[]"),
+        Code("fencepost.engine.giving_up:LostNodeRuns.unfinished", "statements.rows(cursor, _UNFINISHED)", "[]"),
         Code(
             "fencepost.engine.giving_up:LostNodeRuns.declare_dead",
             "self.give_up_runs(connection, node_id)",
@@ -169,7 +169,7 @@ DEATHS = (
     mutant(
         "reap one's own",
         "a node whose end is noted gives up its own runs, and claims them again",
-        Code(f"{_REAPER}._see_to", "if node_id != me", "if node_id"),
+        Code(f"{_REAPER}._list_and_clean_up", "if node_id != me", "if node_id"),
         tests="tests/engine/test_reaper.py::test_node_whose_end_is_noted_does_not_reap_itself[sqlite]",
     ),
     mutant(

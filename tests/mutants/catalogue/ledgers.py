@@ -68,8 +68,8 @@ LEDGERS = (
         "a node that starts takes the ledger for restored when another one has gone on since it looked",
         Code(
             "fencepost.engine.same_ledger:SameLedger._looked",
-            "seen = self._stands(connection)  # another",
-            "pass  # another",
+            "seen = self._stands(connection)  # again",
+            "pass  # again",
         ),
         tests=f"{_TESTS}::TestLeasesInAFileOfTheirOwn::"
         "test_what_another_node_does_while_one_starts_is_no_restore[sqlite]",

@@ -193,7 +193,7 @@ TICKS = (
     mutant(
         "late tick begun after all",
         "ticks that lay queued while all nodes were down begin, though their job wants no late ones",
-        Code("fencepost.engine.exchange:Exchange._be", "self._settle_late(member)", "pass"),
+        Code("fencepost.engine.exchange:Exchange._use_identity", "self._settle_late(member)", "pass"),
         tests="tests/engine/test_node.py::"
         "test_a_tick_that_was_planned_before_all_nodes_went_down_follows_the_misfire_policy[sqlite-skip]",
     ),

@@ -110,7 +110,7 @@ class CsvFile(FileReader):
         try:
             rows = [fields for fields in csv.reader(lines, **self._dialect) if fields]
         except csv.Error as error:
-            raise BrokenInput(_told(str(error))) from None
+            raise BrokenInput(_plain(str(error))) from None
         if len(rows) != 1:
             raise BrokenInput(f"the text has {len(rows)} rows instead of one")
         if len(rows[0]) != len(names):
@@ -171,7 +171,7 @@ class CsvFile(FileReader):
         self, error: csv.Error | BrokenInput, lines: Lines, names: tuple[str, ...], begun: tuple[int, int]
     ) -> Unread:
         """Skip a row that cannot be read, if its end is known."""
-        what, (line, offset) = lines.passed_over(error) if isinstance(error, BrokenInput) else _told(str(error)), begun
+        what, (line, offset) = lines.passed_over(error) if isinstance(error, BrokenInput) else _plain(str(error)), begun
         if not self._has_ended(lines, offset):
             raise lines.broken(what, line=line, offset=offset) from None
         return lines.unread(what, line=line, offset=offset, context=names)
@@ -194,7 +194,7 @@ class CsvFile(FileReader):
         try:
             return next(filter(None, self._rows(lines)), [])
         except csv.Error as error:
-            raise lines.broken(_told(str(error)), line=begun, offset=offset) from None
+            raise lines.broken(_plain(str(error)), line=begun, offset=offset) from None
 
     def _making(self, file: str, names: tuple[str, ...]) -> Callable[[list[str]], Any]:
         """Return a function that makes a row from fields."""
@@ -259,7 +259,7 @@ def _check_dialect(dialect: dict[str, Any]) -> None:
         raise InvalidBulk(f"the CSV options are not valid: {error}") from None
 
 
-def _told(error: str) -> str:
+def _plain(error: str) -> str:
     if "unexpected end of data" in error:
         return "the file ends in the middle of a record: a quote in it, or an escape, is never closed"
     if "field limit" in error:

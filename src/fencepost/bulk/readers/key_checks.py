@@ -26,7 +26,7 @@ class KeyChecks:
         self._names = names
         self._ask = ask
         self._ahead: tuple[Any, Any, Any] | None = None  # a page's last key, the one before it, and the one after it
-        self._is_case_told = False  # the database is known to compare case-sensitively
+        self._is_case_sensitive = False  # the database is known to compare case-sensitively
 
     def page(self, keys: list[Any], after: Any) -> None:
         """Check the keys of a page that was read after a key; None at the beginning."""
@@ -36,7 +36,7 @@ class KeyChecks:
         if after is not None:
             self._refuse_standstill(keys, after)
             self._refuse_passed_over(keys, after)
-        if keys and isinstance(_text_of(keys[0]), str) and not self._is_case_told:
+        if keys and isinstance(_text_of(keys[0]), str) and not self._is_case_sensitive:
             self._refuse_same_but_for_case(keys)
 
     def expect(self, keys: list[Any], limit: int, after: Any) -> None:
@@ -82,7 +82,7 @@ class KeyChecks:
         one, other = _first_pair(keys, lambda a, b: bool(_folded(a) == _folded(b)))
         if not self._ask(one, other, 1):
             raise self._not_unique(one, other)
-        self._is_case_told = True
+        self._is_case_sensitive = True
 
     def _not_unique(self, one: Any, other: Any) -> BrokenInput:
         what = f"{one!r} occurs twice" if one == other else f"{one!r} and {other!r} are the same to the database"

@@ -33,7 +33,7 @@ from fencepost.engine.runners.kinds import RunnerParts
 from fencepost.engine.runners.outcome import How, Outcome
 
 TRY_AGAIN = 75  # EX_TEMPFAIL
-_TAIL_BYTES = 4 * LONGEST_ERROR
+_TAIL_BYTES = 4 * LONGEST_ERROR  # a character takes up to four bytes in UTF-8
 _LONGEST_WAIT_S = (
     1.0  # waits use a clock that stops while the machine is suspended, so the monotonic clock is read again
 )

@@ -1,4 +1,4 @@
-"""What the databases differ in. `dialect_for` picks one; drivers are imported only when asked for."""
+"""The differences between databases. `dialect_for` picks a dialect; drivers are imported only when needed."""
 
 from __future__ import annotations
 

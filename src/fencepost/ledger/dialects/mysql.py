@@ -32,7 +32,7 @@ VALUES (%s, '', '', 'cancelled', 0, '{{}}', '', 0, '', 0, 0, 0, 0, 0, 0, 0)
 
 
 class MysqlDialect(Dialect):
-    """A ledger in a MySQL or MariaDB database. Keys are compared byte by byte, by the tables' collation."""
+    """A ledger in a MySQL or MariaDB database. Keys are compared byte by byte, by the collation of the tables."""
 
     name = "mysql"
     deletes_with_limit = True
@@ -42,42 +42,40 @@ class MysqlDialect(Dialect):
     mark = "%s"
     spelling = SPELLING["mysql"]
     now_sql = mysql.NOW_US
-    _kind: str | None = None  # the server's version, once it was asked for
+    _kind: str | None = None  # the server's version in lower case, cached
 
     @property
     def product(self) -> str:
-        """The server."""
         return mysql.product(self.url.store)
 
     def dial(self, timeout_s: float | None = None) -> Any:
-        """Connect and set what every connection needs."""
+        """Connect and set the session settings that every connection needs."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         connection = pymysql_link.dial(self.url.store, limit_s)
         pymysql_link.greet(connection, timeout_s=limit_s, silence_s=min(limit_s, self.silence_s))
         return connection
 
     def begin(self, connection: Any, cursor: Cursor) -> None:
-        """Begin."""
         cursor.execute("BEGIN")
 
     def own_refusal(self, trouble: Trouble, error: Exception) -> str | None:
-        """Say which rights are needed."""
+        """Name the missing privileges."""
         if trouble is Trouble.FORBIDDEN:
             return (
-                f"{self.product}: {first_line(error)}. Grant SELECT, INSERT, UPDATE, DELETE on the tables; to make "
-                "them, let somebody who may CREATE, ALTER and INDEX run: fencepost migrate"
+                f"{self.product}: {first_line(error)}. Grant SELECT, INSERT, UPDATE, DELETE on the tables; to create "
+                "them, run as a user that may CREATE, ALTER and INDEX: fencepost migrate"
             )
         return None
 
     def json_table(self, alias: str, columns: Mapping[str, str]) -> str:
-        """Take the list apart with JSON_TABLE."""
+        """Use JSON_TABLE."""
         chosen = ", ".join(
             f"{name} {_TYPES[kind]} PATH '$[{place}]'" for place, (name, kind) in enumerate(columns.items())
         )
         return f"JSON_TABLE(%s, '$[*]' COLUMNS (n FOR ORDINALITY, {chosen})) AS {alias}"
 
     def objection(self, cursor: Cursor) -> str | None:
-        """Look at the version (JSON_TABLE and SKIP LOCKED are needed), and whether it takes writes."""
+        """Check the version (JSON_TABLE and SKIP LOCKED are needed), for read-only mode, and the binlog format."""
         cursor.execute("SELECT VERSION(), @@global.read_only, @@global.log_bin, @@global.binlog_format")
         version, read_only, has_log, log_format = cursor.fetchone()
         oldest = _OLDEST_MARIADB if "mariadb" in version.lower() else _OLDEST_MYSQL
@@ -90,7 +88,7 @@ class MysqlDialect(Dialect):
         return None
 
     def insert_row(self, cursor: Cursor, table: Table, values: Mapping[str, Any]) -> bool:
-        """Insert, and see whether it fails: what a client may have set decides how else to tell old from new."""
+        """Insert, and catch the error for a duplicate: the meaning of row counts depends on settings of the client."""
         try:
             cursor.execute(*self.written(insert(table).values(dict(values))))
         except self.errors as error:
@@ -100,7 +98,7 @@ class MysqlDialect(Dialect):
         return True
 
     def insert_new(self, cursor: Cursor, sql: str, parameters: Parameters) -> int | None:
-        """Insert, and see whether it fails."""
+        """Insert, and catch the error for a duplicate."""
         try:
             cursor.execute(sql, parameters)
         except self.errors as error:
@@ -110,7 +108,7 @@ class MysqlDialect(Dialect):
         return int(cursor.lastrowid)
 
     def evidence(self, cursor: Cursor) -> dict[str, str]:
-        """Return when the seal was made; see `Step.create_seal`. A replica shows the same."""
+        """Return when the seal was created; see `Step.create_seal`. A replica has the same value."""
         if self._is_mariadb(cursor):
             cursor.execute(f"SELECT UNIX_TIMESTAMP(row_start) FROM {self.table('seal')}")  # noqa: S608 - a checked identifier
         else:
@@ -125,7 +123,7 @@ class MysqlDialect(Dialect):
         return "mariadb" in self._kind
 
     def top_id(self, cursor: Cursor) -> int | None:
-        """Ask the dictionary, not what it remembers of it."""
+        """Read the data dictionary, bypassing MySQL's cached statistics."""
         if not self._is_mariadb(cursor):
             cursor.execute("SET SESSION information_schema_stats_expiry = 0")
         cursor.execute(_NEXT_ID, (self.table("run"),))
@@ -133,7 +131,7 @@ class MysqlDialect(Dialect):
         return None if row is None or row[0] is None else int(row[0]) - 1
 
     def raise_ids(self, cursor: Cursor, to: int) -> None:
-        """Use an id up: InnoDB counts on from the highest that ever was. ALTER TABLE would commit."""
+        """Insert a row with this id and delete it: InnoDB continues from the highest id. ALTER TABLE would commit."""
         if (self.top_id(cursor) or 0) >= to:
             return
         run = self.table("run")
@@ -141,16 +139,16 @@ class MysqlDialect(Dialect):
         cursor.execute(f"DELETE FROM {run} WHERE id = %s", (to,))  # noqa: S608 - a checked identifier
 
     def unless_there(self, table: str, key: str, where: str = "") -> str:
-        """Change nothing where a key is there. INSERT IGNORE would swallow other errors, too."""
+        """Change nothing for a duplicate key. INSERT IGNORE would also ignore other errors."""
         return f" ON DUPLICATE KEY UPDATE {table}.{key} = {table}.{key}"
 
 
 def _is_primary(error: BaseException) -> bool:
-    """Whether it is the id of a row that is there already: ``Duplicate entry '7' for key 'PRIMARY'``."""
+    """Whether the error is about a duplicate id: ``Duplicate entry '7' for key 'PRIMARY'``."""
     return "PRIMARY" in str(error.args[-1]).rpartition(" for key ")[2]
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """Read ``10.11.6-MariaDB-…`` or ``8.0.36``; some proxies and clouds write ``5.5.5-`` before MariaDB's own."""
+    """Parse ``10.11.6-MariaDB-…`` or ``8.0.36``. Some proxies and clouds prefix MariaDB's version with ``5.5.5-``."""
     own = version.removeprefix("5.5.5-")
     return tuple(int(number) for number in re.findall(r"\d+", own)[:2])

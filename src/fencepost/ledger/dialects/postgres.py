@@ -17,11 +17,11 @@ from fencepost.sql.spelling import SPELLING
 from fencepost.sql.troubles import Trouble, first_line
 
 _FEW = 3
-_GRACE_S = 0.5  # the server ends a statement by itself, and then the connection is still good
+_GRACE_S = 0.5  # lets the server's own timeout end a statement first: then the connection stays usable
 _TYPES = {"int": "bigint", "float": "double precision", "text": "text"}
-# A plan that is kept was perhaps made when a table was empty, and reading all of it the cheapest way. And no plan of
-# ours is worth compiling, which PostgreSQL before 18 would do once a way is discouraged.
-_STEADY = (("enable_seqscan", "off"), ("jit", "off"), postgres.READ_COMMITTED)
+# A cached plan may date from a time when a table was empty and a sequential scan was cheapest. And no statement of the
+# ledger is worth JIT compilation, which PostgreSQL before 18 would use because a disabled scan type raises the costs.
+_SESSION_SETTINGS = (("enable_seqscan", "off"), ("jit", "off"), postgres.READ_COMMITTED)
 _EVIDENCE = """
 SELECT {},
   (SELECT oid FROM pg_database WHERE datname = current_database()), to_regclass(%s)::oid
@@ -44,36 +44,36 @@ class PostgresDialect(Dialect):
     spelling = SPELLING["postgresql"]
     now_sql = postgres.NOW_US
     _may_see_server: bool | None = None
-    _sequence: Any = None  # the name of that of the runs, and whether we may look at it
+    _sequence: Any = None  # the name of the sequence of run ids, and whether this user may read it
 
     @property
     def product(self) -> str:
-        """The server."""
         return postgres.product(self.url.store)
 
     def dial(self, timeout_s: float | None = None) -> BoundedPsycopg:
-        """Connect, look who is at the other end, and set the server's own time limits."""
+        """Connect, check what the other end is, and set the server's timeouts."""
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         connection = psycopg_link.dial(self.url.store, limit_s, clock=self.runtime.monotonic)
         connection.statement_s = limit_s + _GRACE_S
-        psycopg_link.greet(connection, postgres.limit_settings(limit_s, min(limit_s, self.silence_s)), _STEADY)
+        psycopg_link.greet(
+            connection, postgres.limit_settings(limit_s, min(limit_s, self.silence_s)), _SESSION_SETTINGS
+        )
         return connection
 
     def begin(self, connection: Any, cursor: Cursor) -> None:
-        """Begin."""
         cursor.execute(connection.begin_sql)
 
     def own_refusal(self, trouble: Trouble, error: Exception) -> str | None:
-        """Say which rights are needed, how to mend a sequence, or why the server lets nobody in."""
+        """Name the missing privileges, the way to repair a sequence, or the reason why the connection is refused."""
         if trouble is Trouble.FORBIDDEN:
             return (
                 f"{self.product}: {first_line(error)}. Grant SELECT, INSERT, UPDATE, DELETE on the tables, USAGE on "
-                "their schema and EXECUTE on the procedures; to make them, let somebody who may CREATE there run: "
+                "their schema and EXECUTE on the procedures; to create them, run as a user that may CREATE there: "
                 "fencepost migrate"
             )
         if trouble is Trouble.DUPLICATE and (table := psycopg_link.table_whose_ids_repeat(error)) is not None:
             return (
-                f"{self.product}: {first_line(error)}. If the sequence of its ids stands behind, as after a restore of "
+                f"{self.product}: {first_line(error)}. If the sequence of its ids is behind, as after a restore of "
                 f"data alone: restart a node, which advances it, or {advice(table)}"
             )
         if trouble in (Trouble.NO_ENTRY, Trouble.NO_DATABASE):
@@ -81,30 +81,28 @@ class PostgresDialect(Dialect):
         return None
 
     def json_table(self, alias: str, columns: Mapping[str, str]) -> str:
-        """Take the list apart with jsonb_array_elements."""
+        """Use jsonb_array_elements."""
         chosen = ", ".join(
             f"(e.value->>{place})::{_TYPES[kind]} AS {name}" for place, (name, kind) in enumerate(columns.items())
         )
         source = "jsonb_array_elements(%s::jsonb) WITH ORDINALITY AS e(value, n)"
-        return f"(SELECT {chosen} FROM {source} ORDER BY n) AS {alias}"  # noqa: S608 - names of ours
+        return f"(SELECT {chosen} FROM {source} ORDER BY n) AS {alias}"  # noqa: S608 - fixed names only
 
     def objection(self, cursor: Cursor) -> str | None:
-        """Look at the version, whether it is a primary, and whether texts are texts there."""
+        """Check the version, whether the server is a primary, and its encoding."""
         cursor.execute(postgres.SERVER_SQL)
         return postgres.ServerFacts(*cursor.fetchone()).objection(self.product, who_needs_it="the ledger needs")
 
     def insert_row(self, cursor: Cursor, table: Table, values: Mapping[str, Any]) -> bool:
-        """Insert, and count."""
         return self.execute(cursor, insert(table).values(dict(values)).on_conflict_do_nothing()).rowcount == 1
 
     def insert_new(self, cursor: Cursor, sql: str, parameters: Parameters) -> int | None:
-        """Insert, and let the statement tell the id."""
         cursor.execute(f"{sql}{self.unless_there('run', *ORIGIN_KEY)} RETURNING id", parameters)
         row = cursor.fetchone()
         return None if row is None else row[0]
 
     def insert_all_new(self, cursor: Any, sql: str, rows: Sequence[Sequence[Any]]) -> list[int | None]:
-        """Insert them one by one, but without waiting for each answer."""
+        """Insert the rows one by one in a pipeline, without waiting for each reply."""
         if len(rows) < _FEW:
             return super().insert_all_new(cursor, sql, rows)
         cursor.executemany(f"{sql}{self.unless_there('run', *ORIGIN_KEY)} RETURNING id", rows, returning=True)
@@ -118,19 +116,19 @@ class PostgresDialect(Dialect):
     def evidence(self, cursor: Cursor) -> dict[str, str]:
         """Return the cluster's system identifier and the oids of the database and of the identity table.
 
-        A replica that is promoted has the same. The identifier may be hidden from users, or by a cloud.
+        A promoted replica has the same values. The identifier may be hidden from this user, or by a cloud provider.
         """
         if self._may_see_server is None:
             cursor.execute("SELECT has_function_privilege('pg_control_system()', 'EXECUTE')")
             self._may_see_server = bool(cursor.fetchone()[0])
-        # Not hidden behind a condition: the right to a function is asked for even if it is not called.
+        # Not a condition in SQL: PostgreSQL checks the privilege on a function even if it is not called.
         server = "(SELECT system_identifier FROM pg_control_system())" if self._may_see_server else "NULL"
         cursor.execute(_EVIDENCE.format(server), (self.table("identity"),))
         parts = zip(("server", "database", "table"), cursor.fetchone(), strict=True)
         return {name: str(value) for name, value in parts if value is not None}
 
     def top_id(self, cursor: Cursor) -> int | None:
-        """Ask the sequence, if we may."""
+        """Read the sequence, if this user may."""
         if self._sequence is None:
             cursor.execute(_SEQUENCE, (self.table("run"),))
             self._sequence = cursor.fetchone()
@@ -141,15 +139,15 @@ class PostgresDialect(Dialect):
         return int(cursor.fetchone()[0])
 
     def raise_ids(self, cursor: Cursor, to: int) -> None:
-        """Move the sequence."""
+        """Advance the sequence."""
         cursor.execute(_SEQUENCE, (self.table("run"),))
         name, _ = cursor.fetchone()
         cursor.execute(f"SELECT setval(%s, greatest(%s, last_value)) FROM {name}", (name, to))  # noqa: S608 - as above
 
     def big(self, sql: str) -> str:
-        """Tell the type: a parameter may be NULL, and numbers come in three sizes."""
+        """Add the type: the parameter may be NULL, and integers have three sizes."""
         return f"{sql}::bigint"
 
     def unless_there(self, table: str, key: str, where: str = "") -> str:
-        """Return ON CONFLICT, which names the one key that may be there."""
+        """Return ON CONFLICT for this key only."""
         return f" ON CONFLICT ({key}){where and ' WHERE '}{where} DO NOTHING"

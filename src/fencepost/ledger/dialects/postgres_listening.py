@@ -1,4 +1,4 @@
-"""PostgreSQL's hints: a connection that listens, and a pipe by which a wait is ended from within this process."""
+"""Notifications on PostgreSQL: a listening connection, and a pipe that ends a wait from within this process."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from fencepost.ledger.dialects.statements_postgres import channel
 from fencepost.sql.psycopg_channel import Channel
 from fencepost.sql.psycopg_link import ERRORS
 
-# Between two hints there is at least this much quiet: a thousand requests a second are no thousand reasons to look.
+# The minimum interval between two hints: a thousand requests a second must not cause a thousand searches.
 _QUIET_S = 0.02
 _FIRST_PAUSE_S, _LONGEST_PAUSE_S = 0.5, 30.0
 _ROUND_S = 60.0
@@ -36,7 +36,7 @@ class LedgerListener:
         runtime.after_fork(self, self._forget)
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait for a hint."""
+        """Wait for a hint; return False on timeout, or if the listener is closed."""
         is_hinted = self._is_hinted_by(self._clock() + timeout_s)
         if self._is_closed:
             self._give_up()
@@ -47,11 +47,11 @@ class LedgerListener:
 
     def wake(self) -> None:
         """End the wait with a hint."""
-        with suppress(BlockingIOError, OSError):  # full: it will be read; closed: nobody waits
-            os.write(self._pen, b"!")
+        with suppress(BlockingIOError, OSError):  # full: it will be read; closed: no thread waits
+            os.write(self._write_end, b"!")
 
     def close(self) -> None:
-        """End the wait, and all later ones; the one who waits closes the connection."""
+        """End this wait and all later ones. The waiting thread closes the connection."""
         self._is_closed = True
         self.wake()
 
@@ -70,27 +70,27 @@ class LedgerListener:
         return float("inf") if self._channel is not None else max(self._dial_at, self._clock())
 
     def _is_hinted(self, timeout_s: float) -> bool:
-        """Wait for at most `timeout_s` for news; a connection that broke is given up."""
+        """Wait for a notification for at most `timeout_s`; close a broken connection."""
         self._dial_if_due()
         limit_s = min(max(timeout_s, 0.0), _ROUND_S)
         if self._channel is None:
-            self._wait_for_paper(limit_s)
+            self._wait_for_pipe(limit_s)
             return self._is_read()
         try:
-            has_news = bool(self._channel.wait(limit_s, also=self._paper))
+            has_news = bool(self._channel.wait(limit_s, also=self._read_end))
         except ERRORS:
             self._give_up()
-            has_news = True  # who knows what was missed
+            has_news = True  # notifications may have been missed
         return self._is_read() or has_news
 
-    def _wait_for_paper(self, limit_s: float) -> None:
-        poll = select.poll()  # unlike select, it takes descriptors of any number
-        poll.register(self._paper, select.POLLIN)
+    def _wait_for_pipe(self, limit_s: float) -> None:
+        poll = select.poll()  # unlike select, it accepts descriptors above 1023
+        poll.register(self._read_end, select.POLLIN)
         poll.poll(limit_s * 1000)
 
     def _is_read(self) -> bool:
         with suppress(BlockingIOError):
-            return bool(os.read(self._paper, 4096))
+            return bool(os.read(self._read_end, 4096))
         return False
 
     def _dial_if_due(self) -> None:
@@ -98,7 +98,7 @@ class LedgerListener:
             return
         try:
             connection: Any = self._dialect.dial(_DIAL_S)
-            if connection.is_proxied:  # by a pooler: what is set on a connection does not stay there
+            if connection.is_proxied:  # by a pooler: LISTEN would not stay with the connection
                 connection.close()
                 self._dial_at = float("inf")
                 return
@@ -109,7 +109,7 @@ class LedgerListener:
         self._pause_s = _FIRST_PAUSE_S
 
     def _give_up(self) -> None:
-        """Let go of a broken connection, and do without one for a while."""
+        """Close a broken connection, and try again after a pause."""
         if self._channel is not None:
             self._channel.close()
         self._channel = None
@@ -117,18 +117,18 @@ class LedgerListener:
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
 
     def _open_pipe(self) -> None:
-        self._paper, self._pen = os.pipe()
-        os.set_blocking(self._paper, False)
-        os.set_blocking(self._pen, False)
+        self._read_end, self._write_end = os.pipe()
+        os.set_blocking(self._read_end, False)
+        os.set_blocking(self._write_end, False)
 
     def _forget(self) -> None:
-        """Begin anew, in a forked child: connection and pipe are the parent's."""
+        """In a forked child, start over: connection and pipe belong to the parent."""
         if self._channel is not None:
             self._dialect.forget([self._channel.connection], in_use=0)
         self._channel = None
         self._open_pipe()
 
     def __del__(self) -> None:
-        for descriptor in (self._paper, self._pen):
+        for descriptor in (self._read_end, self._write_end):
             with suppress(OSError, AttributeError):
                 os.close(descriptor)

@@ -1,4 +1,4 @@
-"""SQLite: one file, one writer at a time. Time is the machine's, as the Runtime tells it."""
+"""SQLite: one file, one writer at a time. The time is that of the machine, read from the Runtime."""
 
 from __future__ import annotations
 
@@ -28,54 +28,54 @@ class SqliteDialect(Dialect):
     mark = "?"
     spelling = SPELLING["sqlite"]
     has_one_writer = True
-    keeps_journal_mode = False  # of a file that is somebody else's
+    keeps_journal_mode = False  # set for a file that does not belong to the ledger
 
     @property
     def product(self) -> str:
-        """The file."""
         return f"SQLite file {self.url.path}"
 
     @property
     def now_sql(self) -> str:
-        """The time, as a number."""
+        """The time as a number."""
         return str(self.runtime.wall_us())
 
     def now(self) -> ColumnElement[int]:
-        """Return the time, as a parameter."""
+        """Return the time as a parameter."""
         return literal(self.runtime.wall_us(), BigInteger())
 
     def now_us(self, cursor: Cursor) -> int:
-        """Read the machine's clock, which no statement is needed for."""
+        """Return the machine's time, without a statement."""
         return self.runtime.wall_us()
 
     def dial(self, timeout_s: float | None = None) -> FileConnection:
-        """Open the file. Reads never wait (WAL); writes wait for each other; what is committed is on the disk."""
+        """Open the file. Reads never wait (WAL), writes wait for each other, and commits are durable."""
         _refuse_other_names(self.url.path)
         limit_s = self.timeout_s if timeout_s is None else timeout_s
         return sqlite.opened(self.url.path, limit_s, keeps_journal_mode=self.keeps_journal_mode)
 
     def begin(self, connection: Any, cursor: Cursor) -> None:
-        """Begin as a writer, so that nothing read can change before it is acted on."""
+        """Begin as the writer, so that rows that were read cannot change before they are updated."""
         cursor.execute("BEGIN IMMEDIATE")
 
     def hang_up(self, connection: Any, cursor: Any) -> None:
-        """Close the cursor first: while its last statement is not reset, SQLite keeps the file open, and locked.
+        """Close the cursor first: until its last statement is reset, SQLite keeps the file open and locked.
 
-        That would last as long as anybody has the cursor, such as the traceback of the error we close it for.
+        Otherwise that would last as long as anything refers to the cursor, such as the traceback of the error that
+        caused this call.
         """
         if cursor is not None:
             cursor.close()
         connection.close()
 
     def is_stale(self, connection: Any) -> bool:
-        """Whether the path leads to another file by now, or to none."""
+        """Whether the path refers to another file by now, or to none."""
         return bool(connection.is_replaced())
 
     def forget(self, opened: Sequence[Closable], *, in_use: int) -> None:
-        """Close, in a forked child, what the parent had open, together with all others that use SQLite.
+        """In a forked child, close what the parent had open, together with all other users of SQLite in this process.
 
-        The parent's own locks keep the closing from touching the files. If somebody was inside SQLite at the fork,
-        this process has to do without it: see `fencepost.sql.forked_sqlite`.
+        The parent's own locks keep the closing from touching the files. If a thread was inside SQLite at the time of
+        the fork, this process cannot use SQLite: see `fencepost.sql.forked_sqlite`.
         """
         FORKED_SQLITE.settle(self.runtime.process_id(), opened, in_use=in_use)
 
@@ -86,49 +86,47 @@ class SqliteDialect(Dialect):
         return sqlite.refusal(self.url.path, error) or f"{self.product}: {error}"
 
     def json_table(self, alias: str, columns: Mapping[str, str]) -> str:
-        """Take the list apart with json_each."""
+        """Use json_each."""
         chosen = ", ".join(f"json_extract(value, '$[{place}]') AS {name}" for place, name in enumerate(columns))
-        return f"(SELECT {chosen} FROM json_each(?)) AS {alias}"  # noqa: S608 - names of ours
+        return f"(SELECT {chosen} FROM json_each(?)) AS {alias}"  # noqa: S608 - fixed names only
 
     def objection(self, cursor: Cursor) -> str | None:
-        """Look at the version: RETURNING is needed."""
+        """Check the version: RETURNING is needed."""
         return sqlite.version_objection()
 
     def insert_row(self, cursor: Cursor, table: Table, values: Mapping[str, Any]) -> bool:
-        """Insert, and count."""
         return self.execute(cursor, insert(table).values(dict(values)).on_conflict_do_nothing()).rowcount == 1
 
     def insert_new(self, cursor: Cursor, sql: str, parameters: Parameters) -> int | None:
-        """Insert, and let the statement tell the id."""
         cursor.execute(f"{sql}{self.unless_there('run', *ORIGIN_KEY)} RETURNING id", parameters)
         rows = cursor.fetchall()
         return rows[0][0] if rows else None
 
     def evidence(self, cursor: Cursor) -> dict[str, str]:
-        """Return the file's number. That of its device is none: it may change whenever the machine starts."""
+        """Return the inode number. The device number is left out: it may change when the machine restarts."""
         found = sqlite.identity_of(self.url.path)
         return {} if found is None else {"file": str(found[1])}
 
     def top_id(self, cursor: Cursor) -> int | None:
-        """Look where SQLite counts."""
+        """Read SQLite's counter."""
         cursor.execute("SELECT seq FROM sqlite_sequence WHERE name = ?", (self.table("run"),))
         row = cursor.fetchone()
         return 0 if row is None else int(row[0])
 
     def raise_ids(self, cursor: Cursor, to: int) -> None:
-        """Move the count."""
+        """Advance SQLite's counter."""
         name = self.table("run")
         cursor.execute("UPDATE sqlite_sequence SET seq = max(seq, ?) WHERE name = ?", (to, name))
         if cursor.rowcount == 0:
             cursor.execute("INSERT INTO sqlite_sequence (name, seq) VALUES (?, ?)", (name, to))
 
     def unless_there(self, table: str, key: str, where: str = "") -> str:
-        """Return ON CONFLICT, which names the one key that may be there."""
+        """Return ON CONFLICT for this key only."""
         return f" ON CONFLICT ({key}){where and ' WHERE '}{where} DO NOTHING"
 
 
 def _refuse_other_names(path: Path) -> None:
-    """Refuse a file with hard links: SQLite finds its log, and we the leases, by the name it was opened under."""
+    """Refuse a file with hard links: SQLite finds its log, and the ledger its leases, by the name of the file."""
     try:
         names = path.stat().st_nlink
     except OSError:
@@ -136,5 +134,5 @@ def _refuse_other_names(path: Path) -> None:
     if names > 1:
         raise LedgerRefused(
             f"{path} has {names} names (hard links), and SQLite would keep a log for each: what is written under one "
-            "is lost under the other. Keep one name, and let all others be symbolic links to it"
+            "is lost under the other. Keep one name, and replace all others with symbolic links to it"
         )

@@ -1,17 +1,17 @@
-"""The words in which the statements of the hot path differ from database to database.
+"""The SQL of the most frequent operations, as far as it differs between databases.
 
-The calls (`claiming`, `finishing`, `planning`, `reaping`) are written once, in templates that name what they need::
+`claiming`, `finishing`, `planning` and `reaping` write each statement once, as a template with named fields::
 
     "SELECT r.id FROM {run} r WHERE {ints:r.id} AND r.state = 'queued'{skip_locked}"
 
-`{run}` is the table, `{ints:r.id}` says that the column is in a list of numbers, passed as `hot.ints(numbers)`;
-`{texts:r.job}` and `hot.texts(words)` do the same for texts. `{was:r.state}` is the column, but no reason to look it up
-in an index: what is found by its id shall be locked by its id, in one place, or two who lock it in two places wait for
-each other. A template is filled once and kept: drivers and servers recognize a statement by its text, so nothing that
-varies may stand in it.
+`{run}` is the table. `{ints:r.id}` is the condition that the column is in a list of numbers, passed as
+`statements.ints(numbers)`; `{texts:r.job}` and `statements.texts(words)` do the same for texts. `{was:r.state}` is the
+column in a form that keeps the database from using an index on it. A row that is found by its id has to be locked by
+its id, through one index: two transactions that lock it through two indexes would deadlock. A template is filled once
+and cached. Drivers and servers recognize a statement by its text, so templates contain nothing that varies.
 
-Two statements are too hot to be written once: taking runs that nothing stands in the way of, and ending runs. Every
-dialect has its own.
+Two statements are written separately for each database, because they are executed most often: claiming runs that
+nothing blocks, and ending runs.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
 
 TABLES = ("node", "job", "schedule", "run", "attempt", "exclusive", "journal", "identity")
-# Where a field of a claim has another name than its column; times are fields with _us.
+# Fields of a claim whose column has another name. Fields of times end in _us, their columns do not.
 _COLUMNS = {"run_id": "id", "attempt": "attempts", "claimed_at_us": "started_at"}
 _CLAIMED = tuple(f"r.{_COLUMNS.get(name, name.removesuffix('_us'))}" for name in Claim._fields)
 CLAIM_COLUMNS = ", ".join(_CLAIMED)
@@ -38,17 +38,17 @@ _RANKED = (*_CLAIMED, *(rank for rank in ranks("r") if rank not in _CLAIMED))
 CLAIM_WIDTH = len(_CLAIMED)
 claim_rank = itemgetter(*map(_RANKED.index, ranks("r")))
 """Sorts rows of `{ranked_columns}` as runs are claimed. The first `CLAIM_WIDTH` columns of these make a `Claim`."""
-# Whoever was declared dead, or has left, claims nothing; it may not have learned of it yet.
+# A node that was declared dead, or has left, claims nothing. It may not know of its end yet.
 _NOT_ENDED = "NOT EXISTS (SELECT 1 FROM {node} me WHERE me.id = %s AND coalesce(me.dead_at, me.left_at) IS NOT NULL)"
-# A LIMIT that is a parameter makes for plans that scan, and one text for every number for as many statements to keep.
 _AGAIN = frozenset(("queued", "waiting"))
 _STATE = attrgetter("state")
 _PERSON = {"waiting": "person"}
+# With LIMIT as a parameter, plans would scan. A literal for every number would make too many statements to cache.
 _LIMITS = (500, 400, 300, 200, 150, 100, 64, 48, 32, 24, 16, 12, 8, 6, 4, 3, 2, 1)
 
 
 class ClaimRequest(NamedTuple):
-    """What a node asks for when it claims. `keys`: if given, of the keyed runs only those with one of these."""
+    """What a node asks for when it claims. `keys`, if given, restricts keyed runs to those with one of these keys."""
 
     node: str
     jobs: tuple[str, ...]
@@ -58,9 +58,9 @@ class ClaimRequest(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """Runs that are now ours, and those with a key, as (id, key), that are not: not yet, or not to be had at once.
+    """The runs that were claimed, and runs with a key, as (id, key), that were not claimed in this step.
 
-    The most urgent first.
+    Most urgent first.
     """
 
     now_us: int
@@ -69,14 +69,14 @@ class Taken(NamedTuple):
 
 
 class EndingRows(NamedTuple):
-    """Endings as they are written. `waits_for`, if given, has a word for each: what a run that is waiting waits for."""
+    """Endings as they are written. `waits_for`, if given, says for each ending what its run waits for, or None."""
 
     rows: Sequence[Ending]
     waits_for: Sequence[str | None] | None = None
 
 
 class Match(NamedTuple):
-    """Which rows are changed: those whose primary key is a column of the source, and of which `also` holds."""
+    """Selects the rows to change: those whose primary key equals a column of the source, and that fulfil `also`."""
 
     key: str
     column: str
@@ -87,7 +87,7 @@ class Match(NamedTuple):
 
 
 class LedgerStatements(ABC):
-    """The words of one dialect, for the tables of one ledger."""
+    """The SQL of one dialect, for the tables of one ledger."""
 
     greatest: ClassVar[str] = "greatest"
     key: ClassVar[str] = "key"
@@ -113,48 +113,48 @@ class LedgerStatements(ABC):
             "ranks": ", ".join(ranks("r")),
             "ranking_columns": ", ".join(f"r.{column}" for column in CLAIM_ORDER_COLUMNS if column != "id"),
             "claim_order": Word(order_by),
-            "ready": "",  # names the index of schedules that are due and have a node, where one has to be named
+            "ready": "",  # an index hint for schedules that are due and have a node, where the database needs one
             "clock": dialect.now_sql,
             "not_ended": _NOT_ENDED.format_map(self.fields),
         }
         self._filled: dict[str, str] = {}
 
     def sql(self, template: str) -> str:
-        """Fill a template, once."""
+        """Return the SQL of a template, which is filled once and cached."""
         filled = self._filled.get(template)
         if filled is None:
             filled = self._filled[template] = template.format_map(self.fields).replace("%s", self.dialect.mark)
         return filled
 
     def rows(self, cursor: Cursor, template: str, *parameters: Any) -> list[Any]:
-        """Execute and fetch all."""
+        """Execute a template and fetch all rows."""
         cursor.execute(self.sql(template), parameters)
         fetched: list[Any] = list(cursor.fetchall())
         return fetched
 
     def change(self, cursor: Cursor, template: str, *parameters: Any) -> int:
-        """Execute and count the rows that were found."""
+        """Execute a template and return the number of rows that matched."""
         cursor.execute(self.sql(template), parameters)
         return cursor.rowcount
 
     def now_us(self, cursor: Cursor) -> int:
-        """Ask what time it is in the ledger."""
+        """Return the current time of the ledger."""
         return self.dialect.now_us(cursor)
 
     def clock(self) -> tuple[int, ...]:
-        """Return the parameter that goes with `{clock}`, where it has one."""
+        """Return the parameters for `{clock}`, if it has any."""
         return ()
 
     def ints(self, numbers: Collection[int]) -> Any:
-        """Return the parameter that goes with `{ints:…}`; at least one number."""
+        """Return the parameter for `{ints:…}`; it takes at least one number."""
         return json.dumps(list(numbers))
 
     def texts(self, words: Collection[str]) -> Any:
-        """Return the parameter that goes with `{texts:…}`; at least one text."""
+        """Return the parameter for `{texts:…}`; it takes at least one text."""
         return _as_list(tuple(words))
 
     def notify(self, cursor: Cursor) -> None:  # noqa: B027
-        """Wake those who listen, when the transaction commits; where nobody can listen, they look for themselves."""
+        """Wake listening nodes when the transaction commits. Does nothing on databases where nodes cannot listen."""
 
     @abstractmethod
     def among_ints(self, column: str) -> str:
@@ -166,41 +166,41 @@ class LedgerStatements(ABC):
 
     @abstractmethod
     def update_from(self, table: str, *, source: str, on: Match, sets: Mapping[str, str]) -> str:
-        """Return a template that changes rows `r` of `table` from the rows `e` of `source`."""
+        """Return a template that updates rows `r` of `table` from the rows `e` of `source`."""
 
     @abstractmethod
     def take(self, connection: LedgerConnection, wanted: ClaimRequest) -> Taken:
-        """Claim runs without a key, and find those with one: in one transaction, waiting for nobody.
+        """Claim runs without a key, and find those with one, in one transaction that never waits for a lock.
 
-        Those whose key is free may be claimed, too.
+        Runs whose key is free may be claimed here, too.
         """
 
     @abstractmethod
     def end(self, cursor: Cursor, endings: EndingRows) -> tuple[int, int]:
-        """End attempts that are still what they were; return the time and how many those were.
+        """End the attempts that are still current; return the time, and how many ended.
 
-        Comes with a row of `attempt` for each that has an outcome.
+        Also inserts a row of `attempt` for each ending that has an outcome.
         """
 
     @abstractmethod
     def end_alone(self, connection: LedgerConnection, endings: EndingRows) -> tuple[int, int]:
-        """Do the same in a transaction of its own."""
+        """Do the same in its own transaction."""
 
     def _rows(self, spec: str) -> str:
-        """Spell ``{rows:e id=int key=text}``: the rows of one parameter, made by `listed`."""
+        """Expand ``{rows:e id=int key=text}``: a table of the rows in one parameter, made by `listed`."""
         alias, *columns = spec.split()
         return self.dialect.json_table(alias, dict(column.split("=") for column in columns))
 
 
 class TransactionStatements(LedgerStatements):
-    """Those of a database where a claim and an ending are several statements each, in a transaction."""
+    """Statements for a database where a claim and an ending take several statements each, in a transaction."""
 
     def take(self, connection: LedgerConnection, wanted: ClaimRequest) -> Taken:
-        """Do `_take` in a transaction."""
+        """Call `_take` in a transaction."""
         return connection.write(lambda cursor: self._take(cursor, wanted))
 
     def end_alone(self, connection: LedgerConnection, endings: EndingRows) -> tuple[int, int]:
-        """Do `end` in a transaction."""
+        """Call `end` in a transaction."""
         return connection.write(lambda cursor: self.end(cursor, endings))
 
     @abstractmethod
@@ -209,12 +209,12 @@ class TransactionStatements(LedgerStatements):
 
 @lru_cache(maxsize=64)
 def _as_list(words: tuple[str, ...]) -> str:
-    """Write a list; a node asks for the same jobs and queues all the time."""
+    """Return words as JSON. Cached, because a node asks for the same jobs and queues all the time."""
     return json.dumps(words)
 
 
 class Word:
-    """Lets a template say ``{word:argument}``."""
+    """Implements ``{word:argument}`` in a template."""
 
     def __init__(self, spell: Callable[[str], str]) -> None:
         self._spell = spell
@@ -224,12 +224,12 @@ class Word:
 
 
 def rounded(limit: int) -> int:
-    """Return the nearest limit not above `limit` that statements are kept for."""
+    """Return the greatest cached limit that is not above `limit`; at least 1."""
     return next((each for each in _LIMITS if each <= limit), 1)
 
 
 def listed(rows: Sequence[Sequence[Any]]) -> str:
-    """Return the parameter that goes with ``{rows:…}``. What no database can keep in a text is replaced."""
+    """Return the parameter for ``{rows:…}``. Characters that no database can store in a text are replaced."""
     text = json.dumps(rows, ensure_ascii=False, separators=(",", ":"))
     if "\\u0000" in text or not _is_encodable(text):
         text = json.dumps([[clean(value) for value in row] for row in rows], ensure_ascii=False)
@@ -237,7 +237,7 @@ def listed(rows: Sequence[Sequence[Any]]) -> str:
 
 
 def clean(value: Any) -> Any:
-    """Return a text without zero characters and halves of surrogate pairs; anything else as it is."""
+    """Replace zero characters and lone surrogates in a text; return any other value unchanged."""
     if not isinstance(value, str):
         return value
     return value.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
@@ -254,7 +254,8 @@ def _is_encodable(text: str) -> bool:
 def written(endings: Sequence[Ending], *, horizon_us: int) -> EndingRows:
     """Return endings as they are written, each with what its run waits for.
 
-    A next attempt is queued, or waits for a time beyond the horizon. What ends as waiting is held for a person.
+    A next attempt is queued, or waits for its time if that is beyond the horizon. A run that ends as waiting is held
+    for a person.
     """
     if _AGAIN.isdisjoint(map(_STATE, endings)):
         return EndingRows(endings)
@@ -271,14 +272,14 @@ class HasDialect(Protocol):
 
 
 def statements_for(connection: HasDialect) -> LedgerStatements:
-    """Return the statements of a connection's dialect; they are kept with the dialect, and freed with it."""
+    """Return the statements of a connection's dialect. They are cached with the dialect."""
     words: LedgerStatements | None = connection.dialect.kept_words
     if words is None:
-        words = connection.dialect.kept_words = _made(connection.dialect)
+        words = connection.dialect.kept_words = _make_statements(connection.dialect)
     return words
 
 
-def _made(dialect: Dialect) -> LedgerStatements:
+def _make_statements(dialect: Dialect) -> LedgerStatements:
     if dialect.name == "postgresql":
         from fencepost.ledger.dialects.statements_postgres import HotPostgres  # noqa: PLC0415 - needs its driver
 

@@ -1,8 +1,8 @@
-"""The hottest statements on MySQL and MariaDB, where an UPDATE returns nothing: rows are locked, then changed.
+"""The most frequent statements on MySQL and MariaDB, where UPDATE has no RETURNING: rows are locked, then changed.
 
-At READ COMMITTED InnoDB locks what a statement finds and nothing between. STRAIGHT_JOIN makes it begin with the rows
-that were passed, and FORCE INDEX with the index that has the order: else it might read, and so lock, a whole table
-that it believes to be small.
+At READ COMMITTED, InnoDB locks the rows that a statement finds and no gaps. STRAIGHT_JOIN makes it begin with the rows
+that were passed, and FORCE INDEX with the index that has the order. Otherwise it might read, and so lock, a whole table
+that it estimates to be small.
 """
 
 # ruff: noqa: S608 - table names are checked identifiers, all values are parameters
@@ -38,7 +38,7 @@ UPDATE {run} SET state = 'running', node = %s, started_at = %s, token = greatest
   attempts = attempts + 1 WHERE {ints:id}
 """
 
-# The columns of an ending that are passed, with the field each is taken from.
+# The columns that are passed for an ending, and the field of each.
 _OF_ENDING = {
     "id=int": "run_id",
     "attempt=int": "attempt",
@@ -69,7 +69,7 @@ SELECT r.id, r.attempts, r.node, r.token, r.started_at, e.ended_at, e.took_us, e
 FROM {_ENDED} STRAIGHT_JOIN {{run}} r FORCE INDEX (PRIMARY) ON {_IS_OURS} WHERE e.outcome IS NOT NULL
 """
 
-# In one UPDATE of two tables the order of assignments is not defined: none may depend on what another changes.
+# In an UPDATE of two tables the order of assignments is undefined: none may depend on a column that another changes.
 _END = f"""
 UPDATE {_ENDED} STRAIGHT_JOIN {{run}} r FORCE INDEX (PRIMARY) ON r.id = e.id SET
   r.state = CASE WHEN e.state IN ('queued', 'waiting') AND r.cancel_requested_at IS NOT NULL THEN 'cancelled'
@@ -89,7 +89,7 @@ UPDATE {_ENDED} STRAIGHT_JOIN {{run}} r FORCE INDEX (PRIMARY) ON r.id = e.id SET
 
 
 class HotMysql(TransactionStatements):
-    """The words of MySQL and MariaDB."""
+    """The statements for MySQL and MariaDB."""
 
     key = "`key`"
     by = "`by`"
@@ -100,28 +100,27 @@ class HotMysql(TransactionStatements):
         self.fields["ready"] = f" FORCE INDEX ({dialect.url.prefix}schedule_ready)"
 
     def among_ints(self, column: str) -> str:
-        """Compare with a list that the driver spells out."""
+        """Compare with a list, which the driver expands."""
         return f"{column} IN %s"
 
     def among_texts(self, column: str) -> str:
-        """Compare with a list that the driver spells out."""
+        """Compare with a list, which the driver expands."""
         return f"{column} IN %s"
 
     def ints(self, numbers: Collection[int]) -> tuple[int, ...]:
-        """Return a list."""
         return tuple(numbers)
 
     def texts(self, words: Collection[str]) -> tuple[str, ...]:
-        """Return a list; one of nothing is none to MySQL, so let it have what equals nothing."""
+        """Return a list. MySQL has no empty list, so an empty one becomes a list with the empty text."""
         return tuple(words) or ("",)
 
     def update_from(self, table: str, *, source: str, on: Match, sets: Mapping[str, str]) -> str:
-        """Return UPDATE of a join."""
+        """Return an UPDATE of a join."""
         changes = ", ".join(f"r.{column} = {value}" for column, value in sets.items())
         return f"UPDATE {source} STRAIGHT_JOIN {{{table}}} r FORCE INDEX (PRIMARY) ON {on} SET {changes}"
 
     def end(self, cursor: Cursor, endings: EndingRows) -> tuple[int, int]:
-        """Lock the runs that are still what they were; keep their attempts; change them."""
+        """Lock the runs whose attempts are still current, insert their attempts, then update them."""
         now_us = self.now_us(cursor)
         rows = endings.rows
         named = listed([(row.run_id, row.attempt, row.token) for row in rows])
@@ -155,6 +154,6 @@ class HotMysql(TransactionStatements):
 
 
 def _started(found: Claim, now_us: int) -> Claim:
-    """Return a run as it is after it was changed."""
+    """Return the run as it is after the UPDATE."""
     token = max(found.token + 1, now_us)
     return found._replace(attempt=found.attempt + 1, token=token, claimed_at_us=now_us)

@@ -1,14 +1,15 @@
-"""The hottest statements on PostgreSQL: one each for claiming and ending a batch, without a transaction around it.
+"""The most frequent statements on PostgreSQL: claiming a batch and ending a batch take one statement each.
 
-**Plans.** A statement executed often is planned once and for all (a generic plan), perhaps when the tables were
-empty. So there must be one sensible plan only: connections have `enable_seqscan` off; what could lead to another
-index is hidden from the planner (``state || ''``, ``job || ''``); LIMIT is a literal; and the rows to take or end are
-found by one look-up of their ids (``id = ANY``) and then compared by a hash join, which is chosen because the planner
-takes what they are compared with to be many (``generate_series``, of unknown length, counts as a thousand). Tests look
-at the plans.
+Each of them is a transaction by itself, without BEGIN and COMMIT.
 
-**Parameters.** Arrays of numbers and plain words are put together as text, which costs a tenth of what the driver's
-general way costs; a column in which all are NULL is passed as NULL, and `unnest` fills it up.
+**Plans.** A frequent statement is planned once (a generic plan), perhaps while the tables are empty. So there must be
+only one sensible plan. Connections have `enable_seqscan` off. Expressions hide columns from the planner that could lead
+to another index (``state || ''``, ``job || ''``). LIMIT is a literal. The rows to take or end are found by one lookup
+of their ids (``id = ANY``) and then matched by a hash join, which is chosen because the planner assumes many rows on
+the other side (``generate_series`` of unknown length counts as a thousand). Tests check the plans.
+
+**Parameters.** Arrays of numbers and plain words are passed as text, which costs a tenth of the driver's general
+conversion. A column that is NULL in all rows is passed as NULL, and `unnest` fills it up.
 """
 
 # ruff: noqa: S608 - table names are checked identifiers, all values are parameters
@@ -39,7 +40,7 @@ from fencepost.ledger.dialects.statements import (
 
 _CLAIM = partial(tuple.__new__, Claim)
 _NOTHING = [None] * 5
-_WHOLE_EVERY_S = 0.5
+_WHOLE_EVERY_S = 0.5  # how often, at least, the whole queue is searched; see `QueueStart`
 _SUCCEEDED = {"succeeded"}
 
 _FIND = """
@@ -54,7 +55,7 @@ _FIND_IN_MANY = """
 
 _GATE = " AND (r.exclusive_key IS NULL OR r.exclusive_key = ANY(%s::text[]))"
 
-# What was found, has a key and is not ours comes with every row, as two arrays, which are mostly NULL.
+# Runs with a key that were found but not claimed are returned with every row, as two arrays, which are mostly NULL.
 _TAKE = """
 WITH clock AS MATERIALIZED (SELECT {clock} AS now),
 allowed AS MATERIALIZED (SELECT 1 WHERE {not_ended}),
@@ -70,7 +71,7 @@ RETURNING {ranked_columns},
   (SELECT array_agg(id ORDER BY n) FROM rest), (SELECT array_agg(exclusive_key ORDER BY n) FROM rest)
 """
 
-# A key that is there, free, and that nobody else is at, is taken for the most urgent of those that want it.
+# A key that exists, is free and is not locked is taken for the most urgent run that has it.
 _TAKE_KEYS = """free AS MATERIALIZED (
   SELECT x.key, x.token FROM {exclusive} x
   WHERE x.key = ANY(ARRAY(SELECT exclusive_key FROM found WHERE exclusive_key IS NOT NULL)) AND x.run_id IS NULL
@@ -88,7 +89,7 @@ rest AS MATERIALIZED (
 _AND_FIRST = " UNION ALL SELECT id, token FROM first"
 _LEAVE_KEYS = "rest AS MATERIALIZED (SELECT f.* FROM found f WHERE f.exclusive_key IS NOT NULL),"
 
-# Where no row has changed, none comes back.
+# For the case that _TAKE has changed no row: then it returns none.
 _FIND_KEYED = """
 WITH clock AS MATERIALIZED (SELECT {clock} AS now),
 allowed AS MATERIALIZED (SELECT 1 WHERE {not_ended}),
@@ -97,7 +98,7 @@ SELECT clock.now, f.id, f.exclusive_key FROM clock LEFT JOIN found f ON f.exclus
 ORDER BY {claim_order:f}
 """
 
-# All went well and there is nothing to tell, which is what most batches are like.
+# For batches in which all attempts succeeded without result or error, as most do.
 _SUCCEED = """
 WITH clock AS MATERIALIZED (SELECT {clock} AS now),
 e AS MATERIALIZED (
@@ -153,13 +154,13 @@ SELECT clock.now, (SELECT count(*) FROM changed) FROM clock
 
 
 class QueueStart:
-    """Where the queue begins, as far as one who has just taken a full batch from it knows.
+    """The time from which to search the queue, after a full batch was taken from it.
 
-    The index keeps entries of runs that were claimed until the table is vacuumed, and passing them by costs more the
-    longer a queue is worked off. So a full batch is followed by one that begins at the time where it ended. What is
-    older, because it was promoted, or recorded late, or less urgent, is found by the next look at the whole queue: as
-    soon as a batch is not full, and at least twice a second. (Before PostgreSQL 18 this saves little: an index is then
-    read from its beginning.)
+    The index keeps entries of claimed runs until the table is vacuumed, and skipping these costs more the longer a
+    queue is processed. So the search after a full batch begins at the time at which that batch ended. Older runs, which
+    were promoted, recorded late or less urgent, are found by the next search of the whole queue: as soon as a batch is
+    not full, and at least twice a second. (Before PostgreSQL 18 this saves little, because an index is read from its
+    beginning.)
     """
 
     def __init__(self, runtime: Runtime) -> None:
@@ -172,7 +173,7 @@ class QueueStart:
         return floor_us if self._clock() < until else 0
 
     def took(self, wanted: ClaimRequest, taken: Taken, *, from_us: int) -> None:
-        """Note what was taken, beginning at `from_us`."""
+        """Record a batch, whose search began at `from_us`."""
         if taken.keyed or len(taken.claims) < wanted.limit:
             self._known.pop(wanted[1:3], None)
             return
@@ -181,7 +182,7 @@ class QueueStart:
 
 
 class HotPostgres(LedgerStatements):
-    """The words of PostgreSQL."""
+    """The statements for PostgreSQL."""
 
     def __init__(self, dialect: Dialect) -> None:
         super().__init__(dialect)
@@ -190,23 +191,19 @@ class HotPostgres(LedgerStatements):
         self._floors: WeakKeyDictionary[LedgerConnection, QueueStart] = WeakKeyDictionary()
 
     def among_ints(self, column: str) -> str:
-        """Compare with an array."""
         return f"{column} = ANY(%s::bigint[])"
 
     def among_texts(self, column: str) -> str:
-        """Compare with an array."""
         return f"{column} = ANY(%s::text[])"
 
     def ints(self, numbers: Collection[int]) -> str:
-        """Return an array."""
         return _numbers(numbers)
 
     def texts(self, words: Collection[str]) -> str:
-        """Return an array."""
         return _texts(tuple(words))
 
     def update_from(self, table: str, *, source: str, on: Match, sets: Mapping[str, str]) -> str:
-        """Return UPDATE … FROM, which finds its rows by one look-up of their keys."""
+        """Return UPDATE … FROM, which finds its rows by one lookup of their keys."""
         changes = ", ".join(f"{column} = {value}" for column, value in sets.items())
         return (
             f"WITH e AS MATERIALIZED (SELECT e.* FROM {source}) UPDATE {{{table}}} AS r SET {changes} FROM e "
@@ -214,11 +211,11 @@ class HotPostgres(LedgerStatements):
         )
 
     def notify(self, cursor: Cursor) -> None:
-        """Notify the ledger's channel; the server sends it once per transaction, after the commit."""
+        """Notify the ledger's channel. The server sends this once per transaction, after the commit."""
         cursor.execute(self._notify_sql)
 
     def take(self, connection: LedgerConnection, wanted: ClaimRequest) -> Taken:
-        """Take all in one statement, which is a transaction; in two, if beyond the floor there was not enough."""
+        """Claim with one statement, which is a transaction; with a second one if too few runs are after the floor."""
         floor = self._floors.setdefault(connection, QueueStart(self.dialect.runtime))
         floor_us = floor.of(wanted)
         taken = self._take(connection, wanted, floor_us)
@@ -236,7 +233,7 @@ class HotPostgres(LedgerStatements):
         given = (wanted.node, queues, floor_us, _texts(wanted.jobs), *gate)
         cursor: Any
         with connection.autocommit() as cursor:
-            _settle(cursor)
+            _keep_plans(cursor)
             cursor.execute(take, (*given, wanted.node), binary=True)
             rows = cursor.fetchall()
             if not rows:
@@ -245,28 +242,35 @@ class HotPostgres(LedgerStatements):
         return _taken(rows)
 
     def end(self, cursor: Cursor, endings: EndingRows) -> tuple[int, int]:
-        """End all by one statement."""
+        """End all attempts with one statement."""
         ids, attempts, tokens, states, outcomes, delays, took, *texts, _ = zip(*endings.rows, strict=True)
         numbers = _numbers(ids)
         identity = (numbers, _numbers(attempts), _numbers(tokens))
-        told = [_any_texts(column) for column in texts]
-        if told == _NOTHING and set(states) == set(outcomes) == _SUCCEEDED:
+        texts_or_none = [_any_texts(column) for column in texts]
+        if texts_or_none == _NOTHING and set(states) == set(outcomes) == _SUCCEEDED:
             cursor.execute(self.sql(_SUCCEED), (*identity, _maybe_numbers(took), len(ids), numbers))
         else:
             waits_for = None if endings.waits_for is None else _words(endings.waits_for)
-            whole = (_words(states), _words(outcomes), _numbers(delays), _maybe_numbers(took), *told, waits_for)
+            whole = (
+                _words(states),
+                _words(outcomes),
+                _numbers(delays),
+                _maybe_numbers(took),
+                *texts_or_none,
+                waits_for,
+            )
             cursor.execute(self.sql(_END), (*identity, *whole, len(ids), numbers))
         now_us, count = cursor.fetchone()
         return now_us, count
 
     def end_alone(self, connection: LedgerConnection, endings: EndingRows) -> tuple[int, int]:
-        """End all by one statement, which is a transaction."""
+        """End all attempts with one statement, which is a transaction."""
         with connection.autocommit() as cursor:
-            _settle(cursor)
+            _keep_plans(cursor)
             return self.end(cursor, endings)
 
     def _take_sql(self, wanted: ClaimRequest) -> tuple[str, str]:
-        """Return what takes runs, and what finds those with a key where nothing could be taken."""
+        """Return the statement that claims runs, and the one that finds keyed runs if nothing could be claimed."""
         is_one = len(wanted.queues) == 1
         find = _FIND.replace("{queue}", "%s" if is_one else "q.name")
         find = find if is_one else _FIND_IN_MANY.replace("{find}", find)
@@ -284,7 +288,7 @@ class HotPostgres(LedgerStatements):
 
 
 def _many(spec: str) -> str:
-    """Spell ``{many:table column …}``: its rows, numbered by `n` in their order, and taken to be many."""
+    """Expand ``{many:table column …}``: its rows, numbered by `n` in order, with a high estimate for the planner."""
     table, *columns = spec.split()
     arrays = ", ".join(f"unnest(ARRAY(SELECT {column} FROM {table}))" for column in columns)
     return (
@@ -310,12 +314,12 @@ def _only_keyed(rows: list[Any]) -> Taken:
 
 
 def channel(dialect: Dialect) -> str:
-    """Return the name of the channel on which a ledger's news go out; an identifier."""
+    """Return the name of the ledger's notification channel; an identifier."""
     return f"{dialect.url.schema or 'public'}_{dialect.url.prefix}news".lower()
 
 
-def _settle(cursor: Any) -> None:
-    """Have plans kept, once per connection: with one sensible plan for each statement, planning anew is in vain."""
+def _keep_plans(cursor: Any) -> None:
+    """Set a connection to keep generic plans, once. Each statement has one sensible plan."""
     connection = cursor.connection
     if connection.prepare_threshold and not getattr(connection, "keeps_plans", False):
         cursor.execute("SET plan_cache_mode = force_generic_plan")
@@ -328,7 +332,7 @@ def _numbers(values: Iterable[int]) -> str:
 
 
 def _maybe_numbers(values: Sequence[int | None]) -> str:
-    return _numbers(values).replace("None", "NULL")  # type: ignore[arg-type]  # it spells them all
+    return _numbers(values).replace("None", "NULL")  # type: ignore[arg-type]  # None becomes the text "None"
 
 
 def _words(values: Iterable[str | None]) -> str:
@@ -337,13 +341,13 @@ def _words(values: Iterable[str | None]) -> str:
 
 
 def _any_texts(values: Sequence[str | None]) -> list[str | None] | None:
-    """Return texts as they are for the driver; None if there are none at all."""
+    """Return the texts for the driver; None if all of them are None."""
     return None if values.count(None) == len(values) else [clean(value) for value in values]
 
 
 @lru_cache(maxsize=256)
 def _texts(values: tuple[str, ...]) -> str:
-    """Return an array of any texts."""
+    """Return an array of arbitrary texts, quoted."""
     return "{" + ",".join([_quoted(value) for value in values]) + "}"
 
 

@@ -1,4 +1,4 @@
-"""The hottest statements on SQLite, where one writer at a time has the file for itself and nothing is ever locked."""
+"""The most frequent statements on SQLite, where one writer at a time has the whole file and no rows are locked."""
 
 # ruff: noqa: S608 - table names are checked identifiers, all values are parameters
 
@@ -11,7 +11,7 @@ from fencepost.core.runs import Claim, Ending
 from fencepost.ledger.dialects.dialect import Cursor, Dialect
 from fencepost.ledger.dialects.statements import ClaimRequest, EndingRows, Match, Taken, TransactionStatements, clean
 
-# The plus signs keep the planner from other indexes than that of queued runs.
+# The plus sign keeps the planner from using another index than that of queued runs.
 _FIND = """
 SELECT {ranks}, r.id, r.exclusive_key FROM {run} r
 WHERE r.state = 'queued' AND r.queue = %s AND r.available_at <= %s AND {texts:+r.job}{gate} AND {not_ended}
@@ -56,14 +56,14 @@ WHERE {_IS_OURS}
 
 
 class _Found(NamedTuple):
-    """What `_FIND` selects, behind the values by which it is sorted."""
+    """What `_FIND` selects after the values by which it is sorted."""
 
     run_id: int
     exclusive_key: str | None
 
 
 class HotSqlite(TransactionStatements):
-    """The words of SQLite."""
+    """The statements for SQLite."""
 
     greatest = "max"
 
@@ -85,12 +85,11 @@ class HotSqlite(TransactionStatements):
         return self.among_ints(column)
 
     def update_from(self, table: str, *, source: str, on: Match, sets: Mapping[str, str]) -> str:
-        """Return UPDATE … FROM."""
         changes = ", ".join(f"{column} = {value}" for column, value in sets.items())
         return f"UPDATE {{{table}}} AS r SET {changes} FROM {source} WHERE {on}"
 
     def end(self, cursor: Cursor, endings: EndingRows) -> tuple[int, int]:
-        """Keep the attempts, then change the runs, one by one inside the library."""
+        """Insert the attempts, then update the runs, with executemany."""
         now_us = self.now_us(cursor)
         waits_for = endings.waits_for or [None] * len(endings.rows)
         rows = [_named(row, word, now_us) for row, word in zip(endings.rows, waits_for, strict=True)]

@@ -1,21 +1,21 @@
-"""Bringing a database to the tables this version works with, and refusing one that is not there.
+"""Migrating a database to the tables that this version needs, and refusing one that does not have them.
 
 ::
 
-    migrate(ledger)          run the steps that are missing and only add, under a lock: two at once are safe
-    migrate(…, contract=True)  also those that take something away, unless a node lives that needs it
-    migration_sql(url)       the same as a script, for somebody who may, without connecting
-    check_schema(ledger)     refuse tables that this version cannot work with, with a sentence that helps
+    migrate(ledger)          run the missing steps that only add, under a lock: concurrent calls are safe
+    migrate(…, contract=True)  also run those that remove something, unless a living node needs it
+    migration_sql(url)       the same as a script, without connecting, for a user with more privileges
+    check_schema(ledger)     refuse tables that this version cannot work with, with a message that says what to do
     ready_schema(ledger)     what a node does at its start: check; on SQLite also migrate
 
-The tables that receive effects (`fencepost.schema.effects`) have steps of their own and are brought along: in the
-ledger's database they are there without being asked for.
+The tables that receive effects (`fencepost.schema.effects`) have their own steps and are migrated along: the ledger's
+database always has them.
 
-Steps only add, until no node that needs the old is left (expand, then contract); so nodes of the version before go on
-while the steps run, and can be started again afterwards: the name of a step says which versions can work with the
-tables that it leaves behind (`fencepost.schema.revisions`). Steps stand in `versions/`; a step that was released is
-never changed. The steps are one line: what stands behind a step that contracts needs it. So a version that brings a
-step that contracts works before it was taken, and one that brings steps behind it asks for it first.
+Steps only add until no node needs the old form (expand, then contract). So nodes of the previous version keep working
+while the steps run, and can be restarted afterwards: the name of a step says which versions can work with the tables
+that it leaves (`fencepost.schema.revisions`). The steps are in `versions/`; a released step is never changed. They form
+one line: every step needs those before it, including one that contracts. So a version that adds a contracting step
+works before that step was run, but a version that adds steps after it requires it first.
 """
 
 from __future__ import annotations
@@ -40,15 +40,15 @@ from fencepost.schema.revisions import (
 from fencepost.sql.troubles import LACKS_TABLES, trouble_of
 
 REVISIONS = steps_in(Path(__file__).parent / "versions")
-OLDEST, NEWEST = oldest_workable(REVISIONS), REVISIONS[-1]  # what this version can work with
-STEPS = (*REVISIONS, *effects.STEPS)  # all that `migrate` may have to do
+OLDEST, NEWEST = oldest_workable(REVISIONS), REVISIONS[-1]  # the revisions that this version can work with
+STEPS = (*REVISIONS, *effects.STEPS)  # all steps that `migrate` may run
 
 
 def migrate(database: Database, *, contract: bool = False) -> tuple[str, ...]:
-    """Run the steps that are missing and return their names; none if the tables are as they should be.
+    """Run the missing steps and return their names; none if the tables are up to date.
 
-    Steps that take something away are left for `contract`, which is refused while a node lives that needs it. Tables
-    that a newer version has made are left alone if this one can work with them, and refused if not.
+    Steps that remove something are left for `contract`, which is refused while a living node needs what they remove.
+    Tables of a newer version are left alone if this one can work with them, and refused if not.
     """
     _check_server(database)
     revision, of_effects = current_revision(database), effects_revision(database)
@@ -68,42 +68,42 @@ def migrate(database: Database, *, contract: bool = False) -> tuple[str, ...]:
 
 
 def is_done(revision: str | None, known: tuple[str, ...], *, contract: bool) -> bool:
-    """Return whether tables of `revision` lack no step of `known` that may be taken now."""
+    """Return whether tables of `revision` lack no step of `known` that may be run now."""
     missing = missing_steps(revision, known)
     return not (missing if contract or revision is None else expanding_steps(missing, known))
 
 
 def behind_contraction(revision: str | None, known: tuple[str, ...]) -> str | None:
-    """Return what to do first if a step that only adds stands behind one that takes something away; None if none does.
+    """Return what to do first if a missing step that only adds comes after one that contracts; None otherwise.
 
-    A step that contracts and has nothing behind it can wait: this version works without it.
+    A contracting step with no step after it can wait: this version works without it.
     """
     missing = missing_steps(revision, known)
     waiting = missing[len(expanding_steps(missing, known)) :]
     if all(contracts(each, known) for each in waiting):
         return None
     return (
-        f"step {number(waiting[-1]):04} needs step {number(waiting[0]):04}, which takes away what older versions use: "
-        "first let every node and program be of the release before this one"
+        f"step {number(waiting[-1]):04} needs step {number(waiting[0]):04}, which removes what older versions use: "
+        "first upgrade every node and program to the release before this one"
     )
 
 
 def migration_sql(url: str) -> str:
-    """Return all steps as an SQL script for the database that `url` names, without connecting to it."""
+    """Return all steps as an SQL script for the database of `url`, without connecting to it."""
     from fencepost.ledger.migrations import running  # noqa: PLC0415 - as above
 
     return running.migration_sql(url)
 
 
 def ready_schema(database: Database) -> None:
-    """Make sure that the tables are there; make them only on SQLite, where there is nobody else to do it."""
+    """Check the tables. On SQLite, create or migrate them first, because no operator does it there."""
     if database.url.is_file:
         migrate(database)
     check_schema(database)
 
 
 def check_schema(database: Database) -> None:
-    """Raise `SchemaMismatch` if the tables, or `LedgerRefused` if the server, are not what this version needs."""
+    """Raise `SchemaMismatch` if the tables, or `LedgerRefused` if the server, do not fit this version."""
     _check_server(database)
     revision = current_revision(database)
     if revision is None:
@@ -124,29 +124,29 @@ def check_schema(database: Database) -> None:
 
 
 def refuse_unreadable(database: Database, connection: LedgerConnection) -> None:
-    """Raise `SchemaMismatch` if a newer version took away what this one needs: what a node asks when it has joined.
+    """Raise `SchemaMismatch` if a newer version removed what this one needs. A node calls this after it has joined.
 
-    Whoever takes something away looks for older nodes first. So either it has seen this one, or this one sees it.
+    A contracting step looks for older nodes first. So either it has seen this node, or this node sees its result.
     """
     table = database.tables.name("version")
     _refuse_unreadable(database, connection.read(lambda cursor: _revision(cursor, table)))
 
 
 def current_revision(database: Database) -> str | None:
-    """Return the revision of the ledger that the database has; None if it has none."""
+    """Return the revision of the ledger's tables; None if there are none."""
     return _revision_in(database, "version")
 
 
 def effects_revision(database: Database) -> str | None:
-    """Return the revision of the tables of effects that the database has; None if it has none."""
+    """Return the revision of the tables of effects; None if there are none."""
     return _revision_in(database, "effects_version")
 
 
 def refuse_unreadable_effects(database: Database, revision: str | None) -> None:
-    """Leave alone what a newer version has made, unless it says that this one can work with it."""
+    """Refuse tables of a newer version, unless their revision says that this version can work with them."""
     if revision is not None and not is_readable(revision, effects.REVISIONS):
         raise SchemaMismatch(
-            f"the tables of effects in {database.dialect.product} were made by a newer Fencepost (revision "
+            f"the tables of effects in {database.dialect.product} were created by a newer Fencepost (revision "
             f"{revision}); this one knows up to {effects.NEWEST}: use the newer version here, or another database"
         )
 
@@ -176,7 +176,7 @@ def _refuse_unreadable(database: Database, revision: str | None) -> None:
     if revision is not None and not is_readable(revision, REVISIONS):
         raise SchemaMismatch(
             f"this database was migrated by a newer Fencepost (revision {revision}); this node knows up to {NEWEST}: "
-            f"deploy the newer version here, or let this node use another database ({database.dialect.product})"
+            f"deploy the newer version here, or use another database for this node ({database.dialect.product})"
         )
 
 

@@ -1,8 +1,8 @@
-"""Steps that take something away: which nodes still need it.
+"""Steps that remove something: which nodes still need it.
 
-A step that contracts has an oldest reader that is later than that of the step before. A living node that knows less
-could not go on working. Nodes are all that can be seen: a program that only enqueues, or only uses fences, is on no
-record, and has to be stopped by whoever contracts.
+A contracting step has a later oldest reader than the step before it. A living node that knows less could not continue
+to work. Only nodes are checked: a program that only enqueues, or only uses fences, is not recorded, and the operator
+who contracts has to stop it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.schema.revisions import known_by, known_of_effects_by, number, oldest_reader
 
-_SHOWN = 5
+_SHOWN = 5  # nodes named in the message
 
 
 class OlderNode(NamedTuple):
-    """A living node that knows too little."""
+    """A living node whose version is too old for a step."""
 
     name: str
     version: str
@@ -33,7 +33,7 @@ def older_nodes(database: Database, revision: str, *, of_effects: bool = False) 
     oldest = oldest_reader(revision)
     knows = known_of_effects_by if of_effects else known_by
 
-    # Written by hand: of the tables only what they always had is certain to be there.
+    # Handwritten SQL: only columns that the table has always had are certain to exist.
     def work(cursor: Cursor) -> list[OlderNode]:
         cursor.execute(
             f"SELECT name, version FROM {database.tables.name('node')} "  # noqa: S608 - a checked identifier
@@ -45,13 +45,13 @@ def older_nodes(database: Database, revision: str, *, of_effects: bool = False) 
 
 
 def refuse_while_needed(ledgers: Iterable[Database], step: str, *, of_effects: bool) -> None:
-    """Raise if a living node of one of `ledgers` needs what `step` takes away."""
+    """Raise if a living node of one of `ledgers` needs what `step` removes."""
     found = [node for ledger in ledgers for node in older_nodes(ledger, step, of_effects=of_effects)]
     if found:
         raise LedgerRefused(
-            f"step {number(step):04} takes away what {_listed(found)} still uses: deploy the present version there, "
-            "or stop it, then run this command again. A node that is gone without having left is noted as dead by any "
-            "other node, within its ttl"
+            f"step {number(step):04} removes what {_listed(found)} still uses: deploy the present version there, "
+            "or stop it, then run this command again. If a node has crashed, another node notes it as dead within its "
+            "ttl"
         )
 
 

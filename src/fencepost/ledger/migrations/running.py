@@ -1,4 +1,4 @@
-"""The steps that are missing, run on a database by its own dialect, under a lock; or written down."""
+"""Runs the missing steps on a database, under a lock, with its own dialect; or writes them as a script."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ from fencepost.schema.running import PATIENCE_S, Chain, StillLocked
 from fencepost.sql.troubles import REFUSALS, REPEATABLE, SLOW, first_line, trouble_of
 
 MayContract = Callable[[sa.Connection, Chain, str], None]
-"""Raises if a step of a chain, which takes something away, must not be taken now."""
+"""Raises if a contracting step of a chain must not be run now."""
 
-_WAITS_FOR_S = 2  # for a table that somebody uses; less than a call of a node may take, and than a ttl
-_GIVES_WAY_S = 1.0
-_GIVES_WAY_FOR_S = 600.0
-_IN_THE_WAY = SLOW | REPEATABLE
+_LOCK_TIMEOUT_S = 2  # for a table in use; shorter than the call timeout of a node, and than a ttl
+_RETRY_EVERY_S = 1.0
+_RETRY_FOR_S = 600.0
+_RETRIED = SLOW | REPEATABLE
 _FOLDER = Path(__file__).parent
 _NAMES = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql", "sqlite": "sqlite"}
 
 
 def migrate(database: Database, *, contract: bool = False) -> tuple[str, ...]:
-    """Run what is missing of the ledger, and of the tables of effects beside it, while nobody else does.
+    """Run the missing steps of the ledger, and of the tables of effects beside it, under a lock.
 
-    `contract`: also what takes something away, unless a node lives that needs it.
+    `contract`: also run those that remove something, unless a living node needs it.
     """
     return take_steps(
         database,
@@ -53,23 +53,24 @@ def take_steps(
     command: str,
     may_contract: MayContract | None = None,
 ) -> tuple[str, ...]:
-    """Run what is missing of `chains`. All or nothing, except on MySQL, where each statement commits.
+    """Run the missing steps of `chains`: all or nothing, except on MySQL, where each statement commits.
 
-    `what` and `command` are for whoever may not make tables: what could not be made, and the command that has --sql.
+    `what` and `command` are for the message to a user who may not create tables: what could not be created, and the
+    command that has --sql.
     """
     dialect, runtime = database.dialect, database.runtime
     engine = sa.create_engine(
         f"{_NAMES[dialect.name]}://", creator=lambda: dialect.dial(PATIENCE_S), poolclass=sa.NullPool
     )
-    give_up_at = runtime.monotonic() + _GIVES_WAY_FOR_S
+    give_up_at = runtime.monotonic() + _RETRY_FOR_S
     with _translated(dialect, what, command):
         while True:
             try:
                 return _taken(engine, database, chains, may_contract)
             except sa.exc.DBAPIError as error:
-                if trouble_of(error.orig) not in _IN_THE_WAY or runtime.monotonic() > give_up_at:
+                if trouble_of(error.orig) not in _RETRIED or runtime.monotonic() > give_up_at:
                     raise
-            runtime.sleep(_GIVES_WAY_S)
+            runtime.sleep(_RETRY_EVERY_S)
 
 
 def _taken(
@@ -78,32 +79,32 @@ def _taken(
     done: list[str] = []
     with engine.connect() as connection:
         _begin(connection)
-        for chain in chains:  # always in this order, so that two who migrate do not wait for each other
+        for chain in chains:  # always in this order, so that concurrent migrations do not deadlock
             running.lock(connection, chain, database=database.url.database)
-            _give_way(connection)
+            _set_lock_timeout(connection)
             guard = None if may_contract is None else partial(may_contract, connection, chain)
             done.extend(running.upgrade(connection, chain, guard))
         connection.commit()
     return tuple(done)
 
 
-def _give_way(connection: sa.Connection) -> None:
-    """Wait for a table only for a moment: behind us wait all nodes. What was done is undone, or done, and tried again.
+def _set_lock_timeout(connection: sa.Connection) -> None:
+    """Limit the wait for a table, because all nodes queue up behind it. After a timeout, the steps are tried again.
 
-    A long transaction of a user's, with an enqueued run in it, would else hold up the cluster until it ends.
+    Otherwise a user's long transaction that has enqueued a run would block the cluster until it ends.
     """
     match connection.dialect.name:
         case "postgresql":
-            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_WAITS_FOR_S}s'")
+            connection.exec_driver_sql(f"SET LOCAL lock_timeout = '{_LOCK_TIMEOUT_S}s'")
         case "mysql":
-            connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {_WAITS_FOR_S}")
+            connection.exec_driver_sql(f"SET SESSION lock_wait_timeout = {_LOCK_TIMEOUT_S}")
 
 
 def _no_node_needs(database: Database) -> MayContract:
-    """Return what refuses a step while a node lives that could not work with the tables it leaves behind."""
+    """Return a check that refuses a step while a living node could not work with the tables that it leaves."""
 
     def check(connection: sa.Connection, chain: Chain, step: str) -> None:
-        if connection.dialect.name == "postgresql":  # nobody joins until the step is done
+        if connection.dialect.name == "postgresql":  # no node can join until the step is done
             connection.exec_driver_sql(f"LOCK TABLE {database.tables.name('node')} IN SHARE MODE")
         refuse_while_needed((database,), step, of_effects=chain.label == LABEL)
 
@@ -111,7 +112,7 @@ def _no_node_needs(database: Database) -> MayContract:
 
 
 def migration_sql(url: str) -> str:
-    """Write down all steps, from nothing."""
+    """Return all steps as a script, for an empty database."""
     ledger_url = LedgerUrl.parse(url)
     return "\n".join(running.script(each, ledger_url.kind) for each in _chains(Tables.of(ledger_url)))
 
@@ -127,7 +128,7 @@ def _chains(tables: Tables) -> tuple[Chain, ...]:
 
 
 def _begin(connection: sa.Connection) -> None:
-    """Begin by a statement: connections of a dialect leave that to us. MySQL would end it at the first table made."""
+    """Begin explicitly, since connections of a dialect are in autocommit mode. On MySQL, DDL commits implicitly."""
     match connection.dialect.name:
         case "sqlite":
             connection.exec_driver_sql("BEGIN IMMEDIATE")
@@ -140,19 +141,19 @@ def _translated(dialect: Dialect, what: str, command: str) -> Iterator[None]:
     try:
         yield
     except StillLocked as error:
-        raise LedgerUnavailable(f"{dialect.product}: somebody else makes the {what} and does not end") from error
+        raise LedgerUnavailable(f"{dialect.product}: another process creates the {what} and does not end") from error
     except sa.exc.DBAPIError as error:
-        raise _told(dialect, error.orig, what, command) from error
+        raise _translate(dialect, error.orig, what, command) from error
     except dialect.errors as error:
-        raise _told(dialect, error, what, command) from error
+        raise _translate(dialect, error, what, command) from error
 
 
-def _told(dialect: Dialect, error: BaseException | None, what: str, command: str) -> FencepostError:
+def _translate(dialect: Dialect, error: BaseException | None, what: str, command: str) -> FencepostError:
     if not isinstance(error, dialect.errors):
         return LedgerUnavailable(f"{dialect.product}: {error}")
     if trouble_of(error) in REFUSALS:
         return LedgerRefused(
-            f"{dialect.product}: the {what} could not be made: {first_line(error)}. Let somebody who "
-            f"may CREATE there run this command, or the script that `{command} --sql` prints"
+            f"{dialect.product}: the {what} could not be created: {first_line(error)}. Run this command, or the "
+            f"script that `{command} --sql` prints, as a user that may CREATE there"
         )
     return dialect.translated(error)

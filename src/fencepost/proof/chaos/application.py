@@ -2,8 +2,8 @@
 
 ``fencepost run fencepost.proof.chaos.application:app`` is a node of it.
 
-Every run that succeeds leaves its effect once, whatever happens to whoever executes it: in the transaction that ends
-the run, under a key, or behind what is on record already. Each job takes another of these ways.
+Every run that succeeds leaves its effect once, whatever happens to the process that executes it: in the transaction
+that ends the run, under a key, or after a check of what is recorded already. Each job uses one of these ways.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _one_at_a_time = _runtime.lock()
 
 
 def _recorder() -> Recorder:
-    with _one_at_a_time:  # or two threads that begin together get two, and a call would be told to both
+    with _one_at_a_time:  # otherwise two threads that begin together would get two recorders, and record a call in both
         return _the_recorder()
 
 
@@ -67,7 +67,7 @@ def _job(function: Callable[..., Any]) -> Callable[..., Any]:
 
 @contextmanager
 def _seen(run: Run) -> Iterator[str]:
-    """Write down that the function begins and ends; the block gets the name of its work."""
+    """Record that the function begins and ends. Yield the name of its work."""
     due_us, job = microseconds(run.due_at), BY_NAME[run.job].name  # its first one: it may be renamed in the middle
     detail = {"job": job, "tick": due_us, "attempt": run.attempt, "pid": _runtime.process_id()}
     _recorder().note("begin", node=run.node, name=str(run.id), token=run.token, detail=detail)
@@ -81,13 +81,13 @@ def _seen(run: Run) -> Iterator[str]:
 
 
 def _fencing(run: Run) -> FencingToken:
-    """Return what a run writes under: the same for every version, and known without asking the ledger."""
+    """Return the name that a run writes under: the same in every version, and known without the ledger."""
     return FencingToken(run.exclusive_key or f"run:{run.id}", run.token, f"{run.node}/{run.id}/{run.attempt}", run.node)
 
 
 @contextmanager
 def _told(run: Run, work: str) -> Iterator[None]:
-    """Write down what became of a write: the block ends when its transaction has."""
+    """Record the outcome of a write. The block ends when its transaction has ended."""
     fencing = _fencing(run)
     fields = {"name": fencing.key, "token": fencing.token, "grant": fencing.grant_id, "detail": {"key": work}}
     kind = EntryKind.UNKNOWN
@@ -144,7 +144,7 @@ def reconcile(run: Run) -> None:
 
 @_job
 def carry(run: Run) -> None:
-    """Work chunk by chunk; whoever takes over goes on behind the last one."""
+    """Work chunk by chunk. A successor continues after the last chunk."""
     with _seen(run) as work:
         for chunk in range(CHUNKS):
             _runtime.sleep(0.1)
@@ -182,14 +182,14 @@ def mail(run: Run) -> None:
 
 @_job
 def poll(run: Run) -> None:
-    """Be left out when nobody had time for it."""
+    """Be skipped when no node had time for it."""
     with _seen(run) as work:
         _write_at_the_end(run, work)
 
 
 @_job
 def export(run: Run) -> None:
-    """Write by an engine of one's own."""
+    """Write with a separate engine."""
     with _seen(run) as work:
         _runtime.sleep(0.2)
         with _told(run, work), run.fence(_engine()) as tx:

@@ -1,4 +1,4 @@
-"""Who takes part: nodes and contenders, as real processes, started as anybody would start them.
+"""The actors: nodes and contenders, as real processes, started as a user would start them.
 
 Each is a program under a guardian: if chaos itself is killed, they end with it.
 """
@@ -38,7 +38,7 @@ class Actor:
     process: GuardedProcess | None = None
     frozen: list[int] = field(default_factory=list)
     starts: int = 0
-    is_out: bool = False  # it is not to take part now
+    is_out: bool = False  # it must not be started now
 
     @property
     def pid(self) -> int:
@@ -52,7 +52,7 @@ class Actor:
 
     @property
     def is_up(self) -> bool:
-        """Whether it has come to take part since it was last started."""
+        """Whether it is up since its last start."""
         return self.is_alive and self.log.exists() and self.log.read_text(errors="replace").count(_UP) >= self.starts
 
     def last_words(self) -> str:
@@ -65,7 +65,7 @@ class Actor:
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings:
-    """What every process is told."""
+    """What every process receives."""
 
     folder: Path
     ttl_s: float
@@ -73,11 +73,11 @@ class ProcessSettings:
 
     @property
     def histories(self) -> Path:
-        """Where everybody writes down what happens."""
+        """The folder of the histories of all processes."""
         return self.folder / "history"
 
     def environment(self, more: Mapping[str, str]) -> Mapping[str, str]:
-        """Return ours, without settings that were meant for somebody else."""
+        """Return our environment, without settings that are meant for another application."""
         kept = {key: value for key, value in os.environ.items() if not key.startswith("FENCEPOST_")}
         return {
             **kept,
@@ -100,12 +100,12 @@ class Cast:
 
     @property
     def nodes(self) -> list[Actor]:
-        """Those that run jobs."""
+        """The actors that run jobs."""
         return [actor for actor in self.actors.values() if actor.is_node]
 
     @property
     def contenders(self) -> list[Actor]:
-        """Those that take locks."""
+        """The actors that take locks."""
         return [actor for actor in self.actors.values() if not actor.is_node]
 
     def add_node(
@@ -143,17 +143,17 @@ class Cast:
         )
 
     def kill(self, actor: Actor) -> None:
-        """Kill it with -9; what it started has guardians of its own."""
+        """Kill it with SIGKILL. The guardians of its children end those."""
         send(actor.pid, KILL)
 
     def send_away(self, actor: Actor, within_s: float) -> None:
-        """Ask it to leave, as a deploy does; kill it if it does not."""
+        """Send SIGTERM, as a deploy does; kill it if it does not leave."""
         if actor.process is not None:
             now = self._runtime.monotonic()
             actor.process.extend(term_at=now, kill_at=now + within_s)
 
     def end(self, within_s: float) -> None:
-        """Let everybody go on, ask everybody to leave, and see to it that they do."""
+        """Continue all stopped processes, have all leave, and kill those that do not."""
         for actor in self.actors.values():
             thaw(actor.frozen)
             actor.frozen = []

@@ -1,6 +1,6 @@
-"""A process that takes locks, holds each for a while, writes behind a fence, and lets go. Until it is ended.
+"""A process that takes locks, holds each for a while, writes behind a fence, and releases it, until it is ended.
 
-What it asks of the lease store and what it writes is written down, call by call.
+It records every call to the lease store and every write.
 """
 
 from __future__ import annotations
@@ -47,10 +47,10 @@ class LockContender:
         self._locks = Locks(self._store, runtime=runtime, holder=recorder.node)
 
     def run(self) -> None:
-        """Contend until the process is ended; or one of its tasks stumbles, which nobody expects of it."""
+        """Contend until the process is ended, or until a task fails unexpectedly."""
         while not self._has_started():
             self._runtime.sleep(0.3)
-        print(f"{self._recorder.node} takes part", flush=True)  # noqa: T201 - its log is looked at
+        print(f"{self._recorder.node} takes part", flush=True)  # noqa: T201 - chaos reads its log
         tasks = [self._runtime.spawn(f"contend-{name}", partial(self._contend, name)) for name in LOCKS]
         while all(task.is_alive() for task in tasks):
             self._runtime.sleep(0.2)
@@ -68,8 +68,8 @@ class LockContender:
                 with self._locks.lock(name, ttl=self._ttl_s, wait=_WAIT_S) as lease:
                     self._hold(lease)
             except FencepostError:
-                self._runtime.sleep(0.05)  # held, lost, or nobody knows: all of it is on record
-            self._runtime.sleep(0.05 * self._runtime.random())  # let somebody else have it
+                self._runtime.sleep(0.05)  # held, lost or unknown: the recorder has it
+            self._runtime.sleep(0.05 * self._runtime.random())  # let another contender take it
 
     def _hold(self, lease: Lease) -> None:
         share_s = (_SHORTEST_S + (_LONGEST_S - _SHORTEST_S) * self._runtime.random()) / (_WRITES + 1)
@@ -79,7 +79,7 @@ class LockContender:
         self._runtime.sleep(share_s)
 
     def _write(self, lease: Lease, work: str) -> None:
-        """Write behind the fence: that it is not answered is no failure, that it is refused ends the hold."""
+        """Write behind the fence. A missing answer is not a failure; a refusal ends the hold."""
         fields = {"name": lease.name, "token": lease.token, "grant": lease.grant_id, "detail": {"key": work}}
         call = self._recorder.invoke("write", **fields)
         try:

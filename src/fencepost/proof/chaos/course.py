@@ -1,4 +1,4 @@
-"""The course of chaos: prepare, start, do harm, let it calm down, stop, check, remove.
+"""The course of chaos: prepare, start, inject faults, wait for recovery, stop, check, remove.
 
 **Promises.** It ends within its minutes and about two more. Whatever happens, processes are ended and the namespace is
 removed, also when it is interrupted; a first Ctrl-C ends the faults and checks what there is, a second one ends it all.
@@ -55,7 +55,7 @@ class ChaosStage:
 
 
 class Act(NamedTuple):
-    """Something that happens at a share of the time, whatever else does: a deploy, a migration."""
+    """An act at a fixed share of the time, independent of the faults: a deploy, a migration."""
 
     at: float
     do: Callable[[ChaosStage], None]
@@ -63,7 +63,7 @@ class Act(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ChaosOptions:
-    """What is to be done. `servers` are those that may be harmed, because whoever asks has started them for it."""
+    """The options. `servers` may be killed, because the caller has started them for this purpose."""
 
     nodes: int = 3
     contenders: int = 4
@@ -73,9 +73,9 @@ class ChaosOptions:
     seed: int = 1
     gap_s: float = 1.0
     servers: Sequence[HarmableServer] = ()
-    keep: Path | None = None  # where histories and logs are left, instead of nowhere
+    keep: Path | None = None  # where histories and logs are kept, if at all
     pythons: Mapping[str, str] = field(default_factory=dict)  # by name: who is of another version
-    absent: Collection[str] = ()  # who comes later, if at all
+    absent: Collection[str] = ()  # actors that start later
     acts: Sequence[Act] = ()
     make_tables: Callable[[str], None] | None = None  # of the ledger at a URL, if not by the version of today
 
@@ -85,7 +85,7 @@ class Course:
     """One run of chaos in a namespace."""
 
     space: Namespace
-    wishes: ChaosOptions
+    options: ChaosOptions
     runtime: Runtime
     say: Callable[[str], None]
     _lines: dict[str, ServerLine] = field(default_factory=dict)
@@ -95,7 +95,7 @@ class Course:
         """Do all of it."""
         self._refuse()
         self.space.reach(self.runtime)  # by their own names, not by those of proxies
-        with _folder(self.wishes.keep) as folder:
+        with _folder(self.options.keep) as folder:
             network = Network(self.runtime)
             try:
                 return self._on(network, folder)
@@ -104,10 +104,10 @@ class Course:
 
     def _refuse(self) -> None:
         refuse_without_proc()
-        Timings.of(self.wishes.ttl_s)
-        if min(self.wishes.nodes, self.wishes.contenders) < LEAST:
+        Timings.of(self.options.ttl_s)
+        if min(self.options.nodes, self.options.contenders) < LEAST:
             raise ConfigurationError("chaos needs two of everybody at least: one is always left alone, to take over")
-        if self.wishes.ttl_s < SMALLEST_TTL_S:
+        if self.options.ttl_s < SMALLEST_TTL_S:
             raise ConfigurationError(
                 f"chaos needs a ttl of at least {SMALLEST_TTL_S:g} s: starting a process takes time"
             )
@@ -142,16 +142,16 @@ class Course:
             store.start()  # it refuses where locks would not hold
         finally:
             store.shutdown()
-        if self.wishes.make_tables is None:
+        if self.options.make_tables is None:
             migrate(ledger)
         else:
-            self.wishes.make_tables(ledger.url.text)
+            self.options.make_tables(ledger.url.text)
         ChaosTables(ledger.url).make(engine)
 
     def _play(self, ledger: Ledger, engine: Engine, folder: Path) -> ChaosOutcome:
-        wishes, runtime = self.wishes, self.runtime
-        patience_s = wishes.seconds + _START_WITHIN_S + _CALM_WITHIN_S + SETTLE_S + 2 * _LEAVE_WITHIN_S
-        cast = Cast(runtime, ProcessSettings(folder, wishes.ttl_s, runtime.monotonic() + patience_s))
+        options, runtime = self.options, self.runtime
+        patience_s = options.seconds + _START_WITHIN_S + _CALM_WITHIN_S + SETTLE_S + 2 * _LEAVE_WITHIN_S
+        cast = Cast(runtime, ProcessSettings(folder, options.ttl_s, runtime.monotonic() + patience_s))
         try:
             self._engage(cast)
             self._await_start(cast)
@@ -167,32 +167,32 @@ class Course:
             ledger,
             engine,
             folder / "history",
-            ttl_s=wishes.ttl_s,
+            ttl_s=options.ttl_s,
             ending=CalmTimes(quiet_from, ended_at, wall_us_at_0, was_away),
             tokens_are_durable=self._are_tokens_durable,
         )
         around = Participants(tuple(cast.actors), tuple(director.fallen), is_one_file=ledger.url.is_file)
-        return outcome_of(evidence, director.faults, seed=wishes.seed, around=around)
+        return outcome_of(evidence, director.faults, seed=options.seed, around=around)
 
     def _engage(self, cast: Cast) -> None:
-        for number in range(1, self.wishes.nodes + 1):
+        for number in range(1, self.options.nodes + 1):
             urls, proxies = self._ways()
-            name, has_threads = f"node-{number}", number == self.wishes.nodes
+            name, has_threads = f"node-{number}", number == self.options.nodes
             cast.add_node(
                 name,
                 ledger=urls[LEDGER],
                 leases=urls.get(STORE),
                 proxies=proxies,
-                workers=0 if has_threads else self.wishes.workers,  # threads cannot be killed: fences have more to do
-                python=self.wishes.pythons.get(name, sys.executable),
+                workers=0 if has_threads else self.options.workers,  # threads cannot be killed: fences have more to do
+                python=self.options.pythons.get(name, sys.executable),
             )
-        for number in range(1, self.wishes.contenders + 1):
+        for number in range(1, self.options.contenders + 1):
             urls, proxies = self._ways()
             locks = urls.get(STORE) or Namespace(self.space.prefix, urls[LEDGER], None).locks_url
             name = f"contender-{number}"
-            python = self.wishes.pythons.get(name, sys.executable)
+            python = self.options.pythons.get(name, sys.executable)
             cast.add_contender(name, ledger=urls[LEDGER], locks=locks, proxies=proxies, python=python)
-        for name in self.wishes.absent:
+        for name in self.options.absent:
             cast.actors[name].is_out = True
 
     def _ways(self) -> tuple[dict[str, str], Mapping[str, Proxy]]:
@@ -218,18 +218,18 @@ class Course:
         return Director(
             cast=cast,
             lines=self._lines,
-            servers=self.wishes.servers,
+            servers=self.options.servers,
             runtime=self.runtime,
             recorder=recorder_in(folder / "history", "director", self.runtime),
-            chance=Chance(self.wishes.seed),
-            ttl_s=self.wishes.ttl_s,
-            gap_s=self.wishes.gap_s,
+            chance=Chance(self.options.seed),
+            ttl_s=self.options.ttl_s,
+            gap_s=self.options.gap_s,
             say=self.say,
         )
 
     def _harm(self, director: Director, stage: ChaosStage) -> None:
-        began_at, seconds = self.runtime.monotonic(), self.wishes.seconds
-        acts = sorted(self.wishes.acts, key=lambda act: act.at)
+        began_at, seconds = self.runtime.monotonic(), self.options.seconds
+        acts = sorted(self.options.acts, key=lambda act: act.at)
         try:
             while (now := self.runtime.monotonic()) < began_at + seconds or acts:  # all of them, also if one takes long
                 if acts and now >= began_at + acts[0].at * seconds:
@@ -245,12 +245,14 @@ class Course:
         while not director.is_well and self.runtime.monotonic() < give_up_at:
             self.runtime.sleep(_STEP_S)
             director.step(is_calm=True)
-        return self.runtime.monotonic()  # whoever is not up by now will not be, and shows in what did not end
+        return (
+            self.runtime.monotonic()
+        )  # an actor that is not up by now will not be; the checkers then report what did not end
 
     def _settle(self, director: Director, ledger: Ledger, quiet_from: float, wall_us_at_0: int) -> float:
         self.say("no more faults; waiting for all that was due until now")
         until_us = wall_us_at_0 + round(quiet_from * 1_000_000)
-        at_least = quiet_from + 2 * self.wishes.ttl_s + POLL_S + 3.0
+        at_least = quiet_from + 2 * self.options.ttl_s + POLL_S + 3.0
         while (now := self.runtime.monotonic()) < quiet_from + SETTLE_S + 1.0:
             director.step(is_calm=True)
             if now >= at_least and _is_settled(ledger, until_us):
@@ -276,7 +278,7 @@ def _folder(keep: Path | None) -> Iterator[Path]:
 
 
 def _wall_us_at_0(ledger: Ledger, runtime: Runtime) -> int:
-    """Return the ledger's time when our clock stood at nought, from the quickest of some answers."""
+    """Return the ledger's time at zero of our clock, from the quickest of several answers."""
     tries = []
     for _ in range(5):
         before = runtime.monotonic()

@@ -1,4 +1,4 @@
-"""The director: decides by chance what goes wrong next, does it, and undoes it in time.
+"""The director: draws the next fault, injects it, and ends it in time.
 
 One step does all that is due: faults that end, processes that are started again, and one more fault. A step never waits
 for anything but servers that it restarts.
@@ -38,7 +38,7 @@ _WHOM = {
 
 
 class Director:
-    """Everything that goes wrong."""
+    """Injects and ends all faults."""
 
     def __init__(
         self,
@@ -73,10 +73,10 @@ class Director:
         self._coming: dict[str, Fault | None] = {}  # started, and not up yet
         self._away: dict[str, Fault] = {}  # asked to leave
         self.faults: list[Fault] = []
-        self.fallen: list[str] = []  # who ended by itself
+        self.fallen: list[str] = []  # actors that ended unexpectedly
 
     def step(self, *, is_calm: bool = False) -> None:
-        """Do all that is due now; if it is calm, nothing new goes wrong."""
+        """Do all that is due now. With `is_calm`, inject no new fault."""
         now = self._runtime.monotonic()
         self._undo(now, everything=is_calm)
         self._look_after(now, at_once=is_calm)
@@ -85,12 +85,12 @@ class Director:
             self._harm(now)
 
     def let_in(self, name: str) -> None:
-        """Let somebody take part who was out, or has been asked to leave: it is started when it has ended."""
+        """Start an actor that was out, or that is leaving: then after it has ended."""
         self._cast.actors[name].is_out = False
         self._starting[name] = (self._runtime.monotonic(), self._away.pop(name, None))
 
     def send_away(self, name: str, *, within_s: float) -> None:
-        """Ask somebody to leave, in good order, and let it be out; what it suffers is over."""
+        """Have an actor leave normally and stay out. Its faults end."""
         actor, now = self._cast.actors[name], self._runtime.monotonic()
         for each in [each for each in self._undos if each[1].target == name]:
             self._undos.remove(each)
@@ -104,10 +104,10 @@ class Director:
 
     @property
     def is_well(self) -> bool:
-        """Whether everything is undone, and everybody is up again."""
+        """Whether all faults have ended, and all actors are up again."""
         return not (self._undos or self._starting or self._coming)
 
-    # -- putting right -----------------------------------------------------------------------------------------------
+    # -- ending faults -----------------------------------------------------------------------------------------------
 
     def _undo(self, now: float, *, everything: bool) -> None:
         due = [each for each in self._undos if everything or each[0] <= now]
@@ -141,10 +141,10 @@ class Director:
                 self.fallen.append(f"{actor.name} ended by itself; it said last: {actor.last_words()}")
                 self._starting[actor.name] = (now, None)
 
-    # -- doing harm --------------------------------------------------------------------------------------------------
+    # -- injecting ---------------------------------------------------------------------------------------------------
 
     def _harm(self, now: float) -> None:
-        """Do the first thing that can be done now, of those that chance offers."""
+        """Inject the first fault that is possible now, in a random order."""
         for _ in range(_TRIES):
             kind = self._chance.weighted(LIKELIHOOD)
             if (fault := self._try(kind, now)) is not None:
@@ -180,7 +180,7 @@ class Director:
         return 0.0
 
     def _whom(self, kind: FaultKind, now: float, until: float) -> Actor | None:
-        """Return somebody who is well, and is not to be spared before it is well again."""
+        """Return an actor without a fault, whose spared turn does not begin before it has recovered."""
         wanted = _WHOM.get(kind)
         ailing = {fault.target for _, fault, _ in self._undos} | set(self._starting) | set(self._coming)
         whom = [

@@ -1,8 +1,8 @@
 """The effects of chaos: each is written with a number that rises in the order of commits.
 
-The row of the counter is locked by its change until the transaction ends, so whoever commits first has the smaller
-number: a stale writer that slipped in behind its successor cannot hide. It is the last that a transaction does, so
-that nobody waits for one that is stopped in the middle of its work.
+The row of the counter is locked by its change until the transaction ends, so the first to commit has the smaller
+number: a stale write after that of its successor is visible. It is the last statement of a transaction, so
+that no writer waits for one that is stopped in the middle of its work.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What can go wrong, and what did."""
+"""The kinds of faults, and the faults that were injected."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ STILL = float("inf")
 
 
 class FaultKind(StrEnum):
-    """What is done to whom. `AWAY` is no harm: it was asked to leave, as by a deploy, and is not back yet."""
+    """The kinds of faults. `AWAY` is not a fault: the actor left, as for a deploy, and is not back yet."""
 
     KILL_NODE = "kill node"
     KILL_WORKER = "kill worker"
@@ -63,7 +63,7 @@ LIKELIHOOD = {
 
 @dataclass(slots=True)
 class Fault:
-    """One fault: of what kind, to whom, since when. `over_at` is when whoever suffered it was well again."""
+    """One fault: its kind, its target and its time. `over_at` is when the target had recovered."""
 
     kind: FaultKind
     target: str
@@ -74,7 +74,7 @@ class Fault:
 
     @property
     def hits_everybody(self) -> bool:
-        """Whether nobody was spared."""
+        """Whether it concerned all actors."""
         return self.kind in EVERYBODY
 
     def __str__(self) -> str:
@@ -83,7 +83,7 @@ class Fault:
 
 
 class HarmableServer(Protocol):
-    """A server that whoever started chaos owns, and may therefore be harmed."""
+    """A server that the caller of chaos owns, and that may therefore be killed."""
 
     @property
     def line(self) -> str:
@@ -91,7 +91,7 @@ class HarmableServer(Protocol):
         ...
 
     def is_ready(self) -> bool:
-        """Whether it may be harmed now."""
+        """Whether it may be killed now."""
         ...
 
     def restart(self) -> None:

@@ -1,4 +1,4 @@
-"""Evidence: what everybody wrote down, the ledger's last word, and the effects that are there."""
+"""Gathers the evidence: all histories, the ledger at the end, and the effects."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CalmTimes:
 def gather(
     ledger: Ledger, engine: Engine, histories: Path, *, ttl_s: float, ending: CalmTimes, tokens_are_durable: bool
 ) -> Evidence:
-    """Put together what is known."""
+    """Return the evidence."""
     runs, attempts = read_ledger(ledger)
     runs = tuple(replace(run, job=BY_NAME[run.job].name) for run in runs)  # of one job, under whichever name
     end_us = ending.wall_us_at_0 + round(ending.ended_at * _US)

@@ -1,4 +1,4 @@
-"""Histories as lines of JSON, one file for each process: what was written is there, whatever becomes of the writer."""
+"""Histories as lines of JSON, one file for each process: what was written stays, even if the writer is killed."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ class Recorder:
         self._calls = 0
 
     def note(self, what: str, *, node: str | None = None, **more: Any) -> None:
-        """Write down something that is no call."""
+        """Record an entry that is not a call."""
         self._write(EntryKind.NOTE, what, 0, node, more)
 
     def invoke(self, what: str, **more: Any) -> int:
-        """Write down the beginning of a call, and return its number."""
+        """Record the beginning of a call, and return its number."""
         with self._numbers:
             self._calls += 1
             call = self._calls
@@ -35,7 +35,7 @@ class Recorder:
         return call
 
     def end(self, call: int, kind: EntryKind, what: str, **more: Any) -> None:
-        """Write down the end of a call."""
+        """Record the end of a call."""
         self._write(kind, what, call, None, more)
 
     def _write(self, kind: EntryKind, what: str, call: int, node: str | None, more: dict[str, Any]) -> None:
@@ -44,12 +44,12 @@ class Recorder:
 
 
 def recorder_in(folder: Path, name: str, runtime: Runtime) -> Recorder:
-    """Return a recorder to a file of this process alone."""
+    """Return a recorder to a file that only this process writes."""
     return Recorder(folder / f"{name}-{runtime.process_id()}-{runtime.new_id()[:6]}.jsonl", runtime, node=name)
 
 
 def read_lines(folder: Path) -> History:
-    """Put the files of a folder together, in the order of time; calls get numbers of their own."""
+    """Merge the files of a folder, in the order of time; calls get new numbers."""
     entries: list[Entry] = []
     for number, path in enumerate(sorted(folder.glob("*.jsonl")), start=1):
         entries.extend(_entries(path.read_text(errors="replace").splitlines(), number))

@@ -1,6 +1,6 @@
-"""Where chaos lives in a store: under a random prefix, so that nothing else is touched, and all of it can be removed.
+"""The namespace of chaos in a store: a random prefix, so that nothing else is changed, and all of it can be removed.
 
-**Promises.** Whatever is made has the prefix: tables, procedures and keys. `remove` takes away what has it, and nothing
+**Promises.** All that is made has the prefix: tables, procedures and keys. `remove` removes what has it, and nothing
 else. A URL under which that cannot be done is refused.
 
 **Not promised.** That a run which is killed with -9 removes anything: then ``fencepost chaos --remove PREFIX`` does.
@@ -32,7 +32,7 @@ _SQLITE_ENDINGS = ("", "-wal", "-shm", "-journal")
 
 
 def new_prefix(runtime: Runtime) -> str:
-    """Return a prefix that nobody else has."""
+    """Return a new random prefix."""
     return f"{_BEGINNING}{runtime.new_id()[:8]}_"
 
 
@@ -57,7 +57,7 @@ class Namespace:
         return self.store_url or LedgerUrl.parse(self.ledger_url).lease_url()
 
     def reach(self, runtime: Runtime) -> None:
-        """Ask whether the servers are there, before anything is made."""
+        """Check that the servers answer, before anything is made."""
         _answers(self.ledger_url, runtime)
         if self.store_url is None:
             return
@@ -78,7 +78,7 @@ class Namespace:
 
 
 def namespace(*, ledger: str, store: str | None, prefix: str) -> Namespace:
-    """Return where chaos may live; `InvalidUrl` says on which URL it cannot be kept apart."""
+    """Return the namespace; raise `InvalidUrl` for a URL that does not support one."""
     LedgerUrl.parse(ledger)  # says better what is wrong with it
     return Namespace(prefix, isolated(ledger, prefix), isolated(store, prefix) if store and store != ledger else None)
 
@@ -96,7 +96,7 @@ def isolated(url: str, prefix: str) -> str:
 
 def _answers(url: str, runtime: Runtime) -> None:
     place = _parsed(url)
-    if place.kind != "sqlite":  # a file would be made by looking
+    if place.kind != "sqlite":  # opening it would create the file
         with closing(Database(place, runtime)) as database:
             database.now_us()
 
@@ -163,7 +163,7 @@ def _is_empty_without(path: Path, prefix: str) -> bool:
 
 
 def _remove_from_redis(url: str, prefix: str, runtime: Runtime) -> None:
-    from redis.exceptions import RedisError  # noqa: PLC0415 - only those who have it need it
+    from redis.exceptions import RedisError  # noqa: PLC0415 - an optional driver
 
     from fencepost.leases.stores.redis.route import route_from_url  # noqa: PLC0415
 

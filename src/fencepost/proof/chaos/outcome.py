@@ -1,4 +1,4 @@
-"""What came of it: faults by kind, what became of due times, what the checkers say, how long takeovers took."""
+"""The outcome: faults by kind, the states of due times, violations, and durations of takeovers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Fires:
 
 @dataclass(frozen=True, slots=True)
 class Participants:
-    """Who took part, who ended by itself, and whether all of it was in one file."""
+    """The actors, those that ended unexpectedly, and whether all of it was in one file."""
 
     names: tuple[str, ...]
     fallen: tuple[str, ...] = ()
@@ -58,12 +58,12 @@ class ChaosOutcome:
 
     @property
     def undisturbed(self) -> list[float]:
-        """How long takeovers took while somebody was well."""
+        """The durations of takeovers with an undisturbed peer."""
         return [each.took_s for each in self.takeovers if not each.was_disturbed]
 
     @property
     def disturbed(self) -> list[float]:
-        """How long the others took."""
+        """The durations of the other takeovers."""
         return [each.took_s for each in self.takeovers if each.was_disturbed]
 
     @property
@@ -127,7 +127,7 @@ def _end_us(evidence: Evidence) -> int:
 
 
 def _too_slow(taken: Sequence[Takeover], bound_s: float) -> list[Violation]:
-    """Judge the slowest but one in a hundred."""
+    """Compare the 99th percentile with its bound."""
     p99_s = quantile([each.took_s for each in taken if not each.was_disturbed], 0.99)
     if p99_s is None or p99_s <= bound_s:
         return []

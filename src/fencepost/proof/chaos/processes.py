@@ -13,7 +13,7 @@ _PROC = Path("/proc")
 
 
 def refuse_without_proc() -> None:
-    """Refuse a machine on which nobody can tell who is whose child."""
+    """Refuse a machine without /proc, where child processes cannot be found."""
     if not (_PROC / "self" / "stat").exists():
         raise ConfigurationError(
             "chaos stops and kills the processes of nodes, and finds them in /proc: it needs Linux"
@@ -35,7 +35,7 @@ def tree_of(pid: int) -> list[int]:
 
 
 def freeze(pid: int) -> list[int]:
-    """Stop a process and all below it, as when the whole machine stands still; return who was stopped."""
+    """Stop a process and all below it, as when the whole machine stalls. Return the stopped processes."""
     stopped: list[int] = []
     while new := [each for each in tree_of(pid) if each not in stopped]:  # what was started meanwhile as well
         stopped.extend(each for each in new if send(each, STOP))
@@ -45,7 +45,7 @@ def freeze(pid: int) -> list[int]:
 
 
 def thaw(pids: list[int]) -> None:
-    """Let them go on, those furthest down first: a worker is quicker than its guardian."""
+    """Continue them, the lowest first, so that a worker runs before its guardian."""
     for pid in reversed(pids):
         send(pid, CONTINUE)
 

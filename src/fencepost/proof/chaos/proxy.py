@@ -7,8 +7,8 @@ All of them run on one event loop, on a thread of their own.
 flow          bytes pass
 hold          nothing passes, and nothing is lost: what was sent arrives late, when it flows again
 black hole    what is sent is gone, either way; a connection that lost something is reset when it flows again
-lost replies  requests arrive, replies are gone: whoever sent one does not know what became of it
-refuse        nobody listens; connections that exist go on
+lost replies  requests arrive, replies are dropped: the sender does not know the outcome
+refuse        the port is closed; existing connections continue
 ============  ==========================================================================================
 
 `cut` resets every connection, in whatever mode. `lead_to` sends those that come from now on to another server: that is
@@ -70,7 +70,7 @@ class Network:
         if self._loop.is_running():
             for proxy in self._proxies:
                 self.do(proxy._end())
-            self.do(_nobody_left())
+            self.do(_cancel_all())
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._task.join(_ANSWER_WITHIN_S)
         self._loop.close()
@@ -136,8 +136,8 @@ class Proxy:
         if self._listener is None:
             return
         listener, self._listener = self._listener, None
-        # Whoever was accepted a moment ago is not yet known to the listener; closed now, it would fail to get to know
-        # them, and nobody would ever close their sockets.
+        # The listener does not know a client yet that was accepted a moment ago. If it closed now, it would never
+        # register that client, and the client's sockets would stay open.
         for listening in listener.sockets:
             asyncio.get_running_loop().remove_reader(listening.fileno())
         await asyncio.sleep(0)
@@ -198,7 +198,7 @@ class _Link:
                 writer.transport.abort()
 
 
-async def _nobody_left() -> None:
+async def _cancel_all() -> None:
     left = asyncio.all_tasks() - {asyncio.current_task()}
     for task in left:
         task.cancel()

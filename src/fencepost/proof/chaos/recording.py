@@ -1,4 +1,4 @@
-"""A lease store that writes down every call that decides something, and what came of it."""
+"""A lease store that records every call that changes a lease, and its outcome."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from fencepost.proof.history import EntryKind
 
 
 class RecordingStore:
-    """Does what the store does, and writes down acquire, renew, release and revoke."""
+    """Wraps a store, and records acquire, renew, release and revoke."""
 
     def __init__(self, store: LeaseStore, recorder: Recorder) -> None:
         self._store = store
@@ -26,7 +26,7 @@ class RecordingStore:
         return self._store.capabilities
 
     def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
-        """Renew, and write down which grants are gone."""
+        """Renew, and record which grants are gone."""
         call = self._recorder.invoke("renew", session=session.id)
         try:
             outcome = self._store.renew(session, grants)
@@ -42,7 +42,7 @@ class RecordingStore:
     def acquire(
         self, session: Session, name: str, *, grant_id: str, tick: Tick | None = None, floor: int = 0
     ) -> Grant | Held | AlreadyDone | Lost:
-        """Acquire, and write down the token."""
+        """Acquire, and record the token."""
         fields = {"name": name, "session": session.id, "grant": grant_id}
         call = self._recorder.invoke("acquire", **fields)
         try:
@@ -57,7 +57,7 @@ class RecordingStore:
         return outcome
 
     def release(self, grant: Grant, *, done: bool = True, keep_for_s: float = 0.0) -> bool:
-        """Release, and write down whether it was ours."""
+        """Release, and record whether it was ours."""
         call = self._began("release", grant)
         try:
             was_ours = self._store.release(grant, done=done, keep_for_s=keep_for_s)
@@ -75,7 +75,7 @@ class RecordingStore:
         return self._store.start()
 
     def open(self, holder: str, *, ttl_s: float, call_timeout_s: float) -> Session:
-        """Open a session, and write down its name."""
+        """Open a session, and record its name."""
         call = self._recorder.invoke("open")
         session = self._store.open(holder, ttl_s=ttl_s, call_timeout_s=call_timeout_s)
         self._recorder.end(call, EntryKind.OK, "open", session=session.id)

@@ -1,8 +1,8 @@
-"""Rolling restarts: node after node is asked to leave and started again, and in the middle a deploy is rolled out.
+"""Rolling restarts: node after node leaves and is started again, and halfway through a deploy is rolled out.
 
-From then on, whoever is restarted has the application of the second deploy, which has a job more, and another one
-under a new name: so for a while nodes of both work side by side, and whichever of them a tick falls to must be one that
-has its job. Under both names, each due time runs once.
+From then on, a restarted node has the application of the second deploy, which has one more job, and another one
+under a new name. So for a while nodes of both deploys run side by side, and the node that claims a tick must have
+its job. Under both names, each due time runs once.
 """
 
 from __future__ import annotations

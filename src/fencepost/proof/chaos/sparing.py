@@ -1,8 +1,8 @@
-"""Whom faults spare, and when.
+"""Which actors faults spare, and when.
 
-Of the nodes one at a time is left alone, and of the contenders one: so there is always somebody who could take over,
-and how long that takes can be measured. Their turns are long against the ttl, and whoever comes next is well for some
-time before its turn begins: a node that lost sight of the ledger declares nobody dead for a whole ttl.
+One node and one contender at a time are spared. So there is always an actor that could take over,
+and how long that takes can be measured. Their turns are long against the ttl, and the next one has no fault for some
+time before its turn begins: a node that lost contact with the ledger declares no node dead for a whole ttl.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class Sparing:
         self._begins_at = begins_at
 
     def is_free(self, name: str, now: float, until: float) -> bool:
-        """Whether `name` may suffer something from now until then."""
+        """Whether `name` may have a fault from now until then."""
         turn = int(max(now - self._begins_at, 0.0) / self._turn_s)
         if self._names[turn % len(self._names)] == name:
             return False

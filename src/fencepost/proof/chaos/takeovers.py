@@ -1,11 +1,11 @@
-"""How long it took until somebody else had what a holder lost: from its kill or stop to the next start.
+"""How long a takeover took: from the kill or stop of a holder to the next start.
 
-The holder is a contender with a lock, or a node or worker with a run in its hands. The next start is the next grant of
+The holder is a contender with a lock, or a node or worker that executes a run. The next start is the next grant of
 the lock, or the next time that the function of the run begins, or that of another run under the same key.
 
-**What counts.** After a kill, always. After a stop, if somebody took over while the holder stood still, or it did for
-so long that somebody should have. A takeover during which the servers failed, or nobody else was well all the time, is
-counted apart: it takes longer by design, since nobody is declared dead by a node that could not see for itself.
+**What counts.** After a kill, always. After a stop, if another took over while the holder was stopped, or it was for
+so long that one should have. A takeover during which the servers failed, or no peer was undisturbed all the time, is
+counted separately: it takes longer by design, since a node that lost contact itself declares no other node dead.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SIGHT_S = 0.5  # a node notes that it has contact only when it next asks
 
 @dataclass(frozen=True, slots=True)
 class Takeover:
-    """One takeover: of what, from whom, by whom, and how long it took."""
+    """One takeover: of what, from and by which actor, and how long it took."""
 
     what: str
     loser: str
@@ -42,7 +42,7 @@ class Takeover:
 
 @dataclass(frozen=True, slots=True)
 class _Hold:
-    """Somebody had something from a moment on; `until` is when it let go by itself."""
+    """A holder had something from `since` on; `until` is when it released it itself."""
 
     what: str
     name: str
@@ -54,9 +54,9 @@ class _Hold:
 def takeovers(
     evidence: Evidence, faults: Sequence[Fault], *, names: Sequence[str], is_one_file: bool = False
 ) -> list[Takeover]:
-    """Return all takeovers, in the order of faults; `names` are all who took part.
+    """Return all takeovers, in the order of faults; `names` are all actors.
 
-    In one file (SQLite), whoever is stopped in the middle of a transaction keeps all others from writing.
+    In one file (SQLite), a process that is stopped in the middle of a transaction keeps all others from writing.
     """
     general = EVERYBODY | (STOPS | {FaultKind.PAUSE_WORKER} if is_one_file else frozenset())
     starts: dict[str, list[_Hold]] = defaultdict(list)
@@ -107,7 +107,7 @@ def _locks(history: History) -> Iterator[_Hold]:
 
 
 def _around(holds: list[_Hold], at: float) -> tuple[_Hold | None, _Hold | None]:
-    """Return who had it last before a moment, and who had it next."""
+    """Return the last holder before an instant, and the next one."""
     position = bisect_right([each.since for each in holds], at)
     before = holds[position - 1] if position else None
     return before, holds[position] if position < len(holds) else None
@@ -138,7 +138,7 @@ def _is_disturbed(
     ttl_s: float,
     general: Collection[FaultKind],
 ) -> bool:
-    """Whether servers failed meanwhile, or nobody else was well from beginning to end."""
+    """Whether servers failed meanwhile, or no peer was undisturbed from beginning to end."""
     sight_s = ttl_s + _SIGHT_S if fault.kind not in _OF_CONTENDERS else 0.0
     meanwhile = [other for other in faults if other.at <= won.since and other.over_at + sight_s >= fault.at]
     if any(other.kind in general for other in meanwhile):

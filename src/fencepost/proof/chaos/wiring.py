@@ -46,7 +46,7 @@ class ServerLine:
         return through(self.url, proxy.port), proxy
 
     def lead_to(self, server: Address) -> None:
-        """Lead everybody to another server from now on."""
+        """Connect all processes to another server from now on."""
         self.server = server
         for proxy in self.proxies:
             proxy.lead_to(server)

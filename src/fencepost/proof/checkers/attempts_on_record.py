@@ -16,7 +16,7 @@ from collections.abc import Iterator
 
 from fencepost.proof.evidence import AttemptSeen, Evidence, Transition, Violation
 from fencepost.proof.slack import slack_us, wall_us
-from fencepost.proof.telling import told_attempt, told_run, told_us
+from fencepost.proof.telling import attempt_text, run_text, time_text
 
 NAME = "attempts on record"
 
@@ -40,16 +40,18 @@ def _begun(evidence: Evidence, attempts: dict[tuple[int, int], AttemptSeen]) -> 
             continue
         begun.add((int(entry.name), entry.token))
         attempt = attempts.get((int(entry.name), entry.token))
-        told = f"run {entry.name} began on {entry.node} at {entry.at:.3f} s under token {entry.token}"
+        sentence = f"run {entry.name} began on {entry.node} at {entry.at:.3f} s under token {entry.token}"
         if attempt is None:
-            yield Violation(NAME, f"{told}, and no attempt of that token is on record")
+            yield Violation(NAME, f"{sentence}, and no attempt of that token is on record")
         elif (attempt.started_us or 0) - slack_us(evidence) > wall_us(evidence, entry.at):
-            yield Violation(NAME, f"{told}, and was claimed only {told_us(attempt.started_us)}", told_attempt(attempt))
+            yield Violation(
+                NAME, f"{sentence}, and was claimed only {time_text(attempt.started_us)}", attempt_text(attempt)
+            )
     noted = {jobs[run_id] for run_id, _ in begun}
     for attempt in evidence.attempts:
         is_noted = jobs.get(attempt.run_id) in noted and attempt.outcome == "succeeded"
         if is_noted and (attempt.run_id, attempt.token) not in begun:
-            yield Violation(NAME, f"{told_attempt(attempt)}, and its function was never seen to begin")
+            yield Violation(NAME, f"{attempt_text(attempt)}, and its function was never seen to begin")
 
 
 def _written(evidence: Evidence, attempts: dict[tuple[int, int], AttemptSeen]) -> Iterator[Violation]:
@@ -57,11 +59,11 @@ def _written(evidence: Evidence, attempts: dict[tuple[int, int], AttemptSeen]) -
     for effect in evidence.effects:
         if effect.run_id is None:
             continue
-        told = f"{effect.resource!r} has {effect.key!r} of run {effect.run_id} under token {effect.token}"
+        sentence = f"{effect.resource!r} has {effect.key!r} of run {effect.run_id} under token {effect.token}"
         if effect.run_id not in known:
-            yield Violation(NAME, f"{told}, and no such run is on record")
+            yield Violation(NAME, f"{sentence}, and no such run is on record")
         elif (effect.run_id, effect.token) not in attempts:
-            yield Violation(NAME, f"{told}, which no attempt of that run was given")
+            yield Violation(NAME, f"{sentence}, which no attempt of that run was given")
 
 
 def _backwards(evidence: Evidence) -> Iterator[Violation]:
@@ -69,7 +71,7 @@ def _backwards(evidence: Evidence) -> Iterator[Violation]:
         if attempt.started_us is None or attempt.ended_us is None:
             continue
         if attempt.ended_us < attempt.started_us - slack_us(evidence):
-            yield Violation(NAME, f"{told_attempt(attempt)}: it ended before it began")
+            yield Violation(NAME, f"{attempt_text(attempt)}: it ended before it began")
 
 
 def _taken_from_the_living(evidence: Evidence) -> Iterator[Violation]:
@@ -79,8 +81,10 @@ def _taken_from_the_living(evidence: Evidence) -> Iterator[Violation]:
             continue
         lived_us = ended_us[attempt.node] - attempt.ended_us
         if lived_us > slack_us(evidence):
-            told = told_attempt(attempt)
-            yield Violation(NAME, f"{told}: it was taken from a node that lived for {lived_us / 1e6:.1f} s after that")
+            sentence = attempt_text(attempt)
+            yield Violation(
+                NAME, f"{sentence}: it was taken from a node that lived for {lived_us / 1e6:.1f} s after that"
+            )
 
 
 def _claimed(evidence: Evidence, attempts: dict[tuple[int, int], AttemptSeen]) -> Iterator[Violation]:
@@ -90,12 +94,12 @@ def _claimed(evidence: Evidence, attempts: dict[tuple[int, int], AttemptSeen]) -
     claims = {(step.run_id, step.token) for step in evidence.transitions if step.after == "running"}
     for run in evidence.runs:
         if run.id not in by_run:
-            yield Violation(NAME, f"{told_run(run)} was never seen to come to be")
+            yield Violation(NAME, f"{run_text(run)} was never seen to come to be")
     for steps in by_run.values():
         yield from _lasting(steps, attempts)
     for attempt in evidence.attempts:
         if (attempt.run_id, attempt.token) not in claims:
-            yield Violation(NAME, f"{told_attempt(attempt)}, and there was no claim for it")
+            yield Violation(NAME, f"{attempt_text(attempt)}, and there was no claim for it")
 
 
 def _lasting(steps: list[Transition], attempts: dict[tuple[int, int], AttemptSeen]) -> Iterator[Violation]:
@@ -106,5 +110,5 @@ def _lasting(steps: list[Transition], attempts: dict[tuple[int, int], AttemptSee
             continue
         if (step.run_id, step.token) not in attempts:
             path = " → ".join(["new", *(each.after for each in steps)])
-            told = f"run {step.run_id} was claimed under token {step.token}, and has no such attempt"
-            yield Violation(NAME, told, path)
+            sentence = f"run {step.run_id} was claimed under token {step.token}, and has no such attempt"
+            yield Violation(NAME, sentence, path)

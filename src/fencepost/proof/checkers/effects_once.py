@@ -14,7 +14,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 
 from fencepost.proof.evidence import Effect, Evidence, Violation
-from fencepost.proof.telling import told_run
+from fencepost.proof.telling import run_text
 
 NAME = "effects once"
 
@@ -34,8 +34,8 @@ def _twice(evidence: Evidence) -> Iterator[Violation]:
             landed[effect.resource, effect.key].append(effect)
     for (resource, key), effects in landed.items():
         if len(effects) > 1:
-            told = "; ".join(f"run {each.run_id} under token {each.token}" for each in effects)
-            yield Violation(NAME, f"{key!r} took effect {len(effects)} times in {resource!r}", told)
+            sentence = "; ".join(f"run {each.run_id} under token {each.token}" for each in effects)
+            yield Violation(NAME, f"{key!r} took effect {len(effects)} times in {resource!r}", sentence)
 
 
 def _events(evidence: Evidence) -> Iterator[Violation]:
@@ -56,6 +56,6 @@ def _of_runs(evidence: Evidence) -> Iterator[Violation]:
             if run.job != job:
                 continue
             if run.state == "succeeded" and counts[run.id] != 1:
-                yield Violation(NAME, f"{told_run(run)} left {counts[run.id]} effects{where}, not one")
+                yield Violation(NAME, f"{run_text(run)} left {counts[run.id]} effects{where}, not one")
             if run.has_ended and not run.attempts and counts[run.id]:
-                yield Violation(NAME, f"{told_run(run)} was never tried, and left an effect{where}")
+                yield Violation(NAME, f"{run_text(run)} was never tried, and left an effect{where}")

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 from fencepost.proof.evidence import Due, Evidence, RunSeen, Violation
 from fencepost.proof.slack import bound_s, end_us, quiet_us, settle_s, stepped_us, wall_us
-from fencepost.proof.telling import told_attempt, told_run, told_us
+from fencepost.proof.telling import attempt_text, run_text, time_text
 
 NAME = "every due time"
 
@@ -48,8 +48,8 @@ def _missing(evidence: Evidence, runs: dict[str, list[RunSeen]]) -> Iterator[Vio
         if due.at_us <= last_us and not _covers(spans.get(due.schedule, []), due.at_us):
             yield Violation(
                 NAME,
-                f"tick {told_us(due.at_us)} of {due.schedule!r} (job {due.job!r}) is not on record: it neither ran nor "
-                "misfired nor was it skipped",
+                f"tick {time_text(due.at_us)} of {due.schedule!r} (job {due.job!r}) is not on record: it neither ran "
+                "nor misfired nor was it skipped",
                 _near(due, spans.get(due.schedule, [])),
             )
 
@@ -68,7 +68,7 @@ def _covers(spans: list[tuple[int, int]], at_us: int) -> bool:
 def _near(due: Due, spans: list[tuple[int, int]]) -> str:
     before = max((last for _, last in spans if last < due.at_us), default=None)
     after = min((first for first, _ in spans if first > due.at_us), default=None)
-    return f"recorded before it: {told_us(before)}; after it: {told_us(after)}"
+    return f"recorded before it: {time_text(before)}; after it: {time_text(after)}"
 
 
 def _not_due(evidence: Evidence, run: RunSeen, dues: list[int]) -> Iterator[Violation]:
@@ -77,9 +77,9 @@ def _not_due(evidence: Evidence, run: RunSeen, dues: list[int]) -> Iterator[Viol
         return  # planned ahead; the oracle looked no further than to the end
     there = dues[bisect_left(dues, first_us) : bisect_right(dues, last_us)]
     if not there or there[0] != first_us or there[-1] != last_us:
-        yield Violation(NAME, f"{told_run(run)} stands for a time at which nothing was due", "")
+        yield Violation(NAME, f"{run_text(run)} stands for a time at which nothing was due", "")
     elif len(there) != run.ticks:
-        yield Violation(NAME, f"{told_run(run)} says it stands for {run.ticks} ticks, and stands for {len(there)}")
+        yield Violation(NAME, f"{run_text(run)} says it stands for {run.ticks} ticks, and stands for {len(there)}")
 
 
 def _other_job(evidence: Evidence) -> Iterator[Violation]:
@@ -87,7 +87,7 @@ def _other_job(evidence: Evidence) -> Iterator[Violation]:
     for run in evidence.runs:
         wanted = jobs.get((run.schedule or "", run.due_us or 0))
         if run.is_tick and wanted is not None and run.job != wanted:
-            yield Violation(NAME, f"{told_run(run)} should have been of job {wanted!r}")
+            yield Violation(NAME, f"{run_text(run)} should have been of job {wanted!r}")
 
 
 def _not_ended(evidence: Evidence) -> Iterator[Violation]:
@@ -99,7 +99,7 @@ def _not_ended(evidence: Evidence) -> Iterator[Violation]:
         if (run.due_us or 0) <= quiet_us(evidence) and quiet_s >= settle_s(evidence, run.job):
             yield Violation(
                 NAME,
-                f"{told_run(run)} has not ended, {quiet_s:.1f} s after the last fault",
+                f"{run_text(run)} has not ended, {quiet_s:.1f} s after the last fault",
                 f"waits for {run.waits_for}",
             )
 
@@ -111,7 +111,7 @@ def _too_early(evidence: Evidence) -> Iterator[Violation]:
         if run is None or run.due_us is None or attempt.started_us is None:
             continue
         if attempt.started_us < run.due_us - stepped_us(evidence):
-            yield Violation(NAME, f"{told_run(run)} began before it was due", told_attempt(attempt))
+            yield Violation(NAME, f"{run_text(run)} began before it was due", attempt_text(attempt))
 
 
 def _without_record(evidence: Evidence) -> Iterator[Violation]:

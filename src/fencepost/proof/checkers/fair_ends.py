@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from fencepost.proof.evidence import Evidence, RunSeen, Violation
-from fencepost.proof.telling import told_run
+from fencepost.proof.telling import run_text
 
 NAME = "fair ends"
 
@@ -28,4 +28,4 @@ def check(evidence: Evidence) -> Iterator[Violation]:
 
 
 def _unfair(run: RunSeen, what: str) -> Violation:
-    return Violation(NAME, f"{told_run(run)} {what}", f"{run.attempts} attempts")
+    return Violation(NAME, f"{run_text(run)} {what}", f"{run.attempts} attempts")

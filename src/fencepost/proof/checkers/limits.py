@@ -17,7 +17,7 @@ from itertools import pairwise
 
 from fencepost.proof.evidence import AttemptSeen, Evidence, JobRules, RunSeen, Violation, attempts_by_run
 from fencepost.proof.slack import SECOND_US, slack_us, stepped_us
-from fencepost.proof.telling import told_attempt, told_run
+from fencepost.proof.telling import attempt_text, run_text
 
 NAME = "limits"
 FAILED = frozenset({"failed", "timed_out"})
@@ -42,33 +42,33 @@ def check(evidence: Evidence) -> Iterator[Violation]:
 def _counted(run: RunSeen, tried: list[AttemptSeen]) -> Iterator[Violation]:
     numbers = [attempt.number for attempt in tried]
     if numbers != list(range(1, len(numbers) + 1)) or run.attempts != len(numbers):
-        yield Violation(NAME, f"{told_run(run)} counts {run.attempts} attempts; on record are {numbers}")
+        yield Violation(NAME, f"{run_text(run)} counts {run.attempts} attempts; on record are {numbers}")
     lost = sum(attempt.outcome == "lost" and attempt.counts for attempt in tried)
     if run.crashes != lost:
-        yield Violation(NAME, f"{told_run(run)} counts {run.crashes} crashes; on record are {lost} lost attempts")
+        yield Violation(NAME, f"{run_text(run)} counts {run.crashes} crashes; on record are {lost} lost attempts")
     failed = sum(attempt.outcome in FAILED for attempt in tried)
     if run.failures != failed:
-        yield Violation(NAME, f"{told_run(run)} counts {run.failures} failures; on record are {failed}")
+        yield Violation(NAME, f"{run_text(run)} counts {run.failures} failures; on record are {failed}")
     if run.state != "running" and any(attempt.outcome is None for attempt in tried):
-        yield Violation(NAME, f"{told_run(run)} is not running and has an attempt that has not ended")
+        yield Violation(NAME, f"{run_text(run)} is not running and has an attempt that has not ended")
 
 
 def _succeeded(run: RunSeen, tried: list[AttemptSeen]) -> Iterator[Violation]:
     has_success = bool(tried) and tried[-1].outcome == "succeeded"
     if has_success != (run.state == "succeeded"):
-        last = told_attempt(tried[-1]) if tried else "it was never tried"
-        yield Violation(NAME, f"{told_run(run)} and its last attempt do not agree", last)
+        last = attempt_text(tried[-1]) if tried else "it was never tried"
+        yield Violation(NAME, f"{run_text(run)} and its last attempt do not agree", last)
     for before, after in pairwise(tried):
         if before.outcome == "succeeded":
-            yield Violation(NAME, f"{told_run(run)} was tried again after it had succeeded", told_attempt(after))
+            yield Violation(NAME, f"{run_text(run)} was tried again after it had succeeded", attempt_text(after))
 
 
 def _limited(run: RunSeen, tried: list[AttemptSeen], rules: JobRules) -> Iterator[Violation]:
     failed = sum(attempt.outcome in FAILED for attempt in tried)
     if failed > rules.retries + 1:
-        yield Violation(NAME, f"{told_run(run)} failed {failed} times; its job allows {rules.retries} retries")
+        yield Violation(NAME, f"{run_text(run)} failed {failed} times; its job allows {rules.retries} retries")
     if rules.crashes_allowed is not None and run.crashes > rules.crashes_allowed:
-        yield Violation(NAME, f"{told_run(run)} was lost {run.crashes} times; its job allows {rules.crashes_allowed}")
+        yield Violation(NAME, f"{run_text(run)} was lost {run.crashes} times; its job allows {rules.crashes_allowed}")
 
 
 def _paused(run: RunSeen, tried: list[AttemptSeen], rules: JobRules, slack: int) -> Iterator[Violation]:
@@ -83,9 +83,9 @@ def _paused(run: RunSeen, tried: list[AttemptSeen], rules: JobRules, slack: int)
         if after.started_us < before.ended_us + round(pause_s * SECOND_US) - slack:
             yield Violation(
                 NAME,
-                f"{told_run(run)} was tried again {(after.started_us - before.ended_us) / SECOND_US:.3f} s after a "
+                f"{run_text(run)} was tried again {(after.started_us - before.ended_us) / SECOND_US:.3f} s after a "
                 f"failure; its pause is {pause_s} s",
-                f"{told_attempt(before)}; {told_attempt(after)}",
+                f"{attempt_text(before)}; {attempt_text(after)}",
             )
 
 
@@ -107,7 +107,7 @@ def exclusive_key(run: RunSeen, rules: JobRules | None) -> str | None:
 
 def _disjoint(key: str, attempts: list[AttemptSeen], slack: int) -> Iterator[Violation]:
     for before, after in pairwise(attempts):
-        both = f"{told_attempt(before)}; {told_attempt(after)}"
+        both = f"{attempt_text(before)}; {attempt_text(after)}"
         if before.token == after.token:
             yield Violation(NAME, f"two attempts under key {key!r} have one token", both)
         is_open = before.ended_us is None

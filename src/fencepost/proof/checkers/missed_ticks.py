@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fencepost.proof.evidence import Evidence, RunSeen, Violation
-from fencepost.proof.telling import told_run, told_us
+from fencepost.proof.telling import run_text, time_text
 
 NAME = "missed ticks"
 _MARGIN_US = 30_000_000  # starting and stopping a node takes some time
@@ -36,11 +36,11 @@ def _needlessly(ticks: list[RunSeen], about: Mapping[str, Any]) -> Iterator[Viol
             and any(_within(run, stretch) for stretch in about["able"])
             and not _shaken(run, about)
         ):
-            yield Violation(NAME, f"{told_run(run)} was missed, though a node that could run it lived all the time", "")
+            yield Violation(NAME, f"{run_text(run)} was missed, though a node that could run it lived all the time", "")
 
 
 def _made_up(ticks: list[RunSeen], about: Mapping[str, Any]) -> Iterator[Violation]:
-    """Of what was due while nobody could run it: one run at most if the policy is ``once``, none if it is ``skip``."""
+    """Of what was due while no node could run it: one run at most if the policy is ``once``, none if it is ``skip``."""
     most = {"once": 1, "skip": 0}.get(about["misfire"] or "")
     if most is None:
         return
@@ -50,9 +50,9 @@ def _made_up(ticks: list[RunSeen], about: Mapping[str, Any]) -> Iterator[Violati
         if len(begun) > most:
             yield Violation(
                 NAME,
-                f"nobody could run {begun[0].schedule!r} from {told_us(stretch[0])} to {told_us(stretch[1])}; its "
+                f"nobody could run {begun[0].schedule!r} from {time_text(stretch[0])} to {time_text(stretch[1])}; its "
                 f"misfire policy is {about['misfire']!r}, and there are {len(begun)} runs for that time",
-                "; ".join(map(told_run, begun[:4])),
+                "; ".join(map(run_text, begun[:4])),
             )
 
 

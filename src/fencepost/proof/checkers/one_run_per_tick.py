@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from fencepost.proof.evidence import AttemptSeen, Evidence, RunSeen, Violation, attempts_by_run
 from fencepost.proof.slack import slack_us
-from fencepost.proof.telling import told_attempt, told_run
+from fencepost.proof.telling import attempt_text, run_text
 
 NAME = "one run per tick"
 
@@ -35,25 +35,25 @@ def _runs(runs: tuple[RunSeen, ...]) -> Iterator[Violation]:
     for schedule, ticks in by_schedule.items():
         for run in ticks:
             if run.origin_key is not None and not run.origin_key.startswith(f"tick:{run.due_us}:"):
-                yield Violation(NAME, f"{told_run(run)} is kept under {run.origin_key!r}, not under its due time")
+                yield Violation(NAME, f"{run_text(run)} is kept under {run.origin_key!r}, not under its due time")
         ordered = sorted(ticks, key=lambda run: run.span_us)
         for before, after in pairwise(ordered):
             if after.span_us[0] <= before.span_us[1]:
-                yield Violation(NAME, f"a tick of {schedule!r} has two runs", f"{told_run(before)}; {told_run(after)}")
+                yield Violation(NAME, f"a tick of {schedule!r} has two runs", f"{run_text(before)}; {run_text(after)}")
 
 
 def _attempts(run: RunSeen, attempts: list[AttemptSeen], slack: int) -> Iterator[Violation]:
     succeeded = [attempt for attempt in attempts if attempt.outcome == "succeeded"]
     if len(succeeded) > 1:
-        yield Violation(NAME, f"{told_run(run)} succeeded twice", "; ".join(map(told_attempt, succeeded)))
+        yield Violation(NAME, f"{run_text(run)} succeeded twice", "; ".join(map(attempt_text, succeeded)))
     for before, after in pairwise(attempts):
-        both = f"{told_attempt(before)}; {told_attempt(after)}"
+        both = f"{attempt_text(before)}; {attempt_text(after)}"
         if after.number == before.number:
-            yield Violation(NAME, f"{told_run(run)} has two attempts of one number", both)
+            yield Violation(NAME, f"{run_text(run)} has two attempts of one number", both)
         if after.token <= before.token:
-            yield Violation(NAME, f"{told_run(run)} was given a token that is not above its last one", both)
+            yield Violation(NAME, f"{run_text(run)} was given a token that is not above its last one", both)
         if _overlap(before, after, slack):
-            yield Violation(NAME, f"{told_run(run)} had two attempts under way at once", both)
+            yield Violation(NAME, f"{run_text(run)} had two attempts under way at once", both)
 
 
 def _overlap(before: AttemptSeen, after: AttemptSeen, slack: int) -> bool:

@@ -2,7 +2,7 @@
 
 So does what was lost: it is noticed within that time, and tried again within that time.
 
-A run may start when it is due (or available), when faults have ended, and when whoever had its exclusive key has ended.
+A run may start when it is due (or available), when faults have ended, and when its exclusive key is free.
 When it began is read from the history's `begin`, whose clock is true, else from the ledger. What misfired or was
 skipped has no start. ``notes["start_slack_s"]`` is added where nodes have fewer slots than there is work. With
 ``notes["all_have_left"]`` every node has left in good order, and nothing may be running any more: what is, belongs to a
@@ -18,7 +18,7 @@ from itertools import pairwise
 from fencepost.proof.checkers.limits import exclusive_key
 from fencepost.proof.evidence import AttemptSeen, Evidence, RunSeen, Violation, attempts_by_run
 from fencepost.proof.slack import SECOND_US, bound_s, end_us, quiet_us, wall_us
-from fencepost.proof.telling import told_attempt, told_run, told_us
+from fencepost.proof.telling import attempt_text, run_text, time_text
 
 NAME = "prompt start"
 
@@ -75,9 +75,9 @@ def _first_start(
     if began_us > could_us + bound_us:
         yield Violation(
             NAME,
-            f"{told_run(run)} began {(began_us - could_us) / SECOND_US:.1f} s after it could have; promised are "
+            f"{run_text(run)} began {(began_us - could_us) / SECOND_US:.1f} s after it could have; promised are "
             f"{bound_us / SECOND_US:.1f} s",
-            f"could begin {told_us(could_us)}, began {told_us(began_us)}",
+            f"could begin {time_text(could_us)}, began {time_text(began_us)}",
         )
 
 
@@ -92,7 +92,7 @@ def _lost_late(evidence: Evidence, bound_us: int) -> Iterator[Violation]:
             NAME,
             f"attempt {attempt.number} of run {attempt.run_id} was given up as lost {late_s:.1f} s after the last "
             f"fault; promised are {bound_us / SECOND_US:.1f} s",
-            told_attempt(attempt),
+            attempt_text(attempt),
         )
 
 
@@ -107,9 +107,9 @@ def _second_start(
         if after.started_us > could_us + bound_us:
             yield Violation(
                 NAME,
-                f"{told_run(run)} was lost, and tried again {(after.started_us - could_us) / SECOND_US:.1f} s after it "
+                f"{run_text(run)} was lost, and tried again {(after.started_us - could_us) / SECOND_US:.1f} s after it "
                 f"could have been; promised are {bound_us / SECOND_US:.1f} s",
-                f"{told_attempt(before)}; {told_attempt(after)}",
+                f"{attempt_text(before)}; {attempt_text(after)}",
             )
 
 
@@ -129,11 +129,11 @@ def _left_lying(evidence: Evidence, run: RunSeen, others: list[AttemptSeen], bou
         waited_s = (end_us(evidence) - could_us) / SECOND_US
         yield Violation(
             NAME,
-            f"{told_run(run)} could start for {waited_s:.1f} s and did not; promised are {bound_us / SECOND_US:.1f} s",
-            f"waits for {run.waits_for}, available {told_us(available_us)}, its key was free {told_us(freed_us)}",
+            f"{run_text(run)} could start for {waited_s:.1f} s and did not; promised are {bound_us / SECOND_US:.1f} s",
+            f"waits for {run.waits_for}, available {time_text(available_us)}, its key was free {time_text(freed_us)}",
         )
 
 
 def _left_running(evidence: Evidence, run: RunSeen) -> Iterator[Violation]:
     if evidence.notes.get("all_have_left") and run.state == "running":
-        yield Violation(NAME, f"{told_run(run)} is still running, and every node has left: nobody answers for it")
+        yield Violation(NAME, f"{run_text(run)} is still running, and every node has left: nobody answers for it")

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 from fencepost.proof.calls import Call, calls
 from fencepost.proof.evidence import Evidence, RunSeen, Violation
-from fencepost.proof.telling import told_run
+from fencepost.proof.telling import run_text
 
 NAME = "request keys"
 
@@ -24,7 +24,7 @@ def check(evidence: Evidence) -> Iterator[Violation]:
             runs[run.request_key].append(run)
     for key, found in runs.items():
         if len(found) > 1:
-            yield Violation(NAME, f"key {key!r} has {len(found)} runs", "; ".join(map(told_run, found)))
+            yield Violation(NAME, f"key {key!r} has {len(found)} runs", "; ".join(map(run_text, found)))
     asked: dict[str, list[Call]] = defaultdict(list)
     for call in calls(evidence.history, "request"):
         if call.name:

@@ -19,8 +19,10 @@ def check(evidence: Evidence) -> Iterator[Violation]:
     yield from _committed(evidence.effects)
     writes = [call for call in calls(evidence.history, "write") if call.is_ok and call.token is not None]
     yield from _answered(writes)
-    told = [(each.resource, each.token, each.grant, f"{each.key!r} of run {each.run_id}") for each in evidence.effects]
-    yield from _one_grant([*told, *((call.name, call.token or 0, call.grant, str(call)) for call in writes)])
+    committed = [
+        (each.resource, each.token, each.grant, f"{each.key!r} of run {each.run_id}") for each in evidence.effects
+    ]
+    yield from _one_grant([*committed, *((call.name, call.token or 0, call.grant, str(call)) for call in writes)])
 
 
 def _committed(effects: tuple[Effect, ...]) -> Iterator[Violation]:
@@ -56,11 +58,11 @@ def _answered(writes: list[Call]) -> Iterator[Violation]:
 
 def _one_grant(writes: list[tuple[str, int, str, str]]) -> Iterator[Violation]:
     first: dict[tuple[str, int], tuple[str, str]] = {}
-    for resource, token, grant, told in writes:
-        owner, before = first.setdefault((resource, token), (grant, told))
+    for resource, token, grant, text in writes:
+        owner, before = first.setdefault((resource, token), (grant, text))
         if owner != grant:
             yield Violation(
                 NAME,
                 f"{resource!r} accepted two grants under the one token {token}: {owner!r} and {grant!r}",
-                f"{before}; then {told}",
+                f"{before}; then {text}",
             )

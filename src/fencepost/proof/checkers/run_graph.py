@@ -11,7 +11,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from fencepost.proof.evidence import FINAL, Evidence, RunSeen, Transition, Violation
-from fencepost.proof.telling import told_run
+from fencepost.proof.telling import run_text
 
 NAME = "run graph"
 WAYS: dict[str | None, frozenset[str]] = {
@@ -56,7 +56,7 @@ def _last(run: RunSeen | None, run_id: int, steps: list[Transition]) -> Iterator
     if run is None:
         yield Violation(NAME, f"run {run_id} was {steps[-1].after} and is no longer recorded", "")
     elif run.state != steps[-1].after:
-        yield Violation(NAME, f"{told_run(run)} was {steps[-1].after} when it was last seen to change", "")
+        yield Violation(NAME, f"{run_text(run)} was {steps[-1].after} when it was last seen to change", "")
 
 
 def _keys(transitions: tuple[Transition, ...], runs: dict[int, RunSeen]) -> Iterator[Violation]:

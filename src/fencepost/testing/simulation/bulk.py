@@ -1,8 +1,8 @@
 """Bulk work in simulated clusters: a job in chunks and partitions, and what must have become of its input.
 
-What it does is known beforehand, item by item, from the seed alone: which keys there are, which of them are left out,
+What it does is known beforehand, item by item, from the seed only: which keys there are, which of them are left out,
 which cannot be processed, which the database refuses. `told` holds that against what is in the tables in the end, for
-the checker of bulk work; it asks nothing of the code that did the work.
+the checker of bulk work; it uses nothing of the code that did the work.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 PART = f"{LOAD}/part"
 _RETRIES = 10
-_AGAIN = 0.03  # how often an item asks to be tried again
+_AGAIN = 0.03  # how often an item requests a retry
 _ROWS = "SELECT id FROM sim_input WHERE id <= :most AND id > :after ORDER BY id LIMIT :limit"
 _UNSETTLED = "SELECT id FROM sim_input WHERE is_settled = 0 AND id <= :most AND id > :after ORDER BY id LIMIT :limit"
 _READ = {is_settling: keyset(query, key="id") for is_settling, query in ((False, _ROWS), (True, _UNSETTLED))}
@@ -48,7 +48,7 @@ _LETTERS = "SELECT item_key, run_id FROM fencepost_dead_letter ORDER BY id"
 
 @dataclass(frozen=True, slots=True)
 class BulkHost:
-    """What declaring a bulk job asks of an application."""
+    """The part of an application that declaring a bulk job needs."""
 
     jobs: Jobs
     ledger: Ledger
@@ -68,7 +68,7 @@ def params_of(work: BulkWork, batch: str) -> dict[str, Any]:
 
 
 def policy(work: BulkWork | None = None) -> Policy:
-    """Return how it is run: as `app.bulk` has it, with more retries."""
+    """Return its policy: that of `app.bulk`, with more retries."""
     words = {"timeout": "20s", "retries": _RETRIES, "backoff": "0.1s..0.3s", "overlap": "queue"}
     return Policy.of("bulk", effects="fenced", chunk=None if work is None else work.chunk, **words)
 
@@ -114,7 +114,7 @@ def load_class(work: BulkWork, floor: JobSite) -> type:
             self._run: Run | None = None
 
         def before(self, run: Run) -> None:
-            self._run = run  # for partitions on threads, which are none of the run's own
+            self._run = run  # for partitions on threads that are not the run's own
 
         def process(self, row: Any) -> int | None:
             floor.sleep(work.pace_s * 2 * floor.draw())
@@ -147,7 +147,7 @@ def _token(work: BulkWork, run: Run, key: int) -> int:
 
 
 def resource_of(batch: str, window_us: int | None) -> str:
-    """Name the work: by what was asked for, or by the window that it is for."""
+    """Name the work by its request, or by its window."""
     return f"bulk:{batch}" if batch else f"bulk:@{window_us}"
 
 
@@ -157,7 +157,7 @@ def resource_of(batch: str, window_us: int | None) -> str:
 def told(
     work: BulkWork, ledger: sqlite3.Connection, target: sqlite3.Connection, *, quiet_us: int
 ) -> list[dict[str, Any]]:
-    """Return what the checker of bulk work is to be told, for each thing that was to be done.
+    """Return what the checker of bulk work needs, for each instance.
 
     What was made before `quiet_us` has had the time to end.
     """
@@ -186,7 +186,7 @@ def told(
 
 
 def _works(ledger: sqlite3.Connection, quiet_us: int) -> dict[str, dict[int, tuple[str, str | None]]]:
-    """Return the runs for each thing that was to be done; those of its parts, and those that came late, as such."""
+    """Return the runs of each instance, with its parts and late ones marked as such."""
     found: dict[str, dict[int, tuple[str, str | None]]] = defaultdict(dict)
     for run_id, job, state, params, window_us, made_us, result in ledger.execute(_RUNS, (LOAD, PART)):
         given = json.loads(params)

@@ -142,18 +142,18 @@ class Cluster:
         self.hub.spawn(process, "main", lambda: self._main(place, runtime))
 
     def drop_all(self, process: Process | None = None) -> None:
-        """Abort the connections of one process, or of everybody."""
+        """Abort the connections of one process, or of all."""
         for server in self.servers.values():
             server.drop_all(process)
 
     def kill(self, place: NodePlace) -> None:
-        """End the process in the middle of whatever it does."""
+        """Kill the process at whatever point it is."""
         if place.process is not None:
             self.hub.kill(place.process)
         place.node = None
 
     def leave(self, place: NodePlace, grace_s: float = _GRACE_S) -> None:
-        """Let the node leave in good order; called by a task of the world."""
+        """Have the node leave normally; called by a task of the world."""
         process, node, close = place.process, place.node, place.close
         if process is None or node is None or process.is_dead:
             return
@@ -197,15 +197,15 @@ class Cluster:
         return ledger
 
     def ledger_kind(self, slot: int) -> type[Ledger]:
-        """Return what stands for the ledger in a process of this slot."""
+        """Return the ledger object for a process of this slot."""
         return Ledger
 
     def url_of(self, slot: int) -> str:
-        """Return the ledger's URL, as whoever is in a slot has it."""
+        """Return the ledger's URL for the process in a slot."""
         return f"{self.server_of(slot).file.url}?call_timeout={self.plan.ttl_s / 3:.3f}s"
 
     def server_of(self, slot: int) -> SimulatedServer:
-        """Return the server that has the ledger of whoever is in a slot."""
+        """Return the server with the ledger of the process in a slot."""
         return self.server
 
     def leases_of(self, slot: int) -> MemoryStore:
@@ -223,7 +223,7 @@ class Cluster:
         return jobs
 
     def settings_of(self, place: NodePlace, runtime: SimRuntime) -> NodeSettings:
-        """Return what a node in this place knows of itself."""
+        """Return the settings of a node in this place."""
         return NodeSettings(
             name=runtime.process.name,
             version=recorded("simulated", NEWEST),
@@ -310,7 +310,7 @@ class Cluster:
         return engine
 
     def _open_engine(self, engine: Engine, server: SimulatedServer, process: Process, slot: int) -> None:
-        """Let SQLAlchemy reach a server too, and connect once while nobody can interrupt: it holds a real lock."""
+        """Let SQLAlchemy reach a server too, and connect once while no task can interrupt: it holds a real lock."""
         event.listen(engine, "do_connect", lambda *_: server.connect(process, slot, EFFECTS))
         server.is_instant = True
         try:
@@ -330,7 +330,7 @@ def wake(place: NodePlace) -> None:
 
 
 def publish(ledger: Ledger, jobs: Jobs, generation: int) -> None:
-    """Put jobs and schedules on record, as an application does when it starts."""
+    """Record jobs and schedules, as an application does when it starts."""
     register(ledger, [on_record(job) for job in jobs.values()], generation=generation)
     schedules = [
         NewSchedule(each.id, job.name, schedule_to_json(each.schedule), canonical_json(each.params))

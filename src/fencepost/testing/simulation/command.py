@@ -1,4 +1,4 @@
-"""The command: simulate many seeds on several processors, and say what was found; exit code 1 if anything was."""
+"""The command: simulate many seeds on several processors, and report violations; exit code 1 if there are any."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from fencepost.testing.simulation.scenario import FAULTS
 from fencepost.testing.simulation.timeline import timeline
 
 _CHUNK = 20
-_STINT = 100  # seeds that one process simulates before it makes room for a fresh one, which is quicker
+_STINT = 100  # seeds per process: a new process is faster
 _COMMAND = "python -m fencepost.testing.simulation"
 
 
 @dataclass(slots=True)
 class SeedTally:
-    """What became of some seeds."""
+    """The results of some seeds."""
 
     seeds: int = 0
     counts: Counter[str] = field(default_factory=Counter)
@@ -49,7 +49,7 @@ class SeedTally:
             self.failed.append((outcome.seed, tuple(map(str, outcome.violations))))
 
     def merge(self, other: SeedTally) -> None:
-        """Take in what somebody else counted."""
+        """Add the counts of another tally."""
         self.seeds += other.seeds
         self.counts += other.counts
         self.hashes |= other.hashes
@@ -62,7 +62,7 @@ class SeedTally:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Do what the command line asks for."""
+    """Run the command."""
     asked = _parser().parse_args(arguments)
     _be_quiet()
     kinds = None if asked.faults is None else frozenset(asked.faults)
@@ -74,7 +74,7 @@ def main(arguments: list[str] | None = None) -> int:
     tally = SeedTally()
     for part in _parts(seeds, kinds, asked.jobs):
         tally.merge(part)
-        _tell_progress(tally, len(seeds), time.monotonic() - began_at)
+        _print_progress(tally, len(seeds), time.monotonic() - began_at)
     _report(tally, time.monotonic() - began_at)
     for seed, violations in sorted(tally.failed)[: asked.shrink]:
         _explain(seed, violations, kinds, asked.keep)
@@ -85,14 +85,14 @@ def _parts(seeds: range, kinds: frozenset[str] | None, jobs: int) -> Iterator[Se
     if jobs == 1:
         yield from (_chunk(chunk, kinds) for chunk in _cut(seeds, _CHUNK))
         return
-    simulate(seeds[0], kinds=kinds)  # what is read, made and compiled now, those who are forked from here have
+    simulate(seeds[0], kinds=kinds)  # forked processes inherit what is loaded and compiled now
     yield from _by_stints(_cut(seeds, _STINT), kinds, jobs)
 
 
 def _by_stints(stints: list[range], kinds: frozenset[str] | None, jobs: int) -> Iterator[SeedTally]:
-    """Have seeds simulated by several processes at once, each for one stint.
+    """Simulate seeds in several concurrent processes, each for a limited number of seeds.
 
-    What was crashed is never resumed and so never freed: its stack keeps all that it knew. With the process it goes.
+    The stack of a crashed task is never resumed and so never freed. It is freed with the process.
     They are forked, and nothing here uses threads: so that is safe.
     """
     waiting = list(reversed(stints))
@@ -122,15 +122,15 @@ def _cut(seeds: range, size: int) -> list[range]:
 
 
 def _stint(tell: Connection, seeds: range, kinds: frozenset[str] | None) -> None:
-    """Simulate some seeds in a process of their own, and tell what became of them, chunk by chunk."""
-    Finalize(None, remove_files, exitpriority=10)  # such a process ends without what `atexit` was told
+    """Simulate some seeds in this process, and send the results chunk by chunk."""
+    Finalize(None, remove_files, exitpriority=10)  # such a process does not run `atexit` handlers
     for chunk in _cut(seeds, _CHUNK):
         tell.send(_chunk(chunk, kinds))
     tell.close()
 
 
 def _be_quiet() -> None:
-    """Log nowhere: that stale writers are refused is what is meant to happen here."""
+    """Disable logging: refusals of stale writers are expected here."""
     logging.getLogger("fencepost").addHandler(logging.NullHandler())
 
 
@@ -140,7 +140,7 @@ def _chunk(seeds: range, kinds: frozenset[str] | None) -> SeedTally:
     for seed in seeds:
         tally.add(simulate(seed, kinds=kinds))
     gc.collect()
-    gc.freeze()  # what is left is held by stacks that nobody resumes: to look through it again would be in vain
+    gc.freeze()  # the rest is held by stacks that are never resumed: another collection would free nothing
     return tally
 
 
@@ -174,7 +174,7 @@ def _explain(seed: int, violations: tuple[str, ...], kinds: frozenset[str] | Non
         keep(path, KeptSeed(seed, smallest.plan.faults, violations[0][:300]))
 
 
-def _tell_progress(tally: SeedTally, of: int, took_s: float) -> None:
+def _print_progress(tally: SeedTally, of: int, took_s: float) -> None:
     if sys.stderr.isatty():
         print(f"\r{tally.seeds}/{of} seeds, {len(tally.failed)} failed, {took_s:.0f} s", end="", file=sys.stderr)
 
@@ -197,7 +197,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=_COMMAND, description="Simulate clusters on virtual time, one per seed.")
     parser.add_argument("--seeds", default="0:1000", help="from:to, the last one left out (default 0:1000)")
     parser.add_argument("--seed", type=int, help="this one alone")
-    parser.add_argument("-v", "--verbose", action="store_true", help="with --seed: tell everything that happened")
+    parser.add_argument("-v", "--verbose", action="store_true", help="with --seed: print everything that happened")
     parser.add_argument("--jobs", type=int, default=2, help="how many processes to use (default 2)")
     parser.add_argument(
         "--faults", nargs="*", choices=sorted({*FAULTS, *ACTS}), help="only these kinds of faults; none: no faults"

@@ -1,9 +1,9 @@
 """Connections of simulated processes to the real SQLite file: every statement takes virtual time, and may fail.
 
 A process waits before each statement, and once more after one that others can see (a COMMIT, a statement outside of a
-transaction). Whatever happens in these moments, happens there: the process dies, is paused, the ledger goes away, the
-answer is lost. SQLite itself never waits, for all processes share one thread; who finds the file locked waits here, in
-virtual time, until whoever has it is done.
+transaction). Faults happen at these points: the process dies, is paused, the ledger goes away, the
+answer is lost. SQLite itself never waits, for all processes share one thread; a process that finds the file locked
+waits here, in virtual time, until its holder is done.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ class SimulatedServer:
         self.latency_s = latency_s
         self.timeout_s = timeout_s
         self.is_instant = False
-        self.evidence = 0  # by which one database is told from another
+        self.evidence = 0  # the identity of the database
         self.statements = 0
         self.waiting: list[tuple[GreenTask, int]] = []
         self._open: list[SimConnection] = []
 
     def connect(self, process: Process, slot: int, use: str = LEDGER) -> SimConnection:
-        """Let a process connect. `use` tells what jobs write from what the engine does."""
+        """Let a process connect. `use` distinguishes writes of jobs from those of the engine."""
         self.pass_time()
         if self.weather.is_away(slot, self.name):
             self.hang()
@@ -63,7 +63,7 @@ class SimulatedServer:
         return connection
 
     def drop_all(self, process: Process | None = None, slot: int | None = None) -> None:
-        """Abort the connections of one process, of one slot, or of everybody."""
+        """Abort the connections of one process, of one slot, or of all."""
         for connection in list(self._open):
             if process in (None, connection.process) and slot in (None, connection.slot):
                 connection.abort()
@@ -75,7 +75,7 @@ class SimulatedServer:
 
     @property
     def is_busy(self) -> bool:
-        """Whether somebody who is not paused waits for an answer, or is within a transaction."""
+        """Whether a process that is not paused waits for an answer, or is within a transaction."""
         return any(
             (each.in_transaction or each.is_asking) and not (each.process.is_dead or each.process.is_paused)
             for each in self._open
@@ -90,7 +90,7 @@ class SimulatedServer:
         hub.wait(draw * self.latency_s if draw < 0.98 else draw * 20 * self.latency_s)
 
     def stall(self, process: Process, length_s: float) -> None:
-        """Stop the process that calls, here and now, and let it go on after a while."""
+        """Stop the calling process at once, and continue it after a while."""
         hub = self.hub
 
         def go_on() -> None:
@@ -102,7 +102,7 @@ class SimulatedServer:
         hub.wait(length_s)
 
     def free(self) -> None:
-        """Let one of those who wait for the file try again, since somebody is done with it."""
+        """Let one waiter retry, since the file was unlocked."""
         while self.waiting:
             task, turn = self.waiting.pop(self.hub.dice.randrange(len(self.waiting)))
             if turn == task.turn and not task.process.is_dead:
@@ -158,7 +158,7 @@ class SimConnection(sqlite3.Connection):
         """Nothing is ever under way in another thread."""
 
     def create_function(self, *_: Any, **__: Any) -> None:
-        """SQLAlchemy offers functions that nobody uses here."""
+        """Accept functions of SQLAlchemy, which are not used here."""
 
     @property
     def in_transaction(self) -> bool:
@@ -175,7 +175,7 @@ class SimConnection(sqlite3.Connection):
     # -- what happens ------------------------------------------------------------------------------------------------
 
     def abort(self) -> None:
-        """Break: what was begun is rolled back, and whoever uses it next is told."""
+        """Break: roll back what was begun. The next use raises an error."""
         raw, self.raw = self.raw, None
         if raw is not None:
             was_writing = raw.in_transaction
@@ -243,7 +243,7 @@ class SimConnection(sqlite3.Connection):
         raise _broken() if self.server.hub.dice.random() < 0.5 else _disk_error()
 
     def _fail_and_happen(self, sql: str, do: Callable[[sqlite3.Connection], Any], *, is_commit: bool) -> None:
-        """Let a COMMIT arrive after its sender has given up; anything else is undone by whoever gives up."""
+        """Let a COMMIT arrive after its sender has given up; the sender undoes anything else when it gives up."""
         server, raw = self.server, self._raw()
         if is_commit:
             self.raw = None
@@ -260,7 +260,7 @@ class SimConnection(sqlite3.Connection):
         self._fail()
 
     def _patiently(self, do: Callable[[sqlite3.Connection], Any], error: sqlite3.OperationalError) -> Any:
-        """Try again whenever somebody is done with the file, for as long as it is locked and a call may take."""
+        """Retry each time the file is unlocked, until it is free or the timeout of the call has passed."""
         hub = self.server.hub
         give_up_at = hub.now + self.server.timeout_s
         while True:
@@ -360,17 +360,17 @@ class SimDialect(SqliteDialect):
         return compiled.string, tuple(values[name] for name in compiled.positiontup or ())
 
     def evidence(self, cursor: Any) -> dict[str, str]:
-        """Tell the database from a restored one, as the number of a file does."""
+        """Return what distinguishes the database from a restored one, as the number of a file does."""
         return {"file": str(self._server.evidence)}
 
     def is_stale(self, connection: Any) -> bool:
-        """Whether it was aborted while nobody used it: that is only found out by using it."""
+        """Whether it was aborted while idle: a process notices only by using it."""
         return False
 
 
 @dataclass(frozen=True)
 class SimUrl(LedgerUrl):
-    """The URL of a simulated file, which is nobody's link: where it leads is found out once."""
+    """The URL of a simulated file, which is not a symbolic link: its path is resolved once."""
 
     @cached_property
     def path(self) -> Path:

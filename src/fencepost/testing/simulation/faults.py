@@ -1,4 +1,4 @@
-"""Making things go wrong, when the plan says so, and putting everything right again in the end."""
+"""Injects the faults of the plan at their times, and ends all of them at the end."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Faults:
 
     @property
     def is_under_way(self) -> bool:
-        """Whether some fault has not come to its end."""
+        """Whether a fault has not ended."""
         return self._under_way > 0
 
     def begin(self) -> None:
@@ -52,7 +52,7 @@ class Faults:
             self._hub.spawn(self._cluster.world.process, f"fault {fault.kind}", partial(self._happen, fault))
 
     def end(self) -> None:
-        """Let nothing new go wrong, and put right what is wrong now."""
+        """Inject no more faults, and end the present ones."""
         self._is_over = True
         cluster = self._cluster
         cluster.weather.clear()

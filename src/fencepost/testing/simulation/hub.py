@@ -1,8 +1,8 @@
-"""Virtual time: tasks are greenlets, and the clock leaps to whatever is due next.
+"""Virtual time: tasks are greenlets, and the clock jumps to the next wake-up.
 
 All tasks of all processes share one thread. One runs until it waits; then the hub takes the next wake-up from a heap
-and moves the clock there. Who is awake at the same instant is decided by a draw, so a seed is one order of events, and
-another seed another.
+and moves the clock there. A draw decides the order of tasks that wake at the same instant, so each seed
+is one order of events.
 
 A process can be *paused*: what should wake its tasks is kept, and delivered when it goes on. A process that *died* is
 never resumed: its greenlets stay where they are, no `finally` runs, until the whole simulation is over. Only then are
@@ -22,7 +22,7 @@ STUCK_AFTER = 20_000
 
 
 class StuckTask(Exception):
-    """A task asked for the time again and again and never waited: in real life it would have kept a core busy."""
+    """A task read the clock in a loop and never waited: in real life it would have kept a core busy."""
 
 
 class Process:
@@ -39,7 +39,7 @@ class Process:
 
 
 class GreenTask:
-    """A greenlet of a process. `turn` tells a wake-up that is meant for this wait from one that came too late."""
+    """A greenlet of a process. `turn` distinguishes a wake-up for this wait from one that came too late."""
 
     __slots__ = ("greenlet", "is_done", "joiners", "name", "process", "turn", "was_woken")
 
@@ -57,7 +57,7 @@ class GreenTask:
             work()
         except GreenletExit:
             pass
-        except BaseException as error:  # noqa: BLE001 - a thread that dies says so and takes nobody along
+        except BaseException as error:  # noqa: BLE001 - a dying thread reports its error and ends no other thread
             hub.task_failed(self, error)
         self.is_done = True
         for task, turn in self.joiners:
@@ -84,7 +84,7 @@ class Hub:
     # -- from the outside --------------------------------------------------------------------------------------------
 
     def run(self, until: float) -> None:
-        """Let happen what happens up to `until`."""
+        """Run all tasks up to `until`."""
         heap = self._heap
         self._until = until
         while heap and heap[0][0] <= until:
@@ -120,7 +120,7 @@ class Hub:
         process.is_paused = True
 
     def resume(self, process: Process) -> None:
-        """Let it go on; everything that it slept through comes at once."""
+        """Continue it; all wake-ups of the pause come at once."""
         process.is_paused = False
         held_up, process.held_up = process.held_up, []
         for task, turn, woken in held_up:
@@ -136,10 +136,10 @@ class Hub:
             call()
 
     def over(self) -> None:
-        """Unwind what is left, when nothing that it does counts any more."""
+        """Unwind the remaining greenlets after the simulation, when their calls have no effect any more."""
         self.is_over = True
         for task in self._tasks:
-            for _ in range(10):  # somebody may catch even this, once
+            for _ in range(10):  # code may catch even this, once
                 if task.greenlet.dead or not task.greenlet:
                     break
                 task.greenlet.throw(GreenletExit)
@@ -147,14 +147,14 @@ class Hub:
         self._heap.clear()
 
     def task_failed(self, task: GreenTask, error: BaseException) -> None:
-        """Note that a task ended by an exception that nobody caught."""
+        """Record that a task ended by an uncaught exception."""
         if not self.is_over:
             self.failures.append((task.process.name, task.name, error))
 
     # -- from a task -------------------------------------------------------------------------------------------------
 
     def wait(self, timeout_s: float | None, *, about: list[tuple[GreenTask, int]] | None = None) -> bool:
-        """Wait to be woken, or for the timeout; say whether somebody did. `about` lists those to be woken."""
+        """Wait to be woken, or for the timeout; return whether it was woken. `about` is the list of waiters."""
         task = self.current
         if self.is_over or task is None:
             raise GreenletExit
@@ -178,7 +178,7 @@ class Hub:
         return task.was_woken
 
     def _is_next(self, at: float, task: GreenTask) -> bool:
-        """Whether nobody else does anything until then: it is most often so, and saves two switches."""
+        """Whether no other task wakes until then: this is the usual case, and saves two switches."""
         heap = self._heap
         while heap and heap[0][0] <= at:
             _, _, other, turn, _ = heap[0]
@@ -189,17 +189,17 @@ class Hub:
         return at <= self._until and not (process.is_dead or process.is_paused)
 
     def wake(self, task: GreenTask, turn: int) -> None:
-        """Let a waiting task go on, as soon as it gets a processor."""
+        """Wake a waiting task, as soon as it gets a processor."""
         if not self.is_over and turn == task.turn:
             self._push(self.now + self._moment(), task, turn, woken=True)
 
     def give_up(self) -> None:
-        """Stop whoever turns in circles without waiting."""
+        """Stop a task that loops without waiting."""
         self.asked = 0
         raise StuckTask
 
     def _moment(self) -> float:
-        """How long it takes until somebody who may go on does: mostly no time, now and then a scheduler's slice."""
+        """Return the delay of a wake-up: mostly none, now and then a slice of the scheduler."""
         draw = self.dice.random()
         return draw * 2e-4 if draw < 0.95 else draw * 5e-3
 

@@ -31,7 +31,7 @@ _WORDS: dict[str, dict[str, Any]] = {
 
 
 class JobSite:
-    """Where the jobs of one process work: what they do there is written down."""
+    """Where the jobs of one process work. It records what they do."""
 
     def __init__(self, hub: Hub, process: Process, history: History, sleep: Callable[[float], None]) -> None:
         self._hub = hub
@@ -52,7 +52,7 @@ class JobSite:
         self._note("end", run)
 
     def write(self, run: Run, *, resource: str, key: str, final: bool = False, once: bool = False) -> bool:
-        """Write an effect behind the fence; say whether it was written."""
+        """Write an effect behind the fence; return whether it was written."""
         grant = attempt_of(run).grant_id
         about: dict[str, Any] = {"name": resource, "token": run.token, "grant": grant}
         node, what = self._process.name, "write"
@@ -73,7 +73,7 @@ class JobSite:
         return True
 
     def offer(self, run: Run, *, resource: str, key: str) -> None:
-        """Note that an effect is on its way, in a transaction of which only others know how it ends."""
+        """Note that an effect is on its way, in a transaction whose outcome is unknown here."""
         self._history.invoke(
             self._hub.now,
             "write",
@@ -135,7 +135,7 @@ def _beat(floor: JobSite) -> Callable[..., Any]:
 
 
 def _checking(most_steps: int, step_s: float) -> Callable[[JobSite], Callable[..., Any]]:
-    """Make a job that asks between its steps whether it may go on."""
+    """Make a job that checks between its steps whether it may continue."""
 
     def made(floor: JobSite) -> Callable[..., Any]:
         def work(run: Run) -> None:

@@ -50,7 +50,7 @@ def keep(path: Path, found: KeptSeed) -> None:
 
 
 def shrunk(failed: SeedOutcome, *, patch: Patch | None = None) -> SeedOutcome:
-    """Drop faults, one after the other, as long as the same checker still objects."""
+    """Drop faults, one after the other, as long as the same checker still reports a violation."""
     checker = failed.violations[0].checker
     is_smaller = True
     while is_smaller:

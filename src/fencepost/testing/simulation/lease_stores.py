@@ -23,7 +23,7 @@ _REMEMBERED = 64
 class ForgetfulStore(MemoryStore):
     """Like a server whose replica is promoted: it forgets what it acknowledged a moment ago.
 
-    Only names are forgotten: sessions live on. So a name may come back with a holder who has released it, and hang on
+    Only names are forgotten: sessions stay. So a name may come back with a holder that has released it, and belong to
     a session that is renewed for ever.
     """
 
@@ -40,7 +40,7 @@ class ForgetfulStore(MemoryStore):
         return super().acquire(session, name, grant_id=grant_id, tick=tick, floor=floor)
 
     def forget(self, seconds: float) -> None:
-        """Be as it was so long ago; further back than it remembers, it is empty."""
+        """Restore the state of that time ago; before its oldest state, it is empty."""
         now = self._runtime.monotonic()
         newer = [state for state in self._states if state[0] > now - seconds]
         if not newer:
@@ -51,14 +51,14 @@ class ForgetfulStore(MemoryStore):
 
 
 class InOrder(frozenset[str]):
-    """A set whose order does not depend on the process: whoever goes through it does so in the same order."""
+    """A set with the same order of iteration in every process."""
 
     def __iter__(self) -> Iterator[str]:
         return iter(sorted(super().__iter__()))
 
 
 class Way:
-    """The way of one process to a lease store: each call takes time, may fail, and is written down."""
+    """The connection of one process to a lease store: each call takes time, may fail, and is recorded."""
 
     def __init__(
         self,

@@ -60,7 +60,7 @@ END;
 
 
 class SimFile:
-    """A file, and connections to it that nobody uses at the moment."""
+    """A file, and its idle connections."""
 
     def __init__(self, name: str, made_before: Path | None = None) -> None:
         """Make it; as a copy of one that a parent made before, if there is one, which takes no time."""
@@ -102,7 +102,7 @@ class SimFile:
 
     @contextmanager
     def lend(self) -> Iterator[sqlite3.Connection]:
-        """Lend a connection for a look."""
+        """Yield a connection for reading."""
         connection = self.take()
         try:
             yield connection
@@ -110,7 +110,7 @@ class SimFile:
             self.give_back(connection)
 
     def take(self) -> sqlite3.Connection:
-        """Return a connection; it waits for nobody."""
+        """Return a connection that never waits for a lock."""
         return self._idle.pop() if self._idle else self.open()
 
     def give_back(self, connection: sqlite3.Connection) -> None:
@@ -128,7 +128,7 @@ class SimFile:
         return connection
 
     def empty(self) -> None:
-        """Make it as it was when it was new."""
+        """Reset it to its new state."""
         connection = self.take()
         connection.execute("BEGIN IMMEDIATE")
         for table in self._tables:
@@ -181,7 +181,7 @@ class LedgerFile(SimFile):
 
 
 class LifeFile(LedgerFile):
-    """The ledger of a life: what is pruned is kept aside, to be judged in the end."""
+    """The ledger of a life: what is pruned is kept aside, to be checked at the end."""
 
     _number = 0
 

@@ -1,4 +1,4 @@
-"""What became of one seed, and how it is known that the same seed gives the same."""
+"""The outcome of one seed, and the hash that shows that the same seed gives the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Patch = Callable[[], AbstractContextManager[object]]
 
 @dataclass(frozen=True, slots=True)
 class SeedOutcome:
-    """What became of one seed."""
+    """The outcome of one seed."""
 
     seed: int
     violations: tuple[Violation, ...]
@@ -28,12 +28,12 @@ class SeedOutcome:
     evidence: Evidence
     plan: Scenario
     counts: Counter[str] = field(default_factory=Counter)
-    told: tuple[tuple[float, str, Event], ...] = ()  # what nodes told their observers, and when
+    told: tuple[tuple[float, str, Event], ...] = ()  # the events of nodes, and when they came
 
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Collect no garbage meanwhile: when that happens depends on what ran before."""
+    """Disable garbage collection meanwhile: its time depends on what ran before."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -44,7 +44,7 @@ def uncollected() -> Iterator[None]:
 
 
 def unexpected(cluster: Cluster) -> list[Violation]:
-    """Return what no checker looks for: tasks that died of an exception."""
+    """Return tasks that died of an exception: no checker reports those."""
     return [
         Violation("no task dies", f"{task} of {process} ended by {error!r}", "")
         for process, task, error in cluster.hub.failures

@@ -25,7 +25,7 @@ from fencepost.testing.simulation.outcome import Patch, SeedOutcome, counted, tr
 from fencepost.testing.simulation.runtime import EPOCH_US
 from fencepost.testing.simulation.scenario import LOAD, LOAD_EVERY_S, Scenario, SimulatedFault, scenario
 
-_LAST_GRACE_S = 5.0  # longer than any job takes: nobody is to be lost in the end
+_LAST_GRACE_S = 5.0  # longer than any job takes: no run may be lost at the end
 
 _STALE = "SELECT key, token, run_id, holder_token FROM sim_effect WHERE holder_token IS NOT token ORDER BY id"
 

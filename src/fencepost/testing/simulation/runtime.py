@@ -76,7 +76,7 @@ class SimEvent:
 
 
 class SimLock:
-    """Mutual exclusion between the tasks of one process; whoever takes it may be interrupted right before."""
+    """Mutual exclusion between the tasks of one process. A task may be interrupted right before it takes it."""
 
     __slots__ = ("_hub", "_is_held", "_waiters")
 
@@ -133,7 +133,7 @@ class SimTask:
 
 
 class SimRuntime:
-    """The world as one simulated process sees it."""
+    """The runtime of one simulated process."""
 
     def __init__(self, hub: Hub, process: Process, clock: Clock) -> None:
         self.hub = hub
@@ -141,7 +141,7 @@ class SimRuntime:
         self.clock = clock
 
     def monotonic(self) -> float:
-        hub, clock = self.hub, self.clock  # asked six thousand times a seed
+        hub, clock = self.hub, self.clock  # called six thousand times per seed
         hub.asked += 1
         if hub.asked > STUCK_AFTER:
             hub.give_up()
@@ -196,7 +196,7 @@ class SimRuntime:
 
 
 class StoreRuntime(SimRuntime):
-    """The world as a store sees it: its own clock, and calls that nobody interrupts."""
+    """The runtime of a store: its own clock, and calls that are not interrupted."""
 
     def monotonic(self) -> float:
         return self.clock.monotonic()

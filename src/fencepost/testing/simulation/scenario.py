@@ -1,6 +1,6 @@
 """What a seed stands for: the cluster, its jobs, its clocks, and what goes wrong when.
 
-The faults are a list, drawn before anything runs; so they can be told, replayed and dropped one by one.
+The faults are a list, drawn before anything runs, so they can be printed, replayed and dropped one by one.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class BulkWork:
     """The bulk work of a cluster: the keys of its input, what becomes of some of them, and how it is done.
 
     `is_far`: in another database than the ledger's. `is_settling`: what was written does not come up again when it is
-    asked for. `asked` is when somebody asks for it. `unprocessable` and `unwritable` are to be put aside.
+    requested. `asked` is when it is requested. `unprocessable` and `unwritable` items are to be skipped.
     """
 
     keys: tuple[int, ...]
@@ -106,7 +106,7 @@ class Scenario:
 
     @property
     def is_blind(self) -> bool:
-        """Whether somebody could not reach the ledger, so that everybody's contact is counted anew."""
+        """Whether a node could not reach the ledger, so that the contact of all nodes is counted anew."""
         return any(fault.kind in ("outage", "cut", "shot", "pause", "stall") for fault in self.faults)
 
 

@@ -1,7 +1,7 @@
 """A lease store whose clock can be set, as that of a database server can, and the way of a process to it.
 
-By such a clock alone every session may look expired at once. So whoever ends one has to have seen it without a renewal
-for its whole ttl, by its own clock: the rule of the stores in databases, with their own `Sightings`.
+By such a clock alone every session may look expired at once. So a process that ends one must have seen it without a
+renewal for its whole ttl, by its own clock: the rule of the stores in databases, with their own `Sightings`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class _Eyes(SimRuntime):
 
 
 class SteppedStore(MemoryStore):
-    """Sessions expire by a clock that may be set; one that nobody has ended is renewed, whatever that clock says."""
+    """Sessions expire by a clock that may be set; one that was not ended is renewed, whatever that clock shows."""
 
     def __init__(self, world: SteppedRuntime) -> None:
         super().__init__(world)
@@ -48,7 +48,7 @@ class SteppedStore(MemoryStore):
         self._stepped.stepped_s += seconds
 
     def renew(self, session: Session, grants: Collection[Grant]) -> Renewed | Lost:
-        """Prolong the session, unless somebody has ended it."""
+        """Extend the session, unless it was ended."""
         if session.id not in self._alive_until:
             return Lost("the session was ended")
         self._alive_until[session.id] = self._runtime.monotonic() + session.ttl_s
@@ -71,7 +71,7 @@ class SteppedStore(MemoryStore):
         return was_held
 
     def holder(self, name: str) -> tuple[Session, float] | None:
-        """Return the session of whoever has a name, and until when it lives; whether or not it looks expired."""
+        """Return the session of the holder of a name, and when it expires, even if it looks expired."""
         entry = self._entries.get(name)
         if entry is None or entry.grant is None or entry.grant.session.id not in self._alive_until:
             return None
@@ -84,13 +84,13 @@ class SteppedStore(MemoryStore):
         return 0.0 < left_s <= session.ttl_s
 
     def spare(self, name: str) -> Held:
-        """Say that a name is held, though its session looks expired."""
+        """Answer that a name is held, although its session looks expired."""
         entry = self._entries[name]
         assert entry.grant is not None
         return Held(name, entry.grant.session.holder, entry.token, entry.grant.grant_id, 0.0)
 
     def _has_not_ended(self, session_id: str) -> bool:
-        """Whether nobody has ended it; a clock alone ends nothing."""
+        """Whether it was not ended; a clock alone ends nothing."""
         return session_id in self._alive_until
 
     def end(self, session: Session) -> None:
@@ -107,7 +107,7 @@ class SteppedWay(Way):
         self._sightings = Sightings(_Eyes(own.hub, own.process, own.clock))
 
     def watch(self, grants: Collection[Grant]) -> Watched:
-        """Say which grants are gone for good, by the store's clock and by one's own."""
+        """Return which grants are gone, by the store's clock and by the caller's own."""
         return self._do(lambda: self._watched(grants))
 
     def taking(self, name: str, take: Callable[[], Any]) -> Any:

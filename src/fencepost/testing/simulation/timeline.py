@@ -1,4 +1,4 @@
-"""What happened in one simulation, line by line, for a person who wants to know why."""
+"""Prints the events of one simulation, line by line, to debug it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _DULL = frozenset({"renewed", "acquired", "released", "refused"})
 
 
 def timeline(outcome: SeedOutcome) -> Iterator[str]:
-    """Tell a simulation from beginning to end."""
+    """Return the lines of a simulation, from beginning to end."""
     yield str(outcome.plan)
     entries = outcome.evidence.history.entries
     lines = [(entry.at, _spelled(entry)) for entry in entries if not _is_dull(entry)]

@@ -53,10 +53,10 @@ class EtcdInspection:
         is_last = len(records) < _PAGE_LENGTH
         end = None if is_last else max(records) + "\0"
         holders = self._range(self._keys.holders, start, end, deadline)
-        nobody = EtcdRecord(0, 0, None)
+        no_record = EtcdRecord(0, 0, None)
         names = {name: EtcdNameState(None, "0", 0, to_known(kv)) for name, kv in records.items()}
         for name, kv in holders.items():
-            known = names[name].known if name in names else nobody
+            known = names[name].known if name in names else no_record
             names[name] = EtcdNameState(to_hold(kv), kv.get("lease", "0"), int(kv["mod_revision"]), known)
         return names, end
 

@@ -263,7 +263,7 @@ class AdvisoryStore(SqlLeaseStore):
             return Lost("the session expired, was closed, or its row was deleted")
         [(token_sum, locks)] = rows
         if locks < len(own.keys):
-            return Lost("the server has let go of locks of this session")
+            return Lost("the server has released locks of this session")
         self._alive_until[session.id] = sent_at + session.ttl_s
         if token_sum == sum(grant.token % TOKEN_SUM_PRIME for grant in grants):
             return Renewed()

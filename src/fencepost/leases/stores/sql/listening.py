@@ -31,7 +31,7 @@ class Waiter:
     """One waiter: the refusal it got, and the flag that is set when it may no longer be true."""
 
     held: Held
-    told: Flag
+    changed: Flag
 
 
 class LeaseListener:
@@ -68,7 +68,7 @@ class LeaseListener:
             self._mark(held.name, timeout_s)
             if not has_changed(held, self._read(held.name)):
                 self._rest()
-                waiter.told.wait(max(until - self._runtime.monotonic(), 0.0))
+                waiter.changed.wait(max(until - self._runtime.monotonic(), 0.0))
         finally:
             ear.remove(waiter)
 
@@ -131,7 +131,7 @@ class _Ear:
         finally:
             self.is_closed = True
             self._has_dialled.set()
-            self._tell_all()
+            self._wake_all()
 
     def _listen_on(self, channel: Channel) -> None:
         self._has_dialled.set()
@@ -139,7 +139,7 @@ class _Ear:
         with suppress(*ERRORS, OSError):
             while self._is_wanted():
                 for name in channel.wait(look_at - self._clock()):
-                    self._tell(name)
+                    self._wake(name)
                 if self._clock() >= look_at:
                     self._look_for_all(channel)
                     look_at = self._clock() + _LOOK_EVERY_S
@@ -161,16 +161,16 @@ class _Ear:
             record = self._look(channel, name)
             for waiter in waiters:
                 if waiter.held.name == name and has_changed(waiter.held, record):
-                    waiter.told.set()
+                    waiter.changed.set()
 
-    def _tell(self, name: str) -> None:
+    def _wake(self, name: str) -> None:
         for waiter in self._who_waits():
             if waiter.held.name == name:
-                waiter.told.set()
+                waiter.changed.set()
 
-    def _tell_all(self) -> None:
+    def _wake_all(self) -> None:
         for waiter in self._who_waits():
-            waiter.told.set()
+            waiter.changed.set()
 
     def _who_waits(self) -> list[Waiter]:
         with self._lock:

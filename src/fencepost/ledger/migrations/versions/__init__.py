@@ -1,1 +1,1 @@
-"""One file per step, oldest first. A step that was released is never changed: databases out there have taken it."""
+"""One file per step, oldest first. A released step is never changed, because existing databases have run it."""

@@ -18,10 +18,10 @@ TEXT = sa.Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
 BIG = sa.BigInteger()
 INT = sa.Integer()
 ID = sa.BigInteger().with_variant(sa.Integer(), "sqlite")
-# Every run passes through the indexes of what is queued and what runs, and leaves dead entries in them, which all who
-# look there pass by until the table is vacuumed. A fifth of a long history, PostgreSQL's default, would be too many.
+# Every run passes through the indexes of queued and of running runs, and leaves dead entries there, which searches read
+# past until the table is vacuumed. A fifth of a long history, PostgreSQL's default, would be too many of them.
 CHANGES_OFTEN = {"autovacuum_vacuum_scale_factor": 0.02, "autovacuum_analyze_scale_factor": 0.02}
-# Rows that are changed again and again find room for their next version where they are.
+# Rows that are updated often find room for their next version in the same page.
 STAYS = {"fillfactor": 70}
 
 

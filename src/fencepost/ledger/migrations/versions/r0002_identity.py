@@ -1,6 +1,6 @@
-"""A name that tells this ledger's database from every other, so that a connection can be asked whether it leads here.
+"""A name that distinguishes this ledger's database from every other, to check whether a connection leads here.
 
-The row is written by whoever first asks for it: a script that is printed cannot roll dice.
+The row is inserted by the first process that needs it: a printed script cannot generate random numbers.
 """
 
 from __future__ import annotations

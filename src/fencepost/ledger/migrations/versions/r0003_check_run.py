@@ -1,7 +1,7 @@
-"""On PostgreSQL a procedure that keeps a run as it is until the transaction ends, and fails if the run is not ours.
+"""A procedure on PostgreSQL that locks a run until the transaction ends, and fails if the run was taken away.
 
-It goes along with COMMIT: where it fails, the server does not come to that. And its query is planned once in each
-connection, which costs more than the rest of it; so it must be planned for a table that will have grown.
+It is called together with COMMIT: if it fails, the server does not commit. Its query is planned once per connection,
+which costs more than the rest, so it must be planned for a table that will have grown.
 """
 
 from __future__ import annotations

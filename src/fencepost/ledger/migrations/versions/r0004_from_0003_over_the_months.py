@@ -1,19 +1,22 @@
-"""What keeps promises over months, deploys and several programs.
+"""Columns and tables for ledgers that live for months, with deploys and several programs.
 
-- `deploy`: when a set of declarations, known by its fingerprint, was first seen; `node.fingerprint`: what a node has.
-- `node.draining_at`: since when a node takes no more runs and waits for those it has.
+- `deploy`: when a set of declarations, identified by its fingerprint, was first seen. `node.fingerprint`: that of
+  a node.
+- `node.draining_at`: since when a node takes no more runs and waits for those that it has.
 - `schedule.no_node_since`: since when no living node has the job of a schedule, which is not planned then. The index
-  of schedules that are due and have a node stands beside the one that older versions look for. Runs that no living
-  node can take wait for one, and have an index of their own.
-- `identity.evidence`: what tells this database from a restored or copied one, as JSON; `era`: how often a person has
-  accepted it since; `beat_at`: the last sign of life of any node; `held_why`: why nothing is planned or claimed.
-- `seal`, on MySQL and MariaDB alone: a table whose row or whose making shows when it was made, which no dump carries.
-- `identity.nameless_until`: until when nodes took part whose names in databases of effects do not say of which ledger
-  they are. A ledger that has jobs before this step had such nodes.
-- `run.root`: the first of a run and its repetitions, noted in each of these: see `fencepost.ledger.roots`.
-  The index of repetitions finds what repeats a run.
+  of due schedules that have a node is in addition to the one that older versions use. Runs that no living node can
+  take wait for one, and have their own index.
+- `identity.evidence`: what distinguishes this database from a restored or copied one, as JSON; `era`: how often a
+  person has accepted it since; `beat_at`: the last sign of life of any node; `held_why`: why planning and claiming are
+  stopped.
+- `seal`, only on MySQL and MariaDB: a table whose row, or whose creation, shows when it was created. A dump does not
+  contain that.
+- `identity.nameless_until`: until when nodes were alive whose names in databases of effects do not contain the ledger.
+  A ledger that has jobs before this step had such nodes.
+- `run.root`: the first of a run and its repetitions, stored in each of these: see `fencepost.ledger.roots`.
+  The index of repetitions finds the runs that repeat a run.
 
-Versions that know step 0003 can go on working with these tables: every new column may be NULL.
+Versions that know step 0003 can keep working with these tables: every new column may be NULL.
 """
 
 from __future__ import annotations

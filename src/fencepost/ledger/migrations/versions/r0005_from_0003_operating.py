@@ -1,20 +1,20 @@
-"""What teams need to operate jobs together: accounts, permissions, audit, logs of runs, figures, pauses.
+"""Tables for teams that operate jobs together: accounts, permissions, audit, logs of runs, figures, pauses.
 
 - `account`, `permission`, `login`, `api_token`: who may do what. Passwords are hashed with Argon2id, secrets of logins
   and API tokens with SHA-256. `permission.job` is an exact name; the empty name stands for all jobs.
 - `audit`, `audit_head`: the chain of what people did (`fencepost.core.audit`). `audit_head` has one row, which is
-  locked as the last act of a transaction. `floor_n` and `floor_hash`: the end of what was pruned.
-- `answer`: the answers to requests of the REST interface that carried an `Idempotency-Key`, for a day.
-- `log_chunk`: what runs wrote, a second of it in a row, compressed.
+  locked as the last step of a transaction. `floor_n` and `floor_hash`: the last entry that was pruned.
+- `answer`: the responses to requests of the REST interface with an `Idempotency-Key`, for a day.
+- `log_chunk`: the output of runs, one second per row, compressed.
 - `run_search`: declared search keys of runs, over all of history.
 - `job_hour`: what each node counted of each job in each hour.
-- `acknowledged`: what a person has taken note of, so that it is no longer shown as new.
-- `pause`: everything (the empty name), or a queue, that a person has stopped.
-- `schedule.paused_until`: when a pause of a schedule ends by itself. `job.parent`: the job that a part or a replay
-  belongs to. `node.drain_asked_at`, `node.drain_by`: that a person wants a node to take no more runs, and who.
+- `acknowledged`: what a person has acknowledged, so that it is no longer shown as new.
+- `pause`: the queues that a person has paused; the empty name stands for everything.
+- `schedule.paused_until`: when the pause of a schedule ends by itself. `job.parent`: the job that a part or a replay
+  belongs to. `node.drain_asked_at`, `node.drain_by`: when, and by whom, a node was asked to take no more runs.
 
-No new index on `run`: each would cost at every claim and every finish. Versions that know step 0003 can go on working
-with these tables: every new column may be NULL.
+No new index on `run`: each would cost time at every claim and every finish. Versions that know step 0003 can keep
+working with these tables: every new column may be NULL.
 """
 
 from __future__ import annotations

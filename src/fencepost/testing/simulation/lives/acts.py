@@ -84,7 +84,7 @@ class Happenings:
             self._acts[act.kind](act)
 
     def end(self) -> None:
-        """Bring everybody back."""
+        """Start all nodes again."""
         self._returns = []
         for place in self._world.places:
             self._up(place)
@@ -116,7 +116,7 @@ class Happenings:
         world.tenures.append(Tenure(process, place.slot, program, jobs, world.now_us()))
 
     def _ended(self, place: NodePlace, *, was_killed: bool) -> None:
-        """Note the end of a process. Whoever comes in its place is upgraded: the way back is promised for a day."""
+        """Record the end of a process. Its successor is upgraded: a way back is promised for a day."""
         self._world.older.discard(place.slot)
         for tenure in self._world.tenures:
             if tenure.process is place.process and tenure.to_us is None:
@@ -149,7 +149,7 @@ class Happenings:
             self._up(place)
 
     def _sleep(self, act: SimulatedFault) -> None:
-        """Stop a machine for days, in the middle of whatever it does; its clock goes on."""
+        """Stop a machine for days, at whatever point it is; its clock continues."""
         place = self._place(act)
         # A writer of an older version is expected to be about for a day, not for as long as machines sleep here.
         is_older = place.slot in self._world.older
@@ -183,7 +183,7 @@ class Happenings:
                 self._returns.append((act.at + act.amount, place))
 
     def _winter(self, act: SimulatedFault) -> None:
-        """Let everybody leave, and come back after many days."""
+        """Have all nodes leave, and start them after many days."""
         for place in self._world.places:
             if place.is_up:
                 self._leave(place)
@@ -220,7 +220,10 @@ class Happenings:
         server = self._world.ledgers[self._world.life.programs[self._program(act)].ledger]
         while server.is_busy:
             self._hub.wait(0.01)
-        with server.file.lend() as connection, suppress(sqlite3.OperationalError):  # whoever sleeps may have it locked
+        with (
+            server.file.lend() as connection,
+            suppress(sqlite3.OperationalError),
+        ):  # a sleeping process may have it locked
             connection.execute(_COUNT_BACK, (round(act.amount),))
 
     def _restore(self, act: SimulatedFault) -> None:
@@ -295,7 +298,7 @@ class Happenings:
             return []
 
     def _is_seen_to(self, number: int, run: RunRow) -> bool:
-        """Whether what a run was to do is done, or somebody is at it."""
+        """Whether the work of a run is done or under way."""
         with self._world.ledgers[number].file.lend() as connection:
             asked = (run.job, run.params, run.schedule, run.due_at)
             return connection.execute(_SAME, asked).fetchone() is not None

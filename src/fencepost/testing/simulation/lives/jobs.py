@@ -1,6 +1,6 @@
 """The jobs of lives: what comes due, what is asked for, what takes long, and bulk work in a database that is shared.
 
-Whatever they do is named after what was wanted (a due time, an order, a batch), never after a run: so it is seen when
+Effects are named after what was requested (a due time, an order, a batch), never after a run: so it is seen when
 it is done once more, by a repetition, after everything about the first time was removed.
 """
 
@@ -50,7 +50,7 @@ class Offer:
 
 @dataclass(slots=True)
 class Works:
-    """What the jobs of one process have at hand.
+    """What the jobs of one process use.
 
     `under_way` are the runs whose functions have not returned; `failures` says how often each run was made to fail.
     `offers` are those of keys that expire, of all processes on the ledger, and `now_us` is the ledger's clock.
@@ -126,7 +126,7 @@ def _write(works: Works, run: Run, *, resource: str, key: str) -> None:
 
 
 def _offer(works: Works, run: Run) -> None:
-    """Do what is to be done once in some days, whoever comes: in the ledger's database, where old keys are removed."""
+    """Do work that is due once in some days, for any caller: in the ledger's database, where old keys are removed."""
     offer = Offer(works.now_us(), works.program)
     works.offers.append(offer)
     with run.transaction() as tx:

@@ -24,7 +24,7 @@ from fencepost.testing.simulation.outcome import Patch, SeedOutcome, counted, tr
 from fencepost.testing.simulation.scenario import SimulatedFault
 
 _LAST_GRACE_S = 5.0
-_LEAP_S = 3.4 * 86400.0  # well below the ttl: who lived before a leap lives after it
+_LEAP_S = 3.4 * 86400.0  # well below the ttl: a node that lived before a jump lives after it
 _AHEAD_S = 1.0  # before something is due
 _CLEAR_S = 900.0
 _SCENE_S = 2.2
@@ -106,7 +106,7 @@ class Living:
         self.ended_at = 0.0
 
     def live(self) -> None:
-        """Play all scenes, then a quiet time, and let everybody leave."""
+        """Play all scenes, then a quiet time, and have all nodes leave."""
         plan, hub = self.world.life, self.hub
         try:
             with _old_zones(self.world):
@@ -150,7 +150,7 @@ class Living:
         )
 
     def _leap(self, scene: Scene) -> None:
-        """Go to where the next scene is, unless that is here; while nobody is in the middle of a transaction."""
+        """Jump to the time of the next scene, unless that is now; while no process is within a transaction."""
         give_up_at = self.hub.now + 1.0
         while any(server.is_busy for server in self.world.servers.values()) and self.hub.now < give_up_at:
             self.hub.run(self.hub.now + 0.001)
@@ -168,7 +168,7 @@ class Living:
         return min((next_due_us(job, now_us) for job in jobs), default=now_us + round(3 * 86400e6))
 
     def _calm_down(self) -> None:
-        """Bring everybody back, and go on until the dead were noticed and all that was missed is made up for."""
+        """Start all nodes again, and continue until dead nodes were noticed and all missed work is done."""
         self._do(self.happenings.end)
         until = self.hub.now + _QUIET_DAYS * 86400.0
         while self.hub.now < until:

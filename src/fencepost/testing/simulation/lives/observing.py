@@ -1,4 +1,4 @@
-"""What is seen of a life: what nobody can run, scene by scene; and in the end all that is, or once was, on record."""
+"""What is seen of a life: what no node can run, scene by scene; and at the end all that is, or was, on record."""
 
 # ruff: noqa: S608 - the names of tables and columns are ours
 
@@ -50,7 +50,7 @@ class Observer:
     # -- scene by scene ----------------------------------------------------------------------------------------------
 
     def look(self) -> None:
-        """Note what has waited for ten minutes though nobody who lives could run it, on a ledger that has nodes."""
+        """Record what has waited for ten minutes although no living node could run it, on a ledger that has nodes."""
         now_us = self._world.now_us()
         for number in range(len(self._world.ledgers)):
             with self._world.ledgers[number].file.lend() as connection:
@@ -76,7 +76,7 @@ class Observer:
                 each.noticed_us = self._world.now_us()
 
     def _note(self, number: int, run_id: int, job: str, since_us: int, living: list[Tenure]) -> None:
-        """Note it, if somebody was there for long enough to say something."""
+        """Record it, if a node was there for long enough to warn."""
         now_us = self._world.now_us()
         if min(each.from_us for each in living) < now_us - 2 * _STRANDED_US:
             self.stranded[number].setdefault(run_id, {"run": run_id, "job": job, "waited_s": (now_us - since_us) / 1e6})
@@ -159,7 +159,7 @@ class Observer:
         return (replace(each, run_id=None) if each.token in forgotten else each for each in effects)
 
     def _idle(self, number: int) -> set[int]:
-        """Return what is queued in the end and nobody could run: to be warned of is all that is promised of it."""
+        """Return what is queued at the end and no node could run: only a warning is promised for it."""
         last = [each for each in self._tenures(number) if each.to_us is None]
         queues = self._evidence[number]["queues"]
         return {
@@ -231,7 +231,7 @@ class Observer:
         return any(first <= at_us <= last for first, last in self._shaken())
 
     def _is_forgotten(self, number: int, declared_us: int, at_us: int) -> bool:
-        """Whether a schedule was first declared after the dump that a ledger was restored from: nobody knows of it."""
+        """Whether a schedule was first declared after the dump that a ledger was restored from: it is unknown there."""
         stretches = self._happenings.restoring.seen.stretches[number]
         return any(dump_us < declared_us and at_us <= until_us for dump_us, until_us in stretches)
 
@@ -239,7 +239,7 @@ class Observer:
         return [(first - _SHAKEN_US, last + _SHAKEN_US) for first, last in self._happenings.steps_us]
 
     def _missed(self, number: int, specs: dict[str, Any]) -> dict[str, Any]:
-        """Return in which stretches a job could be run by somebody, and in which for certain by nobody."""
+        """Return in which stretches some node could run a job, and in which certainly none could."""
         found = {}
         for name, spans in specs.items():
             tenures = [each for each in self._tenures(number) if any(job.name == name for job in each.jobs)]

@@ -37,7 +37,7 @@ class OlderLedger(Ledger):
 
     @property
     def known_naming(self) -> tuple[float, Naming]:
-        """Whatever the ledger says, names are made as ever."""
+        """Names are made in the old way, whatever the ledger has."""
         return math.inf, Nameless("")
 
     @known_naming.setter

@@ -27,7 +27,7 @@ _SHORT = Retention(
     nodes=10 * DAY_S,
     keys=5 * DAY_S,
 )
-# What lives have found and is not mended yet, each with what is wrong: it is not drawn until it is.
+# Known defects that lives have found and that are not fixed yet, each with its description: not drawn until then.
 AWAITED: Mapping[str, str] = {}
 
 
@@ -111,7 +111,7 @@ def life(seed: int, *, kinds: frozenset[str] | None = None) -> Life:
         latency_s=0.0005,
         jobs=(),
         gate="",
-        leader=False,  # whoever is killed leads on until its ttl, of days, is over
+        leader=False,  # a killed leader keeps the lead until its ttl, of days, is over
         drifts=tuple(dice.uniform(-1e-5, 1e-5) for _ in range(places)),
         requests=(),
         faults_until=float(len(scenes)),

@@ -1,8 +1,8 @@
-"""Ledgers that are restored from a dump in a life: nothing is done until somebody has decided, and then nothing twice.
+"""Ledgers that are restored from a dump in a life: nothing is done until a person decides, and then nothing twice.
 
 The dump is of the whole file, put back while all nodes of the ledger are stopped; what its database shows of itself
 then differs. What was on record in between is forgotten with it: what was done under forgotten tokens is noted here,
-so that it is not held against anybody that it stands nowhere, but is seen if it is done once more.
+so that its absence is not reported, but a repetition of it is.
 """
 
 from __future__ import annotations

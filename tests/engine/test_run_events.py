@@ -58,7 +58,7 @@ def test_a_run_that_was_never_begun_is_reported_as_handed_back(made: Stand) -> N
 
 
 def test_where_nobody_listens_nothing_is_built(made: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fencepost.engine.tidings.Event", None)
+    monkeypatch.setattr("fencepost.engine.run_events.Event", None)
     made.wanted = ()
     made.add()
     made.settle()

@@ -1,12 +1,12 @@
-"""Reports runs that go as they should: started, succeeded, handed back.
+"""Events of runs without errors: started, succeeded, handed back.
 
-There are thousands of these a second where there is one failure a day, and often nobody listens. So whether somebody
-does is asked once per batch, and where nobody does nothing is built.
+There can be thousands of these per second, and often no observer wants them. So whether one does is checked once per
+batch, and if none does, no event is made.
 
-**Promises.** `run succeeded` is reported after the ledger has taken it, and not where the ledger has refused it.
+**Promises.** `run succeeded` is emitted after the ledger has accepted the outcome, and not if the ledger refused it.
 
-**Not promised.** That a run which was started has begun to execute: it was given to a runner, which may still hand it
-back (`run returned`). `started_at` in the ledger says the same.
+**Not promised.** That a run which was started executes: it was submitted to a runner, which may still hand it back
+(`run returned`). The same holds for `started_at` in the ledger.
 """
 
 from __future__ import annotations
@@ -20,38 +20,38 @@ from fencepost.engine.runners.outcome import How, Outcome
 _ENDS = {str(How.SUCCEEDED): What.RUN_SUCCEEDED, str(How.RETURNED): What.RUN_RETURNED}
 
 
-def nobody(_: What) -> bool:
-    """Want to hear of nothing."""
+def wants_none(_: What) -> bool:
+    """Want no events."""
     return False
 
 
-class Tidings:
-    """What an exchange reports of runs that need nobody's attention."""
+class RunEvents:
+    """The events of an exchange about runs without errors."""
 
-    def __init__(self, emit: Callable[[Event], None], wants: Callable[[What], bool] = nobody) -> None:
-        """Report by `emit` whatever is wanted."""
+    def __init__(self, emit: Callable[[Event], None], wants: Callable[[What], bool] = wants_none) -> None:
+        """Emit the events that `wants` selects."""
         self._emit = emit
         self._wants = wants
         self._ended: dict[tuple[int, int], Event] = {}
 
     def is_wanted(self) -> bool:
-        """Whether somebody wants to hear how runs ended."""
+        """Whether an observer wants to know how runs ended."""
         return self._wants(What.RUN_SUCCEEDED)
 
     def started(self, claims: Sequence[Claim]) -> None:
-        """Report runs that were given to a runner."""
+        """Emit events for runs that were submitted to a runner."""
         if self._wants(What.RUN_STARTED):
             for claim in claims:
                 self._emit(_event(What.RUN_STARTED, claim))
 
     def ended(self, claim: Claim, outcome: Outcome) -> None:
-        """Note how a run ended, if that is ours to report."""
+        """Remember the event of a run that succeeded or was handed back."""
         if (what := _ENDS.get(outcome.how)) is not None:
             took_s = outcome.took_us / 1_000_000 if what is What.RUN_SUCCEEDED else None
             self._ended[claim.run_id, claim.token] = _event(what, claim, took_s)
 
     def finished(self, batch: Sequence[Ending], refused: Collection[int]) -> None:
-        """Report what the ledger has taken."""
+        """Emit the events of the endings that the ledger has accepted."""
         if not self._ended:
             return
         for ending in batch:
