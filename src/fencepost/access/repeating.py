@@ -17,9 +17,9 @@ from fencepost.errors import FencepostError, IdempotencyConflict, InvalidName, N
 from fencepost.ledger.answers import (
     BEGUN,
     LONGEST_KEY,
-    Answer,
     AnsweredMeanwhile,
     Answering,
+    KeptAnswer,
     RequestKey,
     answering,
     complete,
@@ -83,11 +83,11 @@ def once(authority: Authority, ledger: Ledger, request: KeyedRequest, act: Keyed
     kept = find_answer(ledger, mine.principal, mine.key)
     if kept is None or kept.status == BEGUN:
         with suppress(AnsweredMeanwhile):  # both had nothing to do
-            complete(ledger, Answer(mine, act.status, act.job if kept is None else kept.job, text))
+            complete(ledger, KeptAnswer(mine, act.status, act.job if kept is None else kept.job, text))
     return Told(act.status, text, is_repeated=False)
 
 
-def _repeated(authority: Authority, found: Answer, mine: RequestKey, right: HumanAct) -> Told:
+def _repeated(authority: Authority, found: KeptAnswer, mine: RequestKey, right: HumanAct) -> Told:
     if _is_other(found, mine):
         raise _conflict(mine)
     _require_again(authority.identity.scope(is_fresh=True), right, found.job)
@@ -109,7 +109,7 @@ def _require_again(scope: Scope, right: HumanAct, job: str | None) -> None:
         scope.require(right)
 
 
-def _is_other(found: Answer, mine: RequestKey) -> bool:
+def _is_other(found: KeptAnswer, mine: RequestKey) -> bool:
     return (found.request.path, found.request.body_hash) != (mine.path, mine.body_hash)
 
 

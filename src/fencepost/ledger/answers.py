@@ -48,7 +48,7 @@ class RequestKey(NamedTuple):
     sending: str
 
 
-class Answer(NamedTuple):
+class KeptAnswer(NamedTuple):
     """What was answered: to which request, with which status and text. `job` is the one that the act was about."""
 
     request: RequestKey
@@ -72,7 +72,7 @@ class Answering:
     def keep(self, database: Database, cursor: Cursor) -> None:
         """Write the answer, as the last step of the act's transaction."""
         text = self.shown(returned_by(cursor))
-        answer = Answer(self.request, BEGUN if text is None else self.status, self.job, text or "")
+        answer = KeptAnswer(self.request, BEGUN if text is None else self.status, self.job, text or "")
         insert_answer(database, cursor, answer)
 
 
@@ -109,12 +109,12 @@ class _Keeping:
         self._given.keep(self._database, cursor)
 
 
-def find_answer(database: Database, principal: str, key: str) -> Answer | None:
+def find_answer(database: Database, principal: str, key: str) -> KeptAnswer | None:
     """Return what was answered to a request; None if there was none within a day."""
     return database.read(lambda cursor: _found(database, cursor, principal, key))
 
 
-def insert_answer(database: Database, cursor: Cursor, answer: Answer) -> None:
+def insert_answer(database: Database, cursor: Cursor, answer: KeptAnswer) -> None:
     """Write an answer; raise `AnsweredMeanwhile` if another request has one under this key.
 
     An expired one goes. One that an earlier transaction of the same request wrote stays as it is.
@@ -138,7 +138,7 @@ def insert_answer(database: Database, cursor: Cursor, answer: Answer) -> None:
             raise AnsweredMeanwhile
 
 
-def complete(database: Database, answer: Answer) -> None:
+def complete(database: Database, answer: KeptAnswer) -> None:
     """Write the text of an answer that was begun, or the whole answer of an act that had nothing to do."""
     table, request = database.tables.operating["answer"], answer.request
     here = (table.c.principal == request.principal, table.c.request_key == request.key, table.c.status == BEGUN)
@@ -166,7 +166,7 @@ def prune_answers(database: Database, place: LedgerConnection | Database, now_us
     return place.write(work)
 
 
-def _found(database: Database, cursor: Cursor, principal: str, key: str) -> Answer | None:
+def _found(database: Database, cursor: Cursor, principal: str, key: str) -> KeptAnswer | None:
     c = database.tables.operating["answer"].c
     fresh = c.at > database.dialect.now_us(cursor) - KEPT_US
     query = select(c.principal, c.request_key, c.path, c.body_hash, c.status, c.body).where(
@@ -176,10 +176,10 @@ def _found(database: Database, cursor: Cursor, principal: str, key: str) -> Answ
     for found, found_key, path, body_hash, status, packed in database.rows(cursor, query):
         if (found, found_key) == (principal, key):
             sending, job, text = packed.split("\n", 2)
-            return Answer(RequestKey(principal, key, path, body_hash, sending), status, job or None, text)
+            return KeptAnswer(RequestKey(principal, key, path, body_hash, sending), status, job or None, text)
     return None
 
 
-def _packed(answer: Answer) -> str:
+def _packed(answer: KeptAnswer) -> str:
     """Return the text with what a repetition needs: which sending it answers, and the job whose rights count."""
     return f"{answer.request.sending}\n{answer.job or ''}\n{answer.text}"

@@ -148,6 +148,13 @@ class Troubles:
         response.headers["www-authenticate"] = 'Bearer realm="fencepost"'
         return response
 
+    def of_kind(self, response: Response, passing: Passing) -> Response:
+        """Return the response as its reader expects it: REST has no plain text, but problems."""
+        if not passing.is_api or response.media_type != "text/plain":
+            return response
+        sentence = bytes(response.body).decode().strip()
+        return self._told(Trouble(response.status_code, "Refused", sentence), passing, "")
+
     def _told(self, found: Trouble, passing: Passing, root_path: str, *, refresh: str = "") -> Response:
         headers = {"retry-after": "5"} if found.status == 503 else {}
         if _is_program(passing):
@@ -166,7 +173,7 @@ class Troubles:
 
 def _is_program(passing: Passing) -> bool:
     headers = passing.headers
-    return "authorization" in headers or "application/json" in headers.get("accept", "")
+    return passing.is_api or "authorization" in headers or "application/json" in headers.get("accept", "")
 
 
 def _is_from_another_site(passing: Passing) -> bool:
