@@ -7,7 +7,6 @@ import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from datetime import datetime
-from functools import cache
 from typing import Any, TypeVar
 
 from fencepost.app.records.record import LedgerRecord
@@ -25,6 +24,7 @@ _PLAIN: dict[Any, Schema] = {
     Any: {},
 }
 _ELSEWHERE = {"Became": str}  # imported for type checkers alone
+_HINTS: dict[Any, dict[str, Any]] = {}
 
 
 def record_schema(kind: type[LedgerRecord], ref: str) -> Schema:
@@ -50,11 +50,12 @@ def read_record(kind: type[R], document: Mapping[str, Any]) -> R:
     return kind(**values)
 
 
-@cache
-def hints_of(kind: Any) -> dict[str, Any]:
+def hints_of(kind: type[LedgerRecord]) -> dict[str, Any]:
     """Return the types of a record's fields."""
-    known = typing.get_type_hints(kind, localns=_ELSEWHERE)
-    return {field.name: known[field.name] for field in fields(kind)}
+    if kind not in _HINTS:
+        known = typing.get_type_hints(kind, localns=_ELSEWHERE)
+        _HINTS[kind] = {field.name: known[field.name] for field in fields(kind)}
+    return _HINTS[kind]
 
 
 def _schema(hint: Any, ref: str) -> Schema:

@@ -20,7 +20,7 @@ from fencepost.core.rights import ALL_JOBS, HumanAct
 from fencepost.core.tick import instant
 from fencepost.web.api.calls import ApiCall
 from fencepost.web.api.fields import JobNames, Limit, Name, Reasoned, ReasonQuery
-from fencepost.web.api.replies import Reply, page
+from fencepost.web.api.replies import ApiReply, page
 from fencepost.web.api.routes import ApiPage, ApiRoutes
 
 ROUTES = ApiRoutes("access")
@@ -82,14 +82,14 @@ _DONE = DoneRecord(done=True)
 
 
 @ROUTES.get("/users", needs=_NEEDS, shows=ApiPage(AccountRecord))
-def users(call: ApiCall, after: After = "", limit: Limit = 100) -> Reply:
+def users(call: ApiCall, after: After = "", limit: Limit = 100) -> ApiReply:
     """Show the local accounts, by name."""
     found = [_account(each) for each in call.ask.access.accounts() if each.name > after][:limit]
     return call.page(found, limit, **({"after": found[-1].name} if found else {}))
 
 
 @ROUTES.post("/users", needs=_NEEDS, shows=DoneRecord, status=201)
-def add_user(call: ApiCall, body: NewAccount) -> Reply:
+def add_user(call: ApiCall, body: NewAccount) -> ApiReply:
     """Add an account."""
     return call.act(
         lambda: call.ask.access.add_account(
@@ -102,7 +102,7 @@ def add_user(call: ApiCall, body: NewAccount) -> Reply:
 
 
 @ROUTES.put("/users/{name}/password", needs=_NEEDS, shows=DoneRecord)
-def set_password(call: ApiCall, name: UserName, body: NewPassword) -> Reply:
+def set_password(call: ApiCall, name: UserName, body: NewPassword) -> ApiReply:
     """Give an account another password. Its logins end."""
     return call.act(
         lambda: call.ask.access.set_password(name, body.password, reason=body.reason),
@@ -112,7 +112,7 @@ def set_password(call: ApiCall, name: UserName, body: NewPassword) -> Reply:
 
 
 @ROUTES.post("/users/{name}/disable", needs=_NEEDS, shows=DoneRecord)
-def disable_user(call: ApiCall, name: UserName, body: Reasoned) -> Reply:
+def disable_user(call: ApiCall, name: UserName, body: Reasoned) -> ApiReply:
     """Let nobody log in to an account any more, and end its logins."""
     return call.act(
         lambda: call.ask.access.disable_account(name, reason=body.reason), lambda _: _DONE, within=lambda _: _DONE
@@ -120,7 +120,7 @@ def disable_user(call: ApiCall, name: UserName, body: Reasoned) -> Reply:
 
 
 @ROUTES.post("/users/{name}/enable", needs=_NEEDS, shows=DoneRecord)
-def enable_user(call: ApiCall, name: UserName, body: Reasoned) -> Reply:
+def enable_user(call: ApiCall, name: UserName, body: Reasoned) -> ApiReply:
     """Let an account that was disabled log in again."""
     return call.act(
         lambda: call.ask.access.enable_account(name, reason=body.reason), lambda _: _DONE, within=lambda _: _DONE
@@ -128,7 +128,7 @@ def enable_user(call: ApiCall, name: UserName, body: Reasoned) -> Reply:
 
 
 @ROUTES.delete("/users/{name}", needs=_NEEDS, shows=DoneRecord)
-def remove_user(call: ApiCall, name: UserName, reason: ReasonQuery = None) -> Reply:
+def remove_user(call: ApiCall, name: UserName, reason: ReasonQuery = None) -> ApiReply:
     """Remove an account with its permissions and logins."""
     return call.act(
         lambda: call.ask.access.remove_account(name, reason=reason), lambda _: _DONE, within=lambda _: _DONE
@@ -136,13 +136,13 @@ def remove_user(call: ApiCall, name: UserName, reason: ReasonQuery = None) -> Re
 
 
 @ROUTES.get("/permissions", needs=_NEEDS, shows=ApiPage(PermissionRecord))
-def permissions(call: ApiCall, principal: Annotated[str | None, Query(max_length=160)] = None) -> Reply:
+def permissions(call: ApiCall, principal: Annotated[str | None, Query(max_length=160)] = None) -> ApiReply:
     """Show who has which role on which job."""
     return page([_permission(each) for each in call.ask.access.permissions(principal)], None)
 
 
 @ROUTES.post("/permissions", needs=_NEEDS, shows=DoneRecord)
-def give(call: ApiCall, body: Give) -> Reply:
+def give(call: ApiCall, body: Give) -> ApiReply:
     """Give a role, in place of the one that the principal has there."""
     return call.act(
         lambda: call.ask.access.give(body.principal, body.role, jobs=body.jobs or (ALL_JOBS,), reason=body.reason),
@@ -152,7 +152,7 @@ def give(call: ApiCall, body: Give) -> Reply:
 
 
 @ROUTES.post("/permissions/take", needs=_NEEDS, shows=DoneRecord)
-def take(call: ApiCall, body: Take) -> Reply:
+def take(call: ApiCall, body: Take) -> ApiReply:
     """Take roles away."""
     jobs = None if body.everything else body.jobs or [ALL_JOBS]
 
@@ -163,13 +163,13 @@ def take(call: ApiCall, body: Take) -> Reply:
 
 
 @ROUTES.get("/api-tokens", needs=_NEEDS, shows=ApiPage(ApiTokenRecord))
-def api_tokens(call: ApiCall, ended: bool = False) -> Reply:
+def api_tokens(call: ApiCall, ended: bool = False) -> ApiReply:
     """Show API tokens, the newest first; with `ended` also those that have ended."""
     return page([_api_token(each) for each in call.ask.access.api_tokens(ended=ended)], None)
 
 
 @ROUTES.post("/api-tokens", needs=_NEEDS, shows=NewApiTokenRecord, status=201)
-def add_api_token(call: ApiCall, body: NewToken) -> Reply:
+def add_api_token(call: ApiCall, body: NewToken) -> ApiReply:
     """Make an API token. Its secret is in this answer, and in no other one."""
     return call.act(
         lambda: call.ask.access.add_api_token(
@@ -182,7 +182,7 @@ def add_api_token(call: ApiCall, body: NewToken) -> Reply:
 
 
 @ROUTES.delete("/api-tokens/{token_id}", needs=_NEEDS, shows=DoneRecord)
-def revoke_api_token(call: ApiCall, token_id: TokenId, reason: ReasonQuery = None) -> Reply:
+def revoke_api_token(call: ApiCall, token_id: TokenId, reason: ReasonQuery = None) -> ApiReply:
     """End an API token, and remove its permissions. `count` is 0 if it had ended before."""
     return call.act(
         lambda: call.ask.access.revoke_api_token(token_id, reason=reason),
@@ -191,13 +191,13 @@ def revoke_api_token(call: ApiCall, token_id: TokenId, reason: ReasonQuery = Non
 
 
 @ROUTES.get("/logins", needs=_NEEDS, shows=ApiPage(LoginRecord))
-def logins(call: ApiCall) -> Reply:
+def logins(call: ApiCall) -> ApiReply:
     """Show who is logged in, the newest first."""
     return page([_login(each) for each in call.ask.access.logins()], None)
 
 
 @ROUTES.post("/logins/end", needs=_NEEDS, shows=DoneRecord)
-def end_logins(call: ApiCall, body: EndLogins) -> Reply:
+def end_logins(call: ApiCall, body: EndLogins) -> ApiReply:
     """End all logins of a principal."""
     return call.act(
         lambda: call.ask.access.end_logins(body.principal, reason=body.reason),

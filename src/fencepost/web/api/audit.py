@@ -26,7 +26,7 @@ from fencepost.web.api.fields import (
     TextFilter,
     Time,
 )
-from fencepost.web.api.replies import Reply, reply
+from fencepost.web.api.replies import ApiReply, reply
 from fencepost.web.api.routes import ApiPage, ApiRoutes
 
 ROUTES = ApiRoutes("audit")
@@ -85,20 +85,20 @@ def list_(
     run_id: Annotated[int | None, Query(ge=1, le=LARGEST_ID)] = None,
     before: Edge = None,
     limit: Limit = 100,
-) -> Reply:
+) -> ApiReply:
     """Show what people did, newest first."""
     found = call.ask.audit.entries(job=job, who=who, act=act, run_id=run_id, before_n=before, limit=limit)
     return call.page(found, limit, **({"before": found[-1].n} if found else {}))
 
 
 @ROUTES.get("/audit/anchor", needs=HumanAct.READ_AUDIT, shows=AnchorRecord)
-def anchor(call: ApiCall) -> Reply:
+def anchor(call: ApiCall) -> ApiReply:
     """Show the end of the chain, to be kept outside of the database."""
     return reply(call.ask.audit.anchor())
 
 
 @ROUTES.get("/audit/export", needs=HumanAct.READ_AUDIT, shows=ApiPage(ChainLineRecord))
-def export(call: ApiCall, after: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0, limit: Limit = 500) -> Reply:
+def export(call: ApiCall, after: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0, limit: Limit = 500) -> ApiReply:
     """Show the chain as it is hashed, oldest entry first."""
     lines = itertools.islice(call.ask.audit.export(after_n=after), limit)
     found = [ChainLineRecord(**json.loads(line)) for line in lines]
@@ -106,13 +106,13 @@ def export(call: ApiCall, after: Annotated[int, Query(ge=0, le=LARGEST_ID)] = 0,
 
 
 @ROUTES.ask("/audit/verify", needs=HumanAct.READ_AUDIT, shows=VerifiedRecord)
-def verify(call: ApiCall, body: Verify) -> Reply:
+def verify(call: ApiCall, body: Verify) -> ApiReply:
     """Compare the whole chain with itself and with anchors. This takes as long as the chain is."""
     return reply(call.ask.audit.verify([each.record() for each in body.anchors]))
 
 
 @ROUTES.post("/audit/prune", needs=HumanAct.PRUNE_AUDIT, shows=DoneRecord)
-def prune(call: ApiCall, body: Prune) -> Reply:
+def prune(call: ApiCall, body: Prune) -> ApiReply:
     """Remove the beginning of the chain. The rest still verifies."""
     return call.act(
         lambda: call.ask.audit.prune(before=body.before, reason=body.reason),
@@ -121,18 +121,18 @@ def prune(call: ApiCall, body: Prune) -> Reply:
 
 
 @ROUTES.get("/restored", needs=HumanAct.LOOK, shows=StandingRecord)
-def restored(call: ApiCall) -> Reply:
+def restored(call: ApiCall) -> ApiReply:
     """Show whether the ledger was restored or copied."""
     return reply(call.ask.restored.standing())
 
 
 @ROUTES.post("/restored/accept", needs=HumanAct.ACCEPT_LEDGER, shows=DecisionRecord)
-def accept(call: ApiCall, body: Accept) -> Reply:
+def accept(call: ApiCall, body: Accept) -> ApiReply:
     """Accept it as the same ledger, in place of one that is gone."""
     return call.act(lambda: call.ask.restored.accept(**body.model_dump()), lambda done: done)
 
 
 @ROUTES.post("/restored/as-copy", needs=HumanAct.ACCEPT_LEDGER, shows=DecisionRecord)
-def as_copy(call: ApiCall, body: AsCopy) -> Reply:
+def as_copy(call: ApiCall, body: AsCopy) -> ApiReply:
     """Accept it as a copy with an identity of its own."""
     return call.act(lambda: call.ask.restored.as_copy(**body.model_dump()), lambda done: done)

@@ -16,7 +16,7 @@ from fencepost.access.repeating import KeyedAct, KeyedRequest, checked_key
 from fencepost.app.records import LedgerRecord
 from fencepost.core.rights import HumanAct
 from fencepost.errors import InvalidParameters
-from fencepost.web.api.replies import Reply, page, spelled_json
+from fencepost.web.api.replies import ApiReply, page, spelled_json
 from fencepost.web.guard import PASSING, Passing
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class ApiCall:
         job: str | None = None,
         status: int = 200,
         only_now: Callable[[T], dict[str, Any]] | None = None,
-    ) -> Reply:
+    ) -> ApiReply:
         """Do something, once if the request has a key.
 
         `said` makes the answer of what was done. `within` makes the same of what the act's transaction returned. What
@@ -75,9 +75,9 @@ class ApiCall:
             headers = {REPEATED_HEADER: "true"} if kept.is_repeated else {}
         if only_now is not None and done:
             told = spelled_json(json.loads(told) | only_now(done[0]))
-        return Reply(told, code, headers)
+        return ApiReply(told, code, headers)
 
-    def page(self, records: Sequence[LedgerRecord], limit: int, **edge: Any) -> Reply:
+    def page(self, records: Sequence[LedgerRecord], limit: int, **edge: Any) -> ApiReply:
         """Return a page, with a link to the next one if this one is full. `edge` is where that begins."""
         if len(records) < limit:
             return page(records, None)

@@ -17,7 +17,7 @@ from fencepost.core.problems import PROBLEMS
 from fencepost.core.rights import HumanAct
 from fencepost.web.api import access, audit, jobs, letters, runs, schedules
 from fencepost.web.api.calls import ApiCall
-from fencepost.web.api.replies import PROBLEM, Reply, spelled_json
+from fencepost.web.api.replies import PROBLEM, ApiReply, spelled_json
 from fencepost.web.api.routes import ApiOr, ApiPage, ApiRoute, ApiRoutes, Declared, Shown, routes_of
 
 SUBJECTS: tuple[ApiRoutes, ...] = (
@@ -49,9 +49,9 @@ _DESCRIPTION = ApiRoutes("description")
 
 
 @_DESCRIPTION.get("/openapi.json", needs=HumanAct.LOOK, shows=LedgerRecord)
-def openapi(call: ApiCall) -> Reply:  # noqa: ARG001 - as all routes
+def openapi(call: ApiCall) -> ApiReply:  # noqa: ARG001 - as all routes
     """Show this description."""
-    return Reply(_spelled())
+    return ApiReply(_spelled())
 
 
 def api_routes() -> list[ApiRoute]:

@@ -23,7 +23,7 @@ _MOST_ERRORS = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class ApiReply:
     """An answer: its text, status and headers."""
 
     text: str
@@ -40,15 +40,15 @@ def spelled_json(value: Any) -> str:
     return json.dumps(value, ensure_ascii=True, separators=(",", ":"))
 
 
-def reply(record: LedgerRecord | None, *, etag: str | None = None) -> Reply:
+def reply(record: LedgerRecord | None, *, etag: str | None = None) -> ApiReply:
     """Return the answer that shows one record."""
     headers = {} if etag is None else {"etag": f'"{etag}"'}
-    return Reply(spelled_json(None if record is None else record.to_json()), headers=headers)
+    return ApiReply(spelled_json(None if record is None else record.to_json()), headers=headers)
 
 
-def page(records: Sequence[LedgerRecord], next_link: str | None) -> Reply:
+def page(records: Sequence[LedgerRecord], next_link: str | None) -> ApiReply:
     """Return the answer that shows a page of a list."""
-    return Reply(spelled_json({"items": [each.to_json() for each in records], "next": next_link}))
+    return ApiReply(spelled_json({"items": [each.to_json() for each in records], "next": next_link}))
 
 
 def problem(error: FencepostError, request_id: str) -> Response:

@@ -1,7 +1,7 @@
 """Declaring routes of REST: ``@ROUTES.get("/runs/{run_id}", needs=HumanAct.LOOK, shows=RunRecord)``.
 
 A route is a plain function that may wait. Its first argument is the `ApiCall`; the others are read from the path, the
-query and the body by FastAPI, which also writes the description of them. What it returns is a `Reply`.
+query and the body by FastAPI, which also writes the description of them. What it returns is a `ApiReply`.
 
 **Promises.** Whatever a route raises becomes a problem document. A query with a name that the route does not have is
 refused, and so is one that gives a single value twice.
@@ -26,14 +26,14 @@ from fencepost.core.problems import INVALID_REQUEST, document
 from fencepost.core.rights import HumanAct
 from fencepost.errors import FencepostError
 from fencepost.web.api.calls import ApiCall, call_of
-from fencepost.web.api.replies import Reply, failed, invalid, invalid_request, problem, problem_response
+from fencepost.web.api.replies import ApiReply, failed, invalid, invalid_request, problem, problem_response
 from fencepost.web.guard import PASSING
 from fencepost.web.routes import needs as declare_right
 from fencepost.web.threads import in_thread
 from fencepost.web.troubles import BodyTooLarge
 
 PREFIX = "/api/v1"
-Handler = Callable[..., Reply]
+Handler = Callable[..., ApiReply]
 
 
 @dataclass(frozen=True, slots=True)

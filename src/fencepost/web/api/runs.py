@@ -35,7 +35,7 @@ from fencepost.web.api.fields import (
     Time,
     TimeFilter,
 )
-from fencepost.web.api.replies import Reply, page, reply
+from fencepost.web.api.replies import ApiReply, page, reply
 from fencepost.web.api.routes import ApiPage, ApiRoutes
 
 ROUTES = ApiRoutes("runs")
@@ -56,7 +56,7 @@ class Trigger(Body):
     again: bool = False
 
 
-class Retry(Reasoned):
+class RetryBody(Reasoned):
     """With `again`, a run is repeated even while another repetition of it has not ended."""
 
     again: bool = False
@@ -104,7 +104,7 @@ def list_(
     before: Edge = None,
     after: Edge = None,
     limit: Limit = 100,
-) -> Reply:
+) -> ApiReply:
     """Show runs, newest first; with `after`, those after it, oldest first."""
     found = call.ask.runs(
         job=job,
@@ -128,32 +128,32 @@ def list_(
 
 
 @ROUTES.get("/runs/{run_id}", needs=HumanAct.LOOK, shows=RunRecord)
-def show(call: ApiCall, run_id: RunId) -> Reply:
+def show(call: ApiCall, run_id: RunId) -> ApiReply:
     """Show one run. Its ETag changes when its state, its attempt or what it waits for does."""
     found = call.ask.run(run_id)
     return reply(found, etag=run_version(found))
 
 
 @ROUTES.get("/runs/{run_id}/attempts", needs=HumanAct.LOOK, shows=ApiPage(AttemptRecord))
-def attempts(call: ApiCall, run_id: RunId) -> Reply:
+def attempts(call: ApiCall, run_id: RunId) -> ApiReply:
     """Show the attempts of a run that have ended, in their order."""
     return page(call.ask.attempts(run_id), None)
 
 
 @ROUTES.get("/runs/{run_id}/parts", needs=HumanAct.LOOK, shows=ApiPage(PartRecord))
-def parts(call: ApiCall, run_id: RunId) -> Reply:
+def parts(call: ApiCall, run_id: RunId) -> ApiReply:
     """Show the runs that a run of a bulk job has made for its partitions."""
     return page(call.ask.parts(run_id), None)
 
 
 @ROUTES.get("/runs/{run_id}/waits", needs=HumanAct.LOOK, shows=WaitsRecord)
-def waits(call: ApiCall, run_id: RunId) -> Reply:
+def waits(call: ApiCall, run_id: RunId) -> ApiReply:
     """Show what a run waits for, in a sentence."""
     return reply(WaitsRecord(run_id, call.ask.waits(run_id)))
 
 
 @ROUTES.post("/runs", needs=HumanAct.TRIGGER, shows=TriggeredRecord, status=201)
-def trigger(call: ApiCall, body: Trigger) -> Reply:
+def trigger(call: ApiCall, body: Trigger) -> ApiReply:
     """Request a run. A run that does the same and has not ended is a conflict, unless `again` is set."""
 
     def said(made: Any) -> TriggeredRecord:
@@ -166,7 +166,7 @@ def trigger(call: ApiCall, body: Trigger) -> Reply:
 
 
 @ROUTES.post("/runs/{run_id}/retry", needs=HumanAct.RETRY, shows=RetriedRecord, status=201)
-def retry(call: ApiCall, run_id: RunId, body: Retry) -> Reply:
+def retry(call: ApiCall, run_id: RunId, body: RetryBody) -> ApiReply:
     """Repeat a run that has ended, with the same parameters and window."""
 
     def said(made: int) -> RetriedRecord:
@@ -181,7 +181,7 @@ def retry(call: ApiCall, run_id: RunId, body: Retry) -> Reply:
 
 
 @ROUTES.post("/runs/{run_id}/cancel", needs=HumanAct.CANCEL, shows=CancelledRecord)
-def cancel(call: ApiCall, run_id: RunId, body: Reasoned) -> Reply:
+def cancel(call: ApiCall, run_id: RunId, body: Reasoned) -> ApiReply:
     """Cancel a run that has not started, or have the one that runs stopped."""
     return call.act(
         lambda: call.ask.cancel(run_id, reason=body.reason, expect=call.expect),
@@ -191,7 +191,7 @@ def cancel(call: ApiCall, run_id: RunId, body: Reasoned) -> Reply:
 
 
 @ROUTES.post("/runs/{run_id}/release", needs=HumanAct.RELEASE_RUN, shows=DoneRecord)
-def release(call: ApiCall, run_id: RunId, body: Reasoned) -> Reply:
+def release(call: ApiCall, run_id: RunId, body: Reasoned) -> ApiReply:
     """Let a run go on that waits for a person."""
     return call.act(
         lambda: call.ask.release(run_id, reason=body.reason, expect=call.expect),
@@ -201,7 +201,7 @@ def release(call: ApiCall, run_id: RunId, body: Reasoned) -> Reply:
 
 
 @ROUTES.post("/reprocess", needs=HumanAct.REPROCESS, shows=RepeatedRecord)
-def reprocess(call: ApiCall, body: Reprocess) -> Reply:
+def reprocess(call: ApiCall, body: Reprocess) -> ApiReply:
     """Repeat runs that were given up, each once. To go on, send the last `retry_of` as `after`."""
 
     def said(made: Any) -> RepeatedRecord:
@@ -212,7 +212,7 @@ def reprocess(call: ApiCall, body: Reprocess) -> Reply:
 
 
 @ROUTES.post("/backfills", needs=HumanAct.BACKFILL, shows=BackfilledRecord, status=201)
-def backfill(call: ApiCall, body: Backfill) -> Reply:
+def backfill(call: ApiCall, body: Backfill) -> ApiReply:
     """Request a run for each due time of a past period. `/backfills/dry-run` shows them without asking for any."""
     given = body.model_dump(exclude={"job", "first", "last"})
     return call.act(
@@ -224,7 +224,7 @@ def backfill(call: ApiCall, body: Backfill) -> Reply:
 
 
 @ROUTES.ask("/backfills/dry-run", needs=HumanAct.LOOK, shows=ApiPage(DueRecord))
-def backfill_dry_run(call: ApiCall, body: Backfill) -> Reply:
+def backfill_dry_run(call: ApiCall, body: Backfill) -> ApiReply:
     """Show the due times that a back-fill would ask for. Nothing is done."""
     given = body.model_dump(include={"schedule", "params", "limit"})
     return page(call.ask.would_backfill(body.job, body.first, body.last, **given), None)

@@ -16,7 +16,7 @@ from fencepost.core.schedule import Schedule, schedule_from_json
 from fencepost.errors import InvalidSchedule
 from fencepost.web.api.calls import ApiCall
 from fencepost.web.api.fields import JobFilter, Limit, Name, Reasoned, ReasonQuery
-from fencepost.web.api.replies import Reply, page, reply
+from fencepost.web.api.replies import ApiReply, page, reply
 from fencepost.web.api.routes import ApiPage, ApiRoutes
 from fencepost.web.api.runs import Params
 
@@ -53,7 +53,7 @@ def list_(
     job: JobFilter = None,
     after: Annotated[str, Query(max_length=200)] = "",
     limit: Limit = 100,
-) -> Reply:
+) -> ApiReply:
     """Show schedules by id."""
     found = call.ask.schedules.list(job=job, after_id=after, limit=limit)
     return call.page(found, limit, **({"after": found[-1].id} if found else {}))
@@ -65,20 +65,20 @@ def preview(
     of: Annotated[str, Query(min_length=1, max_length=200, description="A schedule, or a job.")],
     count: Annotated[int, Query(ge=0, le=500)] = 5,
     year: Annotated[int | None, Query(ge=1970, le=2999)] = None,
-) -> Reply:
+) -> ApiReply:
     """Show the next due times, and what changes of the clocks do to them."""
     return page(call.ask.schedules.preview(of, count=count, year=year), None)
 
 
 @ROUTES.get("/schedules/{schedule_id:path}", needs=HumanAct.LOOK, shows=ScheduleRecord)
-def show(call: ApiCall, schedule_id: ScheduleId) -> Reply:
+def show(call: ApiCall, schedule_id: ScheduleId) -> ApiReply:
     """Show one schedule. Its ETag changes when it is edited, paused or resumed."""
     found = call.ask.schedules.get(schedule_id)
     return reply(found, etag=schedule_version(found))
 
 
 @ROUTES.put("/schedules/{schedule_id:path}", needs=HumanAct.PUT_SCHEDULE, shows=ScheduleRecord)
-def put(call: ApiCall, schedule_id: ScheduleId, body: PutSchedule) -> Reply:
+def put(call: ApiCall, schedule_id: ScheduleId, body: PutSchedule) -> ApiReply:
     """Make a schedule, or change the one of this id. With `If-None-Match: *`, only make one."""
     return call.act(
         lambda: call.ask.schedules.put(
@@ -97,7 +97,7 @@ def put(call: ApiCall, schedule_id: ScheduleId, body: PutSchedule) -> Reply:
 
 
 @ROUTES.delete("/schedules/{schedule_id:path}", needs=HumanAct.DELETE_SCHEDULE, shows=DoneRecord)
-def delete(call: ApiCall, schedule_id: ScheduleId, reason: ReasonQuery = None, even_of_code: bool = False) -> Reply:
+def delete(call: ApiCall, schedule_id: ScheduleId, reason: ReasonQuery = None, even_of_code: bool = False) -> ApiReply:
     """Delete a schedule that was made at run time; `even_of_code`: or one of a job that no living node has."""
     return call.act(
         lambda: call.ask.schedules.delete(schedule_id, reason=reason, even_of_code=even_of_code, expect=call.expect),
@@ -107,7 +107,7 @@ def delete(call: ApiCall, schedule_id: ScheduleId, reason: ReasonQuery = None, e
 
 
 @ROUTES.post("/schedules/{schedule_id:path}/pause", needs=HumanAct.PAUSE_SCHEDULE, shows=ScheduleRecord)
-def pause(call: ApiCall, schedule_id: ScheduleId, body: Reasoned) -> Reply:
+def pause(call: ApiCall, schedule_id: ScheduleId, body: Reasoned) -> ApiReply:
     """Plan nothing more until it is resumed."""
     return call.act(
         lambda: call.ask.schedules.pause(schedule_id, reason=body.reason, expect=call.expect),
@@ -117,7 +117,7 @@ def pause(call: ApiCall, schedule_id: ScheduleId, body: Reasoned) -> Reply:
 
 
 @ROUTES.post("/schedules/{schedule_id:path}/resume", needs=HumanAct.RESUME_SCHEDULE, shows=ScheduleRecord)
-def resume(call: ApiCall, schedule_id: ScheduleId, body: Reasoned) -> Reply:
+def resume(call: ApiCall, schedule_id: ScheduleId, body: Reasoned) -> ApiReply:
     """Plan again from now on."""
     return call.act(
         lambda: call.ask.schedules.resume(schedule_id, reason=body.reason, expect=call.expect),
