@@ -5,7 +5,7 @@ from __future__ import annotations
 import types
 import typing
 from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
+from dataclasses import MISSING, fields, is_dataclass
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -31,7 +31,8 @@ def record_schema(kind: type[LedgerRecord], ref: str) -> Schema:
     """Return the JSON Schema of a record; `ref` precedes the names of the records in it."""
     properties = {name: _schema(hint, ref) for name, hint in hints_of(kind).items()}
     words = " ".join((kind.__doc__ or "").split())
-    return {"type": "object", "description": words, "properties": properties, "required": list(properties)}
+    required = [field.name for field in fields(kind) if field.default is MISSING]
+    return {"type": "object", "description": words, "properties": properties, "required": required}
 
 
 def records_in(kind: type[LedgerRecord]) -> set[type[LedgerRecord]]:

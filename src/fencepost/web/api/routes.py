@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from typing import Annotated, Any
 
 from fastapi import Depends
-from fastapi.exceptions import HTTPException, RequestValidationError
+from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
