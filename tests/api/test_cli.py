@@ -245,7 +245,7 @@ REFUSED = {
 @pytest.mark.parametrize("case", REFUSED)
 def test_what_cannot_work_is_refused_with_exit_code_2(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words, sentence = REFUSED[case]
-    monkeypatch.setattr("fencepost.cli.remote.exchange._PAUSE_S", 0.0)
+    monkeypatch.setattr("fencepost.cli.remote.connection._PAUSE_S", 0.0)
     token = {"without a token": "", "with a fencing token": "1042"}.get(case, "fp_x")
     done = call(*words, env={"FENCEPOST_TOKEN": token})
     assert (done.returncode, done.stdout) == (2, "")
@@ -281,22 +281,22 @@ def test_redirection_is_not_followed_and_the_token_goes_nowhere_else() -> None:
 
 
 def test_act_whose_answer_was_lost_is_sent_again_under_its_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from fencepost.cli.remote.exchange import Exchange
+    from fencepost.cli.remote.connection import ServerConnection
 
     url = f"sqlite:///{tmp_path}/lost.db"
     app = shop(url)
     publish(app)
-    sent, lost = Exchange._sent, []
+    sent, lost = ServerConnection._sent, []
 
-    def losing(self: Exchange, method: str, *rest: object) -> object:
+    def losing(self: ServerConnection, method: str, *rest: object) -> object:
         answer = sent(self, method, *rest)
         if method == "POST" and not lost:
             lost.append(answer)
             raise ConnectionResetError
         return answer
 
-    monkeypatch.setattr(Exchange, "_sent", losing)
-    monkeypatch.setattr("fencepost.cli.remote.exchange._PAUSE_S", 0.0)
+    monkeypatch.setattr(ServerConnection, "_sent", losing)
+    monkeypatch.setattr("fencepost.cli.remote.connection._PAUSE_S", 0.0)
     with served(web(app)) as address:
         env = {"FENCEPOST_TOKEN": token_for(url)}
         made = call("--server", address, "trigger", "add", "-p", "a=1", "--json", env=env).json

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from fencepost.app.operations import Operations
-    from fencepost.cli.remote.exchange import Exchange
+    from fencepost.cli.remote.connection import ServerConnection
     from fencepost.cli.remote.operations import RemoteOperations
     from fencepost.ledger.ledger import Ledger
 
@@ -95,14 +95,14 @@ def front(given: str) -> Iterator[Operations]:
 
 
 @contextmanager
-def reached_server(server: Server) -> Iterator[tuple[Exchange, RemoteOperations]]:
+def reached_server(server: Server) -> Iterator[tuple[ServerConnection, RemoteOperations]]:
     """Ask a server, which knows who acts."""
-    from fencepost.cli.remote.exchange import Exchange  # noqa: PLC0415 - few have a server
+    from fencepost.cli.remote.connection import ServerConnection  # noqa: PLC0415 - few have a server
     from fencepost.cli.remote.operations import RemoteOperations  # noqa: PLC0415
     from fencepost.threaded import ThreadedRuntime  # noqa: PLC0415
 
     runtime = ThreadedRuntime()
-    exchange = Exchange(server, runtime)
+    exchange = ServerConnection(server, runtime)
     try:
         with asking():
             yield exchange, RemoteOperations(exchange, runtime)

@@ -11,7 +11,7 @@ from fencepost.access.authorized_access import HIDDEN
 from fencepost.app.records import JobRecord
 from fencepost.app.records.results import AccountRecord, ApiTokenRecord, NewApiTokenRecord, PermissionRecord
 from fencepost.app.records.shapes import read_record
-from fencepost.cli.remote.exchange import Exchange, part
+from fencepost.cli.remote.connection import ServerConnection, part
 from fencepost.cli.remote.subjects import pages, records
 from fencepost.core.rights import ALL_JOBS
 from fencepost.core.tick import microseconds
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 class RemoteAccess:
     """Changes to who may do what, on the ledger of a server."""
 
-    def __init__(self, server: Exchange, jobs: Callable[[], list[JobRecord]]) -> None:
+    def __init__(self, server: ServerConnection, jobs: Callable[[], list[JobRecord]]) -> None:
         """Ask `server`; `jobs` returns those on record."""
         self._server = server
         self._jobs = jobs

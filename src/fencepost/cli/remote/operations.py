@@ -24,7 +24,7 @@ from fencepost.app.records import (
 )
 from fencepost.app.records.record import LedgerRecord
 from fencepost.app.records.shapes import read_record
-from fencepost.cli.remote.exchange import Exchange, part
+from fencepost.cli.remote.connection import ServerConnection, part
 from fencepost.cli.remote.subjects import (
     RemoteAudit,
     RemoteBulk,
@@ -55,7 +55,7 @@ _IDS_AT_ONCE = 200  # so that the address is not too long
 class RemoteOperations:
     """Acts and queries of operators, on the ledger of a server."""
 
-    def __init__(self, exchange: Exchange, runtime: Runtime) -> None:
+    def __init__(self, exchange: ServerConnection, runtime: Runtime) -> None:
         """Ask by `exchange`; `runtime` has the clocks of this process."""
         self.runtime = runtime
         self._server = exchange

@@ -23,7 +23,7 @@ from fencepost.app.records.audit import AnchorRecord, AuditRecord, VerifiedRecor
 from fencepost.app.records.record import LedgerRecord
 from fencepost.app.records.results import ChainLineRecord
 from fencepost.app.records.shapes import read_record
-from fencepost.cli.remote.exchange import Exchange, part
+from fencepost.cli.remote.connection import ServerConnection, part
 from fencepost.ledger.recording import Enqueued
 
 if TYPE_CHECKING:
@@ -40,14 +40,28 @@ def records(kind: type[R], answer: Mapping[str, Any]) -> list[R]:
 
 
 def pages(
-    server: Exchange, kind: type[R], path: str, query: Mapping[str, Any], *, edge: str, start: Any, limit: int | None
+    server: ServerConnection,
+    kind: type[R],
+    path: str,
+    query: Mapping[str, Any],
+    *,
+    edge: str,
+    start: Any,
+    limit: int | None,
 ) -> list[R]:
     """Return the records of a list, as many as `limit` says, page by page; None for all."""
     return list(islice(each_page(server, kind, path, query, edge=edge, start=start, limit=limit), limit))
 
 
 def each_page(
-    server: Exchange, kind: type[R], path: str, query: Mapping[str, Any], *, edge: str, start: Any, limit: int | None
+    server: ServerConnection,
+    kind: type[R],
+    path: str,
+    query: Mapping[str, Any],
+    *,
+    edge: str,
+    start: Any,
+    limit: int | None,
 ) -> Iterator[R]:
     """Yield the records of a list from `start` on; each page begins where the one before has ended."""
     size, last = min(_MOST, limit or _MOST), start
@@ -69,7 +83,7 @@ def time_text(at: datetime | str | None) -> str | None:
 class RemoteSchedules:
     """The methods of `fencepost.app.schedules.Schedules` that commands use."""
 
-    def __init__(self, server: Exchange) -> None:
+    def __init__(self, server: ServerConnection) -> None:
         self._server = server
 
     def get(self, id: str) -> ScheduleRecord:
@@ -109,7 +123,7 @@ class RemoteSchedules:
 class RemoteLetters:
     """The methods of `fencepost.app.letters.Letters` that commands use."""
 
-    def __init__(self, server: Exchange) -> None:
+    def __init__(self, server: ServerConnection) -> None:
         self._server = server
 
     def iterate(
@@ -150,7 +164,7 @@ class RemoteLetters:
 class RemoteBulk:
     """The methods of `fencepost.app.bulk_instances.BulkInstances`."""
 
-    def __init__(self, server: Exchange) -> None:
+    def __init__(self, server: ServerConnection) -> None:
         self._server = server
 
     def show(self, run_id: int) -> BulkRecord:
@@ -169,7 +183,7 @@ class RemoteBulk:
 class RemoteAudit:
     """The methods of `fencepost.app.auditing.Audit`."""
 
-    def __init__(self, server: Exchange) -> None:
+    def __init__(self, server: ServerConnection) -> None:
         self._server = server
 
     def entries(
@@ -208,7 +222,7 @@ class RemoteAudit:
 class RemoteRestored:
     """The methods of `fencepost.app.restored.RestoredLedger`."""
 
-    def __init__(self, server: Exchange) -> None:
+    def __init__(self, server: ServerConnection) -> None:
         self._server = server
 
     def standing(self) -> StandingRecord:

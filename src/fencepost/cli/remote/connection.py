@@ -28,7 +28,7 @@ _LARGEST_ANSWER = 64 * 1024 * 1024
 _BUSY = (429, 502, 503)
 
 
-class Exchange:
+class ServerConnection:
     """Asks one server, over a connection that is kept between requests."""
 
     def __init__(self, server: Server, runtime: Runtime) -> None:
