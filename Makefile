@@ -53,7 +53,8 @@ stories: $(READY)  ## five stories of jobs that go wrong, each without protectio
 	  $(BIN)/python examples/stories/$$story.py || exit 1; echo; \
 	done
 
-test: $(READY) servers  ## all tests, against real servers
+test: $(READY)  ## all tests, against real servers
+	@$(BIN)/python -m testbed.provision --meanwhile
 	@TMPDIR=$$($(BIN)/python -m testbed.scratch) $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder --durations 20 $(PYTEST_ARGS)
 
 interleave: $(READY) servers  ## every order of statements of two and three sessions, counted
@@ -92,7 +93,7 @@ format: $(READY)  ## put the code into shape
 	@$(BIN)/ruff format . && $(BIN)/ruff check --fix .
 
 bench: $(READY) servers  ## locks and runs, measured side by side with the barest equivalent
-	@for program in leases takeover throughput ticks scale fence bulk; do \
+	@for program in leases takeover throughput ticks scale fence bulk logs; do \
 	  echo "== bench/$$program.py"; $(BIN)/python bench/$$program.py || failed="$$failed $$program"; \
 	done; test -z "$$failed" || { echo "short of their targets:$$failed"; exit 1; }
 

@@ -119,9 +119,15 @@ class Node:
 
     def __init__(self, app: str, url: str, *options: str, variables: dict[str, str] | None = None) -> None:
         command = Path(sys.executable).parent / "fencepost"
-        environment = {**os.environ, "PYTHONPATH": str(HERE), "FENCEPOST_URL": url, **(variables or {})}
+        folders = os.pathsep.join(filter(None, [str(HERE), os.environ.get("PYTHONPATH")]))
+        environment = {**os.environ, "PYTHONPATH": folders, "FENCEPOST_URL": url, **(variables or {})}
         self._process = subprocess.Popen(
-            [str(command), "run", app, *options], cwd=HERE, env=environment, stderr=subprocess.PIPE, text=True
+            [str(command), "run", app, *options],
+            cwd=HERE,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
         )
 
     @property

@@ -26,7 +26,7 @@ def path() -> Path:
 
 def program() -> Path:
     if not path().exists():
-        raise Missing(f"kube-apiserver {VERSION} is not built; try: python -m testbed.provision")
+        raise Missing(golang.not_built(path()))
     return path()
 
 
@@ -34,11 +34,12 @@ def build() -> Path:
     """Build the program unless it is there; wait if another process is building it."""
     with golang.lock(path()):
         if not path().exists():
-            _build()
+            make()
     return path()
 
 
-def _build() -> None:
+def make() -> None:
+    """Build the program. The caller has the lock."""
     go = golang.program()
     # In the cache folder, so that the finished program can be moved to its place in one step.
     with tempfile.TemporaryDirectory(prefix="build-", dir=path().parent) as name:

@@ -22,11 +22,28 @@ class BuildFailed(RuntimeError):
     """The build ended with an error; the message holds the end of its output."""
 
 
+def lock_file(built: Path) -> Path:
+    """Return the file whose lock a process has while it builds the program."""
+    return built.with_name(f"{built.name}.lock")
+
+
+def log_of(built: Path) -> Path:
+    """Return the file that says why a build in the background has failed; it is empty if that has not."""
+    return built.with_name(f"{built.name}.log")
+
+
+def not_built(built: Path) -> str:
+    """Say that a program is missing, and why it could not be built, if that is known."""
+    log = log_of(built)
+    why = " ".join(log.read_text().split())[-500:] if log.exists() else ""
+    return f"{built.name} is not built{f' ({why})' if why else ''}; try: python -m testbed.provision"
+
+
 @contextmanager
 def lock(built: Path) -> Iterator[None]:
     """Keep others from building the same program meanwhile."""
     built.parent.mkdir(parents=True, exist_ok=True)
-    with built.with_name(f"{built.name}.lock").open("w") as file:
+    with lock_file(built).open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
 

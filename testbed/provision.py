@@ -1,9 +1,11 @@
-"""Makes present what the tests need, and says what is there: ``python -m testbed.provision [--check]``.
+"""Makes present what the tests need, and says what is there: ``python -m testbed.provision [--check | --meanwhile]``.
 
 Wheels are taken as installed (they are in the dependency group ``dev``). What Debian packages is installed by apt-get,
 if there is one and we are root or may become root without a password; the Kubernetes API server and the object store
 are built. On a machine with an init system Debian starts what it installs: the tests neither use nor need these
 instances.
+
+With ``--meanwhile``, as in ``make test``, what takes long to build is built in the background (`testbed.building`).
 
 One line is printed per server: its version and where it is from, or why it is left out. To leave something out is no
 failure, since the tests of the rest can run, unless the environment says ``FENCEPOST_TEST_ALL=1``.
@@ -20,7 +22,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from testbed import apiserver, etcd, golang, mariadb, pgbouncer, postgres, s3, valkey, zookeeper
+from testbed import apiserver, building, etcd, golang, mariadb, pgbouncer, postgres, s3, valkey, zookeeper
 from testbed.server import Missing, find_program, require_program
 
 
@@ -36,7 +38,9 @@ class Need:
     prefer: Callable[[], Path] | None = None  # what to install even though ``find`` has found something
 
     def reason_missing(self) -> str | None:
-        """None if the server can be started, otherwise the reason why not."""
+        """None if the server can be started, or is being built; otherwise the reason why not."""
+        if self.is_under_way():
+            return None
         try:
             program = self.find()
         except Missing as missing:
@@ -49,7 +53,12 @@ class Need:
         except Missing:
             return True
 
+    def is_under_way(self) -> bool:
+        return self.name in building.PROGRAMS and building.is_under_way(self.name)
+
     def description(self) -> str:
+        if self.is_under_way():
+            return "is being built in the background; tests that need it wait for it"
         program = self.find()
         return f"{self.version(program):<12} {self._origin(program)}"
 
@@ -109,11 +118,18 @@ def available() -> dict[str, str | None]:
     return {need.name: need.reason_missing() for need in NEEDS}
 
 
-def provide() -> None:
-    """Install and build what is missing, as far as possible; report on standard error what could not be."""
+def provide(*, meanwhile: bool = False) -> None:
+    """Install and build what is missing, as far as possible; report on standard error what could not be.
+
+    `meanwhile`: do not wait for what takes minutes to build.
+    """
     lacking = [need for need in NEEDS if need.packages and need.is_to_be_installed()]
     if lacking:
         _install(lacking)
+    if meanwhile:
+        for name in building.PROGRAMS:
+            building.begin(name)
+        return
     if not apiserver.path().exists():
         _build(f"kube-apiserver {apiserver.VERSION}: several minutes", apiserver.build)
     if not s3.path().exists():
@@ -181,8 +197,10 @@ def _line(need: Need, reason: str | None) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m testbed.provision", description="Make present what tests need.")
     parser.add_argument("--check", action="store_true", help="only report what is there")
-    if not parser.parse_args().check:
-        provide()
+    parser.add_argument("--meanwhile", action="store_true", help="build in the background what takes minutes")
+    options = parser.parse_args()
+    if not options.check:
+        provide(meanwhile=options.meanwhile)
     is_complete = report()
     return 1 if os.environ.get("FENCEPOST_TEST_ALL") == "1" and not is_complete else 0
 

@@ -68,7 +68,7 @@ def path() -> Path:
 
 def program() -> Path:
     if not path().exists():
-        raise Missing(f"versitygw {VERSION} is not built; try: python -m testbed.provision")
+        raise Missing(golang.not_built(path()))
     return path()
 
 
@@ -84,12 +84,17 @@ def build() -> Path:
     """Build the program unless it is there; wait if another process is building it."""
     with golang.lock(path()):
         if not path().exists():
-            with tempfile.TemporaryDirectory(prefix="build-", dir=path().parent) as name:
-                folder = Path(name)
-                go = str(golang.program())
-                (folder / "go.mod").write_text("module testbed\n")
-                golang.run([go, "get", f"{MODULE}@{VERSION}"], folder)
-                options = ["-mod=mod", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", "versitygw"]
-                golang.run([go, "build", *options, MODULE], folder)
-                (folder / "versitygw").rename(path())
+            make()
     return path()
+
+
+def make() -> None:
+    """Build the program. The caller has the lock."""
+    with tempfile.TemporaryDirectory(prefix="build-", dir=path().parent) as name:
+        folder = Path(name)
+        go = str(golang.program())
+        (folder / "go.mod").write_text("module testbed\n")
+        golang.run([go, "get", f"{MODULE}@{VERSION}"], folder)
+        options = ["-mod=mod", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", "versitygw"]
+        golang.run([go, "build", *options, MODULE], folder)
+        (folder / "versitygw").rename(path())

@@ -14,7 +14,13 @@ import pytest
 
 from testbed.server import Missing
 
-pytest_plugins = ["fencepost.testing.table", "tests.interleaving_table", "tests.processor_time", "tests.servers"]
+pytest_plugins = [
+    "fencepost.testing.table",
+    "tests.builds",
+    "tests.interleaving_table",
+    "tests.processor_time",
+    "tests.servers",
+]
 
 for _name in ("HUP", "QUIT"):  # whoever runs us in the background may ignore them, and children would inherit that
     signal.signal(signal.Signals[f"SIG{_name}"], signal.SIG_DFL)
@@ -120,4 +126,9 @@ _LONGEST = (
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put the longest first; within a file the order stays."""
-    items.sort(key=lambda item: next((n for n, part in enumerate(_LONGEST) if part in item.nodeid), len(_LONGEST)))
+    items.sort(key=lambda item: _place(item.nodeid.partition("::")[0]))
+
+
+@functools.cache
+def _place(file: str) -> int:
+    return next((n for n, part in enumerate(_LONGEST) if part in file), len(_LONGEST))

@@ -72,6 +72,7 @@ class Settings:
     queues: tuple[str, ...] = ("default",)
     generation: int = 0
     leader: bool = False
+    logs: str = "on"
     retention: Retention = field(default_factory=Retention)
     jobs: Mapping[str, Mapping[str, Any]] = field(default_factory=_nothing)
     sources: Mapping[str, str] = field(default_factory=_nothing, compare=False)
@@ -252,6 +253,12 @@ def _flag(value: Any) -> bool:
     return flag
 
 
+def _logs(value: Any) -> str:
+    if not isinstance(value, str) or value.strip().lower() not in ("on", "off"):
+        raise InvalidSetting(f"{value!r} is neither 'on' nor 'off'")
+    return value.strip().lower()
+
+
 def _queues(value: Any) -> tuple[str, ...]:
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple | set | frozenset):
@@ -274,5 +281,6 @@ KINDS: Mapping[str, _Kind] = MappingProxyType(
         "queues": _Kind("queues", _queues, ",".join),
         "generation": _Kind("generation", lambda value: _number(value, least=0)),
         "leader": _Kind("leader", _flag, lambda value: str(value).lower()),
+        "logs": _Kind("logs", _logs),
     }
 )

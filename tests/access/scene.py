@@ -61,6 +61,7 @@ CASES: dict[str, Call] = {
     "run": lambda a, t: a.run(t.run),
     "waits": lambda a, t: a.waits(t.run),
     "attempts": lambda a, t: a.attempts(t.run),
+    "log": lambda a, t: a.log(t.run),
     "parts": lambda a, t: a.parts(t.run),
     "nodes": lambda a, _: (a.nodes(), a.nodes(living=True), a.nodes(limit=1)),
     "leader": lambda a, _: a.leader(),

@@ -185,7 +185,7 @@ class TestRoles:
 
     def test_direct_scope_needs_a_name_and_takes_the_one_that_is_given(self, stage: Scene) -> None:
         with pytest.raises(FencepostError, match="say who"):
-            stage.app.operations.trigger(MINE, again=True)
+            stage.app.operations.trigger(MINE, by="", again=True)
         made = stage.app.operations.trigger(MINE, by="eve", again=True).run_id
         assert stage.app.operations.run(made).requested_by == "eve"
 

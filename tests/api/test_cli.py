@@ -73,6 +73,8 @@ READING = [
     "show 4",
     "show 5",
     "show 999",
+    "logs 1",
+    "logs 2 --json",
     "jobs",
     "jobs --json",
     "jobs add",

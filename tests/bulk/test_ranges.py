@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -21,19 +21,22 @@ from tests.bulk.sources import Source
 
 ORDERS = "SELECT id, amount FROM orders WHERE id > :after ORDER BY id LIMIT :limit"
 ORDERS_READER = keyset(ORDERS, key="id")
-RANDOM = random.Random(7)
-SHAPES: dict[str, Sequence[int]] = {
-    "dense": range(1, 100_001),
-    "even gaps": range(0, 10**12, 10**7),
-    "two clusters far apart": [*range(1, 50_001), *range(2**62, 2**62 + 50_000)],
-    "one far away": [*range(1, 100_000), 2**63 - 1],
-    "dense, then sparse": [*range(1, 90_001), *range(10**9, 10**12, 10**8)],
-    "ever sparser": sorted({int(1.0003**n) for n in range(100_000)} | set(range(1, 2000))),
-    "many clusters": [start * 10**9 + n for start in range(40) for n in range(2500)],
-    "thinned out": sorted(RANDOM.sample(range(10**7), 50_000)),
-    "negative": range(-(2**63), -(2**63) + 10**5),
-    "snowflakes": sorted({(ms << 22) | RANDOM.randrange(4) for ms in range(0, 86_400_000, 1000)}),
+SHAPES: dict[str, Callable[[], Sequence[int]]] = {  # made by the process that needs them: they take a while
+    "dense": lambda: range(1, 100_001),
+    "even gaps": lambda: range(0, 10**12, 10**7),
+    "two clusters far apart": lambda: [*range(1, 50_001), *range(2**62, 2**62 + 50_000)],
+    "one far away": lambda: [*range(1, 100_000), 2**63 - 1],
+    "dense, then sparse": lambda: [*range(1, 90_001), *range(10**9, 10**12, 10**8)],
+    "ever sparser": lambda: sorted({int(1.0003**n) for n in range(100_000)} | set(range(1, 2000))),
+    "many clusters": lambda: [start * 10**9 + n for start in range(40) for n in range(2500)],
+    "thinned out": lambda: sorted(random.Random(7).sample(range(10**7), 50_000)),
+    "negative": lambda: range(-(2**63), -(2**63) + 10**5),
+    "snowflakes": lambda: sorted(_snowflakes(random.Random(7))),
 }
+
+
+def _snowflakes(chance: random.Random) -> set[int]:
+    return {(ms << 22) | chance.randrange(4) for ms in range(0, 86_400_000, 1000)}
 
 
 class Looked:
@@ -61,7 +64,7 @@ class Looked:
 @pytest.mark.parametrize("count", [2, 8, 50])
 @pytest.mark.parametrize("shape", SHAPES)
 def test_slices_are_about_even_after_a_few_dozen_looks(shape: str, count: int) -> None:
-    looked = Looked(SHAPES[shape])
+    looked = Looked(SHAPES[shape]())
     slices = sampled_slices(looked, count)
     looks = looked.looks
     assert looks <= 2 + 2 * MOST_HALVINGS
@@ -78,7 +81,7 @@ def test_slices_are_about_even_after_a_few_dozen_looks(shape: str, count: int) -
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_the_size_of_the_whole_is_estimated_with_fewer_looks(shape: str) -> None:
-    looked = Looked(SHAPES[shape])
+    looked = Looked(SHAPES[shape]())
     (whole,) = sampled_slices(looked, 1)
     assert looked.looks <= 100
     assert list(whole) == ["expected"]

@@ -6,6 +6,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from itertools import groupby, islice
 from typing import NamedTuple
 
@@ -119,8 +120,13 @@ def worth_cutting(ground: Ground, path: Path, labels: tuple[str, ...]) -> tuple[
         return tuple(range(1, len(labels) + 1))
     known: set[str] = set()
     for name in path.beside:
-        _new(recorded(ground, PATHS[name]), known)
+        _new(_beside(ground, name), known)
     return tuple(_new(labels, known))
+
+
+@cache
+def _beside(ground: Ground, name: str) -> tuple[str, ...]:
+    return recorded(ground, PATHS[name])  # the same for all paths of a kind
 
 
 def _new(labels: tuple[str, ...], known: set[str]) -> list[int]:

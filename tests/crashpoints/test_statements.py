@@ -1,7 +1,7 @@
 """Whatever statement a node is cut at, and however: each tick has one run and one success, and nothing stays behind.
 
-All points on SQLite, each in one of the ways, and some on the servers; of bulk work, which has many, some. `make
-crashpoints` plays all of it.
+Every second point on SQLite, each in one of the ways, and some on the servers; of bulk work, which has many, some.
+`make crashpoints` plays all of it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tests.crashpoints.playing import Choose, each_nth, in_turn, tallied
 from tests.crashpoints.world import publish
 
 ON_SERVERS = ("claim keys", "finish and promote", "reap", "run row", "fence row", "bulk", "bulk, far")
-NTH, NTH_OF_BULK = 47, 9
+NTH, NTH_OF_BULK, NTH_ON_SQLITE = 47, 9, 2
 PLAYED = [("sqlite", name) for name in PATHS] + [
     (kind, name) for kind in ("postgresql", "mysql") for name in ON_SERVERS
 ]
@@ -42,7 +42,9 @@ def exits() -> Iterator[Exits]:
 def chosen(kind: str, name: str) -> Choose:
     if kind != "sqlite":
         return each_nth(NTH, first=len(name) % 5)
-    return each_nth(NTH_OF_BULK, first=len(name)) if PATHS[name].family == BULK else in_turn
+    if PATHS[name].family == BULK:
+        return each_nth(NTH_OF_BULK, first=len(name))
+    return lambda plays: each_nth(NTH_ON_SQLITE, first=len(name))(in_turn(plays))
 
 
 @pytest.mark.parametrize(("made", "name"), PLAYED, indirect=["made"])

@@ -266,7 +266,7 @@ class TestDeath:
                         os.kill(killed[-1], signal.SIGKILL)
 
         task = RUNTIME.spawn("killer", kill_now_and_then)
-        two.pump([("sleep", {"duration_s": 0.0005})] * 5_000)
+        two.pump([("sleep", {"duration_s": 0.0005})] * 2_000)
         stopped.set()
         task.join()
         hows = Counter(outcome.how for outcome in two.outcomes.values())
@@ -375,7 +375,7 @@ class TestStopping:
                     two.runner.stop(each.run_id, each.token, StopReason.CANCELLED)
 
         task = RUNTIME.spawn("stopper", stop_the_oldest)
-        two.pump([("sleep", {"duration_s": 0.001})] * 2_000)
+        two.pump([("sleep", {"duration_s": 0.001})] * 700)
         is_over.set()
         task.join()
         cancelled = {run_id for run_id, outcome in two.outcomes.items() if outcome.how == How.CANCELLED}

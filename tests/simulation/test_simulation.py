@@ -17,8 +17,8 @@ from fencepost.testing.simulation.kept import KeptSeed, keep, kept_in, shrunk
 from fencepost.testing.simulation.lives.plan import ACTS, AWAITED, is_life, life
 
 KEPT = Path(__file__).with_name("kept.jsonl")
-SMOKE = 150
-PARTS = 5
+SMOKE = 60  # of the thousands that `make simulate` plays
+PARTS = 3
 
 
 @pytest.mark.parametrize("part", range(PARTS))
@@ -37,10 +37,10 @@ def test_what_once_failed_does_not_fail_again():
 
 
 def test_a_seed_gives_one_trace_in_every_process():
-    here = {seed: simulate(seed).trace_hash for seed in range(20)}
+    here = {seed: simulate(seed).trace_hash for seed in range(8)}
     program = (
         "from fencepost.testing.simulation import simulate\n"
-        "print(*(simulate(seed).trace_hash for seed in reversed(range(20))))"
+        "print(*(simulate(seed).trace_hash for seed in reversed(range(8))))"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "4711"}
     there = subprocess.run([sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True)
@@ -57,7 +57,8 @@ def an_open_fence():
 
 
 def test_a_fence_that_lets_everybody_through_is_found_out():
-    outcomes = (simulate(seed, patch=an_open_fence) for seed in range(60, 200))
+    # Seed 180 finds it today; most seeds have no writer that is late at the wrong moment.
+    outcomes = (simulate(seed, patch=an_open_fence) for seed in range(178, 400))
     found = next(each for each in outcomes if "no stale write" in {violation.checker for violation in each.violations})
     smallest = shrunk(found, patch=an_open_fence)
     assert smallest.violations

@@ -2,6 +2,7 @@
 
 import json
 import re
+import zlib
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -297,3 +298,18 @@ def test_no_page_shows_a_byte_of_jobs_that_the_caller_may_not_see(ledger_url):
         for other in found.others.values():
             for act in ("retry", "cancel", "release"):
                 assert browser.post(f"/runs/{other.run}/{act}", {"state": "dead", "attempt": "0"}).status == 404
+
+
+def test_log_of_an_attempt_is_shown_without_control_sequences_and_can_be_downloaded(app, browser, dead_run):
+    table = app.ledger.tables.operating["log_chunk"]
+    for seq, text in enumerate(("\x1b[31mfirst\x1b[0m <b>line</b>\n", "second\n")):
+        row = {"run_id": dead_run, "attempt": 2, "seq": seq, "first_at": 1, "lines": 1, "bytes": len(text)}
+        row |= {"dropped": 0, "text": zlib.compress(text.encode())}
+        app.ledger.write(lambda cursor, row=row: app.ledger.change(cursor, insert(table).values(row).inline()))
+    page = browser.get(f"/runs/{dead_run}").text
+    assert "first &lt;b&gt;line&lt;/b&gt;\nsecond" in page
+    assert "Nothing was written" in browser.get(f"/runs/{dead_run}?log=1").text
+    answer = browser.get(f"/runs/{dead_run}/log.txt")
+    assert answer.text == "first <b>line</b>\nsecond\n"
+    assert answer.header("content-type").startswith("text/plain")
+    assert browser.get(f"/runs/{dead_run}?log=x").status == 400

@@ -13,6 +13,8 @@ from fencepost.errors import NotAllowed, NotInLedger
 
 T = TypeVar("T")
 
+CALLER = ""  # what is passed as `by`: who acts is the caller of the scope, whatever is said here
+
 
 class Authority:
     """A caller, and the operations that it reaches."""

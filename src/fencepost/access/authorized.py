@@ -14,7 +14,7 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
-from fencepost.access.authority import Authority
+from fencepost.access.authority import CALLER, Authority
 from fencepost.access.authorized_access import AuthorizedAccess
 from fencepost.access.authorized_ledger import AuthorizedAudit, AuthorizedBulk, AuthorizedLetters, AuthorizedRestored
 from fencepost.access.authorized_schedules import AuthorizedSchedules
@@ -28,6 +28,7 @@ from fencepost.app.records import (
     JobRecord,
     JournalRecord,
     LockRecord,
+    LogRecord,
     NodeRecord,
     PartRecord,
     RenamedJobRecord,
@@ -146,6 +147,12 @@ class Authorized:
         """Return the attempts of a run that have ended, in their order."""
         return self._authority.looks(lambda ops: ops.attempts(run_id))
 
+    def log(
+        self, run_id: int, *, attempt: int | None = None, after: str | None = None, limit: int = 100
+    ) -> list[LogRecord]:
+        """Return what a run wrote, in order."""
+        return self._authority.looks(lambda ops: ops.log(run_id, attempt=attempt, after=after, limit=limit))
+
     def parts(self, run_id: int) -> list[PartRecord]:
         """Return the runs that a run of a bulk job has made of its partitions."""
         return self._authority.looks(lambda ops: ops.parts(run_id))
@@ -226,7 +233,7 @@ class Authorized:
         return self._authority.acts(
             HumanAct.TRIGGER,
             lambda ops: ops.trigger(
-                job, params, reason=reason, at=at, delay=delay, key=key, priority=priority, again=again
+                job, params, by=CALLER, reason=reason, at=at, delay=delay, key=key, priority=priority, again=again
             ),
             job=job,
         )
@@ -248,7 +255,16 @@ class Authorized:
         return self._authority.acts(
             HumanAct.BACKFILL,
             lambda ops: ops.backfill(
-                job, first, last, reason=reason, schedule=schedule, params=params, key=key, limit=limit, again=again
+                job,
+                first,
+                last,
+                by=CALLER,
+                reason=reason,
+                schedule=schedule,
+                params=params,
+                key=key,
+                limit=limit,
+                again=again,
             ),
             job=job,
         )
@@ -256,19 +272,21 @@ class Authorized:
     def cancel(self, run_id: int, *, reason: str | None = None, expect: str | None = None) -> Cancelled:
         """Cancel a run that has not started, or have it stopped. `expect`: see `Operations.cancel`."""
         return self._authority.acts(
-            HumanAct.CANCEL, lambda ops: ops.cancel(run_id, reason=reason, expect=expect), run=run_id
+            HumanAct.CANCEL, lambda ops: ops.cancel(run_id, by=CALLER, reason=reason, expect=expect), run=run_id
         )
 
     def retry(self, run_id: int, *, reason: str | None = None, again: bool = False, expect: str | None = None) -> int:
         """Make a new run of one that has ended, with the same parameters and window; return its id."""
         return self._authority.acts(
-            HumanAct.RETRY, lambda ops: ops.retry(run_id, reason=reason, again=again, expect=expect), run=run_id
+            HumanAct.RETRY,
+            lambda ops: ops.retry(run_id, by=CALLER, reason=reason, again=again, expect=expect),
+            run=run_id,
         )
 
     def release(self, run_id: int, *, reason: str | None = None, expect: str | None = None) -> None:
         """Let a run go on that waits for a person."""
         return self._authority.acts(
-            HumanAct.RELEASE_RUN, lambda ops: ops.release(run_id, reason=reason, expect=expect), run=run_id
+            HumanAct.RELEASE_RUN, lambda ops: ops.release(run_id, by=CALLER, reason=reason, expect=expect), run=run_id
         )
 
     def reprocess(
@@ -284,16 +302,20 @@ class Authorized:
         """Repeat up to `limit` runs that were given up, of the jobs that the caller may operate, each once."""
         return self._authority.acts(
             HumanAct.REPROCESS,
-            lambda ops: ops.reprocess(reason=reason, job=job, since=since, until=until, after_id=after_id, limit=limit),
+            lambda ops: ops.reprocess(
+                by=CALLER, reason=reason, job=job, since=since, until=until, after_id=after_id, limit=limit
+            ),
             job=job,
         )
 
     def rename_job(self, old: str, new: str, *, reason: str | None = None) -> RenamedJobRecord:
         """Give a job another name for good. For one with effects in other databases, use the command line."""
         return self._authority.acts(
-            HumanAct.RENAME_JOB, lambda ops: ops.rename_job(old, new, reason=reason), job=old, new=new
+            HumanAct.RENAME_JOB, lambda ops: ops.rename_job(old, new, by=CALLER, reason=reason), job=old, new=new
         )
 
     def forget_job(self, name: str, *, reason: str | None = None) -> Forgotten:
         """Forget a job that no living node has: delete its schedules, cancel its runs that have not ended."""
-        return self._authority.acts(HumanAct.FORGET_JOB, lambda ops: ops.forget_job(name, reason=reason), job=name)
+        return self._authority.acts(
+            HumanAct.FORGET_JOB, lambda ops: ops.forget_job(name, by=CALLER, reason=reason), job=name
+        )

@@ -6,7 +6,7 @@ import builtins
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
-from fencepost.access.authority import Authority
+from fencepost.access.authority import CALLER, Authority
 from fencepost.app.records import (
     BulkAgainRecord,
     BulkForgottenRecord,
@@ -52,7 +52,7 @@ class AuthorizedLetters:
         """Have letters processed again, in a run of its own; None if there is nothing to replay."""
         return self._authority.acts(
             HumanAct.REPLAY_LETTERS,
-            lambda ops: ops.letters.replay(job, ids, reason=reason, all_new=all_new, step=step, again=again),
+            lambda ops: ops.letters.replay(job, ids, by=CALLER, reason=reason, all_new=all_new, step=step, again=again),
             job=job,
         )
 
@@ -60,7 +60,7 @@ class AuthorizedLetters:
         """Mark letters as dropped; they stay on record. Return how many were."""
         return self._authority.acts(
             HumanAct.DROP_LETTERS,
-            lambda ops: ops.letters.drop(job, ids, reason=reason, all_new=all_new, step=step),
+            lambda ops: ops.letters.drop(job, ids, by=CALLER, reason=reason, all_new=all_new, step=step),
             job=job,
         )
 
@@ -92,12 +92,14 @@ class AuthorizedBulk:
 
     def again(self, run_id: int, *, reason: str) -> BulkAgainRecord:
         """Do once more what is complete, from the beginning."""
-        return self._authority.acts(HumanAct.REPEAT_BULK, lambda ops: ops.bulk.again(run_id, reason=reason), run=run_id)
+        return self._authority.acts(
+            HumanAct.REPEAT_BULK, lambda ops: ops.bulk.again(run_id, by=CALLER, reason=reason), run=run_id
+        )
 
     def forget(self, run_id: int, *, reason: str) -> BulkForgottenRecord:
         """Forget how far an unfinished job is, so that its next run begins anew."""
         return self._authority.acts(
-            HumanAct.FORGET_BULK, lambda ops: ops.bulk.forget(run_id, reason=reason), run=run_id
+            HumanAct.FORGET_BULK, lambda ops: ops.bulk.forget(run_id, by=CALLER, reason=reason), run=run_id
         )
 
 
@@ -139,7 +141,9 @@ class AuthorizedAudit:
     def prune(self, *, before: datetime | str, reason: str | None = None) -> int:
         """Remove the entries from before a time; return how many."""
         return self._authority.acts(
-            HumanAct.PRUNE_AUDIT, lambda ops: ops.audit.prune(before=before, reason=reason), before=str(before)
+            HumanAct.PRUNE_AUDIT,
+            lambda ops: ops.audit.prune(before=before, by=CALLER, reason=reason),
+            before=str(before),
         )
 
 
@@ -160,11 +164,13 @@ class AuthorizedRestored:
         """Accept it as the same ledger, in place of one that is gone."""
         return self._authority.acts(
             HumanAct.ACCEPT_LEDGER,
-            lambda ops: ops.restored.accept(reason=reason, pending=pending, id_gap=id_gap, unnoticed=unnoticed),
+            lambda ops: ops.restored.accept(
+                by=CALLER, reason=reason, pending=pending, id_gap=id_gap, unnoticed=unnoticed
+            ),
         )
 
     def as_copy(self, *, reason: str, unnoticed: bool = False) -> DecisionRecord:
         """Accept it as a copy with an identity of its own, while the original goes on elsewhere."""
         return self._authority.acts(
-            HumanAct.ACCEPT_LEDGER, lambda ops: ops.restored.as_copy(reason=reason, unnoticed=unnoticed)
+            HumanAct.ACCEPT_LEDGER, lambda ops: ops.restored.as_copy(by=CALLER, reason=reason, unnoticed=unnoticed)
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fencepost.access.authority import Authority
+from fencepost.access.authority import CALLER, Authority
 from fencepost.app.records import OutlookRecord, ScheduleRecord
 from fencepost.core.rights import HumanAct
 from fencepost.core.schedule import Schedule
@@ -54,13 +54,17 @@ class AuthorizedSchedules:
     def pause(self, id: str, *, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
         """Plan nothing more until `resume`."""
         return self._authority.acts(
-            HumanAct.PAUSE_SCHEDULE, lambda ops: ops.schedules.pause(id, reason=reason, expect=expect), schedule=id
+            HumanAct.PAUSE_SCHEDULE,
+            lambda ops: ops.schedules.pause(id, by=CALLER, reason=reason, expect=expect),
+            schedule=id,
         )
 
     def resume(self, id: str, *, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
         """Plan again from now on; what was passed over is on record as skipped."""
         return self._authority.acts(
-            HumanAct.RESUME_SCHEDULE, lambda ops: ops.schedules.resume(id, reason=reason, expect=expect), schedule=id
+            HumanAct.RESUME_SCHEDULE,
+            lambda ops: ops.schedules.resume(id, by=CALLER, reason=reason, expect=expect),
+            schedule=id,
         )
 
     def delete(

@@ -24,6 +24,7 @@ RIGHTS: Mapping[str, HumanAct | None] = {
     "run": HumanAct.LOOK,
     "waits": HumanAct.LOOK,
     "attempts": HumanAct.LOOK,
+    "log": HumanAct.LOOK,
     "parts": HumanAct.LOOK,
     "nodes": HumanAct.LOOK,
     "leader": HumanAct.LOOK,

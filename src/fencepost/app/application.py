@@ -20,6 +20,7 @@ from fencepost.core.runtime import Runtime
 from fencepost.core.timings import SHUTDOWN_GRACE
 from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import Jobs
+from fencepost.engine.logs.run_logs import RunLogs
 from fencepost.leases.exclusive_options import LockWishes
 from fencepost.leases.lock import Lock
 from fencepost.leases.locks import Locks
@@ -68,6 +69,7 @@ class App(JobDecorators):
         slots: int | None = None,
         generation: int | None = None,
         leader: bool | None = None,
+        logs: str | None = None,
         config: str | os.PathLike[str] | None = None,
         runtime: Runtime | None = None,
         observers: Iterable[Observer] = (),
@@ -83,6 +85,7 @@ class App(JobDecorators):
             slots: how many runs it executes at once.
             generation: the number of this deploy. An earlier deploy does not overwrite what a later one has recorded.
             leader: let one node at a time plan for all nodes, which saves the others the work.
+            logs: ``"off"`` keeps no logs of runs. Default ``"on"``; see docs/logs.md.
             config: a settings file, instead of the one in the working directory.
             runtime: for simulation and tests.
             observers: called with every `Event`, on the thread where it happens. Events are logged in any case.
@@ -96,6 +99,7 @@ class App(JobDecorators):
             "slots": slots,
             "generation": generation,
             "leader": leader,
+            "logs": logs,
         }
         self.settings = read_settings(given, config=config).resolved()
         self.runtime: Runtime = runtime or ThreadedRuntime()
@@ -106,6 +110,7 @@ class App(JobDecorators):
         self._lifecycle = Lifecycle(self)
         self._opening = self.runtime.lock()
         self._ledger: Ledger | None = None
+        self._run_logs: RunLogs | None = None
         self._locks: dict[str, Locks] = {}  # the application's own locks, by URL
         self.node_name = self._new_name()
         self.runtime.after_fork(self, self._forget)
@@ -174,6 +179,13 @@ class App(JobDecorators):
             locks=self._node_locks,
             bulks=self.bulks,
         )
+
+    @property
+    def run_logs(self) -> RunLogs | None:
+        """Where this process collects the logs of its runs; None if the settings say that none are kept."""
+        if self._run_logs is None and self.settings.logs == "on":
+            self._run_logs = RunLogs(self.runtime)
+        return self._run_logs
 
     @property
     def schedules(self) -> Schedules:
@@ -248,5 +260,6 @@ class App(JobDecorators):
     def _forget(self) -> None:
         """Reset the state in a forked child: the parent stays the node."""
         self._opening = self.runtime.lock()
+        self._run_logs = None
         self._lifecycle.forget()
         self.node_name = self._new_name()

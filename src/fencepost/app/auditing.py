@@ -112,7 +112,7 @@ class Audit:
         ):
             yield json.dumps({"n": row.n, "prev": row.prev, "hash": row.hash, "entry": row.entry})
 
-    def prune(self, *, before: datetime | str, by: str = "", reason: str | None = None) -> int:
+    def prune(self, *, before: datetime | str, by: str, reason: str | None = None) -> int:
         """Remove the entries from before a time; return how many. The removal is itself an entry."""
         self._scope.require(HumanAct.PRUNE_AUDIT)
         who, before_us = actor(self._scope, by), instant_us(before, what="before")

@@ -73,7 +73,7 @@ class BulkInstances:
         steps = tuple(_step_record(step, states) for step in found.steps)
         return BulkRecord(found.row.id, found.job.name, found.row.state, found.name, steps)
 
-    def again(self, run_id: int, *, by: str = "", reason: str) -> BulkAgainRecord:
+    def again(self, run_id: int, *, by: str, reason: str) -> BulkAgainRecord:
         """Repeat a complete instance from the beginning, in a new run with the same parameters and window.
 
         Effects that have landed stay, and land a second time; use this for jobs where that is allowed. The earlier
@@ -97,7 +97,7 @@ class BulkInstances:
         self._wake()
         return BulkAgainRecord(new, found.row.id)
 
-    def forget(self, run_id: int, *, by: str = "", reason: str) -> BulkForgottenRecord:
+    def forget(self, run_id: int, *, by: str, reason: str) -> BulkForgottenRecord:
         """Delete the checkpoints of an unfinished instance, so that its next run starts over: for changed code.
 
         Effects that have landed stay, and the next run reads all of the input again.

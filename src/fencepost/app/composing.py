@@ -167,6 +167,7 @@ def _node(app: App, runners: Mapping[str, Runner] | None, opened: Sequence[Locks
         declared=declared_by(app),
         emit=app.emit,
         wants=app.wants,
+        logs=app.run_logs,
     )
     return Node(state, publish=partial(publish, app))
 
@@ -208,6 +209,7 @@ def runner_parts(app: App) -> RunnerParts:
         slots=slots_of(app),
         timings=app.settings.timings,
         emit=app.emit,
+        logs=app.run_logs,
     )
 
 

@@ -103,7 +103,7 @@ class Letters:
         job: str,
         ids: Iterable[int] = (),
         *,
-        by: str = "",
+        by: str,
         reason: str,
         all_new: bool = False,
         step: str = "",
@@ -127,7 +127,7 @@ class Letters:
         return self._trigger(bulk.replay_name, params, by=by, reason=reason_given(reason), again=again)
 
     def drop(
-        self, job: str, ids: Iterable[int] = (), *, by: str = "", reason: str, all_new: bool = False, step: str = ""
+        self, job: str, ids: Iterable[int] = (), *, by: str, reason: str, all_new: bool = False, step: str = ""
     ) -> int:
         """Mark letters as dropped, with `all_new` all that are new; they stay on record. Return how many were dropped.
 

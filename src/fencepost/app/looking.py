@@ -20,6 +20,7 @@ from fencepost.app.records import (
     JobRecord,
     JournalRecord,
     LockRecord,
+    LogRecord,
     NodeNames,
     NodeRecord,
     PartRecord,
@@ -29,6 +30,7 @@ from fencepost.app.records import (
 from fencepost.app.records.record import read_json
 from fencepost.app.scoped import masked
 from fencepost.app.waiting import why_it_waits
+from fencepost.core.log_chunks import Position, with_missing
 from fencepost.core.nearest import suggestion
 from fencepost.core.noted import Noted
 from fencepost.core.rights import HumanAct, Scope
@@ -43,6 +45,7 @@ from fencepost.ledger import history, jobs, journal, nodes
 from fencepost.ledger.history import RunFilter, RunRow
 from fencepost.ledger.journal import About
 from fencepost.ledger.ledger import Ledger
+from fencepost.ledger.log_chunks import chunks_of
 from fencepost.ledger.nodes import NodeRow
 from fencepost.ledger.parts import parts_of
 from fencepost.locks import connect
@@ -148,6 +151,20 @@ class Looking:
         found = history.attempts(self._ledger, self._visible_id(run_id))
         names = self._node_names(row.node for row in found)
         return [AttemptRecord.of(row, nodes=names) for row in found]
+
+    def log(
+        self, run_id: int, *, attempt: int | None = None, after: str | None = None, limit: int = 100
+    ) -> list[LogRecord]:
+        """Return what a run wrote, in order: of one attempt or of all, after the `position` of a record.
+
+        While a run goes on, ask again with the last position for what came since.
+        """
+        place, most = _position(after), page_limit(limit)
+        found = chunks_of(self._ledger, self._visible_id(run_id), attempt=attempt, after=place, limit=most)
+        return [
+            LogRecord.of(chunk, missing=missing, position=position)
+            for chunk, missing, position in with_missing(found, place)
+        ]
 
     def parts(self, run_id: int) -> list[PartRecord]:
         """Return the runs that a run of a bulk job has made for its partitions, in the order of their creation."""
@@ -268,6 +285,13 @@ class Looking:
         unknown = {each for each in ids if each is not None} - self._names.keys()
         self._names |= nodes.node_names(self._ledger, unknown)
         return self._names
+
+
+def _position(text: str | None) -> Position:
+    try:
+        return Position() if text is None else Position.parse(text)
+    except (ValueError, AttributeError):
+        raise InvalidParameters(f"after={text!r} is not a position: give that of a record of this log") from None
 
 
 def optional_us(at: datetime | str | None, what: str) -> int | None:

@@ -142,7 +142,7 @@ class Operations(Looking):
         job: str,
         params: Mapping[str, Any] | None = None,
         *,
-        by: str = "",
+        by: str,
         reason: str | None = None,
         at: datetime | str | None = None,
         delay: Duration | None = None,
@@ -185,7 +185,7 @@ class Operations(Looking):
         first: datetime | str,
         last: datetime | str,
         *,
-        by: str = "",
+        by: str,
         reason: str | None = None,
         schedule: str | None = None,
         params: Mapping[str, Any] | None = None,
@@ -254,7 +254,7 @@ class Operations(Looking):
 
     # -- changing the course of runs ---------------------------------------------------------------------------------
 
-    def cancel(self, run_id: int, *, by: str = "", reason: str | None = None, expect: str | None = None) -> Cancelled:
+    def cancel(self, run_id: int, *, by: str, reason: str | None = None, expect: str | None = None) -> Cancelled:
         """Cancel a run that has not started, or request that it stops. Return which, or that it was too late.
 
         `expect` is the `run_version` that the caller saw: raise `StateChanged` if it has changed.
@@ -269,7 +269,7 @@ class Operations(Looking):
         self,
         run_id: int,
         *,
-        by: str = "",
+        by: str,
         reason: str | None = None,
         again: bool = False,
         expect: str | None = None,
@@ -286,7 +286,7 @@ class Operations(Looking):
         self._wake()
         return made
 
-    def release(self, run_id: int, *, by: str = "", reason: str | None = None, expect: str | None = None) -> None:
+    def release(self, run_id: int, *, by: str, reason: str | None = None, expect: str | None = None) -> None:
         """Release a run that waits for a person."""
         who, check = actor(self._scope, by), run_check(self._scope, HumanAct.RELEASE_RUN, expect)
         with acting(self._scope):
@@ -296,7 +296,7 @@ class Operations(Looking):
     def reprocess(
         self,
         *,
-        by: str = "",
+        by: str,
         reason: str | None = None,
         job: str | None = None,
         since: datetime | str | None = None,
@@ -348,7 +348,7 @@ class Operations(Looking):
         return RestoredLedger(self._ledger, self._scope)
 
     def rename_job(
-        self, old: str, new: str, *, by: str = "", reason: str | None = None, effects: Sequence[str] | None = None
+        self, old: str, new: str, *, by: str, reason: str | None = None, effects: Sequence[str] | None = None
     ) -> RenamedJobRecord:
         """Rename a job in all records. No living node may have the job under either name.
 
@@ -363,7 +363,7 @@ class Operations(Looking):
         with acting(self._scope):
             return rename_job(self._ledger, old, new, by=who, reason=reason, effects=effects)
 
-    def forget_job(self, name: str, *, by: str = "", reason: str | None = None) -> Forgotten:
+    def forget_job(self, name: str, *, by: str, reason: str | None = None) -> Forgotten:
         """Forget a job that no living node has: delete its schedules, cancel its runs that have not ended."""
         known, who = self.job(name).name, actor(self._scope, by)
         self._scope.require(HumanAct.FORGET_JOB, known)

@@ -46,7 +46,7 @@ class RestoredLedger:
     def accept(
         self,
         *,
-        by: str = "",
+        by: str,
         reason: str,
         pending: PendingWord = "hold",
         id_gap: int = ID_GAP,
@@ -71,7 +71,7 @@ class RestoredLedger:
             done = accept(self._ledger, by=who, reason=why, runs=Pending(pending), id_gap=id_gap, leases=leases)
         return DecisionRecord.of(done, copy=False)
 
-    def as_copy(self, *, by: str = "", reason: str, unnoticed: bool = False) -> DecisionRecord:
+    def as_copy(self, *, by: str, reason: str, unnoticed: bool = False) -> DecisionRecord:
         """Accept it as a copy with a new identity, while the original continues elsewhere.
 
         Every run that has not ended is cancelled, and schedules that were made at run time are paused.

@@ -104,13 +104,13 @@ class Schedules:
         now_us, most = self._ledger.now_us(), page_limit(count)
         return [OutlookRecord.of(each.schedule, now_us=now_us, count=most, year=year, name=each.id) for each in found]
 
-    def pause(self, id: str, *, by: str = "", reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
+    def pause(self, id: str, *, by: str, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
         """Plan nothing more until `resume`."""
         who, check = actor(self._scope, by), schedule_check(self._scope, HumanAct.PAUSE_SCHEDULE, expect)
         with acting(self._scope):
             return ScheduleRecord.of(schedules.pause(self._ledger, id, by=who, reason=reason, check=check))
 
-    def resume(self, id: str, *, by: str = "", reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
+    def resume(self, id: str, *, by: str, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
         """Plan again from now on. The due times of the pause are recorded as skipped."""
         who, check = actor(self._scope, by), schedule_check(self._scope, HumanAct.RESUME_SCHEDULE, expect)
         with acting(self._scope):

@@ -76,6 +76,7 @@ def process_runners(app: App, imported: Imported | None, *, prepare: str | None 
             fenced=given.fenced,
             node=app.node_name,
             prepare=prepare,
+            output=given.logs,
             emit=app.emit,
         )
         runners |= dict.fromkeys(in_workers, workers)

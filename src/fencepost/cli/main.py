@@ -13,6 +13,7 @@ from fencepost.cli.messages import complain
 from fencepost.cli.output import visible
 from fencepost.core.secrets import scrub
 from fencepost.errors import AlreadyRequested, FencepostError, LedgerUnavailable, StoreUnavailable
+from fencepost.threaded.collection import one_command
 from fencepost.threaded.guardian import occupy_standard_streams
 
 _NO_DATABASE = re.compile(r"database .* does not exist|Unknown database")  # PostgreSQL, MariaDB and MySQL
@@ -22,10 +23,18 @@ _CODES = {LookupError: Exit.UNKNOWN, AlreadyRequested: Exit.DUPLICATE}
 
 def main(words: Sequence[str] | None = None) -> int:
     """Run ``fencepost`` with `words`, by default those of the command line, and return the exit code."""
+    if words is not None:
+        return _executed(list(words))
+    with one_command():
+        return _executed(sys.argv[1:])
+
+
+def _executed(words: list[str]) -> int:
+    """Run the command, and report an error in one sentence."""
     occupy_standard_streams()  # before a store opens a file, which would otherwise get the descriptor of standard input
     _speak_any_encoding()
     try:
-        code = _run(list(sys.argv[1:] if words is None else words))
+        code = _run(words)
         print(end="", flush=True)  # here, so that an error of the output is reported
     except (StoreUnavailable, LedgerUnavailable) as error:
         complain(f"{_in_one_line(error).rstrip('.')}; {_advice(error)}")

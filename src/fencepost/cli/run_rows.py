@@ -44,6 +44,7 @@ def draw_run(row: RunRecord, attempts: Sequence[AttemptRecord], *, waits: str | 
     if attempts:
         columns = ("attempt", "outcome", "node", "token", "started", "took", "error")
         draw_rows(columns, map(_attempt_cells, attempts), spare=("took", "started", "token"))
+        say(f"log: fencepost logs {row.id}")
         if trace := next((each.trace for each in reversed(attempts) if each.trace), None):
             say(trace.rstrip())
 

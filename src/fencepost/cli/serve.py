@@ -32,7 +32,7 @@ _WAYS_OUT = """{host} can be reached from other machines, and {what}. Choose one
   fencepost serve --host {host} --proxy ADDRESS, where a proxy in front also identifies people"""
 
 
-class Served(NamedTuple):
+class ServedLedger(NamedTuple):
     """What is shown: an application, or a ledger without the code of its jobs."""
 
     runtime: Runtime
@@ -87,16 +87,16 @@ def serve(
     believed = _proxy(proxy or [], proxy_header)
     with _served(spec, ledger) as served:
         refuse_open_door(served, host, has_tls=bool(tls_cert) or behind_tls_proxy, has_proxy=believed is not None)
-        from fencepost.web.serving import Listening, serve_pages  # noqa: PLC0415 - an extra
+        from fencepost.web.serving import ListenOn, serve_pages  # noqa: PLC0415 - an extra
 
         names = [*(allowed_host or []), *([host] if host not in ("", "0.0.0.0", "::") else [])]  # noqa: S104
-        listening = Listening(host, port, tls_cert, tls_key, prefix, tuple(names), behind_tls_proxy)
+        listening = ListenOn(host, port, tls_cert, tls_key, prefix, tuple(names), behind_tls_proxy)
         name = who("") if host in _LOOPBACK and believed is None else None
         serve_pages(served, listening, proxy=believed, link_for=name, tell=_tell, show=_show)
     return Exit.OK
 
 
-def refuse_open_door(served: Served, host: str, *, has_tls: bool, has_proxy: bool) -> None:
+def refuse_open_door(served: ServedLedger, host: str, *, has_tls: bool, has_proxy: bool) -> None:
     """Refuse an address that others can reach where nobody could log in, or passwords could be read on the way."""
     if host in _LOOPBACK or has_proxy:
         return
@@ -106,7 +106,7 @@ def refuse_open_door(served: Served, host: str, *, has_tls: bool, has_proxy: boo
         raise ConfigurationError(_WAYS_OUT.format(host=host, what="there is no account to log in with"))
 
 
-def _has_accounts(served: Served) -> bool:
+def _has_accounts(served: ServedLedger) -> bool:
     from fencepost.access import authorize  # noqa: PLC0415 - it loads the engine
     from fencepost.core.rights import Scope  # noqa: PLC0415
 
@@ -128,7 +128,7 @@ def _proxy(addresses: list[str], header: str) -> ProxyHeader | None:
 
 
 @contextmanager
-def _served(spec: str, ledger: str) -> Iterator[Served]:
+def _served(spec: str, ledger: str) -> Iterator[ServedLedger]:
     """Open what is shown: the application with its jobs' code, or the ledger alone."""
     from fencepost.app.operations import Operations  # noqa: PLC0415 - it loads the engine
     from fencepost.core.rights import Scope  # noqa: PLC0415
@@ -137,10 +137,10 @@ def _served(spec: str, ledger: str) -> Iterator[Served]:
         from fencepost.cli.applications import reached  # noqa: PLC0415
 
         with reached(spec, ledger) as found:
-            yield Served(found.app.runtime, found.operations)
+            yield ServedLedger(found.app.runtime, found.operations)
     else:
         with opened(ledger) as book:
-            yield Served(book.runtime, Operations(book, Scope.direct()))
+            yield ServedLedger(book.runtime, Operations(book, Scope.direct()))
 
 
 def _tell(sentence: str) -> None:

@@ -96,6 +96,7 @@ class WorkerProcess(Protocol):
 
     shared: memoryview  # the page of memory that both processes share
     largest_message: int
+    output: tuple[int, int, str] | None  # numbers of its pipes for output and errors, and what marks frames in them
 
     @property
     def pid(self) -> int: ...
@@ -140,6 +141,22 @@ class WorkerProcess(Protocol):
         ...
 
 
+class OutputSink(Protocol):
+    """Takes in what worker processes write, on a thread that only does that. Must not wait for anything."""
+
+    def began(self, source: int, secret: str) -> None:
+        """Expect output of a worker. `secret` marks the frames in it (`fencepost.core.output_frames`)."""
+        ...
+
+    def written(self, source: int, stream: int, chunk: bytes) -> bytes:
+        """Take in what it wrote to standard output (1) or error (2); return what to pass on to our own."""
+        ...
+
+    def ended(self, source: int) -> None:
+        """The worker has ended, and its output has been read. What others may still write belongs to no run."""
+        ...
+
+
 class Workers(Protocol):
     """A set of worker processes. Only one thread calls `wait`; the other methods may be called from any thread."""
 
@@ -163,11 +180,12 @@ class Guarding(TypedDict, total=False):
 
     With `foreground`, and if this process has its terminal's foreground, the program gets it while it runs. With
     `unattended` it has nothing to read, and what it leaves behind in its group is killed when it ends.
-    `on_stderr` gets what it writes to standard error, from another thread; it is also passed on.
+    `on_stdout` and `on_stderr` get what it writes, from other threads; it is also passed on to our own streams.
     """
 
     foreground: bool
     unattended: bool
+    on_stdout: Callable[[bytes], None] | None
     on_stderr: Callable[[bytes], None] | None
 
 
@@ -205,8 +223,8 @@ class Runtime(Protocol):
         """Start a program under a guardian. Raises `OSError` if it cannot be started."""
         ...
 
-    def workers(self) -> Workers:
-        """Return an empty set of worker processes."""
+    def workers(self, output: OutputSink | None = None) -> Workers:
+        """Return an empty set of worker processes. What they write goes to `output`, or else nowhere but to our own."""
         ...
 
     def on_signals(self, names: Collection[str], call: Callable[[int], None]) -> AbstractContextManager[None]:

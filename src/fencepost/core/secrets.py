@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from fencepost.core.secret_forms import FORMS, is_secret
 
-__all__ = ["MASK", "is_secret", "scrub"]
+__all__ = ["MASK", "is_secret", "scrub", "scrubbed_from", "secret_spans"]
 
 MASK = "***"
 
@@ -32,15 +32,31 @@ def scrub(text: str) -> str:
     >>> scrub("GET https://api/pay?access_token=abc123&day=3 failed")
     'GET https://api/pay?access_token=***&day=3 failed'
     """
-    low = text.replace("İ", "i").lower()  # the only letter whose lower case is two characters; positions must match
-    spans = sorted(span for form in FORMS for span in form(text, low))
-    if not spans:
-        return text
+    return scrubbed_from(text, 0)
+
+
+def scrubbed_from(text: str, place: int) -> str:
+    """Mask the secrets in a text, and return it from `place` on: what stands before is only the context.
+
+    >>> scrubbed_from("password=abc" "def is long", len("password=abc"))
+    '*** is long'
+    """
     kept: list[str] = []
-    place = 0
-    for start, end in spans:
-        if start > place or not place:
+    for start, end in secret_spans(text):
+        if end > place:
             kept += (text[place:start], MASK)
-        place = max(place, end)
+            place = end
     kept.append(text[place:])
     return "".join(kept)
+
+
+def secret_spans(text: str) -> list[tuple[int, int]]:
+    """Return where secrets are, in order. Spans do not overlap or touch."""
+    low = text.replace("İ", "i").lower()  # the only letter whose lower case is two characters; positions must match
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(span for form in FORMS for span in form(text, low)):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        else:
+            merged.append((start, end))
+    return merged

@@ -8,6 +8,7 @@ from fencepost.engine.deploying import Deploying
 from fencepost.engine.exchange import Exchange
 from fencepost.engine.lateness import Lateness
 from fencepost.engine.listening import Listening
+from fencepost.engine.logs.writer import LogWriter
 from fencepost.engine.loop_step import LoopStep
 from fencepost.engine.membership import Membership
 from fencepost.engine.node_state import NodeState
@@ -29,6 +30,7 @@ LOOPS: tuple[MakeStep, ...] = (
     Lateness.where_promised,
     Deploying.where_declared,
     Listening,
+    LogWriter.where_kept,
 )
 
 

@@ -23,6 +23,7 @@ from fencepost.engine.giving_up import LostNodeRuns
 from fencepost.engine.job_policies import JobPolicies
 from fencepost.engine.jobs import Jobs
 from fencepost.engine.ledger_clock import LedgerClock
+from fencepost.engine.logs.run_logs import RunLogs
 from fencepost.engine.lost_identities import LostIdentities
 from fencepost.engine.run_events import wants_none
 from fencepost.engine.runner_jobs import runner_jobs
@@ -109,8 +110,12 @@ class NodeState:
         gate_locks: Locks | None = None,
         wants: Callable[[What], bool] = wants_none,
         declared: Declarations | None = None,
+        logs: RunLogs | None = None,
     ) -> None:
-        """Make the state. `runners` are by kind of job; `declared` are the declarations of this program."""
+        """Make the state. `runners` are by kind of job; `declared` are the declarations of this program.
+
+        `logs` collects what the runs of these runners write, if logs are kept.
+        """
         self.ledger = ledger
         self.locks = locks
         self.jobs = jobs
@@ -121,6 +126,7 @@ class NodeState:
         self.emit = emit
         self.wants = wants
         self.declared = declared
+        self.logs = logs
         self.ttl_s = settings.timings.ttl_s
         self.poll_s = settings.poll_s or (_POLL_WITH_HINTS_S if ledger.dialect.has_hints else _POLL_S)
         self.stopped = runtime.event()

@@ -26,13 +26,14 @@ class Greeting(NamedTuple):
 
     `app` is the application to load and `node` the name of the worker's node. `prepare` is a function (also as
     ``module:name``) to call before the application is loaded, to set up logging. `modules` also declare jobs of the
-    application.
+    application. `output` has the numbers of two pipes for its standard output and error, and what marks frames in them.
     """
 
     app: str
     node: str | None = None
     prepare: str | None = None
     modules: tuple[str, ...] = ()
+    output: tuple[int, int, str] | None = None
 
 
 def greeting_message(greeting: Greeting) -> bytes:
@@ -42,8 +43,8 @@ def greeting_message(greeting: Greeting) -> bytes:
 
 def read_greeting(message: bytes) -> Greeting:
     """Decode a greeting."""
-    app, node, prepare, *modules = json.loads(message)
-    return Greeting(app, node, prepare, *map(tuple, modules))
+    app, node, prepare, modules, output = json.loads(message)
+    return Greeting(app, node, prepare, tuple(modules), None if output is None else tuple(output))
 
 
 def claim_message(serial: int, claim: Claim) -> bytes:

@@ -18,12 +18,15 @@ from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime
 from fencepost.core.texts import beginning
 from fencepost.engine import wire
+from fencepost.engine.logs.records import RecordCapture, is_not_printed
 from fencepost.engine.runners.outcome import How, Outcome
 from fencepost.engine.shared_page import SharedPage
 from fencepost.engine.trust import SharedPageTrust
 from fencepost.errors import FencepostError, Stopped
 from fencepost.threaded import ThreadedRuntime
+from fencepost.threaded.collection import loading
 from fencepost.threaded.worker_line import WorkerLine, prepare_streams
+from fencepost.threaded.worker_output import WorkerOutput
 
 _LONGEST_ERROR = 2000
 _NOT_LOADED = 1
@@ -67,6 +70,7 @@ class Worker:
         self._trust = SharedPageTrust(self._page, runtime.monotonic)
         self._serial = 0
         self._executor: Executor | None = None
+        self._output: WorkerOutput | None = None
         self._can_stop = False  # whether an exception may be raised in the job now
         self._is_waiting = False  # for the next claim
         self._is_interrupted = False
@@ -77,12 +81,15 @@ class Worker:
         message = self._line.receive()
         if message is None:
             return 0
+        greeting = wire.read_greeting(message)
         try:
-            self._executor = executor = load(wire.read_greeting(message), self._trust)
+            self._executor = executor = load(greeting, self._trust)
         except Exception as error:  # noqa: BLE001 - the application may raise anything while it is imported
             self._line.answer(wire.failed_line(_sentence(error)))
             return _NOT_LOADED
         self._line.heed(look=self._look, end=self._end)
+        if greeting.output is not None:
+            self._output = captured_output(*greeting.output)
         self._line.answer(wire.READY)
         while (message := self._next()) is not None:
             self._execute(*wire.read_claim(message), executor)
@@ -98,6 +105,8 @@ class Worker:
             self._is_waiting = False
 
     def _execute(self, serial: int, claim: Claim, executor: Executor) -> None:
+        if self._output is not None:
+            self._output.begin(claim.run_id, claim.attempt)
         self._trust.begin(serial, claim)
         self._page.begin(serial, self._monotonic())
         self._serial = serial
@@ -107,6 +116,8 @@ class Worker:
             self._line.answer(wire.interrupted_line(serial, outcome))
         else:
             self._line.answer(wire.outcome_line(serial, outcome))
+        if self._output is not None:  # after the answer, which must not wait for whoever reads our output
+            self._output.end()
 
     def _executed(self, claim: Claim, executor: Executor) -> Outcome:
         started_at = self._monotonic()
@@ -146,6 +157,14 @@ class Worker:
             raise Stopped(why)
 
 
+def captured_output(output: int, errors: int, secret: str) -> WorkerOutput:
+    """Let what this process writes and logs go to the supervisor, from now on."""
+    captured = WorkerOutput(output, errors, secret)
+    captured.take_over()
+    RecordCapture(is_not_printed, captured.log).start()
+    return captured
+
+
 def _failed(claim: Claim, error: BaseException, took_us: int) -> Outcome:
     return Outcome(
         claim.run_id,
@@ -172,4 +191,4 @@ def main() -> None:
     packets, answers, memory = map(int, sys.argv[-3:])
     prepare_streams()
     worker = Worker(WorkerLine(packets, answers, memory), ThreadedRuntime())
-    raise SystemExit(worker.run(load_executor))
+    raise SystemExit(worker.run(loading()(load_executor)))

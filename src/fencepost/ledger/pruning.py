@@ -1,11 +1,11 @@
 """Pruning: history is kept as long as the retention says, and removed in small batches.
 
 **Promises.** Runs that have not ended, and schedules, are never removed: the identity of ticks does not depend on
-history. The attempts of a run are removed with it. A repetition is kept as long as the run that it repeats, and as any
-earlier repetition of the same run, so that these are not repeated again; its root stays known when all earlier runs are
-gone. The origin key of a run is free once the run is gone. A run that was requested under a key of the user
-(`enqueue(key=)`) is kept for at least as long as `requests` says, so that the same request is recognized until then.
-Idempotency keys are removed when they expire, answers to requests after a day.
+history. The attempts of a run, and its logs, are removed with it. A repetition is kept as long as the run that it
+repeats, and as any earlier repetition of the same run, so that these are not repeated again; its root stays known when
+all earlier runs are gone. The origin key of a run is free once the run is gone. A run that was requested under a key of
+the user (`enqueue(key=)`) is kept for at least as long as `requests` says, so that the same request is recognized until
+then. Idempotency keys are removed when they expire, answers to requests after a day.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from fencepost.ledger.connection import LedgerConnection
 from fencepost.ledger.database import Database
 from fencepost.ledger.dialects import Cursor
 from fencepost.ledger.history import first_id_at, run_row
+from fencepost.ledger.log_chunks import remove_of_runs, with_logs
 from fencepost.ledger.roots import root_of
 from fencepost.ledger.tables import Tables
 from fencepost.schema.effects import effect_tables
 
 DAY_S = 86400.0
+_LOGS_AT_ONCE = 20  # runs: up to 5 MB of logs
 _ENDINGS = ("succeeded", "dead", "cancelled", "skipped", "misfired")
 
 
@@ -98,7 +100,16 @@ def _prune_runs(
         ids = [row[0] for row in database.rows(cursor, query)]
         return _remove(database, cursor, ids, old) if ids else 0
 
+    _prune_logs(database, place, place.read(lambda cursor: [row[0] for row in database.rows(cursor, query)]))
     return place.write(work)
+
+
+def _prune_logs(database: Database, place: LedgerConnection | Database, ids: list[int]) -> None:
+    """Remove the logs of runs that are about to be removed, a few at a time: there may be a hundred megabytes."""
+    logged = place.read(lambda cursor: with_logs(database, cursor, ids)) if ids else []
+    for start in range(0, len(logged), _LOGS_AT_ONCE):
+        some = logged[start : start + _LOGS_AT_ONCE]
+        place.write(lambda cursor, some=some: remove_of_runs(database, cursor, some))  # type: ignore[misc]
 
 
 def _is_not_recognized(database: Database, before_us: int | None) -> Any:
@@ -135,6 +146,7 @@ def _remove(database: Database, cursor: Cursor, ids: list[int], old: Any) -> int
     run, attempt = database.tables.run, database.tables.attempt
     _note_roots(database, cursor, ids)
     database.change(cursor, delete(attempt).where(attempt.c.run_id.in_(ids)))
+    remove_of_runs(database, cursor, ids)
     # Checked again: nothing leaves a terminal state, but a mistake here would cost most.
     return database.change(cursor, delete(run).where(run.c.id.in_(ids), old))
 

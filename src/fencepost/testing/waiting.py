@@ -14,18 +14,27 @@ from typing import TypeVar
 T = TypeVar("T")
 
 _LOOK_EVERY_S = 0.01
+_LONGEST_PAUSE_S = 0.5
 
 
 def until(condition: Callable[[], T | None], deadline_s: float, what: str) -> T:
-    """Return the first true result of `condition`; fail with `what` after `deadline_s`."""
+    """Return the first true result of `condition`; fail with `what` after `deadline_s`.
+
+    A condition that takes long is asked for more rarely: it would take the processor from what it waits for.
+    """
     give_up_at = time.monotonic() + deadline_s
     while True:
-        is_last_try = time.monotonic() >= give_up_at
+        asked_at = time.monotonic()
         if result := condition():
             return result
-        if is_last_try:
+        if asked_at >= give_up_at:
             raise AssertionError(f"not within {deadline_s:g} s: {what}")
-        time.sleep(_LOOK_EVERY_S)
+        time.sleep(pause_after(time.monotonic() - asked_at))
+
+
+def pause_after(took_s: float) -> float:
+    """Return how long to pause before a condition is asked for again that took so long."""
+    return min(max(_LOOK_EVERY_S, 4 * took_s), _LONGEST_PAUSE_S)
 
 
 class Stopwatch:

@@ -18,6 +18,7 @@ from contextlib import suppress
 from fencepost.core.runtime import ProgramExit
 from fencepost.threaded import guardian
 from fencepost.threaded.inherited import keep_from_children
+from fencepost.threaded.passing_on import pass_on
 
 _GONE_WITHIN_S = 0.2  # a killed process ends sooner than this, unless its parent does not reap it
 
@@ -32,6 +33,7 @@ def start(
     unattended: bool = False,
     descriptors: Sequence[int] = (),
     notice: int = 0,
+    on_stdout: Callable[[bytes], None] | None = None,
     on_stderr: Callable[[bytes], None] | None = None,
 ) -> GuardedProgram:
     """Start `argv` under its own guardian. Raises `OSError` if the program cannot be started.
@@ -46,14 +48,16 @@ def start(
     orders, control = os.pipe()
     reports, status = os.pipe()
     handed_on = ",".join(map(str, descriptors)) or "-"
-    overheard = None if on_stderr is None else _Overheard(on_stderr)
+    heard = {1: on_stdout, 2: on_stderr}
+    overheard = {stream: _Overheard(stream, tell) for stream, tell in heard.items() if tell is not None}
     words = [str(orders), str(status), flags, repr(term_at), repr(kill_at), handed_on, str(int(notice))]
     try:
         process = subprocess.Popen(  # noqa: S603 - to run what it was given is its purpose
             [sys.executable, "-I", "-S", guardian.__file__, *words, *argv],
             env=env,
             stdin=subprocess.DEVNULL if unattended else None,
-            stderr=None if overheard is None else overheard.entrance,
+            stdout=overheard[1].entrance if 1 in overheard else None,
+            stderr=overheard[2].entrance if 2 in overheard else None,
             pass_fds=(orders, status, *descriptors),
             process_group=0,  # not a new session: the program has to keep its terminal
         )
@@ -64,15 +68,15 @@ def start(
     finally:
         os.close(orders)  # if they stayed open here, neither side would notice the end of the other
         os.close(status)
-        if overheard is not None:
-            overheard.begin()
+        for each in overheard.values():
+            each.begin()
     program = GuardedProgram(
         process,
         control=control,
         reports=reports,
         kill_at=kill_at,
         has_foreground=has_foreground,
-        overheard=overheard,
+        overheard=tuple(overheard.values()),
     )
     program.await_start(argv[0])
     return program
@@ -89,7 +93,7 @@ class GuardedProgram:
         reports: int,
         kill_at: float,
         has_foreground: bool,
-        overheard: _Overheard | None = None,
+        overheard: Sequence[_Overheard] = (),
     ) -> None:
         self._guardian = process
         self._control = control
@@ -191,8 +195,8 @@ class GuardedProgram:
             os.close(self._control)
             self._reports.close()
         _leave(self._guardian)
-        if self._overheard is not None:
-            self._overheard.finish()
+        for each in self._overheard:
+            each.finish()
         if self._has_foreground:
             _take_foreground_back(self._pid)
 
@@ -210,12 +214,13 @@ def _leave(process: subprocess.Popen[bytes]) -> None:
 
 
 class _Overheard:
-    """Passes a program's standard error on to our own, and to a callback."""
+    """Passes a program's standard output or error on to our own, and to a callback."""
 
-    def __init__(self, tell: Callable[[bytes], None]) -> None:
+    def __init__(self, stream: int, tell: Callable[[bytes], None]) -> None:
+        self._stream = stream
         self._tell = tell
         self._exit, self.entrance = os.pipe()
-        self._thread = threading.Thread(target=self._pass_on, name="fencepost-stderr", daemon=True)
+        self._thread = threading.Thread(target=self._pass_on, name="fencepost-program-output", daemon=True)
 
     def begin(self) -> None:
         """Close our copy of the writing end, and read until all others are closed."""
@@ -230,8 +235,7 @@ class _Overheard:
         with os.fdopen(self._exit, "rb", buffering=0) as written:
             while chunk := written.read(65536):
                 self._tell(chunk)
-                with suppress(OSError):  # our own standard error may be closed
-                    os.write(2, chunk)
+                pass_on(self._stream, chunk)
 
 
 class _Reports:

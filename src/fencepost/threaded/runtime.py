@@ -138,10 +138,10 @@ class ThreadedRuntime:
 
         return start(argv, env=env, term_at=term_at, kill_at=kill_at, **how)
 
-    def workers(self) -> runtime.Workers:
+    def workers(self, output: runtime.OutputSink | None = None) -> runtime.Workers:
         from fencepost.threaded.workers import ThreadedWorkers  # noqa: PLC0415 - as above
 
-        return ThreadedWorkers()
+        return ThreadedWorkers(output)
 
     def on_signals(self, names: Collection[str], call: Callable[[int], None]) -> AbstractContextManager[None]:
         from fencepost.threaded.signals import on_signals  # noqa: PLC0415 - as above

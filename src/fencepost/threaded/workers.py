@@ -8,11 +8,15 @@ Three descriptors connect the two::
     supervisor ◀═══════ a pipe of lines ════ worker      each line is written at once, so replies survive a kill
     supervisor ◀═══ a file in memory only ══▶ worker     one page of words, then a message too long for a packet
 
+Where output is captured, two pipes more carry the worker's standard output and error, and are read by a thread of their
+own (`fencepost.threaded.output_reader`). The worker is told their numbers in its first message.
+
 Only the guardian reports that a worker has ended; an end of file only means that there is nothing more to read.
 """
 
 from __future__ import annotations
 
+import itertools
 import mmap
 import os
 import select
@@ -21,10 +25,11 @@ import threading
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 
-from fencepost.core.runtime import ProgramExit, WorkerProcess
+from fencepost.core.runtime import OutputSink, ProgramExit, WorkerProcess
 from fencepost.threaded.guarded import GuardedProgram
 from fencepost.threaded.guarded import start as start_guarded
 from fencepost.threaded.inherited import keep_from_children
+from fencepost.threaded.output_reader import OutputPipes, OutputReader
 from fencepost.threaded.worker_line import ASIDE, END, LARGEST_MESSAGE, LOOK, PAGE
 
 _ROOM_FOR_PACKETS = 1 << 20
@@ -37,7 +42,10 @@ _F_SETPIPE_SZ = 1031
 class ThreadedWorkers:
     """A set of worker processes, and the poll that waits for all of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, output: OutputSink | None = None) -> None:
+        self._sink = output
+        self._reader = None if output is None else OutputReader(output)
+        self._sources = itertools.count(1)
         self._poll = select.epoll()
         self._by_descriptor: dict[int, WorkerChild] = {}
         self._lock = threading.Lock()
@@ -53,6 +61,7 @@ class ThreadedWorkers:
         memory = os.memfd_create("fencepost-worker")
         os.ftruncate(memory, PAGE)
         numbers = (theirs.fileno(), answering, memory)
+        output = None if self._reader is None else OutputPipes()
         try:
             process = start_guarded(
                 [*argv, *map(str, numbers)],
@@ -60,18 +69,36 @@ class ThreadedWorkers:
                 term_at=term_at,
                 kill_at=kill_at,
                 unattended=True,  # a background process that reads from a terminal is stopped
-                descriptors=numbers,
+                descriptors=numbers if output is None else (*numbers, *output.entrances),
                 notice=END,
             )
         except BaseException:
-            for descriptor in (answers, memory):
+            for descriptor in (answers, memory, *(() if output is None else output.exits)):
                 os.close(descriptor)
             ours.close()
             theirs.close()
             raise
         finally:
-            os.close(answering)
-        return self._add(WorkerChild(process, ours=ours, theirs=theirs, answers=answers, memory=memory, workers=self))
+            for descriptor in (answering, *(() if output is None else output.entrances)):
+                os.close(descriptor)
+        worker = WorkerChild(process, ours=ours, theirs=theirs, answers=answers, memory=memory, workers=self)
+        if output is not None:
+            self._listen(worker, output)
+        return self._add(worker)
+
+    def _listen(self, worker: WorkerChild, output: OutputPipes) -> None:
+        """Read the worker's output from now on."""
+        if self._reader is None or self._sink is None:
+            return
+        worker.source = next(self._sources)
+        worker.output = (*output.entrances, output.secret)
+        self._sink.began(worker.source, output.secret)
+        self._reader.add(worker.source, *output.exits)
+
+    def stop_listening(self, worker: WorkerChild) -> None:
+        """Note that a worker has ended; the rest of its output is read."""
+        if self._reader is not None and worker.source:
+            self._reader.ended(worker.source)
 
     def wait(self, timeout: float) -> list[WorkerProcess]:
         found: dict[int, WorkerProcess] = {}
@@ -96,6 +123,8 @@ class ThreadedWorkers:
             self._poll.close()
             os.close(self._woken)
             os.close(self._waker)
+        if self._reader is not None:
+            self._reader.close()
 
     def _add(self, worker: WorkerChild) -> WorkerChild:
         with self._lock:
@@ -139,6 +168,8 @@ class WorkerChild:
         self.shared = memoryview(self._map)
         self._unread = b""
         self.descriptors = (answers, process.reports)
+        self.output: tuple[int, int, str] | None = None
+        self.source = 0  # its number among those whose output is read
         self._ended: ProgramExit | None = None
         ours.setblocking(False)  # not `theirs`: the worker's reads must block
         os.set_blocking(answers, False)
@@ -208,6 +239,7 @@ class WorkerChild:
         if self._is_closed:
             return
         self._is_closed = True
+        self._workers.stop_listening(self)
         self._workers.forget(self, *self.descriptors)
         self._ours.close()
         self._theirs.close()

@@ -20,7 +20,7 @@ from fencepost.web.live import Hints, live_route
 from fencepost.web.pages import access, audit, jobs, nodes, now, run, runs, schedules, trigger, why
 from fencepost.web.pages.entering import entering_pages
 from fencepost.web.routes import refuse_undeclared
-from fencepost.web.troubles import BodyTooLarge, Troubles
+from fencepost.web.troubles import BodyTooLarge, TroublePages
 
 if TYPE_CHECKING:
     from starlette.routing import BaseRoute
@@ -56,12 +56,12 @@ def web(
         raise InvalidSetting("give auth= or proxy=, not both: it would be open whom to believe")
     door = Door(app, proxy=proxy, host=auth)
     hints = Hints(door)
-    fragments = Fragments(door.runtime)
+    fragments = Fragments(door.runtime, lambda: hints.version)
     pages = [*entering_pages(door, link), *(page for subject in _SUBJECTS for page in subject.PAGES)]
     routes: list[BaseRoute] = [route_of(page, fragments) for page in pages]
     routes.append(live_route(hints))
     routes.extend(api_routes())
-    troubles = Troubles(door.runtime, can_log_in=door.takes_passwords)
+    troubles = TroublePages(door.runtime, can_log_in=door.takes_passwords)
     inner = FastAPI(
         openapi_url=None,
         docs_url=None,
@@ -85,7 +85,7 @@ def web(
 Handler = Callable[[Request, Any], Coroutine[Any, Any, Response]]
 
 
-def _handlers(troubles: Troubles) -> dict[int | type[Exception], Handler]:
+def _handlers(troubles: TroublePages) -> dict[int | type[Exception], Handler]:
     """Return what answers where there is no route, and where a route raises: a sentence, never a traceback."""
 
     async def nowhere(request: Request, error: Any) -> Response:

@@ -8,7 +8,7 @@ from datetime import datetime
 
 from fencepost.app.records import AttemptRecord, JournalRecord, RunRecord
 from fencepost.core.noted import Noted
-from fencepost.web.svg import Axis, Span
+from fencepost.web.svg import Axis, TimeSpan
 from fencepost.web.zones import duration
 
 _MOST = 30
@@ -26,7 +26,7 @@ class AttemptLine:
     started_at: datetime | None
     took: str
     error: str
-    spans: tuple[Span, ...]
+    spans: tuple[TimeSpan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class AttemptChart:
 
     axis: Axis
     lines: Sequence[AttemptLine]
-    marks: Sequence[Span]
+    marks: Sequence[TimeSpan]
     left_off: int
 
 
@@ -77,7 +77,7 @@ def _ended(attempt: AttemptRecord, free_from: datetime, *, is_first: bool) -> At
     took = duration(attempt.took_s if attempt.took_s is not None else (attempt.ended_at - begin))
     outcome = attempt.outcome.replace("_", " ")
     spans = [*_gap(free_from, begin, is_first=is_first)]
-    spans.append(Span(begin, attempt.ended_at, attempt.outcome, f"attempt {attempt.number} {outcome} after {took}"))
+    spans.append(TimeSpan(begin, attempt.ended_at, attempt.outcome, f"attempt {attempt.number} {outcome} after {took}"))
     error = ": ".join(filter(None, (attempt.error_code, attempt.error)))
     node = attempt.node_name or attempt.node or ""
     return AttemptLine(attempt.number, outcome, node, attempt.token, attempt.started_at, took, error, tuple(spans))
@@ -87,20 +87,20 @@ def _open(run: RunRecord, free_from: datetime, now: datetime, ended: int) -> Att
     if run.state == "running" and run.started_at is not None:
         taken = duration(now - run.started_at)
         spans = [*_gap(free_from, run.started_at, is_first=not ended)]
-        spans.append(Span(run.started_at, now, "running", f"attempt {run.attempts} has run for {taken}"))
+        spans.append(TimeSpan(run.started_at, now, "running", f"attempt {run.attempts} has run for {taken}"))
         node = run.node_name or run.node or ""
         return AttemptLine(run.attempts, "running", node, run.token, run.started_at, f"{taken}…", "", tuple(spans))
     waits = tuple(_gap(free_from, now, is_first=not ended))
     return AttemptLine(ended + 1, run.state, "", None, None, "", run.why or "", waits)
 
 
-def _gap(start: datetime, end: datetime, *, is_first: bool) -> list[Span]:
+def _gap(start: datetime, end: datetime, *, is_first: bool) -> list[TimeSpan]:
     if end <= start:
         return []
     words = f"waited for {duration(end - start)}" if is_first else f"back-off and wait: {duration(end - start)}"
-    return [Span(start, end, "wait" if is_first else "backoff", words)]
+    return [TimeSpan(start, end, "wait" if is_first else "backoff", words)]
 
 
-def _mark(entry: JournalRecord) -> Span:
+def _mark(entry: JournalRecord) -> TimeSpan:
     token = f", token {entry.token}" if entry.token else ""
-    return Span(entry.at, entry.at, _MARKS[Noted(entry.what)], f"{entry.what}{token}")
+    return TimeSpan(entry.at, entry.at, _MARKS[Noted(entry.what)], f"{entry.what}{token}")

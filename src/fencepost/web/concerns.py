@@ -30,7 +30,7 @@ _NOTED = (Noted.REFUSED_WRITE, Noted.CLOCK_LEAPT)
 
 
 @dataclass(frozen=True, slots=True)
-class Concern:
+class NowRow:
     """Something that needs a person. `harm`: the order, smaller is worse; `level` is ``bad`` or ``warn``.
 
     `act` is what can be done with one button: ``retry``, ``release`` or empty; `consequence` says what that does.
@@ -57,9 +57,9 @@ class Concerns:
         self._now = now
         self._jobs: Mapping[str, JobRecord] = {each.name: each for each in ask.jobs()}
 
-    def found(self) -> list[Concern]:
+    def found(self) -> list[NowRow]:
         """Return all concerns, worst first, and of equal harm those that last longest."""
-        looks: Sequence[Callable[[], Iterator[Concern]]] = (
+        looks: Sequence[Callable[[], Iterator[NowRow]]] = (
             self._nodes,
             self._schedules,
             self._held,
@@ -71,7 +71,7 @@ class Concerns:
         all_ = [each for look in looks for each in look()]
         return sorted(all_, key=lambda each: (each.harm, each.since or self._now))
 
-    def _schedules(self) -> Iterator[Concern]:
+    def _schedules(self) -> Iterator[NowRow]:
         for each in self._ask.schedules.list(limit=_MOST_SCHEDULES):
             due = each.next_due_at
             if each.unserved_at is not None:
@@ -85,14 +85,14 @@ class Concerns:
                 words = f"schedule {each.id} of {each.job} was due {duration(self._now - due)} ago, and is not planned"
                 yield self._of_schedule(each, 10, "nobody plans", words)
 
-    def _of_schedule(self, each: ScheduleRecord, harm: int, kind: str, words: str) -> Concern:
+    def _of_schedule(self, each: ScheduleRecord, harm: int, kind: str, words: str) -> NowRow:
         since = each.unserved_at or each.next_due_at
-        return Concern(harm, "bad", kind, words, since, f"/why?job={each.id}", "Why")
+        return NowRow(harm, "bad", kind, words, since, f"/why?job={each.id}", "Why")
 
-    def _nodes(self) -> Iterator[Concern]:
+    def _nodes(self) -> Iterator[NowRow]:
         found = self._ask.nodes(limit=50)
         if self._jobs and not any(each.is_living for each in found):
-            yield Concern(
+            yield NowRow(
                 5,
                 "bad",
                 "no node",
@@ -104,7 +104,7 @@ class Concerns:
         for each in found:
             if each.dead_at is not None and each.dead_at > self._now - DAY:
                 why = f": {each.dead_why}" if each.dead_why else ""
-                yield Concern(
+                yield NowRow(
                     50,
                     "warn",
                     "node died",
@@ -114,20 +114,20 @@ class Concerns:
                     "Nodes",
                 )
 
-    def _held(self) -> Iterator[Concern]:
+    def _held(self) -> Iterator[NowRow]:
         for run in self._ask.runs(states=("waiting",), waits_for="person", limit=_GROUPS):
             words = f"run {run.id} of {run.job} is held for a person" + (f": {run.why}" if run.why else "")
             consequence = f"lets the run go on; {self._strategy(run)}"
             yield _of_run(run, 20, "held", words, since=run.created_at, act="release", consequence=consequence)
 
-    def _dead(self) -> Iterator[Concern]:
+    def _dead(self) -> Iterator[NowRow]:
         groups: dict[str, list[RunRecord]] = {}
         for run in self._ask.runs(states=("dead",), since=self._now - DAY, limit=_MOST):
             groups.setdefault(run.job, []).append(run)
         for runs in list(groups.values())[:_GROUPS]:
             yield from self._dead_of_job(runs)
 
-    def _dead_of_job(self, runs: Sequence[RunRecord]) -> Iterator[Concern]:
+    def _dead_of_job(self, runs: Sequence[RunRecord]) -> Iterator[NowRow]:
         """Say once per job what was given up: the newest run that nobody has repeated, and how many more there are."""
         left = [run for run in runs[:_REPETITIONS] if not self._ask.runs(retry_of=run.id, limit=1)] + list(
             runs[_REPETITIONS:]
@@ -142,7 +142,7 @@ class Concerns:
         consequence = f"makes a new run with the same parameters; {self._strategy(run)}"
         yield _of_run(run, 30, "given up", words, since=run.ended_at, act="retry", consequence=consequence)
 
-    def _running(self) -> Iterator[Concern]:
+    def _running(self) -> Iterator[NowRow]:
         for run in self._ask.runs(states=("running",), limit=_MOST):
             taken_s = 0.0 if run.started_at is None else (self._now - run.started_at).total_seconds()
             timeout_s = self._seconds(run, "timeout")
@@ -155,7 +155,7 @@ class Concerns:
                 words = f"run {run.id} of {run.job} has used {used}, and is stopped then"
                 yield _of_run(run, 40, "near its timeout", words, since=run.started_at)
 
-    def _waiting(self) -> Iterator[Concern]:
+    def _waiting(self) -> Iterator[NowRow]:
         late = [run for run in self._ask.runs(states=("queued",), limit=_MOST) if run.available_at < self._now - LATE]
         parked = self._ask.runs(states=("waiting",), waits_for="node", limit=_MOST)
         groups: dict[str, list[RunRecord]] = {}
@@ -167,7 +167,7 @@ class Concerns:
             words = f"run {run.id} of {run.job} has waited for {duration(self._now - run.available_at)}: {why}"
             yield _of_run(run, 35, "late", words + (f"; and {more} more" if more else ""), since=run.available_at)
 
-    def _noted(self) -> Iterator[Concern]:
+    def _noted(self) -> Iterator[NowRow]:
         for what in _NOTED:
             found = self._ask.journal(what=what.value, since=self._now - DAY, limit=_MOST)
             if not found:
@@ -179,7 +179,7 @@ class Concerns:
                 f", and {more}{'+' if len(found) >= _MOST else ''} more in 24 h" if more else ""
             )
             link = f"/runs/{newest.run_id}" if newest.run_id else "/"
-            yield Concern(60, "warn", str(what), words, newest.at, link, "Look")
+            yield NowRow(60, "warn", str(what), words, newest.at, link, "Look")
 
     def _strategy(self, run: RunRecord) -> str:
         job = self._jobs.get(run.job)
@@ -195,9 +195,9 @@ class Concerns:
 
 def _of_run(
     run: RunRecord, harm: int, kind: str, words: str, *, since: datetime | None, act: str = "", consequence: str = ""
-) -> Concern:
+) -> NowRow:
     level = "bad" if harm < _WARNS_FROM else "warn"
-    return Concern(harm, level, kind, words, since, f"/runs/{run.id}", f"Run {run.id}", act, consequence, run)
+    return NowRow(harm, level, kind, words, since, f"/runs/{run.id}", f"Run {run.id}", act, consequence, run)
 
 
 def _last_end(found: Sequence[NodeRecord]) -> datetime | None:

@@ -37,7 +37,7 @@ HOST_STREAM_S = 60.0
 
 
 @dataclass(frozen=True, slots=True)
-class Credentials:
+class RequestCredentials:
     """What a request brings. `kind` is ``api token``, ``proxy``, ``host``, ``login`` or ``none``."""
 
     kind: str
@@ -89,7 +89,7 @@ class ProxyHeader:
         return any(parsed in network for network in self.addresses)
 
 
-class Entry:
+class Visitor:
     """Someone who was let in, for the length of a request or a stream."""
 
     def __init__(self, authorized: Authorized, kind: str) -> None:
@@ -185,11 +185,11 @@ class Door:
         """Whether the ledger was asked for already."""
         return self._opened is not None
 
-    def credentials(self, passing: Passing, scope: AsgiScope) -> Credentials:
+    def credentials(self, passing: Passing, scope: AsgiScope) -> RequestCredentials:
         """Return the one credential of a request that counts."""
         return read_credentials(passing, scope, proxy=self._proxy, host=self._host)
 
-    def entry(self, credentials: Credentials, passing: Passing) -> Entry | None:
+    def entry(self, credentials: RequestCredentials, passing: Passing) -> Visitor | None:
         """Return who a request comes from; None if that is not known. Called on a thread: it asks the ledger."""
         if credentials.value is None:
             return None
@@ -197,9 +197,9 @@ class Door:
             found = self._authorized(credentials, passing)
         except NotAuthenticated:
             return None
-        return None if found is None else Entry(found, credentials.kind)
+        return None if found is None else Visitor(found, credentials.kind)
 
-    def _authorized(self, credentials: Credentials, passing: Passing) -> Authorized | None:
+    def _authorized(self, credentials: RequestCredentials, passing: Passing) -> Authorized | None:
         known, said = self.authentication, {"address": passing.address, "request_id": passing.request_id}
         match credentials.kind:
             case "api token":
@@ -227,18 +227,18 @@ async def _awaited(answer: Awaitable[HostPerson]) -> HostPerson:
 
 def read_credentials(
     passing: Passing, scope: AsgiScope, *, proxy: ProxyHeader | None, host: HostCallable | None
-) -> Credentials:
+) -> RequestCredentials:
     """Return the one credential of a request that counts."""
     scheme, _, token = passing.headers.get("authorization", "").partition(" ")
     is_ours = host is None or token.startswith(TOKEN_MARK)  # a host application may have tokens of its own
     if scheme.lower() == "bearer" and 0 < len(token) <= _LONGEST_CREDENTIAL and is_ours:
-        return Credentials("api token", token.strip())
+        return RequestCredentials("api token", token.strip())
     if proxy is not None:
-        return Credentials("proxy", proxy.user(passing))
+        return RequestCredentials("proxy", proxy.user(passing))
     if host is not None:
-        return Credentials("host", scope)
+        return RequestCredentials("host", scope)
     cookies = cookies_of(passing.headers.get("cookie"))
     secret = login_secret(cookies, is_https=passing.is_https, root_path=scope.get("root_path", ""))
     if secret and len(secret) <= _LONGEST_CREDENTIAL:
-        return Credentials("login", secret)
-    return Credentials("none")
+        return RequestCredentials("login", secret)
+    return RequestCredentials("none")

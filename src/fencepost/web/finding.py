@@ -70,7 +70,7 @@ class Find:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class RunsFound:
     """A page of runs, newest first. `next_before` is where the next page begins; None if there is none.
 
     `looked_back_to`: the search ended early, after having looked through `looked_through` runs back to this id.
@@ -163,12 +163,12 @@ def read_instant(text: str, *, now: datetime, what: str) -> datetime:
 Ask = Callable[..., list[RunRecord]]
 
 
-def find_runs(ask: Ask, find: Find, *, before_id: int | None, size: int, clock: Callable[[], float]) -> Found:
+def find_runs(ask: Ask, find: Find, *, before_id: int | None, size: int, clock: Callable[[], float]) -> RunsFound:
     """Return a page of runs. `ask` is `Authorized.runs`; `clock` is monotonic."""
     if find.is_indexed:
         rows = ask(**find.wanted, before_id=before_id, limit=size + 1)
         page = rows[:size]
-        return Found(page, page[-1].id if len(rows) > size else None)
+        return RunsFound(page, page[-1].id if len(rows) > size else None)
     return _Search(ask, find, size, clock).run(before_id)
 
 
@@ -181,7 +181,7 @@ class _Search:
         self._size = size
         self._clock = clock
 
-    def run(self, before_id: int | None) -> Found:
+    def run(self, before_id: int | None) -> RunsFound:
         until = self._clock() + LONGEST_S
         top = self._top() if before_id is None else before_id
         floor = self._floor()
@@ -194,10 +194,10 @@ class _Search:
             found += reversed(self._within(bottom, top))
             top, stretch = bottom, min(2 * stretch, _LONGEST_STRETCH)
         if len(found) > self._size:
-            return Found(found[: self._size], found[self._size - 1].id)
+            return RunsFound(found[: self._size], found[self._size - 1].id)
         if top <= floor:
-            return Found(found, None)
-        return Found(found, top, start - top, top)
+            return RunsFound(found, None)
+        return RunsFound(found, top, start - top, top)
 
     def _within(self, bottom: int, top: int) -> list[RunRecord]:
         """Return the matching runs with ids from `bottom` to before `top`, oldest first."""

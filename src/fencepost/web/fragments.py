@@ -32,15 +32,18 @@ class _Shared:
 class Fragments:
     """The parts that were drawn within the last second."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        """Measure by the clock of `runtime`."""
+    def __init__(self, runtime: Runtime, version: Callable[[], int]) -> None:
+        """Measure by the clock of `runtime`. `version` counts hints: what was drawn before one does not answer it."""
         self._runtime = runtime
+        self._version = version
         self._lock = runtime.lock()
         self._kept: dict[object, _Shared] = {}
 
     def get(self, visit: Visit, draw: Callable[[], Response]) -> Response:
         """Return what `draw` returns, or a copy of what it returned within the last second for the same key."""
-        shared = self._shared((visit.root_path, visit.path, tuple(visit.query.items()), visit.ask.scope_key))
+        shared = self._shared(
+            (self._version(), visit.root_path, visit.path, tuple(visit.query.items()), visit.ask.scope_key)
+        )
         with shared.lock:
             if self._runtime.monotonic() - shared.at < SHARED_S:
                 return Response(shared.body, media_type=shared.kind)

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
     from starlette.types import Scope as AsgiScope
 
     from fencepost.core.runtime import Runtime
-    from fencepost.web.doors import Credentials, Door, Entry
-    from fencepost.web.troubles import Troubles
+    from fencepost.web.doors import Door, RequestCredentials, Visitor
+    from fencepost.web.troubles import TroublePages
 
 LARGEST_BODY = 262_144  # bytes: parameters of a run have at most 60,000, and a form spells them longer
 LONGEST_TARGET = 8_192  # bytes of a path with its query
@@ -55,7 +55,7 @@ class Passing:
     is_https: bool
     runtime: Runtime
     is_api: bool = False
-    entry: Entry | None = None
+    entry: Visitor | None = None
 
 
 class _Refused(Exception):
@@ -76,7 +76,7 @@ class Guard:
         *,
         door: Door,
         hosts: frozenset[str],
-        troubles: Troubles,
+        troubles: TroublePages,
         prefix: str = "",
         is_https: bool = False,
     ) -> None:
@@ -144,7 +144,7 @@ class Guard:
         await self._identify(scope, passing, credentials)
         await self._check_right(route, passing, scope)
 
-    async def _identify(self, scope: AsgiScope, passing: Passing, credentials: Credentials) -> None:
+    async def _identify(self, scope: AsgiScope, passing: Passing, credentials: RequestCredentials) -> None:
         passing.entry = await in_thread(self._door.entry, credentials, passing)
         if passing.entry is None:
             raise _Refused(self._troubles.unknown_caller(passing, scope), "nobody is known by its credentials")

@@ -23,7 +23,7 @@ from fencepost.web.routes import needs
 from fencepost.web.threads import in_thread
 
 if TYPE_CHECKING:
-    from fencepost.web.doors import Door, Entry
+    from fencepost.web.doors import Door, Visitor
 
 ASK_EVERY_S = 1.0
 CHECK_EVERY_S = 3.0
@@ -107,7 +107,7 @@ def live_route(hints: Hints) -> Route:
     return Route("/events", events, methods=["GET"])
 
 
-async def _stream(hints: Hints, entry: Entry) -> AsyncIterator[str]:
+async def _stream(hints: Hints, entry: Visitor) -> AsyncIterator[str]:
     """Send a hint for each change, until the caller may no longer look, or has to ask anew."""
     loop = asyncio.get_running_loop()
     begun = checked = pinged = loop.time()
@@ -135,7 +135,7 @@ async def _stream(hints: Hints, entry: Entry) -> AsyncIterator[str]:
         hints.leave(entry.name)
 
 
-def _is_still_in(entry: Entry) -> bool:
+def _is_still_in(entry: Visitor) -> bool:
     try:
         return entry.is_still_in()
     except FencepostError:  # the ledger is away: nothing can be shown, so nothing is given away

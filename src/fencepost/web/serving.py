@@ -20,7 +20,7 @@ _GRACE_S = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Listening:
+class ListenOn:
     """Where the pages are served."""
 
     host: str
@@ -34,7 +34,7 @@ class Listening:
 
 def serve_pages(
     operated: Operated,
-    listening: Listening,
+    listening: ListenOn,
     *,
     proxy: ProxyHeader | None,
     link_for: str | None,
@@ -55,7 +55,7 @@ def serve_pages(
         _server(pages, listening).run(sockets=[bound])
 
 
-def _server(pages: object, listening: Listening) -> uvicorn.Server:
+def _server(pages: object, listening: ListenOn) -> uvicorn.Server:
     try:
         import uvicorn  # noqa: PLC0415 - an extra
     except ModuleNotFoundError:
@@ -78,19 +78,20 @@ def _server(pages: object, listening: Listening) -> uvicorn.Server:
     return uvicorn.Server(config)
 
 
-def _bound(listening: Listening) -> socket.socket:
+def _bound(listening: ListenOn) -> socket.socket:
     family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
     found = socket.socket(family, socket.SOCK_STREAM)
     found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         found.bind((listening.host, listening.port))
+        found.listen(128)  # so that the link works as soon as it is printed
     except OSError as error:
         found.close()
         raise ConfigurationError(f"cannot listen on {listening.host} port {listening.port}: {error.strerror}") from None
     return found
 
 
-def _address(listening: Listening, port: int) -> str:
+def _address(listening: ListenOn, port: int) -> str:
     scheme = "https" if listening.tls_cert else "http"
     host = f"[{listening.host}]" if ":" in listening.host else listening.host
     return f"{scheme}://{host}:{port}{checked_prefix(listening.prefix)}"

@@ -20,7 +20,7 @@ _THINNEST = 3.0  # so that what took no time can be seen
 
 
 @dataclass(frozen=True, slots=True)
-class Span:
+class TimeSpan:
     """A stretch of time in a chart: `kind` is the class that colours it, `title` what it says when pointed at."""
 
     start: datetime
@@ -51,7 +51,7 @@ class Axis:
         return max(0.0, min(1.0, share)) * WIDTH
 
 
-def bars(axis: Axis, spans: Sequence[Span], marks: Sequence[Span] = (), *, height: int = 14) -> Markup:
+def bars(axis: Axis, spans: Sequence[TimeSpan], marks: Sequence[TimeSpan] = (), *, height: int = 14) -> Markup:
     """Draw stretches on one line of the axis, and marks as thin lines over it."""
     drawn = [_bar(axis, each, height) for each in spans] + [_mark(axis, each, height) for each in marks]
     return Markup(
@@ -60,7 +60,7 @@ def bars(axis: Axis, spans: Sequence[Span], marks: Sequence[Span] = (), *, heigh
     ).format(WIDTH, height, height, "; ".join(each.title for each in (*spans, *marks)), Markup("").join(drawn))
 
 
-def _bar(axis: Axis, span: Span, height: int) -> Markup:
+def _bar(axis: Axis, span: TimeSpan, height: int) -> Markup:
     left, right = axis.place(span.start), axis.place(span.end)
     wide = max(right - left, _THINNEST)
     left = min(left, WIDTH - wide)
@@ -70,7 +70,7 @@ def _bar(axis: Axis, span: Span, height: int) -> Markup:
     )
 
 
-def _mark(axis: Axis, mark: Span, height: int) -> Markup:
+def _mark(axis: Axis, mark: TimeSpan, height: int) -> Markup:
     left = min(axis.place(mark.start), WIDTH - 4.0)
     return Markup('<rect class="mark {}" x="{:.1f}" y="0" width="4" height="{}"><title>{}</title></rect>').format(
         mark.kind, left, height, mark.title

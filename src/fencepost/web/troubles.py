@@ -47,7 +47,7 @@ class BodyTooLarge(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Trouble:
+class PageTrouble:
     """What went wrong, as it is told: status, heading and sentence."""
 
     status: int
@@ -72,15 +72,15 @@ _STATUSES: tuple[tuple[type[FencepostError], int, str], ...] = (
 )
 
 
-def trouble_of(error: Exception, request_id: str) -> Trouble:
+def trouble_of(error: Exception, request_id: str) -> PageTrouble:
     """Return what to tell of an error. Of what nobody expected, only a number that the log has, too."""
     if isinstance(error, BodyTooLarge):
-        return Trouble(413, "Too large", "The body of this request is too large.")
+        return PageTrouble(413, "Too large", "The body of this request is too large.")
     for kind, status, title in _STATUSES:
         if isinstance(error, kind):
-            return Trouble(status, title, _sentence(error), "warn" if status == 409 else "bad")
+            return PageTrouble(status, title, _sentence(error), "warn" if status == 409 else "bad")
     _logger.error("a page failed (request %s)", request_id, exc_info=error)
-    return Trouble(
+    return PageTrouble(
         500, "This page failed", f"Nothing more is known here; the server's log has it as request {request_id}."
     )
 
@@ -92,7 +92,7 @@ def _sentence(error: Exception) -> str:
     return text[:1].upper() + text[1:] + ("" if text.endswith((".", "…")) else ".")
 
 
-class Troubles:
+class TroublePages:
     """Responses to what is refused or failed."""
 
     def __init__(self, runtime: Runtime, *, can_log_in: bool) -> None:
@@ -106,12 +106,12 @@ class Troubles:
         if found.status == 503:
             _logger.warning("%s: %s (request %s)", found.title, error, passing.request_id)
             now = instant(self._runtime.wall_us()).replace(microsecond=0).isoformat().replace("+00:00", "Z")
-            found = Trouble(503, found.title, f"{found.sentence} It is {now} by this machine's clock.")
+            found = PageTrouble(503, found.title, f"{found.sentence} It is {now} by this machine's clock.")
         return self._told(found, passing, root_path, refresh="5" if found.status == 503 else "")
 
     def cross_site(self, passing: Passing, scope: AsgiScope) -> Response:
         """Return the response to a form that another site has sent."""
-        told = Trouble(
+        told = PageTrouble(
             403,
             "Not from this page",
             "This request came from another site, or does not say where it came from. Nothing was done.",
@@ -121,12 +121,12 @@ class Troubles:
     def no_such_page(self, status: int, passing: Passing, *, root_path: str) -> Response:
         """Return the response to a path, or a method, that no route has."""
         title = "No such page" if status == 404 else "Not done this way"
-        return self._told(Trouble(status, title, "There is nothing at this address."), passing, root_path)
+        return self._told(PageTrouble(status, title, "There is nothing at this address."), passing, root_path)
 
     def not_allowed(self, act: HumanAct, passing: Passing, scope: AsgiScope) -> Response:
         """Return the response to one who has a right for no job at all."""
         name = "You" if passing.entry is None else passing.entry.name
-        told = Trouble(
+        told = PageTrouble(
             403, "Not allowed", f"{name} may not do this ({act}). An admin can give the role: fencepost permissions."
         )
         return self._told(told, passing, scope.get("root_path", ""))
@@ -144,7 +144,9 @@ class Troubles:
             is_start = _target(scope) in (root_path, f"{root_path}/")
             query = "" if is_start else "?" + urlencode({"next": _target(scope)})
             return RedirectResponse(f"{root_path}/login{query}", 303)
-        response = self._told(Trouble(401, "Not logged in", "Log in, or send a valid API token."), passing, root_path)
+        response = self._told(
+            PageTrouble(401, "Not logged in", "Log in, or send a valid API token."), passing, root_path
+        )
         response.headers["www-authenticate"] = 'Bearer realm="fencepost"'
         return response
 
@@ -153,9 +155,9 @@ class Troubles:
         if not passing.is_api or response.media_type != "text/plain":
             return response
         sentence = bytes(response.body).decode().strip()
-        return self._told(Trouble(response.status_code, "Refused", sentence), passing, "")
+        return self._told(PageTrouble(response.status_code, "Refused", sentence), passing, "")
 
-    def _told(self, found: Trouble, passing: Passing, root_path: str, *, refresh: str = "") -> Response:
+    def _told(self, found: PageTrouble, passing: Passing, root_path: str, *, refresh: str = "") -> Response:
         headers = {"retry-after": "5"} if found.status == 503 else {}
         if _is_program(passing):
             problem = {"type": "about:blank", "title": found.title, "status": found.status, "detail": found.sentence}

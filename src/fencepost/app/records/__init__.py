@@ -25,6 +25,7 @@ from fencepost.app.records.bulk import (
 )
 from fencepost.app.records.jobs import DueRecord, JobRecord, ScheduleRecord
 from fencepost.app.records.ledgers import DecisionRecord, RenamedJobRecord, StandingRecord
+from fencepost.app.records.logs import LogRecord
 from fencepost.app.records.nodes import JournalRecord, LetterRecord, LockRecord, NodeRecord, PastLockRecord
 from fencepost.app.records.outlooks import ClockChangeRecord, MomentRecord, OutlookRecord
 from fencepost.app.records.record import LedgerRecord, NodeNames, WindowRecord, spelled
@@ -45,6 +46,7 @@ __all__ = [
     "LedgerRecord",
     "LetterRecord",
     "LockRecord",
+    "LogRecord",
     "MomentRecord",
     "NodeNames",
     "NodeRecord",

@@ -16,6 +16,7 @@ from fencepost.app.records import (
     JobRecord,
     JournalRecord,
     LockRecord,
+    LogRecord,
     NodeRecord,
     PartRecord,
     RenamedJobRecord,
@@ -118,6 +119,12 @@ class RemoteOperations:
         """Return the attempts of a run that have ended."""
         return self._list(AttemptRecord, f"/runs/{run_id}/attempts")
 
+    def log(
+        self, run_id: int, *, attempt: int | None = None, after: str | None = None, limit: int = 100
+    ) -> list[LogRecord]:
+        """Return what a run wrote, in order."""
+        return self._list(LogRecord, f"/runs/{run_id}/log", attempt=attempt, after=after, limit=min(limit, 100))
+
     def parts(self, run_id: int) -> list[PartRecord]:
         """Return the runs of a bulk job's partitions."""
         return self._list(PartRecord, f"/runs/{run_id}/parts")
@@ -178,7 +185,7 @@ class RemoteOperations:
         job: str,
         params: Mapping[str, Any] | None = None,
         *,
-        by: str = "",
+        by: str,
         reason: str | None = None,
         at: Time = None,
         delay: Duration | None = None,
@@ -204,7 +211,7 @@ class RemoteOperations:
         first: datetime | str,
         last: datetime | str,
         *,
-        by: str = "",
+        by: str,
         reason: str | None = None,
         schedule: str | None = None,
         params: Mapping[str, Any] | None = None,
@@ -217,7 +224,7 @@ class RemoteOperations:
         made = self._server.act("/backfills", body | {"reason": reason, "key": key, "again": again})
         return Backfilled(made["key"], made["asked"], made["new"])
 
-    def cancel(self, run_id: int, *, by: str = "", reason: str | None = None, expect: str | None = None) -> Cancelled:
+    def cancel(self, run_id: int, *, by: str, reason: str | None = None, expect: str | None = None) -> Cancelled:
         """Cancel a run, or have it stopped."""
         return Cancelled(self._server.act(f"/runs/{run_id}/cancel", {"reason": reason})["outcome"])
 
@@ -225,7 +232,7 @@ class RemoteOperations:
         self,
         run_id: int,
         *,
-        by: str = "",
+        by: str,
         reason: str | None = None,
         again: bool = False,
         expect: str | None = None,
@@ -233,14 +240,14 @@ class RemoteOperations:
         """Repeat a run that has ended; return the id of the new one."""
         return int(self._server.act(f"/runs/{run_id}/retry", {"reason": reason, "again": again})["run_id"])
 
-    def release(self, run_id: int, *, by: str = "", reason: str | None = None, expect: str | None = None) -> None:
+    def release(self, run_id: int, *, by: str, reason: str | None = None, expect: str | None = None) -> None:
         """Release a run that waits for a person."""
         self._server.act(f"/runs/{run_id}/release", {"reason": reason})
 
     def reprocess(
         self,
         *,
-        by: str = "",
+        by: str,
         reason: str | None = None,
         job: str | None = None,
         since: Time = None,
@@ -261,7 +268,7 @@ class RemoteOperations:
         return made
 
     def rename_job(
-        self, old: str, new: str, *, by: str = "", reason: str | None = None, effects: Sequence[str] | None = None
+        self, old: str, new: str, *, by: str, reason: str | None = None, effects: Sequence[str] | None = None
     ) -> RenamedJobRecord:
         """Rename a job in all records; one with effects in other databases only beside the ledger."""
         if effects is not None:
@@ -270,7 +277,7 @@ class RemoteOperations:
             RenamedJobRecord, self._server.act("/jobs/rename", {"old": old, "new": new, "reason": reason})
         )
 
-    def forget_job(self, name: str, *, by: str = "", reason: str | None = None) -> Forgotten:
+    def forget_job(self, name: str, *, by: str, reason: str | None = None) -> Forgotten:
         """Forget a job that no living node has."""
         gone = self._server.act(f"/jobs/{part(name)}", None, method="DELETE", query={"reason": reason})
         return Forgotten(gone["schedules"], gone["runs"])

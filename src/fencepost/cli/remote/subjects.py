@@ -98,11 +98,11 @@ class RemoteSchedules:
         """Return the next due times of a schedule, or of those of a job."""
         return records(OutlookRecord, self._server.get("/preview", {"of": id, "count": count, "year": year}))
 
-    def pause(self, id: str, *, by: str = "", reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
+    def pause(self, id: str, *, by: str, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
         """Plan nothing more until `resume`."""
         return read_record(ScheduleRecord, self._server.act(f"/schedules/{part(id)}/pause", {"reason": reason}))
 
-    def resume(self, id: str, *, by: str = "", reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
+    def resume(self, id: str, *, by: str, reason: str | None = None, expect: str | None = None) -> ScheduleRecord:
         """Plan again from now on."""
         return read_record(ScheduleRecord, self._server.act(f"/schedules/{part(id)}/resume", {"reason": reason}))
 
@@ -142,7 +142,7 @@ class RemoteLetters:
         job: str,
         ids: Iterable[int] = (),
         *,
-        by: str = "",
+        by: str,
         reason: str,
         all_new: bool = False,
         step: str = "",
@@ -154,7 +154,7 @@ class RemoteLetters:
         return Enqueued(made["run_id"], made["is_new"]) if made["run_id"] else None
 
     def drop(
-        self, job: str, ids: Iterable[int] = (), *, by: str = "", reason: str, all_new: bool = False, step: str = ""
+        self, job: str, ids: Iterable[int] = (), *, by: str, reason: str, all_new: bool = False, step: str = ""
     ) -> int:
         """Mark letters as dropped."""
         body = {"job": job, "ids": list(ids), "reason": reason, "all_new": all_new, "step": step}
@@ -171,11 +171,11 @@ class RemoteBulk:
         """Return the progress of what a run stands for."""
         return read_record(BulkRecord, self._server.get(f"/bulk/{run_id}"))
 
-    def again(self, run_id: int, *, by: str = "", reason: str) -> BulkAgainRecord:
+    def again(self, run_id: int, *, by: str, reason: str) -> BulkAgainRecord:
         """Repeat what is complete."""
         return read_record(BulkAgainRecord, self._server.act(f"/bulk/{run_id}/again", {"reason": reason}))
 
-    def forget(self, run_id: int, *, by: str = "", reason: str) -> BulkForgottenRecord:
+    def forget(self, run_id: int, *, by: str, reason: str) -> BulkForgottenRecord:
         """Forget how far an unfinished job is."""
         return read_record(BulkForgottenRecord, self._server.act(f"/bulk/{run_id}/forget", {"reason": reason}))
 
@@ -214,7 +214,7 @@ class RemoteAudit:
         found = each_page(self._server, ChainLineRecord, "/audit/export", {}, edge="after", start=after_n, limit=None)
         return (json.dumps(each.to_json()) for each in found)
 
-    def prune(self, *, before: datetime | str, by: str = "", reason: str | None = None) -> int:
+    def prune(self, *, before: datetime | str, by: str, reason: str | None = None) -> int:
         """Remove the entries from before a time."""
         return int(self._server.act("/audit/prune", {"before": time_text(before), "reason": reason})["count"])
 
@@ -232,7 +232,7 @@ class RemoteRestored:
     def accept(
         self,
         *,
-        by: str = "",
+        by: str,
         reason: str,
         pending: PendingWord = "hold",
         id_gap: int = 1_000_000,
@@ -242,7 +242,7 @@ class RemoteRestored:
         body = {"reason": reason, "pending": pending, "id_gap": id_gap, "unnoticed": unnoticed}
         return read_record(DecisionRecord, self._server.act("/restored/accept", body))
 
-    def as_copy(self, *, by: str = "", reason: str, unnoticed: bool = False) -> DecisionRecord:
+    def as_copy(self, *, by: str, reason: str, unnoticed: bool = False) -> DecisionRecord:
         """Accept it as a copy."""
         body = {"reason": reason, "unnoticed": unnoticed}
         return read_record(DecisionRecord, self._server.act("/restored/as-copy", body))

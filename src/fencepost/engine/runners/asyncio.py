@@ -23,6 +23,7 @@ from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime, Task
 from fencepost.engine.invoke import invoke_async
+from fencepost.engine.logs.local import logged_async
 from fencepost.engine.runners.kinds import RunnerParts
 from fencepost.engine.runners.local import LocalRunner, ignore_event, outcome_of_uncaught
 from fencepost.engine.runners.outcome import How, Outcome
@@ -268,7 +269,11 @@ def make_runner(given: RunnerParts) -> AsyncioRunner:
 
     jobs = dict(given.jobs)
     runner = AsyncioRunner(
-        call, timeouts=given.timeouts, runtime=given.context.runtime, fenced=given.fenced, emit=given.emit
+        logged_async(call, given.logs),
+        timeouts=given.timeouts,
+        runtime=given.context.runtime,
+        fenced=given.fenced,
+        emit=given.emit,
     )
     context = replace(given.context, standing=runner)
     return runner

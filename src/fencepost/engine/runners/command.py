@@ -28,6 +28,7 @@ from fencepost.core.texts import beginning, end
 from fencepost.core.tick import spelled_us
 from fencepost.core.timings import Timings
 from fencepost.engine.jobs import Job
+from fencepost.engine.logs.run_logs import RunLogs
 from fencepost.engine.runners import verdicts
 from fencepost.engine.runners.kinds import RunnerParts
 from fencepost.engine.runners.outcome import How, Outcome
@@ -39,6 +40,7 @@ _LONGEST_WAIT_S = (
 )
 _SHUTDOWN_GRACE_S = 3.0
 _TOO_LONG = 7  # E2BIG
+STDOUT, STDERR = 1, 2
 _FOREVER = float("inf")
 
 
@@ -86,14 +88,16 @@ class CommandRunner:
         runtime: Runtime,
         env: Mapping[str, str] | None = None,
         emit: Callable[[Event], None] = lambda _: None,
+        logs: RunLogs | None = None,
     ) -> None:
-        """Prepare. Programs inherit `env`, by default the environment of this process."""
+        """Prepare. Programs inherit `env`, by default the environment of this process. `logs` gets their output."""
         self._jobs = jobs
         self._slots = slots
         self._timings = timings
         self._runtime = runtime
         self._env = os.environ if env is None else env
         self._emit_event = emit
+        self._logs = logs
         self._on_outcome: Callable[[], None] = lambda: None
         self._lock = runtime.lock()
         self._changed = runtime.event()
@@ -181,6 +185,8 @@ class CommandRunner:
 
     def _execute(self, execution: Execution) -> None:
         started_at = self._runtime.monotonic()
+        if self._logs is not None:
+            self._logs.begin(execution.claim.run_id, execution.claim.attempt)
         try:
             ended = self._guarded(execution, started_at)
         except Exception as error:  # noqa: BLE001 - every claim needs an outcome
@@ -199,7 +205,8 @@ class CommandRunner:
             term_at=self._trusted_until - self._timings.stop_s,
             kill_at=self._trusted_until - self._timings.kill_s,
             unattended=True,
-            on_stderr=execution.tail.add,
+            on_stdout=None if self._logs is None else self._logging(execution, STDOUT),
+            on_stderr=execution.tail.add if self._logs is None else self._logging(execution, STDERR),
         )
         with self._lock:
             execution.process = process
@@ -212,6 +219,18 @@ class CommandRunner:
                 overdue_at = _FOREVER
                 self.stop(execution.claim.run_id, execution.claim.token, StopReason.TIMED_OUT)
         return ended
+
+    def _logging(self, execution: Execution, stream: int) -> Callable[[bytes], None]:
+        """Return what takes in a program's output: for its log; of standard error, also for the reason of a failure."""
+        claim, logs = execution.claim, self._logs
+
+        def take_in(chunk: bytes) -> None:
+            if stream == STDERR:
+                execution.tail.add(chunk)
+            if logs is not None:
+                logs.add(claim.run_id, claim.attempt, stream, chunk)
+
+        return take_in
 
     def _wait_s(self, overdue_at: float) -> float:
         return max(0.0, min(overdue_at - self._runtime.monotonic(), _LONGEST_WAIT_S))
@@ -256,6 +275,8 @@ class CommandRunner:
         return self._runtime.monotonic() < self._trusted_until - self._timings.stop_s
 
     def _report(self, outcome: Outcome) -> None:
+        if self._logs is not None:
+            self._logs.over(outcome.run_id, outcome.attempt)
         with self._lock:
             self._executions.pop((outcome.run_id, outcome.token), None)
             self._outcomes.append(outcome)
@@ -340,5 +361,10 @@ def _not_started(execution: Execution, error: Exception) -> Outcome:
 def make_runner(given: RunnerParts) -> CommandRunner:
     """Make the runner for an application's programs."""
     return CommandRunner(
-        given.jobs, runtime=given.context.runtime, slots=given.slots, timings=given.timings, emit=given.emit
+        given.jobs,
+        runtime=given.context.runtime,
+        slots=given.slots,
+        timings=given.timings,
+        emit=given.emit,
+        logs=given.logs,
     )

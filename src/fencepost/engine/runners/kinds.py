@@ -15,6 +15,7 @@ from fencepost.core.events import Event
 from fencepost.core.timings import Timings
 from fencepost.engine.context import RunContext
 from fencepost.engine.jobs import ASYNC, COMMAND, SYNC, Jobs
+from fencepost.engine.logs.run_logs import RunLogs
 from fencepost.engine.runners.runner import Runner
 
 
@@ -38,13 +39,17 @@ KINDS = {
 
 @dataclass(frozen=True, slots=True)
 class RunnerParts:
-    """What an application gives to every runner. `slots`: how many runs may execute at once."""
+    """What an application gives to every runner. `slots`: how many runs may execute at once.
+
+    `logs` is where the logs of runs are collected, if they are kept.
+    """
 
     jobs: Jobs
     context: RunContext
     slots: int
     timings: Timings
     emit: Callable[[Event], None]
+    logs: RunLogs | None = None
 
     @property
     def timeouts(self) -> dict[str, float]:

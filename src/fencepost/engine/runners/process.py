@@ -31,7 +31,7 @@ from typing import Any
 
 from fencepost.core.events import Event, What
 from fencepost.core.runs import Claim, StopReason
-from fencepost.core.runtime import ProgramExit, Runtime, Task, WorkerProcess
+from fencepost.core.runtime import OutputSink, ProgramExit, Runtime, Task, WorkerProcess
 from fencepost.core.timings import Timings
 from fencepost.engine import wire
 from fencepost.engine.runners import verdicts
@@ -69,6 +69,7 @@ class ProcessRunner:
         modules: Sequence[str] = (),
         env: Mapping[str, str] | None = None,
         command: Sequence[str] | None = None,
+        output: OutputSink | None = None,
         emit: Callable[[Event], None] = lambda _: None,
     ) -> None:
         """Prepare; no process is started.
@@ -86,6 +87,7 @@ class ProcessRunner:
             modules: other modules that declare jobs of `app`; the workers import them too.
             env: the environment of the workers, by default that of this process.
             command: the command that starts a worker, by default this Python with the module path of this process.
+            output: receives what the workers write; without it, their output only goes where ours goes.
             emit: receives events about problems with workers.
         """
         self._timings = timings
@@ -94,7 +96,7 @@ class ProcessRunner:
         self._fenced = frozenset(fenced)
         self._emit_event = emit
         self._on_outcome: Callable[[], None] = lambda: None
-        self._workers = runtime.workers()
+        self._workers = runtime.workers(output)
         self._lock = runtime.lock()
         self._pool = WorkerPool(
             self._workers,

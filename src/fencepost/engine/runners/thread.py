@@ -20,6 +20,7 @@ from fencepost.core.events import Event
 from fencepost.core.runs import Claim, StopReason
 from fencepost.core.runtime import Runtime, Task
 from fencepost.engine.invoke import invoke
+from fencepost.engine.logs.local import logged
 from fencepost.engine.runners.claim_ahead import HORIZON_S
 from fencepost.engine.runners.kinds import RunnerParts
 from fencepost.engine.runners.local import LocalRunner, ignore_event, outcome_of_uncaught
@@ -224,7 +225,7 @@ def make_runner(given: RunnerParts) -> ThreadRunner:
 
     jobs = dict(given.jobs)
     runner = ThreadRunner(
-        call,
+        logged(call, given.logs),
         timeouts=given.timeouts,
         runtime=given.context.runtime,
         slots=given.slots,

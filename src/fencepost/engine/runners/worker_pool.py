@@ -55,7 +55,7 @@ class WorkerPool:
     ) -> None:
         """Start empty; `start_missing` starts the workers."""
         self._workers = workers
-        self._greeting = wire.greeting_message(greeting)
+        self._greeting = greeting
         self._slots = slots
         self._timings = timings
         self._runtime = runtime
@@ -170,7 +170,8 @@ class WorkerPool:
             self._extend(handle)
             if self.is_closing:
                 handle.kill()
-        process.send(self._greeting)  # last: a worker sends nothing before it has read the greeting
+        greeting = self._greeting._replace(output=process.output)
+        process.send(wire.greeting_message(greeting))  # last: a worker sends nothing before it has read the greeting
         self._workers.wake()
 
     def is_late(self, handle: WorkerHandle, now: float) -> bool:

@@ -32,6 +32,7 @@ class Stand:
     store_name: ClassVar[str]
     ttl_s: ClassVar[float] = 3.0
     rounds_per_racer: ClassVar[int] = 12
+    grants_in_turn: ClassVar[int] = 1000
     slack_s: ClassVar[float] = 2.0  # how late a busy machine may be; nothing may be early
 
     @pytest.fixture

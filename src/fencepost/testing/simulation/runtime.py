@@ -188,7 +188,7 @@ class SimRuntime:
     ) -> NoReturn:
         raise OSError("programs are not simulated")
 
-    def workers(self) -> NoReturn:
+    def workers(self, output: object = None) -> NoReturn:
         raise OSError("worker processes are not simulated")
 
     def on_signals(self, names: Collection[str], call: Callable[[int], None]) -> AbstractContextManager[None]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import Query
 from pydantic import Field
 
-from fencepost.app.records import AttemptRecord, DueRecord, PartRecord, RunRecord
+from fencepost.app.records import AttemptRecord, DueRecord, LogRecord, PartRecord, RunRecord
 from fencepost.app.records.results import (
     BackfilledRecord,
     CancelledRecord,
@@ -138,6 +138,19 @@ def show(call: ApiCall, run_id: RunId) -> ApiReply:
 def attempts(call: ApiCall, run_id: RunId) -> ApiReply:
     """Show the attempts of a run that have ended, in their order."""
     return page(call.ask.attempts(run_id), None)
+
+
+@ROUTES.get("/runs/{run_id}/log", needs=HumanAct.LOOK, shows=ApiPage(LogRecord))
+def log(
+    call: ApiCall,
+    run_id: RunId,
+    attempt: Annotated[int | None, Query(ge=0, le=2**31 - 1)] = None,
+    after: Annotated[str | None, Query(max_length=60, description="The `position` of the last record seen.")] = None,
+    limit: Annotated[int, Query(ge=1, le=100, description="How many at most.")] = 100,
+) -> ApiReply:
+    """Show what a run wrote, in order: of one attempt or of all. Ask again after the last position for more."""
+    found = call.ask.log(run_id, attempt=attempt, after=after, limit=limit)
+    return call.page(found, limit, **({"after": found[-1].position} if found else {}))
 
 
 @ROUTES.get("/runs/{run_id}/parts", needs=HumanAct.LOOK, shows=ApiPage(PartRecord))

@@ -49,8 +49,6 @@ def nodes(visit: Visit) -> Response:
         held=ask.held_because(),
         nodes=ask.nodes(living=not is_every, limit=100),
         is_every=is_every,
-        has_leases=False,
-        leases={},
         leader=leader,
         leader_unknown=unknown,
         keys=running,

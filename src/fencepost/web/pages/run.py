@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from starlette.responses import RedirectResponse, Response
+from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from fencepost.core.rights import HumanAct
 from fencepost.core.states import TERMINAL
@@ -12,8 +12,10 @@ from fencepost.errors import InvalidParameters, NotInLedger, StateChanged
 from fencepost.web.axis import attempt_chart
 from fencepost.web.did import did_sentence
 from fencepost.web.exporting import export
+from fencepost.web.finding import whole
 from fencepost.web.rendering import render
 from fencepost.web.routes import PageRoutes
+from fencepost.web.run_logs import ShownLog, shown_log
 
 if TYPE_CHECKING:
     from fencepost.app.records import RunRecord
@@ -50,6 +52,7 @@ def run(visit: Visit) -> Response:
         is_over=is_over,
         is_held=found.waits_for == "person",
         live=not is_over,
+        every_s=2 if found.state == "running" else None,  # the log grows without a hint
     )
 
 
@@ -57,6 +60,15 @@ def run(visit: Visit) -> Response:
 def run_exported(visit: Visit) -> Response:
     """Give one run to programs."""
     return export("json", f"run-{visit.where['run_id']}", [visit.ask.run(visit.where["run_id"])], (), is_cut=False)
+
+
+@PAGES.get("/runs/{run_id:int}/log.txt", needs=HumanAct.EXPORT)
+def log_exported(visit: Visit) -> Response:
+    """Give the log of an attempt as a text."""
+    found = visit.ask.run(visit.where["run_id"])
+    log = _log(visit, found)
+    headers = {"content-disposition": f'attachment; filename="run-{found.id}.log"'}
+    return PlainTextResponse("" if log is None else log.text.encode("utf-8", "replace").decode(), headers=headers)
 
 
 @PAGES.post("/runs/{run_id:int}/retry", needs=HumanAct.RETRY)
@@ -124,7 +136,8 @@ def _zone(visit: Visit, found: RunRecord) -> str | None:
         return None
 
 
-def _log(visit: Visit, found: RunRecord) -> Any:
-    """Return the output of the run, where it is kept."""
-    read = getattr(visit.ask, "log", None)
-    return None if read is None else read(found.id)
+def _log(visit: Visit, found: RunRecord) -> ShownLog | None:
+    """Return what an attempt wrote: the one that the address names, else the latest. None before the first."""
+    asked = visit.query.get("log", "")
+    attempt = whole(asked, what="log") if asked else found.attempts
+    return shown_log(visit.ask, found.id, min(attempt, 1_000_000)) if attempt else None

@@ -69,10 +69,13 @@
 
   function replace(fresh) {
     const seen = remembered(), open = opened(), rows = new Set([...live.querySelectorAll("[data-row][id]")].map((row) => row.id));
-    const scroll = window.scrollY;
+    const scroll = window.scrollY, log = live.querySelector("pre.log");
+    const isAtEnd = log && log.scrollTop + log.clientHeight >= log.scrollHeight - 4, logAt = log ? log.scrollTop : 0;
     live.replaceChildren(...[...fresh.childNodes].map((node) => document.adoptNode(node)));
     live.querySelectorAll("details > summary").forEach((each) => { if (open.has(each.textContent)) each.parentElement.open = true; });
     if (rows.size) live.querySelectorAll("[data-row][id]").forEach((row) => { if (!rows.has(row.id)) row.classList.add("new-row"); });
+    const grown = live.querySelector("pre.log");
+    if (grown) grown.scrollTop = isAtEnd || !log ? grown.scrollHeight : logAt;
     window.scrollTo({ top: scroll, behavior: "instant" });
     restore(seen);
   }
@@ -97,6 +100,8 @@
     live.addEventListener("focusout", () => setTimeout(() => { if (isStale) refresh(); }, 200));
     window.addEventListener("pagehide", hush);
     listen();
+    const every = Number(live.dataset.every);
+    if (every) setInterval(() => { if (!document.hidden) refresh(); }, every * 1000);
   }
 
   // -- copying, the reader's own zone -----------------------------------------------------------------------------------

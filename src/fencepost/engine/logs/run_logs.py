@@ -1,0 +1,230 @@
+"""The logs of all runs of this node, between the pipes of its workers and the ledger.
+
+Three kinds of threads meet here: one that reads pipes and calls `written`; those of jobs that log, where jobs run on
+threads; and the loop that writes to the ledger (`engine/logs/writer.py`). None of them waits for another for longer
+than it takes to append to a list. No outcome of a run waits for any of this.
+
+**Promises.** The memory that all logs take is bounded. What cannot be kept is dropped and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from fencepost.core.log_chunks import LogChunk
+from fencepost.core.output_frames import Begin, End, Logged, OutputSplitter, Piece, mark_of
+from fencepost.core.runtime import Runtime
+from fencepost.engine.logs.attempt_log import CHUNK_BYTES, RECORDS, AttemptLog
+
+_MOST_WAITING = 4 << 20  # bytes of attempts that have ended
+_MOST_ENDED = 20_000  # attempts
+_MOST_CHUNKS = 4000  # in one statement: SQLite takes 32,766 parameters
+_OF_ONE_ATTEMPT = 40  # more chunks than one attempt has at once
+_NOTHING = float("inf")
+
+Key = tuple[int, int]
+"""A run and the number of its attempt."""
+
+
+class WorkerStreams:
+    """The two pipes of a worker: which attempt each of them is at."""
+
+    def __init__(self, mark: bytes) -> None:
+        self.splitters = {1: OutputSplitter(mark), 2: OutputSplitter(mark)}
+        self.owners: dict[int, Key | None] = {1: None, 2: None}
+        self.begun = {1: 0, 2: 0}  # how many attempts have begun, by stream: both see the same ones
+        self.done = {1: 0, 2: 0}
+        self.opened: dict[Key, int] = {}  # attempts that wrote something: the how-manieth each is
+
+
+class RunLogs:
+    """Collects what runs write, by attempt."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._monotonic = runtime.monotonic
+        self._wall_us = runtime.wall_us
+        self._lock = runtime.lock()
+        self._sources: dict[int, WorkerStreams] = {}
+        self._local: set[Key] = set()  # attempts that execute in this process
+        self._attempts: dict[Key, AttemptLog] = {}
+        self._ended: dict[Key, AttemptLog] = {}  # in the order in which they ended
+        self._has_news = False
+        self.waiting = 0  # bytes that wait to be written
+        self.waiting_since = _NOTHING  # on the monotonic clock
+        self.dropped = 0  # lines, because the ledger did not take them in time
+        self.on_waiting: Callable[[], None] = lambda: None
+
+    # -- from worker processes: `fencepost.core.runtime.OutputSink` --------------------------------------------------
+
+    def began(self, source: int, secret: str) -> None:
+        """Expect output of a worker, with frames that are marked like this."""
+        with self._lock:
+            self._sources[source] = WorkerStreams(mark_of(secret))
+
+    def written(self, source: int, stream: int, chunk: bytes) -> bytes:
+        """Take in what a worker wrote; return it without what was only meant for us."""
+        streams = self._sources.get(source)
+        if streams is None:  # the worker has ended, and left another process behind
+            return chunk
+        pieces = streams.splitters[stream].split(chunk)
+        with self._lock:
+            for piece in pieces:
+                self._take_in(streams, stream, piece)
+        self._tell()
+        return b"".join(piece for piece in pieces if isinstance(piece, bytes))
+
+    def ended(self, source: int) -> None:
+        """The worker has ended: what it had begun is over."""
+        with self._lock:
+            streams = self._sources.pop(source, None)
+            if streams is not None:
+                for stream, splitter in streams.splitters.items():
+                    if rest := splitter.rest():
+                        self._take_in(streams, stream, rest)
+                for key in streams.opened:
+                    self._end(key)
+        self._tell()
+
+    def _take_in(self, streams: WorkerStreams, stream: int, piece: Piece) -> None:
+        match piece:
+            case Begin():
+                streams.begun[stream] += 1
+                streams.owners[stream] = (piece.run_id, piece.attempt)
+            case End():
+                streams.begun[stream] += piece.silent
+                streams.done[stream] = streams.begun[stream]
+                streams.owners[stream] = None
+                if streams.opened:
+                    self._end_finished(streams)
+            case Logged():
+                self._add_of(streams, stream, RECORDS, piece.text)
+            case _:
+                self._add_of(streams, stream, stream, piece)
+
+    def _add_of(self, streams: WorkerStreams, pipe: int, stream: int, chunk: bytes) -> None:
+        """Add to the attempt that this pipe is at. What is written between two attempts belongs to none."""
+        key = streams.owners[pipe]
+        if key is not None:
+            streams.opened.setdefault(key, streams.begun[pipe])
+            self._add(key, stream, chunk)
+
+    def _end_finished(self, streams: WorkerStreams) -> None:
+        """End the attempts that have ended in both pipes."""
+        done = min(streams.done.values())
+        for key in [key for key, number in streams.opened.items() if number <= done]:
+            del streams.opened[key]
+            self._end(key)
+
+    # -- from this process -------------------------------------------------------------------------------------------
+
+    def begin(self, run_id: int, attempt: int) -> None:
+        """Expect log records, or the output of a program, of an attempt."""
+        self._local.add((run_id, attempt))
+
+    def add(self, run_id: int, attempt: int, stream: int, chunk: bytes) -> None:
+        """Take in what an attempt wrote; nothing if it has ended."""
+        key = (run_id, attempt)
+        with self._lock:
+            if key in self._local:
+                self._add(key, stream, chunk)
+        self._tell()
+
+    def log(self, run_id: int, attempt: int, text: str) -> None:
+        """Take in a log record of an attempt."""
+        self.add(run_id, attempt, RECORDS, text.encode("utf-8", "backslashreplace") + b"\n")
+
+    def over(self, run_id: int, attempt: int) -> None:
+        """An attempt has ended. Cheap if it wrote nothing."""
+        key = (run_id, attempt)
+        self._local.discard(key)
+        if key in self._attempts:
+            with self._lock:
+                self._end(key)
+            self._tell()
+
+    # -- to the ledger -----------------------------------------------------------------------------------------------
+
+    def take(self, most_bytes: int) -> list[LogChunk]:
+        """Return what is to be written: of attempts that have ended first, and about `most_bytes` in all.
+
+        It is returned again until `taken` was called.
+        """
+        with self._lock:
+            logs = [*self._ended.values(), *self._attempts.values()]
+        chunks: list[LogChunk] = []
+        for log in logs:
+            if most_bytes <= 0 or len(chunks) + _OF_ONE_ATTEMPT > _MOST_CHUNKS:
+                break
+            if not log.unsent:
+                with self._lock:
+                    blocks = log.take()
+                log.unsent = log.chunks(blocks)  # without the lock: to mask and compress takes a while
+            chunks += log.unsent
+            most_bytes -= sum(chunk.size for chunk in log.unsent)
+        return chunks
+
+    def taken(self, chunks: Sequence[LogChunk]) -> list[tuple[int, int, int, int]]:
+        """Note that the ledger has these; return which older ones to remove: run, attempt, first and last number."""
+        removals = []
+        with self._lock:
+            for key in dict.fromkeys((chunk.run_id, chunk.attempt) for chunk in chunks):
+                log = self._ended.get(key) or self._attempts.get(key)
+                if log is not None and (removed := log.sent()) is not None:
+                    removals.append((*key, *removed))
+                if log is not None and log.is_over and not log.pending:
+                    del self._ended[key]
+            self.waiting = sum(log.waiting for logs in (self._ended, self._attempts) for log in logs.values())
+            self.waiting_since = self._monotonic() if self.waiting else _NOTHING
+        return removals
+
+    # -- under the lock ----------------------------------------------------------------------------------------------
+
+    def _add(self, key: Key, stream: int, chunk: bytes) -> None:
+        log = self._attempts.get(key)
+        if log is None:
+            log = self._attempts[key] = AttemptLog(*key)
+        before = log.pending
+        log.add(stream, chunk, self._wall_us())
+        self._count(log.pending - before)
+
+    def _end(self, key: Key) -> None:
+        log = self._attempts.pop(key, None)
+        if log is None:
+            return
+        before = log.pending
+        log.end(self._wall_us())
+        self._count(log.pending - before)
+        if log.pending or log.is_taken:
+            self._ended[key] = log
+            self._make_room()
+
+    def _count(self, more: int) -> None:
+        was_little = self.waiting < CHUNK_BYTES
+        self.waiting += more
+        if self.waiting > 0 and self.waiting_since == _NOTHING:
+            self.waiting_since = self._monotonic()
+            self._has_news = True
+        elif was_little and self.waiting >= CHUNK_BYTES:
+            self._has_news = True
+
+    def _make_room(self) -> None:
+        """Drop what waits of the attempts that ended first, if there is too much."""
+        if self.waiting <= _MOST_WAITING and len(self._ended) <= _MOST_ENDED:
+            return
+        for key, log in list(self._ended.items()):
+            if self.waiting <= _MOST_WAITING // 2 and len(self._ended) <= _MOST_ENDED // 2:
+                return
+            if log.is_taken:  # the ledger is being asked to take it
+                continue
+            self.waiting -= log.waiting
+            if not log.is_given_up:
+                self.dropped += log.give_up(self._wall_us())
+            if len(self._ended) > _MOST_ENDED // 2:
+                del self._ended[key]
+            else:
+                self.waiting += log.waiting
+
+    def _tell(self) -> None:
+        if self._has_news:
+            self._has_news = False
+            self.on_waiting()

@@ -1,0 +1,187 @@
+"""Reads the output of worker processes: one thread for all of them, which nothing else waits for.
+
+Each worker has two pipes, for its standard output and standard error. The thread reads whatever is there, hands it to
+an `OutputSink`, and passes on to our own output what the sink returns. It never waits for anything but the pipes, so a
+job that floods its output is slowed down to the speed at which this thread can discard it, and never blocked.
+
+When a worker has ended, the rest of its output is read, and the sink gets `ended`. Processes that it left behind may
+keep the pipes open: these are read on, so that such a process is not blocked or killed, until it ends or we do.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import threading
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from fencepost.core.runtime import OutputSink
+from fencepost.threaded import passing_on
+from fencepost.threaded.inherited import keep_from_children
+
+_CHUNK = 1 << 16
+_TURNS = 16  # chunks of one pipe before the others get their turn: more than a pipe holds would be unfair
+_ROOM = 1 << 20
+_F_SETPIPE_SZ = 1031
+_MANY = 500  # bytes: the frames of several short runs
+_QUIET_NAP_S = 0.005  # while short runs that print nothing follow each other, there is no hurry to read their frames
+_END_S = 1.0
+
+
+@dataclass(slots=True)
+class _Pipe:
+    source: int
+    stream: int
+    is_open: bool = True
+
+
+class OutputReader:
+    """The thread, and the pipes that it reads. Starts with the first worker."""
+
+    def __init__(self, sink: OutputSink) -> None:
+        self._sink = sink
+        self._poll = select.epoll()
+        self._lock = threading.Lock()
+        self._pipes: dict[int, _Pipe] = {}  # by descriptor
+        self._ended: list[int] = []  # sources whose worker has ended
+        self._woken, self._waker = os.pipe()
+        for descriptor in (self._woken, self._waker):
+            os.set_blocking(descriptor, False)
+        self._poll.register(self._woken, select.EPOLLIN)
+        self._thread: threading.Thread | None = None
+        self._is_closing = False
+        self._is_closed = False
+        keep_from_children(self)
+
+    def add(self, source: int, output: int, errors: int) -> None:
+        """Read these two descriptors for a worker, until its end."""
+        with self._lock:
+            for stream, descriptor in ((1, output), (2, errors)):
+                os.set_blocking(descriptor, False)
+                self._pipes[descriptor] = _Pipe(source, stream)
+                self._poll.register(descriptor, select.EPOLLIN)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="fencepost-output-reader", daemon=True)
+                self._thread.start()
+
+    def ended(self, source: int) -> None:
+        """Note that a worker has ended. The sink gets `ended` when the rest of the output has been read."""
+        with self._lock:
+            self._ended.append(source)
+        self._wake()
+
+    def close(self) -> None:
+        """Read what is there, pass it on, and end. Waits for a moment."""
+        self._is_closing = True
+        self._wake()
+        if self._thread is not None:
+            self._thread.join(_END_S)
+            passing_on.flush()
+        else:
+            self._release()
+
+    def leave_to_parent(self) -> None:
+        """In a forked child: the parent reads."""
+        for descriptor in (*self._pipes, self._woken, self._waker):
+            with suppress(OSError):
+                os.close(descriptor)
+        self._poll.close()
+        self._is_closed = True
+
+    def _wake(self) -> None:
+        with suppress(OSError):
+            if not self._is_closed:
+                os.write(self._waker, b"!")
+
+    def _run(self) -> None:
+        while not self._is_closing:
+            ready = [descriptor for descriptor, _ in self._poll.poll()]
+            is_quiet = self._read_all(ready)
+            self._report_ended()
+            if is_quiet:
+                time.sleep(_QUIET_NAP_S)
+        for descriptor, pipe in list(self._pipes.items()):
+            self._read(descriptor, pipe)
+        for source in {pipe.source for pipe in self._pipes.values()}:
+            self._sink.ended(source)
+        self._release()
+
+    def _read_all(self, ready: list[int]) -> bool:
+        """Read these; return whether there was nothing but frames of several runs."""
+        is_quiet = False
+        for descriptor in ready:
+            pipe = self._pipes.get(descriptor)
+            if pipe is not None:
+                is_quiet |= self._read(descriptor, pipe)
+            elif descriptor == self._woken:
+                with suppress(BlockingIOError):
+                    os.read(self._woken, 4096)
+        return is_quiet
+
+    def _read(self, descriptor: int, pipe: _Pipe) -> bool:
+        """Read what is there, within limits; return whether it was only frames, and many."""
+        size = shown = 0
+        for _ in range(_TURNS):
+            try:
+                chunk = os.read(descriptor, _CHUNK)
+            except BlockingIOError:
+                break
+            except OSError:
+                chunk = b""
+            if not chunk:
+                self._forget(descriptor, pipe)
+                return False
+            passed = self._sink.written(pipe.source, pipe.stream, chunk)
+            passing_on.pass_on(pipe.stream, passed)
+            size += len(chunk)
+            shown += len(passed)
+            if len(chunk) < _CHUNK:
+                break
+        return not shown and size > _MANY
+
+    def _forget(self, descriptor: int, pipe: _Pipe) -> None:
+        """Close a pipe that no process writes to any more."""
+        with self._lock:
+            self._poll.unregister(descriptor)
+            del self._pipes[descriptor]
+            is_last = all(other.source != pipe.source for other in self._pipes.values())
+        os.close(descriptor)
+        if is_last:
+            self._sink.ended(pipe.source)
+
+    def _report_ended(self) -> None:
+        with self._lock:
+            ended, self._ended = self._ended, []
+        for source in ended:
+            for descriptor, pipe in [each for each in self._pipes.items() if each[1].source == source]:
+                self._read(descriptor, pipe)
+            self._sink.ended(source)
+
+    def _release(self) -> None:
+        self._is_closed = True
+        for descriptor in (*self._pipes, self._woken, self._waker):
+            with suppress(OSError):
+                os.close(descriptor)
+        self._pipes.clear()
+        self._poll.close()
+
+
+class OutputPipes:
+    """Two pipes for the output of a worker, as large as the system allows, and the digits that mark its frames."""
+
+    def __init__(self) -> None:
+        pipes = [_large_pipe() for _ in range(2)]
+        self.exits = pipes[0][0], pipes[1][0]
+        self.entrances = pipes[0][1], pipes[1][1]
+        self.secret = os.urandom(12).hex()
+
+
+def _large_pipe() -> tuple[int, int]:
+    import fcntl  # noqa: PLC0415 - not available on every system
+
+    reader, writer = os.pipe()
+    with suppress(OSError):
+        fcntl.fcntl(writer, getattr(fcntl, "F_SETPIPE_SZ", _F_SETPIPE_SZ), _ROOM)
+    return reader, writer
